@@ -15,6 +15,8 @@
 //!
 //! Long kernels of best-effort guests may be launched in slices (`twins`).
 //!
+//! A check runs kernels again, to see whether they may (`rerun`).
+//!
 //! A `profile` counts and times calls, with or without the rest.
 //!
 //! x86-64 Linux alone: elsewhere the library is empty.
@@ -32,6 +34,7 @@ mod limit;
 mod order;
 mod phases;
 mod profile;
+mod rerun;
 mod settings;
 mod swap;
 mod thread;

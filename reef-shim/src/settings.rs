@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) is_swappable: bool,
     /// Kernels of a best-effort program that may be sliced, `$REEF_SLICES`.
     pub(crate) slices: Option<Slices>,
+    /// File for what was found by running kernels again, `$REEF_RERUN`.
+    pub(crate) reruns: Option<PathBuf>,
     /// Folder of accounts files.
     pub(crate) accounts: PathBuf,
     /// Options of the profile, or the fault of a variable.
@@ -66,7 +68,8 @@ pub(crate) fn settings() -> &'static Settings {
             _ => None,
         };
         let may_slice = socket.is_some() && class == Class::BestEffort && !is_swappable;
-        let slices = slices.filter(|_| may_slice);
+        let reruns = path("REEF_RERUN");
+        let slices = slices.filter(|_| may_slice && reruns.is_none());
         let (accounts, profile) = (limit::folder(variable), ProfileOptions::read(variable));
         Settings {
             socket,
@@ -77,6 +80,7 @@ pub(crate) fn settings() -> &'static Settings {
             limits,
             is_swappable,
             slices,
+            reruns,
             accounts,
             profile,
         }
@@ -102,6 +106,18 @@ fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
 #[inline]
 pub(crate) fn may_slice() -> bool {
     settings().slices.is_some()
+}
+
+/// Returns whether kernels are run again.
+#[inline]
+pub(crate) fn runs_again() -> bool {
+    settings().reruns.is_some()
+}
+
+/// Returns whether names and code of kernels are kept.
+#[inline]
+pub(crate) fn keeps_code() -> bool {
+    may_slice() || runs_again()
 }
 
 /// Returns whether calls are scheduled.

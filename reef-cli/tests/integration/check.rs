@@ -1,5 +1,6 @@
 //! `reef check` on device code of each kind.
 
+use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json, text};
 use std::process::{Command, Output};
 
@@ -66,4 +67,50 @@ fn wrong_file_is_one_error_with_its_name() {
         assert_eq!(text(&output.stderr), format!("reef: {file}: {what}\n"));
         assert!(output.stdout.is_empty());
     }
+}
+
+/// A program that adds to memory of its own.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn adds_in_place() {
+    let driver = Driver::start();
+    let at = driver.allocate(64).unwrap();
+    let add = driver.adder(at);
+    (0..4).for_each(|_| add(2));
+    driver.synchronize();
+    println!("sum {}", driver.read(at));
+}
+
+fn check_again(options: &[&str], program: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["check", "--exec"]).args(options).arg("--").args(program);
+    command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
+    command.env("REEF_CUDA", library("libfake_libcuda.so")).output().unwrap()
+}
+
+#[test]
+fn program_whose_kernels_run_again_prints_what_it_prints_alone() {
+    let own = std::env::current_exe().unwrap();
+    let name = "check::adds_in_place";
+    let program = [own.to_str().unwrap(), "--exact", name, "--ignored", "--nocapture"];
+    let output = check_again(&[], &program);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("sum 8\n"), "{said}");
+    let found =
+        "it left another value when it ran on its own result: byte 0 of the memory of parameter 0";
+    assert!(said.contains(found), "{said}");
+}
+
+#[test]
+fn program_that_fails_or_is_not_there_is_one_error() {
+    let output = check_again(&["--json"], &["false"]);
+    assert!(!output.status.success());
+    assert_eq!(text(&output.stdout), "[]\n");
+    assert_eq!(text(&output.stderr), "reef: false: exit status: 1\n");
+    let output = check_again(&[], &["reef-is-not-there"]);
+    assert_eq!(
+        text(&output.stderr),
+        "reef: reef-is-not-there: No such file or directory (os error 2)\n"
+    );
 }

@@ -1,6 +1,6 @@
 //! State of this library: calls are inspected, or passed on to the driver.
 
-use crate::settings::settings;
+use crate::settings::{runs_again, settings};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -123,7 +123,9 @@ impl Inside {
     pub(crate) fn looking_up() -> Option<Self> {
         Self::enter().or_else(Self::limited).or_else(|| match PROFILE.load(Ordering::Relaxed) {
             ON | PAUSED if DEPTH.get() == 0 => Some(Self::always()),
-            _ if settings().is_swappable && DEPTH.get() == 0 => Some(Self::always()),
+            _ if (settings().is_swappable || runs_again()) && DEPTH.get() == 0 => {
+                Some(Self::always())
+            }
             _ => None,
         })
     }

@@ -6,7 +6,8 @@ use crate::actions::launch::{Work, launch, launch_all};
 use crate::driver::calls::Stream;
 use crate::order;
 use crate::profile::timed::timed;
-use crate::twins::launch::{self as twins, KernelLaunch};
+use crate::rerun;
+use crate::twins::launch::KernelLaunch;
 
 use reef_guest::profile::Api;
 use std::ffi::c_void;
@@ -90,7 +91,7 @@ twins! {
         timed(Api::Launch, threads(grid, block), function, stream, || {
             let stream = Stream::new(stream, is_twin);
             let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
-            twins::launch(&of, work, real)
+            rerun::launch(&of, work, real)
         })
     };
     cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
@@ -117,7 +118,7 @@ twins! {
                     let is_simple = config.count == 0 && extra.is_null();
                     let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
                     // SAFETY: as above.
-                    twins::launch(&of, unsafe { config.work() }, real)
+                    rerun::launch(&of, unsafe { config.work() }, real)
                 })
             }
         }

@@ -76,7 +76,7 @@ impl Order {
         &self,
         known: &mut HashMap<(u64, String), Result<Built, String>>,
     ) -> Result<Built, String> {
-        let (twin, plain) = self.twin()?;
+        let (twin, plain) = read(&self.code, &self.kernel, self.capability)?;
         let key = (self.context, twin.text.clone());
         if let Some(known) = known.get(&key) {
             return known.clone();
@@ -87,20 +87,6 @@ impl Order {
         let result = self.load(&twin, plain.as_deref());
         known.insert(key, result.clone());
         result
-    }
-
-    /// Returns the twin, and the kernel's own text if the driver's compiler must be checked.
-    fn twin(&self) -> Result<(Twin, Option<String>), String> {
-        let loaded = self.code.as_ref().as_ref().map_err(String::clone)?;
-        let text = loaded.text(self.capability)?;
-        let module = Module::read(&text).map_err(|error| error.to_string())?;
-        let kernel = kernels(&module).find(|kernel| kernel.name() == self.kernel);
-        let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
-        let twin = kernel.sliced().map_err(|reason| reason.to_string())?;
-        let is_checked = settings().slices == Some(Slices::SameCode)
-            && loaded.has_machine_code(self.capability)
-            && kernel.depends_on_compiler();
-        Ok((twin, is_checked.then(|| kernel.source())))
     }
 
     /// Checks that the driver compiles the kernel to the machine code that the program has.
@@ -117,28 +103,11 @@ impl Order {
     }
 
     fn load(&self, twin: &Twin, plain: Option<&str>) -> Result<Built, String> {
-        let zero = |text: &str| CString::new(text).map_err(|_| "its PTX has a zero byte");
-        let (text, name) = (zero(&twin.text)?, zero(&self.kernel)?);
         let context = &self.branch.context;
         let plain = plain.map(zero).transpose()?;
         let in_context = || {
             plain.map_or(Ok(()), |plain| self.check(&plain))?;
-            let (mut module, mut function) = (0, 0);
-            // SAFETY: texts that end with zeros.
-            let code = unsafe { driver::load_text(&mut module, text.as_ptr()) };
-            if code != Some(0) {
-                return Err(format!(
-                    "the driver doesn't compile its twin: code {}",
-                    code_text(code)
-                ));
-            }
-            // SAFETY: as above.
-            let code = unsafe { driver::get_function(&mut function, module, name.as_ptr()) };
-            if code != Some(0) {
-                return Err(format!("its twin isn't found: code {}", code_text(code)));
-            }
-            let _ = driver::load_function(function); // or at its first launch
-            Ok(Built { function, parameters: twin.parameters, bytes: twin.offset })
+            load(twin, &self.kernel).map(|(_, built)| built)
         };
         order::compile(|| {
             if context.is_live() && context.name() == self.context {
@@ -148,6 +117,46 @@ impl Order {
             }
         })
     }
+}
+
+fn zero(text: &str) -> Result<CString, String> {
+    CString::new(text).map_err(|_| "its PTX has a zero byte".into())
+}
+
+/// Returns the twin, and the kernel's own text if the driver's compiler must be checked.
+pub(super) fn read(
+    code: &Code,
+    name: &str,
+    capability: u32,
+) -> Result<(Twin, Option<String>), String> {
+    let loaded = code.as_ref().as_ref().map_err(String::clone)?;
+    let text = loaded.text(capability)?;
+    let module = Module::read(&text).map_err(|error| error.to_string())?;
+    let kernel = kernels(&module).find(|kernel| kernel.name() == name);
+    let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
+    let twin = kernel.sliced().map_err(|reason| reason.to_string())?;
+    let is_checked = settings().slices == Some(Slices::SameCode)
+        && loaded.has_machine_code(capability)
+        && kernel.depends_on_compiler();
+    Ok((twin, is_checked.then(|| kernel.source())))
+}
+
+/// Loads a twin into the current context. Returns its module, too.
+pub(super) fn load(twin: &Twin, name: &str) -> Result<(usize, Built), String> {
+    let (text, name) = (zero(&twin.text)?, zero(name)?);
+    let (mut module, mut function) = (0, 0);
+    // SAFETY: texts that end with zeros.
+    let code = unsafe { driver::load_text(&mut module, text.as_ptr()) };
+    if code != Some(0) {
+        return Err(format!("the driver doesn't compile its twin: code {}", code_text(code)));
+    }
+    // SAFETY: as above.
+    let code = unsafe { driver::get_function(&mut function, module, name.as_ptr()) };
+    if code != Some(0) {
+        return Err(format!("its twin isn't found: code {}", code_text(code)));
+    }
+    let _ = driver::load_function(function); // or at its first launch
+    Ok((module, Built { function, parameters: twin.parameters, bytes: twin.offset }))
 }
 
 fn code_text(code: Option<u32>) -> String {

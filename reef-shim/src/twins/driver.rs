@@ -28,6 +28,10 @@ calls! {
     load_text = cuModuleLoadData(module: &mut usize, image: *const c_char);
     /// # Safety
     ///
+    /// Nothing uses the module, and its launches have ended.
+    unload = cuModuleUnload(module: usize);
+    /// # Safety
+    ///
     /// The name is a text that ends with a zero.
     get_function = cuModuleGetFunction(function: &mut usize, module: usize, name: *const c_char);
     /// # Safety

@@ -35,22 +35,9 @@ pub(super) fn fit(
     built: Built,
     plain: Duration,
 ) -> Result<Plan, String> {
-    let mut function = handle;
-    if kernel.is_of_library && driver::function_of(&mut function, handle) != Some(0) {
-        return Err("the driver doesn't find its function".into());
-    }
-    check_parameters(function, built)?;
+    let function = function(kernel, handle)?;
+    adapt(function, built)?;
     let twin = built.function;
-    if attribute(twin, LOCAL_BYTES)? > attribute(function, LOCAL_BYTES)? {
-        return Err("its twin needs more memory for each thread".into());
-    }
-    for which in [MAX_SHARED, CARVEOUT] {
-        let value = attribute(function, which)?;
-        if attribute(twin, which)? != value && driver::set_attribute(twin, which, value) != Some(0)
-        {
-            return Err("its twin doesn't take its shared memory".into());
-        }
-    }
     let (own, of_twin) = (resident(function, key)?, resident(twin, key)?);
     if of_twin < own {
         return Err(format!("{of_twin} blocks of its twin run at a time, and {own} of its own"));
@@ -63,6 +50,32 @@ pub(super) fn fit(
     let slices = slices(&launched)?;
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
     Ok(Plan { twin, parameters: built.parameters, slices, plain, launches, sliced })
+}
+
+/// Returns the function of a kernel in the current context.
+pub(super) fn function(kernel: &Kernel, handle: usize) -> Result<usize, String> {
+    let mut function = handle;
+    if kernel.is_of_library && driver::function_of(&mut function, handle) != Some(0) {
+        return Err("the driver doesn't find its function".into());
+    }
+    Ok(function)
+}
+
+/// Gives a twin the attributes of its kernel.
+pub(super) fn adapt(function: usize, built: Built) -> Result<(), String> {
+    check_parameters(function, built)?;
+    let twin = built.function;
+    if attribute(twin, LOCAL_BYTES)? > attribute(function, LOCAL_BYTES)? {
+        return Err("its twin needs more memory for each thread".into());
+    }
+    for which in [MAX_SHARED, CARVEOUT] {
+        let value = attribute(function, which)?;
+        if attribute(twin, which)? != value && driver::set_attribute(twin, which, value) != Some(0)
+        {
+            return Err("its twin doesn't take its shared memory".into());
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the driver sees the parameters that the PTX has.

@@ -3,7 +3,7 @@
 use crate::catch_panics::catch_panics;
 use crate::limit::charges::Kind;
 use crate::limit::image::read::whole;
-use crate::settings::may_slice;
+use crate::settings::keeps_code;
 use reef_ptx::image::DeviceCode;
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, c_char};
@@ -39,7 +39,7 @@ pub(crate) unsafe fn load(
     call: impl FnOnce() -> u32,
 ) -> u32 {
     let code = call();
-    if code == 0 && may_slice() {
+    if code == 0 && keeps_code() {
         // SAFETY: the caller's promise. The driver has just read both.
         let read = || unsafe {
             check_options(options.0, options.1)?;
@@ -64,7 +64,7 @@ pub(crate) unsafe fn load_file(
     call: impl FnOnce() -> u32,
 ) -> u32 {
     let code = call();
-    if code == 0 && may_slice() && !path.is_null() {
+    if code == 0 && keeps_code() && !path.is_null() {
         // SAFETY: the caller's promise.
         let read = || unsafe {
             check_options(options.0, options.1)?;

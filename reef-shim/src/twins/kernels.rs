@@ -4,15 +4,15 @@ use super::images::{self, Code, Owner};
 use super::shape::{Shape, ShapeKey};
 use crate::catch_panics::catch_panics;
 use crate::limit::charges::Kind;
-use crate::settings::may_slice;
+use crate::settings::keeps_code;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Kernel that the program has looked up.
 #[derive(Debug)]
-pub(super) struct Kernel {
-    pub(super) name: String,
+pub(crate) struct Kernel {
+    pub(crate) name: String,
     pub(super) code: Code,
     owner: Option<Owner>,
     /// True if its handle is that of a library's kernel, and not of a function in a context.
@@ -46,7 +46,7 @@ pub(crate) fn look_up(
     call: impl FnOnce() -> u32,
 ) -> u32 {
     let code = call();
-    if code == 0 && may_slice() && !to.is_null() && !name.is_null() {
+    if code == 0 && keeps_code() && !to.is_null() && !name.is_null() {
         // SAFETY: where the driver has just written, from a name that it has just read.
         let (handle, name) = unsafe { (*to, CStr::from_ptr(name)) };
         catch_panics(|| note(owner, handle, name));
@@ -65,7 +65,7 @@ fn note(owner: Owner, handle: usize, name: &CStr) {
 pub(crate) fn copy(to: *const usize, kernel: usize, call: impl FnOnce() -> u32) -> u32 {
     let code = call();
     // SAFETY: null, or where the driver has just written.
-    if let (0, true, Some(handle)) = (code, may_slice(), unsafe { to.as_ref() }) {
+    if let (0, true, Some(handle)) = (code, keeps_code(), unsafe { to.as_ref() }) {
         catch_panics(|| {
             if let Some(known) = find(kernel).filter(|_| *handle != kernel) {
                 let new = Kernel::new(known.name.clone(), known.code.clone(), known.owner);
@@ -82,7 +82,7 @@ pub(super) fn find(handle: usize) -> Option<Arc<Kernel>> {
 }
 
 /// Returns the kernel of a handle, which may not have been looked up by name.
-pub(super) fn find_or_unknown(handle: usize) -> Arc<Kernel> {
+pub(crate) fn find_or_unknown(handle: usize) -> Arc<Kernel> {
     find(handle).unwrap_or_else(|| {
         let code = Arc::new(Err("its name was not looked up by a call that is seen".into()));
         let unknown = Arc::new(Kernel::new(format!("{handle:#x}"), code, None));
@@ -117,7 +117,7 @@ fn end(kernel: Arc<Kernel>) {
 
 /// Unloads code by `call`. Nothing uses its handles from now on.
 pub(crate) fn unload(kind: Kind, handle: usize, call: impl FnOnce() -> u32) -> u32 {
-    if may_slice() {
+    if keeps_code() {
         catch_panics(|| {
             images::forget((kind, handle));
             forget((kind, handle));

@@ -294,8 +294,8 @@ impl Plan {
 const NOT_FOUND: u32 = 500;
 
 /// A slice reads neither a stop word nor a map.
-const PLAIN: Launch =
+pub(super) const PLAIN: Launch =
     Launch { stop: 0, map: 0, mode: Mode::First, offset: [0; 3], grid: [0; 3], dirty: 0 };
 
 #[repr(align(8))]
-struct Aligned([u8; 64]);
+pub(super) struct Aligned(pub(super) [u8; 64]);

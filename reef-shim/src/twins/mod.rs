@@ -13,6 +13,8 @@
 //! 4. `fitting` compares it with the kernel, and cuts the launch.
 //! 5. From then on each launch is sliced (`launch`), unless slices turn out to take much longer.
 //!
+//! `part` runs some of a kernel's blocks alone, for a check of kernels that run again.
+//!
 //! Whatever is not certain stays plain, and the report has the reason. Nothing of this is done
 //! without `REEF_SLICES=1`, in a real-time program, or while no real-time work was there for a
 //! minute.
@@ -23,6 +25,7 @@ mod fitting;
 pub(crate) mod images;
 pub(crate) mod kernels;
 pub(crate) mod launch;
+pub(crate) mod part;
 mod report;
 mod shape;
 mod timing;

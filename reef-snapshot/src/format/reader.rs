@@ -113,7 +113,8 @@ impl<R: Source> Reader<R> {
         })
     }
 
-    /// Reads a chunk into `buffer`, and checks it: the file may have been changed since it was opened.
+    /// Reads a chunk into `buffer`, and checks it: the file may have been changed since it was
+    /// opened.
     fn chunk(&self, index: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let chunk = self.manifest.chunks[index];
         buffer.resize(chunk.bytes as usize, 0);

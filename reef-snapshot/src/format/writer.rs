@@ -1,5 +1,5 @@
-//! Writes the bytes of a snapshot, chunk by chunk. Several threads digest chunks and write them, as one alone is slower
-//! than the memory that they come from.
+//! Writes the bytes of a snapshot, chunk by chunk. Several threads digest chunks and write them, as
+//! one alone is slower than the memory that they come from.
 
 use super::layout::{CHUNK, END, HEADER, MAGIC, VERSION};
 use super::manifest::{Chunk, Manifest, RegionState};
@@ -35,7 +35,7 @@ struct Shared {
     book: Mutex<Book>,
 }
 
-/// What is in the file, and where.
+/// Contents of the file, and their places.
 #[derive(Debug)]
 struct Book {
     memory: Vec<RegionState>,
@@ -83,8 +83,8 @@ impl ChunkWriter {
         self.shared.book.lock().memory.push(region);
     }
 
-    /// Writes the region's next chunk of at most [`CHUNK`] bytes, unless it is zeros, or there. An error may be that of
-    /// an earlier one.
+    /// Writes the region's next chunk of at most [`CHUNK`] bytes, unless it is zeros, or there. An
+    /// error may be that of an earlier one.
     ///
     /// # Panics
     ///
@@ -114,7 +114,8 @@ impl ChunkWriter {
         jobs.send(Job { region, at, bytes: buffer }).map_err(|_| ended())
     }
 
-    /// Waits for the chunks, and writes the manifest with them and the regions, and the end. Returns the manifest.
+    /// Waits for the chunks, and writes the manifest with them and the regions, and the end.
+    /// Returns the manifest.
     pub(crate) fn end(mut self, manifest: Manifest) -> io::Result<Manifest> {
         self.join();
         let mut book = self.shared.book.lock();
@@ -157,7 +158,7 @@ fn work(shared: &Shared, waiting: &Mutex<Receiver<Job>>, done: &Sender<Vec<u8>>)
         if let Err(why) = shared.write(&job) {
             shared.book.lock().failed.get_or_insert(why);
         }
-        let _ = done.send(job.bytes); // nobody wants it at the end
+        let _ = done.send(job.bytes); // at the end it is not wanted
     }
 }
 

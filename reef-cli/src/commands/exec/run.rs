@@ -215,6 +215,18 @@ fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
     Ok(set)
 }
 
+/// Variables by which a program takes these libraries for the driver's.
+pub(crate) fn preload(shims: &[PathBuf]) -> Vec<(&'static str, OsString)> {
+    let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
+    let all: Vec<_> = shims.iter().map(OsString::from).chain(preload).collect();
+    let mut set = vec![("LD_PRELOAD", all.join(&OsString::from(":")))];
+    // It opens libcuda.so, which isn't the name of a library that is preloaded as libcuda.so.1.
+    if std::env::var_os(NUMBA).is_none() {
+        set.extend(shims.first().map(|shim| (NUMBA, shim.into())));
+    }
+    set
+}
+
 /// Without a socket the program is nobody's guest, and has its limits alone.
 fn become_guest(
     args: &Args,
@@ -222,15 +234,8 @@ fn become_guest(
     socket: Option<&Path>,
     more: Vec<(&'static str, OsString)>,
 ) -> Result<()> {
-    let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
-    let all: Vec<_> = shims.iter().map(OsString::from).chain(preload).collect();
-    let preload = all.join(&OsString::from(":"));
     let class = class(args).to_string();
-    let mut set: Vec<(&str, OsString)> = vec![("LD_PRELOAD", preload)];
-    // It opens libcuda.so, which isn't the name of a library that is preloaded as libcuda.so.1.
-    if std::env::var_os(NUMBA).is_none() {
-        set.extend(shims.first().map(|shim| (NUMBA, shim.into())));
-    }
+    let mut set = preload(shims);
     set.extend(more);
     set.extend(socket.map(|socket| ("REEF_GUESTS", socket.into())));
     set.extend(socket.map(|_| ("REEF_CLASS", class.clone().into())));

@@ -1,0 +1,146 @@
+//! Some of a kernel's blocks, and no others.
+
+use super::kernels::Kernel;
+use super::launch::{Aligned, KernelLaunch, PLAIN};
+use super::{builder, driver, fitting};
+use crate::driver::calls;
+use reef_ptx::twin::{Launch, Launched, Slice, slices};
+use reef_ptx::{Module, kernels};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::time::Duration;
+
+/// Parts into which a grid is cut, about.
+const PARTS: u32 = 8;
+
+/// Twin of a kernel in the current context, which ends with this.
+#[derive(Debug)]
+pub(crate) struct Part {
+    module: usize,
+    twin: usize,
+    parameters: usize,
+    slices: Vec<Slice>,
+}
+
+impl Part {
+    /// Builds one for launches like this.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which its blocks don't run by parts.
+    pub(crate) fn of(kernel: &Kernel, of: &KernelLaunch) -> Result<Self, String> {
+        let capability = calls::device().and_then(driver::capability);
+        let capability = capability.ok_or("its device is not known")?;
+        let wave = Duration::from_secs(1);
+        let (duration, slice) = (PARTS * wave, wave);
+        let cut = Launched { grid: of.grid, wave: 1, duration, slice, most: 240 };
+        let slices = slices(&cut)?;
+        let (twin, _) = builder::read(&kernel.code, &kernel.name, capability)?;
+        let (module, built) = builder::load(&twin, &kernel.name)?;
+        let part = Self { module, twin: built.function, parameters: built.parameters, slices };
+        fitting::adapt(fitting::function(kernel, of.function)?, built)?;
+        Ok(part)
+    }
+
+    /// Number of parts.
+    pub(crate) fn count(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// Launches the first `count` parts. Returns the driver's code.
+    pub(crate) fn launch(&self, of: &KernelLaunch, count: usize) -> u32 {
+        // SAFETY: the program's promise to the driver: an address of each parameter.
+        let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });
+        let mut params: Vec<*mut c_void> = own.collect();
+        params.push(null_mut());
+        let [x, y, z] = of.block;
+        for slice in &self.slices[..count] {
+            let launch = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
+            let mut bytes = Aligned(launch.bytes());
+            params[self.parameters] = bytes.0.as_mut_ptr().cast();
+            let [across, down, deep] = slice.blocks;
+            let (all, stream) = (params.as_mut_ptr(), of.stream.0);
+            // SAFETY: the kernel's parameters and the twin's, of which the driver takes copies.
+            let code = unsafe {
+                driver::launch_kernel(
+                    self.twin,
+                    across,
+                    down,
+                    deep,
+                    x,
+                    y,
+                    z,
+                    of.shared,
+                    stream,
+                    all,
+                    null_mut(),
+                )
+            };
+            match code {
+                Some(0) => {}
+                code => return code.unwrap_or(500), // CUDA_ERROR_NOT_FOUND
+            }
+        }
+        0
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // SAFETY: a module of ours, whose launches have ended: each check waits for them.
+        let _ = unsafe { driver::unload(self.module) };
+    }
+}
+
+/// Launches the whole kernel once more. Returns the driver's code.
+pub(crate) fn launch_whole(of: &KernelLaunch) -> u32 {
+    let ([across, down, deep], [x, y, z]) = (of.grid, of.block);
+    // SAFETY: what the program has just launched.
+    let code = unsafe {
+        driver::launch_kernel(
+            of.function,
+            across,
+            down,
+            deep,
+            x,
+            y,
+            z,
+            of.shared,
+            of.stream.0,
+            of.params,
+            null_mut(),
+        )
+    };
+    code.unwrap_or(500) // CUDA_ERROR_NOT_FOUND
+}
+
+/// Offset and bytes of each parameter of a kernel.
+///
+/// # Errors
+///
+/// The driver doesn't say.
+pub(crate) fn parameters(kernel: &Kernel, handle: usize) -> Result<Vec<(usize, usize)>, String> {
+    let function = fitting::function(kernel, handle)?;
+    let mut all = Vec::new();
+    loop {
+        let (mut offset, mut bytes) = (0, 0);
+        match driver::parameter(function, all.len(), &mut offset, &mut bytes) {
+            Some(0) => all.push((offset, bytes)),
+            Some(_) => return Ok(all),
+            None => return Err("the driver doesn't say its parameters".into()),
+        }
+    }
+}
+
+/// Verdict of its text on running again.
+pub(crate) fn verdict(kernel: &Kernel) -> String {
+    let read = || {
+        let loaded = kernel.code.as_ref().as_ref().ok()?;
+        let capability = calls::device().and_then(driver::capability)?;
+        let text = loaded.text(capability).ok()?;
+        let module = Module::read(&text).ok()?;
+        let found = kernels(&module).find(|one| one.name() == kernel.name)?;
+        Some(found.verdict().rerun.name().to_owned())
+    };
+    read().unwrap_or_else(|| "no PTX".into())
+}

@@ -1,0 +1,107 @@
+"""reef check --exec on kernels of Triton, numba and PyTorch whose answers are known. again.py FOLDER
+
+FOLDER has the command `reef` and libreef_cuda_shim.so. Prints a row for each kernel, and fails if an answer is another one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+# Each part of the program: kernel, what is found. A kernel of PyTorch has no PTX.
+EXPECTED = {
+    "triton_add": "no counter-example",
+    "triton_in_place": "not idempotent",
+    "triton_histogram": "not idempotent",
+    "numba_scale": "not idempotent",
+    "numba_copy": "no counter-example",
+}
+
+PROGRAM = r'''
+import sys
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def triton_add(x, y, z, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(z + at, tl.load(x + at, at < n) + tl.load(y + at, at < n), at < n)
+
+@triton.jit
+def triton_in_place(x, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(x + at, tl.load(x + at, at < n) * 2 + 1, at < n)
+
+@triton.jit
+def triton_histogram(x, h, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(h + tl.load(x + at, at < n), 1, at < n)
+
+n = 100_000
+grid = (triton.cdiv(n, 1024),)
+# Allocations of their own: PyTorch's allocator gives small tensors parts of one.
+x, y, z = (torch.full((4 << 20,), float(v), device="cuda") for v in range(3))
+triton_add[grid](x, y, z, n, B=1024)
+triton_in_place[grid](y, n, B=1024)
+k = torch.arange(n, device="cuda", dtype=torch.int32) % 64
+h = torch.zeros(64, device="cuda", dtype=torch.int32)
+triton_histogram[grid](k, h, n, B=1024)
+torch.cuda.synchronize()
+print(float(z[:n].sum()), float(y[:n].sum()), h.tolist()[:3], float((x @ x)))
+try:
+    from numba import cuda
+    @cuda.jit
+    def numba_scale(a):
+        i = cuda.grid(1)
+        if i < a.size:
+            a[i] = a[i] * 3
+    @cuda.jit
+    def numba_copy(a, b):
+        i = cuda.grid(1)
+        if i < a.size:
+            b[i] = a[i] + 1
+    a = cuda.to_device(np.arange(n, dtype=np.float32))
+    b = cuda.device_array(n, np.float32)
+    numba_scale[200, 512](a)
+    numba_copy[200, 512](a, b)
+    print(float(a.copy_to_host().sum()), float(b.copy_to_host().sum()))
+except ImportError:
+    print("no numba")
+'''
+
+
+def main():
+    folder = Path(sys.argv[1]).resolve()
+    program = folder / "again_program.py"
+    program.write_text(PROGRAM)
+    environment = {**os.environ, "REEF_SHIM": str(folder / "libreef_cuda_shim.so")}
+    alone = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment)
+    print("alone:", alone.stdout, alone.stderr[-2000:], flush=True)
+    command = [folder / "reef", "check", "--exec", "--json", "--", sys.executable, program]
+    checked = subprocess.run(command, capture_output=True, text=True, env=environment)
+    print(checked.stderr[-3000:], flush=True)
+    at = checked.stdout.index("[\n") if "[\n" in checked.stdout else len(checked.stdout)
+    assert checked.stdout[:at] == alone.stdout, (checked.stdout, alone.stdout)
+    rows = json.loads(checked.stdout[at:])
+    for row in rows:
+        name = row["kernel"][:60]
+        print(f"{name:60} {row['checked']}/{row['launches']} {row['by_parts']} {row['text']:12} {row['found']}", flush=True)
+        for why in ("left_out", "no_parts"):
+            if row[why]:
+                print("    ", row[why][:150])
+    wrong = []
+    for part, found in EXPECTED.items():
+        seen = {row["found"] for row in rows if part in row["kernel"]}
+        if seen and seen != {found}:
+            wrong.append((part, found, seen))
+        if not seen:
+            print("not launched:", part)
+    assert not wrong, wrong
+    print("all as expected")
+
+
+if __name__ == "__main__":
+    main()
