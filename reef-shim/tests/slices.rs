@@ -211,6 +211,36 @@ fn report_has_long_kernels_and_reasons() {
     std::fs::remove_file(report).unwrap();
 }
 
+/// Each slice takes a millisecond of its own, so 20 of them take four times as long as the kernel.
+#[test]
+fn slices_that_take_much_longer_end_although_each_launch_is_held() {
+    let report = std::env::temp_dir().join(format!("reef-slices-costly-{}", std::process::id()));
+    let _ = std::fs::remove_file(&report);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "program_whose_launches_are_held"]);
+    child.env("REEF_EXPLAIN", &report).env("REEF_FAKE_KERNEL_NS", "1000000");
+    assert!(child.status().unwrap().success());
+    let text = std::fs::read_to_string(&report).unwrap();
+    let line = text.lines().find(|line| line.starts_with("  long kernel tiles, 301x1x1 blocks, "));
+    let line = line.unwrap_or_else(|| panic!("no line in {text}"));
+    assert!(line.contains("slices took ") && line.contains(" % longer"), "{line}");
+    std::fs::remove_file(report).unwrap();
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn program_whose_launches_are_held() {
+    let program = program();
+    let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
+    for _ in 0..30 {
+        program.hold(true);
+        assert_eq!(program.launch(tiles, &shape, 1), 0);
+        std::thread::sleep(Duration::from_millis(2));
+        program.hold(false);
+        program.synchronize();
+    }
+}
+
 #[test]
 #[ignore = "a part of the test of the report"]
 fn program_with_a_report() {

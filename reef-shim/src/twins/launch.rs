@@ -56,7 +56,7 @@ enum Way {
     #[default]
     Plain,
     Measured(Arc<Kernel>, ShapeKey, Events),
-    Sliced(Arc<Plan>, u64, &'static Device),
+    Sliced(Arc<Plan>),
 }
 
 /// Launches a kernel.
@@ -90,10 +90,10 @@ fn launch_twin(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32
             }
             code
         }
-        Way::Sliced(plan, holds, device) => {
+        Way::Sliced(plan) => {
             // A driver whose queue is full blocks, and all other launches would wait with it.
             let lock = if wait_for_room(of.stream) { order::exclusive() } else { None };
-            let code = lock.and_then(|_lock| plan.launch(of, holds, device));
+            let code = lock.and_then(|_lock| plan.launch(of));
             code.unwrap_or_else(|| order::shared(|| launch_plain(of.stream, work, real)))
         }
     }
@@ -118,7 +118,6 @@ fn way(of: &KernelLaunch) -> Option<Way> {
     }
     let shape = shapes.entry(key).or_insert_with(Shape::new);
     shape.launches += 1;
-    let holds = holds(device);
     match &shape.state {
         State::Plain(_) => None,
         State::Short if shape.launches < AGAIN => None,
@@ -128,11 +127,11 @@ fn way(of: &KernelLaunch) -> Option<Way> {
         }
         State::Measured => {
             // A gate comes before the first event, so a hold is not part of the time.
-            if !shape.plain.is_free(0) {
+            if !shape.plain.is_free() {
                 return None;
             }
             if shape.plain.count < MEASURED {
-                let events = Events::new(0)?;
+                let events = Events::new()?;
                 drop(shapes);
                 return Some(Way::Measured(kernel, key, events));
             }
@@ -158,11 +157,11 @@ fn way(of: &KernelLaunch) -> Option<Way> {
             if of.params.is_null() && plan.parameters > 0 {
                 return None;
             }
-            if let Some(why) = plan.excess(holds) {
+            if let Some(why) = plan.excess() {
                 shape.state = State::Plain(why);
                 return None;
             }
-            Some(Way::Sliced(plan.clone(), holds, device))
+            Some(Way::Sliced(plan.clone()))
         }
     }
 }
@@ -206,19 +205,15 @@ fn may_be_held(device: &Device) -> bool {
     last != 0 && now.saturating_sub(last) < RECENT
 }
 
-/// Returns a value that changes if the program is held. An open hold counts as one of its own.
-fn holds(device: &Device) -> u64 {
-    2 * device.page.spans.ended() + u64::from(device.page.holders.is_held())
-}
-
 impl Plan {
     /// Launches all slices. `None`: nothing was launched.
-    fn launch(&self, of: &KernelLaunch, holds: u64, device: &Device) -> Option<u32> {
+    fn launch(&self, of: &KernelLaunch) -> Option<u32> {
         let _inside = Inside::enter()?;
         if capture::is_any_open() {
             return None; // it has begun since the way was chosen
         }
-        let mut timed = self.measure(holds);
+        let mut timed = self.measure();
+        let has_gates = timed.is_none();
         // SAFETY: the program's promise to the driver: an address of each parameter.
         let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });
         let mut params: Vec<*mut c_void> = own.collect();
@@ -229,7 +224,7 @@ impl Plan {
             let mut bytes = Aligned(launch.bytes());
             params[self.parameters] = bytes.0.as_mut_ptr().cast();
             let [x, y, z] = slice.blocks;
-            let real = || {
+            let mut real = || {
                 if at == 0 {
                     timed = timed.filter(|events| events.begin(of.stream));
                 }
@@ -252,7 +247,9 @@ impl Plan {
                 };
                 code.unwrap_or(NOT_FOUND)
             };
-            let code = launch_slice(of.stream, at == 0, real);
+            // A hold between slices would be a part of their time.
+            let code =
+                if at == 0 || has_gates { launch_slice(of.stream, at == 0, real) } else { real() };
             if code != 0 {
                 timed.into_iter().for_each(Events::destroy);
                 return (at > 0).then_some(code);
@@ -261,7 +258,7 @@ impl Plan {
         self.launches.fetch_add(1, Relaxed);
         if let Some(events) = timed {
             let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
-            if events.end(of.stream) && holds == self::holds(device) {
+            if events.end(of.stream) {
                 sliced.wait_for(events);
             } else {
                 events.destroy();
@@ -271,16 +268,16 @@ impl Plan {
     }
 
     /// Returns events for the launch, if it is one of those that are measured.
-    fn measure(&self, holds: u64) -> Option<Events> {
+    fn measure(&self) -> Option<Events> {
         let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = sliced.count < MEASURED_SLICES && sliced.is_free(holds);
-        if is_due { Events::new(holds) } else { None }
+        let is_due = sliced.count < MEASURED_SLICES && sliced.is_free();
+        if is_due { Events::new() } else { None }
     }
 
     /// Returns the reason for which the launch isn't sliced any more: slices take longer.
-    fn excess(&self, holds: u64) -> Option<String> {
+    fn excess(&self) -> Option<String> {
         let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
-        if !sliced.is_free(holds) || sliced.count < MEASURED_SLICES {
+        if !sliced.is_free() || sliced.count < MEASURED_SLICES {
             return None;
         }
         let cost = sliced.shortest?.as_secs_f64() / self.plain.as_secs_f64();

@@ -10,8 +10,6 @@ use std::time::Duration;
 pub(super) struct Events {
     from: usize,
     to: usize,
-    /// Value that changes if the launch was held meanwhile.
-    pub(super) holds: u64,
 }
 
 /// Shortest duration of some launches.
@@ -26,7 +24,7 @@ pub(super) struct Timing {
 
 impl Events {
     /// Creates events in the current context.
-    pub(super) fn new(holds: u64) -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         calls::with_relaxed_capture(|| {
             let (mut from, mut to) = (0, 0);
             if calls::create_event(&mut from, 0) != Some(0) {
@@ -36,7 +34,7 @@ impl Events {
                 let _ = calls::destroy_event(from);
                 return None;
             }
-            Some(Self { from, to, holds })
+            Some(Self { from, to })
         })
     }
 
@@ -62,9 +60,8 @@ impl Events {
 }
 
 impl Timing {
-    /// Returns whether no launch is being measured. Takes over one that has ended, unless it was
-    /// held.
-    pub(super) fn is_free(&mut self, holds: u64) -> bool {
+    /// Returns whether no launch is being measured. Takes over one that has ended.
+    pub(super) fn is_free(&mut self) -> bool {
         let Some(events) = self.pending else { return true };
         // A query breaks captures of other threads otherwise.
         match calls::with_relaxed_capture(|| calls::query_event(events.to)) {
@@ -72,7 +69,7 @@ impl Timing {
             Some(0) => {
                 let mut millis = 0.0;
                 let code = driver::elapsed(&mut millis, events.from, events.to);
-                if code == Some(0) && events.holds == holds && millis >= 0.0 {
+                if code == Some(0) && millis >= 0.0 {
                     let duration = Duration::from_secs_f32(millis / 1e3);
                     let shortest = self.shortest.map_or(duration, |known| known.min(duration));
                     self.shortest = Some(shortest);

@@ -80,7 +80,10 @@ fn step([kernel, copy]: [Duration; 2]) {
     };
     match op {
         Op::Kernel(..) => busy(kernel),
-        Op::Blocks(_) => launched.iter().for_each(|launched| blocks::run(launched)),
+        Op::Blocks(_) => {
+            busy(kernel);
+            launched.iter().for_each(|launched| blocks::run(launched));
+        }
         Op::Copy { .. } | Op::Fill { .. } => busy(copy),
         _ => {}
     }
@@ -90,7 +93,8 @@ fn step([kernel, copy]: [Duration; 2]) {
         unsafe { take_effect(&op) };
     }
     let mut world = together.unwrap_or_else(super::world::world);
-    world.block_nanos += launched.as_deref().map_or(0, blocks::nanos);
+    let nanos = |launched| blocks::nanos(launched) + kernel.as_nanos() as u64;
+    world.block_nanos += launched.as_deref().map_or(0, nanos);
     world.is_faulty |= is_lost || !has_memory(&world, &op);
     finish(&mut world, (stream, node), &op);
 }
