@@ -213,7 +213,7 @@ fn report_has_long_kernels_and_reasons() {
 
 /// Each slice takes a millisecond of its own, so 20 of them take four times as long as the kernel.
 #[test]
-fn slices_that_take_much_longer_end_although_each_launch_is_held() {
+fn costly_slices_end_although_each_launch_is_held() {
     let report = std::env::temp_dir().join(format!("reef-slices-costly-{}", std::process::id()));
     let _ = std::fs::remove_file(&report);
     let mut child = Command::new(std::env::current_exe().unwrap());
