@@ -21,11 +21,12 @@ fn long_kernel_is_sliced_and_leaves_the_memory_of_the_whole() {
         let tiles = program.kernel("tiles");
         program.learn_slices(tiles, &shape);
         program.hurry();
-        let gates = program.gates();
+        let (gates, sliced) = (program.gates(), program.sliced());
         program.clear();
         assert_eq!(program.launch(tiles, &shape, 7), 0);
         program.synchronize();
         assert_eq!(program.memory(), expected(&shape, &[7]), "{shape:?}");
+        assert!(program.sliced() > sliced, "{shape:?}: the daemon sees it");
         let gates = program.gates() - gates;
         assert!(gates >= 15, "{shape:?}: {gates} gates, and each slice has one");
         // Once more on what is there: a block that ran twice, or not at all, is seen.

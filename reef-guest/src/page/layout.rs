@@ -132,6 +132,11 @@ pub struct Counts {
     /// Nanoseconds for which a best-effort guest seemed to use its device: its gate was open, and
     /// launches were in flight. From periodic polls.
     pub busy_ns: AtomicU64,
+    /// Launches of long kernels in slices, while real-time work is there; zero from a guest of an
+    /// older build, as the next one.
+    pub sliced: AtomicU64,
+    /// Launches of long kernels as a whole, while slices are enabled and real-time work is there.
+    pub whole: AtomicU64,
 }
 
 /// Page that a guest and its daemon share.

@@ -35,6 +35,10 @@ pub struct GuestView {
     pub breathers: u64,
     /// Gates and marks that its driver refused.
     pub refused: u64,
+    /// Launches of its long kernels in slices.
+    pub sliced: u64,
+    /// Launches of its long kernels as a whole.
+    pub whole: u64,
     /// Times at which a real-time guest's peers were released because it was busy without progress.
     pub stalls: u64,
     /// True if it is held (best-effort) or holds (real-time).
@@ -114,6 +118,8 @@ impl GuestView {
             gates: read(gates).saturating_add(read(graph_gates)),
             breathers: read(breathers),
             refused: read(refused),
+            sliced: read(&page.counts.sliced),
+            whole: read(&page.counts.whole),
             stalls: guest.relay.as_ref().map_or(0, Relay::stalls),
             is_active: guest.is_active(),
             held,

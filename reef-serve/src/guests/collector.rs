@@ -23,7 +23,7 @@ pub(super) struct Collector(pub(super) Weak<Registry>);
 type Number = fn(&GuestView) -> u64;
 
 /// Name, help, and getter of each counter. Guests report these numbers themselves.
-const COUNTERS: [(&str, &str, Number); 7] = [
+const COUNTERS: [(&str, &str, Number); 9] = [
     ("reef_guest_kernels", "Kernels that a guest launched", |guest| guest.kernels),
     ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
     ("reef_guest_gates", "Gates in a guest's streams and graphs", |guest| guest.gates),
@@ -35,6 +35,8 @@ const COUNTERS: [(&str, &str, Number); 7] = [
         |guest| guest.stalls,
     ),
     ("reef_guest_refused", "Gates and marks that the driver refused", |guest| guest.refused),
+    ("reef_guest_sliced", "Launches of long kernels in slices", |guest| guest.sliced),
+    ("reef_guest_whole", "Launches of long kernels as a whole", |guest| guest.whole),
 ];
 
 type Time = fn(&GuestView) -> Duration;

@@ -56,7 +56,7 @@ enum Way {
     #[default]
     Plain,
     Measured(Arc<Kernel>, ShapeKey, Events),
-    Sliced(Arc<Plan>),
+    Sliced(Arc<Plan>, &'static Device),
 }
 
 /// Launches a kernel.
@@ -90,10 +90,13 @@ fn launch_twin(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32
             }
             code
         }
-        Way::Sliced(plan) => {
+        Way::Sliced(plan, device) => {
             // A driver whose queue is full blocks, and all other launches would wait with it.
             let lock = if wait_for_room(of.stream) { order::exclusive() } else { None };
             let code = lock.and_then(|_lock| plan.launch(of));
+            let counts = &device.page.counts;
+            let count = if code.is_some() { &counts.sliced } else { &counts.whole };
+            count.fetch_add(1, Relaxed);
             code.unwrap_or_else(|| order::shared(|| launch_plain(of.stream, work, real)))
         }
     }
@@ -119,7 +122,10 @@ fn way(of: &KernelLaunch) -> Option<Way> {
     let shape = shapes.entry(key).or_insert_with(Shape::new);
     shape.launches += 1;
     match &shape.state {
-        State::Plain(_) => None,
+        State::Plain(_) => {
+            device.page.counts.whole.fetch_add(1, Relaxed);
+            None
+        }
         State::Short if shape.launches < AGAIN => None,
         State::Short => {
             *shape = Shape::new();
@@ -161,7 +167,7 @@ fn way(of: &KernelLaunch) -> Option<Way> {
                 shape.state = State::Plain(why);
                 return None;
             }
-            Some(Way::Sliced(plan.clone()))
+            Some(Way::Sliced(plan.clone(), device))
         }
     }
 }

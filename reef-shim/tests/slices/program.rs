@@ -241,6 +241,12 @@ impl Program {
         (0..count).map(|at| unsafe { (self.at as *const u32).add(at).read_volatile() }).collect()
     }
 
+    /// Launches in slices so far.
+    pub(crate) fn sliced(&self) -> u64 {
+        let guests = self.registry.guests();
+        guests.iter().map(|guest| guest.sliced).sum()
+    }
+
     /// Gates so far.
     pub(crate) fn gates(&self) -> u64 {
         let guests = self.registry.guests();

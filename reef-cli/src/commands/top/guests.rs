@@ -16,6 +16,10 @@ pub(crate) struct Guest {
     pub(crate) launches_per_second: f64,
     /// Launches that found the gate closed.
     pub(crate) delayed_per_second: f64,
+    /// Launches of long kernels in slices.
+    pub(crate) sliced_per_second: f64,
+    /// Launches of long kernels as a whole.
+    pub(crate) whole_per_second: f64,
     /// The part of the time in which it was held, or held others.
     pub(crate) held: f64,
     /// The part of the time in which it seemed to use its device: an estimate, rather too much.
@@ -61,6 +65,8 @@ fn guest(rates: Rates<'_>, labels: &Labels, active: f64) -> Guest {
         job: text("job"),
         launches_per_second: rate("reef_guest_kernels_total") + rate("reef_guest_graphs_total"),
         delayed_per_second: rate("reef_guest_delayed_total"),
+        sliced_per_second: rate("reef_guest_sliced_total"),
+        whole_per_second: rate("reef_guest_whole_total"),
         held: rate("reef_guest_held_seconds_total").min(1.0),
         busy: rate("reef_guest_busy_seconds_total").min(1.0),
         beside: rates.after.sum("reef_guest_beside_ratio", mine).unwrap_or_default(),

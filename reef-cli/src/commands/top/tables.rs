@@ -43,6 +43,12 @@ fn guest_row(guest: &Guest) -> Row<'_> {
     let is_real_time = guest.class == "rt";
     let state = match (guest.suspended_bytes, guest.is_active, is_real_time) {
         (Some(bytes), ..) => format!("off {}", format_bytes(bytes)),
+        (None, false, _) if guest.sliced_per_second > 0.0 => {
+            format!("sliced {:.0}/s", guest.sliced_per_second)
+        }
+        (None, false, _) if guest.whole_per_second > 0.0 => {
+            format!("long {:.0}/s", guest.whole_per_second)
+        }
         (None, false, _) => String::new(),
         (None, true, true) => {
             guest.growth.map_or("holds".into(), |growth| format!("holds {growth:.2}×"))
