@@ -4,6 +4,7 @@
 
 use crate::client::{AnyClient, gone};
 use crate::fault::{Fault, Reason, Result};
+use crate::memory::Side;
 use crate::network::{AnyNetwork, of};
 use crate::request::{AnyRequest, Request, Times};
 use parking_lot::RwLock;
@@ -36,8 +37,13 @@ impl<D: Operators> BestEffort<D> {
 }
 
 impl<D: Operators> AnyClient for BestEffort<D> {
-    fn submit(&self, network: &dyn AnyNetwork, deadline: Option<Duration>) -> Result<Request> {
-        let commands = &of::<D>(network)?.best_effort;
+    fn submit(
+        &self,
+        network: &dyn AnyNetwork,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request> {
+        let commands = &of::<D>(network)?.work(side)?.best_effort;
         let mut client = self.0.client.write();
         let client = client.as_mut().ok_or_else(gone)?;
         has_room(client, commands.len() as u64, self.0.capacity)?;

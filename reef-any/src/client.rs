@@ -2,6 +2,7 @@
 
 use crate::device_id::DeviceId;
 use crate::fault::{Fault, Reason, Result};
+use crate::memory::Side;
 use crate::network::{AnyNetwork, Network};
 use crate::request::Request;
 use std::fmt;
@@ -9,8 +10,14 @@ use std::time::Duration;
 
 /// Operations of a client of either class.
 pub(crate) trait AnyClient: Send + Sync {
-    /// Submits one inference of `network`, which belongs to the same device and is at rest.
-    fn submit(&self, network: &dyn AnyNetwork, deadline: Option<Duration>) -> Result<Request>;
+    /// Submits one inference of `network`, which belongs to the same device and is at rest, from
+    /// its inputs of this side to its outputs of this side.
+    fn submit(
+        &self,
+        network: &dyn AnyNetwork,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request>;
 
     /// Ends it, once. What waits is cancelled, and best-effort work that runs is waited for.
     fn close(&self);
@@ -36,10 +43,26 @@ impl Client {
     /// `Invalid`: the network is on another device; `Busy`: one is on its way, or the queue is
     /// full; `Cancelled`: the client was closed.
     pub fn submit(&self, network: &Network, deadline: Option<Duration>) -> Result<Request> {
+        self.submit_on(network, Side::Host, deadline)
+    }
+
+    /// As [`submit`](Self::submit), from inputs of this side to outputs of this side. One of the
+    /// host's side leaves its outputs on the device, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit); those of the device, which prepares a side for its first
+    /// request.
+    pub fn submit_on(
+        &self,
+        network: &Network,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request> {
         if self.device != network.device {
             return Err(Fault::invalid("the network is on another device than the client"));
         }
-        network.start(|inner| self.inner.submit(inner, deadline))
+        network.start(|inner| self.inner.submit(inner, side, deadline))
     }
 
     /// Ends it. What waits is cancelled, and best-effort work that runs is waited for.

@@ -4,6 +4,7 @@ use crate::device_id::DeviceId;
 use crate::dispatcher::{Dispatcher, Running};
 use crate::fault::{Fault, Reason, Result};
 use crate::network::{Ends, LoadedNetwork, Network};
+use crate::transfers::place_of;
 use reef::models::Model;
 use reef::op::Operators;
 use reef::scheduler::{self, Scheduler};
@@ -85,7 +86,8 @@ impl<D: Operators> AnyDevice for Typed<D> {
     }
 
     fn load(&self, id: DeviceId, model: &Model) -> Result<Network> {
-        let loaded = LoadedNetwork::new(model.weights(&self.0)?, Ends::of(model))?;
+        let ends = Ends::of(model, place_of(&self.0));
+        let loaded = LoadedNetwork::new(&self.0, model.weights(&self.0)?, ends)?;
         Ok(Network::new(id, Box::new(loaded)))
     }
 

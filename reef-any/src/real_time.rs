@@ -2,6 +2,7 @@
 
 use crate::client::{AnyClient, gone};
 use crate::fault::{Fault, Result};
+use crate::memory::Side;
 use crate::network::{AnyNetwork, of};
 use crate::request::{AnyRequest, Request, Times};
 use parking_lot::Mutex;
@@ -20,11 +21,16 @@ impl<D: Operators> RealTime<D> {
 }
 
 impl<D: Operators> AnyClient for RealTime<D> {
-    fn submit(&self, network: &dyn AnyNetwork, deadline: Option<Duration>) -> Result<Request> {
-        let network = of::<D>(network)?;
+    fn submit(
+        &self,
+        network: &dyn AnyNetwork,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request> {
+        let work = of::<D>(network)?.work(side)?;
         let mut client = self.0.lock();
         let client = client.as_mut().ok_or_else(gone)?;
-        let ticket = client.submit_before(&network.task, deadline)?;
+        let ticket = client.submit_before(&work.task, deadline)?;
         Ok(Arc::new(RealTimeRequest { ticket, waiting: Mutex::new(()) }))
     }
 

@@ -1,15 +1,14 @@
 //! Devices and their clients.
 
+use crate::client::Client;
 use crate::errors::raised;
 use crate::network::Network;
 use crate::owned::Owned;
-use crate::request::Request;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use reef::ClientConfig;
 use reef::models::Model;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// A backend, the names of its devices, or why it has none.
 type Found = (&'static str, Option<Vec<String>>, Option<String>);
@@ -65,7 +64,7 @@ impl Device {
     }
 
     /// Loads a network.
-    #[pyo3(signature = (what, batch, input_size, weights, seed))]
+    #[pyo3(signature = (what, batch, input_size, weights, seed, instances))]
     fn load(
         &self,
         py: Python<'_>,
@@ -74,6 +73,7 @@ impl Device {
         input_size: Option<usize>,
         weights: Option<PathBuf>,
         seed: u64,
+        instances: usize,
     ) -> PyResult<Network> {
         let device = self.device.get()?;
         let loaded = py.detach(|| {
@@ -85,7 +85,7 @@ impl Device {
             Ok((model.name().to_owned(), device.load(&model)?))
         });
         let (name, network) = loaded.map_err(raised)?;
-        Ok(Network::new(name, network))
+        Network::new(name, network, instances)
     }
 
     /// Loads a network of an ONNX file's bytes.
@@ -96,13 +96,14 @@ impl Device {
         name: &str,
         batch: Option<usize>,
         input_size: Option<usize>,
+        instances: usize,
     ) -> PyResult<Network> {
         let device = self.device.get()?;
         let loaded = py.detach(|| {
             let model = Model::from_onnx(bytes, name).input_size(input_size).batch(batch).read()?;
             device.load(&model)
         });
-        Ok(Network::new(name.to_owned(), loaded.map_err(raised)?))
+        Network::new(name.to_owned(), loaded.map_err(raised)?, instances)
     }
 
     /// Opens a client: a real-time or a best-effort one.
@@ -139,36 +140,6 @@ impl Device {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let dispatcher = self.dispatcher.get()?;
         py.detach(|| dispatcher.close());
-        Ok(())
-    }
-}
-
-/// A client of a device's dispatcher.
-#[pyclass(frozen, module = "reef._reef")]
-pub(crate) struct Client(Owned<reef_any::Client>);
-
-#[pymethods]
-impl Client {
-    /// Submits one inference, to end within `deadline` seconds if that is given.
-    fn submit(
-        &self,
-        py: Python<'_>,
-        network: &Network,
-        deadline: Option<f64>,
-    ) -> PyResult<Request> {
-        let client = self.0.get()?;
-        let network = network.get()?;
-        let deadline = deadline.map(Duration::try_from_secs_f64).transpose();
-        let deadline = deadline
-            .map_err(|error| raised(reef_any::Fault::invalid(format!("deadline: {error}"))))?;
-        let submitted = py.detach(|| client.submit(network, deadline));
-        Ok(Request(Owned::new(submitted.map_err(raised)?)))
-    }
-
-    /// Ends it, and waits for what runs.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let client = self.0.get()?;
-        py.detach(|| client.close());
         Ok(())
     }
 }

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from ._daemon import Daemon, Model, ServedClient, connect
 from ._device import BestEffort, Device, RealTime, Stats, devices, open, schedulers
 from ._errors import DeadlineError, DeniedError, UnavailableError
-from ._network import Network, Port
+from ._network import Network, Port, Slot
 from ._reef import (
+    Array,
     BusyError,
     CancelledError,
     DeviceLostError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from . import guest, torch
 
 __all__ = [
+    "Array",
     "BestEffort",
     "BusyError",
     "CancelledError",
@@ -59,6 +61,7 @@ __all__ = [
     "Port",
     "RealTime",
     "ServedClient",
+    "Slot",
     "Stats",
     "Timing",
     "UnavailableError",

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from . import _reef
-from ._network import Network
+from ._network import Network, Slot
 from ._request import Future
 
 
@@ -67,16 +67,53 @@ class _Client(_Closing):
         self._client.close()
 
     def _submit(
-        self, network: Network, values: tuple[Any, ...], named: dict[str, Any], deadline: float | None
+        self,
+        what: Network | Slot,
+        values: tuple[Any, ...],
+        named: dict[str, Any],
+        deadline: float | None,
+        out: str | None,
     ) -> Future:
-        instance = network._take()
-        try:
-            network._write(instance, values, named)
-            request = self._client.submit(instance, deadline)
-        except BaseException:
-            network._give(instance)
-            raise
-        return Future(network, instance, request)
+        if isinstance(what, Network):
+            request = self._client.submit(what._network, values, named, deadline, out)
+        else:
+            _no_form(out)
+            request = self._client.submit_slot(what._slot, values, named, deadline)
+        return Future(_OUTPUT, request, request)
+
+    def _run(
+        self,
+        what: Network | Slot,
+        values: tuple[Any, ...],
+        named: dict[str, Any],
+        deadline: float | None,
+        out: str | None,
+    ) -> Any:
+        if isinstance(what, Network):
+            return self._client.run(what._network, values, named, deadline, out)
+        _no_form(out)
+        return self._client.run_slot(what._slot, values, named, deadline)
+
+
+def _no_form(out: str | None) -> None:
+    if out is not None:
+        raise _reef.InvalidError(f"out must be None for a slot, which has its outputs, got {out!r}")
+
+
+class _Output:
+    """Outputs of requests to a device."""
+
+    def _read(self, request: _reef.Request) -> Any:
+        return request.output()
+
+    def _give(self, request: _reef.Request) -> None:
+        pass
+
+    def _leave(self, instance: _reef.Request, request: _reef.Request) -> None:
+        pass
+
+
+_OUTPUT = _Output()
 
 
 class RealTime(_Client):
@@ -86,37 +123,59 @@ class RealTime(_Client):
         return self
 
     def submit(
-        self, network: Network, *inputs: Any, deadline: float | None = None, **named: Any
+        self,
+        what: Network | Slot,
+        *inputs: Any,
+        deadline: float | None = None,
+        out: str | None = None,
+        **named: Any,
     ) -> Future:
-        """Submits one inference. Inputs come in the network's order, or by their names.
+        """Submits one inference of a network or of a slot. Inputs come in the network's order, or by
+        their names.
 
-        An input is a NumPy array of its port's shape and type, or anything with DLPack in the
-        host's memory; it is copied before this returns. `deadline`: seconds from now.
+        An input is a NumPy array of its port's shape and type, or anything with DLPack on the host
+        or on the network's own GPU; it is copied before this returns, and there is no copy through
+        the host for one on the GPU. The request waits for the work that makes it, in its library's
+        current stream. `deadline`: seconds from now. `out`: "host" for NumPy arrays, "device" for
+        `Array`s, None for where the inputs are.
+
+        The inputs of a slot are in its memory already; one that is given is waited for, and copied
+        unless it is that memory. Without any, a GPU's default stream is waited for.
 
         Raises InvalidError for a wrong input, BusyError if all instances of the network are used.
         """
-        return self._submit(network, inputs, named, deadline)
+        return self._submit(what, inputs, named, deadline, out)
 
     def run(
-        self, network: Network, *inputs: Any, deadline: float | None = None, **named: Any
+        self,
+        what: Network | Slot,
+        *inputs: Any,
+        deadline: float | None = None,
+        out: str | None = None,
+        **named: Any,
     ) -> Any:
         """Submits one inference and waits for its output. See `submit` and `Future.result`."""
-        return self._submit(network, inputs, named, deadline).result()
+        return self._run(what, inputs, named, deadline, out)
 
 
 class BestEffort(_Client):
-    """A best-effort client: its requests have what real-time ones leave, and lose nothing."""
+    """A best-effort client: its requests have what real-time ones leave, and lose nothing. They run
+    one after the other, in the order in which they were submitted."""
 
     def __enter__(self) -> BestEffort:
         return self
 
-    def submit(self, network: Network, *inputs: Any, **named: Any) -> Future:
+    def submit(
+        self, what: Network | Slot, *inputs: Any, out: str | None = None, **named: Any
+    ) -> Future:
         """Submits one inference and returns at once. See `RealTime.submit`."""
-        return self._submit(network, inputs, named, None)
+        return self._submit(what, inputs, named, None, out)
 
-    def run(self, network: Network, *inputs: Any, **named: Any) -> Any:
+    def run(
+        self, what: Network | Slot, *inputs: Any, out: str | None = None, **named: Any
+    ) -> Any:
         """Submits one inference and waits for its output."""
-        return self._submit(network, inputs, named, None).result()
+        return self._run(what, inputs, named, None, out)
 
 
 class Device(_Closing):
@@ -158,8 +217,11 @@ class Device(_Closing):
         Raises NotFoundError, FileError: what is wrong with the name or the file; OutOfMemoryError.
         """
         if isinstance(what, bytes):
-            return Network(self._device.load_onnx(what, "model", batch, input_size), instances)
-        return Network(self._device.load(what, batch, input_size, weights, seed), instances)
+            loaded = self._device.load_onnx(what, "model", batch, input_size, max(0, instances))
+        else:
+            args = (batch, input_size, weights, seed, max(0, instances))
+            loaded = self._device.load(what, *args)
+        return Network(loaded)
 
     def real_time(self, priority: int = 0) -> RealTime:
         """Opens a real-time client. A higher priority goes first where the scheduler knows it."""

@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+import numpy
+
 class Error(Exception): ...
 class InvalidError(Error): ...
 class NotFoundError(Error): ...
@@ -44,16 +46,51 @@ class Device:
         input_size: int | None,
         weights: str | os.PathLike[str] | None,
         seed: int,
+        instances: int,
     ) -> Network: ...
     def load_onnx(
-        self, bytes: bytes, name: str, batch: int | None, input_size: int | None
+        self,
+        bytes: bytes,
+        name: str,
+        batch: int | None,
+        input_size: int | None,
+        instances: int,
     ) -> Network: ...
     def client(self, is_real_time: bool, weight: int, priority: int) -> Client: ...
     def stats(self) -> dict[str, int]: ...
     def close(self) -> None: ...
 
 class Client:
-    def submit(self, network: Network, deadline: float | None) -> Request: ...
+    def submit(
+        self,
+        network: Network,
+        inputs: tuple[Any, ...],
+        named: dict[str, Any] | None,
+        deadline: float | None,
+        out: str | None,
+    ) -> Request: ...
+    def run(
+        self,
+        network: Network,
+        inputs: tuple[Any, ...],
+        named: dict[str, Any] | None,
+        deadline: float | None,
+        out: str | None,
+    ) -> Any: ...
+    def submit_slot(
+        self,
+        slot: Slot,
+        inputs: tuple[Any, ...],
+        named: dict[str, Any] | None,
+        deadline: float | None,
+    ) -> Request: ...
+    def run_slot(
+        self,
+        slot: Slot,
+        inputs: tuple[Any, ...],
+        named: dict[str, Any] | None,
+        deadline: float | None,
+    ) -> Any: ...
     def close(self) -> None: ...
 
 class Network:
@@ -61,10 +98,46 @@ class Network:
     def name(self) -> str: ...
     def inputs(self) -> list[tuple[str, list[int], str]]: ...
     def outputs(self) -> list[tuple[str, list[int], str]]: ...
-    def instance(self) -> Network: ...
-    def write(self, index: int, data: Any) -> None: ...
-    def read(self, index: int) -> Any: ...
+    def slot(self, on_host: bool | None) -> Slot: ...
+
+class Slot:
+    def inputs(self) -> tuple[Array, ...]: ...
+    def outputs(self) -> tuple[Array, ...]: ...
+
+class Array:
+    """An array in memory of a request: on the device, or on the host.
+
+    `__dlpack__` shares it without a copy: `torch.from_dlpack(array)`. Its values were computed
+    before it was returned, so no stream has to wait for them. Its memory is used for nothing else
+    until the array and all that was made from it are dropped; work in streams that still reads it
+    must have ended by then, or be in the stream that is current when the next request is submitted.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str:
+        """Name of its type: that of NumPy, or "bfloat16"."""
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device_name(self) -> str:
+        """Place of its memory: "cpu", "cuda:0"."""
+    def numpy(self) -> numpy.ndarray[Any, Any]:
+        """Returns it for NumPy: the same memory if it is on the host, else a copy. bfloat16 is uint16."""
+    def __len__(self) -> int: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]: ...
 
 class Request:
     def wait(self, timeout: float | None) -> tuple[float | None, float | None, float] | None: ...
+    def output(self) -> Any: ...
     def cancel(self) -> bool: ...
