@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-import numpy
+from numpy import ndarray
 
 class Error(Exception): ...
 class InvalidError(Error): ...
@@ -123,7 +123,7 @@ class Array:
     @property
     def device_name(self) -> str:
         """Place of its memory: "cpu", "cuda:0"."""
-    def numpy(self) -> numpy.ndarray[Any, Any]:
+    def numpy(self) -> ndarray[Any, Any]:
         """Returns it for NumPy: the same memory if it is on the host, else a copy. bfloat16 is uint16."""
     def __len__(self) -> int: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
@@ -135,7 +135,7 @@ class Array:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any: ...
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray[Any, Any]: ...
 
 class Request:
     def wait(self, timeout: float | None) -> tuple[float | None, float | None, float] | None: ...
