@@ -5,6 +5,8 @@ use crate::fault::{Fault, Reason, Result};
 use crate::memory::Side;
 use crate::network::{AnyNetwork, Network};
 use crate::request::Request;
+use crate::shares::Grant;
+use parking_lot::Mutex;
 use std::fmt;
 use std::time::Duration;
 
@@ -19,6 +21,10 @@ pub(crate) trait AnyClient: Send + Sync {
         deadline: Option<Duration>,
     ) -> Result<Request>;
 
+    /// Device time that it has used, its requests that have ended there, and those that started
+    /// when its budget was used up; the latter two of real-time clients.
+    fn usage(&self) -> Option<Usage>;
+
     /// Ends it, once. What waits is cancelled, and best-effort work that runs is waited for.
     fn close(&self);
 }
@@ -27,6 +33,19 @@ pub(crate) trait AnyClient: Send + Sync {
 pub struct Client {
     pub(crate) device: DeviceId,
     pub(crate) inner: Box<dyn AnyClient>,
+    /// Until it is closed.
+    pub(crate) grant: Mutex<Option<Grant>>,
+}
+
+/// Use of a device by a client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Device time that its requests took.
+    pub served: Duration,
+    /// Requests that have ended there; of real-time clients.
+    pub requests: Option<u64>,
+    /// Requests among them that started when the budget was used up; of real-time clients.
+    pub late: Option<u64>,
 }
 
 impl fmt::Debug for Client {
@@ -65,9 +84,19 @@ impl Client {
         network.start(|inner| self.inner.submit(inner, side, deadline))
     }
 
+    /// Returns its use of the device so far.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`: the client was closed.
+    pub fn usage(&self) -> Result<Usage> {
+        self.inner.usage().ok_or_else(gone)
+    }
+
     /// Ends it. What waits is cancelled, and best-effort work that runs is waited for.
     pub fn close(&self) {
         self.inner.close();
+        drop(self.grant.lock().take());
     }
 }
 

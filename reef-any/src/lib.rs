@@ -14,6 +14,7 @@
 
 mod best_effort;
 mod client;
+mod cluster;
 mod device;
 mod device_id;
 mod dispatcher;
@@ -22,9 +23,12 @@ mod memory;
 mod network;
 mod real_time;
 mod request;
+mod shares;
+mod trace;
 mod transfers;
 
-pub use client::Client;
+pub use client::{Client, Usage};
+pub use cluster::{Cluster, ClusterNetwork, NodeInfo, PlacedClient};
 pub use device::Device;
 pub use dispatcher::Dispatcher;
 pub use fault::{Fault, Reason, Result};

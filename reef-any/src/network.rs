@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Launches that best-effort work submits at once where the device has graphs: few, because what
 /// was launched when it is preempted comes to nothing kernel by kernel.
-const BE_GRAPH: usize = 8;
+pub(crate) const BE_GRAPH: usize = 8;
 
 /// A network of some device.
 pub(crate) trait AnyNetwork: Any + Send + Sync {

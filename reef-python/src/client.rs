@@ -1,5 +1,6 @@
 //! Clients: a whole request is one call.
 
+use crate::device::seconds;
 use crate::errors::{InvalidError, raised};
 use crate::inputs;
 use crate::network::{Network, Slot};
@@ -70,6 +71,12 @@ impl Client {
         self.start_slot(slot, (inputs, named), deadline)?.run(py)
     }
 
+    /// Device time in seconds, requests that have ended, and those that began without budget.
+    fn usage(&self) -> PyResult<(f64, Option<u64>, Option<u64>)> {
+        let usage = self.0.get()?.usage().map_err(raised)?;
+        Ok((usage.served.as_secs_f64(), usage.requests, usage.late))
+    }
+
     /// Ends it, and waits for what runs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let client = self.0.get()?;
@@ -87,7 +94,7 @@ impl Client {
         out: Option<&str>,
     ) -> PyResult<Started> {
         let (py, client, pool) = (values.py(), self.0.get()?, network.pool.get()?);
-        let (deadline, form) = (duration(deadline)?, form_of(out)?);
+        let (deadline, form) = (time_of(deadline)?, form_of(out)?);
         if form == Some(Form::Device) && pool.place() == Place::Private {
             let text = "out: memory of this device can't be used in place";
             return Err(crate::errors::UnsupportedError::new_err(text));
@@ -111,7 +118,7 @@ impl Client {
         deadline: Option<f64>,
     ) -> PyResult<Started> {
         let (py, client, lease) = (values.py(), self.0.get()?, slot.lease.get()?);
-        let deadline = duration(deadline)?;
+        let deadline = time_of(deadline)?;
         if !lease.network.is_at_rest() {
             return Err(raised(Fault::busy("a request of the slot has not ended")));
         }
@@ -127,9 +134,8 @@ impl Client {
     }
 }
 
-fn duration(seconds: Option<f64>) -> PyResult<Option<Duration>> {
-    let time = seconds.map(Duration::try_from_secs_f64).transpose();
-    time.map_err(|error| raised(Fault::invalid(format!("deadline: {error}"))))
+fn time_of(deadline: Option<f64>) -> PyResult<Option<Duration>> {
+    deadline.map(|time| seconds("deadline", time)).transpose()
 }
 
 /// `None`: outputs are where the inputs were.

@@ -8,6 +8,7 @@
 
 mod array;
 mod client;
+mod cluster;
 mod daemon;
 mod device;
 mod dlpack;
@@ -28,6 +29,8 @@ mod _reef {
     use super::array::Array;
     #[pymodule_export]
     use super::client::Client;
+    #[pymodule_export]
+    use super::cluster::{Cluster, ClusterNetwork, Placed, open_cluster};
     #[pymodule_export]
     use super::daemon::session::{DaemonRequest, Session, daemon_socket};
     #[pymodule_export]

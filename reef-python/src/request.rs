@@ -166,7 +166,7 @@ pub(crate) fn until_ended<T: Send>(
     }
 }
 
-fn seconds(times: Times) -> Timing {
+pub(crate) fn seconds(times: Times) -> Timing {
     let in_seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     (in_seconds(times.delay), in_seconds(times.device), times.total.as_secs_f64())
 }

@@ -15,8 +15,9 @@ other threads of Python run, and ends with KeyboardInterrupt where that is raise
 
 from typing import TYPE_CHECKING, Any
 
+from ._cluster import Cluster, ClusterNetwork, Node, Placed, open_cluster
 from ._daemon import Daemon, Model, ServedClient, connect
-from ._device import BestEffort, Device, RealTime, Stats, devices, open, schedulers
+from ._device import BestEffort, Device, RealTime, Stats, Usage, devices, open, schedulers
 from ._errors import DeadlineError, DeniedError, UnavailableError
 from ._network import Network, Port, Slot
 from ._reef import (
@@ -43,6 +44,8 @@ __all__ = [
     "BestEffort",
     "BusyError",
     "CancelledError",
+    "Cluster",
+    "ClusterNetwork",
     "Daemon",
     "DeadlineError",
     "DeniedError",
@@ -56,8 +59,10 @@ __all__ = [
     "InvalidError",
     "Model",
     "Network",
+    "Node",
     "NotFoundError",
     "OutOfMemoryError",
+    "Placed",
     "Port",
     "RealTime",
     "ServedClient",
@@ -66,10 +71,12 @@ __all__ = [
     "Timing",
     "UnavailableError",
     "UnsupportedError",
+    "Usage",
     "connect",
     "devices",
     "guest",
     "open",
+    "open_cluster",
     "schedulers",
     "torch",
 ]

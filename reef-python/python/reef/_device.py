@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
-from types import TracebackType
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from . import _reef
-from ._network import Network, Slot
+from ._closing import Closing
+from ._network import Network, Slot, source_of
 from ._request import Future
 
 
@@ -34,37 +38,39 @@ def schedulers() -> list[str]:
     return _reef.schedulers()
 
 
-def open(name: str = "auto", scheduler: str = "reef") -> Device:
-    """Opens a device: "cpu", "cuda:0", "hip:1", or "auto" for the first GPU and else the CPU.
+def open(name: str = "auto", scheduler: str = "reef", *, reserve: float | None = None) -> Device:
+    """Opens a device: "cpu", "cuda:0", "hip:1", or "auto" for the first GPU and else the CPU. Several
+    as one are opened by `open_cluster`.
+
+    With a `reserve`, from 0 to less than 1, best-effort work keeps that share of the device, and
+    real-time clients take turns and may have budgets: `Device.real_time(rate=…)`.
 
     Raises NotFoundError if there is no such device or scheduler, UnsupportedError if the scheduler
     preempts more deeply than the device can.
     """
-    return Device(_reef.open(name, scheduler))
+    return Device(_reef.open(name, scheduler, reserve))
 
 
-class _Closing:
-    """Something that a `with` closes."""
+class Usage(NamedTuple):
+    """Use of a device by a client. `served`: device time in seconds. Of real-time clients alone:
+    `requests` that have ended, and how many of them were `late`, begun with no budget left."""
 
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    served: float
+    requests: int | None
+    late: int | None
 
 
-class _Client(_Closing):
+class _Client(Closing):
     def __init__(self, client: _reef.Client) -> None:
         self._client = client
 
     def close(self) -> None:
         """Ends the client. What waits is cancelled, and best-effort work that runs is waited for."""
         self._client.close()
+
+    def usage(self) -> Usage:
+        """Returns its use of the device so far."""
+        return Usage(*self._client.usage())
 
     def _submit(
         self,
@@ -178,7 +184,7 @@ class BestEffort(_Client):
         return self._run(what, inputs, named, None, out)
 
 
-class Device(_Closing):
+class Device(Closing):
     """An open device. Its work is ordered by one scheduler."""
 
     def __init__(self, device: _reef.Device) -> None:
@@ -216,20 +222,59 @@ class Device(_Closing):
 
         Raises NotFoundError, FileError: what is wrong with the name or the file; OutOfMemoryError.
         """
-        if isinstance(what, bytes):
-            loaded = self._device.load_onnx(what, "model", batch, input_size, max(0, instances))
-        else:
-            args = (batch, input_size, weights, seed, max(0, instances))
-            loaded = self._device.load(what, *args)
-        return Network(loaded)
+        source = source_of(what, batch, input_size, weights, seed)
+        return Network(self._device.load(source, max(0, instances)))
 
-    def real_time(self, priority: int = 0) -> RealTime:
-        """Opens a real-time client. A higher priority goes first where the scheduler knows it."""
-        return RealTime(self._device.client(True, 1, priority))
+    def real_time(
+        self, priority: int = 0, *, rate: tuple[float, float] | None = None
+    ) -> RealTime:
+        """Opens a real-time client. A higher priority goes first where the scheduler knows it.
 
-    def best_effort(self, weight: int = 1, priority: int = 0) -> BestEffort:
-        """Opens a best-effort client. `weight`: its share of the device's time beside others."""
-        return BestEffort(self._device.client(False, weight, priority))
+        `rate`: a period and a budget in seconds, the device time in each period that is its own. It
+        needs a device that was opened with a `reserve`. Raises BusyError if less is left.
+        """
+        return RealTime(self._device.real_time(priority, rate))
+
+    def best_effort(
+        self,
+        weight: int = 1,
+        priority: int = 0,
+        *,
+        capacity: int | None = None,
+        window: int | None = None,
+    ) -> BestEffort:
+        """Opens a best-effort client, which is a queue. `weight`: its share of the device's time next to
+        others. `capacity`: commands that can wait, a power of two (1024); a network has one or
+        several for each layer. `window`: commands with the device at once (4); few are quick to
+        preempt.
+        """
+        return BestEffort(self._device.best_effort(weight, priority, capacity, window))
+
+    def trace(self, seconds: float) -> bytes:
+        """Records what runs when for that long, and returns a file for Perfetto: blocks on each unit
+        where the device notes them, preemptions, and requests whose end was seen.
+
+        Raises BusyError if another trace is being recorded.
+        """
+        if not 0.0 <= seconds <= 60.0:
+            raise _reef.InvalidError(f"seconds must be from 0 to 60, got {seconds}")
+        self._device.begin_trace()
+        try:
+            time.sleep(seconds)
+        finally:
+            data = self._device.end_trace()
+        return data
+
+    @contextmanager
+    def recording(self, file: str | os.PathLike[str]) -> Iterator[None]:
+        """Records what runs inside of the `with`, and writes a file for Perfetto; see `trace`."""
+        self._device.begin_trace()
+        try:
+            yield
+        finally:
+            data = self._device.end_trace()
+            with io.open(file, "wb") as to:
+                to.write(data)
 
     def stats(self) -> Stats:
         """Returns the counters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,8 +28,29 @@ class Port(NamedTuple):
     dtype: str
 
 
-def _ports(described: list[tuple[str, list[int], str]]) -> tuple[Port, ...]:
+def ports_of(described: list[tuple[str, list[int], str]]) -> tuple[Port, ...]:
     return tuple(Port(name, tuple(shape), _DTYPES.get(kind, kind)) for name, shape, kind in described)
+
+
+class Source(NamedTuple):
+    """A network to load: a name or a path, or the bytes and the name of an ONNX file."""
+
+    what: str | os.PathLike[str] | tuple[bytes, str]
+    batch: int | None
+    input_size: int | None
+    weights: str | os.PathLike[str] | None
+    seed: int
+
+
+def source_of(
+    what: str | os.PathLike[str] | bytes,
+    batch: int | None,
+    input_size: int | None,
+    weights: str | os.PathLike[str] | None,
+    seed: int,
+) -> Source:
+    found = (what, "model") if isinstance(what, bytes) else what
+    return Source(found, batch, input_size, weights, seed)
 
 
 class Slot:
@@ -58,8 +80,8 @@ class Network:
     def __init__(self, network: _reef.Network) -> None:
         self._network = network
         self.name: str = network.name
-        self.inputs: tuple[Port, ...] = _ports(network.inputs())
-        self.outputs: tuple[Port, ...] = _ports(network.outputs())
+        self.inputs: tuple[Port, ...] = ports_of(network.inputs())
+        self.outputs: tuple[Port, ...] = ports_of(network.outputs())
 
     def __repr__(self) -> str:
         return f"<reef.Network {self.name}: {self.inputs} -> {self.outputs}>"
