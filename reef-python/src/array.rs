@@ -39,6 +39,20 @@ impl Array {
         }
     }
 
+    /// Its address and place, if its type and shape are these and its values lie on the host or at
+    /// `place`.
+    pub(crate) fn fits(
+        &self,
+        element: Element,
+        dims: &[usize],
+        place: Place,
+    ) -> PyResult<Option<(u64, Place)>> {
+        let own = self.memory.get()?.0.place();
+        let fits = self.element == element && self.dims == dims;
+        let is_near = own == Place::Host || own == place;
+        if fits && is_near { Ok(Some((self.address()?, own))) } else { Ok(None) }
+    }
+
     fn device(&self) -> PyResult<Device> {
         Device::of(self.memory.get()?.0.place())
             .ok_or_else(|| UnsupportedError::new_err("no DLPack for memory of this device"))

@@ -4,7 +4,7 @@
 //! instance. *Invariant*: what is read was there before: the request waits for its producer, as
 //! DLPack has it. Anything unusual is Python's, in `python/reef/_network.py`.
 
-use crate::array::bytes_of;
+use crate::array::Array;
 use crate::dlpack::{Borrowed, Device, tuple};
 use crate::errors::{InvalidError, raised};
 use crate::pool::Lease;
@@ -16,7 +16,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reef_any::{End, Side};
+use reef_any::{End, Place, Side};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,11 +29,32 @@ const POLL_INTERVAL: Duration = Duration::from_micros(20);
 enum Input<'py> {
     Numpy(Bound<'py, PyUntypedArray>),
     Shared(Borrowed),
+    /// One of ours, which has its values there.
+    Own {
+        address: u64,
+        place: Place,
+        _keep: Bound<'py, Array>,
+    },
 }
 
 impl Input<'_> {
+    fn address(&self) -> u64 {
+        match self {
+            Self::Numpy(array) => {
+                // SAFETY: the structure is NumPy's, of an array that is there.
+                unsafe { (*array.as_array_ptr()).fields.data as u64 }
+            }
+            Self::Shared(shared) => shared.address(),
+            Self::Own { address, .. } => *address,
+        }
+    }
+
     fn is_on_device(&self) -> bool {
-        matches!(self, Self::Shared(shared) if !shared.device().is_host())
+        match self {
+            Self::Numpy(_) => false,
+            Self::Shared(shared) => !shared.device().is_host(),
+            Self::Own { place, .. } => *place != Place::Host,
+        }
     }
 }
 
@@ -89,19 +110,15 @@ fn write_all(py: Python<'_>, lease: &Lease, side: Side, inputs: &[Input<'_>]) ->
     }
     for (port, input) in lease.pool.inputs.iter().zip(inputs) {
         match input {
-            Input::Shared(shared) if input.is_on_device() => copy_in(py, lease, port, shared)?,
-            Input::Shared(shared) if port.bytes > 0 => {
-                // SAFETY: the library that shares it says that it is there, and as large as its
-                // shape and type.
-                let data = unsafe {
-                    std::slice::from_raw_parts(shared.address() as *const u8, port.bytes)
-                };
+            _ if port.bytes == 0 => {}
+            // SAFETY: the owner says that it is memory of this device, as large as its shape and
+            // type; it is there until `input` is dropped.
+            _ if input.is_on_device() => unsafe { copy_in(py, lease, port, input.address()) }?,
+            _ => {
+                let first = input.address() as *const u8;
+                // SAFETY: the owner says that it is there, and as large as its shape and type.
+                let data = unsafe { std::slice::from_raw_parts(first, port.bytes) };
                 copy_from_host(lease, side, port, data)?;
-            }
-            Input::Shared(_) => {}
-            Input::Numpy(array) => {
-                // SAFETY: its type and shape were compared; it is only read.
-                copy_from_host(lease, side, port, unsafe { bytes_of(array, port.bytes) })?;
             }
         }
     }
@@ -118,14 +135,16 @@ fn copy_from_host(lease: &Lease, side: Side, port: &PortSpec, data: &[u8]) -> Py
 }
 
 /// Copies an input inside of the device, unless it is the request's own memory.
-fn copy_in(py: Python<'_>, lease: &Lease, port: &PortSpec, shared: &Borrowed) -> PyResult<()> {
+///
+/// # Safety
+///
+/// There are as many bytes as the port has, in memory of the device.
+unsafe fn copy_in(py: Python<'_>, lease: &Lease, port: &PortSpec, address: u64) -> PyResult<()> {
     let own = lease.memory(End::Inputs, Side::Device).address() + port.offset as u64;
-    let address = shared.address();
     if address == own {
         return Ok(());
     }
-    // SAFETY: the library that shares it says that it is memory of this device, as large as its
-    // shape and type; it is there until `shared` is dropped.
+    // SAFETY: the caller's promise.
     let copied = py.detach(|| unsafe { lease.network.copy_in(port.offset, address, port.bytes) });
     copied.map_err(raised)
 }
@@ -179,6 +198,12 @@ fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyRe
             && array.shape() == port.dims
             && array.dtype().is_equiv_to(port.descr(py)?);
         return if is_usual { Ok(Input::Numpy(array.clone())) } else { checked(py, port, value) };
+    }
+    if let Ok(array) = value.cast::<Array>()
+        && let Some((address, place)) =
+            array.get().fits(port.element, &port.dims, lease.pool.place())?
+    {
+        return Ok(Input::Own { address, place, _keep: array.clone() });
     }
     let Ok(device) = value.getattr(intern!(py, "__dlpack_device__")) else {
         return checked(py, port, value);
