@@ -151,7 +151,7 @@ trait AnyPlaced: Send {
 pub struct PlacedClient {
     inputs: usize,
     outputs: usize,
-    /// Node and moves, for those who ask while a request runs.
+    /// Node and moves, to be read while a request runs.
     seat: Mutex<(usize, u32)>,
     inner: Mutex<Option<Box<dyn AnyPlaced>>>,
 }
@@ -222,7 +222,7 @@ struct Running<D: Operators> {
     cluster: Typed<D>,
 }
 
-type Loaded<D> = Arc<Replicas<D, Weights<D>, ModelError>>;
+type NetworkReplicas<D> = Arc<Replicas<D, Weights<D>, ModelError>>;
 
 impl<D: Operators> Running<D> {
     fn node(&self, node: usize) -> Result<&Arc<Node<D>>> {
@@ -258,7 +258,7 @@ impl<D: Operators> AnyCluster for Running<D> {
         let bytes = model.instance_bytes(self.cluster.nodes()[0].device()) as u64;
         let constants = model.constant_bytes() as u64;
         let (inputs, outputs, name) = (model.inputs(), model.outputs(), model.name().to_owned());
-        let replicas: Loaded<D> =
+        let replicas: NetworkReplicas<D> =
             Arc::new(self.cluster.replicas(constants, move |device: &D| model.weights(device)));
         ClusterNetwork {
             inputs,
@@ -277,7 +277,7 @@ impl<D: Operators> AnyCluster for Running<D> {
         demand: Demand,
         config: ClientConfig,
     ) -> Result<PlacedClient> {
-        let replicas = network.replicas.downcast_ref::<Loaded<D>>();
+        let replicas = network.replicas.downcast_ref::<NetworkReplicas<D>>();
         let replicas = replicas.filter(|_| network.cluster == self.id).cloned();
         let other = || Fault::invalid("the network is another cluster's");
         let replicas = replicas.ok_or_else(other)?;

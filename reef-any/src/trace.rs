@@ -63,7 +63,7 @@ impl Requests {
     }
 }
 
-/// What a trace has recorded.
+/// Contents of a trace.
 pub(crate) struct Recorded {
     pub(crate) device: String,
     /// Beginning of the trace, on the device's clock.

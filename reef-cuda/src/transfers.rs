@@ -6,23 +6,23 @@
 //! Other libraries order their own work before the stream's by its handle, as DLPack has it.
 
 use crate::handles::Stream;
-use crate::{Context, Cuda};
+use crate::context::Context;
 use cudarc::driver::sys::CUstream;
 use reef_core::Result;
-use reef_gpu::{StreamKind, Streams};
+use reef_gpu::{Gpu, StreamKind, Streams};
 
 /// The legacy default stream, as the driver names it: `CU_STREAM_LEGACY`.
 const LEGACY: usize = 1;
 
 /// Returns the device's number, as the driver counts.
-pub fn ordinal(device: &Cuda) -> usize {
+pub fn ordinal(device: &Gpu<Context>) -> usize {
     device.vendor().primary.device as usize
 }
 
 /// A stream for copies, apart from all queues.
 #[derive(Debug)]
 pub struct Transfers {
-    device: Cuda,
+    device: Gpu<Context>,
     stream: Stream,
 }
 
@@ -32,7 +32,7 @@ impl Transfers {
     /// # Errors
     ///
     /// The driver's.
-    pub fn open(device: &Cuda) -> Result<Self> {
+    pub fn open(device: &Gpu<Context>) -> Result<Self> {
         let stream = device.vendor().open_stream(StreamKind::RealTime)?;
         Ok(Self { device: device.clone(), stream })
     }

@@ -1,11 +1,11 @@
 //! Clients: a whole request is one call.
 
-use crate::device::seconds;
 use crate::errors::{InvalidError, raised};
-use crate::inputs;
+use crate::memory::inputs;
 use crate::network::{Network, Slot};
 use crate::owned::Owned;
 use crate::request::{Form, Request, Started};
+use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use reef_any::{Fault, Place, Side};
@@ -89,10 +89,11 @@ impl Client {
     fn start(
         &self,
         network: &Network,
-        (values, named): Args<'_, '_>,
+        args: Args<'_, '_>,
         deadline: Option<f64>,
         out: Option<&str>,
     ) -> PyResult<Started> {
+        let (values, named) = args;
         let (py, client, pool) = (values.py(), self.0.get()?, network.pool.get()?);
         let (deadline, form) = (time_of(deadline)?, form_of(out)?);
         if form == Some(Form::Device) && pool.place() == Place::Private {
@@ -114,9 +115,10 @@ impl Client {
     fn start_slot(
         &self,
         slot: &Slot,
-        (values, named): Args<'_, '_>,
+        args: Args<'_, '_>,
         deadline: Option<f64>,
     ) -> PyResult<Started> {
+        let (values, named) = args;
         let (py, client, lease) = (values.py(), self.0.get()?, slot.lease.get()?);
         let deadline = time_of(deadline)?;
         if !lease.network.is_at_rest() {

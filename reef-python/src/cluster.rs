@@ -1,11 +1,11 @@
 //! Clusters: several devices of one backend, and clients that are placed on them.
 
-use crate::array::{bytes_of, zeros};
 use crate::device::{ModelArgs, config};
 use crate::errors::raised;
+use crate::memory::array::{bytes_of, zeros};
+use crate::memory::ports::{PortInfo, PortSpec};
 use crate::owned::Owned;
-use crate::ports::{PortInfo, PortSpec};
-use crate::request::{Timing, seconds};
+use crate::time::{Timing, timing};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -145,7 +145,7 @@ impl Placed {
             Ok(array)
         };
         let arrays = outputs.iter().map(array).collect::<PyResult<Vec<_>>>()?;
-        Ok((PyTuple::new(py, arrays)?, seconds(times)))
+        Ok((PyTuple::new(py, arrays)?, timing(times)))
     }
 
     /// Number of the device that it is on.

@@ -4,13 +4,13 @@ use crate::client::Client;
 use crate::errors::raised;
 use crate::network::Network;
 use crate::owned::Owned;
+use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use reef::models::Model;
 use reef::{ClientConfig, Config, Rate};
 use reef_any::Fault;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// A backend, the names of its devices, or why it has none.
 type Found = (&'static str, Option<Vec<String>>, Option<String>);
@@ -54,7 +54,7 @@ pub(crate) fn open(
 /// A network to load: a name or a path, or the bytes of an ONNX file; and its free sizes.
 #[derive(FromPyObject)]
 pub(crate) struct ModelArgs {
-    what: What,
+    what: ModelSource,
     batch: Option<usize>,
     input_size: Option<usize>,
     weights: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub(crate) struct ModelArgs {
 }
 
 #[derive(FromPyObject)]
-enum What {
+enum ModelSource {
     Onnx(OnnxBytes),
     Named(PathBuf),
 }
@@ -75,8 +75,8 @@ impl ModelArgs {
     pub(crate) fn read(self) -> reef_any::Result<Model> {
         let Self { what, batch, input_size, weights, seed } = self;
         let model = match &what {
-            What::Onnx(OnnxBytes(bytes, name)) => Model::from_onnx(bytes, name),
-            What::Named(path) => Model::open(path).seed(seed),
+            ModelSource::Onnx(OnnxBytes(bytes, name)) => Model::from_onnx(bytes, name),
+            ModelSource::Named(path) => Model::open(path).seed(seed),
         };
         let model = model.input_size(input_size).batch(batch);
         Ok(match weights {
@@ -201,10 +201,4 @@ pub(crate) fn config(
         return Err(raised(Fault::invalid("weight must be at least 1, got 0")));
     }
     Ok(ClientConfig::default().queue(queue).weight(weight).priority(priority))
-}
-
-/// A time that Python gives.
-pub(crate) fn seconds(what: &str, seconds: f64) -> PyResult<Duration> {
-    let time = Duration::try_from_secs_f64(seconds);
-    time.map_err(|error| raised(Fault::invalid(format!("{what}: {error}, got {seconds}"))))
 }

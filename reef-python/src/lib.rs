@@ -6,27 +6,22 @@
 //! an exception instead of its parent's device. Shapes, types and names are checked in Python, in
 //! `python/reef/`; bytes that do not fit are refused here.
 
-mod array;
 mod client;
 mod cluster;
 mod daemon;
 mod device;
-mod dlpack;
 mod errors;
-mod inputs;
+mod memory;
 mod network;
 mod owned;
-mod pool;
-mod ports;
 mod request;
+mod time;
 
 use pyo3::prelude::*;
 
 /// Private module of the package `reef`.
 #[pymodule(gil_used = false)]
 mod _reef {
-    #[pymodule_export]
-    use super::array::Array;
     #[pymodule_export]
     use super::client::Client;
     #[pymodule_export]
@@ -40,6 +35,8 @@ mod _reef {
         BusyError, CancelledError, DeviceLostError, DriverError, Error, FileError, HostError,
         InvalidError, NotFoundError, OutOfMemoryError, UnsupportedError,
     };
+    #[pymodule_export]
+    use super::memory::array::Array;
     #[pymodule_export]
     use super::network::{Network, Slot};
     #[pymodule_export]

@@ -1,10 +1,10 @@
 //! Networks, and memory of their requests that users fill.
 
-use crate::array::Keep;
 use crate::errors::{UnsupportedError, raised};
+use crate::memory::array::Keep;
+use crate::memory::pool::{Lease, Pool};
+use crate::memory::ports::PortInfo;
 use crate::owned::Owned;
-use crate::pool::{Lease, Pool};
-use crate::ports::PortInfo;
 use crate::request::arrays;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

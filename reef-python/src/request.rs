@@ -1,21 +1,17 @@
 //! Requests, and their outputs.
 
-use crate::array::{Array, Keep, bytes_of, zeros};
 use crate::errors::raised;
+use crate::memory::array::{Array, Keep, bytes_of, zeros};
+use crate::memory::pool::Lease;
+use crate::memory::ports::PortSpec;
 use crate::owned::Owned;
-use crate::pool::Lease;
+use crate::time::{TURN, Timing, timing};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use reef_any::{End, Fault, Side, Times};
+use reef_any::{End, Fault, Side};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Time after which a waiting thread looks whether it was interrupted.
-pub(crate) const TURN: Duration = Duration::from_millis(20);
-
-/// Delay, time on the device, and total, in seconds. The first two are of real-time requests.
-pub(crate) type Timing = (Option<f64>, Option<f64>, f64);
 
 /// Form of a request's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +46,7 @@ impl Started {
         let each: Vec<Bound<'py, PyAny>> = match self.form {
             Form::Numpy => {
                 let memory = self.lease.memory(End::Outputs, self.side);
-                let read = |port: &crate::ports::PortSpec| {
+                let read = |port: &PortSpec| {
                     let array = zeros(port.descr(py)?, &port.dims)?;
                     // SAFETY: it was made just now, and nothing else has it.
                     let bytes = unsafe { bytes_of(&array, port.bytes) };
@@ -79,7 +75,7 @@ impl Started {
 /// Arrays of all ports, in memory that something keeps.
 pub(crate) fn arrays<'py>(
     py: Python<'py>,
-    ports: &[crate::ports::PortSpec],
+    ports: &[PortSpec],
     memory: &reef_any::Memory,
     keep: &Keep,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -143,7 +139,7 @@ fn wait(
     let how = until_ended(py, timeout, |limit| {
         if limit.is_zero() { request.look() } else { request.wait(Some(limit)) }
     })?;
-    how.map(|how| how.map(seconds).map_err(raised)).transpose()
+    how.map(|how| how.map(timing).map_err(raised)).transpose()
 }
 
 /// Waits by `wait`, in turns between which signals are looked at, for as long as `timeout` seconds.
@@ -164,9 +160,4 @@ pub(crate) fn until_ended<T: Send>(
             None => py.check_signals()?,
         }
     }
-}
-
-pub(crate) fn seconds(times: Times) -> Timing {
-    let in_seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-    (in_seconds(times.delay), in_seconds(times.device), times.total.as_secs_f64())
 }

@@ -1,7 +1,7 @@
 //! Memory that libraries of the process share: DLPack, in both directions.
 //!
-//! *In*: capsules of other libraries. *Out*: capsules for them. *Invariant*: what a capsule keeps is
-//! released once, by its last owner: the capsule until it is consumed, then the consumer.
+//! *In*: capsules of other libraries. *Out*: capsules for them. *Invariant*: what a capsule keeps
+//! is released once, by its last owner: the capsule until it is consumed, then the consumer.
 //!
 //! The structures are those of `dlpack.h`, versions 0.8 and 1.
 
@@ -288,11 +288,11 @@ pub(crate) struct Shared<'a> {
     pub(crate) device: Device,
     pub(crate) element: Element,
     pub(crate) dims: &'a [usize],
-    /// What has the memory.
+    /// Owner of the memory.
     pub(crate) keep: Box<dyn Any + Send>,
 }
 
-/// What a capsule points to, and what that points to.
+/// Structure that a capsule points to, and what that points to.
 #[repr(C)]
 struct Lent<M> {
     /// First, so that its address is that of the whole.

@@ -1,9 +1,9 @@
 //! Arrays in memory of a request, for other libraries.
 
-use crate::dlpack::{Device, Shared, capsule};
 use crate::errors::{UnsupportedError, raised};
+use crate::memory::dlpack::{Device, Shared, capsule};
+use crate::memory::ports::{PortSpec, descr};
 use crate::owned::Owned;
-use crate::ports::{PortSpec, descr};
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyBufferError;
@@ -14,7 +14,7 @@ use reef_any::{Memory, Place};
 use std::any::Any;
 use std::sync::Arc;
 
-/// What keeps memory from being used for anything else.
+/// Owner that keeps memory from being used for anything else.
 pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
 
 /// An array in memory of a request.
@@ -148,7 +148,7 @@ impl Array {
 
     fn __repr__(&self) -> PyResult<String> {
         let (dtype, dims, place) =
-            (self.dtype(), crate::dlpack::tuple(&self.dims), self.device_name()?);
+            (self.dtype(), crate::memory::dlpack::tuple(&self.dims), self.device_name()?);
         Ok(format!("<reef.Array {dtype} {dims} on {place}>"))
     }
 

@@ -4,12 +4,12 @@
 //! instance. *Invariant*: what is read was there before: the request waits for its producer, as
 //! DLPack has it. Anything unusual is Python's, in `python/reef/_network.py`.
 
-use crate::array::Array;
-use crate::dlpack::{Borrowed, Device, tuple};
 use crate::errors::{InvalidError, raised};
-use crate::pool::Lease;
-use crate::ports::PortSpec;
-use crate::request::TURN;
+use crate::memory::array::Array;
+use crate::memory::dlpack::{Borrowed, Device, tuple};
+use crate::memory::pool::Lease;
+use crate::memory::ports::PortSpec;
+use crate::time::TURN;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;

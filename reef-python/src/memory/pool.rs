@@ -1,10 +1,11 @@
 //! Memory of a network's requests: instances, and device memory for outputs.
 //!
-//! *In*: requests that begin. *Out*: a [`Lease`] for each. *Invariant*: an instance has one lease at
-//! a time, and gets its next when its request has ended and nothing of Python refers to its memory.
+//! *In*: requests that begin. *Out*: a [`Lease`] for each. *Invariant*: an instance has one lease
+//! at a time, and gets its next when its request has ended and nothing of Python refers to its
+//! memory.
 
 use crate::errors::raised;
-use crate::ports::PortSpec;
+use crate::memory::ports::PortSpec;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reef_any::{End, Fault, Memory, Network, Place, Request, Side};
