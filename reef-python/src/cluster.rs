@@ -133,7 +133,7 @@ impl Placed {
                 return Err(raised(Fault::invalid(text)));
             }
             // SAFETY: its size was compared; it is only read.
-            given[port.offset..][..bytes].copy_from_slice(unsafe { bytes_of(array, bytes) });
+            given[port.offset..][..bytes].copy_from_slice(unsafe { &*bytes_of(array, bytes) });
         }
         let mut found = vec![0; size(outputs)];
         let times = py.detach(|| client.run(&given, &mut found)).map_err(raised)?;
@@ -141,7 +141,7 @@ impl Placed {
             let array = zeros(port.descr(py)?, &port.dims)?;
             let bytes = &found[port.offset..][..port.bytes];
             // SAFETY: it was made just now, and nothing else has it.
-            unsafe { bytes_of(&array, port.bytes) }.copy_from_slice(bytes);
+            unsafe { &mut *bytes_of(&array, port.bytes) }.copy_from_slice(bytes);
             Ok(array)
         };
         let arrays = outputs.iter().map(array).collect::<PyResult<Vec<_>>>()?;

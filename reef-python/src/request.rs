@@ -49,7 +49,7 @@ impl Started {
                 let read = |port: &PortSpec| {
                     let array = zeros(port.descr(py)?, &port.dims)?;
                     // SAFETY: it was made just now, and nothing else has it.
-                    let bytes = unsafe { bytes_of(&array, port.bytes) };
+                    let bytes = unsafe { &mut *bytes_of(&array, port.bytes) };
                     memory.read(port.offset, bytes).map_err(raised)?;
                     Ok(array.into_any())
                 };

@@ -144,6 +144,7 @@ class Arrays(unittest.TestCase):
             ("read-only", {"version": (1, 0), "flags": READ_ONLY}),
             ("with strides", {"strides": strides}),
             ("a stride of one value", {"strides": first_is_free}),
+            ("pinned", {"device": (3, 0)}),
         ]:
             with self.subTest(what):
                 producer = (Modern if "version" in options else Producer)(picture(1), **options)

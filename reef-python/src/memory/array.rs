@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 use reef::tensor::Element;
 use reef_any::{Memory, Place};
 use std::any::Any;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Owner that keeps memory from being used for anything else.
@@ -134,7 +135,7 @@ impl Array {
         }
         let array = zeros(&descr, &this.dims)?;
         // SAFETY: it was made above, and nothing else has it.
-        let bytes = unsafe { bytes_of(&array, this.bytes) };
+        let bytes = unsafe { &mut *bytes_of(&array, this.bytes) };
         py.detach(|| memory.read(this.offset, bytes)).map_err(raised)?;
         Ok(array)
     }
@@ -225,18 +226,10 @@ unsafe fn view<'py>(
     }
 }
 
-/// Bytes of an array of NumPy that lies in one piece.
-///
-/// # Safety
-///
-/// It has that many bytes, and nothing else uses them meanwhile.
-pub(crate) unsafe fn bytes_of<'a>(
-    array: &'a Bound<'_, PyUntypedArray>,
-    bytes: usize,
-) -> &'a mut [u8] {
-    if bytes == 0 {
-        return &mut [];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts_mut((*array.as_array_ptr()).fields.data.cast(), bytes) }
+/// The first bytes of an array of NumPy, which lies in one piece and has as many.
+pub(crate) fn bytes_of(array: &Bound<'_, PyUntypedArray>, bytes: usize) -> *mut [u8] {
+    // SAFETY: the structure is NumPy's, of an array that is there.
+    let first: *mut u8 = unsafe { (*array.as_array_ptr()).fields.data.cast() };
+    let first = if bytes == 0 { NonNull::dangling().as_ptr() } else { first };
+    std::ptr::slice_from_raw_parts_mut(first, bytes)
 }

@@ -25,6 +25,10 @@ const VERSION: [u32; 2] = [1, 0];
 pub(crate) const HOST: i32 = 1;
 /// `kDLCUDA`
 const CUDA: i32 = 2;
+/// `kDLCUDAHost`
+const CUDA_HOST: i32 = 3;
+/// `kDLROCMHost`
+const HIP_HOST: i32 = 11;
 
 /// `DLDevice`
 #[repr(C)]
@@ -53,8 +57,9 @@ impl Device {
         (self.kind, self.ordinal)
     }
 
+    /// Returns whether the host reads it as its own: pinned memory of either vendor, too.
     pub(crate) fn is_host(self) -> bool {
-        self.kind == HOST
+        matches!(self.kind, HOST | CUDA_HOST | HIP_HOST)
     }
 
     /// Its name for people.
@@ -62,10 +67,10 @@ impl Device {
         let kind = match self.kind {
             HOST => return "the host".into(),
             CUDA => "cuda",
-            3 => "pinned memory of cuda",
+            CUDA_HOST => "pinned memory of cuda",
             8 => "metal",
             10 => "hip",
-            11 => "pinned memory of hip",
+            HIP_HOST => "pinned memory of hip",
             13 => "managed memory of cuda",
             14 => "oneapi",
             other => return format!("DLPack device {other}:{}", self.ordinal),
