@@ -184,7 +184,7 @@ class Arrays(unittest.TestCase):
     def test_memory_of_another_device_is_refused_unread(self):
         for device, name in [((2, 0), "cuda:0"), ((10, 1), "hip:1"), ((8, 0), "metal:0"), ((77, 3), "77:3")]:
             producer = Producer(picture(), device=device)
-            with self.assertRaisesRegex(reef.InvalidError, f"must be on the host.* {name}"):
+            with self.assertRaisesRegex(reef.InvalidError, f"input input must be on the host, got an array on .*{name}"):
                 self.rt.run(self.net, producer)
             self.assertEqual((producer.calls, producer.deleted), ([], 0))
 
@@ -312,14 +312,16 @@ class Arrays(unittest.TestCase):
         self.assert_same(self.rt.run(net, picture(2)), 2)
 
     def test_slot_takes_one_request_at_a_time(self):
-        net = self.device.load("resnet50", batch=1, input_size=64)
-        slot = net.slot()
+        long = self.device.load("resnet50", batch=1, input_size=224)
+        slot = self.net.slot()
         with self.device.best_effort() as be:
+            before = [be.submit(long, np.zeros(long.inputs[0].shape, np.float32)) for _ in range(4)]
             job = be.submit(slot)
             with self.assertRaises(reef.BusyError):
                 be.submit(slot)
             job.result()
             be.run(slot)
+            self.assertTrue(all(job.done() for job in before))
 
     def test_wrong_options_are_refused(self):
         slot = self.net.slot()

@@ -218,12 +218,10 @@ fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyRe
     }
     let own = Device::of(lease.pool.place());
     if own != Some(device) {
-        let own = own.map_or_else(|| "a device without DLPack".into(), Device::name);
-        return Err(InvalidError::new_err(format!(
-            "input {}: the array must be on {own} or on the host, got one on {}",
-            port.name,
-            device.name()
-        )));
+        let own = own.filter(|own| !own.is_host());
+        let own = own.map(|own| format!("{} or ", own.name())).unwrap_or_default();
+        let why = format!("must be on {own}the host, got an array on {}", device.name());
+        return Err(refused(port, &why));
     }
     let stream = lease.network.stream().map_err(raised)?;
     let shared = shared(value, Some(stream)).map_err(|why| refused(port, &why))?;
