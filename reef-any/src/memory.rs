@@ -72,8 +72,8 @@ impl Memory {
         self.place
     }
 
-    /// Returns its first address there: of pinned memory both the host's and the device's, which are
-    /// one with CUDA's unified addresses. This crate reaches memory of the host by atomics of 32 bits
+    /// Returns its first address there: of pinned memory the host's and the device's, which are one
+    /// with CUDA's unified addresses. This crate reaches memory of the host by atomics of 32 bits
     /// alone, except where kernels of a request use it.
     pub fn address(&self) -> u64 {
         self.inner.address()
