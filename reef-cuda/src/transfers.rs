@@ -5,8 +5,8 @@
 //!
 //! Other libraries order their own work before the stream's by its handle, as DLPack has it.
 
-use crate::handles::Stream;
 use crate::context::Context;
+use crate::handles::Stream;
 use cudarc::driver::sys::CUstream;
 use reef_core::Result;
 use reef_gpu::{Gpu, StreamKind, Streams};
