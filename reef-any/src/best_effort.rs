@@ -2,15 +2,17 @@
 //!
 //! Waiting shares the client with other waiters, and lets other threads submit in between.
 
-use crate::client::{AnyClient, gone};
+use crate::client::{AnyClient, Usage, gone};
 use crate::fault::{Fault, Reason, Result};
+use crate::memory::Side;
 use crate::network::{AnyNetwork, of};
 use crate::request::{AnyRequest, Request, Times};
+use crate::trace::{EndedRequest, Requests};
 use parking_lot::RwLock;
 use reef::op::Operators;
-use reef::{BeClient, Seq};
+use reef::{BeClient, Class, Seq};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest time that a waiter keeps others from submitting.
@@ -26,24 +28,43 @@ struct Shared<D: Operators> {
     capacity: u64,
     /// Position that had completed when it was freed.
     completed: AtomicU64,
+    device: D,
+    requests: Arc<Requests>,
 }
 
 impl<D: Operators> BestEffort<D> {
-    pub(crate) fn new(client: BeClient<D>, capacity: usize) -> Self {
-        let client = RwLock::new(Some(client));
-        Self(Arc::new(Shared { client, capacity: capacity as u64, completed: AtomicU64::new(0) }))
+    pub(crate) fn new(
+        client: BeClient<D>,
+        capacity: usize,
+        device: D,
+        requests: Arc<Requests>,
+    ) -> Self {
+        let (client, completed) = (RwLock::new(Some(client)), AtomicU64::new(0));
+        let capacity = capacity as u64;
+        Self(Arc::new(Shared { client, capacity, completed, device, requests }))
     }
 }
 
 impl<D: Operators> AnyClient for BestEffort<D> {
-    fn submit(&self, network: &dyn AnyNetwork, deadline: Option<Duration>) -> Result<Request> {
-        let commands = &of::<D>(network)?.best_effort;
+    fn submit(
+        &self,
+        network: &dyn AnyNetwork,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request> {
+        let commands = &of::<D>(network)?.work(side)?.best_effort;
         let mut client = self.0.client.write();
         let client = client.as_mut().ok_or_else(gone)?;
         has_room(client, commands.len() as u64, self.0.capacity)?;
-        let since = Instant::now();
+        let (since, submitted) = (Instant::now(), self.0.device.clock());
         let last = client.submit_before(commands, deadline)?;
-        Ok(Arc::new(BestEffortRequest { client: self.0.clone(), last, since }))
+        let (client, is_noted) = (self.0.clone(), AtomicBool::new(false));
+        Ok(Arc::new(BestEffortRequest { client, last, since, submitted, is_noted }))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let served = self.0.client.read().as_ref()?.served();
+        Some(Usage { served, requests: None, late: None })
     }
 
     fn close(&self) {
@@ -77,9 +98,23 @@ struct BestEffortRequest<D: Operators> {
     client: Arc<Shared<D>>,
     last: Seq,
     since: Instant,
+    /// On the device's clock.
+    submitted: Duration,
+    /// True once a trace has it, or there was none at its end.
+    is_noted: AtomicBool,
 }
 
 impl<D: Operators> BestEffortRequest<D> {
+    /// Notes its end for a trace, once.
+    fn note(&self) {
+        if !self.is_noted.swap(true, Ordering::Relaxed) {
+            self.client.requests.note(|| {
+                let (submitted, ended) = (self.submitted, self.client.device.clock());
+                EndedRequest { class: Class::BestEffort, submitted, began: submitted, ended }
+            });
+        }
+    }
+
     /// Waits for `time` at most, as long as no thread may submit.
     fn turn(&self, time: Duration) -> Option<Result<Times>> {
         let client = self.client.client.read();
@@ -90,7 +125,10 @@ impl<D: Operators> BestEffortRequest<D> {
         };
         match over {
             Ok(false) => None,
-            Ok(true) => Some(Ok(Times { delay: None, device: None, total: self.since.elapsed() })),
+            Ok(true) => {
+                self.note();
+                Some(Ok(Times { delay: None, device: None, total: self.since.elapsed() }))
+            }
             Err(fault) => Some(Err(fault)),
         }
     }

@@ -2,15 +2,28 @@
 
 use crate::device_id::DeviceId;
 use crate::fault::{Fault, Reason, Result};
+use crate::memory::Side;
 use crate::network::{AnyNetwork, Network};
 use crate::request::Request;
+use crate::shares::Grant;
+use parking_lot::Mutex;
 use std::fmt;
 use std::time::Duration;
 
 /// Operations of a client of either class.
 pub(crate) trait AnyClient: Send + Sync {
-    /// Submits one inference of `network`, which belongs to the same device and is at rest.
-    fn submit(&self, network: &dyn AnyNetwork, deadline: Option<Duration>) -> Result<Request>;
+    /// Submits one inference of `network`, which belongs to the same device and is at rest, from
+    /// its inputs of this side to its outputs of this side.
+    fn submit(
+        &self,
+        network: &dyn AnyNetwork,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request>;
+
+    /// Device time that it has used, its requests that have ended there, and those that started
+    /// when its budget was used up; the latter two of real-time clients.
+    fn usage(&self) -> Option<Usage>;
 
     /// Ends it, once. What waits is cancelled, and best-effort work that runs is waited for.
     fn close(&self);
@@ -20,6 +33,19 @@ pub(crate) trait AnyClient: Send + Sync {
 pub struct Client {
     pub(crate) device: DeviceId,
     pub(crate) inner: Box<dyn AnyClient>,
+    /// Until it is closed.
+    pub(crate) grant: Mutex<Option<Grant>>,
+}
+
+/// Use of a device by a client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Device time that its requests took.
+    pub served: Duration,
+    /// Requests that have ended there; of real-time clients.
+    pub requests: Option<u64>,
+    /// Requests among them that started when the budget was used up; of real-time clients.
+    pub late: Option<u64>,
 }
 
 impl fmt::Debug for Client {
@@ -36,15 +62,41 @@ impl Client {
     /// `Invalid`: the network is on another device; `Busy`: one is on its way, or the queue is
     /// full; `Cancelled`: the client was closed.
     pub fn submit(&self, network: &Network, deadline: Option<Duration>) -> Result<Request> {
+        self.submit_on(network, Side::Host, deadline)
+    }
+
+    /// As [`submit`](Self::submit), from inputs of this side to outputs of this side. One of the
+    /// host's side leaves its outputs on the device, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit); those of the device, which prepares a side for its first
+    /// request.
+    pub fn submit_on(
+        &self,
+        network: &Network,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request> {
         if self.device != network.device {
             return Err(Fault::invalid("the network is on another device than the client"));
         }
-        network.start(|inner| self.inner.submit(inner, deadline))
+        network.start(|inner| self.inner.submit(inner, side, deadline))
+    }
+
+    /// Returns its use of the device so far.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`: the client was closed.
+    pub fn usage(&self) -> Result<Usage> {
+        self.inner.usage().ok_or_else(gone)
     }
 
     /// Ends it. What waits is cancelled, and best-effort work that runs is waited for.
     pub fn close(&self) {
         self.inner.close();
+        drop(self.grant.lock().take());
     }
 }
 

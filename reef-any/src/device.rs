@@ -4,17 +4,25 @@ use crate::device_id::DeviceId;
 use crate::dispatcher::{Dispatcher, Running};
 use crate::fault::{Fault, Reason, Result};
 use crate::network::{Ends, LoadedNetwork, Network};
+use crate::shares::Shares;
+use crate::transfers::place_of;
 use reef::models::Model;
 use reef::op::Operators;
-use reef::scheduler::{self, Scheduler};
+use reef::scheduler::{self, RtShare, Scheduler};
 use reef::{DeviceInfo, Visit, with_device};
 use std::fmt;
+use std::sync::Arc;
 
 /// A device of some backend.
 trait AnyDevice: Send + Sync {
     fn info(&self) -> DeviceInfo;
     fn load(&self, id: DeviceId, model: &Model) -> Result<Network>;
-    fn dispatcher(&self, id: DeviceId, scheduler: Box<dyn Scheduler>) -> Result<Dispatcher>;
+    fn dispatcher(
+        &self,
+        id: DeviceId,
+        scheduler: Box<dyn Scheduler>,
+        shares: Option<Arc<Shares>>,
+    ) -> Result<Dispatcher>;
 }
 
 /// An open device of some backend.
@@ -59,12 +67,37 @@ impl Device {
     ///
     /// `NotFound`: the name; `Unsupported`: it preempts more deeply than the device can.
     pub fn dispatcher(&self, scheduler: &str) -> Result<Dispatcher> {
-        let found = scheduler::by_name(scheduler).ok_or_else(|| {
-            let have = scheduler::NAMES.join(", ");
-            Fault::new(Reason::NotFound, format!("no scheduler {scheduler:?} (have: {have})"))
-        })?;
-        self.inner.dispatcher(self.id, found)
+        self.dispatcher_with(scheduler, None)
     }
+
+    /// As [`dispatcher`](Self::dispatcher). With a reserve, real-time clients take turns and may
+    /// have budgets, and best-effort work keeps that share of the device, from 0 to less than 1:
+    /// see `RtShare`.
+    ///
+    /// # Errors
+    ///
+    /// As [`dispatcher`](Self::dispatcher); `Invalid`: the reserve.
+    pub fn dispatcher_with(&self, scheduler: &str, reserve: Option<f64>) -> Result<Dispatcher> {
+        let shares = reserve.map(Shares::new).transpose()?;
+        let found = dispatcher_scheduler(scheduler)?;
+        let found = match reserve {
+            Some(reserve) => Box::new(RtShare::new(found, reserve)),
+            None => found,
+        };
+        self.inner.dispatcher(self.id, found, shares)
+    }
+}
+
+/// The scheduler of this name.
+///
+/// # Errors
+///
+/// `NotFound` names those that there are.
+pub(crate) fn dispatcher_scheduler(name: &str) -> Result<Box<dyn Scheduler>> {
+    scheduler::by_name(name).ok_or_else(|| {
+        let have = scheduler::NAMES.join(", ");
+        Fault::new(Reason::NotFound, format!("no scheduler {name:?} (have: {have})"))
+    })
 }
 
 struct Erase;
@@ -85,12 +118,18 @@ impl<D: Operators> AnyDevice for Typed<D> {
     }
 
     fn load(&self, id: DeviceId, model: &Model) -> Result<Network> {
-        let loaded = LoadedNetwork::new(model.weights(&self.0)?, Ends::of(model))?;
+        let ends = Ends::of(model, place_of(&self.0));
+        let loaded = LoadedNetwork::new(&self.0, model.weights(&self.0)?, ends)?;
         Ok(Network::new(id, Box::new(loaded)))
     }
 
-    fn dispatcher(&self, id: DeviceId, scheduler: Box<dyn Scheduler>) -> Result<Dispatcher> {
-        let running = Running::new(reef::Dispatcher::start(&self.0, scheduler)?);
-        Ok(Dispatcher { device: id, inner: Box::new(running) })
+    fn dispatcher(
+        &self,
+        id: DeviceId,
+        scheduler: Box<dyn Scheduler>,
+        shares: Option<Arc<Shares>>,
+    ) -> Result<Dispatcher> {
+        let running = Running::new(&self.0, reef::Dispatcher::start(&self.0, scheduler)?);
+        Ok(Dispatcher { device: id, inner: Box::new(running), shares })
     }
 }

@@ -77,6 +77,7 @@ driver_table! {
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: CUdevice);
         cuMemAllocAsync(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream);
         cuMemFreeAsync(memory: CUdeviceptr, stream: CUstream);
+        cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
         cuIpcOpenMemHandle_v2(memory: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint);
         cuIpcCloseMemHandle(memory: CUdeviceptr);
         cuMemGetAddressRange_v2(begin: *mut CUdeviceptr, bytes: *mut usize, memory: CUdeviceptr);

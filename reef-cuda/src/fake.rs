@@ -2,7 +2,7 @@
 //! that is missing, a code at will, work that never ends.
 
 use crate::driver::Driver;
-use crate::{Context, Cuda};
+use crate::{Context, Cuda, Transfers};
 use cudarc::driver::sys::{CUdevResource, CUipcMemHandle, CUlaunchConfig};
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::Result;
@@ -26,6 +26,9 @@ static SHARED_OPEN: AtomicU32 = AtomicU32::new(0);
 /// Streams that were opened on some of the multiprocessors, and green contexts that are there.
 static STREAMS_OF_PARTS: AtomicU32 = AtomicU32::new(0);
 static PARTS: AtomicU32 = AtomicU32::new(0);
+/// Copies inside of the device: how many, and the first address and the size of the last.
+static COPIES: AtomicU32 = AtomicU32::new(0);
+static COPIED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Launches that were asked to start early.
 static EARLY: AtomicU32 = AtomicU32::new(0);
 /// 1: stamps, and words that streams write, don't arrive.
@@ -183,6 +186,13 @@ extern "C" fn launch(
     code
 }
 
+extern "C" fn copy(to: u64, _: u64, bytes: usize, _: *mut c_void) -> u32 {
+    COPIES.fetch_add(1, Ordering::Relaxed);
+    COPIED[0].store(to, Ordering::Relaxed);
+    COPIED[1].store(bytes as u64, Ordering::Relaxed);
+    0
+}
+
 extern "C" fn query(_: *mut c_void) -> u32 {
     QUERY.load(Ordering::Relaxed)
 }
@@ -295,6 +305,7 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuPointerGetAttribute" => device_of_pointer as *mut c_void,
         "cuLaunchKernelEx" => launch_with as *mut c_void,
         "cuLaunchKernel" => launch as *mut c_void,
+        "cuMemcpyDtoDAsync_v2" => copy as *mut c_void,
         "cuStreamQuery" => query as *mut c_void,
         "cuStreamWriteValue32_v2" => write_value as *mut c_void,
         "cuDeviceGetDevResource" => multiprocessors as *mut c_void,
@@ -393,6 +404,38 @@ mod tests {
         let why = "cuda: cuDevSmResourceSplitByCount: unknown (code 914)";
         assert_eq!(error, format!("cuda: split=200: no part of 132 multiprocessors ({why})"));
         assert_eq!(PARTS.load(Ordering::Relaxed), 0, "nothing is left open");
+    }
+
+    #[test]
+    fn transfer_copies_once_in_a_stream_that_others_can_name() {
+        let _answers = Answers::take();
+        let transfers = Transfers::open(&device()).unwrap();
+        assert_eq!(crate::ordinal(&device()), 0);
+        assert_ne!(transfers.handle(), 0, "0 is the default stream's");
+        assert!(transfers.is_idle().unwrap() && transfers.default_is_idle().unwrap());
+        QUERY.store(600, Ordering::Relaxed); // not ready
+        assert!(!transfers.is_idle().unwrap() && !transfers.default_is_idle().unwrap());
+        QUERY.store(719, Ordering::Relaxed);
+        assert!(matches!(transfers.is_idle(), Err(Error::DeviceLost { .. })));
+        let before = COPIES.load(Ordering::Relaxed);
+        // SAFETY: this driver follows no address.
+        unsafe {
+            transfers.copy(7 << 40, 3 << 40, 0).unwrap();
+            assert_eq!(COPIES.load(Ordering::Relaxed), before, "nothing to copy");
+            transfers.copy(7 << 40, 3 << 40, 602_112).unwrap();
+        }
+        let copied = COPIED.each_ref().map(|number| number.load(Ordering::Relaxed));
+        assert_eq!((COPIES.load(Ordering::Relaxed), copied), (before + 1, [7 << 40, 602_112]));
+    }
+
+    #[test]
+    fn transfer_without_the_drivers_call_is_unsupported() {
+        let _answers = Answers::take();
+        let device = open_with(driver(&["cuMemcpyDtoDAsync_v2"]).unwrap(), 0, "").unwrap();
+        let transfers = Transfers::open(&device).unwrap();
+        // SAFETY: this driver follows no address.
+        let error = unsafe { transfers.copy(7 << 40, 3 << 40, 4) }.unwrap_err();
+        assert!(error.to_string().contains("cuMemcpyDtoDAsync"), "{error}");
     }
 
     #[test]

@@ -19,9 +19,11 @@ mod module;
 mod open;
 mod split;
 mod stream;
+mod transfers;
 
 pub use context::Context;
 pub use reef_gpu::{Build, Options, Precision, Tuning, observe_tuning};
+pub use transfers::{Transfers, ordinal};
 
 use driver::Driver;
 use reef_core::Result;

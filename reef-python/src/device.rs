@@ -1,15 +1,16 @@
-//! Devices and their clients.
+//! Devices.
 
+use crate::client::Client;
 use crate::errors::raised;
 use crate::network::Network;
 use crate::owned::Owned;
-use crate::request::Request;
+use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use reef::ClientConfig;
 use reef::models::Model;
+use reef::{ClientConfig, Config, Rate};
+use reef_any::Fault;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// A backend, the names of its devices, or why it has none.
 type Found = (&'static str, Option<Vec<String>>, Option<String>);
@@ -33,15 +34,56 @@ pub(crate) fn schedulers() -> Vec<&'static str> {
 
 /// Opens a device, and starts a dispatcher with a scheduler on it.
 #[pyfunction]
-pub(crate) fn open(py: Python<'_>, name: &str, scheduler: &str) -> PyResult<Device> {
+#[pyo3(signature = (name, scheduler, reserve))]
+pub(crate) fn open(
+    py: Python<'_>,
+    name: &str,
+    scheduler: &str,
+    reserve: Option<f64>,
+) -> PyResult<Device> {
     let (device, dispatcher) = py
         .detach(|| {
             let device = reef_any::Device::open(name)?;
-            let dispatcher = device.dispatcher(scheduler)?;
+            let dispatcher = device.dispatcher_with(scheduler, reserve)?;
             Ok((device, dispatcher))
         })
         .map_err(raised)?;
     Ok(Device { device: Owned::new(device), dispatcher: Owned::new(dispatcher) })
+}
+
+/// A network to load: a name or a path, or the bytes of an ONNX file; and its free sizes.
+#[derive(FromPyObject)]
+pub(crate) struct ModelArgs {
+    what: ModelSource,
+    batch: Option<usize>,
+    input_size: Option<usize>,
+    weights: Option<PathBuf>,
+    seed: u64,
+}
+
+#[derive(FromPyObject)]
+enum ModelSource {
+    Onnx(OnnxBytes),
+    Named(PathBuf),
+}
+
+/// The bytes of an ONNX file, and the network's name.
+#[derive(FromPyObject)]
+struct OnnxBytes(Vec<u8>, String);
+
+impl ModelArgs {
+    pub(crate) fn read(self) -> reef_any::Result<Model> {
+        let Self { what, batch, input_size, weights, seed } = self;
+        let model = match &what {
+            ModelSource::Onnx(OnnxBytes(bytes, name)) => Model::from_onnx(bytes, name),
+            ModelSource::Named(path) => Model::open(path).seed(seed),
+        };
+        let model = model.input_size(input_size).batch(batch);
+        Ok(match weights {
+            Some(file) => model.weights(file).read()?,
+            None => model.read()?,
+        })
+    }
 }
 
 /// An open device.
@@ -65,61 +107,47 @@ impl Device {
     }
 
     /// Loads a network.
-    #[pyo3(signature = (what, batch, input_size, weights, seed))]
-    fn load(
-        &self,
-        py: Python<'_>,
-        what: PathBuf,
-        batch: Option<usize>,
-        input_size: Option<usize>,
-        weights: Option<PathBuf>,
-        seed: u64,
-    ) -> PyResult<Network> {
+    fn load(&self, py: Python<'_>, model: ModelArgs, instances: usize) -> PyResult<Network> {
         let device = self.device.get()?;
         let loaded = py.detach(|| {
-            let model = Model::open(what).input_size(input_size).batch(batch).seed(seed);
-            let model = match weights {
-                Some(file) => model.weights(file).read()?,
-                None => model.read()?,
-            };
+            let model = model.read()?;
             Ok((model.name().to_owned(), device.load(&model)?))
         });
         let (name, network) = loaded.map_err(raised)?;
-        Ok(Network::new(name, network))
+        Network::new(name, network, instances)
     }
 
-    /// Loads a network of an ONNX file's bytes.
-    fn load_onnx(
+    /// Opens a real-time client. `rate` is a period and a budget in seconds.
+    #[pyo3(signature = (priority, rate))]
+    fn real_time(
         &self,
         py: Python<'_>,
-        bytes: &[u8],
-        name: &str,
-        batch: Option<usize>,
-        input_size: Option<usize>,
-    ) -> PyResult<Network> {
-        let device = self.device.get()?;
-        let loaded = py.detach(|| {
-            let model = Model::from_onnx(bytes, name).input_size(input_size).batch(batch).read()?;
-            device.load(&model)
-        });
-        Ok(Network::new(name.to_owned(), loaded.map_err(raised)?))
-    }
-
-    /// Opens a client: a real-time or a best-effort one.
-    fn client(
-        &self,
-        py: Python<'_>,
-        is_real_time: bool,
-        weight: u32,
         priority: i32,
+        rate: Option<(f64, f64)>,
     ) -> PyResult<Client> {
         let dispatcher = self.dispatcher.get()?;
-        let opened = py.detach(|| {
-            if is_real_time {
-                return dispatcher.real_time(priority);
-            }
-            dispatcher.best_effort(ClientConfig::default().weight(weight).priority(priority))
+        let rate = rate.map(|(period, budget)| {
+            let rate = Rate::new(seconds("period", period)?, seconds("budget", budget)?);
+            rate.map_err(|error| raised(error.into()))
         });
+        let config = ClientConfig::default().priority(priority).rate(rate.transpose()?);
+        let opened = py.detach(|| dispatcher.real_time_with(config));
+        Ok(Client(Owned::new(opened.map_err(raised)?)))
+    }
+
+    /// Opens a best-effort client.
+    #[pyo3(signature = (weight, priority, capacity, window))]
+    fn best_effort(
+        &self,
+        py: Python<'_>,
+        weight: u32,
+        priority: i32,
+        capacity: Option<usize>,
+        window: Option<u64>,
+    ) -> PyResult<Client> {
+        let dispatcher = self.dispatcher.get()?;
+        let config = config(weight, priority, capacity, window)?;
+        let opened = py.detach(|| dispatcher.best_effort(config));
         Ok(Client(Owned::new(opened.map_err(raised)?)))
     }
 
@@ -135,6 +163,18 @@ impl Device {
         Ok(counters)
     }
 
+    /// Starts to record what runs when.
+    fn begin_trace(&self, py: Python<'_>) -> PyResult<()> {
+        let dispatcher = self.dispatcher.get()?;
+        py.detach(|| dispatcher.begin_trace()).map_err(raised)
+    }
+
+    /// Stops recording, and returns a file for Perfetto.
+    fn end_trace(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        let dispatcher = self.dispatcher.get()?;
+        py.detach(|| dispatcher.end_trace()).map_err(raised)
+    }
+
     /// Ends the dispatcher, and waits for what runs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let dispatcher = self.dispatcher.get()?;
@@ -143,32 +183,22 @@ impl Device {
     }
 }
 
-/// A client of a device's dispatcher.
-#[pyclass(frozen, module = "reef._reef")]
-pub(crate) struct Client(Owned<reef_any::Client>);
-
-#[pymethods]
-impl Client {
-    /// Submits one inference, to end within `deadline` seconds if that is given.
-    fn submit(
-        &self,
-        py: Python<'_>,
-        network: &Network,
-        deadline: Option<f64>,
-    ) -> PyResult<Request> {
-        let client = self.0.get()?;
-        let network = network.get()?;
-        let deadline = deadline.map(Duration::try_from_secs_f64).transpose();
-        let deadline = deadline
-            .map_err(|error| raised(reef_any::Fault::invalid(format!("deadline: {error}"))))?;
-        let submitted = py.detach(|| client.submit(network, deadline));
-        Ok(Request(Owned::new(submitted.map_err(raised)?)))
+/// Configuration of a best-effort client.
+pub(crate) fn config(
+    weight: u32,
+    priority: i32,
+    capacity: Option<usize>,
+    window: Option<u64>,
+) -> PyResult<ClientConfig> {
+    let mut queue = Config::default();
+    if let Some(capacity) = capacity {
+        queue = queue.capacity(capacity);
     }
-
-    /// Ends it, and waits for what runs.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let client = self.0.get()?;
-        py.detach(|| client.close());
-        Ok(())
+    if let Some(window) = window {
+        queue = queue.window(window);
     }
+    if weight == 0 {
+        return Err(raised(Fault::invalid("weight must be at least 1, got 0")));
+    }
+    Ok(ClientConfig::default().queue(queue).weight(weight).priority(priority))
 }

@@ -6,12 +6,16 @@
 //! an exception instead of its parent's device. Shapes, types and names are checked in Python, in
 //! `python/reef/`; bytes that do not fit are refused here.
 
+mod client;
+mod cluster;
 mod daemon;
 mod device;
 mod errors;
+mod memory;
 mod network;
 mod owned;
 mod request;
+mod time;
 
 use pyo3::prelude::*;
 
@@ -19,16 +23,22 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _reef {
     #[pymodule_export]
+    use super::client::Client;
+    #[pymodule_export]
+    use super::cluster::{Cluster, ClusterNetwork, Placed, open_cluster};
+    #[pymodule_export]
     use super::daemon::session::{DaemonRequest, Session, daemon_socket};
     #[pymodule_export]
-    use super::device::{Client, Device, devices, open, schedulers};
+    use super::device::{Device, devices, open, schedulers};
     #[pymodule_export]
     use super::errors::{
         BusyError, CancelledError, DeviceLostError, DriverError, Error, FileError, HostError,
         InvalidError, NotFoundError, OutOfMemoryError, UnsupportedError,
     };
     #[pymodule_export]
-    use super::network::Network;
+    use super::memory::array::Array;
+    #[pymodule_export]
+    use super::network::{Network, Slot};
     #[pymodule_export]
     use super::request::Request;
 }

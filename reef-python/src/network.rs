@@ -1,43 +1,36 @@
-//! Networks.
+//! Networks, and memory of their requests that users fill.
 
-use crate::errors::raised;
+use crate::errors::{UnsupportedError, raised};
+use crate::memory::array::Keep;
+use crate::memory::pool::{Lease, Pool};
+use crate::memory::ports::PortInfo;
 use crate::owned::Owned;
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use crate::request::arrays;
 use pyo3::prelude::*;
-use reef::models::Ports;
-use reef_any::Fault;
+use pyo3::types::PyTuple;
+use reef_any::{End, Fault, Place, Side};
+use std::sync::Arc;
 
-/// Name, shape and element type of an input or output.
-type PortInfo = (String, Vec<usize>, String);
-
-/// A network with memory for one inference at a time.
+/// A network, with memory for several inferences.
 #[pyclass(frozen, module = "reef._reef")]
 pub(crate) struct Network {
     name: String,
-    network: Owned<reef_any::Network>,
+    pub(crate) pool: Owned<Arc<Pool>>,
 }
 
 impl Network {
-    pub(crate) fn new(name: String, network: reef_any::Network) -> Self {
-        Self { name, network: Owned::new(network) }
+    pub(crate) fn new(
+        name: String,
+        network: reef_any::Network,
+        instances: usize,
+    ) -> PyResult<Self> {
+        if instances < 1 {
+            let text = format!("instances must be at least 1, got {instances}");
+            return Err(raised(Fault::invalid(text)));
+        }
+        let pool = Owned::new(Arc::new(Pool::new(name.clone(), network, instances)));
+        Ok(Self { name, pool })
     }
-
-    pub(crate) fn get(&self) -> PyResult<&reef_any::Network> {
-        self.network.get()
-    }
-}
-
-fn describe(ports: &Ports) -> Vec<PortInfo> {
-    let info = |port: &reef::models::Port| {
-        (port.name.clone(), port.spec.dims.clone(), port.spec.element.to_string())
-    };
-    ports.iter().map(|(_, port)| info(port)).collect()
-}
-
-/// Place and length in bytes of one of them.
-fn place(ports: &Ports, index: usize) -> PyResult<(usize, usize)> {
-    let found = ports.get(index).map(|(offset, port)| (offset, port.spec.bytes()));
-    found.ok_or_else(|| raised(Fault::invalid(format!("no input or output {index}"))))
 }
 
 #[pymethods]
@@ -49,39 +42,58 @@ impl Network {
 
     /// Names, shapes and element types of the inputs.
     fn inputs(&self) -> PyResult<Vec<PortInfo>> {
-        Ok(describe(self.get()?.inputs()))
+        Ok(self.pool.get()?.inputs.iter().map(|port| port.info()).collect())
     }
 
     /// Names, shapes and element types of the outputs.
     fn outputs(&self) -> PyResult<Vec<PortInfo>> {
-        Ok(describe(self.get()?.outputs()))
+        Ok(self.pool.get()?.outputs.iter().map(|port| port.info()).collect())
     }
 
-    /// Makes another one with the same weights.
-    fn instance(&self, py: Python<'_>) -> PyResult<Self> {
-        let network = self.get()?;
-        let made = py.detach(|| network.instance());
-        Ok(Self::new(self.name.clone(), made.map_err(raised)?))
+    /// Takes memory of a request.
+    fn slot(&self, py: Python<'_>, on_host: Option<bool>) -> PyResult<Slot> {
+        let pool = self.pool.get()?;
+        let side = match (pool.place(), on_host) {
+            (Place::Host, Some(false)) => {
+                return Err(UnsupportedError::new_err("the software device has the host's memory"));
+            }
+            (Place::Private, _) => {
+                let text = "memory of this device can't be used in place";
+                return Err(UnsupportedError::new_err(text));
+            }
+            (Place::Host, _) | (_, Some(true)) => Side::Host,
+            _ => Side::Device,
+        };
+        let lease = Arc::new(pool.take(py)?);
+        Ok(Slot { lease: Owned::new(lease), side })
+    }
+}
+
+/// Memory of a request, which a user fills and reads in place.
+#[pyclass(frozen, module = "reef._reef")]
+pub(crate) struct Slot {
+    pub(crate) lease: Owned<Arc<Lease>>,
+    pub(crate) side: Side,
+}
+
+impl Slot {
+    fn arrays<'py>(&self, py: Python<'py>, end: End) -> PyResult<Bound<'py, PyTuple>> {
+        let lease = self.lease.get()?;
+        let ports = if end == End::Inputs { &lease.pool.inputs } else { &lease.pool.outputs };
+        let keep: Keep = lease.clone();
+        PyTuple::new(py, arrays(py, ports, lease.memory(end, self.side), &keep)?)
+    }
+}
+
+#[pymethods]
+impl Slot {
+    /// Arrays in which the next request finds its inputs.
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.arrays(py, End::Inputs)
     }
 
-    /// Writes the bytes of one input.
-    fn write(&self, index: usize, data: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
-        let network = self.get()?;
-        let (offset, bytes) = place(network.inputs(), index)?;
-        let data = data.as_slice()?;
-        if data.len() != bytes {
-            let text = format!("input {index} must have {bytes} B, got {}", data.len());
-            return Err(raised(Fault::invalid(text)));
-        }
-        network.write(offset, data).map_err(raised)
-    }
-
-    /// Reads the bytes of one output.
-    fn read<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let network = self.get()?;
-        let (offset, bytes) = place(network.outputs(), index)?;
-        let array = PyArray1::<u8>::zeros(py, bytes, false);
-        network.read(offset, array.readwrite().as_slice_mut()?).map_err(raised)?;
-        Ok(array)
+    /// Arrays in which each request leaves its outputs.
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.arrays(py, End::Outputs)
     }
 }

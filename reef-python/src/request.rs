@@ -1,37 +1,145 @@
-//! Requests.
+//! Requests, and their outputs.
 
 use crate::errors::raised;
+use crate::memory::array::{Array, Keep, bytes_of, zeros};
+use crate::memory::pool::Lease;
+use crate::memory::ports::PortSpec;
 use crate::owned::Owned;
+use crate::time::{TURN, Timing, timing};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use reef_any::Times;
+use pyo3::types::PyTuple;
+use reef_any::{End, Fault, Side};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time after which a waiting thread looks whether it was interrupted.
-const TURN: Duration = Duration::from_millis(20);
+/// Form of a request's outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Arrays of NumPy.
+    Numpy,
+    /// Arrays on the device, in memory of their own.
+    Device,
+    /// Arrays in the instance's own memory.
+    Slot,
+}
 
-/// Delay, time on the device, and total, in seconds. The first two are of real-time requests.
-pub(crate) type Timing = (Option<f64>, Option<f64>, f64);
+/// A request that is on its way, or has ended.
+pub(crate) struct Started {
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) request: reef_any::Request,
+    pub(crate) side: Side,
+    pub(crate) form: Form,
+}
+
+impl Started {
+    /// Waits for the end, and returns the outputs.
+    pub(crate) fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wait(py, &self.request, None)?;
+        self.lease.end(&self.request);
+        self.outputs(py)
+    }
+
+    /// Outputs of the request, which has ended: one, or a tuple of them.
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let ports = &self.lease.pool.outputs;
+        let each: Vec<Bound<'py, PyAny>> = match self.form {
+            Form::Numpy => {
+                let memory = self.lease.memory(End::Outputs, self.side);
+                let read = |port: &PortSpec| {
+                    let array = zeros(port.descr(py)?, &port.dims)?;
+                    // SAFETY: it was made just now, and nothing else has it.
+                    let bytes = unsafe { &mut *bytes_of(&array, port.bytes) };
+                    memory.read(port.offset, bytes).map_err(raised)?;
+                    Ok(array.into_any())
+                };
+                ports.iter().map(read).collect::<PyResult<_>>()?
+            }
+            Form::Device => {
+                let outputs = py.detach(|| self.lease.copy_outputs()).map_err(raised)?;
+                let keep: Keep = outputs.clone();
+                arrays(py, ports, &outputs.memory, &keep)?
+            }
+            Form::Slot => {
+                let keep: Keep = self.lease.clone();
+                arrays(py, ports, self.lease.memory(End::Outputs, self.side), &keep)?
+            }
+        };
+        match each.len() {
+            1 => Ok(each.into_iter().next().expect("there is one")),
+            _ => Ok(PyTuple::new(py, each)?.into_any()),
+        }
+    }
+}
+
+/// Arrays of all ports, in memory that something keeps.
+pub(crate) fn arrays<'py>(
+    py: Python<'py>,
+    ports: &[PortSpec],
+    memory: &reef_any::Memory,
+    keep: &Keep,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let array = |port| Ok(Bound::new(py, Array::of(port, memory, keep.clone()))?.into_any());
+    ports.iter().map(array).collect()
+}
 
 /// A submitted inference.
 #[pyclass(frozen, module = "reef._reef")]
-pub(crate) struct Request(pub(crate) Owned<reef_any::Request>);
+pub(crate) struct Request(Owned<Pending>);
+
+struct Pending {
+    request: reef_any::Request,
+    /// Until the outputs were read, or there are none.
+    started: Mutex<Option<Started>>,
+}
+
+impl Request {
+    pub(crate) fn new(started: Started) -> Self {
+        let request = started.request.clone();
+        Self(Owned::new(Pending { request, started: Mutex::new(Some(started)) }))
+    }
+}
 
 #[pymethods]
 impl Request {
     /// Waits until it has ended, or for `timeout` seconds. Returns its times, or nothing if it goes
     /// on. Doesn't hold the interpreter's lock; a signal's handler runs and may raise.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Timing>> {
-        let request = self.0.get()?;
-        let how = until_ended(py, timeout, |limit| {
-            if limit.is_zero() { request.look() } else { request.wait(Some(limit)) }
-        })?;
-        how.map(|how| how.map(seconds).map_err(raised)).transpose()
+        let pending = self.0.get()?;
+        let how = wait(py, &pending.request, timeout);
+        if how.is_err() && pending.request.look().is_some() {
+            drop(pending.started.lock().take()); // there are no outputs
+        }
+        how
+    }
+
+    /// Outputs of the request, once: one, or a tuple of them. It must have ended.
+    fn output<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let pending = self.0.get()?;
+        if pending.request.look().is_none() {
+            return Err(raised(Fault::busy("the request has not ended")));
+        }
+        let started = pending.started.lock().take();
+        let started = started.ok_or_else(|| raised(Fault::invalid("the outputs were taken")))?;
+        started.lease.end(&started.request);
+        started.outputs(py)
     }
 
     /// Takes back what the device hasn't got. Returns whether there was such a thing.
     fn cancel(&self) -> PyResult<bool> {
-        self.0.get()?.cancel().map_err(raised)
+        self.0.get()?.request.cancel().map_err(raised)
     }
+}
+
+fn wait(
+    py: Python<'_>,
+    request: &reef_any::Request,
+    timeout: Option<f64>,
+) -> PyResult<Option<Timing>> {
+    let how = until_ended(py, timeout, |limit| {
+        if limit.is_zero() { request.look() } else { request.wait(Some(limit)) }
+    })?;
+    how.map(|how| how.map(timing).map_err(raised)).transpose()
 }
 
 /// Waits by `wait`, in turns between which signals are looked at, for as long as `timeout` seconds.
@@ -52,9 +160,4 @@ pub(crate) fn until_ended<T: Send>(
             None => py.check_signals()?,
         }
     }
-}
-
-fn seconds(times: Times) -> Timing {
-    let in_seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-    (in_seconds(times.delay), in_seconds(times.device), times.total.as_secs_f64())
 }

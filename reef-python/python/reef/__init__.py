@@ -15,11 +15,13 @@ other threads of Python run, and ends with KeyboardInterrupt where that is raise
 
 from typing import TYPE_CHECKING, Any
 
+from ._cluster import Cluster, ClusterNetwork, Node, Placed, open_cluster
 from ._daemon import Daemon, Model, ServedClient, connect
-from ._device import BestEffort, Device, RealTime, Stats, devices, open, schedulers
+from ._device import BestEffort, Device, RealTime, Stats, Usage, devices, open, schedulers
 from ._errors import DeadlineError, DeniedError, UnavailableError
-from ._network import Network, Port
+from ._network import Network, Port, Slot
 from ._reef import (
+    Array,
     BusyError,
     CancelledError,
     DeviceLostError,
@@ -38,9 +40,12 @@ if TYPE_CHECKING:
     from . import guest, torch
 
 __all__ = [
+    "Array",
     "BestEffort",
     "BusyError",
     "CancelledError",
+    "Cluster",
+    "ClusterNetwork",
     "Daemon",
     "DeadlineError",
     "DeniedError",
@@ -54,19 +59,24 @@ __all__ = [
     "InvalidError",
     "Model",
     "Network",
+    "Node",
     "NotFoundError",
     "OutOfMemoryError",
+    "Placed",
     "Port",
     "RealTime",
     "ServedClient",
+    "Slot",
     "Stats",
     "Timing",
     "UnavailableError",
     "UnsupportedError",
+    "Usage",
     "connect",
     "devices",
     "guest",
     "open",
+    "open_cluster",
     "schedulers",
     "torch",
 ]

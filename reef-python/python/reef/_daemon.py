@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _errors, _reef
-from ._device import _Closing
+from ._closing import Closing
 from ._network import _DTYPES, Port, arrays_of
 from ._request import Future
 
@@ -77,7 +77,7 @@ def connect(
     return Daemon(http, shared_memory and http.is_local)
 
 
-class _Served(_Closing):
+class _Served(Closing):
     """Requests of one class to a daemon."""
 
     def __init__(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
-from types import TracebackType
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from . import _reef
-from ._network import Network
+from ._closing import Closing
+from ._network import Network, Slot, source_of
 from ._request import Future
 
 
@@ -34,31 +38,30 @@ def schedulers() -> list[str]:
     return _reef.schedulers()
 
 
-def open(name: str = "auto", scheduler: str = "reef") -> Device:
-    """Opens a device: "cpu", "cuda:0", "hip:1", or "auto" for the first GPU and else the CPU.
+def open(name: str = "auto", scheduler: str = "reef", *, reserve: float | None = None) -> Device:
+    """Opens a device: "cpu", "cuda:0", "hip:1", or "auto" for the first GPU and else the CPU. Several
+    as one are opened by `open_cluster`.
+
+    With a `reserve`, from 0 to less than 1, best-effort work keeps that share of the device, and
+    real-time clients take turns and may have budgets: `Device.real_time(rate=…)`.
 
     Raises NotFoundError if there is no such device or scheduler, UnsupportedError if the scheduler
     preempts more deeply than the device can.
     """
-    return Device(_reef.open(name, scheduler))
+    return Device(_reef.open(name, scheduler, reserve))
 
 
-class _Closing:
-    """Something that a `with` closes."""
+class Usage(NamedTuple):
+    """Use of a device by a client. `served`: device time in seconds; best-effort time is booked when
+    the scheduler next looks. Of real-time clients alone:
+    `requests` that have ended, and how many of them were `late`, begun with no budget left."""
 
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    served: float
+    requests: int | None
+    late: int | None
 
 
-class _Client(_Closing):
+class _Client(Closing):
     def __init__(self, client: _reef.Client) -> None:
         self._client = client
 
@@ -66,17 +69,58 @@ class _Client(_Closing):
         """Ends the client. What waits is cancelled, and best-effort work that runs is waited for."""
         self._client.close()
 
+    def usage(self) -> Usage:
+        """Returns its use of the device so far."""
+        return Usage(*self._client.usage())
+
     def _submit(
-        self, network: Network, values: tuple[Any, ...], named: dict[str, Any], deadline: float | None
+        self,
+        what: Network | Slot,
+        values: tuple[Any, ...],
+        named: dict[str, Any],
+        deadline: float | None,
+        out: str | None,
     ) -> Future:
-        instance = network._take()
-        try:
-            network._write(instance, values, named)
-            request = self._client.submit(instance, deadline)
-        except BaseException:
-            network._give(instance)
-            raise
-        return Future(network, instance, request)
+        if isinstance(what, Network):
+            request = self._client.submit(what._network, values, named, deadline, out)
+        else:
+            _no_form(out)
+            request = self._client.submit_slot(what._slot, values, named, deadline)
+        return Future(_OUTPUT, request, request)
+
+    def _run(
+        self,
+        what: Network | Slot,
+        values: tuple[Any, ...],
+        named: dict[str, Any],
+        deadline: float | None,
+        out: str | None,
+    ) -> Any:
+        if isinstance(what, Network):
+            return self._client.run(what._network, values, named, deadline, out)
+        _no_form(out)
+        return self._client.run_slot(what._slot, values, named, deadline)
+
+
+def _no_form(out: str | None) -> None:
+    if out is not None:
+        raise _reef.InvalidError(f"out must be None for a slot, which has its outputs, got {out!r}")
+
+
+class _Output:
+    """Outputs of requests to a device."""
+
+    def _read(self, request: _reef.Request) -> Any:
+        return request.output()
+
+    def _give(self, request: _reef.Request) -> None:
+        pass
+
+    def _leave(self, instance: _reef.Request, request: _reef.Request) -> None:
+        pass
+
+
+_OUTPUT = _Output()
 
 
 class RealTime(_Client):
@@ -86,40 +130,62 @@ class RealTime(_Client):
         return self
 
     def submit(
-        self, network: Network, *inputs: Any, deadline: float | None = None, **named: Any
+        self,
+        what: Network | Slot,
+        *inputs: Any,
+        deadline: float | None = None,
+        out: str | None = None,
+        **named: Any,
     ) -> Future:
-        """Submits one inference. Inputs come in the network's order, or by their names.
+        """Submits one inference of a network or of a slot. Inputs come in the network's order, or by
+        their names.
 
-        An input is a NumPy array of its port's shape and type, or anything with DLPack in the
-        host's memory; it is copied before this returns. `deadline`: seconds from now.
+        An input is a NumPy array of its port's shape and type, or anything with DLPack on the host
+        or on the network's own GPU; it is copied before this returns, and there is no copy through
+        the host for one on the GPU. The request waits for the work that makes it, in its library's
+        current stream, before this returns. `deadline`: seconds from now. `out`: "host" for NumPy arrays, "device" for
+        `Array`s, None for where the inputs are.
+
+        The inputs of a slot are in its memory already; one that is given is waited for, and copied
+        unless it is that memory. Without any, a GPU's default stream is waited for.
 
         Raises InvalidError for a wrong input, BusyError if all instances of the network are used.
         """
-        return self._submit(network, inputs, named, deadline)
+        return self._submit(what, inputs, named, deadline, out)
 
     def run(
-        self, network: Network, *inputs: Any, deadline: float | None = None, **named: Any
+        self,
+        what: Network | Slot,
+        *inputs: Any,
+        deadline: float | None = None,
+        out: str | None = None,
+        **named: Any,
     ) -> Any:
         """Submits one inference and waits for its output. See `submit` and `Future.result`."""
-        return self._submit(network, inputs, named, deadline).result()
+        return self._run(what, inputs, named, deadline, out)
 
 
 class BestEffort(_Client):
-    """A best-effort client: its requests have what real-time ones leave, and lose nothing."""
+    """A best-effort client: its requests have what real-time ones leave, and lose nothing. They run
+    one after the other, in the order in which they were submitted."""
 
     def __enter__(self) -> BestEffort:
         return self
 
-    def submit(self, network: Network, *inputs: Any, **named: Any) -> Future:
+    def submit(
+        self, what: Network | Slot, *inputs: Any, out: str | None = None, **named: Any
+    ) -> Future:
         """Submits one inference and returns at once. See `RealTime.submit`."""
-        return self._submit(network, inputs, named, None)
+        return self._submit(what, inputs, named, None, out)
 
-    def run(self, network: Network, *inputs: Any, **named: Any) -> Any:
+    def run(
+        self, what: Network | Slot, *inputs: Any, out: str | None = None, **named: Any
+    ) -> Any:
         """Submits one inference and waits for its output."""
-        return self._submit(network, inputs, named, None).result()
+        return self._run(what, inputs, named, None, out)
 
 
-class Device(_Closing):
+class Device(Closing):
     """An open device. Its work is ordered by one scheduler."""
 
     def __init__(self, device: _reef.Device) -> None:
@@ -157,17 +223,59 @@ class Device(_Closing):
 
         Raises NotFoundError, FileError: what is wrong with the name or the file; OutOfMemoryError.
         """
-        if isinstance(what, bytes):
-            return Network(self._device.load_onnx(what, "model", batch, input_size), instances)
-        return Network(self._device.load(what, batch, input_size, weights, seed), instances)
+        source = source_of(what, batch, input_size, weights, seed)
+        return Network(self._device.load(source, max(0, instances)))
 
-    def real_time(self, priority: int = 0) -> RealTime:
-        """Opens a real-time client. A higher priority goes first where the scheduler knows it."""
-        return RealTime(self._device.client(True, 1, priority))
+    def real_time(
+        self, priority: int = 0, *, rate: tuple[float, float] | None = None
+    ) -> RealTime:
+        """Opens a real-time client. A higher priority goes first where the scheduler knows it.
 
-    def best_effort(self, weight: int = 1, priority: int = 0) -> BestEffort:
-        """Opens a best-effort client. `weight`: its share of the device's time beside others."""
-        return BestEffort(self._device.client(False, weight, priority))
+        `rate`: a period and a budget in seconds, the device time in each period that is its own. It
+        needs a device that was opened with a `reserve`. Raises BusyError if less is left.
+        """
+        return RealTime(self._device.real_time(priority, rate))
+
+    def best_effort(
+        self,
+        weight: int = 1,
+        priority: int = 0,
+        *,
+        capacity: int | None = None,
+        window: int | None = None,
+    ) -> BestEffort:
+        """Opens a best-effort client, which is a queue. `weight`: its share of the device's time next to
+        others. `capacity`: commands that can wait, a power of two (1024); a network has one or
+        several for each layer. `window`: commands with the device at once (4); few are quick to
+        preempt.
+        """
+        return BestEffort(self._device.best_effort(weight, priority, capacity, window))
+
+    def trace(self, seconds: float) -> bytes:
+        """Records what runs when for that long, and returns a file for Perfetto: blocks on each unit
+        where the device notes them, preemptions, and requests whose end was seen.
+
+        Raises BusyError if another trace is being recorded.
+        """
+        if not 0.0 <= seconds <= 60.0:
+            raise _reef.InvalidError(f"seconds must be from 0 to 60, got {seconds}")
+        self._device.begin_trace()
+        try:
+            time.sleep(seconds)
+        finally:
+            data = self._device.end_trace()
+        return data
+
+    @contextmanager
+    def recording(self, file: str | os.PathLike[str]) -> Iterator[None]:
+        """Records what runs inside of the `with`, and writes a file for Perfetto; see `trace`."""
+        self._device.begin_trace()
+        try:
+            yield
+        finally:
+            data = self._device.end_trace()
+            with io.open(file, "wb") as to:
+                to.write(data)
 
     def stats(self) -> Stats:
         """Returns the counters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +28,46 @@ class Port(NamedTuple):
     dtype: str
 
 
-def _ports(described: list[tuple[str, list[int], str]]) -> tuple[Port, ...]:
+def ports_of(described: list[tuple[str, list[int], str]]) -> tuple[Port, ...]:
     return tuple(Port(name, tuple(shape), _DTYPES.get(kind, kind)) for name, shape, kind in described)
+
+
+class Source(NamedTuple):
+    """A network to load: a name or a path, or the bytes and the name of an ONNX file."""
+
+    what: str | os.PathLike[str] | tuple[bytes, str]
+    batch: int | None
+    input_size: int | None
+    weights: str | os.PathLike[str] | None
+    seed: int
+
+
+def source_of(
+    what: str | os.PathLike[str] | bytes,
+    batch: int | None,
+    input_size: int | None,
+    weights: str | os.PathLike[str] | None,
+    seed: int,
+) -> Source:
+    found = (what, "model") if isinstance(what, bytes) else what
+    return Source(found, batch, input_size, weights, seed)
+
+
+class Slot:
+    """Memory of one request, which its user fills and reads in place. Made by `Network.slot`.
+
+    `inputs` and `outputs` are arrays of the network's shapes, which every request of the slot uses:
+    what a request leaves in `outputs` is overwritten by the next. The memory is the slot's until it
+    and all that was made from its arrays are dropped.
+    """
+
+    def __init__(self, slot: _reef.Slot) -> None:
+        self._slot = slot
+        self.inputs: tuple[_reef.Array, ...] = slot.inputs()
+        self.outputs: tuple[_reef.Array, ...] = slot.outputs()
+
+    def __repr__(self) -> str:
+        return f"<reef.Slot {self.inputs} -> {self.outputs}>"
 
 
 class Network:
@@ -39,77 +77,47 @@ class Network:
     beginning, and that of others is made when they are submitted, up to `instances`.
     """
 
-    def __init__(self, first: _reef.Network, instances: int) -> None:
-        if instances < 1:
-            raise _reef.InvalidError(f"instances must be at least 1, got {instances}")
-        self._first = first
-        self._most = instances
-        self._made = 1
-        self._free = [first]
-        self._left: list[tuple[_reef.Network, _reef.Request]] = []
-        self._lock = threading.Lock()
-        self.name: str = first.name
-        self.inputs: tuple[Port, ...] = _ports(first.inputs())
-        self.outputs: tuple[Port, ...] = _ports(first.outputs())
+    def __init__(self, network: _reef.Network) -> None:
+        self._network = network
+        self.name: str = network.name
+        self.inputs: tuple[Port, ...] = ports_of(network.inputs())
+        self.outputs: tuple[Port, ...] = ports_of(network.outputs())
 
     def __repr__(self) -> str:
         return f"<reef.Network {self.name}: {self.inputs} -> {self.outputs}>"
 
-    def _take(self) -> _reef.Network:
-        """Memory that no request has."""
-        with self._lock:
-            self._look_at_left()
-            if self._free:
-                return self._free.pop()
-            if self._made == self._most:
-                raise _reef.BusyError(
-                    f"{self._most} requests of {self.name} are on their way: wait for one, or load "
-                    "it with more instances"
-                )
-            self._made += 1
-        try:
-            return self._first.instance()
-        except BaseException:
-            with self._lock:
-                self._made -= 1
-            raise
+    def slot(self, where: str | None = None) -> Slot:
+        """Takes memory of one request, to be filled in place: that of the device, or "host" for memory
+        of the host that the device copies from. It counts as one of `instances` until it is dropped.
 
-    def _give(self, instance: _reef.Network) -> None:
-        with self._lock:
-            self._free.append(instance)
+        Raises BusyError if all instances are used, UnsupportedError if the device's memory can't be
+        used in place: then or on the CPU, there is no "device" apart from the host.
+        """
+        if where not in (None, "host", "device"):
+            raise _reef.InvalidError(f'where must be "host", "device" or None, got {where!r}')
+        return Slot(self._network.slot(None if where is None else where == "host"))
 
-    def _leave(self, instance: _reef.Network, request: _reef.Request) -> None:
-        """Gives memory back when a request that nobody waits for has ended."""
-        with self._lock:
-            self._left.append((instance, request))
 
-    def _look_at_left(self) -> None:
-        if not self._left:
-            return
-        left = []
-        for instance, request in self._left:
-            try:
-                has_ended = request.wait(0.0) is not None
-            except _reef.Error:
-                has_ended = True
-            if has_ended:
-                self._free.append(instance)
-            else:
-                left.append((instance, request))
-        self._left = left
+def in_order(
+    name: str, names: Sequence[str], values: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Returns the inputs of a network in its order."""
+    found = dict(zip(names, values))
+    for key, value in named.items():
+        if key not in names or key in found:
+            raise _reef.InvalidError(f"{name}: no further input {key!r} (have: {list(names)})")
+        found[key] = value
+    if len(values) > len(names) or len(found) < len(names):
+        given = len(values) + len(named)
+        raise _reef.InvalidError(f"{name}: {len(names)} inputs {list(names)}, got {given}")
+    return tuple(found[key] for key in names)
 
-    def _write(
-        self, instance: _reef.Network, values: Sequence[Any], named: Mapping[str, Any]
-    ) -> None:
-        for index, array in enumerate(arrays_of(self.name, self.inputs, values, named)):
-            instance.write(index, array.reshape(-1).view("uint8"))
 
-    def _read(self, instance: _reef.Network) -> Any:
-        arrays = tuple(
-            instance.read(index).view(port.dtype).reshape(port.shape)
-            for index, port in enumerate(self.outputs)
-        )
-        return arrays[0] if len(arrays) == 1 else arrays
+def checked(
+    name: str, shape: tuple[int, ...], dtype: str, value: Any
+) -> numpy.ndarray[Any, Any]:
+    """Returns an input as an array in one piece, of its port's type and shape."""
+    return _checked(Port(name, shape, dtype), value)
 
 
 def arrays_of(
@@ -119,18 +127,9 @@ def arrays_of(
 
     Each must have its port's type and shape; a size of -1 stands for any.
     """
-    if not named and len(values) == len(ports):
-        return [_checked(port, value) for port, value in zip(ports, values)]
-    names = [port.name for port in ports]
-    found = dict(zip(names, values))
-    for key, value in named.items():
-        if key not in names or key in found:
-            raise _reef.InvalidError(f"{name}: no further input {key!r} (have: {names})")
-        found[key] = value
-    if len(values) > len(names) or len(found) < len(names):
-        given = len(values) + len(named)
-        raise _reef.InvalidError(f"{name}: {len(names)} inputs {names}, got {given}")
-    return [_checked(port, found[port.name]) for port in ports]
+    if named or len(values) != len(ports):
+        values = in_order(name, [port.name for port in ports], values, named)
+    return [_checked(port, value) for port, value in zip(ports, values)]
 
 
 def _checked(port: Port, value: Any) -> numpy.ndarray[Any, Any]:

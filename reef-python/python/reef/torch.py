@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _reef
 from ._device import Device
-from ._network import Network
+from ._network import Network, Source
 
 
 def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Network:
@@ -30,7 +30,7 @@ def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Ne
     """
     example = example if isinstance(example, tuple) else (example,)
     data, name = _export(module, example), type(module).__name__
-    return Network(device._device.load_onnx(data, name, None, None), instances)
+    return Network(device._device.load(Source((data, name), None, None, None, 0), max(0, instances)))
 
 
 def _export(module: Any, example: tuple[Any, ...]) -> bytes:

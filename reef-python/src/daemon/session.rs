@@ -3,7 +3,8 @@
 use super::exchange::{Answer, Exchange, RequestId};
 use crate::errors::{Error, daemon_error};
 use crate::owned::Owned;
-use crate::request::{Timing, until_ended};
+use crate::request::until_ended;
+use crate::time::Timing;
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;

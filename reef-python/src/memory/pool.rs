@@ -1,0 +1,170 @@
+//! Memory of a network's requests: instances, and device memory for outputs.
+//!
+//! *In*: requests that begin. *Out*: a [`Lease`] for each. *Invariant*: an instance has one lease
+//! at a time, and gets its next when its request has ended and nothing of Python refers to its
+//! memory.
+
+use crate::errors::raised;
+use crate::memory::ports::PortSpec;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use reef_any::{End, Fault, Memory, Network, Place, Request, Side};
+use std::sync::Arc;
+
+/// Instances of one network.
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<PortSpec>,
+    pub(crate) outputs: Vec<PortSpec>,
+    first: Arc<Network>,
+    max_instances: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    made: usize,
+    free: Vec<Arc<Network>>,
+    /// Requests that are on their way, and which no object of Python waits for.
+    abandoned: Vec<(Arc<Network>, Request)>,
+    /// Memory for outputs, oldest first.
+    outputs: Vec<Memory>,
+}
+
+impl Pool {
+    pub(crate) fn new(name: String, first: Network, max_instances: usize) -> Self {
+        let first = Arc::new(first);
+        let free = vec![first.clone()];
+        let state = State { made: 1, free, abandoned: Vec::new(), outputs: Vec::new() };
+        Self {
+            name,
+            inputs: PortSpec::of(first.inputs()),
+            outputs: PortSpec::of(first.outputs()),
+            first,
+            max_instances,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Place of the memory on the device.
+    pub(crate) fn place(&self) -> Place {
+        self.first.place()
+    }
+
+    /// Takes an instance that no request has.
+    ///
+    /// # Errors
+    ///
+    /// `BusyError` if there is none; the device's.
+    pub(crate) fn take(self: &Arc<Self>, py: Python<'_>) -> PyResult<Lease> {
+        let mut state = self.state.lock();
+        state.look_at_abandoned();
+        if let Some(network) = state.free.pop() {
+            return Ok(Lease::new(self.clone(), network));
+        }
+        if state.made == self.max_instances {
+            let text = format!(
+                "{} requests of {} are on their way: wait for one, or load it with more instances",
+                self.max_instances, self.name
+            );
+            return Err(raised(Fault::busy(text)));
+        }
+        state.made += 1;
+        drop(state);
+        match py.detach(|| self.first.instance()) {
+            Ok(network) => Ok(Lease::new(self.clone(), Arc::new(network))),
+            Err(fault) => {
+                self.state.lock().made -= 1;
+                Err(raised(fault))
+            }
+        }
+    }
+
+    /// Memory of the device for all outputs of a request. The oldest is used again first.
+    fn outputs(self: &Arc<Self>) -> reef_any::Result<Arc<Outputs>> {
+        let found = {
+            let mut state = self.state.lock();
+            (!state.outputs.is_empty()).then(|| state.outputs.remove(0))
+        };
+        let memory = match found {
+            Some(memory) => memory,
+            None => self.first.alloc(self.first.outputs().bytes())?,
+        };
+        Ok(Arc::new(Outputs { pool: self.clone(), memory }))
+    }
+}
+
+impl State {
+    fn look_at_abandoned(&mut self) {
+        if self.abandoned.is_empty() {
+            return;
+        }
+        let all = std::mem::take(&mut self.abandoned);
+        for (network, request) in all {
+            match request.look() {
+                Some(_) => self.free.push(network),
+                None => self.abandoned.push((network, request)),
+            }
+        }
+    }
+}
+
+/// Outputs of a request on the device, in memory of their own.
+pub(crate) struct Outputs {
+    pool: Arc<Pool>,
+    pub(crate) memory: Memory,
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock();
+        if state.outputs.len() < self.pool.max_instances {
+            state.outputs.push(self.memory.clone());
+        }
+    }
+}
+
+/// Right to use an instance.
+pub(crate) struct Lease {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) network: Arc<Network>,
+    /// Newest request, unless its end was seen.
+    request: Mutex<Option<Request>>,
+}
+
+impl Lease {
+    fn new(pool: Arc<Pool>, network: Arc<Network>) -> Self {
+        Self { pool, network, request: Mutex::new(None) }
+    }
+
+    /// Notes a request, which the lease outlives.
+    pub(crate) fn begin(&self, request: &Request) {
+        *self.request.lock() = Some(request.clone());
+    }
+
+    /// Notes that a request has ended.
+    pub(crate) fn end(&self, request: &Request) {
+        self.request.lock().take_if(|newest| Arc::ptr_eq(newest, request));
+    }
+
+    /// Copies the outputs on the device to memory of their own.
+    pub(crate) fn copy_outputs(&self) -> reef_any::Result<Arc<Outputs>> {
+        let outputs = self.pool.outputs()?;
+        self.network.copy_out(&outputs.memory)?;
+        Ok(outputs)
+    }
+
+    pub(crate) fn memory(&self, end: End, side: Side) -> &Memory {
+        self.network.memory(end, side)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let request = self.request.get_mut().take().filter(|request| request.look().is_none());
+        let mut state = self.pool.state.lock();
+        match request {
+            Some(request) => state.abandoned.push((self.network.clone(), request)),
+            None => state.free.push(self.network.clone()),
+        }
+    }
+}
