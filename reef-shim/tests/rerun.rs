@@ -25,7 +25,7 @@ fn checked(name: &str) -> Lines {
     let _ = std::fs::remove_file(&file);
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_process_plays_its_role", "--nocapture"])
-        .env("REEF_RERUN_ROLE", name)
+        .env("RERUN_ROLE", name)
         .env("REEF_RERUN", &file)
         .env("REEF_CUDA", library(FAKE))
         .output()
@@ -64,7 +64,7 @@ fn launches_that_are_not_checked_are_named() {
 
 #[test]
 fn child_process_plays_its_role() {
-    let Ok(role) = std::env::var("REEF_RERUN_ROLE") else { return };
+    let Ok(role) = std::env::var("RERUN_ROLE") else { return };
     let program = Program::begin();
     match role.as_str() {
         "kernels" => kernels(&program),
