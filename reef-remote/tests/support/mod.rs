@@ -4,6 +4,7 @@
 
 use reef_core::Device;
 use reef_cpu::Cpu;
+use reef_remote::observe::Sessions;
 use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security};
 use reef_wire::{Address, Server};
 use std::sync::{Arc, OnceLock};
@@ -12,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Served {
     pub(crate) address: String,
     pub(crate) server: Server,
+    pub(crate) sessions: Sessions,
     /// The shared device, once a session has asked for it.
     pub(crate) host: Arc<OnceLock<Arc<Host<Cpu>>>>,
     _folder: tempfile::TempDir,
@@ -32,10 +34,11 @@ fn listen(devices: Devices) -> Served {
 
 fn listen_at(devices: Devices, address: &Address, folder: tempfile::TempDir) -> Served {
     let listener = Listener::bind(address, &Security::default()).unwrap();
-    let server = devices.serve(Vec::new());
+    let sessions = Sessions::default();
+    let server = devices.listed_in(&sessions).serve(Vec::new());
     let host = Arc::default();
     let address = listener.address();
-    let served = Served { address, server: server.clone(), host, _folder: folder };
+    let served = Served { address, server: server.clone(), sessions, host, _folder: folder };
     std::thread::spawn(move || listener.run(&server, |_| ()));
     served
 }
