@@ -7,8 +7,8 @@ use crate::messages::{
 };
 use crate::server::objects::{Fault, Outcome};
 use crate::server::session::Session;
-use reef_core::op::Operators;
 use reef_core::Error;
+use reef_core::op::Operators;
 use reef_wire::{Cold, Endpoint, Handler, Hot, Key, Message};
 use std::collections::HashMap;
 use std::time::Duration;
