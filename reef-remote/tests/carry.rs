@@ -138,7 +138,7 @@ fn own_session_moves_with_stopped_and_padded_work() {
             let mut value = 0;
             while !is_over.load(Ordering::SeqCst) {
                 value += 1;
-                client.run(&Task::new([rt.append(value, 1000)]).unwrap()).unwrap();
+                client.run(&Task::new([rt.append(value, 300_000)]).unwrap()).unwrap();
                 std::thread::sleep(Duration::from_micros(300));
             }
             value
@@ -147,7 +147,7 @@ fn own_session_moves_with_stopped_and_padded_work() {
             let (mut value, mut last) = (0, None);
             while !is_over.load(Ordering::SeqCst) {
                 value += 1;
-                last = Some(background.submit(&[be.append(value, 200_000)]).unwrap());
+                last = Some(background.submit(&[be.append(value, 20_000)]).unwrap());
                 if value % 4 == 0 {
                     background.wait(last.take().unwrap()).unwrap();
                 }
@@ -400,7 +400,7 @@ fn damaged_state_is_refused_by_a_server_that_goes_on() {
     println!("REEF_TEST_SEED={seed}");
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     let (mut refused, mut cut) = (0, 0);
-    for at in 0..200 {
+    for at in 0..80 {
         let mut state = saved.state.clone();
         let place = rng.random_range(0..state.len());
         if at % 4 == 0 {
@@ -418,11 +418,18 @@ fn damaged_state_is_refused_by_a_server_that_goes_on() {
     let short = Saved { state: saved.state.clone(), regions: vec![vec![1]; saved.regions.len()] };
     let said = short.restore(&to(&other)).unwrap_err();
     assert!(said.contains("must have"), "{said}");
-    println!("{refused} of 200 refused, {cut} of them cut short");
-    assert_eq!((cut, PANICS.load(Ordering::SeqCst)), (50, 0));
-    assert!(refused >= 100, "{refused}");
-    // The session runs on where it is, and the other server takes it.
-    migrate(&served, &to(&other)).unwrap();
+    println!("{refused} of 80 refused, {cut} of them cut short");
+    assert_eq!((cut, PANICS.load(Ordering::SeqCst)), (20, 0));
+    assert!(refused >= 40, "{refused}");
+    // Some damage is none, and the other server has the session then. So it refuses it, at last.
+    if !other.server.is_empty() {
+        let said = migrate(&served, &to(&other)).unwrap_err();
+        assert!(said.contains("the session is at this server already"), "{said}");
+    }
+    // It runs on where it is, and a server without it takes it.
+    let third = support::own();
+    migrate(&served, &to(&third)).unwrap();
+    assert_eq!(ids(&third).len(), 1);
     stopped.finish(&device, &drained);
 }
 
@@ -541,28 +548,30 @@ fn dying_server_leaves_the_session_at_one_or_none() {
 #[test]
 fn move_outlives_cuts_of_its_connections() {
     let servers = [support::own(), support::own()];
-    let device = format!("{}?remote.emulate=cut:40000", servers[0].device());
+    let device = format!("{}?remote.emulate=cut:15000", servers[0].device());
     let device = Remote::open(0, &device).unwrap();
     // A message must be shorter than what a connection carries.
-    const LEN: usize = 200 << 10;
+    const LEN: usize = 8 << 10;
     let buffer = device.alloc(LEN).unwrap();
     let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7 >> 3) as u8).collect();
-    for (at, piece) in bytes.chunks(10 << 10).enumerate() {
-        device.write(&buffer, at * (10 << 10), piece).unwrap();
+    for (at, piece) in bytes.chunks(2 << 10).enumerate() {
+        device.write(&buffer, at * (2 << 10), piece).unwrap();
     }
     let cells = Cells::new(&device, 2).unwrap();
     let mut queue = device.queue(Priority::BestEffort, None).unwrap();
     for at in 0..6 {
         queue.launch(Seq(at as u64), &cells.launch(at as u64 + 1, 1000), None).unwrap();
-        let line = Some(format!("cut:{}", 250_000 + 1_000 * at).parse().unwrap());
+        let line = Some(format!("cut:{}", 9_600 + 100 * at).parse().unwrap());
         let target = Target { line, ..to(&servers[1 - at % 2]) };
         migrate(&servers[at % 2], &target).unwrap();
     }
+    let traffic = servers[0].sessions.list()[0].look.traffic;
+    println!("{traffic:?}");
     until("all has ended", || queue.completed().unwrap() == Seq(6));
     assert_eq!(cells.read().unwrap(), [appended(1..=6); 2]);
     let mut read = vec![0; LEN];
-    for (at, piece) in read.chunks_mut(10 << 10).enumerate() {
-        device.read(&buffer, at * (10 << 10), piece).unwrap();
+    for (at, piece) in read.chunks_mut(2 << 10).enumerate() {
+        device.read(&buffer, at * (2 << 10), piece).unwrap();
     }
     assert!(read == bytes);
 }

@@ -24,6 +24,15 @@ impl Handler for Quiet {
     }
 }
 
+/// Reason why a session does not run at the other server, as far as this end knows.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    /// It doesn't.
+    Refused(String),
+    /// There was no answer.
+    Unknown(String),
+}
+
 /// Session at another server that is made of a state.
 pub(super) struct Copy {
     client: Client,
@@ -121,9 +130,15 @@ impl Copy {
     ///
     /// # Errors
     ///
-    /// It is not known whether it runs.
-    pub(super) fn commit(&self, clock: u64) -> Result<(), String> {
-        self.call(&CarryCommit { clock })
+    /// The other server refuses, or it is not known whether it runs there.
+    pub(super) fn commit(&self, clock: u64) -> Result<(), NotBegun> {
+        let body = CarryCommit { clock }.to_bytes();
+        let body = body.map_err(|error| NotBegun::Refused(text(error)))?;
+        match self.client.call(CarryCommit::OP, 0, &[&body]) {
+            Ok(_) => Ok(()),
+            Err(Error::Remote { text, .. }) => Err(NotBegun::Refused(text)),
+            Err(error) => Err(NotBegun::Unknown(error.to_string())),
+        }
     }
 }
 
@@ -157,6 +172,8 @@ pub fn restore(
     let mut rest = State::read(state).map_err(text)?;
     rest.events = Vec::new();
     copy.prepare(&codec::write(&rest).map_err(text)?)?;
-    copy.commit(rest.clock_now())?;
+    copy.commit(rest.clock_now()).map_err(|why| match why {
+        NotBegun::Refused(why) | NotBegun::Unknown(why) => why,
+    })?;
     Ok(memory.iter().map(|(_, bytes)| bytes).sum())
 }

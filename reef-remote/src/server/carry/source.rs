@@ -1,6 +1,6 @@
 //! Sends a session to another server, or to a file, while it runs and then while it stands still.
 
-use super::copy::Copy;
+use super::copy::{Copy, NotBegun};
 use super::state::{CarriedCommand, CarriedRecord, Identity, Progress, State};
 use crate::carry::{Carry, Each, Frozen, Region, Report, Target, Write};
 use crate::messages::{BlocksLeft, Event, Facts, Made};
@@ -101,7 +101,7 @@ impl<D: Operators> Carry for Carrier<D> {
         let state = self.state(&pause)?;
         let memory = state.memory.iter().map(|(_, bytes)| bytes).sum();
         copy.prepare(&codec::write(&state).map_err(|e| text(&e))?)?;
-        // From here on it never runs here again.
+        // Without an answer it never runs here again.
         let clock = pause.session.outlet.time(pause.session.host.device.clock());
         let committed = copy.commit(clock.as_nanos() as u64);
         let Pause { session, living, held } = pause;
@@ -112,7 +112,8 @@ impl<D: Operators> Carry for Carrier<D> {
                 held.moved(Moved { address: to.address.to_string(), key: self.key.clone() });
                 Ok(report)
             }
-            Err(why) => {
+            Err(NotBegun::Refused(why)) => Err(why), // it runs on
+            Err(NotBegun::Unknown(why)) => {
                 let text = format!("it was being moved to {}, which does not answer", to.address);
                 held.end(reef_wire::Error::Ended(text));
                 Err(format!("{why}: the session has ended"))
