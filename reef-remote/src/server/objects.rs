@@ -307,15 +307,55 @@ impl<D: Operators> Objects<D> {
         Ok(())
     }
 
-    /// Returns a command with the object that it names first.
+    /// Returns a command with the objects that it names.
     pub(super) fn source(&self, command: &RemoteCommand) -> Outcome<Source<D>> {
-        let origin = match command {
+        let mut origins = Vec::new();
+        match command {
             RemoteCommand::Prepared { launches: id, .. } | RemoteCommand::Graph { graph: id } => {
-                Some(self.origin(*id)?.clone())
+                origins.push(self.origin(*id)?.clone());
             }
-            _ => None,
+            RemoteCommand::Raw { kernel, args, .. } => {
+                origins.push(self.origin(*kernel)?.clone());
+                let memory = args.iter().filter_map(|&word| self.at_address(word));
+                origins.extend(memory.map(|(origin, ..)| origin.clone()));
+            }
+            _ => {} // nothing is left of a part of these
+        }
+        Ok(Source { command: command.clone(), origins })
+    }
+
+    /// Returns the command of the device, also if its names mean other objects now.
+    pub(super) fn command_of(device: &D, source: &Source<D>) -> Outcome<Command<D>> {
+        let Some((first, memory)) = source.origins.split_first() else {
+            return Err(Error::invalid("a command of which no part can be left").into());
         };
-        Ok(Source { command: command.clone(), origin })
+        match (&source.command, &first.object) {
+            (RemoteCommand::Prepared { index, .. }, Object::Launches { list, .. }) => {
+                let launch = list.get(*index as usize).ok_or_else(not_prepared)?;
+                Ok(Command::Launch(launch.clone()))
+            }
+            (RemoteCommand::Graph { .. }, Object::Graph { task, .. }) => match task.commands() {
+                [command] => Ok(command.clone()),
+                _ => Err(Error::invalid("several commands at once").into()),
+            },
+            (
+                RemoteCommand::Raw { grid, block, args, .. },
+                Object::Kernel { kernel, is_checked, .. },
+            ) => {
+                let find = |address: u64| {
+                    let within = |memory: &&Memory<D>| {
+                        (memory.address..memory.address + memory.bytes).contains(&address)
+                    };
+                    let memory = memory.iter().filter_map(|origin| origin.memory()).find(within)?;
+                    Some((memory, address - memory.address))
+                };
+                if *is_checked {
+                    check_append(*grid, args, find)?;
+                }
+                Ok(Command::Launch(raw(device, kernel.clone(), [*grid, *block], args, find)?))
+            }
+            _ => Err(not_prepared()),
+        }
     }
 
     /// Parts of buffers that come back when a command has ended.
@@ -370,10 +410,13 @@ impl<D: Operators> Objects<D> {
             RemoteCommand::Raw { kernel, grid, block, args } => {
                 match &self.launches.get(Id::from_bits(*kernel))?.object {
                     Object::Kernel { kernel, is_checked, .. } => {
+                        let find = |address| {
+                            self.at_address(address).map(|(_, memory, offset)| (memory, offset))
+                        };
                         if *is_checked {
-                            self.check_append(*grid, args)?;
+                            check_append(*grid, args, find)?;
                         }
-                        Command::Launch(self.raw(device, kernel.clone(), [*grid, *block], args)?)
+                        Command::Launch(raw(device, kernel.clone(), [*grid, *block], args, find)?)
                     }
                     _ => return Err(not_prepared()),
                 }
@@ -401,56 +444,6 @@ impl<D: Operators> Objects<D> {
         })
     }
 
-    /// A kernel with the client's arguments. Words that are addresses of the client become those
-    /// of the device, and the launch keeps the buffers.
-    fn raw(
-        &self,
-        device: &D,
-        kernel: D::Kernel,
-        sizes: [Dim3; 2],
-        args: &[u64],
-    ) -> Outcome<Launch<D>> {
-        let [grid, block] = sizes;
-        let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
-        if args.len() > Args::MAX || blocks > u128::from(u32::MAX) {
-            let (words, most) = (args.len(), Args::MAX);
-            let text = format!("a launch of {blocks} blocks with {words} words, at most {most}");
-            return Err(Error::Invalid(text).into());
-        }
-        let mut kept = Vec::new();
-        let words: Vec<u64> = args
-            .iter()
-            .map(|&word| match self.at_address(word) {
-                Some((_, memory, offset)) => {
-                    kept.push(memory.buffer.clone());
-                    device.address(&memory.buffer) + offset
-                }
-                None => word,
-            })
-            .collect();
-        // SAFETY: a kernel by name exists only in a host whose maker has promised that its clients
-        // keep to the obligations of a launch, or it is `append` with a cell for each block. The
-        // buffers that it names are kept.
-        #[allow(unsafe_code)]
-        let launch = unsafe { Launch::new(kernel, grid, block, Args::new(&words)) };
-        Ok(launch.keep(kept))
-    }
-
-    /// Checks that there is a cell for each block of `append`, as `Device::kernel` wants.
-    fn check_append(&self, grid: Dim3, args: &[u64]) -> Outcome<()> {
-        let cells = grid.iter().try_fold(1_u64, |cells, &n| cells.checked_mul(n.into()));
-        let room = match args {
-            &[address, _, _] if address % 8 == 0 => self.at_address(address),
-            _ => None,
-        };
-        let room = room.map_or(0, |(_, memory, offset)| (memory.bytes - offset) / 8);
-        if cells.is_some_and(|cells| cells <= room) {
-            return Ok(());
-        }
-        let text = format!("append: must have a cell for each of {grid:?} blocks, got {room}");
-        Err(Error::Invalid(text).into())
-    }
-
     /// Returns the buffer that the client's address lies in, and the distance from its beginning.
     fn at_address(&self, address: u64) -> Option<(&Arc<Origin<D>>, &Memory<D>, u64)> {
         let (&begin, &id) = self.addresses.range(..=address).next_back()?;
@@ -458,6 +451,60 @@ impl<D: Operators> Objects<D> {
         let memory = origin.memory()?;
         (address - begin < memory.bytes).then_some((origin, memory, address - begin))
     }
+}
+
+/// A kernel with the client's arguments. Words that are addresses of the client become those of the
+/// device, and the launch keeps the buffers.
+fn raw<'a, D: Operators>(
+    device: &D,
+    kernel: D::Kernel,
+    sizes: [Dim3; 2],
+    args: &[u64],
+    find: impl Fn(u64) -> Option<(&'a Memory<D>, u64)>,
+) -> Outcome<Launch<D>> {
+    let [grid, block] = sizes;
+    let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
+    if args.len() > Args::MAX || blocks > u128::from(u32::MAX) {
+        let (words, most) = (args.len(), Args::MAX);
+        let text = format!("a launch of {blocks} blocks with {words} words, at most {most}");
+        return Err(Error::Invalid(text).into());
+    }
+    let mut kept = Vec::new();
+    let words: Vec<u64> = args
+        .iter()
+        .map(|&word| match find(word) {
+            Some((memory, offset)) => {
+                kept.push(memory.buffer.clone());
+                device.address(&memory.buffer) + offset
+            }
+            None => word,
+        })
+        .collect();
+    // SAFETY: a kernel by name exists only in a host whose maker has promised that its clients
+    // keep to the obligations of a launch, or it is `append` with a cell for each block. The
+    // buffers that it names are kept.
+    #[allow(unsafe_code)]
+    let launch = unsafe { Launch::new(kernel, grid, block, Args::new(&words)) };
+    Ok(launch.keep(kept))
+}
+
+/// Checks that there is a cell for each block of `append`, as `Device::kernel` wants.
+fn check_append<'a, D: Operators>(
+    grid: Dim3,
+    args: &[u64],
+    find: impl Fn(u64) -> Option<(&'a Memory<D>, u64)>,
+) -> Outcome<()> {
+    let cells = grid.iter().try_fold(1_u64, |cells, &n| cells.checked_mul(n.into()));
+    let room = match args {
+        &[address, _, _] if address % 8 == 0 => find(address),
+        _ => None,
+    };
+    let room = room.map_or(0, |(memory, offset)| (memory.bytes - offset) / 8);
+    if cells.is_some_and(|cells| cells <= room) {
+        return Ok(());
+    }
+    let text = format!("append: must have a cell for each of {grid:?} blocks, got {room}");
+    Err(Error::Invalid(text).into())
 }
 
 fn not_prepared() -> Fault {

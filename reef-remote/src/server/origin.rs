@@ -5,7 +5,7 @@
 
 use crate::messages::{Operation, RemoteCommand, Shape};
 use reef_core::op::Operators;
-use reef_core::{Backend, Command, Launch, Task};
+use reef_core::{Backend, Launch, Task};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -140,32 +140,17 @@ impl<D: Operators> Default for Needs<D> {
     }
 }
 
-/// A command as the client names it, with the object that its first name meant then.
+/// A command as the client names it, with the objects that its names meant then.
 #[derive(Debug)]
 pub(super) struct Source<D: Operators> {
     pub(super) command: RemoteCommand,
-    pub(super) origin: Option<Arc<Origin<D>>>,
+    /// Launches, graph or kernel first, then memory.
+    pub(super) origins: Vec<Arc<Origin<D>>>,
 }
 
 impl<D: Operators> Clone for Source<D> {
     fn clone(&self) -> Self {
-        Self { command: self.command.clone(), origin: self.origin.clone() }
-    }
-}
-
-impl<D: Operators> Source<D> {
-    /// Returns the command of the device, if its object alone makes it.
-    pub(super) fn device_command(&self) -> Option<Command<D>> {
-        match (&self.command, &self.origin.as_ref()?.object) {
-            (RemoteCommand::Prepared { index, .. }, Object::Launches { list, .. }) => {
-                list.get(*index as usize).cloned().map(Command::Launch)
-            }
-            (RemoteCommand::Graph { .. }, Object::Graph { task, .. }) => match task.commands() {
-                [command] => Some(command.clone()),
-                _ => None,
-            },
-            _ => None,
-        }
+        Self { command: self.command.clone(), origins: self.origins.clone() }
     }
 }
 

@@ -308,7 +308,7 @@ impl<D: Operators> OwnLane<D> {
         let commands = state.commands.iter().map(|(_, source)| source);
         let taken = state.taken.iter().filter_map(|taken| taken.partial.as_ref());
         let sources = commands.chain(taken.map(|record| &record.source));
-        sources.filter_map(|source| source.origin.clone()).collect()
+        sources.flat_map(|source| source.origins.iter().cloned()).collect()
     }
 
     /// Returns the progress of a lane that the device has nothing of.

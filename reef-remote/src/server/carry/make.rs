@@ -2,12 +2,12 @@
 
 use super::state::{CarriedRecord, Progress, State, check_facts};
 use crate::messages::{EVICT, Event, Facts, Made, MakeGraph, NamedKernel, OpenLane, RESET};
-use crate::server::objects::{Fault, Outcome};
+use crate::server::objects::{Fault, Objects, Outcome};
 use crate::server::origin::{Memory, Object, Origin, Record, Source};
 use crate::server::own_lane::{Quiet, Taken};
 use crate::server::session::{Lane, Session};
 use reef_core::op::Operators;
-use reef_core::{Blocks, Command, Error, Preemptor};
+use reef_core::{Blocks, Error, Preemptor};
 use reef_wire::{Id, codec};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -155,26 +155,17 @@ impl<D: Operators> Maker<'_, D> {
     /// A record of which these blocks are left.
     fn record(&self, record: &CarriedRecord) -> Outcome<Record<D>> {
         let CarriedRecord { command: carried, blocks } = record;
-        let command = carried.command.clone();
-        let origin = match carried.origin {
-            Some(order) => {
-                let origin = self.made.get(&order);
-                Some(origin.ok_or_else(|| differs("a command that was not made"))?.clone())
-            }
-            None => None,
-        };
-        let source = Source { command, origin };
-        let command = match source.device_command() {
-            Some(command) => command,
-            None => self.single(&source)?,
-        };
+        let named = carried.origins.iter().map(|order| {
+            let origin = self.made.get(order);
+            Ok(origin.ok_or_else(|| differs("a command that was not made"))?.clone())
+        });
+        let origins = named.collect::<Outcome<_>>()?;
+        let source = Source { command: carried.command.clone(), origins };
+        let device = &self.session.host.device;
+        let command = Objects::command_of(device, &source)?;
         let blocks = Blocks::try_from(blocks.clone())?;
-        let checkpoint = self.session.host.device.checkpoint_of(&command, &blocks)?;
+        let checkpoint = device.checkpoint_of(&command, &blocks)?;
         Ok(Record { checkpoint, source })
-    }
-
-    fn single(&self, source: &Source<D>) -> Outcome<Command<D>> {
-        self.session.objects.command(&self.session.host.device, &source.command)
     }
 
     fn lane(&self, number: u32, progress: &Progress) -> Outcome<()> {

@@ -215,7 +215,7 @@ fn living<D: Operators>(session: &Session<D>) -> Living<D> {
         }
     }
     let records = session.objects.checkpoints.lock();
-    open.extend(records.values().filter_map(|record| record.source.origin.clone()));
+    open.extend(records.values().flat_map(|record| record.source.origins.iter().cloned()));
     drop(records);
     let mut living = Living::new();
     while let Some(origin) = open.pop() {
@@ -270,8 +270,8 @@ fn made<D: Operators>(object: &Object<D>) -> Made {
 }
 
 fn command<D: Operators>(source: &Source<D>) -> CarriedCommand {
-    let origin = source.origin.as_ref().map(|origin| origin.order);
-    CarriedCommand { command: source.command.clone(), origin }
+    let origins = source.origins.iter().map(|origin| origin.order).collect();
+    CarriedCommand { command: source.command.clone(), origins }
 }
 
 fn record<D: Operators>(device: &D, record: &Record<D>) -> Result<CarriedRecord, String> {

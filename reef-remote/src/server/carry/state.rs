@@ -11,11 +11,11 @@ const VERSION: u32 = 1;
 /// Highest position of a lane: no device counts further.
 const MAX_POSITION: u64 = 1 << 60;
 
-/// A command with the place of the object that it names.
+/// A command with the places of the objects that it names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CarriedCommand {
     pub(super) command: RemoteCommand,
-    pub(super) origin: Option<u64>,
+    pub(super) origins: Vec<u64>,
 }
 
 /// A record of the blocks that are left of a command.
