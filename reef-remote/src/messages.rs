@@ -139,9 +139,9 @@ messages! {
     cold 53 CarryCheck {}
     /// Of another server: the session is made of its state. The reply comes when it could run.
     cold 54 CarryPrepare {}
-    /// Of another server: the session runs here from now on. Its client's clock has this time, in
-    /// nanoseconds.
-    cold 55 CarryCommit { clock: u64 }
+    /// Of another server: the session runs here from now on. Its client's clock had this time when
+    /// the calendar had that one, at most so long ago, in nanoseconds.
+    cold 55 CarryCommit { clock: u64, calendar: u64, within: u64 }
 }
 
 /// One command of a queue.

@@ -126,13 +126,13 @@ impl Copy {
         self.call(&CarryPrepare {})
     }
 
-    /// Has the session run there, where the client's clock has this time.
+    /// Has the session run there.
     ///
     /// # Errors
     ///
     /// The other server refuses, or it is not known whether it runs there.
-    pub(super) fn commit(&self, clock: u64) -> Result<(), NotBegun> {
-        let body = CarryCommit { clock }.to_bytes();
+    pub(super) fn commit(&self, message: &CarryCommit) -> Result<(), NotBegun> {
+        let body = message.to_bytes();
         let body = body.map_err(|error| NotBegun::Refused(text(error)))?;
         match self.client.call(CarryCommit::OP, 0, &[&body]) {
             Ok(_) => Ok(()),
@@ -172,7 +172,7 @@ pub fn restore(
     let mut rest = State::read(state).map_err(text)?;
     rest.events = Vec::new();
     copy.prepare(&codec::write(&rest).map_err(text)?)?;
-    copy.commit(rest.clock_now()).map_err(|why| match why {
+    copy.commit(&rest.commit()).map_err(|why| match why {
         NotBegun::Refused(why) | NotBegun::Unknown(why) => why,
     })?;
     Ok(memory.iter().map(|(_, bytes)| bytes).sum())

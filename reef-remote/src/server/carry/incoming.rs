@@ -1,7 +1,7 @@
 //! Receives a session from another server, or from a file.
 
 use super::make::{ByOrder, Maker, memory_of, reason};
-use super::state::State;
+use super::state::{State, calendar};
 use crate::messages::{
     CarryBytes, CarryCheck, CarryClear, CarryCommit, CarryEvents, CarryPrepare, CarryState, Facts,
 };
@@ -120,13 +120,15 @@ impl<D: Operators> Incoming<D> {
         Ok(())
     }
 
-    fn commit(&mut self, clock: u64) -> Result<(), String> {
+    fn commit(&mut self, commit: &CarryCommit) -> Result<(), String> {
         let state = self.prepared.take().ok_or("nothing is prepared")?;
         let session = self.session.take().ok_or("the session runs already")?;
         let begin = self.begin.take().ok_or("the session runs already")?;
         self.made = HashMap::new();
         let now = session.host.device.clock();
-        session.outlet.set_time(now, Duration::from_nanos(clock));
+        // The calendars of two machines may differ.
+        let passed = calendar().saturating_sub(commit.calendar).min(commit.within);
+        session.outlet.set_time(now, Duration::from_nanos(commit.clock.saturating_add(passed)));
         let State { name, end, key, program, .. } = state;
         begin(Adoption { session, name, end, key, program })
     }
@@ -141,7 +143,7 @@ impl<D: Operators> Handler for Incoming<D> {
                 self.failed = self.failed.take().or_else(|| prepared.clone().err());
                 prepared
             }
-            (CarryCommit::OP, true) => self.commit(CarryCommit::from_bytes(message.body)?.clock),
+            (CarryCommit::OP, true) => self.commit(&CarryCommit::from_bytes(message.body)?),
             (op, true) => {
                 let text = format!("operation {op}: cannot come here");
                 return Err(reef_wire::Error::Protocol(text));

@@ -1,9 +1,9 @@
 //! Sends a session to another server, or to a file, while it runs and then while it stands still.
 
 use super::copy::{Copy, NotBegun};
-use super::state::{CarriedCommand, CarriedRecord, Identity, Progress, State};
+use super::state::{CarriedCommand, CarriedRecord, Identity, Progress, State, calendar};
 use crate::carry::{Carry, Each, Frozen, Region, Report, Target, Write};
-use crate::messages::{BlocksLeft, Event, Facts, Made};
+use crate::messages::{BlocksLeft, CarryCommit, Event, Facts, Made};
 use crate::server::origin::{Object, Origin, Record, Source};
 use crate::server::session::{Lane, Session};
 use parking_lot::{Mutex, MutexGuard};
@@ -102,8 +102,12 @@ impl<D: Operators> Carry for Carrier<D> {
         let memory = state.memory.iter().map(|(_, bytes)| bytes).sum();
         copy.prepare(&codec::write(&state).map_err(|e| text(&e))?)?;
         // Without an answer it never runs here again.
+        let asked = Instant::now();
+        copy.check()?;
+        let within = asked.elapsed().as_nanos() as u64;
         let clock = pause.session.outlet.time(pause.session.host.device.clock());
-        let committed = copy.commit(clock.as_nanos() as u64);
+        let (clock, calendar) = (clock.as_nanos() as u64, calendar());
+        let committed = copy.commit(&CarryCommit { clock, calendar, within });
         let Pause { session, living, held } = pause;
         drop((session, living));
         match committed {

@@ -1,9 +1,9 @@
 //! State of a session whose work has ended or was taken back.
 
-use crate::messages::{BlocksLeft, Event, Facts, RemoteCommand};
+use crate::messages::{BlocksLeft, CarryCommit, Event, Facts, RemoteCommand};
 use reef_wire::{Error, Key, Result, codec};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of the state's form.
 const VERSION: u32 = 1;
@@ -77,7 +77,7 @@ pub(super) struct State {
     pub(super) has_trace: bool,
     /// Time of the client's clock, and of the calendar.
     pub(super) clock: u64,
-    calendar: Duration,
+    calendar: u64,
     /// The session's name, and its end as the transport keeps it.
     pub(super) name: [u8; 16],
     pub(super) end: Vec<u8>,
@@ -97,8 +97,10 @@ pub(super) struct Identity {
     pub(super) device: String,
 }
 
-fn calendar() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+/// Nanoseconds of the calendar.
+pub(super) fn calendar() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl State {
@@ -147,10 +149,9 @@ impl State {
         Ok(state)
     }
 
-    /// Returns the time of the client's clock now, of a session that has stood still since.
-    pub(super) fn clock_now(&self) -> u64 {
-        let since = calendar().saturating_sub(self.calendar);
-        self.clock.saturating_add(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    /// Returns when the session stood still.
+    pub(super) fn commit(&self) -> CarryCommit {
+        CarryCommit { clock: self.clock, calendar: self.calendar, within: u64::MAX }
     }
 }
 
