@@ -129,7 +129,8 @@ messages! {
     cold 48 PrepareEach { each: Vec<(u64, Operation)> }
     /// Of another server: objects of the session, in the order in which they were made.
     cold 49 CarryEvents { events: Vec<Event> }
-    /// Of another server: bytes of the buffer that was made at this place of the order. They follow.
+    /// Of another server: bytes of the buffer that was made at this place of the order, which
+    /// follow.
     hot 50 CarryBytes { order: U64, offset: U64 }
     /// Of another server: zeros in that buffer.
     hot 51 CarryClear { order: U64, offset: U64, bytes: U64 }
@@ -328,15 +329,15 @@ pub struct Event {
     pub order: u64,
     /// Its name; a lane's number.
     pub id: u64,
-    /// What has happened.
-    pub what: Made,
+    /// Change of the object.
+    pub what: Change,
 }
 
 /// Way in which an object was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as the messages that make them")]
 #[expect(clippy::large_enum_variant, reason = "most are launches")]
-pub enum Made {
+pub enum Change {
     /// Memory: bytes for the client, and on the device.
     Buffer { address: u64, bytes: u64, len: u64, is_host: bool },
     /// Launches, which must have these shapes again.

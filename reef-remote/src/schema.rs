@@ -6,7 +6,7 @@
 
 use crate::error::RemoteError;
 use crate::messages::{
-    BlocksLeft, ColocationKind, DECLARED, Event, Facts, Made, Operation, PackedSpec, Question,
+    BlocksLeft, Change, ColocationKind, DECLARED, Event, Facts, Operation, PackedSpec, Question,
     RemoteCommand, Request, Shape, Traced,
 };
 use reef_core::op::{Function, Layout, Op, PoolKind};
@@ -90,7 +90,7 @@ fn events() -> Forms {
         tensor::Kind,
         Operation,
         RemoteCommand,
-        Made,
+        Change,
         Event,
     )
 }

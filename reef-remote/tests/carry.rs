@@ -374,7 +374,7 @@ fn written_session_continues_where_it_is_restored() {
         assert_eq!(waiting.join().unwrap(), expected[3]);
     });
     assert_eq!(infer(4), expected[4]);
-    // The client has gone on, so an older state is no state of it.
+    // The client has gone on, so an older state cannot be continued.
     let other = support::shared();
     older.restore(&to(&other)).unwrap();
     assert_eq!(infer(0), expected[0]);
@@ -420,7 +420,7 @@ fn damaged_state_is_refused_by_a_server_that_goes_on() {
     println!("{refused} of 80 refused, {cut} of them cut short");
     assert_eq!((cut, PANICS.load(Ordering::SeqCst)), (20, 0));
     assert!(refused >= 40, "{refused}");
-    // Some damage is none, and the other server has the session then. So it refuses it, at last.
+    // A damaged name of the program hurts nothing, and the other server has the session then. So it refuses it, at last.
     if !other.server.is_empty() {
         let said = migrate(&served, &to(&other)).unwrap_err();
         assert!(said.contains("the session is at this server already"), "{said}");
@@ -485,7 +485,7 @@ fn server_that_refuses_leaves_the_session_where_it_is() {
     device.alloc(63 << 20).unwrap();
 }
 
-/// Passes bytes on until so many have gone up, and is gone then.
+/// Passes bytes on until this number of them has gone up, and ends then.
 fn dying_relay(folder: &tempfile::TempDir, to: &str, bytes: u64) -> Target {
     let path = folder.path().join(format!("relay-{bytes}.sock"));
     let listener = UnixListener::bind(&path).unwrap();
@@ -575,7 +575,7 @@ fn move_outlives_cuts_of_its_connections() {
     assert!(read == bytes);
 }
 
-/// Work that does not end is no reason to wait for ever, and goes on.
+/// Work that does not end is waited for 10 s, and goes on.
 #[test]
 fn session_with_endless_work_is_refused_and_runs_on() {
     let servers = [support::own(), support::own()];

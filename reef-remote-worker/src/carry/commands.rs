@@ -114,11 +114,11 @@ impl Display for SessionName {
 struct Command {
     /// Number of the session in a server.
     session: Option<u64>,
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum What {
+enum Action {
     Migrate(Place),
     Snapshot { folder: PathBuf, ends: bool },
 }
@@ -154,7 +154,7 @@ pub fn migrate(session: impl Into<SessionName>, to: &Place) -> Result<Carried, S
         path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()))
     };
     let place = Place { token: absolute(&to.token), ca: absolute(&to.ca), ..to.clone() };
-    carried(session.into(), What::Migrate(place))
+    carried(session.into(), Action::Migrate(place))
 }
 
 /// Writes a session of this machine to a folder. With `ends` it ends, and
@@ -169,7 +169,7 @@ pub fn snapshot(
     ends: bool,
 ) -> Result<Carried, String> {
     let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
-    carried(session.into(), What::Snapshot { folder, ends })
+    carried(session.into(), Action::Snapshot { folder, ends })
 }
 
 /// Has a server begin the session that a folder has. Its program connects to that server by itself
@@ -182,7 +182,7 @@ pub fn restore(folder: &Path, to: &Place) -> Result<u64, String> {
     file::restore(folder, &to.target()?)
 }
 
-fn carried(session: SessionName, what: What) -> Result<Carried, String> {
+fn carried(session: SessionName, action: Action) -> Result<Carried, String> {
     let SessionName { process, number } = session;
     let path = folder().join(format!("{process}.sock"));
     let failed = |e: io::Error| format!("session {session}: {e}");
@@ -192,7 +192,7 @@ fn carried(session: SessionName, what: What) -> Result<Carried, String> {
         }
         _ => failed(e),
     })?;
-    let command = Command { session: number, what };
+    let command = Command { session: number, action };
     let bytes = codec::write(&command).map_err(|e| e.to_string())?;
     socket.write_all(&bytes).map_err(failed)?;
     socket.shutdown(Shutdown::Write).map_err(failed)?;
@@ -286,25 +286,25 @@ fn serve(
     socket: &UnixStream,
     last: impl FnOnce(&Result<Report, String>),
 ) -> Result<Carried, String> {
-    let Command { session, what } = read(socket)?;
+    let Command { session, action } = read(socket)?;
     if session.is_some() {
         return Err("must be a process number: a worker has one session".into());
     }
-    let report = match what {
-        What::Migrate(place) => carrier.migrate(&place.target()?, last)?,
-        What::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
+    let report = match action {
+        Action::Migrate(place) => carrier.migrate(&place.target()?, last)?,
+        Action::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
     };
     Ok(report.into())
 }
 
 /// Moves or writes one of a server's sessions.
 fn serve_one(sessions: &Sessions, socket: &UnixStream) -> Result<Carried, String> {
-    let Command { session, what } = read(socket)?;
+    let Command { session, action } = read(socket)?;
     let number = session.ok_or("must be SERVER.NUMBER: the process is a server")?;
     let session = sessions.carry(number)?;
-    let report = match what {
-        What::Migrate(place) => session.migrate(&place.target()?)?,
-        What::Snapshot { folder, ends } => {
+    let report = match action {
+        Action::Migrate(place) => session.migrate(&place.target()?)?,
+        Action::Snapshot { folder, ends } => {
             session.snapshot(&mut |frozen| file::write_device(&folder, frozen), ends)?
         }
     };

@@ -75,7 +75,8 @@ fn read_state(archive: &mut Archive, name: &str) -> Result<Vec<u8>, String> {
 /// Gives the pieces of a region to `each`.
 fn read_region(
     archive: &mut Archive,
-    (index, number): (usize, u64),
+    index: usize,
+    number: u64,
     each: &mut dyn FnMut(usize, &[u8]) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut outcome = Ok(());
@@ -101,7 +102,7 @@ pub(crate) fn restore(folder: &Path, target: &Target) -> Result<u64, String> {
     }
     let state = read_state(&mut archive, DEVICE_STATE)?;
     let mut read = |at: usize, number: u64, each: &mut EachPiece<'_>| {
-        read_region(&mut archive, (at + 1, number), &mut |_, piece| each(piece))
+        read_region(&mut archive, at + 1, number, &mut |_, piece| each(piece))
     };
     reef_remote::server::restore(target, &state, &mut read)
 }
@@ -111,7 +112,7 @@ fn restore_program(mut archive: Archive, target: &Target) -> Result<u64, String>
     let state: State = codec::read(&bytes).map_err(|e| format!("state: {e}"))?;
     let mut copy = Copy::begin(target, state.window, &state.program)?;
     for (at, range) in state.memory.iter().enumerate() {
-        read_region(&mut archive, (at + 1, range.at), &mut |offset, piece| {
+        read_region(&mut archive, at + 1, range.at, &mut |offset, piece| {
             copy.piece(range, range.at + offset as u64, piece)
         })?;
     }

@@ -197,7 +197,7 @@ fn adopt<D: Operators>(
     let begun = begun(session, facts, &admission, key.clone());
     let (server, tenant) = (admission.server, admission.tenant);
     let handler = enlist(begun, program);
-    let adopted = server.adopt(name, (tenant.as_deref(), Some(key)), &end, handler);
+    let adopted = server.adopt(name, tenant.as_deref(), Some(key), &end, handler);
     let adopted = Arc::new(Mutex::new(Some(adopted.map_err(|e| e.to_string())?)));
     let body = {
         let adopted = adopted.clone();
@@ -312,7 +312,7 @@ impl Authority for Devices {
             let device = Some(request.device);
             let listed = sessions::Facts { kind, tenant, program, device, pid: None, class: None };
             let Begun { handler, carry } = begun;
-            Box::new(ListEntry::new((handler, carry), &sessions, listed, &account))
+            Box::new(ListEntry::new(handler, carry, &sessions, listed, &account))
                 as Box<dyn Handler>
         };
         if request.is_carried {

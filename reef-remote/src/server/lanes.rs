@@ -1,7 +1,7 @@
 //! Lanes of a session: clients of the dispatcher, and a thread each that tells how far they are.
 
 use super::objects::{Outputs, read_outputs};
-use super::shared::{Entered, Outlet};
+use super::shared::{LaneThread, Outlet};
 use crate::error::{NAME, RemoteError};
 use crate::messages::{Advance, Failed};
 use reef_core::op::Operators;
@@ -58,7 +58,7 @@ struct Teller<D: Operators> {
     /// Time at which the last command ended, on the client's clock.
     ended: Duration,
     has_failed: bool,
-    _entered: Entered,
+    _entered: LaneThread,
 }
 
 /// Progress of a lane that has nothing outstanding.

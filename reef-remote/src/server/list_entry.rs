@@ -25,7 +25,8 @@ struct Session {
 
 impl ListEntry {
     pub(super) fn new(
-        (handler, carry): (Box<dyn Handler>, Arc<dyn Carry>),
+        handler: Box<dyn Handler>,
+        carry: Arc<dyn Carry>,
         sessions: &Sessions,
         facts: Facts,
         account: &Arc<Account>,

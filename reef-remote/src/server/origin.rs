@@ -1,4 +1,4 @@
-//! What has made a session's objects, so that another server can make them again.
+//! Messages that have made a session's objects, so that another server can make them again.
 //!
 //! An object lives as long as its name, or as another one needs it: a launch keeps its memory. So
 //! does its origin, and the living origins in their order are the log of the session.
@@ -127,7 +127,7 @@ impl<D: Operators> Origin<D> {
     }
 }
 
-/// What an object needs, and what it writes when it runs.
+/// Objects that an object needs, and those that it writes when it runs.
 #[derive(Debug)]
 pub(super) struct Needs<D: Operators> {
     pub(super) uses: Vec<Arc<Origin<D>>>,

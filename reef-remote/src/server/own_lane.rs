@@ -8,7 +8,7 @@
 
 use super::objects::{Checkpoints, Outputs, read_outputs};
 use super::origin::{Origin, Record, Source};
-use super::shared::{Entered, Outlet};
+use super::shared::{LaneThread, Outlet};
 use crate::error::{NAME, RemoteError};
 use crate::messages::{Advance, Drain, Failed, Returned};
 use parking_lot::Mutex;
@@ -68,7 +68,7 @@ struct Inner<D: Operators> {
 
 /// Work that the server has taken back by itself, and that the client has not asked for yet.
 #[derive(Debug)]
-pub(super) struct Taken<D: Operators> {
+pub(super) struct Takeback<D: Operators> {
     pub(super) resume_at: u64,
     /// Blocks that are left of the command there.
     pub(super) partial: Option<Record<D>>,
@@ -82,12 +82,12 @@ pub(super) struct Quiet<D: Operators> {
     pub(super) wanted: u64,
     pub(super) blocks: Option<u32>,
     pub(super) has_failed: bool,
-    pub(super) taken: Option<Taken<D>>,
+    pub(super) taken: Option<Takeback<D>>,
 }
 
 #[derive(Debug)]
 struct State<D: Operators> {
-    /// Taken out by the lane's thread when the lane ends.
+    /// Takeback out by the lane's thread when the lane ends.
     queue: Option<D::Queue>,
     /// Keeps what stops the queue.
     _preemptor: Option<Arc<D::Preemptor>>,
@@ -103,8 +103,8 @@ struct State<D: Operators> {
     /// Position up to which the client wants no word.
     wanted: u64,
     draining: Option<Drain>,
-    /// What was taken back before the client has asked.
-    taken: Option<Taken<D>>,
+    /// Work that was taken back before the client has asked.
+    taken: Option<Takeback<D>>,
     /// Upper bound of the lane's blocks.
     blocks: Option<u32>,
     has_failed: bool,
@@ -314,12 +314,12 @@ impl<D: Operators> OwnLane<D> {
     /// Returns the progress of a lane that the device has nothing of.
     pub(super) fn quiet(&self) -> Quiet<D> {
         let state = self.inner.state.lock();
-        let taken = state.taken.as_ref().map(|Taken { resume_at, partial }| {
+        let taken = state.taken.as_ref().map(|Takeback { resume_at, partial }| {
             let record = |of: &Record<D>| Record {
                 checkpoint: of.checkpoint.clone(),
                 source: of.source.clone(),
             };
-            Taken { resume_at: *resume_at, partial: partial.as_ref().map(record) }
+            Takeback { resume_at: *resume_at, partial: partial.as_ref().map(record) }
         });
         let State { told, wanted, blocks, has_failed, .. } = *state;
         Quiet { told, wanted, blocks, has_failed, taken }
@@ -370,7 +370,7 @@ impl<D: Operators> State<D> {
     }
 
     /// Forgets the commands that were taken back, but for the blocks that are left of the first.
-    fn take_back(&mut self, drained: Drained<D>) -> Result<Taken<D>> {
+    fn take_back(&mut self, drained: Drained<D>) -> Result<Takeback<D>> {
         let Drained { resume_at: Seq(resume_at), partial, .. } = drained;
         // A queue that has had nothing yet resumes at its beginning.
         let resume_at = (resume_at / POSITIONS).max(self.told);
@@ -387,7 +387,7 @@ impl<D: Operators> State<D> {
             let source = source.ok_or(Error::State("blocks of a command that is not there"))?;
             Ok::<_, Error>(Record { checkpoint, source })
         };
-        Ok(Taken { resume_at, partial: partial.map(record).transpose()? })
+        Ok(Takeback { resume_at, partial: partial.map(record).transpose()? })
     }
 
     fn issue(&mut self, device: &D, seq: u64, what: Issue<D>) -> Result<()> {
@@ -443,7 +443,7 @@ impl<D: Operators> State<D> {
 
 impl<D: Operators> Inner<D> {
     /// Body of the lane's thread.
-    fn run(&self, _entered: Entered) {
+    fn run(&self, _entered: LaneThread) {
         loop {
             let mut state = self.state.lock();
             if let Some(closing) = state.closing {
@@ -534,7 +534,7 @@ impl<D: Operators> Inner<D> {
                 self.tell_completed(state)?;
                 if drained.held {
                     let resume_at = (drained.resume_at.0 / POSITIONS).max(state.told);
-                    (Taken { resume_at, partial: None }, true)
+                    (Takeback { resume_at, partial: None }, true)
                 } else {
                     (state.take_back(drained)?, false)
                 }

@@ -468,7 +468,7 @@ impl<D: Operators> Prepared<D> {
     }
 }
 
-/// Bytes of a buffer that the device has made: a range of it is no error.
+/// Bytes of a buffer that the device has made: a read within it succeeds.
 fn buffer_len<D: Device>(device: &D, buffer: &D::Buffer) -> u64 {
     let is_within = |at: u64| device.read(buffer, at as usize, &mut []).is_ok();
     let mut beyond = 1_u64;

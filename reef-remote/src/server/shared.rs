@@ -1,4 +1,4 @@
-//! What the threads of a session share: the device, its dispatcher if sessions share it, and the
+//! State that the threads of a session share: the device, its dispatcher if sessions share it, and the
 //! way to the client.
 
 use crate::conversions::shifted;
@@ -78,17 +78,17 @@ impl Outlet {
     }
 
     /// Counts a thread of a lane until this is dropped.
-    pub(super) fn enter(self: &Arc<Self>) -> Entered {
+    pub(super) fn enter(self: &Arc<Self>) -> LaneThread {
         self.threads.fetch_add(1, Ordering::SeqCst);
-        Entered(self.clone())
+        LaneThread(self.clone())
     }
 }
 
 /// A thread of a lane.
 #[derive(Debug)]
-pub(super) struct Entered(Arc<Outlet>);
+pub(super) struct LaneThread(Arc<Outlet>);
 
-impl Drop for Entered {
+impl Drop for LaneThread {
     fn drop(&mut self) {
         self.0.threads.fetch_sub(1, Ordering::SeqCst);
     }

@@ -133,7 +133,8 @@ impl Server {
     pub fn adopt(
         &self,
         name: [u8; 16],
-        (tenant, key): (Option<&str>, Option<Key>),
+        tenant: Option<&str>,
+        key: Option<Key>,
         carried: &[u8],
         handler: Box<dyn Handler>,
     ) -> Result<Adopted> {
@@ -145,7 +146,7 @@ impl Server {
         lock(endpoint.inbox()).restore(carried.inbox);
         endpoint.restore_outbox(carried.outbox);
         endpoint.begin();
-        let session = Arc::new(Session::new(endpoint, (tenant.map(Into::into), key), 0));
+        let session = Arc::new(Session::new(endpoint, tenant.map(Into::into), key, 0));
         self.insert_adopted(name, &session).map_err(Error::Refused)?;
         Ok(Adopted { server: self.clone(), session, name })
     }

@@ -200,7 +200,7 @@ impl Server {
         let side = Side::Server { max_unread: options.max_unread };
         let endpoint = Arc::new(Endpoint::new(options.limits, side, handler));
         endpoint.begin();
-        let session = Arc::new(Session::new(endpoint, (hello.tenant.clone(), None), 1));
+        let session = Arc::new(Session::new(endpoint, hello.tenant.clone(), None, 1));
         let none = Progress::default();
         let welcome = Welcome { session: name, received: none, limits: options.limits, facts };
         let welcome = codec::write(&welcome)?;
@@ -353,7 +353,8 @@ impl Server {
 impl Session {
     pub(super) fn new(
         endpoint: Arc<Endpoint>,
-        (tenant, key): (Option<String>, Option<Key>),
+        tenant: Option<String>,
+        key: Option<Key>,
         connections: u64,
     ) -> Self {
         let (hold, connections) = (Mutex::new(Hold::Free), Mutex::new(connections));

@@ -1,10 +1,10 @@
 //! Makes a session of events and a state.
 
 use super::state::{CarriedRecord, Progress, State, check_facts};
-use crate::messages::{EVICT, Event, Facts, Made, MakeGraph, NamedKernel, OpenLane, RESET};
+use crate::messages::{Change, EVICT, Event, Facts, MakeGraph, NamedKernel, OpenLane, RESET};
 use crate::server::objects::{Fault, Objects, Outcome};
 use crate::server::origin::{Memory, Object, Origin, Record, Source};
-use crate::server::own_lane::{Quiet, Taken};
+use crate::server::own_lane::{Quiet, Takeback};
 use crate::server::session::{Lane, Session};
 use reef_core::op::Operators;
 use reef_core::{Blocks, Error, Preemptor};
@@ -46,13 +46,13 @@ impl<D: Operators> Maker<'_, D> {
         self.session.objects.skip_to(order)?;
         let lane = || u32::try_from(id).map_err(|_| differs(&format!("there is no lane {id}")));
         match what {
-            Made::Buffer { address, bytes, len, is_host } => {
+            Change::Buffer { address, bytes, len, is_host } => {
                 if bytes != 0 && bytes != len || bytes == 0 && is_host && len != 0 {
                     return Err(differs(&format!("a buffer of {bytes} bytes has {len}")));
                 }
                 self.session.allocate(id, [address, bytes, len], is_host)?;
             }
-            Made::Launches { operation, shapes } => {
+            Change::Launches { operation, shapes } => {
                 let (launches, needs) = self.session.prepare(&operation)?;
                 if launches.shapes != shapes {
                     let text = "an operation has other launches there (another plan)";
@@ -60,21 +60,23 @@ impl<D: Operators> Maker<'_, D> {
                 }
                 self.session.objects.add(id, launches.object(operation), needs)?;
             }
-            Made::Kernel { name } => drop(self.session.named_kernel(&NamedKernel { id, name })?),
-            Made::Graph { commands } => drop(self.session.make_graph(&MakeGraph { id, commands })?),
-            Made::Preemptor { level, facts } => {
+            Change::Kernel { name } => drop(self.session.named_kernel(&NamedKernel { id, name })?),
+            Change::Graph { commands } => {
+                drop(self.session.make_graph(&MakeGraph { id, commands })?)
+            }
+            Change::Preemptor { level, facts } => {
                 if self.session.make_preemptor(id, level)? != facts {
                     return Err(differs("a preemptor works in another way"));
                 }
             }
-            Made::Lane { is_real_time, preemptor } => {
+            Change::Lane { is_real_time, preemptor } => {
                 self.session.open_lane(lane()?, &OpenLane { is_real_time, preemptor })?;
             }
-            Made::Released if id <= u64::from(u32::MAX) => {
+            Change::Released if id <= u64::from(u32::MAX) => {
                 drop(self.session.remove_lane(lane()?)?);
                 return Ok(());
             }
-            Made::Released => return self.session.objects.free(id),
+            Change::Released => return self.session.objects.free(id),
         }
         let origin = match self.session.lanes.get(&u32::try_from(id).unwrap_or(0)) {
             Some(opened) => opened.origin.clone(),
@@ -179,7 +181,7 @@ impl<D: Operators> Maker<'_, D> {
                 let has_failed = *has_failed;
                 let taken = taken.as_ref().map(|(resume_at, partial)| {
                     let partial = partial.as_ref().map(|record| self.record(record)).transpose()?;
-                    Ok::<_, Fault>(Taken { resume_at: *resume_at, partial })
+                    Ok::<_, Fault>(Takeback { resume_at: *resume_at, partial })
                 });
                 let taken = taken.transpose()?;
                 lane.restore(Quiet { told, wanted, blocks, has_failed, taken });

@@ -3,7 +3,7 @@
 use super::copy::{Copy, NotBegun};
 use super::state::{CarriedCommand, CarriedRecord, Identity, Progress, State, calendar};
 use crate::carry::{Carry, Each, Frozen, Region, Report, Target, Write};
-use crate::messages::{BlocksLeft, CarryCommit, Event, Facts, Made};
+use crate::messages::{BlocksLeft, CarryCommit, Change, Event, Facts};
 use crate::server::origin::{Object, Origin, Record, Source};
 use crate::server::session::{Lane, Session};
 use parking_lot::{Mutex, MutexGuard};
@@ -238,9 +238,9 @@ fn events<D: Operators>(
     sent: &mut Sent,
 ) -> Vec<Event> {
     let mut all = BTreeMap::new();
-    let released = |order, id| (order, Event { order, id, what: Made::Released });
+    let released = |order, id| (order, Event { order, id, what: Change::Released });
     for (&order, origin) in living.range(sent.last + 1..) {
-        all.insert(order, Event { order, id: origin.id, what: made(&origin.object) });
+        all.insert(order, Event { order, id: origin.id, what: change_of(&origin.object) });
         all.extend(origin.freed().map(|order| released(order, origin.id)));
         sent.ids.insert(origin.id);
     }
@@ -253,22 +253,24 @@ fn events<D: Operators>(
     all.into_values().collect()
 }
 
-fn made<D: Operators>(object: &Object<D>) -> Made {
+fn change_of<D: Operators>(object: &Object<D>) -> Change {
     match object {
-        Object::Buffer(memory) => Made::Buffer {
+        Object::Buffer(memory) => Change::Buffer {
             address: memory.address,
             bytes: memory.bytes,
             len: memory.len,
             is_host: memory.is_host,
         },
         Object::Launches { operation, shapes, .. } => {
-            Made::Launches { operation: operation.clone(), shapes: shapes.clone() }
+            Change::Launches { operation: operation.clone(), shapes: shapes.clone() }
         }
-        Object::Kernel { name, .. } => Made::Kernel { name: name.clone() },
-        Object::Graph { commands, .. } => Made::Graph { commands: commands.clone() },
-        Object::Preemptor { level, facts, .. } => Made::Preemptor { level: *level, facts: *facts },
+        Object::Kernel { name, .. } => Change::Kernel { name: name.clone() },
+        Object::Graph { commands, .. } => Change::Graph { commands: commands.clone() },
+        Object::Preemptor { level, facts, .. } => {
+            Change::Preemptor { level: *level, facts: *facts }
+        }
         Object::Lane { is_real_time, preemptor } => {
-            Made::Lane { is_real_time: *is_real_time, preemptor: *preemptor }
+            Change::Lane { is_real_time: *is_real_time, preemptor: *preemptor }
         }
     }
 }

@@ -87,7 +87,7 @@ pub(super) struct State {
     pub(super) program: String,
 }
 
-/// What no part of a session but its transport has.
+/// Parts that a session's transport and its list have.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     pub(super) name: [u8; 16],
