@@ -420,7 +420,8 @@ fn damaged_state_is_refused_by_a_server_that_goes_on() {
     println!("{refused} of 80 refused, {cut} of them cut short");
     assert_eq!((cut, PANICS.load(Ordering::SeqCst)), (20, 0));
     assert!(refused >= 40, "{refused}");
-    // A damaged name of the program hurts nothing, and the other server has the session then. So it refuses it, at last.
+    // A damaged name of the program hurts nothing, and the other server has the session then.
+    // So it refuses it, at last.
     if !other.server.is_empty() {
         let said = migrate(&served, &to(&other)).unwrap_err();
         assert!(said.contains("the session is at this server already"), "{said}");

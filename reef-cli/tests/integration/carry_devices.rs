@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
-/// What the goal allows for all but the bytes, in milliseconds.
+/// Milliseconds that the goal allows for all but the bytes.
 const FIXED_MS: f64 = 50.2;
 
 struct Server {

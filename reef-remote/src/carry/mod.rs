@@ -3,8 +3,8 @@
 //! *In*: a session that stands still, and another server or a file. *Out*: numbers about its way
 //! there. *Invariant*: none of its own.
 
-mod session;
-mod target;
+pub(crate) mod session;
+pub(crate) mod target;
 
 pub use session::{Carry, Each, Frozen, Region, Report, Write};
 pub use target::Target;

@@ -1,7 +1,7 @@
 //! The list of sessions.
 
 use super::refusal::Refusal;
-use crate::carry::Carry;
+use crate::carry::session::Carry;
 use parking_lot::Mutex;
 use reef_wire::Traffic;
 use serde::Serialize;

@@ -1,11 +1,12 @@
 //! Devices of a server, and the clients that may use them.
 
-use super::carry::{Adoption, Carrier, Incoming};
+use super::carry::incoming::{Adoption, Incoming};
+use super::carry::source::Carrier;
 use super::list_entry::ListEntry;
 use super::session::{Messages, Session};
 use super::shared::Shared;
 use super::tenants::{Account, Tenants};
-use crate::carry::Carry;
+use crate::carry::session::Carry;
 use crate::messages::{ColocationKind, Facts, Request};
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::{self, Kind, Sessions};

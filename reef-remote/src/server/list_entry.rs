@@ -1,7 +1,7 @@
 //! Sessions of Rust programs in the list of sessions.
 
 use super::tenants::Account;
-use crate::carry::Carry;
+use crate::carry::session::Carry;
 use crate::observe::sessions::{Facts, Look, Registration, Sessions, Watched};
 use parking_lot::Mutex;
 use reef_wire::{Endpoint, Error, Handler, Message, Result};

@@ -1,5 +1,5 @@
-//! State that the threads of a session share: the device, its dispatcher if sessions share it, and the
-//! way to the client.
+//! State that the threads of a session share: the device, its dispatcher if sessions share it, and
+//! the way to the client.
 
 use crate::conversions::shifted;
 use reef_core::Dispatcher;

@@ -1,7 +1,8 @@
 //! A session at another server, which is made of what this end sends.
 
 use super::state::{State, check_facts};
-use crate::carry::{Each, Target};
+use crate::carry::session::Each;
+use crate::carry::target::Target;
 use crate::messages::{
     CarryBytes, CarryCheck, CarryClear, CarryCommit, CarryEvents, CarryPrepare, CarryState, Event,
     Facts, Request,

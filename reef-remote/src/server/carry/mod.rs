@@ -14,11 +14,9 @@
 //! progress, and its device gives the client the same answers, or it is not made.
 
 mod copy;
-mod incoming;
+pub(super) mod incoming;
 mod make;
-mod source;
+pub(super) mod source;
 mod state;
 
 pub use copy::restore;
-pub(super) use incoming::{Adoption, Incoming};
-pub(super) use source::Carrier;

@@ -2,7 +2,8 @@
 
 use super::copy::{Copy, NotBegun};
 use super::state::{CarriedCommand, CarriedRecord, Identity, Progress, State, calendar};
-use crate::carry::{Carry, Each, Frozen, Region, Report, Target, Write};
+use crate::carry::session::{Carry, Each, Frozen, Region, Report, Write};
+use crate::carry::target::Target;
 use crate::messages::{BlocksLeft, CarryCommit, Change, Event, Facts};
 use crate::server::origin::{Object, Origin, Record, Source};
 use crate::server::session::{Lane, Session};
