@@ -12,6 +12,8 @@ const STATE: &str = "state";
 /// Name of the region that has the state of a Rust program's session.
 const DEVICE_STATE: &str = "state of a device";
 
+type EachAt<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<(), String>;
+
 type Each<'a> = &'a mut dyn FnMut(&Range, u64, &[u8]) -> Result<(), String>;
 
 /// Writes a state, and the memory that `read` gives piece by piece. Returns the file's bytes.
@@ -77,7 +79,7 @@ fn read_region(
     archive: &mut Archive,
     index: usize,
     number: u64,
-    each: &mut dyn FnMut(usize, &[u8]) -> Result<(), String>,
+    each: EachAt<'_>,
 ) -> Result<(), String> {
     let mut outcome = Ok(());
     let read = archive.region(index, &region_name(number), |offset, piece| {

@@ -66,6 +66,9 @@ struct NamedBuffer<D: Operators> {
     _charge: Charge,
 }
 
+/// A buffer that an address lies in, its memory, and the distance from its beginning.
+type Addressed<'a, D> = (&'a Arc<Origin<D>>, &'a Memory<D>, u64);
+
 /// Releases of names since something asked for them: place in the order, and name.
 type Releases = Vec<(u64, u64)>;
 
@@ -229,7 +232,10 @@ impl<D: Operators> Objects<D> {
                 }
                 origin
             }
-            CHECKPOINT => return Ok(drop(self.checkpoints.lock().remove(id)?)),
+            CHECKPOINT => {
+                self.checkpoints.lock().remove(id)?;
+                return Ok(());
+            }
             LAUNCHES => self.launches.remove(id)?,
             PREEMPTOR => self.preemptors.remove(id)?,
             _ => self.graphs.remove(id)?,
@@ -445,7 +451,7 @@ impl<D: Operators> Objects<D> {
     }
 
     /// Returns the buffer that the client's address lies in, and the distance from its beginning.
-    fn at_address(&self, address: u64) -> Option<(&Arc<Origin<D>>, &Memory<D>, u64)> {
+    fn at_address(&self, address: u64) -> Option<Addressed<'_, D>> {
         let (&begin, &id) = self.addresses.range(..=address).next_back()?;
         let origin = &self.buffers.get(id).ok()?.origin;
         let memory = origin.memory()?;

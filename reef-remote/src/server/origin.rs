@@ -46,6 +46,7 @@ impl<D: Operators> Memory<D> {
 
 /// Object with what has made it.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are launches")]
 pub(super) enum Object<D: Operators> {
     Buffer(Memory<D>),
     /// Prepared launches of an operation.

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reef_core::Error;
 use reef_core::op::Operators;
 use reef_wire::{Held, Key, Moved, Server, codec};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -224,9 +225,9 @@ fn living<D: Operators>(session: &Session<D>) -> Living<D> {
     drop(records);
     let mut living = Living::new();
     while let Some(origin) = open.pop() {
-        if !living.contains_key(&origin.order) {
+        if let Entry::Vacant(place) = living.entry(origin.order) {
             open.extend(origin.uses.iter().cloned());
-            living.insert(origin.order, origin);
+            place.insert(origin);
         }
     }
     living
