@@ -37,6 +37,8 @@ mod session;
 mod state;
 
 pub use arguments::Arguments;
-pub use carry::commands::{Carried, Place, migrate, restore, snapshot};
+pub use carry::commands::{
+    Carried, Place, SessionName, listen_for_server, migrate, restore, snapshot,
+};
 pub use process::run_worker;
 pub use server::{WorkerOptions, Workers};

@@ -1,12 +1,12 @@
 //! `reef-remote-worker`: serves one program, or starts a server of such processes.
 
 use reef_remote_worker::{
-    Arguments, Place, WorkerOptions, Workers, migrate, restore, run_worker, snapshot,
+    Arguments, Place, SessionName, WorkerOptions, Workers, migrate, restore, run_worker, snapshot,
 };
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: reef-remote-worker migrate PID ADDRESS | snapshot PID FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE]";
+const USAGE: &str = "usage: reef-remote-worker migrate SESSION ADDRESS | snapshot SESSION FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE]";
 
 fn main() -> ExitCode {
     match run() {
@@ -59,10 +59,10 @@ fn carry(command: &str, words: &[&str]) -> Result<(), String> {
             println!("restored {bytes} bytes");
             return Ok(());
         }
-        ("migrate", &[pid, to]) => migrate(pid.parse().map_err(|_| USAGE)?, &place(to))?,
-        ("snapshot", &[pid, folder, ref rest @ ..]) => {
-            let pid = pid.parse().map_err(|_| USAGE)?;
-            snapshot(pid, Path::new(folder), rest == ["end"])?
+        ("migrate", &[session, to]) => migrate(session.parse::<SessionName>()?, &place(to))?,
+        ("snapshot", &[session, folder, ref rest @ ..]) => {
+            let session = session.parse::<SessionName>()?;
+            snapshot(session, Path::new(folder), rest == ["end"])?
         }
         _ => return Err(USAGE.into()),
     };

@@ -165,7 +165,7 @@ fn adopt(
         key: key.clone(),
         executor: Some(executor),
     };
-    let adopted = server.adopt(name, tenant, &state.end, Box::new(reader));
+    let adopted = server.adopt(name, tenant, None, &state.end, Box::new(reader));
     let adopted = adopted.map_err(|e| e.to_string())?;
     let thread = thread::Builder::new().name("reef-session".into()).spawn(move || adopted.run());
     *lock(&current.adopted) = Some(thread.map_err(|e| format!("no thread: {e}"))?);

@@ -10,6 +10,12 @@ pub(crate) fn level(number: u8) -> Option<PreemptLevel> {
     PreemptLevel::EACH.get(usize::from(number)).copied()
 }
 
+/// Time of another clock, which is ahead by this number of nanoseconds.
+pub(crate) fn shifted(at: Duration, nanos: i64) -> Duration {
+    let shift = Duration::from_nanos(nanos.unsigned_abs());
+    if nanos < 0 { at.saturating_sub(shift) } else { at.saturating_add(shift) }
+}
+
 impl From<ColocationKind> for Colocation {
     fn from(beside: ColocationKind) -> Self {
         match beside {

@@ -127,6 +127,22 @@ messages! {
     /// Prepares the launches of all of these under their ids, or of none. The reply is a list of
     /// the replies to [`Prepare`], or the number and the error of the first that has one.
     cold 48 PrepareEach { each: Vec<(u64, Operation)> }
+    /// Of another server: objects of the session, in the order in which they were made.
+    cold 49 CarryEvents { events: Vec<Event> }
+    /// Of another server: bytes of the buffer that was made at this place of the order, which
+    /// follow.
+    hot 50 CarryBytes { order: U64, offset: U64 }
+    /// Of another server: zeros in that buffer.
+    hot 51 CarryClear { order: U64, offset: U64, bytes: U64 }
+    /// Of another server: the next piece of the session's state, which follows.
+    hot 52 CarryState { reserved: U64 }
+    /// Of another server: the reply comes when all before has been made.
+    cold 53 CarryCheck {}
+    /// Of another server: the session is made of its state. The reply comes when it could run.
+    cold 54 CarryPrepare {}
+    /// Of another server: the session runs here from now on. Its client's clock had this time when
+    /// the calendar had that one, at most so long ago, in nanoseconds.
+    cold 55 CarryCommit { clock: u64, calendar: u64, within: u64 }
 }
 
 /// One command of a queue.
@@ -302,4 +318,38 @@ pub enum ColocationKind {
 pub struct Request {
     /// The device, as the server names it: `cpu:0`, `cuda:0`.
     pub device: String,
+    /// Another server brings a session.
+    pub is_carried: bool,
+}
+
+/// An object that a session has made or released.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Place in the order of such events.
+    pub order: u64,
+    /// Its name; a lane's number.
+    pub id: u64,
+    /// Change of the object.
+    pub what: Change,
+}
+
+/// Way in which an object was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as the messages that make them")]
+#[expect(clippy::large_enum_variant, reason = "most are launches")]
+pub enum Change {
+    /// Memory: bytes for the client, and on the device.
+    Buffer { address: u64, bytes: u64, len: u64, is_host: bool },
+    /// Launches, which must have these shapes again.
+    Launches { operation: Operation, shapes: Vec<Shape> },
+    /// A kernel by name.
+    Kernel { name: String },
+    /// A graph.
+    Graph { commands: Vec<RemoteCommand> },
+    /// A preemptor, which must have these facts again.
+    Preemptor { level: u8, facts: [bool; 2] },
+    /// A lane.
+    Lane { is_real_time: bool, preemptor: Option<u64> },
+    /// The name was released, or the lane closed.
+    Released,
 }

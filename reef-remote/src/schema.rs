@@ -6,8 +6,8 @@
 
 use crate::error::RemoteError;
 use crate::messages::{
-    BlocksLeft, ColocationKind, DECLARED, Facts, Operation, PackedSpec, Question, RemoteCommand,
-    Request, Shape, Traced,
+    BlocksLeft, Change, ColocationKind, DECLARED, Event, Facts, Operation, PackedSpec, Question,
+    RemoteCommand, Request, Shape, Traced,
 };
 use reef_core::op::{Function, Layout, Op, PoolKind};
 use reef_core::tensor::{
@@ -22,7 +22,8 @@ use std::sync::OnceLock;
 pub fn schema() -> u64 {
     static SCHEMA: OnceLock<u64> = OnceLock::new();
     *SCHEMA.get_or_init(|| {
-        let forms = [operations(), commands(), facts(), errors()].map(|form| format!("{form:?}"));
+        let forms = [operations(), commands(), events(), facts(), errors()];
+        let forms = forms.map(|form| format!("{form:?}"));
         DECLARED ^ codec::hash(&format!("{} {}", env!("CARGO_PKG_VERSION"), forms.concat()))
     })
 }
@@ -69,6 +70,31 @@ fn commands() -> Forms {
     forms!(RemoteCommand, BlocksLeft, Shape, PackedSpec, Traced)
 }
 
+fn events() -> Forms {
+    forms!(
+        Layout,
+        Function,
+        PoolKind,
+        Op,
+        Element,
+        Domain,
+        Unary,
+        Binary,
+        Scalar,
+        Term,
+        FoldKind,
+        RowTerm,
+        ScatterKind,
+        ScoreStep,
+        Target,
+        tensor::Kind,
+        Operation,
+        RemoteCommand,
+        Change,
+        Event,
+    )
+}
+
 fn facts() -> Forms {
     forms!(ColocationKind, Facts, Request)
 }
@@ -100,7 +126,7 @@ mod tests {
         ] {
             assert!(text.contains(name), "no {name}");
         }
-        for forms in [commands(), facts(), errors()] {
+        for forms in [commands(), events(), facts(), errors()] {
             forms.expect("each enum is in the list");
         }
         assert_eq!(schema(), schema());

@@ -149,7 +149,7 @@ fn raw_client(address: &str) -> Client {
     let address: Address = address.parse().unwrap();
     let mut options =
         ClientOptions::new(schema(), move || address.connect(Duration::from_secs(5), None));
-    let request = reef_remote::messages::Request { device: "cpu:0".into() };
+    let request = reef_remote::messages::Request { device: "cpu:0".into(), is_carried: false };
     options.request = codec::write(&request).unwrap();
     Client::open(options, Box::new(Deaf)).unwrap()
 }
@@ -178,7 +178,7 @@ fn hostile_frames_reach_no_other_session() {
         for _ in 0..100 {
             let client = raw_client(&served.address);
             for _ in 0..20 {
-                let (op, lane) = (rng.random_range(16..50), rng.random_range(0..3));
+                let (op, lane) = (rng.random_range(16..58), rng.random_range(0..3));
                 if client.post(op, lane, &[&body(&mut rng)]).is_err() {
                     break;
                 }

@@ -114,6 +114,11 @@ impl Archive {
         Snapshot::open_file(folder.as_ref(), ARCHIVE_FILE).map(Self)
     }
 
+    /// Returns the name of region `index`, if there is one.
+    pub fn name(&self, index: usize) -> Option<&str> {
+        self.0.manifest().memory.get(index).map(|region| &*region.name)
+    }
+
     /// Gives the contents of region `index`, which must have this name, to `each`: the first byte
     /// of each piece, and the piece.
     ///

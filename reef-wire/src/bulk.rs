@@ -120,7 +120,7 @@ const MAX_SPARE_LEN: usize = 8 << 20;
 const MAX_OTHERS: u32 = 256;
 
 /// Upper bound of payloads that arrive at a time. Ours send one after the other.
-const MAX_PAYLOADS: usize = 64;
+pub(crate) const MAX_PAYLOADS: usize = 64;
 
 impl Assembly {
     /// Begins a chunk, of a payload of at most `max` bytes. `front` is what has come of its body.

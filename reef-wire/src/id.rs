@@ -142,6 +142,15 @@ impl<T> Table<T> {
         self.entries.iter().flatten().map(|(_, value)| value)
     }
 
+    /// Returns all objects with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(|(index, entry)| {
+            let (generation, value) = entry.as_ref()?;
+            Some((Id::new(self.tag, *generation, index as u32), value))
+        })
+    }
+
     fn none(&self, id: Id) -> Error {
         Error::Protocol(format!("{} {id}: there is none", self.name))
     }

@@ -91,6 +91,13 @@ pub(crate) struct Progress {
     pub(crate) bytes: u64,
 }
 
+impl Progress {
+    /// Returns whether a session can have come so far.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.frames < u64::MAX / 2 && self.bytes < u64::MAX / 2
+    }
+}
+
 /// Count of received frames.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Arrivals {

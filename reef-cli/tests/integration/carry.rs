@@ -97,7 +97,7 @@ fn own_number() -> u64 {
 }
 
 /// The command, with the sockets of sessions in a folder.
-fn reef(folder: &Folder) -> Command {
+pub(crate) fn reef(folder: &Folder) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
     command.env("REEF_REMOTE_FOLDER", folder.path("sessions"));
     command.env("XDG_RUNTIME_DIR", folder.path(""));
@@ -178,7 +178,7 @@ fn remote(folder: &Folder, args: &[&str]) -> Output {
 
 /// Runs it with `--json`, and returns what it has printed.
 #[track_caller]
-fn says(folder: &Folder, args: &[&str]) -> Value {
+pub(crate) fn says(folder: &Folder, args: &[&str]) -> Value {
     let output = remote(folder, &[args, &["--json"]].concat());
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
@@ -187,7 +187,7 @@ fn says(folder: &Folder, args: &[&str]) -> Value {
 
 /// Runs it, and returns the one line of its error.
 #[track_caller]
-fn refuses(folder: &Folder, args: &[&str]) -> String {
+pub(crate) fn refuses(folder: &Folder, args: &[&str]) -> String {
     let output = remote(folder, args);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{args:?}: {text}");

@@ -5,6 +5,8 @@ mod bench;
 #[cfg(feature = "daemon")]
 mod carry;
 #[cfg(feature = "daemon")]
+mod carry_devices;
+#[cfg(feature = "daemon")]
 mod check;
 #[cfg(feature = "bench")]
 mod cli;

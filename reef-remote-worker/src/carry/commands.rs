@@ -1,20 +1,24 @@
-//! Commands of this machine's user to a worker, by a socket in a folder of the user's own.
+//! Commands of this machine's user to a worker or a server, by a socket in a folder of the user's
+//! own.
 
-use super::copy::{Copy, Target};
 use super::file;
-use super::source::{Carrier, Report};
+use super::source::Carrier;
+use reef_remote::carry::{Report, Target};
+use reef_remote::observe::Sessions;
 use reef_wire::{Address, TlsClient, Token, codec};
 use rustix::process::geteuid;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
@@ -68,8 +72,53 @@ fn authorities(path: &Path) -> Result<TlsClient, String> {
     Ok(TlsClient::new(roots))
 }
 
+/// Name of a session of this machine, as `reef remote ps` shows it: the process number of a
+/// worker, or `SERVER.NUMBER` for the session of a Rust program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionName {
+    process: u32,
+    /// Number of the session in a server. `None`: the process is a worker and has one.
+    number: Option<u64>,
+}
+
+impl From<u32> for SessionName {
+    fn from(worker: u32) -> Self {
+        Self { process: worker, number: None }
+    }
+}
+
+impl FromStr for SessionName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (process, number) = match text.split_once('.') {
+            Some((process, number)) => (process.parse().ok(), number.parse().map(Some).ok()),
+            None => (text.parse().ok(), Some(None)),
+        };
+        let name = process.zip(number).map(|(process, number)| Self { process, number });
+        name.ok_or_else(|| format!("session: must be WORKER or SERVER.NUMBER, got {text:?}"))
+    }
+}
+
+impl Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { process, number } = self;
+        match number {
+            None => write!(f, "{process}"),
+            Some(number) => write!(f, "{process}.{number}"),
+        }
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
-enum Command {
+struct Command {
+    /// Number of the session in a server.
+    session: Option<u64>,
+    action: Action,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Action {
     Migrate(Place),
     Snapshot { folder: PathBuf, ends: bool },
 }
@@ -95,28 +144,32 @@ impl From<Report> for Carried {
     }
 }
 
-/// Moves the session of a worker of this machine, by its process number, to another server.
+/// Moves a session of this machine to another server.
 ///
 /// # Errors
 ///
 /// Why it runs on where it is, or has ended.
-pub fn migrate(worker: u32, to: &Place) -> Result<Carried, String> {
+pub fn migrate(session: impl Into<SessionName>, to: &Place) -> Result<Carried, String> {
     let absolute = |path: &Option<PathBuf>| {
         path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()))
     };
     let place = Place { token: absolute(&to.token), ca: absolute(&to.ca), ..to.clone() };
-    carried(worker, &Command::Migrate(place))
+    carried(session.into(), Action::Migrate(place))
 }
 
-/// Writes the session of a worker of this machine to a folder. With `ends` it ends, and
+/// Writes a session of this machine to a folder. With `ends` it ends, and
 /// [`restore`] continues it.
 ///
 /// # Errors
 ///
 /// Reason why it can't be written. The session runs on.
-pub fn snapshot(worker: u32, folder: &Path, ends: bool) -> Result<Carried, String> {
+pub fn snapshot(
+    session: impl Into<SessionName>,
+    folder: &Path,
+    ends: bool,
+) -> Result<Carried, String> {
     let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
-    carried(worker, &Command::Snapshot { folder, ends })
+    carried(session.into(), Action::Snapshot { folder, ends })
 }
 
 /// Has a server begin the session that a folder has. Its program connects to that server by itself
@@ -126,27 +179,28 @@ pub fn snapshot(worker: u32, folder: &Path, ends: bool) -> Result<Carried, Strin
 ///
 /// The file is damaged, or the server can't make the session.
 pub fn restore(folder: &Path, to: &Place) -> Result<u64, String> {
-    let target = to.target()?;
-    file::restore(folder, |state| Copy::begin(&target, state.window, &state.program))
+    file::restore(folder, &to.target()?)
 }
 
-fn carried(worker: u32, command: &Command) -> Result<Carried, String> {
-    let path = folder().join(format!("{worker}.sock"));
-    let failed = |e: io::Error| format!("session {worker}: {e}");
+fn carried(session: SessionName, action: Action) -> Result<Carried, String> {
+    let SessionName { process, number } = session;
+    let path = folder().join(format!("{process}.sock"));
+    let failed = |e: io::Error| format!("session {session}: {e}");
     let mut socket = UnixStream::connect(&path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!("session {worker}: there is none on this machine, for this user")
+            format!("session {session}: there is none on this machine, for this user")
         }
         _ => failed(e),
     })?;
-    let bytes = codec::write(command).map_err(|e| e.to_string())?;
+    let command = Command { session: number, action };
+    let bytes = codec::write(&command).map_err(|e| e.to_string())?;
     socket.write_all(&bytes).map_err(failed)?;
     socket.shutdown(Shutdown::Write).map_err(failed)?;
     let mut answer = Vec::new();
     socket.take(MAX_LEN).read_to_end(&mut answer).map_err(failed)?;
     let answer: Result<Carried, String> =
-        codec::read(&answer).map_err(|_| format!("session {worker}: it has ended"))?;
-    answer.map_err(|why| format!("session {worker}: {why}"))
+        codec::read(&answer).map_err(|_| format!("session {session}: it has ended"))?;
+    answer.map_err(|why| format!("session {session}: {why}"))
 }
 
 /// Folder of the sockets: `REEF_REMOTE_FOLDER`, or one of the user's own.
@@ -161,12 +215,8 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Listens for commands about the session of this process, on a thread of its own.
-///
-/// # Errors
-///
-/// The system's; a folder that is another user's.
-pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
+/// Binds the socket of this process. Returns its path too.
+fn bind() -> io::Result<(UnixListener, PathBuf)> {
     let folder = folder();
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
     let its = fs::metadata(&folder)?;
@@ -176,7 +226,16 @@ pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
     fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
     let path = folder.join(format!("{}.sock", std::process::id()));
     let _ = fs::remove_file(&path); // of a process that had this number
-    let listener = UnixListener::bind(&path)?;
+    UnixListener::bind(&path).map(|listener| (listener, path))
+}
+
+/// Listens for commands about the session of this process, on a thread of its own.
+///
+/// # Errors
+///
+/// The system's; a folder that is another user's.
+pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
+    let (listener, path) = bind()?;
     let body = move || {
         for socket in listener.incoming().flatten() {
             // A session that ends takes this process along.
@@ -191,10 +250,35 @@ pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
     thread::Builder::new().name("reef-commands".into()).spawn(body).map(|_| ())
 }
 
+/// Listens for commands about the sessions of a server in this process, on a thread of its own.
+///
+/// # Errors
+///
+/// The system's; a folder that is another user's.
+pub fn listen_for_server(sessions: &Sessions) -> io::Result<()> {
+    let (listener, _) = bind()?;
+    let sessions = sessions.clone();
+    let body = move || {
+        for socket in listener.incoming().flatten() {
+            let sessions = sessions.clone();
+            let serve = move || answer(&socket, &serve_one(&sessions, &socket).as_ref());
+            // Without a thread the command ends without an answer.
+            let _ = thread::Builder::new().name("reef-command".into()).spawn(serve);
+        }
+    };
+    thread::Builder::new().name("reef-commands".into()).spawn(body).map(|_| ())
+}
+
 fn answer(mut socket: &UnixStream, outcome: &impl Serialize) {
     let bytes = codec::write(outcome).unwrap_or_default();
     let _ = socket.write_all(&bytes); // it is gone
     let _ = socket.shutdown(Shutdown::Both);
+}
+
+fn read(socket: &UnixStream) -> Result<Command, String> {
+    let mut bytes = Vec::new();
+    socket.take(MAX_LEN).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    codec::read(&bytes).map_err(|e| e.to_string())
 }
 
 fn serve(
@@ -202,11 +286,27 @@ fn serve(
     socket: &UnixStream,
     last: impl FnOnce(&Result<Report, String>),
 ) -> Result<Carried, String> {
-    let mut bytes = Vec::new();
-    socket.take(MAX_LEN).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    let report = match codec::read(&bytes).map_err(|e| e.to_string())? {
-        Command::Migrate(place) => carrier.migrate(&place.target()?, last)?,
-        Command::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
+    let Command { session, action } = read(socket)?;
+    if session.is_some() {
+        return Err("must be a process number: a worker has one session".into());
+    }
+    let report = match action {
+        Action::Migrate(place) => carrier.migrate(&place.target()?, last)?,
+        Action::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
+    };
+    Ok(report.into())
+}
+
+/// Moves or writes one of a server's sessions.
+fn serve_one(sessions: &Sessions, socket: &UnixStream) -> Result<Carried, String> {
+    let Command { session, action } = read(socket)?;
+    let number = session.ok_or("must be SERVER.NUMBER: the process is a server")?;
+    let session = sessions.carry(number)?;
+    let report = match action {
+        Action::Migrate(place) => session.migrate(&place.target()?)?,
+        Action::Snapshot { folder, ends } => {
+            session.snapshot(&mut |frozen| file::write_device(&folder, frozen), ends)?
+        }
     };
     Ok(report.into())
 }

@@ -2,33 +2,16 @@
 
 use super::digest::Digest;
 use super::state::{Range, State};
+use reef_remote::carry::Target;
 use reef_remote_calls::{
     CarryBytes, CarryClear, CarryCommit, CarryMap, CarryPrepare, CarryState, Facts, Request, SCHEMA,
 };
 use reef_wire::little_endian::{U32, U64};
-use reef_wire::{
-    Address, Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, TlsClient, Token,
-    codec, hot_bytes,
-};
+use reef_wire::{Client, Endpoint, Error, Handler, Hot, Message, codec, hot_bytes};
 use std::collections::HashMap;
-use std::time::Duration;
 
-/// Time within which the other server must answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for which the connection to the other server is made anew.
-const RECONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a state in one message.
 const STATE_PIECE: usize = 4 << 20;
-
-/// Way to another server.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(crate) address: Address,
-    pub(crate) token: Option<Token>,
-    pub(crate) tls: Option<TlsClient>,
-    /// Properties of an emulated line, for tests.
-    pub(crate) line: Option<reef_wire::Line>,
-}
 
 /// Receiver of a server that says nothing by itself.
 struct Quiet;
@@ -56,19 +39,9 @@ impl Copy {
     ///
     /// There is no such server, or its window is another one.
     pub(crate) fn begin(target: &Target, window: u64, program: &str) -> Result<Self, String> {
-        let Target { address, token, tls, line } = target.clone();
-        let dial = move || {
-            let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
-            match line {
-                Some(line) => link.emulated(line).map_err(|e| Error::Broken(format!("line: {e}"))),
-                None => Ok(link),
-            }
-        };
-        let mut options = ClientOptions::new(SCHEMA, dial);
         let request = Request { windows: vec![window], is_carried: true, class: None };
-        options.program = program.into();
-        options.request = codec::write(&request).map_err(|e| e.to_string())?;
-        (options.token, options.reconnect_timeout) = (token, RECONNECT_TIMEOUT);
+        let request = codec::write(&request).map_err(|e| e.to_string())?;
+        let options = target.options(SCHEMA, program, request);
         let client = Client::open(options, Box::new(Quiet)).map_err(|e| e.to_string())?;
         let facts: Facts = codec::read(client.facts()).map_err(|e| e.to_string())?;
         if facts.window != Some(window) {

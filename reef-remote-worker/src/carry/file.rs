@@ -1,13 +1,18 @@
-//! A session in a folder.
+//! A session in a folder: of a program, or of a Rust program.
 
 use super::copy::Copy;
 use super::state::{Range, State};
+use reef_remote::carry::{Each as EachPiece, Frozen, Target};
 use reef_snapshot::{Archive, ArchiveWriter};
 use reef_wire::codec;
 use std::path::Path;
 
-/// Name of the region that has the state.
+/// Name of the region that has the state of a program's session.
 const STATE: &str = "state";
+/// Name of the region that has the state of a Rust program's session.
+const DEVICE_STATE: &str = "state of a device";
+
+type EachAt<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<(), String>;
 
 type Each<'a> = &'a mut dyn FnMut(&Range, u64, &[u8]) -> Result<(), String>;
 
@@ -21,7 +26,6 @@ pub(crate) fn write(
     state: &State,
     read: impl FnOnce(Each<'_>) -> Result<(), String>,
 ) -> Result<u64, String> {
-    let text = |e: reef_snapshot::Error| e.to_string();
     let archive = ArchiveWriter::begin(folder).map_err(text)?;
     let mut writer = archive.writer().map_err(text)?;
     writer.region(STATE, &codec::write(state).map_err(|e| e.to_string())?).map_err(text)?;
@@ -29,45 +33,90 @@ pub(crate) fn write(
     read(&mut |range, _, bytes| {
         if open != Some(range.at) {
             open = Some(range.at);
-            writer.begin_region(&format!("{:#x}", range.at), range.bytes);
+            writer.begin_region(&region_name(range.at), range.bytes);
         }
         writer.piece(bytes).map_err(text)
     })?;
     archive.finish(writer).map_err(text)
 }
 
-/// Sends what a folder has to a server, which begins the session.
+/// Writes the session of a Rust program. Returns the file's bytes.
+///
+/// # Errors
+///
+/// The system's, or those of its memory.
+pub(crate) fn write_device(folder: &Path, session: &Frozen<'_>) -> Result<u64, String> {
+    let archive = ArchiveWriter::begin(folder).map_err(text)?;
+    let mut writer = archive.writer().map_err(text)?;
+    writer.region(DEVICE_STATE, session.state).map_err(text)?;
+    for (at, region) in session.regions.iter().enumerate() {
+        writer.begin_region(&region_name(region.number), region.bytes);
+        (session.read)(at, &mut |piece| writer.piece(piece).map_err(text))?;
+    }
+    archive.finish(writer).map_err(text)
+}
+
+fn text(error: reef_snapshot::Error) -> String {
+    error.to_string()
+}
+
+fn region_name(number: u64) -> String {
+    format!("{number:#x}")
+}
+
+fn read_state(archive: &mut Archive, name: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = archive.region(0, name, |_, piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    });
+    read.map_err(text)?;
+    Ok(bytes)
+}
+
+/// Gives the pieces of a region to `each`.
+fn read_region(
+    archive: &mut Archive,
+    index: usize,
+    number: u64,
+    each: EachAt<'_>,
+) -> Result<(), String> {
+    let mut outcome = Ok(());
+    let read = archive.region(index, &region_name(number), |offset, piece| {
+        if outcome.is_ok() {
+            outcome = each(offset, piece);
+        }
+        Ok(())
+    });
+    read.map_err(text)?;
+    outcome
+}
+
+/// Sends what a folder has to a server, which begins the session. Returns the bytes of its memory.
 ///
 /// # Errors
 ///
 /// The file is damaged; the server's.
-pub(crate) fn restore(
-    folder: &Path,
-    begin: impl FnOnce(&State) -> Result<Copy, String>,
-) -> Result<u64, String> {
-    let text = |e: reef_snapshot::Error| e.to_string();
+pub(crate) fn restore(folder: &Path, target: &Target) -> Result<u64, String> {
     let mut archive = Archive::open(folder).map_err(text)?;
-    let mut bytes = Vec::new();
-    archive
-        .region(0, STATE, |_, piece| {
-            bytes.extend_from_slice(piece);
-            Ok(())
-        })
-        .map_err(text)?;
+    if archive.name(0) != Some(DEVICE_STATE) {
+        return restore_program(archive, target);
+    }
+    let state = read_state(&mut archive, DEVICE_STATE)?;
+    let mut read = |at: usize, number: u64, each: &mut EachPiece<'_>| {
+        read_region(&mut archive, at + 1, number, &mut |_, piece| each(piece))
+    };
+    reef_remote::server::restore(target, &state, &mut read)
+}
+
+fn restore_program(mut archive: Archive, target: &Target) -> Result<u64, String> {
+    let bytes = read_state(&mut archive, STATE)?;
     let state: State = codec::read(&bytes).map_err(|e| format!("state: {e}"))?;
-    let mut copy = begin(&state)?;
-    for (number, range) in state.memory.iter().enumerate() {
-        let mut failed = None;
-        let name = format!("{:#x}", range.at);
-        let read = archive.region(number + 1, &name, |offset, piece| {
-            let sent = copy.piece(range, range.at + offset as u64, piece);
-            failed = sent.err();
-            Ok(())
-        });
-        read.map_err(text)?;
-        if let Some(why) = failed {
-            return Err(why);
-        }
+    let mut copy = Copy::begin(target, state.window, &state.program)?;
+    for (at, range) in state.memory.iter().enumerate() {
+        read_region(&mut archive, at + 1, range.at, &mut |offset, piece| {
+            copy.piece(range, range.at + offset as u64, piece)
+        })?;
     }
     copy.prepare(&state)?;
     copy.commit()?;

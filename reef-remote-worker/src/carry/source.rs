@@ -1,6 +1,6 @@
 //! Sends a session to another server, or to a file, while it runs and then while it stands still.
 
-use super::copy::{Copy, Target};
+use super::copy::Copy;
 use super::digest::Digester;
 use super::file;
 use super::memory::{Copier, PIECE};
@@ -10,6 +10,7 @@ use crate::notices::Notices;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
+use reef_remote::carry::{Report, Target};
 use reef_remote_calls::Kind;
 use reef_wire::{Error, Key, Moved, Server};
 use std::collections::hash_map::Entry;
@@ -33,19 +34,6 @@ pub(crate) struct Carrier {
     /// Secret by which its client is known to the next server.
     pub(crate) key: Key,
     pub(crate) notices: Notices,
-}
-
-/// Outcome of a copy.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Report {
-    /// Time for which the session stood still.
-    pub(crate) pause: Duration,
-    /// Bytes of its memory.
-    pub(crate) memory: u64,
-    /// Bytes of it that were read in that time.
-    pub(crate) read: u64,
-    /// Bytes that were sent, or written, meanwhile.
-    pub(crate) delta: u64,
 }
 
 impl Carrier {

@@ -11,7 +11,9 @@ use crate::schema::schema;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_wire::little_endian::U64;
-use reef_wire::{Client, ClientOptions, Cold, Hot, Id, Mint, TlsClient, Token, codec, hot_bytes};
+use reef_wire::{
+    Address, Client, ClientOptions, Cold, Hot, Id, Mint, TlsClient, Token, codec, hot_bytes,
+};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -75,7 +77,7 @@ impl Connection {
         };
         let tls = options.ca.as_deref().map(authorities).transpose()?.map(TlsClient::new);
         let (line, spin) = (options.line, options.spin);
-        let dial = move || {
+        let dial = Arc::new(move |address: &Address| {
             let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?.spin_for(spin);
             match line {
                 None => Ok(link),
@@ -83,10 +85,19 @@ impl Connection {
                     .emulated(line)
                     .map_err(|e| reef_wire::Error::Broken(format!("emulated line: {e}"))),
             }
-        };
-        let mut wire = ClientOptions::new(schema(), dial);
+        });
+        let (is_secret, again) = (matches!(address, Address::Tls(_)), dial.clone());
+        let mut wire = ClientOptions::new(schema(), move || dial(&address));
+        wire.dial_moved = Some(Box::new(move |text| {
+            let to: Address = text.parse()?;
+            if is_secret && !matches!(to, Address::Tls(_)) {
+                let text = format!("the session has moved to {to}, without TLS");
+                return Err(reef_wire::Error::Refused(text));
+            }
+            again(&to)
+        }));
         wire.token = options.token_file.as_deref().map(token).transpose()?;
-        let request = Request { device: options.device.clone() };
+        let request = Request { device: options.device.clone(), is_carried: false };
         wire.request = codec::write(&request).map_err(of_wire)?;
         let lanes = Arc::<Lanes>::default();
         let client = Client::open(wire, Box::new(Pushed(lanes.clone()))).map_err(|e| match e {

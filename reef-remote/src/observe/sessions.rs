@@ -1,6 +1,7 @@
 //! The list of sessions.
 
 use super::refusal::Refusal;
+use crate::carry::session::Carry;
 use parking_lot::Mutex;
 use reef_wire::Traffic;
 use serde::Serialize;
@@ -75,6 +76,11 @@ pub trait Watched: Debug + Send + Sync {
 
     /// Returns what it has done. Waits for an answer until then; `None`: not at all.
     fn look(&self, until: Option<Instant>) -> Look;
+
+    /// Returns what moves it, if its server does.
+    fn carry(&self) -> Option<Arc<dyn Carry>> {
+        None
+    }
 
     /// Ends it, and tells its client why. Doesn't wait.
     fn end(&self, why: &str);
@@ -180,6 +186,17 @@ impl Sessions {
         let session = self.0.lock().open.get(&id).map(|entry| entry.session.clone());
         session.iter().for_each(|session| session.end(why));
         session.is_some()
+    }
+
+    /// Returns what moves and writes a session.
+    ///
+    /// # Errors
+    ///
+    /// There is no session of this number, or its own process moves it.
+    pub fn carry(&self, id: u64) -> Result<Arc<dyn Carry>, String> {
+        let session = self.0.lock().open.get(&id).map(|entry| entry.session.clone());
+        let session = session.ok_or_else(|| format!("session {id}: there is none"))?;
+        session.carry().ok_or_else(|| format!("session {id}: must be named by its worker"))
     }
 
     /// Sums by kind, with those of the open sessions in the list, and refused clients.

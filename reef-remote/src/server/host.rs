@@ -1,9 +1,12 @@
 //! Devices of a server, and the clients that may use them.
 
+use super::carry::incoming::{Adoption, Incoming};
+use super::carry::source::Carrier;
 use super::list_entry::ListEntry;
-use super::session::Session;
+use super::session::{Messages, Session};
 use super::shared::Shared;
 use super::tenants::{Account, Tenants};
+use crate::carry::session::Carry;
 use crate::messages::{ColocationKind, Facts, Request};
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::{self, Kind, Sessions};
@@ -12,16 +15,59 @@ use parking_lot::Mutex;
 use reef_core::op::Operators;
 use reef_core::scheduler::{Reef, Scheduler};
 use reef_core::{Dispatcher, PreemptLevel, Result, Stats};
-use reef_wire::{Authority, Handler, Hello, Server, ServerOptions, Token, codec};
+use reef_wire::{Authority, Error, Handler, Hello, Key, Server, ServerOptions, Token, codec};
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+/// A session that may begin.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Admission {
+    /// Server that has it.
+    pub server: Server,
+    /// Owner of its token.
+    pub tenant: Option<String>,
+    /// Program, as it names itself.
+    pub program: String,
+    /// Device, as the server names it.
+    pub device: String,
+    /// Account in which its memory is recorded.
+    pub account: Arc<Account>,
+}
+
+/// A session that begins.
+#[non_exhaustive]
+pub struct Begun {
+    /// Handler of its messages.
+    pub handler: Box<dyn Handler>,
+    /// Its way to other servers.
+    pub carry: Arc<dyn Carry>,
+}
+
+impl Debug for Begun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Begun").field("carry", &self.carry).finish_non_exhaustive()
+    }
+}
+
+/// Function that takes a session of another server, with the name of its program, into the list.
+pub type Enlist = Box<dyn FnOnce(Begun, String) -> Box<dyn Handler> + Send>;
+
 /// A device with its dispatcher, whatever its type is.
 pub trait DeviceHost: Debug + Send + Sync {
-    /// Returns what handles a new session's messages, and facts about the device. The session's
-    /// memory is recorded in its account.
-    fn session(&self, account: Arc<Account>) -> (Box<dyn Handler>, Facts);
+    /// Returns facts about the device, as clients get them.
+    fn facts(&self) -> Facts;
+
+    /// Begins a session.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random numbers.
+    fn session(&self, admission: &Admission) -> std::result::Result<Begun, String>;
+
+    /// Returns what makes a session that another server brings.
+    fn incoming(&self, admission: Admission, enlist: Enlist) -> Box<dyn Handler>;
 }
 
 /// A device, and the dispatcher that shares it among sessions.
@@ -83,14 +129,14 @@ impl<D: Operators> Host<D> {
 }
 
 impl<D: Operators> DeviceHost for Host<D> {
-    fn session(&self, account: Arc<Account>) -> (Box<dyn Handler>, Facts) {
+    fn facts(&self) -> Facts {
         let (info, is_own) = (self.0.device.info(), self.0.dispatcher.is_none());
         let (level, colocation) = if is_own {
             (info.level, self.0.device.colocation().into())
         } else {
             (PreemptLevel::HostQueue, ColocationKind::Never)
         };
-        let facts = Facts {
+        Facts {
             name: info.name,
             units: info.units,
             blocks_per_unit: info.blocks_per_unit,
@@ -104,9 +150,70 @@ impl<D: Operators> DeviceHost for Host<D> {
             is_own,
             has_trace: is_own && self.0.device.set_trace(false),
             colocation,
-        };
-        (Box::new(Session::new(self.0.clone(), account)), facts)
+        }
     }
+
+    fn session(&self, admission: &Admission) -> std::result::Result<Begun, String> {
+        let session = Session::new(self.0.clone(), admission.account.clone());
+        let key = Key::make().ok_or("the system has no random numbers")?;
+        Ok(begun(session, self.facts(), admission, key))
+    }
+
+    fn incoming(&self, admission: Admission, enlist: Enlist) -> Box<dyn Handler> {
+        let session = Session::new(self.0.clone(), admission.account.clone());
+        let facts = self.facts();
+        let known = facts.clone();
+        let begin = move |adoption: Adoption<D>| adopt(adoption, known, admission, enlist);
+        Box::new(Incoming::new(session, facts, begin))
+    }
+}
+
+fn begun<D: Operators>(
+    session: Session<D>,
+    facts: Facts,
+    admission: &Admission,
+    key: Key,
+) -> Begun {
+    let session = Arc::new(Mutex::new(session));
+    let carrier = Carrier {
+        session: Arc::downgrade(&session),
+        server: admission.server.clone(),
+        device: admission.device.clone(),
+        facts,
+        program: admission.program.clone(),
+        key,
+    };
+    Begun { handler: Box::new(Messages(session)), carry: Arc::new(carrier) }
+}
+
+/// Has a session run here that another server had.
+fn adopt<D: Operators>(
+    adoption: Adoption<D>,
+    facts: Facts,
+    admission: Admission,
+    enlist: Enlist,
+) -> std::result::Result<(), String> {
+    let Adoption { session, name, end, key, program } = adoption;
+    let admission = Admission { program: program.clone(), ..admission };
+    let begun = begun(session, facts, &admission, key.clone());
+    let (server, tenant) = (admission.server, admission.tenant);
+    let handler = enlist(begun, program);
+    let adopted = server.adopt(name, tenant.as_deref(), Some(key), &end, handler);
+    let adopted = Arc::new(Mutex::new(Some(adopted.map_err(|e| e.to_string())?)));
+    let body = {
+        let adopted = adopted.clone();
+        move || {
+            let taken = adopted.lock().take();
+            taken.map(reef_wire::Adopted::run).map(drop)
+        }
+    };
+    let spawned = std::thread::Builder::new().name("reef-session".into()).spawn(body);
+    if let Err(error) = spawned {
+        let text = format!("no thread: {error}");
+        adopted.lock().take().into_iter().for_each(|of| of.end(Error::Ended(text.clone())));
+        return Err(text);
+    }
+    Ok(())
 }
 
 type Open = dyn Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync;
@@ -181,7 +288,7 @@ impl Devices {
 }
 
 impl Authority for Devices {
-    fn admit(&self, hello: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
+    fn admit(&self, hello: &Hello, server: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
         let counted = |refusal: Refusal, text: String| {
             self.sessions.refuse(refusal);
             text
@@ -192,16 +299,27 @@ impl Authority for Devices {
         let account = Arc::new(account.map_err(|text| counted(Refusal::Tenant, text))?);
         let host = self.device(&request.device);
         let host = host.map_err(|e| counted(Refusal::Device, e.to_string()))?;
-        let (handler, facts) = host.session(account.clone());
-        let listed = sessions::Facts {
-            kind: if self.shared.is_some() { Kind::Shared } else { Kind::Own },
+        let facts = codec::write(&host.facts()).map_err(|e| e.to_string())?;
+        let admission = Admission {
+            server: server.clone(),
             tenant: hello.tenant().map(Into::into),
             program: hello.program.clone(),
-            device: Some(request.device),
-            pid: None,
-            class: None,
+            device: request.device.clone(),
+            account: account.clone(),
         };
-        let handler = ListEntry::new(handler, &self.sessions, listed, &account);
-        Ok((Box::new(handler), codec::write(&facts).map_err(|e| e.to_string())?))
+        let kind = if self.shared.is_some() { Kind::Shared } else { Kind::Own };
+        let (sessions, tenant) = (self.sessions.clone(), admission.tenant.clone());
+        let enlist = move |begun: Begun, program: String| {
+            let device = Some(request.device);
+            let listed = sessions::Facts { kind, tenant, program, device, pid: None, class: None };
+            let Begun { handler, carry } = begun;
+            Box::new(ListEntry::new(handler, carry, &sessions, listed, &account))
+                as Box<dyn Handler>
+        };
+        if request.is_carried {
+            return Ok((host.incoming(admission, Box::new(enlist)), facts));
+        }
+        let begun = host.session(&admission).map_err(|text| counted(Refusal::Device, text))?;
+        Ok((enlist(begun, admission.program), facts))
     }
 }

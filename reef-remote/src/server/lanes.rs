@@ -1,6 +1,7 @@
 //! Lanes of a session: clients of the dispatcher, and a thread each that tells how far they are.
 
 use super::objects::{Outputs, read_outputs};
+use super::shared::{LaneThread, Outlet};
 use crate::error::{NAME, RemoteError};
 use crate::messages::{Advance, Failed};
 use reef_core::op::Operators;
@@ -8,10 +9,10 @@ use reef_core::{
     BeClient, ClientConfig, Dispatcher, Error, Result, RtClient, Task, Ticket, Timing,
 };
 use reef_wire::little_endian::U64;
-use reef_wire::{Cold, Endpoint, Hot, hot_bytes};
+use reef_wire::{Cold, Hot, hot_bytes};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(super) struct SharedLane<D: Operators> {
     real_time: Option<RtClient<D>>,
     items: Sender<Item<D>>,
     outstanding: Arc<AtomicUsize>,
+    progress: Arc<Progress>,
 }
 
 #[derive(Debug)]
@@ -38,6 +40,9 @@ enum Item<D: Operators> {
     /// The time when all before it has ended, which is at least the given one.
     Record(u64, Duration),
     Failed(Error),
+    /// Time at which the last command ended, and whether the lane has failed: it was at another
+    /// server before.
+    Restore(Duration, bool),
     /// All has been sent. The client waits for a reply with this number.
     Close(u64),
 }
@@ -46,12 +51,21 @@ enum Item<D: Operators> {
 struct Teller<D: Operators> {
     lane: u32,
     device: D,
-    endpoint: Arc<Endpoint>,
+    outlet: Arc<Outlet>,
     items: Receiver<Item<D>>,
     outstanding: Arc<AtomicUsize>,
-    /// Time at which the last command ended.
+    progress: Arc<Progress>,
+    /// Time at which the last command ended, on the client's clock.
     ended: Duration,
     has_failed: bool,
+    _entered: LaneThread,
+}
+
+/// Progress of a lane that has nothing outstanding.
+#[derive(Debug, Default)]
+struct Progress {
+    ended_nanos: AtomicU64,
+    has_failed: AtomicBool,
 }
 
 impl<D: Operators> SharedLane<D> {
@@ -60,18 +74,21 @@ impl<D: Operators> SharedLane<D> {
         is_real_time: bool,
         device: &D,
         dispatcher: &Dispatcher<D>,
-        endpoint: Arc<Endpoint>,
+        outlet: &Arc<Outlet>,
     ) -> Result<Self> {
         let (items, receiver) = channel();
         let outstanding = Arc::<AtomicUsize>::default();
+        let progress = Arc::<Progress>::default();
         let teller = Teller {
             lane: number,
             device: device.clone(),
-            endpoint,
+            outlet: outlet.clone(),
             items: receiver,
             outstanding: outstanding.clone(),
+            progress: progress.clone(),
             ended: Duration::ZERO,
             has_failed: false,
+            _entered: outlet.enter(),
         };
         let thread = thread::Builder::new().name(format!("reef-lane-{number}"));
         let (real_time, spawned) = if is_real_time {
@@ -81,7 +98,7 @@ impl<D: Operators> SharedLane<D> {
             (None, thread.spawn(move || teller.tell_best_effort(client)))
         };
         spawned.map_err(|e| Error::host("a thread for a lane", &e))?;
-        Ok(Self { number, real_time, items, outstanding })
+        Ok(Self { number, real_time, items, outstanding, progress })
     }
 
     /// Runs a task. An error is the lane's, and is told in its order.
@@ -118,6 +135,22 @@ impl<D: Operators> SharedLane<D> {
         let _ = self.items.send(Item::Close(request)); // the thread is gone: so is the session
     }
 
+    /// Returns whether all that was sent has ended and was told.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.outstanding.load(Ordering::SeqCst) == 0
+    }
+
+    /// Returns the client's time at which the last command ended, and whether the lane has failed.
+    pub(super) fn progress(&self) -> (Duration, bool) {
+        let nanos = self.progress.ended_nanos.load(Ordering::SeqCst);
+        (Duration::from_nanos(nanos), self.progress.has_failed.load(Ordering::SeqCst))
+    }
+
+    /// Continues a lane of another server.
+    pub(super) fn restore(&self, ended: Duration, has_failed: bool) -> reef_wire::Result<()> {
+        self.send(Item::Restore(ended, has_failed))
+    }
+
     fn send(&self, item: Item<D>) -> reef_wire::Result<()> {
         if self.outstanding.fetch_add(1, Ordering::Relaxed) >= MAX_OUTSTANDING {
             let (lane, most) = (self.number, MAX_OUTSTANDING);
@@ -135,7 +168,8 @@ impl<D: Operators> Teller<D> {
             match item {
                 Item::Ticket(seq, ticket, outputs) => {
                     let outcome = ticket.wait();
-                    self.end_task(seq, outcome.map(|timing| times(&timing)), &outputs);
+                    let outcome = outcome.map(|timing| self.times(&timing));
+                    self.end_task(seq, outcome, &outputs);
                 }
                 Item::Close(request) => return self.reply(request),
                 other => self.tell(other),
@@ -179,7 +213,7 @@ impl<D: Operators> Teller<D> {
                 }
                 (None, Some((Some(last), Item::Task(seq, _, outputs)))) => {
                     let outcome = client.wait(last);
-                    let now = self.device.clock();
+                    let now = self.outlet.time(self.device.clock());
                     self.end_task(seq, outcome.map(|()| [self.ended, now]), &outputs);
                 }
                 (None, Some((_, item))) => self.tell(item),
@@ -202,25 +236,39 @@ impl<D: Operators> Teller<D> {
 
     fn tell(&mut self, item: Item<D>) {
         match item {
-            Item::Record(seq, asked) => self.advance(seq, [asked; 2], &[]),
+            Item::Record(seq, asked) => self.advance(seq, [self.outlet.time(asked); 2], &[]),
             Item::Failed(error) => {
-                self.outstanding.fetch_sub(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.has_failed, true) {
                     self.fail(&error);
                 }
+                self.note_end();
             }
-            _ => {
-                self.outstanding.fetch_sub(1, Ordering::Relaxed);
+            Item::Restore(ended, has_failed) => {
+                (self.ended, self.has_failed) = (ended, has_failed);
+                self.note_end();
             }
+            _ => self.note_end(),
         }
+    }
+
+    /// One item less is outstanding. What is told of it was pushed.
+    fn note_end(&self) {
+        self.progress.ended_nanos.store(self.ended.as_nanos() as u64, Ordering::SeqCst);
+        self.progress.has_failed.store(self.has_failed, Ordering::SeqCst);
+        self.outstanding.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Client's times at which a task began and ended.
+    fn times(&self, timing: &Timing) -> [Duration; 2] {
+        let began = timing.submitted + timing.delay;
+        [began, began + timing.device].map(|at| self.outlet.time(at))
     }
 
     /// Tells that all commands up to `seq` have ended, and when this one began and ended. Times
     /// never go back.
     fn advance(&mut self, seq: u64, [began, ended]: [Duration; 2], outputs: &[u8]) {
-        self.outstanding.fetch_sub(1, Ordering::Relaxed);
         if self.has_failed {
-            return;
+            return self.note_end();
         }
         let began = began.max(self.ended);
         self.ended = ended.max(began);
@@ -228,28 +276,22 @@ impl<D: Operators> Teller<D> {
         let advance = Advance { done: U64::new(seq + 1), began, ended, left: U64::new(0) };
         // Errors end the session, and this thread with it.
         let parts = [hot_bytes(&advance), outputs];
-        let _ = self.endpoint.push(Advance::OP, self.lane, &parts);
-        self.endpoint.flush();
+        let _ = self.outlet.push(Advance::OP, self.lane, &parts);
+        self.note_end();
+        self.outlet.flush();
     }
 
     fn fail(&self, error: &Error) {
         let failed = Failed { error: RemoteError::from(error) };
         if let Ok(body) = failed.to_bytes() {
-            let _ = self.endpoint.push(Failed::OP, self.lane, &[&body]);
-            self.endpoint.flush();
+            let _ = self.outlet.push(Failed::OP, self.lane, &[&body]);
+            self.outlet.flush();
         }
     }
 
     fn reply(&self, request: u64) {
-        let _ = self.endpoint.reply(request, Ok(&[]));
-        self.endpoint.flush();
+        self.outlet.reply(request);
     }
-}
-
-/// Times at which a task began and ended, on the device's clock.
-fn times(timing: &Timing) -> [Duration; 2] {
-    let began = timing.submitted + timing.delay;
-    [began, began + timing.device]
 }
 
 /// The error of work on a lane that isn't there.

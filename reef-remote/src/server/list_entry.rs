@@ -1,6 +1,7 @@
 //! Sessions of Rust programs in the list of sessions.
 
 use super::tenants::Account;
+use crate::carry::session::Carry;
 use crate::observe::sessions::{Facts, Look, Registration, Sessions, Watched};
 use parking_lot::Mutex;
 use reef_wire::{Endpoint, Error, Handler, Message, Result};
@@ -19,17 +20,19 @@ pub(super) struct ListEntry {
 struct Session {
     endpoint: Mutex<Weak<Endpoint>>,
     account: Weak<Account>,
+    carry: Arc<dyn Carry>,
 }
 
 impl ListEntry {
     pub(super) fn new(
         handler: Box<dyn Handler>,
+        carry: Arc<dyn Carry>,
         sessions: &Sessions,
         facts: Facts,
         account: &Arc<Account>,
     ) -> Self {
         let account = Arc::downgrade(account);
-        let session = Arc::new(Session { endpoint: Mutex::default(), account });
+        let session = Arc::new(Session { endpoint: Mutex::default(), account, carry });
         let place = sessions.begin(facts, session.clone());
         Self { handler, session, _place: place }
     }
@@ -62,6 +65,10 @@ impl Watched for Session {
         let Some(endpoint) = self.endpoint() else { return Look::default() };
         let (peer, traffic) = (endpoint.peer(), endpoint.traffic());
         Look { peer, memory_bytes, traffic, ..Look::default() }
+    }
+
+    fn carry(&self) -> Option<Arc<dyn Carry>> {
+        Some(self.carry.clone())
     }
 
     fn end(&self, why: &str) {

@@ -6,17 +6,20 @@
 //! session reaches only what it made itself. Ids, ranges and operations are checked before the
 //! device sees them. When a session is over, its work is cancelled and its memory released.
 
+mod carry;
 mod host;
 mod lanes;
 mod list_entry;
 mod listen;
 mod objects;
+mod origin;
 mod own_lane;
 mod own_session;
 mod session;
 mod shared;
 mod tenants;
 
-pub use host::{DeviceHost, Devices, Host};
+pub use carry::restore;
+pub use host::{Admission, Begun, DeviceHost, Devices, Enlist, Host};
 pub use listen::{Listener, Security};
 pub use tenants::{Account, Grant, Tenants};

@@ -1,9 +1,11 @@
 //! Objects of one session, by the names that its client gave them.
 
+use super::origin::{Memory, Needs, Object, Origin, Record, Source};
 use super::tenants::{Account, Charge};
 use crate::error::NAME;
 use crate::messages::{
-    BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, PREEMPTOR, Place, RemoteCommand, Section,
+    BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, Operation, PREEMPTOR, Place,
+    RemoteCommand, Section,
 };
 use parking_lot::Mutex;
 use reef_core::op::{Operators, Storage};
@@ -36,25 +38,6 @@ impl From<Error> for Fault {
 
 pub(super) type Outcome<T> = Result<T, Fault>;
 
-#[derive(Debug)]
-struct Memory<D: Operators> {
-    buffer: D::Buffer,
-    /// Its address as the client sees it, and its bytes.
-    address: u64,
-    bytes: u64,
-    /// Its bytes in the session's account.
-    _charge: Charge,
-}
-
-#[derive(Debug)]
-pub(super) enum Launches<D: Operators> {
-    Prepared(Vec<Launch<D>>),
-    /// A kernel with any arguments.
-    Named(D::Kernel),
-    /// The kernel `append`, whose arguments are checked.
-    Append(D::Kernel),
-}
-
 /// Parts of buffers: the first byte, and the number of bytes.
 pub(super) type Outputs<D> = Vec<(<D as Backend>::Buffer, usize, usize)>;
 
@@ -74,17 +57,34 @@ pub(super) fn read_outputs<D: Operators>(device: &D, parts: &Outputs<D>) -> Resu
 }
 
 /// Records of launches, which lanes make as well.
-pub(super) type Checkpoints<D> = Arc<Mutex<Table<<D as Backend>::Checkpoint>>>;
+pub(super) type Checkpoints<D> = Arc<Mutex<Table<Record<D>>>>;
+
+/// A buffer by its name, and its bytes in the session's account.
+#[derive(Debug)]
+struct NamedBuffer<D: Operators> {
+    origin: Arc<Origin<D>>,
+    _charge: Charge,
+}
+
+/// A buffer that an address lies in, its memory, and the distance from its beginning.
+type Addressed<'a, D> = (&'a Arc<Origin<D>>, &'a Memory<D>, u64);
+
+/// Releases of names since something asked for them: place in the order, and name.
+type Releases = Vec<(u64, u64)>;
 
 #[derive(Debug)]
 pub(super) struct Objects<D: Operators> {
-    buffers: Table<Memory<D>>,
+    buffers: Table<NamedBuffer<D>>,
     /// Buffers by the client's address.
     addresses: BTreeMap<u64, Id>,
-    pub(super) launches: Table<Launches<D>>,
-    pub(super) graphs: Table<Task<D>>,
+    launches: Table<Arc<Origin<D>>>,
+    graphs: Table<Arc<Origin<D>>>,
     pub(super) checkpoints: Checkpoints<D>,
-    pub(super) preemptors: Table<Arc<D::Preemptor>>,
+    preemptors: Table<Arc<Origin<D>>>,
+    /// Last place in the order of what was made and released.
+    last: u64,
+    /// Releases are noted while the session is copied.
+    releases: Option<Releases>,
     account: Arc<Account>,
 }
 
@@ -99,7 +99,65 @@ impl<D: Operators> Objects<D> {
             graphs: Table::new(GRAPH, "graph", MAX_OBJECTS),
             checkpoints: Arc::new(Mutex::new(Table::new(CHECKPOINT, "checkpoint", MAX_OBJECTS))),
             preemptors: Table::new(PREEMPTOR, "preemptor", MAX_OBJECTS),
+            last: 0,
+            releases: None,
         }
+    }
+
+    /// Has the next object or release get this place in the order.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if the place is not free any more.
+    pub(super) fn skip_to(&mut self, order: u64) -> Outcome<()> {
+        if order <= self.last || order > u64::MAX / 2 {
+            let text = format!("order of objects: must be above {}, got {order}", self.last);
+            return Err(reef_wire::Error::Protocol(text).into());
+        }
+        self.last = order - 1;
+        Ok(())
+    }
+
+    /// Takes the next place in the order.
+    pub(super) fn next_order(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Notes releases from now on, or no more.
+    pub(super) fn watch_releases(&mut self, is_on: bool) {
+        self.releases = is_on.then(Vec::new);
+    }
+
+    /// Returns whether releases are noted.
+    pub(super) fn has_watch(&self) -> bool {
+        self.releases.is_some()
+    }
+
+    /// Returns the last place in the order.
+    pub(super) fn last_order(&self) -> u64 {
+        self.last
+    }
+
+    /// Takes the releases that were noted.
+    pub(super) fn take_releases(&mut self) -> Releases {
+        self.releases.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Notes that a name is released.
+    pub(super) fn note_release(&mut self, id: u64) -> u64 {
+        let order = self.next_order();
+        if let Some(releases) = &mut self.releases {
+            releases.push((order, id));
+        }
+        order
+    }
+
+    /// Returns all objects that have names.
+    pub(super) fn named(&self) -> Vec<Arc<Origin<D>>> {
+        let buffers = self.buffers.values().map(|buffer| &buffer.origin);
+        let others = [&self.launches, &self.graphs, &self.preemptors];
+        buffers.chain(others.into_iter().flat_map(Table::values)).cloned().collect()
     }
 
     /// Reserves bytes for a buffer.
@@ -112,38 +170,198 @@ impl<D: Operators> Objects<D> {
     }
 
     /// Adds a buffer, whose bytes are charged.
-    pub(super) fn add_buffer(
-        &mut self,
-        id: u64,
-        address: u64,
-        bytes: u64,
-        buffer: D::Buffer,
-        charge: Charge,
-    ) -> Outcome<()> {
+    pub(super) fn add_buffer(&mut self, id: u64, memory: Memory<D>, charge: Charge) -> Outcome<()> {
+        let (address, order) = (memory.address, self.next_order());
+        let origin = Origin::new(order, id, Object::Buffer(memory), Needs::default());
         let id = Id::from_bits(id);
-        self.buffers.insert(id, Memory { buffer, address, bytes, _charge: charge })?;
+        self.buffers.insert(id, NamedBuffer { origin, _charge: charge })?;
         self.addresses.insert(address, id);
         Ok(())
     }
 
+    /// Adds launches, a kernel, a graph or a preemptor.
+    pub(super) fn add(&mut self, id: u64, object: Object<D>, needs: Needs<D>) -> Outcome<()> {
+        let origin = Origin::new(self.next_order(), id, object, needs);
+        let table = match &origin.object {
+            Object::Preemptor { .. } => &mut self.preemptors,
+            Object::Graph { .. } => &mut self.graphs,
+            _ => &mut self.launches,
+        };
+        Ok(table.insert(Id::from_bits(id), origin)?)
+    }
+
+    /// Returns the object of a name of any sort but a checkpoint's.
+    pub(super) fn origin(&self, id: u64) -> Outcome<&Arc<Origin<D>>> {
+        let id = Id::from_bits(id);
+        Ok(match id.tag() {
+            BUFFER => &self.buffers.get(id)?.origin,
+            LAUNCHES => self.launches.get(id)?,
+            PREEMPTOR => self.preemptors.get(id)?,
+            _ => self.graphs.get(id)?,
+        })
+    }
+
+    pub(super) fn preemptor(&self, id: u64) -> Outcome<&Arc<Origin<D>>> {
+        Ok(self.preemptors.get(Id::from_bits(id))?)
+    }
+
+    pub(super) fn preemptors(&self) -> impl Iterator<Item = &D::Preemptor> {
+        self.preemptors.values().filter_map(|origin| match &origin.object {
+            Object::Preemptor { preemptor, .. } => Some(&**preemptor),
+            _ => None,
+        })
+    }
+
     pub(super) fn buffer(&self, id: u64) -> Outcome<&D::Buffer> {
-        Ok(&self.buffers.get(Id::from_bits(id))?.buffer)
+        Ok(&self.memory(id)?.buffer)
+    }
+
+    pub(super) fn memory(&self, id: u64) -> Outcome<&Memory<D>> {
+        let buffer = self.buffers.get(Id::from_bits(id))?;
+        buffer.origin.memory().ok_or_else(|| Error::invalid("a buffer without memory").into())
     }
 
     /// Releases an object of any sort.
-    pub(super) fn free(&mut self, id: u64) -> Outcome<()> {
-        let id = Id::from_bits(id);
-        match id.tag() {
+    pub(super) fn free(&mut self, bits: u64) -> Outcome<()> {
+        let id = Id::from_bits(bits);
+        let origin = match id.tag() {
             BUFFER => {
-                let memory = self.buffers.remove(id)?;
-                self.addresses.remove(&memory.address);
+                let NamedBuffer { origin, .. } = self.buffers.remove(id)?;
+                if let Some(memory) = origin.memory() {
+                    self.addresses.remove(&memory.address);
+                }
+                origin
             }
-            LAUNCHES => drop(self.launches.remove(id)?),
-            CHECKPOINT => drop(self.checkpoints.lock().remove(id)?),
-            PREEMPTOR => drop(self.preemptors.remove(id)?),
-            _ => drop(self.graphs.remove(id)?),
+            CHECKPOINT => {
+                self.checkpoints.lock().remove(id)?;
+                return Ok(());
+            }
+            LAUNCHES => self.launches.remove(id)?,
+            PREEMPTOR => self.preemptors.remove(id)?,
+            _ => self.graphs.remove(id)?,
+        };
+        origin.free(self.note_release(bits));
+        Ok(())
+    }
+
+    /// Returns what the launches of an operation need.
+    pub(super) fn needs_of(&self, operation: &Operation) -> Outcome<Needs<D>> {
+        let mut needs = Needs::default();
+        let mut add = |id: u64, is_written: bool| -> Outcome<()> {
+            let origin = self.origin(id)?;
+            needs.uses.push(origin.clone());
+            needs.writes.extend(is_written.then(|| origin.clone()));
+            Ok(())
+        };
+        match operation {
+            Operation::Picture { input, residual, output, constants, scratch, .. } => {
+                let read = residual.iter().chain([input]).map(|place| place.0).chain(*constants);
+                read.into_iter().try_for_each(|id| add(id, false))?;
+                scratch.iter().chain([output]).try_for_each(|place| add(place.0, true))?;
+            }
+            Operation::Tensors { ops, .. } => {
+                for call in ops {
+                    call.inputs.iter().try_for_each(|place| add(place.0, false))?;
+                    call.scratch.iter().chain([&call.output]).try_for_each(|at| add(at.0, true))?;
+                }
+            }
+        }
+        Ok(needs)
+    }
+
+    /// Returns what commands need and write.
+    pub(super) fn needs_of_commands(&self, commands: &[RemoteCommand]) -> Outcome<Needs<D>> {
+        let mut needs = Needs::default();
+        for command in commands {
+            let (used, written) = match command {
+                RemoteCommand::Prepared { launches: id, .. }
+                | RemoteCommand::Graph { graph: id } => {
+                    (vec![self.origin(*id)?], vec![self.origin(*id)?])
+                }
+                RemoteCommand::Raw { kernel, args, .. } => {
+                    let named = args.iter().filter_map(|&word| self.at_address(word));
+                    let named: Vec<_> = named.map(|(origin, ..)| origin).collect();
+                    let mut used = named.clone();
+                    used.push(self.origin(*kernel)?);
+                    (used, named)
+                }
+                RemoteCommand::Copy { from, to, .. } => {
+                    (vec![self.origin(*from)?, self.origin(*to)?], vec![self.origin(*to)?])
+                }
+                RemoteCommand::Fill { buffer, .. } => {
+                    (vec![self.origin(*buffer)?], vec![self.origin(*buffer)?])
+                }
+                RemoteCommand::Record => (Vec::new(), Vec::new()),
+            };
+            needs.uses.extend(used.into_iter().cloned());
+            needs.writes.extend(written.into_iter().cloned());
+        }
+        Ok(needs)
+    }
+
+    /// Notes that a command runs.
+    pub(super) fn note_run(&self, command: &RemoteCommand) -> Outcome<()> {
+        match command {
+            RemoteCommand::Prepared { launches: id, .. } | RemoteCommand::Graph { graph: id } => {
+                self.origin(*id)?.note_run();
+            }
+            other => {
+                let needs = self.needs_of_commands(std::slice::from_ref(other))?;
+                needs.writes.iter().for_each(|origin| origin.note_run());
+            }
         }
         Ok(())
+    }
+
+    /// Returns a command with the objects that it names.
+    pub(super) fn source(&self, command: &RemoteCommand) -> Outcome<Source<D>> {
+        let mut origins = Vec::new();
+        match command {
+            RemoteCommand::Prepared { launches: id, .. } | RemoteCommand::Graph { graph: id } => {
+                origins.push(self.origin(*id)?.clone());
+            }
+            RemoteCommand::Raw { kernel, args, .. } => {
+                origins.push(self.origin(*kernel)?.clone());
+                let memory = args.iter().filter_map(|&word| self.at_address(word));
+                origins.extend(memory.map(|(origin, ..)| origin.clone()));
+            }
+            _ => {} // nothing is left of a part of these
+        }
+        Ok(Source { command: command.clone(), origins })
+    }
+
+    /// Returns the command of the device, also if its names mean other objects now.
+    pub(super) fn command_of(device: &D, source: &Source<D>) -> Outcome<Command<D>> {
+        let Some((first, memory)) = source.origins.split_first() else {
+            return Err(Error::invalid("a command of which no part can be left").into());
+        };
+        match (&source.command, &first.object) {
+            (RemoteCommand::Prepared { index, .. }, Object::Launches { list, .. }) => {
+                let launch = list.get(*index as usize).ok_or_else(not_prepared)?;
+                Ok(Command::Launch(launch.clone()))
+            }
+            (RemoteCommand::Graph { .. }, Object::Graph { task, .. }) => match task.commands() {
+                [command] => Ok(command.clone()),
+                _ => Err(Error::invalid("several commands at once").into()),
+            },
+            (
+                RemoteCommand::Raw { grid, block, args, .. },
+                Object::Kernel { kernel, is_checked, .. },
+            ) => {
+                let find = |address: u64| {
+                    let within = |memory: &&Memory<D>| {
+                        (memory.address..memory.address + memory.bytes).contains(&address)
+                    };
+                    let memory = memory.iter().filter_map(|origin| origin.memory()).find(within)?;
+                    Some((memory, address - memory.address))
+                };
+                if *is_checked {
+                    check_append(*grid, args, find)?;
+                }
+                Ok(Command::Launch(raw(device, kernel.clone(), [*grid, *block], args, find)?))
+            }
+            _ => Err(not_prepared()),
+        }
     }
 
     /// Parts of buffers that come back when a command has ended.
@@ -171,7 +389,11 @@ impl<D: Operators> Objects<D> {
     /// Returns the commands that a client's command means: those of a graph, or one.
     pub(super) fn task(&self, device: &D, command: &RemoteCommand) -> Outcome<Task<D>> {
         match command {
-            RemoteCommand::Graph { graph } => Ok(self.graphs.get(Id::from_bits(*graph))?.clone()),
+            RemoteCommand::Graph { graph } => match &self.graphs.get(Id::from_bits(*graph))?.object
+            {
+                Object::Graph { task, .. } => Ok(task.clone()),
+                _ => Err(Error::invalid("a graph without commands").into()),
+            },
             other => Ok(Task::new([self.command(device, other)?])?),
         }
     }
@@ -180,27 +402,29 @@ impl<D: Operators> Objects<D> {
     pub(super) fn command(&self, device: &D, command: &RemoteCommand) -> Outcome<Command<D>> {
         Ok(match command {
             RemoteCommand::Prepared { launches, index } => {
-                match self.launches.get(Id::from_bits(*launches))? {
-                    Launches::Prepared(list) => {
+                match &self.launches.get(Id::from_bits(*launches))?.object {
+                    Object::Launches { list, .. } => {
                         let launch = list.get(*index as usize).ok_or_else(|| {
                             let text = format!("launch {index}: there are {}", list.len());
                             reef_wire::Error::Protocol(text)
                         })?;
                         Command::Launch(launch.clone())
                     }
-                    Launches::Named(_) | Launches::Append(_) => return Err(not_prepared()),
+                    _ => return Err(not_prepared()),
                 }
             }
             RemoteCommand::Raw { kernel, grid, block, args } => {
-                match self.launches.get(Id::from_bits(*kernel))? {
-                    Launches::Named(kernel) => {
-                        Command::Launch(self.raw(device, kernel.clone(), [*grid, *block], args)?)
+                match &self.launches.get(Id::from_bits(*kernel))?.object {
+                    Object::Kernel { kernel, is_checked, .. } => {
+                        let find = |address| {
+                            self.at_address(address).map(|(_, memory, offset)| (memory, offset))
+                        };
+                        if *is_checked {
+                            check_append(*grid, args, find)?;
+                        }
+                        Command::Launch(raw(device, kernel.clone(), [*grid, *block], args, find)?)
                     }
-                    Launches::Append(kernel) => {
-                        self.check_append(*grid, args)?;
-                        Command::Launch(self.raw(device, kernel.clone(), [*grid, *block], args)?)
-                    }
-                    Launches::Prepared(_) => return Err(not_prepared()),
+                    _ => return Err(not_prepared()),
                 }
             }
             RemoteCommand::Copy { from, from_offset, to, to_offset, bytes, to_host } => {
@@ -226,62 +450,67 @@ impl<D: Operators> Objects<D> {
         })
     }
 
-    /// A kernel with the client's arguments. Words that are addresses of the client become those
-    /// of the device, and the launch keeps the buffers.
-    fn raw(
-        &self,
-        device: &D,
-        kernel: D::Kernel,
-        sizes: [Dim3; 2],
-        args: &[u64],
-    ) -> Outcome<Launch<D>> {
-        let [grid, block] = sizes;
-        let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
-        if args.len() > Args::MAX || blocks > u128::from(u32::MAX) {
-            let (words, most) = (args.len(), Args::MAX);
-            let text = format!("a launch of {blocks} blocks with {words} words, at most {most}");
-            return Err(Error::Invalid(text).into());
-        }
-        let mut kept = Vec::new();
-        let words: Vec<u64> = args
-            .iter()
-            .map(|&word| match self.at_address(word) {
-                Some((memory, offset)) => {
-                    kept.push(memory.buffer.clone());
-                    device.address(&memory.buffer) + offset
-                }
-                None => word,
-            })
-            .collect();
-        // SAFETY: a kernel by name exists only in a host whose maker has promised that its clients
-        // keep to the obligations of a launch, or it is `append` with a cell for each block. The
-        // buffers that it names are kept.
-        #[allow(unsafe_code)]
-        let launch = unsafe { Launch::new(kernel, grid, block, Args::new(&words)) };
-        Ok(launch.keep(kept))
-    }
-
-    /// Checks that there is a cell for each block of `append`, as `Device::kernel` wants.
-    fn check_append(&self, grid: Dim3, args: &[u64]) -> Outcome<()> {
-        let cells = grid.iter().try_fold(1_u64, |cells, &n| cells.checked_mul(n.into()));
-        let room = match args {
-            &[address, _, _] if address % 8 == 0 => self.at_address(address),
-            _ => None,
-        };
-        let room = room.map_or(0, |(memory, offset)| (memory.bytes - offset) / 8);
-        if cells.is_some_and(|cells| cells <= room) {
-            return Ok(());
-        }
-        let text = format!("append: must have a cell for each of {grid:?} blocks, got {room}");
-        Err(Error::Invalid(text).into())
-    }
-
     /// Returns the buffer that the client's address lies in, and the distance from its beginning.
-    fn at_address(&self, address: u64) -> Option<(&Memory<D>, u64)> {
+    fn at_address(&self, address: u64) -> Option<Addressed<'_, D>> {
         let (&begin, &id) = self.addresses.range(..=address).next_back()?;
-        let memory = self.buffers.get(id).ok()?;
-        (address - begin < memory.bytes).then_some((memory, address - begin))
+        let origin = &self.buffers.get(id).ok()?.origin;
+        let memory = origin.memory()?;
+        (address - begin < memory.bytes).then_some((origin, memory, address - begin))
     }
+}
+
+/// A kernel with the client's arguments. Words that are addresses of the client become those of the
+/// device, and the launch keeps the buffers.
+fn raw<'a, D: Operators>(
+    device: &D,
+    kernel: D::Kernel,
+    sizes: [Dim3; 2],
+    args: &[u64],
+    find: impl Fn(u64) -> Option<(&'a Memory<D>, u64)>,
+) -> Outcome<Launch<D>> {
+    let [grid, block] = sizes;
+    let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
+    if args.len() > Args::MAX || blocks > u128::from(u32::MAX) {
+        let (words, most) = (args.len(), Args::MAX);
+        let text = format!("a launch of {blocks} blocks with {words} words, at most {most}");
+        return Err(Error::Invalid(text).into());
+    }
+    let mut kept = Vec::new();
+    let words: Vec<u64> = args
+        .iter()
+        .map(|&word| match find(word) {
+            Some((memory, offset)) => {
+                kept.push(memory.buffer.clone());
+                device.address(&memory.buffer) + offset
+            }
+            None => word,
+        })
+        .collect();
+    // SAFETY: a kernel by name exists only in a host whose maker has promised that its clients
+    // keep to the obligations of a launch, or it is `append` with a cell for each block. The
+    // buffers that it names are kept.
+    #[allow(unsafe_code)]
+    let launch = unsafe { Launch::new(kernel, grid, block, Args::new(&words)) };
+    Ok(launch.keep(kept))
+}
+
+/// Checks that there is a cell for each block of `append`, as `Device::kernel` wants.
+fn check_append<'a, D: Operators>(
+    grid: Dim3,
+    args: &[u64],
+    find: impl Fn(u64) -> Option<(&'a Memory<D>, u64)>,
+) -> Outcome<()> {
+    let cells = grid.iter().try_fold(1_u64, |cells, &n| cells.checked_mul(n.into()));
+    let room = match args {
+        &[address, _, _] if address % 8 == 0 => find(address),
+        _ => None,
+    };
+    let room = room.map_or(0, |(memory, offset)| (memory.bytes - offset) / 8);
+    if cells.is_some_and(|cells| cells <= room) {
+        return Ok(());
+    }
+    let text = format!("append: must have a cell for each of {grid:?} blocks, got {room}");
+    Err(Error::Invalid(text).into())
 }
 
 fn not_prepared() -> Fault {

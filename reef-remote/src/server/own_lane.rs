@@ -7,7 +7,9 @@
 //! the records of its times have some as well.
 
 use super::objects::{Checkpoints, Outputs, read_outputs};
-use crate::error::RemoteError;
+use super::origin::{Origin, Record, Source};
+use super::shared::{LaneThread, Outlet};
+use crate::error::{NAME, RemoteError};
 use crate::messages::{Advance, Drain, Failed, Returned};
 use parking_lot::Mutex;
 use reef_core::dkp::Padding;
@@ -17,7 +19,7 @@ use reef_core::{
     issue,
 };
 use reef_wire::little_endian::U64;
-use reef_wire::{Cold, Endpoint, Hot, Id, hot_bytes};
+use reef_wire::{Cold, Hot, Id, hot_bytes};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{self, Thread};
@@ -59,17 +61,38 @@ pub(super) struct OwnLane<D: Operators> {
 struct Inner<D: Operators> {
     number: u32,
     device: D,
-    endpoint: Arc<Endpoint>,
+    outlet: Arc<Outlet>,
     checkpoints: Checkpoints<D>,
     state: Mutex<State<D>>,
 }
 
+/// Work that the server has taken back by itself, and that the client has not asked for yet.
+#[derive(Debug)]
+pub(super) struct Takeback<D: Operators> {
+    pub(super) resume_at: u64,
+    /// Blocks that are left of the command there.
+    pub(super) partial: Option<Record<D>>,
+}
+
+/// Progress of a lane that the device has nothing of.
+#[derive(Debug)]
+pub(super) struct Quiet<D: Operators> {
+    /// Position before which all commands have ended.
+    pub(super) told: u64,
+    pub(super) wanted: u64,
+    pub(super) blocks: Option<u32>,
+    pub(super) has_failed: bool,
+    pub(super) taken: Option<Takeback<D>>,
+}
+
 #[derive(Debug)]
 struct State<D: Operators> {
-    /// Taken out by the lane's thread when the lane ends.
+    /// Takeback out by the lane's thread when the lane ends.
     queue: Option<D::Queue>,
     /// Keeps what stops the queue.
     _preemptor: Option<Arc<D::Preemptor>>,
+    /// Commands that have not ended, in order.
+    commands: VecDeque<(u64, Source<D>)>,
     /// Commands of which more than their end is told, in order.
     notes: VecDeque<Note<D>>,
     /// Events that no command has.
@@ -80,6 +103,10 @@ struct State<D: Operators> {
     /// Position up to which the client wants no word.
     wanted: u64,
     draining: Option<Drain>,
+    /// Work that was taken back before the client has asked.
+    taken: Option<Takeback<D>>,
+    /// Upper bound of the lane's blocks.
+    blocks: Option<u32>,
     has_failed: bool,
     /// The device wakes no thread.
     has_to_poll: bool,
@@ -113,28 +140,32 @@ impl<D: Operators> OwnLane<D> {
         device: D,
         mut queue: D::Queue,
         preemptor: Option<Arc<D::Preemptor>>,
-        endpoint: Arc<Endpoint>,
+        outlet: Arc<Outlet>,
         checkpoints: Checkpoints<D>,
     ) -> Result<Self> {
         let state = Mutex::new(State {
             queue: None,
             _preemptor: preemptor,
+            commands: VecDeque::new(),
             notes: VecDeque::new(),
             events: Vec::new(),
             told: 0,
             next: 0,
             wanted: 0,
             draining: None,
+            taken: None,
+            blocks: None,
             has_failed: false,
             has_to_poll: false,
             closing: None,
         });
-        let inner = Arc::new(Inner { number, device, endpoint, checkpoints, state });
+        let entered = outlet.enter();
+        let inner = Arc::new(Inner { number, device, outlet, checkpoints, state });
         // Until it has its queue the thread waits for this lock.
         let mut locked = inner.state.lock();
         let spawned = thread::Builder::new().name(format!("reef-lane-{number}")).spawn({
             let inner = inner.clone();
-            move || inner.run()
+            move || inner.run(entered)
         });
         let spawned = spawned.map_err(|e| Error::host("a thread for a lane", &e))?;
         let thread = spawned.thread().clone();
@@ -149,7 +180,12 @@ impl<D: Operators> OwnLane<D> {
     /// # Errors
     ///
     /// `Protocol` if the client has sent more than it may.
-    pub(super) fn issue(&self, seq: u64, issue: Issue<D>) -> reef_wire::Result<()> {
+    pub(super) fn issue(
+        &self,
+        seq: u64,
+        issue: Issue<D>,
+        source: Option<Source<D>>,
+    ) -> reef_wire::Result<()> {
         let mut state = self.inner.state.lock();
         if seq < state.told || seq - state.told >= MAX_OUTSTANDING {
             let (told, most) = (state.told, MAX_OUTSTANDING);
@@ -157,10 +193,11 @@ impl<D: Operators> OwnLane<D> {
                 "position {seq} of a lane: must be in the {most} from {told} on"
             )));
         }
-        state.draining = None;
+        (state.draining, state.taken) = (None, None);
         if state.has_failed {
             return Ok(());
         }
+        state.commands.extend(source.map(|source| (seq, source)));
         let was_idle = state.told == state.next;
         let issued = state.issue(&self.inner.device, seq, issue);
         let issued =
@@ -215,7 +252,9 @@ impl<D: Operators> OwnLane<D> {
     }
 
     pub(super) fn cap_blocks(&self, blocks: Option<u32>) {
-        if let Some(queue) = &mut self.inner.state.lock().queue {
+        let mut state = self.inner.state.lock();
+        state.blocks = blocks;
+        if let Some(queue) = &mut state.queue {
             queue.cap_blocks(blocks);
         }
     }
@@ -233,6 +272,68 @@ impl<D: Operators> OwnLane<D> {
     fn end(&self, closing: Closing) {
         self.inner.state.lock().closing.get_or_insert(closing);
         self.thread.unpark();
+    }
+
+    /// Takes back what a stopped queue still has. Returns whether the device has nothing of the
+    /// lane any more: what it ran has ended, and the client will be told.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for work that the device keeps.
+    pub(super) fn try_quiesce(&self) -> Result<bool> {
+        let mut state = self.inner.state.lock();
+        self.look(&mut state);
+        if state.has_failed || state.queue.is_none() {
+            return Ok(true);
+        }
+        self.inner.tell_completed(&mut state)?;
+        if state.draining.is_some() || state.told == state.next {
+            return Ok(state.draining.is_none());
+        }
+        let Some(drained) = state.queue()?.try_drain()? else { return Ok(false) };
+        if drained.held {
+            let what = "moving work that waits on the device behind a gate".into();
+            return Err(Error::Unsupported { backend: NAME, what });
+        }
+        self.inner.tell_completed(&mut state)?;
+        if state.told < state.next {
+            state.taken = Some(state.take_back(drained)?);
+        }
+        Ok(true)
+    }
+
+    /// Returns the objects of its commands.
+    pub(super) fn needed(&self) -> Vec<Arc<Origin<D>>> {
+        let state = self.inner.state.lock();
+        let commands = state.commands.iter().map(|(_, source)| source);
+        let taken = state.taken.iter().filter_map(|taken| taken.partial.as_ref());
+        let sources = commands.chain(taken.map(|record| &record.source));
+        sources.flat_map(|source| source.origins.iter().cloned()).collect()
+    }
+
+    /// Returns the progress of a lane that the device has nothing of.
+    pub(super) fn quiet(&self) -> Quiet<D> {
+        let state = self.inner.state.lock();
+        let taken = state.taken.as_ref().map(|Takeback { resume_at, partial }| {
+            let record = |of: &Record<D>| Record {
+                checkpoint: of.checkpoint.clone(),
+                source: of.source.clone(),
+            };
+            Takeback { resume_at: *resume_at, partial: partial.as_ref().map(record) }
+        });
+        let State { told, wanted, blocks, has_failed, .. } = *state;
+        Quiet { told, wanted, blocks, has_failed, taken }
+    }
+
+    /// Continues a lane of another server, before its first command.
+    pub(super) fn restore(&self, quiet: Quiet<D>) {
+        let Quiet { told, wanted, blocks, has_failed, taken } = quiet;
+        let mut state = self.inner.state.lock();
+        (state.told, state.next, state.wanted) = (told, told, wanted);
+        (state.has_failed, state.taken, state.blocks) = (has_failed, taken, blocks);
+        if let (Some(queue), Some(_)) = (&mut state.queue, blocks) {
+            queue.cap_blocks(blocks);
+        }
     }
 
     /// A block that ran, with the client's position of its command.
@@ -266,6 +367,27 @@ impl<D: Operators> State<D> {
 
     fn event(&mut self, device: &D) -> Result<D::Event> {
         self.events.pop().map_or_else(|| device.event(), Ok)
+    }
+
+    /// Forgets the commands that were taken back, but for the blocks that are left of the first.
+    fn take_back(&mut self, drained: Drained<D>) -> Result<Takeback<D>> {
+        let Drained { resume_at: Seq(resume_at), partial, .. } = drained;
+        // A queue that has had nothing yet resumes at its beginning.
+        let resume_at = (resume_at / POSITIONS).max(self.told);
+        let mut source = None;
+        self.commands.retain(|(seq, of)| {
+            if *seq == resume_at {
+                source = Some(of.clone());
+            }
+            *seq < resume_at
+        });
+        self.notes.retain(|note| note.seq < resume_at);
+        self.next = self.told;
+        let record = |checkpoint| {
+            let source = source.ok_or(Error::State("blocks of a command that is not there"))?;
+            Ok::<_, Error>(Record { checkpoint, source })
+        };
+        Ok(Takeback { resume_at, partial: partial.map(record).transpose()? })
     }
 
     fn issue(&mut self, device: &D, seq: u64, what: Issue<D>) -> Result<()> {
@@ -321,7 +443,7 @@ impl<D: Operators> State<D> {
 
 impl<D: Operators> Inner<D> {
     /// Body of the lane's thread.
-    fn run(&self) {
+    fn run(&self, _entered: LaneThread) {
         loop {
             let mut state = self.state.lock();
             if let Some(closing) = state.closing {
@@ -335,7 +457,7 @@ impl<D: Operators> Inner<D> {
             }
             let polls = state.has_to_poll && state.is_waiting();
             drop(state);
-            self.endpoint.flush();
+            self.outlet.flush();
             if polls { thread::sleep(POLL_INTERVAL) } else { thread::park() }
         }
     }
@@ -349,8 +471,7 @@ impl<D: Operators> Inner<D> {
             }
             Closing::Reply(request) => {
                 drop(queue); // waits
-                let _ = self.endpoint.reply(request, Ok(&[])); // without a session none is missed
-                self.endpoint.flush();
+                self.outlet.reply(request);
             }
         }
     }
@@ -377,6 +498,9 @@ impl<D: Operators> Inner<D> {
     fn tell_completed(&self, state: &mut State<D>) -> Result<()> {
         let Seq(done) = state.queue()?.completed()?;
         let done = (done / POSITIONS).min(state.next);
+        while state.commands.front().is_some_and(|(seq, _)| *seq < done) {
+            state.commands.pop_front();
+        }
         while state.notes.front().is_some_and(|note| note.seq < done) {
             let Some(Note { seq, events, checkpoint, outputs }) = state.notes.pop_front() else {
                 break;
@@ -384,7 +508,7 @@ impl<D: Operators> Inner<D> {
             let outputs = read_outputs(&self.device, &outputs)?;
             let at = |event: &Option<D::Event>| {
                 let at = event.as_ref().and_then(D::Event::reached).unwrap_or_default();
-                U64::new(at.as_nanos() as u64)
+                U64::new(self.outlet.time(at).as_nanos() as u64)
             };
             let [began, ended] = events.each_ref().map(at);
             let left = U64::new(checkpoint.map_or(0, |record| record.remaining()).into());
@@ -403,19 +527,23 @@ impl<D: Operators> Inner<D> {
 
     fn tell_drained(&self, state: &mut State<D>) -> Result<()> {
         let Some(drain) = state.draining else { return Ok(()) };
-        let Some(drained) = state.queue()?.try_drain()? else { return Ok(()) };
-        self.tell_completed(state)?;
+        let (taken, held) = match state.taken.take() {
+            Some(taken) => (taken, false),
+            None => {
+                let Some(drained) = state.queue()?.try_drain()? else { return Ok(()) };
+                self.tell_completed(state)?;
+                if drained.held {
+                    let resume_at = (drained.resume_at.0 / POSITIONS).max(state.told);
+                    (Takeback { resume_at, partial: None }, true)
+                } else {
+                    (state.take_back(drained)?, false)
+                }
+            }
+        };
         state.draining = None;
-        let Drained { resume_at: Seq(resume_at), partial, held } = drained;
-        // A queue that has had nothing yet resumes at its beginning.
-        let resume_at = (resume_at / POSITIONS).max(state.told);
-        if !held {
-            state.notes.retain(|note| note.seq < resume_at);
-            state.next = state.told;
-        }
-        let left = match partial {
+        let left = match taken.partial {
             Some(record) => {
-                let left = u64::from(record.remaining()) + 1;
+                let left = u64::from(record.checkpoint.remaining()) + 1;
                 let id = Id::from_bits(drain.checkpoint.get());
                 self.checkpoints
                     .lock()
@@ -425,7 +553,7 @@ impl<D: Operators> Inner<D> {
             }
             None => 0,
         };
-        let (resume_at, left) = (U64::new(resume_at), U64::new(left));
+        let (resume_at, left) = (U64::new(taken.resume_at), U64::new(left));
         let (ticket, is_held) = (drain.ticket, U64::new(held.into()));
         self.push(&Returned { ticket, resume_at, left, is_held }, &[]);
         Ok(())
@@ -433,7 +561,7 @@ impl<D: Operators> Inner<D> {
 
     fn push<M: Hot>(&self, message: &M, bytes: &[u8]) {
         // Errors end the session, and this lane with it.
-        let _ = self.endpoint.push(M::OP, self.number, &[hot_bytes(message), bytes]);
+        let _ = self.outlet.push(M::OP, self.number, &[hot_bytes(message), bytes]);
     }
 
     fn fail(&self, state: &mut State<D>, error: &Error) {
@@ -442,7 +570,7 @@ impl<D: Operators> Inner<D> {
         }
         let failed = Failed { error: RemoteError::from(error) };
         if let Ok(body) = failed.to_bytes() {
-            let _ = self.endpoint.push(Failed::OP, self.number, &[&body]);
+            let _ = self.outlet.push(Failed::OP, self.number, &[&body]);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::lanes::no_lane;
 use super::objects::{Fault, Outcome, Outputs};
+use super::origin::{Needs, Object, Record};
 use super::own_lane::{Issue, OwnLane};
-use super::session::{Lane, Session, encode, unknown};
+use super::session::{Lane, OpenedLane, Session, encode, unknown};
 use crate::conversions::level;
 use crate::error::NAME;
 use crate::messages::{
@@ -14,8 +15,9 @@ use crate::messages::{
 use reef_core::dkp::Padding;
 use reef_core::op::Operators;
 use reef_core::{Blocks, Command, Error, Launch, PreemptLevel, Preemptor, Priority, Span};
-use reef_wire::{Cold, Endpoint, Hot, Id, Message};
+use reef_wire::{Cold, Hot, Id, Message};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl<D: Operators> Session<D> {
     /// Handles a message of a session with a device of its own, and returns the reply's bytes.
@@ -25,28 +27,30 @@ impl<D: Operators> Session<D> {
         match message.op {
             ReadCheckpoint::OP => {
                 let id = Id::from_bits(ReadCheckpoint::from_bytes(body)?.id);
-                let checkpoint = self.objects.checkpoints.lock().get(id)?.clone();
+                let checkpoint = self.checkpoint(id)?;
                 encode(&BlocksLeft::from(&device.blocks(&checkpoint)?))
             }
             WriteCheckpoint::OP => {
                 let WriteCheckpoint { id, command, blocks } = WriteCheckpoint::from_bytes(body)?;
+                let source = self.objects.source(&command)?;
                 let command = self.own_command(&command)?;
                 let checkpoint = device.checkpoint_of(&command, &Blocks::try_from(blocks)?)?;
-                self.objects.checkpoints.lock().insert(Id::from_bits(id), checkpoint)?;
+                let record = Record { checkpoint, source };
+                self.objects.checkpoints.lock().insert(Id::from_bits(id), record)?;
                 encode(&())
             }
             MakePreemptor::OP => {
-                let MakePreemptor { id, level: number } = MakePreemptor::from_bytes(body)?;
-                let level = level(number)
-                    .ok_or_else(|| Error::Invalid(format!("level {number}: there is none")))?;
-                let preemptor = device.preemptor(level)?;
-                let facts = [preemptor.needs_room(), preemptor.calls_driver()];
-                self.objects.preemptors.insert(Id::from_bits(id), Arc::new(preemptor))?;
-                encode(&facts)
+                let MakePreemptor { id, level } = MakePreemptor::from_bytes(body)?;
+                encode(&self.make_preemptor(id, level)?)
             }
             TakeTrace::OP => {
                 let spans = device.take_trace().into_iter().map(OwnLane::<D>::client_span);
-                encode(&spans.map(Span::into).collect::<Vec<Traced>>())
+                let shifted = |mut span: Span| {
+                    span.begin = self.outlet.time(span.begin);
+                    span.end = self.outlet.time(span.end);
+                    span
+                };
+                encode(&spans.map(shifted).map(Span::into).collect::<Vec<Traced>>())
             }
             op => Err(unknown(op)),
         }
@@ -61,7 +65,8 @@ impl<D: Operators> Session<D> {
             MakeCheckpoint::OP => {
                 let MakeCheckpoint { id, command } = MakeCheckpoint::from_bytes(body)?;
                 let checkpoint = device.checkpoint(&self.launch(&command)?)?;
-                Ok(self.objects.checkpoints.lock().insert(Id::from_bits(id), checkpoint)?)
+                let record = Record { checkpoint, source: self.objects.source(&command)? };
+                Ok(self.objects.checkpoints.lock().insert(Id::from_bits(id), record)?)
             }
             Stop::OP => self.stop(Stop::split(body)?.0),
             Drain::OP => {
@@ -84,27 +89,51 @@ impl<D: Operators> Session<D> {
                 Ok(())
             }
             SetTrace::OP => {
-                device.set_trace(SetTrace::from_bytes(body)?.on);
+                let SetTrace { on } = SetTrace::from_bytes(body)?;
+                device.set_trace(on);
+                self.has_trace = on;
                 Ok(())
             }
             op => Err(unknown(op)),
         }
     }
 
+    pub(super) fn make_preemptor(&mut self, id: u64, number: u8) -> Outcome<[bool; 2]> {
+        let level = level(number)
+            .ok_or_else(|| Error::Invalid(format!("level {number}: there is none")))?;
+        let preemptor = Arc::new(self.host.device.preemptor(level)?);
+        let facts = [preemptor.needs_room(), preemptor.calls_driver()];
+        let step = AtomicU64::new(REACTIVATE);
+        let object = Object::Preemptor { preemptor, level: number, facts, step };
+        self.objects.add(id, object, Needs::default())?;
+        Ok(facts)
+    }
+
+    fn checkpoint(&self, id: Id) -> Outcome<D::Checkpoint> {
+        Ok(self.objects.checkpoints.lock().get(id)?.checkpoint.clone())
+    }
+
     fn stop(&mut self, stop: &Stop) -> Outcome<()> {
-        let preemptor = self.objects.preemptors.get(Id::from_bits(stop.preemptor.get()))?;
-        match stop.step.get() {
+        let origin = self.objects.preemptor(stop.preemptor.get())?.clone();
+        let Object::Preemptor { preemptor, step, .. } = &origin.object else { return Ok(()) };
+        let asked = stop.step.get();
+        match asked {
             EVICT => preemptor.evict()?,
             RESET => preemptor.reset()?,
-            REACTIVATE => return Ok(preemptor.reactivate()?),
+            REACTIVATE => preemptor.reactivate()?,
             step => {
                 let text = format!("step {step} of a preemptor: there is none");
                 return Err(reef_wire::Error::Protocol(text).into());
             }
         }
+        // What was reset was evicted before.
+        step.store(asked, Ordering::Relaxed);
+        if asked == REACTIVATE {
+            return Ok(());
+        }
         // A drain that came earlier may have an answer now, and the device wakes no thread for it.
-        for lane in self.lanes.values() {
-            if let Lane::Own(lane) = lane {
+        for opened in self.lanes.values() {
+            if let Lane::Own(lane) = &opened.lane {
                 lane.retry_drain();
             }
         }
@@ -119,19 +148,19 @@ impl<D: Operators> Session<D> {
         Err(Error::Unsupported { backend: NAME, what }.into())
     }
 
-    pub(super) fn open_own(
-        &self,
-        number: u32,
-        asked: &OpenLane,
-        endpoint: Arc<Endpoint>,
-    ) -> Outcome<OwnLane<D>> {
-        let preemptor = asked.preemptor.map(|id| self.objects.preemptors.get(Id::from_bits(id)));
-        let preemptor = preemptor.transpose()?.cloned();
+    pub(super) fn open_own(&self, number: u32, asked: &OpenLane) -> Outcome<OwnLane<D>> {
+        let preemptor = match asked.preemptor.map(|id| self.objects.preemptor(id)).transpose()? {
+            Some(origin) => match &origin.object {
+                Object::Preemptor { preemptor, .. } => Some(preemptor.clone()),
+                _ => None,
+            },
+            None => None,
+        };
         let priority = if asked.is_real_time { Priority::RealTime } else { Priority::BestEffort };
         let queue = self.host.device.queue(priority, preemptor.as_deref())?;
-        let checkpoints = self.objects.checkpoints.clone();
+        let (checkpoints, outlet) = (self.objects.checkpoints.clone(), self.outlet.clone());
         let device = self.host.device.clone();
-        Ok(OwnLane::open(number, device, queue, preemptor, endpoint, checkpoints)?)
+        Ok(OwnLane::open(number, device, queue, preemptor, outlet, checkpoints)?)
     }
 
     pub(super) fn run_own(&mut self, number: u32, run: &Run, outputs: Outputs<D>) -> Outcome<()> {
@@ -146,25 +175,26 @@ impl<D: Operators> Session<D> {
                 Err(protocol) => return Err(protocol),
             },
         };
-        let checkpoints = self.objects.checkpoints.lock();
-        let resume = run.resume.map(|id| checkpoints.get(Id::from_bits(id)).cloned());
-        drop(checkpoints);
+        let resume = run.resume.map(|id| self.checkpoint(Id::from_bits(id)));
         let (seq, marks, resume) = (run.seq, run.marks, resume.transpose()?);
         let issue = match command {
             None => Issue::Record,
             Some(command) => Issue::Command { command, resume, marks, outputs },
         };
-        Ok(self.own_lane(number)?.issue(seq, issue)?)
+        let source = self.objects.source(&run.command)?;
+        Ok(self.own_lane(number)?.issue(seq, issue, Some(source))?)
     }
 
     fn run_padded(&mut self, number: u32, run: RunPadded) -> Outcome<()> {
         let [rt_units, be_per_unit, be_blocks] = run.padding;
         let padding = Padding { rt_units, be_per_unit, be_blocks };
         let (launch, other) = (self.launch(&run.command)?, self.launch(&run.other)?);
-        let checkpoint = Id::from_bits(run.checkpoint);
-        let checkpoint = self.objects.checkpoints.lock().get(checkpoint)?.clone();
+        let checkpoint = self.checkpoint(Id::from_bits(run.checkpoint))?;
+        self.objects.note_run(&run.command)?;
+        self.objects.note_run(&run.other)?;
         let issue = Issue::Padded { launch, padding, other, checkpoint };
-        Ok(self.own_lane(number)?.issue(run.seq, issue)?)
+        let source = self.objects.source(&run.command)?;
+        Ok(self.own_lane(number)?.issue(run.seq, issue, Some(source))?)
     }
 
     fn launch(&self, command: &RemoteCommand) -> Outcome<Launch<D>> {
@@ -184,7 +214,7 @@ impl<D: Operators> Session<D> {
 
     fn own_lane(&self, number: u32) -> Outcome<&OwnLane<D>> {
         match self.lanes.get(&number) {
-            Some(Lane::Own(lane)) => Ok(lane),
+            Some(OpenedLane { lane: Lane::Own(lane), .. }) => Ok(lane),
             _ => Err(no_lane(number).into()),
         }
     }
@@ -193,7 +223,7 @@ impl<D: Operators> Session<D> {
 impl<D: Operators> Drop for Session<D> {
     /// Stops all that still runs of the session, so that its memory is released soon.
     fn drop(&mut self) {
-        for preemptor in self.objects.preemptors.values() {
+        for preemptor in self.objects.preemptors() {
             // A lost device runs nothing any more.
             if preemptor.level() >= PreemptLevel::DeviceQueue {
                 let _ = preemptor.evict();

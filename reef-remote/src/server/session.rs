@@ -1,22 +1,24 @@
 //! One session: messages become calls of the device and of its dispatcher.
 
 use super::lanes::{SharedLane, no_lane};
-use super::objects::{Fault, Launches, Objects, Outcome};
+use super::objects::{Fault, Objects, Outcome};
+use super::origin::{Memory, Needs, Object, Origin};
 use super::own_lane::OwnLane;
-use super::shared::Shared;
-use super::tenants::Account;
+use super::shared::{Outlet, Shared};
+use super::tenants::{Account, Charge};
 use crate::error::{NAME, RemoteError};
 use crate::messages::{
     AbandonLane, Alloc, Ask, AskClock, AskEach, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
     NamedKernel, OpenLane, Operation, Pack, PackInput, PackedSpec, Prepare, PrepareEach, Question,
     Read, RemoteCommand, Run, Section, Shape, Stage, TensorCall, Write,
 };
+use parking_lot::Mutex;
 use reef_core::dkp::Resources;
 use reef_core::op::{Operands, Operators, TensorOperands};
 use reef_core::rounding::Rounded;
 use reef_core::tensor::TensorOp;
-use reef_core::{Command, Error, Launch, Task};
-use reef_wire::{Cold, Endpoint, Handler, Hot, Id, Message, codec};
+use reef_core::{Command, Device, Error, Launch, Task};
+use reef_wire::{Cold, Endpoint, Handler, Hot, Message, codec};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,14 +27,48 @@ use std::sync::Arc;
 const MAX_STAGED_LEN: u64 = 2 << 30;
 /// Maximum number of lanes of a session.
 const MAX_LANES: usize = 1024;
+/// Maximum number of answers that are kept, and of their bytes.
+const MAX_ANSWERS: usize = 1 << 16;
+const MAX_ANSWERS_LEN: usize = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct Session<D: Operators> {
     pub(super) host: Arc<Shared<D>>,
-    endpoint: Option<Arc<Endpoint>>,
+    pub(super) outlet: Arc<Outlet>,
     pub(super) objects: Objects<D>,
-    pub(super) lanes: HashMap<u32, Lane<D>>,
-    staged: Vec<f32>,
+    pub(super) lanes: HashMap<u32, OpenedLane<D>>,
+    pub(super) staged: Vec<f32>,
+    pub(super) answers: Answers,
+    pub(super) has_trace: bool,
+}
+
+/// Answers that the client has got, by question: another device must give the same.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) all: HashMap<Vec<u8>, Vec<u8>>,
+    bytes: usize,
+    /// There were too many.
+    pub(super) is_full: bool,
+}
+
+impl Answers {
+    pub(super) fn add(&mut self, question: Vec<u8>, answer: Vec<u8>) {
+        self.bytes += question.len() + answer.len();
+        if self.all.len() >= MAX_ANSWERS || self.bytes > MAX_ANSWERS_LEN {
+            self.is_full = true;
+            self.all = HashMap::new();
+        }
+        if !self.is_full {
+            self.all.insert(question, answer);
+        }
+    }
+}
+
+/// A lane, and what has opened it.
+#[derive(Debug)]
+pub(super) struct OpenedLane<D: Operators> {
+    pub(super) lane: Lane<D>,
+    pub(super) origin: Arc<Origin<D>>,
 }
 
 /// A lane, as the thread that reads frames sees it.
@@ -44,8 +80,15 @@ pub(super) enum Lane<D: Operators> {
 
 impl<D: Operators> Session<D> {
     pub(super) fn new(host: Arc<Shared<D>>, account: Arc<Account>) -> Self {
-        let (objects, lanes) = (Objects::new(account), HashMap::new());
-        Self { host, endpoint: None, objects, lanes, staged: Vec::new() }
+        Self {
+            host,
+            outlet: Arc::default(),
+            objects: Objects::new(account),
+            lanes: HashMap::new(),
+            staged: Vec::new(),
+            answers: Answers::default(),
+            has_trace: false,
+        }
     }
 
     /// Handles a message, and returns the reply's bytes.
@@ -56,23 +99,30 @@ impl<D: Operators> Session<D> {
             Read::OP => self.read(Read::split(body)?.0),
             NamedKernel::OP => self.named_kernel(&NamedKernel::from_bytes(body)?),
             MakeGraph::OP => self.make_graph(&MakeGraph::from_bytes(body)?),
-            OpenLane::OP => self.open_lane(message.lane, &OpenLane::from_bytes(body)?),
-            Ask::OP => self.ask(Ask::from_bytes(body)?.question),
+            OpenLane::OP => {
+                self.open_lane(message.lane, &OpenLane::from_bytes(body)?)?;
+                encode(&())
+            }
+            Ask::OP => self.ask_noted(Ask::from_bytes(body)?.question),
             AskEach::OP => {
                 let questions = AskEach::from_bytes(body)?.questions.into_iter();
-                let answers = questions.map(|question| self.ask(question));
+                let answers = questions.map(|question| self.ask_noted(question));
                 encode(&answers.collect::<Outcome<Vec<_>>>()?)
             }
             Pack::OP => self.pack(&Pack::from_bytes(body)?),
             PackInput::OP => self.pack_input(&PackInput::from_bytes(body)?),
             Prepare::OP => {
                 let Prepare { id, operation } = Prepare::from_bytes(body)?;
-                let (launches, shapes) = self.prepare(operation)?;
-                self.objects.launches.insert(Id::from_bits(id), Launches::Prepared(launches))?;
-                encode(&shapes)
+                let (launches, needs) = self.prepare(&operation)?;
+                let reply = encode(&launches.shapes)?;
+                self.objects.add(id, launches.object(operation), needs)?;
+                Ok(reply)
             }
             PrepareEach::OP => self.prepare_each(PrepareEach::from_bytes(body)?.each),
-            AskClock::OP => encode(&(self.host.device.clock().as_nanos() as u64)),
+            AskClock::OP => {
+                let now = self.outlet.time(self.host.device.clock());
+                encode(&(now.as_nanos() as u64))
+            }
             _ => self.answer_own(message),
         }
     }
@@ -87,14 +137,15 @@ impl<D: Operators> Session<D> {
                 self.run(message.lane, &run)
             }
             AbandonLane::OP => {
-                let lane = self.lanes.remove(&message.lane);
-                lane.map(drop).ok_or_else(|| no_lane(message.lane).into())
+                self.remove_lane(message.lane)?;
+                Ok(())
             }
             Free::OP => self.objects.free(Free::split(body)?.0.id.get()),
             Write::OP => {
                 let (write, bytes) = Write::split(body)?;
-                let buffer = self.objects.buffer(write.buffer.get())?;
-                Ok(self.host.device.write(buffer, write.offset.get() as usize, bytes)?)
+                let memory = self.objects.memory(write.buffer.get())?;
+                memory.note_write();
+                Ok(self.host.device.write(&memory.buffer, write.offset.get() as usize, bytes)?)
             }
             Stage::OP => {
                 let (stage, bytes) = Stage::split(body)?;
@@ -105,12 +156,24 @@ impl<D: Operators> Session<D> {
     }
 
     fn alloc(&mut self, alloc: &Alloc) -> Outcome<Vec<u8>> {
-        let device = &self.host.device;
-        let bytes = usize::try_from(alloc.bytes).unwrap_or(usize::MAX);
-        let charge = self.objects.charge(alloc.bytes)?;
-        let buffer = if alloc.is_host { device.alloc_host(bytes) } else { device.alloc(bytes) };
-        self.objects.add_buffer(alloc.id, alloc.address, alloc.bytes, buffer?, charge)?;
+        let &Alloc { id, address, bytes, is_host } = alloc;
+        self.allocate(id, [address, bytes, bytes], is_host)?;
         encode(&())
+    }
+
+    /// Allocates memory with this address and these bytes for the client, and these bytes on the
+    /// device.
+    pub(super) fn allocate(
+        &mut self,
+        id: u64,
+        [address, bytes, len]: [u64; 3],
+        is_host: bool,
+    ) -> Outcome<()> {
+        let (device, size) = (&self.host.device, usize::try_from(len).unwrap_or(usize::MAX));
+        let charge = self.objects.charge(len)?;
+        let buffer = if is_host { device.alloc_host(size) } else { device.alloc(size) };
+        let memory = Memory::new(buffer?, [address, bytes, len], is_host);
+        self.objects.add_buffer(id, memory, charge)
     }
 
     fn read(&mut self, read: &Read) -> Outcome<Vec<u8>> {
@@ -124,23 +187,26 @@ impl<D: Operators> Session<D> {
         Ok(bytes)
     }
 
-    fn named_kernel(&mut self, asked: &NamedKernel) -> Outcome<Vec<u8>> {
+    pub(super) fn named_kernel(&mut self, asked: &NamedKernel) -> Outcome<Vec<u8>> {
         let (is_own, device) = (self.host.dispatcher.is_none(), &self.host.device);
-        let kernel = match (self.host.has_raw_launches, is_own && asked.name == "append") {
-            (true, _) => Launches::Named(device.kernel(&asked.name)?),
-            (false, true) => Launches::Append(device.kernel(&asked.name)?),
+        let is_checked = match (self.host.has_raw_launches, is_own && asked.name == "append") {
+            (true, _) => false,
+            (false, true) => true,
             (false, false) => {
                 let what = "launches with arguments of the client, in a session of this server";
                 return Err(Error::Unsupported { backend: NAME, what: what.into() }.into());
             }
         };
-        self.objects.launches.insert(Id::from_bits(asked.id), kernel)?;
+        let (kernel, name) = (device.kernel(&asked.name)?, asked.name.clone());
+        let object = Object::Kernel { kernel, name, is_checked };
+        self.objects.add(asked.id, object, Needs::default())?;
         encode(&())
     }
 
     /// The device's own graph. On a shared device without graphs it is a list of its commands.
-    fn make_graph(&mut self, asked: &MakeGraph) -> Outcome<Vec<u8>> {
+    pub(super) fn make_graph(&mut self, asked: &MakeGraph) -> Outcome<Vec<u8>> {
         let device = &self.host.device;
+        let needs = self.objects.needs_of_commands(&asked.commands)?;
         let commands = asked.commands.iter().map(|command| self.objects.command(device, command));
         let commands = commands.collect::<Outcome<Vec<_>>>()?;
         let task = match device.graph(&commands) {
@@ -150,29 +216,42 @@ impl<D: Operators> Session<D> {
             }
             Err(error) => return Err(error.into()),
         };
-        self.objects.graphs.insert(Id::from_bits(asked.id), task)?;
+        let object = Object::Graph { task, commands: asked.commands.clone() };
+        self.objects.add(asked.id, object, needs)?;
         encode(&())
     }
 
-    fn open_lane(&mut self, number: u32, asked: &OpenLane) -> Outcome<Vec<u8>> {
+    pub(super) fn open_lane(&mut self, number: u32, asked: &OpenLane) -> Outcome<()> {
         if number == 0 || self.lanes.contains_key(&number) || self.lanes.len() >= MAX_LANES {
             let text = format!("lane {number}: cannot be opened, there are {}", self.lanes.len());
             return Err(reef_wire::Error::Protocol(text).into());
         }
-        let endpoint = self.endpoint.clone().expect("a session has begun before its messages");
-        let device = &self.host.device;
+        let (device, mut needs) = (&self.host.device, Needs::default());
         let lane = match &self.host.dispatcher {
-            Some(dispatcher) => Lane::Shared(SharedLane::open(
-                number,
-                asked.is_real_time,
-                device,
-                dispatcher,
-                endpoint,
-            )?),
-            None => Lane::Own(self.open_own(number, asked, endpoint)?),
+            Some(dispatcher) => {
+                let outlet = &self.outlet;
+                let is_real_time = asked.is_real_time;
+                Lane::Shared(SharedLane::open(number, is_real_time, device, dispatcher, outlet)?)
+            }
+            None => {
+                let preemptor = asked.preemptor.map(|id| self.objects.preemptor(id)).transpose()?;
+                needs.uses.extend(preemptor.cloned());
+                Lane::Own(self.open_own(number, asked)?)
+            }
         };
-        self.lanes.insert(number, lane);
-        encode(&())
+        let &OpenLane { is_real_time, preemptor } = asked;
+        let object = Object::Lane { is_real_time, preemptor };
+        let origin = Origin::new(self.objects.next_order(), u64::from(number), object, needs);
+        self.lanes.insert(number, OpenedLane { lane, origin });
+        Ok(())
+    }
+
+    /// Takes a lane out.
+    pub(super) fn remove_lane(&mut self, number: u32) -> Outcome<Lane<D>> {
+        let opened = self.lanes.remove(&number).ok_or_else(|| no_lane(number))?;
+        // A lane's number is below all names.
+        opened.origin.free(self.objects.note_release(number.into()));
+        Ok(opened.lane)
     }
 
     /// Writes the host memory that came along with a command.
@@ -182,8 +261,9 @@ impl<D: Operators> Session<D> {
                 let got = bytes.len();
                 reef_wire::Error::Protocol(format!("input: must have {len} bytes, got {got}"))
             })?;
-            let buffer = self.objects.buffer(buffer)?;
-            self.host.device.write(buffer, offset as usize, piece)?;
+            let memory = self.objects.memory(buffer)?;
+            memory.note_write();
+            self.host.device.write(&memory.buffer, offset as usize, piece)?;
             bytes = rest;
         }
         match bytes.len() {
@@ -198,7 +278,9 @@ impl<D: Operators> Session<D> {
     fn run(&mut self, number: u32, run: &Run) -> Outcome<()> {
         let device = &self.host.device;
         let outputs = self.objects.outputs(&run.outputs)?;
-        let lane = match self.lanes.get_mut(&number).ok_or_else(|| no_lane(number))? {
+        let opened = self.lanes.get_mut(&number).ok_or_else(|| no_lane(number))?;
+        self.objects.note_run(&run.command)?;
+        let lane = match &mut opened.lane {
             Lane::Shared(lane) => lane,
             Lane::Own(_) => return self.run_own(number, run, outputs),
         };
@@ -234,23 +316,35 @@ impl<D: Operators> Session<D> {
         asked.op.check()?;
         let charge = self.objects.charge(size_of_val(&*staged) as u64)?;
         let buffer = self.host.device.pack(&asked.op, weights, bias)?;
-        self.objects.add_buffer(asked.id, asked.address, 0, buffer, charge)?;
-        encode(&())
+        self.add_packed([asked.id, asked.address], buffer, charge)
     }
 
     fn pack_input(&mut self, asked: &PackInput) -> Outcome<Vec<u8>> {
         let staged = std::mem::take(&mut self.staged);
         let charge = self.objects.charge(size_of_val(&*staged) as u64)?;
         let buffer = self.host.device.pack_input(&asked.packed.into(), &staged)?;
-        self.objects.add_buffer(asked.id, asked.address, 0, buffer, charge)?;
+        self.add_packed([asked.id, asked.address], buffer, charge)
+    }
+
+    /// Adds constants in the device's own form, which takes other bytes than what they are made of.
+    fn add_packed(
+        &mut self,
+        [id, address]: [u64; 2],
+        buffer: D::Buffer,
+        charge: Charge,
+    ) -> Outcome<Vec<u8>> {
+        let len = buffer_len(&self.host.device, &buffer);
+        drop(charge);
+        let charge = self.objects.charge(len)?;
+        self.objects.add_buffer(id, Memory::new(buffer, [address, 0, len], false), charge)?;
         encode(&())
     }
 
     fn prepare_each(&mut self, each: Vec<(u64, Operation)>) -> Outcome<Vec<u8>> {
         let mut made = Vec::with_capacity(each.len());
         for (at, (id, operation)) in each.into_iter().enumerate() {
-            match self.prepare(operation) {
-                Ok(prepared) => made.push((id, prepared)),
+            match self.prepare(&operation) {
+                Ok((launches, needs)) => made.push((id, operation, launches, needs)),
                 Err(Fault::Device(error)) => {
                     return encode(&Err::<Vec<Vec<Shape>>, _>((
                         at as u64,
@@ -261,40 +355,41 @@ impl<D: Operators> Session<D> {
             }
         }
         let mut shapes = Vec::with_capacity(made.len());
-        for (id, (launches, shape)) in made {
-            self.objects.launches.insert(Id::from_bits(id), Launches::Prepared(launches))?;
-            shapes.push(shape);
+        for (id, operation, launches, needs) in made {
+            shapes.push(launches.shapes.clone());
+            self.objects.add(id, launches.object(operation), needs)?;
         }
         encode(&Ok::<_, (u64, RemoteError)>(shapes))
     }
 
-    fn prepare(&self, operation: Operation) -> Outcome<(Vec<Launch<D>>, Vec<Shape>)> {
-        let launches = match operation {
+    pub(super) fn prepare(&self, operation: &Operation) -> Outcome<(Prepared<D>, Needs<D>)> {
+        let needs = self.objects.needs_of(operation)?;
+        let list = match operation {
             Operation::Picture { op, input, residual, output, constants, scratch, rounded } => {
                 op.check()?;
-                let [in_rounded, out_rounded] = rounded;
+                let &[in_rounded, out_rounded] = rounded;
                 let operands = Operands {
-                    input: self.objects.storage(input)?,
+                    input: self.objects.storage(*input)?,
                     residual: residual.map(|at| self.objects.storage(at)).transpose()?,
-                    output: self.objects.storage(output)?,
+                    output: self.objects.storage(*output)?,
                     constants: constants.map(|id| self.objects.buffer(id)).transpose()?,
                     scratch: scratch.map(|at| self.objects.storage(at)).transpose()?,
                     rounded: Rounded { input: in_rounded, output: out_rounded },
                 };
-                self.host.device.operator(&op, &operands)?
+                self.host.device.operator(op, &operands)?
             }
-            Operation::Tensors { ops, is_group } => self.tensor_launches(ops, is_group)?,
+            Operation::Tensors { ops, is_group } => self.tensor_launches(ops, *is_group)?,
         };
         let shape = |launch: &Launch<D>| {
             let Resources { threads, registers, shared } = self.host.device.resources(launch);
             let resources = [threads, registers, shared];
             Shape { grid: launch.grid(), block: launch.block(), resources }
         };
-        let shapes = launches.iter().map(shape).collect();
-        Ok((launches, shapes))
+        let shapes = list.iter().map(shape).collect();
+        Ok((Prepared { list, shapes }, needs))
     }
 
-    fn tensor_launches(&self, calls: Vec<TensorCall>, is_group: bool) -> Outcome<Vec<Launch<D>>> {
+    fn tensor_launches(&self, calls: &[TensorCall], is_group: bool) -> Outcome<Vec<Launch<D>>> {
         let mut ops = Vec::new();
         for call in calls {
             call.op.check()?;
@@ -305,7 +400,7 @@ impl<D: Operators> Session<D> {
                 packed: call.packed,
                 scratch: call.scratch.map(|at| self.objects.storage(at)).transpose()?,
             };
-            ops.push((Arc::new(call.op), operands));
+            ops.push((Arc::new(call.op.clone()), operands));
         }
         let device = &self.host.device;
         match (&*ops, is_group) {
@@ -320,7 +415,14 @@ impl<D: Operators> Session<D> {
         }
     }
 
-    fn ask(&self, question: Question) -> Outcome<Vec<u8>> {
+    fn ask_noted(&mut self, question: Question) -> Outcome<Vec<u8>> {
+        let noted = codec::write(&question)?;
+        let answer = self.ask(question)?;
+        self.answers.add(noted, answer.clone());
+        Ok(answer)
+    }
+
+    pub(super) fn ask(&self, question: Question) -> Outcome<Vec<u8>> {
         let device = &self.host.device;
         let pair = |scratch: reef_core::op::Scratch| {
             encode(&[scratch.zeroed as u64, scratch.bytes as u64])
@@ -353,6 +455,34 @@ impl<D: Operators> Session<D> {
     }
 }
 
+/// Launches of an operation, and what the client knows of them.
+pub(super) struct Prepared<D: Operators> {
+    list: Vec<Launch<D>>,
+    pub(super) shapes: Vec<Shape>,
+}
+
+impl<D: Operators> Prepared<D> {
+    pub(super) fn object(self, operation: Operation) -> Object<D> {
+        let Self { list, shapes } = self;
+        Object::Launches { list, operation, shapes }
+    }
+}
+
+/// Bytes of a buffer that the device has made: a read within it succeeds.
+fn buffer_len<D: Device>(device: &D, buffer: &D::Buffer) -> u64 {
+    let is_within = |at: u64| device.read(buffer, at as usize, &mut []).is_ok();
+    let mut beyond = 1_u64;
+    while beyond < 1 << 62 && is_within(beyond) {
+        beyond *= 2;
+    }
+    let (mut from, mut to) = (beyond / 2, beyond);
+    while from + 1 < to {
+        let middle = from + (to - from) / 2;
+        if is_within(middle) { from = middle } else { to = middle }
+    }
+    from
+}
+
 fn borrow<'a, D: Operators>(operands: &TensorOperands<'a, D>) -> TensorOperands<'a, D> {
     let storage = |at: &reef_core::op::Storage<'a, D>| reef_core::op::Storage {
         buffer: at.buffer,
@@ -379,18 +509,28 @@ pub(super) fn unknown(op: u16) -> Fault {
     reef_wire::Error::Protocol(format!("operation {op}: there is none")).into()
 }
 
-impl<D: Operators> Handler for Session<D> {
+/// Handler of a session, which other threads stop to move it.
+#[derive(Debug)]
+pub(super) struct Messages<D: Operators>(pub(super) Arc<Mutex<Session<D>>>);
+
+impl<D: Operators> Handler for Messages<D> {
     fn begun(&mut self, endpoint: &Arc<Endpoint>) {
-        self.endpoint = Some(endpoint.clone());
+        self.0.lock().outlet.begin(endpoint);
     }
 
     fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
+        self.0.lock().handle(message, endpoint)
+    }
+}
+
+impl<D: Operators> Session<D> {
+    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
         if message.op == CloseLane::OP && message.wants_reply {
             let number = CloseLane::from_bytes(message.body)?.lane;
-            let lane = self.lanes.remove(&number).ok_or_else(|| no_lane(number))?;
-            match lane {
-                Lane::Shared(lane) => lane.close(message.number),
-                Lane::Own(lane) => lane.close(message.number),
+            match self.remove_lane(number) {
+                Ok(Lane::Shared(lane)) => lane.close(message.number),
+                Ok(Lane::Own(lane)) => lane.close(message.number),
+                Err(_) => return Err(no_lane(number)),
             }
             return Ok(());
         }

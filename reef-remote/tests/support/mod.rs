@@ -4,14 +4,16 @@
 
 use reef_core::Device;
 use reef_cpu::Cpu;
-use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security};
-use reef_wire::{Address, Server};
+use reef_remote::observe::Sessions;
+use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
+use reef_wire::{Address, Server, Token};
 use std::sync::{Arc, OnceLock};
 
 /// A server that listens on a UNIX socket until the process ends.
 pub(crate) struct Served {
     pub(crate) address: String,
     pub(crate) server: Server,
+    pub(crate) sessions: Sessions,
     /// The shared device, once a session has asked for it.
     pub(crate) host: Arc<OnceLock<Arc<Host<Cpu>>>>,
     _folder: tempfile::TempDir,
@@ -31,11 +33,21 @@ fn listen(devices: Devices) -> Served {
 }
 
 fn listen_at(devices: Devices, address: &Address, folder: tempfile::TempDir) -> Served {
+    listen_with(devices, address, folder, Vec::new())
+}
+
+fn listen_with(
+    devices: Devices,
+    address: &Address,
+    folder: tempfile::TempDir,
+    tokens: Vec<Token>,
+) -> Served {
     let listener = Listener::bind(address, &Security::default()).unwrap();
-    let server = devices.serve(Vec::new());
+    let sessions = Sessions::default();
+    let server = devices.listed_in(&sessions).serve(tokens);
     let host = Arc::default();
     let address = listener.address();
-    let served = Served { address, server: server.clone(), host, _folder: folder };
+    let served = Served { address, server: server.clone(), sessions, host, _folder: folder };
     std::thread::spawn(move || listener.run(&server, |_| ()));
     served
 }
@@ -50,6 +62,15 @@ fn open(name: &str) -> reef_core::Result<Cpu> {
 /// One device for all sessions.
 pub(crate) fn shared() -> Served {
     shared_by(Host::start)
+}
+
+/// As [`shared`], for tenants.
+pub(crate) fn shared_for(tenants: &Tenants) -> Served {
+    let devices =
+        Devices::shared(|name| Ok(Arc::new(Host::start(&open(name)?)?) as Arc<dyn DeviceHost>));
+    let folder = tempfile::tempdir().unwrap();
+    let address = Address::Unix(folder.path().join("reef.sock"));
+    listen_with(devices.for_tenants(tenants), &address, folder, tenants.tokens())
 }
 
 /// As [`shared`], with a dispatcher of its own.

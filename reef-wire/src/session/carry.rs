@@ -7,7 +7,7 @@ use super::server::{Hold, Server, Session};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::exchange::sync::lock;
-use crate::moved::Moved;
+use crate::moved::{Key, Moved};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,9 @@ struct Carried {
 /// A session without a connection. Its client, if it comes back, waits until this is dropped: then
 /// the session goes on.
 pub struct Held {
+    server: Server,
     session: Arc<Session>,
+    name: [u8; 16],
 }
 
 impl fmt::Debug for Held {
@@ -32,6 +34,11 @@ impl fmt::Debug for Held {
 }
 
 impl Held {
+    /// Returns the name of the session.
+    pub fn name(&self) -> [u8; 16] {
+        self.name
+    }
+
     /// Returns the state of this end, for [`Server::adopt`] in another process. Nothing may be
     /// sent meanwhile.
     ///
@@ -48,6 +55,7 @@ impl Held {
     /// Ends the session here: it goes on at another server, which the client is told.
     pub fn moved(self, moved: Moved) {
         let end = Error::Ended(format!("the session has moved to {moved}"));
+        self.server.note_moved(self.name, moved.clone());
         self.session.set_hold(Hold::Moved(moved));
         self.session.endpoint.end(end);
         self.session.wake();
@@ -80,6 +88,13 @@ impl fmt::Debug for Adopted {
 }
 
 impl Adopted {
+    /// Ends the session, whose client has not come.
+    pub fn end(self, why: Error) {
+        self.server.forget(self.name, &self.session);
+        self.session.endpoint.end(why);
+        self.session.endpoint.close();
+    }
+
     /// Serves the session until it is over, and returns why.
     pub fn run(self) -> Error {
         self.server.serve_session(&self.session, self.name)
@@ -89,18 +104,28 @@ impl Adopted {
 impl Server {
     /// Takes the connection of a session away. `None` if there is no such session, or it is held.
     pub fn hold(&self, name: [u8; 16]) -> Option<Held> {
-        let session = self.session(name)?;
+        self.hold_session(name, self.session(name)?)
+    }
+
+    /// As [`hold`](Self::hold), of the session of this end.
+    pub fn hold_end(&self, endpoint: &Endpoint) -> Option<Held> {
+        let (name, session) = self.session_of(endpoint)?;
+        self.hold_session(name, session)
+    }
+
+    fn hold_session(&self, name: [u8; 16], session: Arc<Session>) -> Option<Held> {
         if !session.begin_hold() {
             return None;
         }
         let endpoint = &session.endpoint;
         endpoint.cut();
         endpoint.disconnect(&mut lock(endpoint.inbox()));
-        Some(Held { session })
+        Some(Held { server: self.clone(), session, name })
     }
 
     /// Begins a session with the state that [`Held::carried`] has returned in another process. Its
-    /// client is served from now on, but for a thread: [`Adopted::run`].
+    /// client is served from now on, but for a thread: [`Adopted::run`]. A client that has the key
+    /// needs no token: [`greet`](Self::greet).
     ///
     /// # Errors
     ///
@@ -109,17 +134,20 @@ impl Server {
         &self,
         name: [u8; 16],
         tenant: Option<&str>,
+        key: Option<Key>,
         carried: &[u8],
         handler: Box<dyn Handler>,
     ) -> Result<Adopted> {
         let carried: Carried = codec::read(carried)?;
+        carried.outbox.check()?;
+        carried.inbox.check()?;
         let side = Side::Server { max_unread: self.options().max_unread };
         let endpoint = Arc::new(Endpoint::new(self.options().limits, side, handler));
         lock(endpoint.inbox()).restore(carried.inbox);
         endpoint.restore_outbox(carried.outbox);
         endpoint.begin();
-        let session = Arc::new(Session::new(endpoint, tenant.map(Into::into), 0));
-        self.insert(name, &session).map_err(Error::Refused)?;
+        let session = Arc::new(Session::new(endpoint, tenant.map(Into::into), key, 0));
+        self.insert_adopted(name, &session).map_err(Error::Refused)?;
         Ok(Adopted { server: self.clone(), session, name })
     }
 }

@@ -55,6 +55,22 @@ pub(super) struct CarriedInbox {
     parts: Vec<(u64, Vec<u8>)>,
 }
 
+impl CarriedInbox {
+    /// Checks that its numbers can be those of an inbox.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if not.
+    pub(super) fn check(&self) -> Result<()> {
+        let (received, consumed) = (self.received, self.consumed);
+        let is_one = received.is_possible()
+            && consumed.frames <= received.frames
+            && consumed.bytes <= received.bytes
+            && self.parts.len() <= bulk::MAX_PAYLOADS;
+        if is_one { Ok(()) } else { Err(Error::protocol("state: what was received cannot be")) }
+    }
+}
+
 pub(super) struct Inbox {
     receive: Option<Box<dyn ReceiveHalf>>,
     decoder: Decoder,

@@ -72,6 +72,25 @@ pub(super) struct CarriedOutbox {
     next_ticket: u64,
 }
 
+impl CarriedOutbox {
+    /// Checks that its numbers can be those of an outbox.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if not.
+    pub(super) fn check(&self) -> Result<()> {
+        let (pushed, acknowledged) = (self.pushed, self.acknowledged);
+        let ends = self.kept.iter().map(|(_, end)| *end);
+        let is_one = acknowledged.frames <= pushed.frames
+            && acknowledged.bytes <= pushed.bytes
+            && ends.clone().is_sorted()
+            && ends.max().is_none_or(|end| end <= pushed.frames)
+            && [pushed, self.consumed].iter().all(Progress::is_possible)
+            && self.next_ticket < u64::MAX / 2;
+        if is_one { Ok(()) } else { Err(Error::protocol("state: what was sent cannot be")) }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// Frames that were not sent yet.

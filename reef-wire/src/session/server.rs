@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::exchange::sync::lock;
 use crate::frame::Decoder;
 use crate::journal::Progress;
-use crate::moved::Moved;
+use crate::moved::{Key, Moved};
 use crate::transport::link::Link;
 use std::collections::HashMap;
 use std::fmt;
@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks of a session without connection whether it has been ended.
 const END_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time for which clients are told where a session has gone.
+const MOVED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Bounds of a server.
 #[derive(Debug, Clone)]
@@ -80,6 +83,8 @@ struct Shared {
     options: ServerOptions,
     authority: Box<dyn Authority>,
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
+    /// Places of sessions that this server had, and since when.
+    moved: Mutex<HashMap<[u8; 16], (Moved, Instant)>>,
     reception: Reception,
 }
 
@@ -104,6 +109,8 @@ pub(super) struct Session {
     pub(super) endpoint: Arc<Endpoint>,
     /// Owner of the token with which it began.
     tenant: Option<String>,
+    /// Secret by which its client is known, if another server had it.
+    key: Option<Key>,
     /// Number of connections that it has had; changes under the lock of the inbox.
     connections: Mutex<u64>,
     changed: Condvar,
@@ -114,7 +121,8 @@ impl Server {
     pub fn new(options: ServerOptions, authority: impl Authority + 'static) -> Self {
         let reception = Reception::new(options.schema, options.tokens.clone());
         let authority = Box::new(authority);
-        Self(Arc::new(Shared { options, authority, sessions: Mutex::default(), reception }))
+        let (sessions, moved) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { options, authority, sessions, moved, reception }))
     }
 
     /// Number of sessions, with or without a connection.
@@ -140,13 +148,17 @@ impl Server {
         self.serve_greeted(link, &hello, name)
     }
 
-    /// The first step of [`serve`](Self::serve): [`Reception::greet`].
+    /// The first step of [`serve`](Self::serve): [`Reception::greet_moved`], with the keys of
+    /// sessions that other servers had.
     ///
     /// # Errors
     ///
-    /// As [`Reception::greet`].
+    /// As [`Reception::greet_moved`].
     pub fn greet(&self, link: &mut Link) -> Result<Hello> {
-        self.0.reception.greet(link)
+        self.0.reception.greet_moved(link, |name| {
+            let session = self.session(name)?;
+            Some((session.key.clone()?, session.tenant.clone()))
+        })
     }
 
     /// Makes up the name of a session: [`Reception::name`].
@@ -188,7 +200,7 @@ impl Server {
         let side = Side::Server { max_unread: options.max_unread };
         let endpoint = Arc::new(Endpoint::new(options.limits, side, handler));
         endpoint.begin();
-        let session = Arc::new(Session::new(endpoint, hello.tenant.clone(), 1));
+        let session = Arc::new(Session::new(endpoint, hello.tenant.clone(), None, 1));
         let none = Progress::default();
         let welcome = Welcome { session: name, received: none, limits: options.limits, facts };
         let welcome = codec::write(&welcome)?;
@@ -207,10 +219,18 @@ impl Server {
     /// Serves a session until it is over, and returns why.
     pub(super) fn serve_session(&self, session: &Arc<Session>, name: [u8; 16]) -> Error {
         let end = self.run(session);
-        lock(&self.0.sessions).remove(&name);
+        self.forget(name, session);
         session.endpoint.end(end.clone());
         session.endpoint.close();
         end
+    }
+
+    /// Forgets a session. Another one may have come back under its name.
+    pub(super) fn forget(&self, name: [u8; 16], session: &Arc<Session>) {
+        let mut sessions = lock(&self.0.sessions);
+        if sessions.get(&name).is_some_and(|known| Arc::ptr_eq(known, session)) {
+            sessions.remove(&name);
+        }
     }
 
     pub(super) fn options(&self) -> &ServerOptions {
@@ -219,6 +239,36 @@ impl Server {
 
     pub(super) fn session(&self, name: [u8; 16]) -> Option<Arc<Session>> {
         lock(&self.0.sessions).get(&name).cloned()
+    }
+
+    /// Returns the session of this end, and its name.
+    pub(super) fn session_of(&self, endpoint: &Endpoint) -> Option<([u8; 16], Arc<Session>)> {
+        let sessions = lock(&self.0.sessions);
+        let is_it = |(_, session): &(&[u8; 16], &Arc<Session>)| {
+            std::ptr::eq(Arc::as_ptr(&session.endpoint), endpoint)
+        };
+        sessions.iter().find(is_it).map(|(name, session)| (*name, session.clone()))
+    }
+
+    /// Notes where a session has gone.
+    pub(super) fn note_moved(&self, name: [u8; 16], moved: Moved) {
+        let mut all = lock(&self.0.moved);
+        all.retain(|_, (_, since)| since.elapsed() < MOVED_TIMEOUT);
+        all.insert(name, (moved, Instant::now()));
+    }
+
+    /// Records a session that another server had, and forgets that it was there.
+    pub(super) fn insert_adopted(
+        &self,
+        name: [u8; 16],
+        session: &Arc<Session>,
+    ) -> Result<(), String> {
+        if self.session(name).is_some_and(|known| known.endpoint.ended().is_none()) {
+            return Err("the session is at this server already".into());
+        }
+        self.insert(name, session)?;
+        lock(&self.0.moved).remove(&name);
+        Ok(())
     }
 
     /// Records a session, unless others took the last place meanwhile.
@@ -267,6 +317,11 @@ impl Server {
     fn resume(&self, mut link: Link, hello: &Hello, name: [u8; 16]) -> Result<()> {
         let found = lock(&self.0.sessions).get(&name).cloned();
         let Some(session) = found.filter(|session| session.tenant == hello.tenant) else {
+            let moved = lock(&self.0.moved).get(&name).map(|(moved, _)| moved.clone());
+            if let Some(moved) = moved {
+                redirect(&mut link, &moved);
+                return Err(Error::Moved(moved));
+            }
             refuse(&mut link, NO_SESSION);
             return Err(Error::Refused(NO_SESSION.into()));
         };
@@ -296,9 +351,14 @@ impl Server {
 }
 
 impl Session {
-    pub(super) fn new(endpoint: Arc<Endpoint>, tenant: Option<String>, connections: u64) -> Self {
+    pub(super) fn new(
+        endpoint: Arc<Endpoint>,
+        tenant: Option<String>,
+        key: Option<Key>,
+        connections: u64,
+    ) -> Self {
         let (hold, connections) = (Mutex::new(Hold::Free), Mutex::new(connections));
-        Self { hold, endpoint, tenant, connections, changed: Condvar::new() }
+        Self { hold, endpoint, tenant, key, connections, changed: Condvar::new() }
     }
 
     /// Returns false if it is held already.

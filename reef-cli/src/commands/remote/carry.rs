@@ -1,9 +1,9 @@
-//! `reef remote migrate|snapshot|restore`: sessions of unmodified programs.
+//! `reef remote migrate|snapshot|restore`: sessions in other processes.
 
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use anyhow::{Result, anyhow, bail};
-use reef_remote_worker::{Carried, Place, migrate, restore, snapshot};
+use reef_remote_worker::{Carried, Place, SessionName, migrate, restore, snapshot};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -27,9 +27,10 @@ struct To {
 /// Session of this machine.
 #[derive(clap::Args)]
 struct Session {
-    /// Process number of the session's worker on this machine, as `reef remote ps` says.
-    #[arg(value_name = "WORKER")]
-    worker: u32,
+    /// Process number of the session's worker, or SERVER.NUMBER if it has none, as `reef remote ps`
+    /// says.
+    #[arg(value_name = "SESSION")]
+    name: SessionName,
 }
 
 #[derive(clap::Args)]
@@ -90,13 +91,13 @@ fn say(what: &str, carried: &Carried, is_json: bool) -> Result<()> {
 
 pub(crate) fn run_migrate(command: &Migrate) -> Result<()> {
     let Migrate { session, to } = command;
-    let carried = migrate(session.worker, &to.place()?).map_err(|e| anyhow!(e))?;
+    let carried = migrate(session.name, &to.place()?).map_err(|e| anyhow!(e))?;
     say("moved", &carried, to.json)
 }
 
 pub(crate) fn run_snapshot(command: &Snapshot) -> Result<()> {
     let Snapshot { session, out, end, json } = command;
-    let carried = snapshot(session.worker, out, *end).map_err(|e| anyhow!(e))?;
+    let carried = snapshot(session.name, out, *end).map_err(|e| anyhow!(e))?;
     say("written", &carried, *json)
 }
 

@@ -123,6 +123,10 @@ pub(crate) fn run(args: Serve) -> Result<()> {
         listening.push(serve_programs(&programs, &security, &sessions)?);
     }
     #[cfg(feature = "daemon")]
+    if let Err(error) = reef_remote_worker::listen_for_server(&sessions) {
+        eprintln!("reef: no commands, so `reef remote migrate` has nothing of this: {error}");
+    }
+    #[cfg(feature = "daemon")]
     let metrics = {
         let control = control::Control { sessions, listening: listening.clone() };
         control::start(control, socket_dir.as_deref(), metrics)?

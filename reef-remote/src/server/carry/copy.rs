@@ -1,0 +1,180 @@
+//! A session at another server, which is made of what this end sends.
+
+use super::state::{State, check_facts};
+use crate::carry::session::Each;
+use crate::carry::target::Target;
+use crate::messages::{
+    CarryBytes, CarryCheck, CarryClear, CarryCommit, CarryEvents, CarryPrepare, CarryState, Event,
+    Facts, Request,
+};
+use crate::schema::schema;
+use reef_wire::little_endian::U64;
+use reef_wire::{Client, Cold, Endpoint, Error, Handler, Hot, Message, codec, hot_bytes};
+
+/// Bytes of a state, and of memory, in one message.
+const STATE_PIECE_LEN: usize = 4 << 20;
+/// Events in one message.
+const MAX_EVENTS: usize = 1024;
+
+/// Receiver of a server that says nothing by itself.
+struct Quiet;
+
+impl Handler for Quiet {
+    fn handle(&mut self, message: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
+        Err(Error::Protocol(format!("operation {}: cannot come here", message.op)))
+    }
+}
+
+/// Reason why a session does not run at the other server, as far as this end knows.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    /// It doesn't.
+    Refused(String),
+    /// There was no answer.
+    Unknown(String),
+}
+
+/// Session at another server that is made of a state.
+pub(super) struct Copy {
+    client: Client,
+    pub(super) sent: u64,
+}
+
+fn text(error: Error) -> String {
+    match error {
+        Error::Remote { text, .. } => text,
+        other => other.to_string(),
+    }
+}
+
+impl Copy {
+    /// Begins one for a program, on an equal device.
+    ///
+    /// # Errors
+    ///
+    /// There is no such server, it refuses, or its device is another one.
+    pub(super) fn begin(
+        target: &Target,
+        device: &str,
+        program: &str,
+        facts: &Facts,
+    ) -> Result<Self, String> {
+        let request = Request { device: device.into(), is_carried: true };
+        let request = codec::write(&request).map_err(text)?;
+        let client = Client::open(target.options(schema(), program, request), Box::new(Quiet));
+        let client = client.map_err(text)?;
+        let got: Facts = codec::read(client.facts()).map_err(text)?;
+        check_facts(facts, &got)?;
+        Ok(Self { client, sent: 0 })
+    }
+
+    fn post(&mut self, op: u16, parts: &[&[u8]]) -> Result<(), String> {
+        self.sent += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        self.client.post(op, 0, parts).map(|_| ()).map_err(text)
+    }
+
+    fn call<M: Cold>(&self, message: &M) -> Result<(), String> {
+        let body = message.to_bytes().map_err(text)?;
+        self.client.call(M::OP, 0, &[&body]).map(|_| ()).map_err(text)
+    }
+
+    /// Sends objects, in their order.
+    ///
+    /// # Errors
+    ///
+    /// The other server's.
+    pub(super) fn events(&mut self, events: &[Event]) -> Result<(), String> {
+        for some in events.chunks(MAX_EVENTS) {
+            let message = CarryEvents { events: some.to_vec() };
+            self.post(CarryEvents::OP, &[&message.to_bytes().map_err(text)?])?;
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of a buffer.
+    ///
+    /// # Errors
+    ///
+    /// The other server's.
+    pub(super) fn piece(&mut self, order: u64, offset: u64, bytes: &[u8]) -> Result<(), String> {
+        let (order, offset) = (U64::new(order), U64::new(offset));
+        if bytes.iter().all(|byte| *byte == 0) {
+            let clear = CarryClear { order, offset, bytes: U64::new(bytes.len() as u64) };
+            return self.post(CarryClear::OP, &[hot_bytes(&clear)]);
+        }
+        self.post(CarryBytes::OP, &[hot_bytes(&CarryBytes { order, offset }), bytes])
+    }
+
+    /// Waits until the other server has made all that was sent.
+    ///
+    /// # Errors
+    ///
+    /// The other server's.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.call(&CarryCheck {})
+    }
+
+    /// Has the other server make the session of its state. It doesn't run there yet.
+    ///
+    /// # Errors
+    ///
+    /// The other server's.
+    pub(super) fn prepare(&mut self, state: &[u8]) -> Result<(), String> {
+        for piece in state.chunks(STATE_PIECE_LEN) {
+            let head = CarryState { reserved: U64::new(0) };
+            self.post(CarryState::OP, &[hot_bytes(&head), piece])?;
+        }
+        self.call(&CarryPrepare {})
+    }
+
+    /// Has the session run there.
+    ///
+    /// # Errors
+    ///
+    /// The other server refuses, or it is not known whether it runs there.
+    pub(super) fn commit(&self, message: &CarryCommit) -> Result<(), NotBegun> {
+        let body = message.to_bytes();
+        let body = body.map_err(|error| NotBegun::Refused(text(error)))?;
+        match self.client.call(CarryCommit::OP, 0, &[&body]) {
+            Ok(_) => Ok(()),
+            Err(Error::Remote { text, .. }) => Err(NotBegun::Refused(text)),
+            Err(error) => Err(NotBegun::Unknown(error.to_string())),
+        }
+    }
+}
+
+/// Has a server begin the session of a state that was [written](crate::carry::Carry::snapshot).
+/// `read` reads the region at this place of the written list. Returns the bytes of its memory.
+///
+/// # Errors
+///
+/// The state is damaged; the server's; those of `read`.
+pub fn restore(
+    target: &Target,
+    state: &[u8],
+    read: &mut dyn FnMut(usize, u64, &mut Each<'_>) -> Result<(), String>,
+) -> Result<u64, String> {
+    let State { device, facts, program, events, memory, .. } = State::read(state).map_err(text)?;
+    let mut copy = Copy::begin(target, &device, &program, &facts)?;
+    copy.events(&events)?;
+    copy.check()?;
+    for (at, &(order, bytes)) in memory.iter().enumerate() {
+        let mut offset = 0;
+        read(at, order, &mut |piece| {
+            copy.piece(order, offset, piece)?;
+            offset += piece.len() as u64;
+            Ok(())
+        })?;
+        if offset != bytes {
+            return Err(format!("memory {order}: must have {bytes} bytes, got {offset}"));
+        }
+    }
+    // The events are there.
+    let mut rest = State::read(state).map_err(text)?;
+    rest.events = Vec::new();
+    copy.prepare(&codec::write(&rest).map_err(text)?)?;
+    copy.commit(&rest.commit()).map_err(|why| match why {
+        NotBegun::Refused(why) | NotBegun::Unknown(why) => why,
+    })?;
+    Ok(memory.iter().map(|(_, bytes)| bytes).sum())
+}

@@ -1,0 +1,164 @@
+//! Receives a session from another server, or from a file.
+
+use super::make::{ByOrder, Maker, memory_of, reason};
+use super::state::{State, calendar};
+use crate::messages::{
+    CarryBytes, CarryCheck, CarryClear, CarryCommit, CarryEvents, CarryPrepare, CarryState, Facts,
+};
+use crate::server::objects::{Fault, Outcome};
+use crate::server::session::Session;
+use reef_core::Error;
+use reef_core::op::Operators;
+use reef_wire::{Cold, Endpoint, Handler, Hot, Key, Message};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Bytes of the largest state.
+const MAX_STATE_LEN: usize = 4 << 30;
+/// Bytes that are cleared at once.
+const CLEARED_LEN: usize = 1 << 20;
+
+/// A session that can run here.
+pub(in crate::server) struct Adoption<D: Operators> {
+    pub(in crate::server) session: Session<D>,
+    pub(in crate::server) name: [u8; 16],
+    pub(in crate::server) end: Vec<u8>,
+    pub(in crate::server) key: Key,
+    pub(in crate::server) program: String,
+}
+
+/// Has a session run.
+type Begin<D> = Box<dyn FnOnce(Adoption<D>) -> Result<(), String> + Send>;
+
+/// Receiver of a session.
+pub(in crate::server) struct Incoming<D: Operators> {
+    /// Taken out when it runs.
+    session: Option<Session<D>>,
+    facts: Facts,
+    made: ByOrder<D>,
+    state: Vec<u8>,
+    /// First failure: the session is refused with it.
+    failed: Option<String>,
+    prepared: Option<State>,
+    begin: Option<Begin<D>>,
+}
+
+impl<D: Operators> Incoming<D> {
+    pub(in crate::server) fn new(
+        session: Session<D>,
+        facts: Facts,
+        begin: impl FnOnce(Adoption<D>) -> Result<(), String> + Send + 'static,
+    ) -> Self {
+        let (session, made, state) = (Some(session), HashMap::new(), Vec::new());
+        let (failed, prepared, begin) = (None, None, Some(Box::new(begin) as Begin<D>));
+        Self { session, facts, made, state, failed, prepared, begin }
+    }
+
+    fn take(&mut self, message: &Message<'_>) -> Outcome<()> {
+        let ended = || Fault::from(Error::invalid("the session runs already"));
+        let session = self.session.as_mut().ok_or_else(ended)?;
+        let device = session.host.device.clone();
+        match message.op {
+            CarryEvents::OP => {
+                let mut maker = Maker { session, made: &mut self.made };
+                let events = CarryEvents::from_bytes(message.body)?.events;
+                events.into_iter().try_for_each(|event| maker.event(event))
+            }
+            CarryBytes::OP => {
+                let (head, bytes) = CarryBytes::split(message.body)?;
+                let memory = memory_of(&self.made, head.order.get())?;
+                Ok(device.write(&memory.buffer, head.offset.get() as usize, bytes)?)
+            }
+            CarryClear::OP => {
+                let (head, _) = CarryClear::split(message.body)?;
+                let memory = memory_of(&self.made, head.order.get())?;
+                let (from, len) = (head.offset.get(), head.bytes.get());
+                if from.checked_add(len).is_none_or(|end| end > memory.len) {
+                    let has = memory.len;
+                    let text = format!("{len} bytes at {from} of a buffer of {has}");
+                    return Err(Error::Invalid(text).into());
+                }
+                let zeros = vec![0; CLEARED_LEN.min(len as usize)];
+                for at in (0..len as usize).step_by(CLEARED_LEN) {
+                    let piece = &zeros[..CLEARED_LEN.min(len as usize - at)];
+                    device.write(&memory.buffer, from as usize + at, piece)?;
+                }
+                Ok(())
+            }
+            CarryState::OP => {
+                self.state.extend_from_slice(CarryState::split(message.body)?.1);
+                if self.state.len() > MAX_STATE_LEN {
+                    self.state = Vec::new();
+                    return Err(Error::invalid("state of the session: is too long").into());
+                }
+                Ok(())
+            }
+            op => {
+                let text = format!("operation {op}: cannot come here");
+                Err(reef_wire::Error::Protocol(text).into())
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        self.check()?;
+        let state = State::read(&std::mem::take(&mut self.state)).map_err(|e| e.to_string())?;
+        let session = self.session.as_mut().ok_or("the session runs already")?;
+        let mut maker = Maker { session, made: &mut self.made };
+        maker.finish(&state, &self.facts).map_err(|fault| reason(&fault))?;
+        for (order, bytes) in &state.memory {
+            let memory = memory_of(&self.made, *order).map_err(|fault| reason(&fault))?;
+            if memory.len != *bytes {
+                return Err(format!("memory {order}: must have {bytes} bytes, got {}", memory.len));
+            }
+        }
+        self.prepared = Some(state);
+        Ok(())
+    }
+
+    fn commit(&mut self, commit: &CarryCommit) -> Result<(), String> {
+        let state = self.prepared.take().ok_or("nothing is prepared")?;
+        let session = self.session.take().ok_or("the session runs already")?;
+        let begin = self.begin.take().ok_or("the session runs already")?;
+        self.made = HashMap::new();
+        let now = session.host.device.clock();
+        // The calendars of two machines may differ.
+        let passed = calendar().saturating_sub(commit.calendar).min(commit.within);
+        session.outlet.set_time(now, Duration::from_nanos(commit.clock.saturating_add(passed)));
+        let State { name, end, key, program, .. } = state;
+        begin(Adoption { session, name, end, key, program })
+    }
+}
+
+impl<D: Operators> Handler for Incoming<D> {
+    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
+        let done = match (message.op, message.wants_reply) {
+            (CarryCheck::OP, true) => self.check(),
+            (CarryPrepare::OP, true) => {
+                let prepared = self.prepare();
+                self.failed = self.failed.take().or_else(|| prepared.clone().err());
+                prepared
+            }
+            (CarryCommit::OP, true) => self.commit(&CarryCommit::from_bytes(message.body)?),
+            (op, true) => {
+                let text = format!("operation {op}: cannot come here");
+                return Err(reef_wire::Error::Protocol(text));
+            }
+            _ => {
+                // What follows a failure is not looked at.
+                if self.failed.is_none() {
+                    self.failed = self.take(message).err().map(|fault| reason(&fault));
+                }
+                return Ok(());
+            }
+        };
+        match done {
+            Ok(()) => endpoint.reply(message.number, Ok(&[])),
+            Err(why) => endpoint.reply(message.number, Err((1, &why))),
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Sends a session to another server, or to a file, while it runs and then while it stands still.
+
+use super::copy::{Copy, NotBegun};
+use super::state::{CarriedCommand, CarriedRecord, Identity, Progress, State, calendar};
+use crate::carry::session::{Carry, Each, Frozen, Region, Report, Write};
+use crate::carry::target::Target;
+use crate::messages::{BlocksLeft, CarryCommit, Change, Event, Facts};
+use crate::server::origin::{Object, Origin, Record, Source};
+use crate::server::session::{Lane, Session};
+use parking_lot::{Mutex, MutexGuard};
+use reef_core::Error;
+use reef_core::op::Operators;
+use reef_wire::{Held, Key, Moved, Server, codec};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time within which a session must come to stand still.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two looks at work that has not ended.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// Bytes of a piece of memory.
+const PIECE_LEN: usize = 2 << 20;
+
+type Shared<D> = Arc<Mutex<Session<D>>>;
+type Living<D> = BTreeMap<u64, Arc<Origin<D>>>;
+
+/// The way of a session to other servers and files.
+#[derive(Debug)]
+pub(in crate::server) struct Carrier<D: Operators> {
+    pub(in crate::server) session: Weak<Mutex<Session<D>>>,
+    pub(in crate::server) server: Server,
+    /// Device, as servers name it, and what its client knows of it.
+    pub(in crate::server) device: String,
+    pub(in crate::server) facts: Facts,
+    /// Program, as it names itself.
+    pub(in crate::server) program: String,
+    /// Secret by which the session's client is known to the next server.
+    pub(in crate::server) key: Key,
+}
+
+/// Events that were sent.
+#[derive(Debug, Default)]
+struct Sent {
+    last: u64,
+    ids: HashSet<u64>,
+}
+
+/// A session whose releases are noted until this is dropped.
+struct Watched<'a, D: Operators>(&'a Shared<D>);
+
+impl<D: Operators> Drop for Watched<'_, D> {
+    fn drop(&mut self) {
+        self.0.lock().objects.watch_releases(false);
+    }
+}
+
+/// A session that stands still until this is dropped.
+struct Pause<'a, D: Operators> {
+    session: MutexGuard<'a, Session<D>>,
+    living: Living<D>,
+    held: Held,
+}
+
+fn text(error: &dyn std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn ended() -> String {
+    "it has ended".into()
+}
+
+impl<D: Operators> Carry for Carrier<D> {
+    fn migrate(&self, to: &Target) -> Result<Report, String> {
+        let session = self.session.upgrade().ok_or_else(ended)?;
+        let _watched = watch(&session)?;
+        let mut copy = Copy::begin(to, &self.device, &self.program, &self.facts)?;
+        let (mut sent, mut clean) = (Sent::default(), HashMap::new());
+        send_early(&session, &mut copy, &mut sent, &mut clean)?;
+        copy.check()?;
+        let begin = Instant::now();
+        let mut pause = self.pause(&session)?;
+        copy.sent = 0;
+        let events = events(&mut pause.session, &pause.living, &mut sent);
+        copy.events(&events)?;
+        let mut read = 0;
+        for (order, origin) in &pause.living {
+            let Some(memory) = origin.memory() else { continue };
+            if memory.version().is_some() && memory.version() == clean.get(order).copied() {
+                continue;
+            }
+            read += memory.len;
+            let mut offset = 0;
+            read_memory(&pause.session.host.device, origin, &mut |piece| {
+                copy.piece(*order, offset, piece)?;
+                offset += piece.len() as u64;
+                Ok(())
+            })?;
+        }
+        let state = self.state(&pause)?;
+        let memory = state.memory.iter().map(|(_, bytes)| bytes).sum();
+        copy.prepare(&codec::write(&state).map_err(|e| text(&e))?)?;
+        // Without an answer it never runs here again.
+        let asked = Instant::now();
+        copy.check()?;
+        let within = asked.elapsed().as_nanos() as u64;
+        let clock = pause.session.outlet.time(pause.session.host.device.clock());
+        let (clock, calendar) = (clock.as_nanos() as u64, calendar());
+        let committed = copy.commit(&CarryCommit { clock, calendar, within });
+        let Pause { session, living, held } = pause;
+        drop((session, living));
+        match committed {
+            Ok(()) => {
+                let report = Report { pause: begin.elapsed(), memory, read, delta: copy.sent };
+                held.moved(Moved { address: to.address.to_string(), key: self.key.clone() });
+                Ok(report)
+            }
+            Err(NotBegun::Refused(why)) => Err(why), // it runs on
+            Err(NotBegun::Unknown(why)) => {
+                let text = format!("it was being moved to {}, which does not answer", to.address);
+                held.end(reef_wire::Error::Ended(text));
+                Err(format!("{why}: the session has ended"))
+            }
+        }
+    }
+
+    fn snapshot(&self, write: &mut Write<'_>, ends: bool) -> Result<Report, String> {
+        let session = self.session.upgrade().ok_or_else(ended)?;
+        let _watched = watch(&session)?;
+        let begin = Instant::now();
+        let mut pause = self.pause(&session)?;
+        let events = events(&mut pause.session, &pause.living, &mut Sent::default());
+        let mut state = self.state(&pause)?;
+        state.events = events;
+        let region = |&(number, bytes): &(u64, u64)| Region { number, bytes };
+        let regions: Vec<Region> = state.memory.iter().map(region).collect();
+        let memory = regions.iter().map(|region| region.bytes).sum();
+        let read = |at: usize, each: &mut Each<'_>| {
+            let region: &Region = regions.get(at).ok_or("there is no such region")?;
+            let origin = pause.living.get(&region.number).ok_or("there is no such memory")?;
+            read_memory(&pause.session.host.device, origin, each)
+        };
+        let state = codec::write(&state).map_err(|e| text(&e))?;
+        let written = write(&Frozen { state: &state, regions: &regions, read: &read })?;
+        let Pause { session, living, held } = pause;
+        drop((session, living));
+        let report = Report { pause: begin.elapsed(), memory, read: memory, delta: written };
+        if ends {
+            // Its client waits until a server has it.
+            held.moved(Moved { address: String::new(), key: self.key.clone() });
+        }
+        Ok(report)
+    }
+}
+
+/// Notes releases of a session from now on.
+fn watch<D: Operators>(session: &Shared<D>) -> Result<Watched<'_, D>, String> {
+    let mut locked = session.lock();
+    if locked.objects.has_watch() {
+        return Err("it is being moved or written already".into());
+    }
+    locked.objects.watch_releases(true);
+    Ok(Watched(session))
+}
+
+/// Sends what there is, and the memory that no command writes, while the session runs.
+fn send_early<D: Operators>(
+    session: &Shared<D>,
+    copy: &mut Copy,
+    sent: &mut Sent,
+    clean: &mut HashMap<u64, u64>,
+) -> Result<(), String> {
+    let (device, living, events) = {
+        let mut session = session.lock();
+        let living = living(&session);
+        let events = events(&mut session, &living, sent);
+        (session.host.device.clone(), living, events)
+    };
+    copy.events(&events)?;
+    for (order, origin) in living {
+        let Some(memory) = origin.memory() else { continue };
+        let Some(version) = memory.version() else { continue };
+        let mut offset = 0;
+        read_memory(&device, &origin, &mut |piece| {
+            copy.piece(order, offset, piece)?;
+            offset += piece.len() as u64;
+            Ok(())
+        })?;
+        clean.insert(order, version);
+    }
+    Ok(())
+}
+
+/// Gives the bytes of a buffer to `each`, in pieces.
+fn read_memory<D: Operators>(
+    device: &D,
+    origin: &Origin<D>,
+    each: &mut Each<'_>,
+) -> Result<(), String> {
+    let Some(memory) = origin.memory() else { return Ok(()) };
+    let len = memory.len as usize;
+    let mut bytes = vec![0; PIECE_LEN.min(len)];
+    for offset in (0..len).step_by(PIECE_LEN) {
+        let piece = &mut bytes[..PIECE_LEN.min(len - offset)];
+        device.read(&memory.buffer, offset, piece).map_err(|e| text(&e))?;
+        each(piece)?;
+    }
+    Ok(())
+}
+
+/// Objects that have names, and those that they need.
+fn living<D: Operators>(session: &Session<D>) -> Living<D> {
+    let mut open = session.objects.named();
+    for opened in session.lanes.values() {
+        open.push(opened.origin.clone());
+        if let Lane::Own(lane) = &opened.lane {
+            open.extend(lane.needed());
+        }
+    }
+    let records = session.objects.checkpoints.lock();
+    open.extend(records.values().flat_map(|record| record.source.origins.iter().cloned()));
+    drop(records);
+    let mut living = Living::new();
+    while let Some(origin) = open.pop() {
+        if let Entry::Vacant(place) = living.entry(origin.order) {
+            open.extend(origin.uses.iter().cloned());
+            place.insert(origin);
+        }
+    }
+    living
+}
+
+/// Events that were not sent, in their order.
+fn events<D: Operators>(
+    session: &mut Session<D>,
+    living: &Living<D>,
+    sent: &mut Sent,
+) -> Vec<Event> {
+    let mut all = BTreeMap::new();
+    let released = |order, id| (order, Event { order, id, what: Change::Released });
+    for (&order, origin) in living.range(sent.last + 1..) {
+        all.insert(order, Event { order, id: origin.id, what: change_of(&origin.object) });
+        all.extend(origin.freed().map(|order| released(order, origin.id)));
+        sent.ids.insert(origin.id);
+    }
+    for (order, id) in session.objects.take_releases() {
+        if sent.ids.contains(&id) {
+            all.extend([released(order, id)]);
+        }
+    }
+    sent.last = session.objects.last_order();
+    all.into_values().collect()
+}
+
+fn change_of<D: Operators>(object: &Object<D>) -> Change {
+    match object {
+        Object::Buffer(memory) => Change::Buffer {
+            address: memory.address,
+            bytes: memory.bytes,
+            len: memory.len,
+            is_host: memory.is_host,
+        },
+        Object::Launches { operation, shapes, .. } => {
+            Change::Launches { operation: operation.clone(), shapes: shapes.clone() }
+        }
+        Object::Kernel { name, .. } => Change::Kernel { name: name.clone() },
+        Object::Graph { commands, .. } => Change::Graph { commands: commands.clone() },
+        Object::Preemptor { level, facts, .. } => {
+            Change::Preemptor { level: *level, facts: *facts }
+        }
+        Object::Lane { is_real_time, preemptor } => {
+            Change::Lane { is_real_time: *is_real_time, preemptor: *preemptor }
+        }
+    }
+}
+
+fn command<D: Operators>(source: &Source<D>) -> CarriedCommand {
+    let origins = source.origins.iter().map(|origin| origin.order).collect();
+    CarriedCommand { command: source.command.clone(), origins }
+}
+
+fn record<D: Operators>(device: &D, record: &Record<D>) -> Result<CarriedRecord, String> {
+    let blocks = device.blocks(&record.checkpoint).map_err(|e| text(&e))?;
+    Ok(CarriedRecord { command: command(&record.source), blocks: BlocksLeft::from(&blocks) })
+}
+
+impl<D: Operators> Carrier<D> {
+    /// Takes no message more, and waits until the device has nothing of the session.
+    ///
+    /// # Errors
+    ///
+    /// Work that does not end, or that cannot move. The session runs on.
+    fn pause<'a>(&self, session: &'a Shared<D>) -> Result<Pause<'a, D>, String> {
+        let end = Instant::now() + PAUSE_TIMEOUT;
+        let endpoint = session.lock().outlet.endpoint().cloned().ok_or("it has not begun")?;
+        let held = self.server.hold_end(&endpoint).ok_or_else(ended)?;
+        loop {
+            if endpoint.ended().is_some() {
+                return Err(ended());
+            }
+            let locked = session.lock();
+            if is_quiet(&locked).map_err(|e| text(&e))? {
+                let living = living(&locked);
+                return Ok(Pause { session: locked, living, held });
+            }
+            drop(locked);
+            if Instant::now() > end {
+                return Err(format!("its work has not ended within {PAUSE_TIMEOUT:?}"));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Returns all but the events and the bytes of memory.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be read.
+    fn state(&self, pause: &Pause<'_, D>) -> Result<State, String> {
+        let Pause { session, living, held } = pause;
+        if session.answers.is_full {
+            return Err("its client has asked about too many operations".into());
+        }
+        let device = &session.host.device;
+        let identity = Identity {
+            name: held.name(),
+            end: held.carried().map_err(|e| text(&e))?,
+            key: self.key.clone(),
+            program: self.program.clone(),
+            device: self.device.clone(),
+        };
+        let mut state = State::new(self.facts.clone(), identity);
+        let answers = session.answers.all.iter();
+        state.answers =
+            answers.map(|(question, answer)| (question.clone(), answer.clone())).collect();
+        for (order, origin) in living {
+            match &origin.object {
+                Object::Buffer(memory) => state.memory.push((*order, memory.len)),
+                Object::Preemptor { step, .. } => {
+                    state.preemptors.push((*order, step.load(Ordering::Relaxed)));
+                }
+                _ => {}
+            }
+        }
+        for (id, of) in session.objects.checkpoints.lock().iter() {
+            state.records.push((id.bits(), record(device, of)?));
+        }
+        for (number, opened) in &session.lanes {
+            state.lanes.push((*number, progress(device, &opened.lane)?));
+        }
+        state.staged = session.staged.iter().map(|value| value.to_bits()).collect();
+        state.has_trace = session.has_trace;
+        state.clock = session.outlet.time(device.clock()).as_nanos() as u64;
+        Ok(state)
+    }
+}
+
+fn progress<D: Operators>(device: &D, lane: &Lane<D>) -> Result<Progress, String> {
+    match lane {
+        Lane::Shared(lane) => {
+            let (ended, has_failed) = lane.progress();
+            Ok(Progress::Shared { ended: ended.as_nanos() as u64, has_failed })
+        }
+        Lane::Own(lane) => {
+            let quiet = lane.quiet();
+            let taken = quiet.taken.map(|taken| {
+                let partial = taken.partial.as_ref().map(|of| record(device, of)).transpose()?;
+                Ok::<_, String>((taken.resume_at, partial))
+            });
+            Ok(Progress::Own {
+                told: quiet.told,
+                wanted: quiet.wanted,
+                blocks: quiet.blocks,
+                has_failed: quiet.has_failed,
+                taken: taken.transpose()?,
+            })
+        }
+    }
+}
+
+/// Returns whether the device has nothing of the session.
+fn is_quiet<D: Operators>(session: &Session<D>) -> Result<bool, Error> {
+    let mut is_quiet = session.outlet.threads() <= session.lanes.len();
+    for opened in session.lanes.values() {
+        is_quiet &= match &opened.lane {
+            Lane::Shared(lane) => lane.is_quiet(),
+            Lane::Own(lane) => lane.try_quiesce()?,
+        };
+    }
+    Ok(is_quiet)
+}
