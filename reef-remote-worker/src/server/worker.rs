@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,8 @@ pub(super) struct Worker {
     peer: Mutex<String>,
     /// Name of the process by which it can be killed, whatever its number means then.
     process: Option<OwnedFd>,
+    /// Reason for which the operator has ended it.
+    ended: OnceLock<String>,
 }
 
 impl Worker {
@@ -123,8 +125,14 @@ impl Worker {
             asked: AtomicU64::new(0),
             peer: Mutex::default(),
             process,
+            ended: OnceLock::new(),
         };
         Ok((worker, child))
+    }
+
+    /// Returns the reason for which the operator has ended it.
+    pub(super) fn ended(&self) -> Option<&str> {
+        self.ended.get().map(String::as_str)
     }
 
     /// Hands a connection to the process.
@@ -199,6 +207,7 @@ impl Watched for Worker {
 
     /// The process is killed if it does not end within a second.
     fn end(&self, why: &str) {
+        let _ = self.ended.set(why.into()); // the first reason counts
         let _ = control::send(&self.control, &ToWorker::End(why.into()), None); // it has ended
         let Some(process) = self.process.as_ref().and_then(|fd| fd.try_clone().ok()) else {
             return;

@@ -26,6 +26,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time for which clients are told where a session has gone.
 const MOVED_TIMEOUT: Duration = Duration::from_secs(600);
+/// Time for which clients are told why a session was ended: longer than they try to connect.
+const ENDED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Listening socket, and the worker of each session.
 #[derive(Debug)]
@@ -46,6 +48,9 @@ struct Shared {
     keys: Mutex<HashMap<[u8; 16], Key>>,
     /// Places of sessions that this server had, and since when.
     moved: Mutex<HashMap<[u8; 16], (Moved, Instant)>>,
+    /// Reasons for which the operator has ended sessions, and since when. A client whose connection
+    /// broke before it was told asks again.
+    ended: Mutex<HashMap<[u8; 16], (String, Instant)>>,
 }
 
 impl Workers {
@@ -67,8 +72,9 @@ impl Workers {
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);
         let receptions = [Reception::new(SCHEMA, tokens), Reception::new(SCHEMA, Vec::new())];
-        let (workers, keys, moved) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let shared = Shared { options, tls, receptions, workers, keys, moved };
+        let (workers, keys) = (Mutex::default(), Mutex::default());
+        let (moved, ended) = (Mutex::default(), Mutex::default());
+        let shared = Shared { options, tls, receptions, workers, keys, moved, ended };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -131,8 +137,15 @@ impl Shared {
                 }
                 let found = lock(&self.workers).get(&name).cloned();
                 match found.filter(|worker| worker.tenant.as_deref() == hello.tenant()) {
-                    Some(worker) => worker.hand(greeted(link), hello, name).map_err(broken),
-                    None => Err(self.refused(&mut link, Refusal::Session, NO_SESSION.into())),
+                    Some(worker) if worker.ended().is_none() => {
+                        worker.hand(greeted(link), hello, name).map_err(broken)
+                    }
+                    found => {
+                        let known = lock(&self.ended).get(&name).map(|(why, _)| why.clone());
+                        let why = found.and_then(|worker| worker.ended().map(Into::into));
+                        let why = why.or(known).unwrap_or_else(|| NO_SESSION.into());
+                        Err(self.refused(&mut link, Refusal::Session, why))
+                    }
                 }
             }
             None => {
@@ -243,6 +256,11 @@ impl Shared {
         let is_its =
             |name: &[u8; 16]| workers.get(name).is_some_and(|known| Arc::ptr_eq(known, worker));
         names.retain(is_its);
+        if let Some(why) = worker.ended() {
+            let mut ended = lock(&self.ended);
+            ended.retain(|_, (_, since)| since.elapsed() < ENDED_TIMEOUT);
+            ended.extend(names.iter().map(|name| (*name, (why.to_owned(), Instant::now()))));
+        }
         for name in names {
             workers.remove(&name);
             lock(&self.keys).remove(&name);
