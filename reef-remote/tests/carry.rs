@@ -597,3 +597,30 @@ fn session_with_endless_work_is_refused_and_runs_on() {
     assert_eq!(cells.read().unwrap(), [3; 2]);
     assert_eq!(endless.read().unwrap(), [0], "no block of it has taken effect");
 }
+
+/// The server has taken back what was stopped. What the client launches before it asks comes after.
+#[test]
+fn command_after_a_takeback_is_taken_back_too() {
+    let servers = [support::own(), support::own()];
+    let device = Remote::open(0, &servers[0].device()).unwrap();
+    let preemptor = device.preemptor(PreemptLevel::All).unwrap();
+    let mut queue = device.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+    let cells = Cells::new(&device, 2).unwrap();
+    queue.launch(Seq(0), &cells.launch(1, u64::MAX), None).unwrap();
+    preemptor.evict().unwrap();
+    preemptor.reset().unwrap();
+    migrate(&servers[0], &to(&servers[1])).unwrap();
+    queue.launch(Seq(1), &cells.launch(2, 10), None).unwrap();
+    let mut drained = None;
+    until("the queue is drained", || {
+        drained = queue.try_drain().unwrap();
+        drained.is_some()
+    });
+    assert_eq!(drained.unwrap().resume_at, Seq(0));
+    assert_eq!(cells.read().unwrap(), [0; 2]);
+    preemptor.reactivate().unwrap();
+    queue.launch(Seq(0), &cells.launch(1, 10), None).unwrap();
+    queue.launch(Seq(1), &cells.launch(2, 10), None).unwrap();
+    until("both have ended", || queue.completed().unwrap() == Seq(2));
+    assert_eq!(cells.read().unwrap(), [appended([1, 2]); 2]);
+}
