@@ -65,7 +65,6 @@ reef_conformance::tests! {
         a_queue_waits_for_an_event_of_another, empty_work_completes;
     padding: padded_blocks_run_once;
     clients: a_burst_preempts_once, dropped_dispatcher_answers_all_clients;
-    times: tasks_note_when_they_begin_and_end;
     errors: a_full_queue_gives_the_command_back, a_copy_out_of_bounds_ends_its_queue_alone;
 }
 
