@@ -108,6 +108,8 @@ struct State<D: Operators> {
     /// Upper bound of the lane's blocks.
     blocks: Option<u32>,
     has_failed: bool,
+    /// Blocks of other launches may run yet when all commands have ended.
+    has_padding: bool,
     /// The device wakes no thread.
     has_to_poll: bool,
     closing: Option<Closing>,
@@ -156,6 +158,7 @@ impl<D: Operators> OwnLane<D> {
             taken: None,
             blocks: None,
             has_failed: false,
+            has_padding: false,
             has_to_poll: false,
             closing: None,
         });
@@ -193,10 +196,12 @@ impl<D: Operators> OwnLane<D> {
                 "position {seq} of a lane: must be in the {most} from {told} on"
             )));
         }
-        (state.draining, state.taken) = (None, None);
-        if state.has_failed {
+        state.draining = None;
+        // What follows commands that were taken back is taken back with them.
+        if state.has_failed || state.taken.is_some() {
             return Ok(());
         }
+        state.has_padding |= matches!(issue, Issue::Padded { .. });
         state.commands.extend(source.map(|source| (seq, source)));
         let was_idle = state.told == state.next;
         let issued = state.issue(&self.inner.device, seq, issue);
@@ -287,8 +292,14 @@ impl<D: Operators> OwnLane<D> {
             return Ok(true);
         }
         self.inner.tell_completed(&mut state)?;
-        if state.draining.is_some() || state.told == state.next {
-            return Ok(state.draining.is_none());
+        if state.draining.is_some() {
+            return Ok(false);
+        }
+        if state.told == state.next {
+            if state.has_padding {
+                state.has_padding = state.queue()?.try_drain()?.is_none();
+            }
+            return Ok(!state.has_padding);
         }
         let Some(drained) = state.queue()?.try_drain()? else { return Ok(false) };
         if drained.held {
