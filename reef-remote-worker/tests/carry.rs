@@ -377,6 +377,33 @@ fn session_in_a_folder_goes_on_where_it_is_restored() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Its program looks at the server that had it last, also for longer than a session may move on.
+#[test]
+fn session_in_a_folder_goes_on_at_its_last_server() {
+    const STEPS: usize = 300;
+    let _one = prepare();
+    let seed = seed();
+    let expected = expected("carry-last-plain", seed, STEPS);
+    let servers = [Server::start("carry-last-a"), Server::start("carry-last-b")];
+    let mut program = Program::begin(open("carry-last", &servers[0].address), seed);
+    (0..STEPS / 2).for_each(|_| program.step());
+    let last = Place::new(&servers[1].address);
+    migrate(servers[0].worker(), &last).unwrap();
+    let folder = std::env::temp_dir().join(format!("reef-carry-last-{}", std::process::id()));
+    snapshot(servers[1].worker(), &folder, true).unwrap();
+    let rest = std::thread::scope(|scope| {
+        let restored = scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(5));
+            restore(&folder, &last)
+        });
+        (0..STEPS / 2).for_each(|_| program.step());
+        restored.join().unwrap().unwrap();
+        program.end()
+    });
+    assert_eq!(rest, expected, "REEF_TEST_SEED={seed}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// The device's digests tell which pieces the other server has: nothing else is read in the pause.
 #[test]
 fn piece_that_has_not_changed_is_not_read_in_the_pause() {

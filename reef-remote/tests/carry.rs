@@ -338,7 +338,7 @@ impl Saved {
     fn restore(&self, to: &Target) -> Result<u64, String> {
         restore(to, &self.state, &mut |at, _, each| {
             let bytes = self.regions.get(at).ok_or("there is no such region")?;
-            bytes.chunks(2 << 20).try_for_each(|piece| each(piece))
+            bytes.chunks(2 << 20).try_for_each(&mut *each)
         })
     }
 }
@@ -553,7 +553,7 @@ fn move_outlives_cuts_of_its_connections() {
     // A message must be shorter than what a connection carries.
     const LEN: usize = 8 << 10;
     let buffer = device.alloc(LEN).unwrap();
-    let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..LEN).map(|at| ((at * 7) >> 3) as u8).collect();
     for (at, piece) in bytes.chunks(2 << 10).enumerate() {
         device.write(&buffer, at * (2 << 10), piece).unwrap();
     }

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """A program whose GPU is remote moves between two servers of this machine while it runs, and is written and restored.
 
-    tools/remote/move.py FOLDER [--driver FILE] [--mib 8192] [--moves 4] [--seconds 30] [--words 1048576] [--known]
+    tools/remote/move.py FOLDER [--mib 8192] [--moves 4] [--seconds 30] [--words 1048576] [--known]
 
 FOLDER has libreef_remote_cuda.so and reef-remote-worker, as cargo builds them. Needs gcc and a GPU with room for the program's
-memory twice, neither Rust nor a network. With --driver and --words 1 it also runs on the driver of the tests (libfake_libcuda.so),
-where --words is the number of words that the driver's kernel adds to.
+memory twice, neither Rust nor a network.
 
 The program is in C, with PTX: it adds to an array, checks each round on the host, and checks all of its memory in the end. Prints one
 object of JSON: for each move its pause with the bytes that were sent in it, the goal (those bytes at the bandwidth of the copy before the
@@ -37,6 +36,8 @@ R cuStreamBeginCapture_v2(H, int); R cuStreamEndCapture(H, H*); R cuGraphInstant
 R cuGraphLaunch(H, H); R cuLaunchKernel(H, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, H, void**, void**);
 #define CHECK(call) do { R r = (call); if (r) { printf("%s: code %d after %llu rounds\n", #call, r, rounds); return 1; } } while (0)
 #define CHUNK (64ul << 20)
+#define PIECE (1ul << 20)
+#define BYTE(at) (unsigned char)((at) / (PIECE / 2) % 2 ? (at) / PIECE >> 8 : (at) / PIECE)
 static const char ptx[] =
   ".version 6.0\n.target sm_50\n.address_size 64\n.visible .global .align 8 .b8 launches[8];\n"
   ".visible .entry add(.param .u64 a, .param .u64 value) {\n"
@@ -57,7 +58,10 @@ int main(int count, char **args) {
   CHECK(cuModuleLoadData(&module, ptx)); CHECK(cuModuleGetFunction(&add, module, "add"));
   if (is_known) { CHECK(cuModuleGetGlobal_v2(&global, 0, module, "launches")); CHECK(cuMemcpyHtoD_v2(global, &first, 8)); }
   CHECK(cuMemAlloc_v2(&a, 8 * n)); CHECK(cuMemAlloc_v2(&idle, bytes)); CHECK(cuStreamCreate(&stream, 1));
-  CHECK(cuMemsetD8_v2(a, 0, 8 * n)); CHECK(cuMemsetD8_v2(idle, 7, bytes)); CHECK(cuCtxSynchronize());
+  CHECK(cuMemsetD8_v2(a, 0, 8 * n)); 
+  for (size_t at = 0; at < bytes; at += PIECE) // no two pieces are equal
+    for (int half = 0; half < 2; half++) CHECK(cuMemsetD8_v2(idle + at + half * PIECE / 2, BYTE(at + half * PIECE / 2), PIECE / 2));
+  CHECK(cuCtxSynchronize());
   void *params[] = { &a, &value };
   CHECK(cuStreamBeginCapture_v2(stream, 0));
   for (value = 1; value <= 4; value++) CHECK(cuLaunchKernel(add, grid, 1, 1, block, 1, 1, 0, stream, params, 0));
@@ -75,7 +79,7 @@ int main(int count, char **args) {
   unsigned char *some = malloc(CHUNK); unsigned long long *mine = malloc(8 * n);
   for (size_t at = 0; at < bytes; at += CHUNK) {
     size_t len = bytes - at < CHUNK ? bytes - at : CHUNK; CHECK(cuMemcpyDtoH_v2(some, idle + at, len));
-    for (size_t i = 0; i < len; i++) if (some[i] != 7) { printf("idle byte %zu: %d\n", at + i, some[i]); return 1; }
+    for (size_t i = 0; i < len; i++) if (some[i] != BYTE(at + i)) { printf("idle byte %zu: %d\n", at + i, some[i]); return 1; }
   }
   if (!is_known) CHECK(cuModuleGetGlobal_v2(&global, 0, module, "launches"));
   CHECK(cuMemcpyDtoH_v2(mine, a, 8 * n)); CHECK(cuMemcpyDtoH_v2(&launched, global, 8));
@@ -172,7 +176,6 @@ def read_ready(child):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    parser.add_argument("--driver")
     parser.add_argument("--mib", type=int, default=8192)
     parser.add_argument("--moves", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=30)
@@ -187,8 +190,6 @@ def main():
     try:
         for address in addresses:
             command = [tool.path, "serve", address]
-            if options.driver:
-                command += ["--driver", os.path.abspath(options.driver)]
             servers.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
             servers[-1].stdout.readline()  # it listens
         own = dict(environment, REEF_REMOTE=addresses[0], LD_LIBRARY_PATH=libraries)

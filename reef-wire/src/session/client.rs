@@ -70,15 +70,15 @@ impl ClientOptions {
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
-        moved: Option<&Moved>,
+        place: &Place,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (program, request) = (self.program.clone(), self.request.clone());
         let hello = Hello { program, request, session, received, proof: None, tenant: None };
-        let link = match (moved, &self.dial_moved) {
-            (Some(Moved { address, .. }), Some(dial)) if !address.is_empty() => dial(address)?,
+        let link = match (&place.server, &self.dial_moved) {
+            (Some(address), Some(dial)) => dial(address)?,
             _ => (self.dial)()?,
         };
-        let key = moved.map(|moved| Token::new(moved.key.bytes()));
+        let key = place.moved.as_ref().map(|moved| Token::new(moved.key.bytes()));
         let token = key.as_ref().or(self.token.as_ref());
         let (mut link, mut decoder) = (link, Decoder::default());
         let welcome = greet(&mut link, &mut decoder, self.schema, token, hello)?;
@@ -89,7 +89,7 @@ impl ClientOptions {
     fn begin(&self) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
-            match self.connect(None, Progress::default(), None) {
+            match self.connect(None, Progress::default(), &Place::default()) {
                 Err(Error::Broken(_)) if begin.elapsed() < BEGIN_TIMEOUT => thread::sleep(pause),
                 result => return result,
             }
@@ -103,19 +103,19 @@ impl ClientOptions {
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
-        moved: &Mutex<Option<Moved>>,
+        place: &Mutex<Place>,
         is_over: impl Fn() -> bool,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
         let mut moves = 0;
         loop {
-            let to = lock(moved).clone();
-            let is_stored = to.as_ref().is_some_and(|to| to.address.is_empty());
-            let (error, timeout) = match self.connect(session, received, to.as_ref()) {
+            let to = lock(place).clone();
+            let is_stored = to.moved.as_ref().is_some_and(|moved| moved.address.is_empty());
+            let (error, timeout) = match self.connect(session, received, &to) {
                 Err(Error::Moved(to)) if self.dial_moved.is_some() && moves < MAX_MOVES => {
                     let error = Error::Moved(to.clone());
                     let has_server = !to.address.is_empty();
-                    *lock(moved) = Some(to);
+                    lock(place).go(to);
                     if has_server {
                         moves += 1;
                         continue;
@@ -139,6 +139,24 @@ impl ClientOptions {
     }
 }
 
+/// Place of a session that has moved.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    /// The last move.
+    moved: Option<Moved>,
+    /// Address of the last server that had the session: it is tried while none has it.
+    server: Option<String>,
+}
+
+impl Place {
+    fn go(&mut self, to: Moved) {
+        if !to.address.is_empty() {
+            self.server = Some(to.address.clone());
+        }
+        self.moved = Some(to);
+    }
+}
+
 /// The client's end of a session. Dropping it ends the session.
 #[derive(Debug)]
 pub struct Client {
@@ -158,12 +176,12 @@ impl Client {
     pub fn open(options: ClientOptions, handler: Box<dyn Handler>) -> Result<Self> {
         let (link, decoder, welcome) = options.begin()?;
         let (session, facts) = (welcome.session, welcome.facts);
-        let moved = Mutex::new(None);
+        let place = Mutex::new(Place::default());
         let reconnect = move |endpoint: &Endpoint, inbox: &mut Inbox| {
             let received = inbox.received();
             let is_over = || endpoint.ended().is_some();
             let (link, decoder, welcome) =
-                options.connect_again(Some(session), received, &moved, is_over)?;
+                options.connect_again(Some(session), received, &place, is_over)?;
             endpoint.connect(inbox, link, decoder, welcome.received, received)
         };
         let side = Side::Client(Box::new(reconnect));
