@@ -29,6 +29,7 @@ export REEF_TEST_FAKE_DRIVER=$target/debug/libfake_libcuda.so
 tests() { "$1" -W error::ResourceWarning -m unittest discover --start-directory reef-python/tests "${@:2}"; }
 tests python
 (cd reef-python && mypy --strict python/reef)
+tools/python_reference.py --check
 if "$environment/bin/pip" install --quiet "pyright>=1.1.380" && pyright --version >/dev/null 2>&1; then
     pyright --level error --pythonpath "$environment/bin/python" reef-python/python/reef
     (cd "$environment" && pyright --verifytypes reef --ignoreexternal >pyright.log || { cat pyright.log; exit 1; })

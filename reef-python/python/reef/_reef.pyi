@@ -130,7 +130,7 @@ class Array:
 
     `__dlpack__` shares it without a copy: `torch.from_dlpack(array)`. Its values were computed
     before it was returned, so no stream has to wait for them. Its memory is used for nothing else
-    until the array and all that was made from it are dropped; work in streams that still reads it
+    until the array and all that was made from it are dropped. Work in streams that still reads it
     must have ended by then, or be in the stream that is current when the next request is submitted.
     """
 

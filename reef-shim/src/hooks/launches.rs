@@ -6,7 +6,7 @@ use crate::actions::launch::{Work, launch, launch_all};
 use crate::driver::calls::Stream;
 use crate::order;
 use crate::profile::timed::timed;
-use crate::rerun;
+use crate::rerun::launch::launch as launch_kernel;
 use crate::twins::launch::KernelLaunch;
 
 use reef_guest::profile::Api;
@@ -91,7 +91,7 @@ twins! {
         timed(Api::Launch, threads(grid, block), function, stream, || {
             let stream = Stream::new(stream, is_twin);
             let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
-            rerun::launch(&of, work, real)
+            launch_kernel(&of, work, real)
         })
     };
     cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
@@ -118,7 +118,7 @@ twins! {
                     let is_simple = config.count == 0 && extra.is_null();
                     let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
                     // SAFETY: as above.
-                    rerun::launch(&of, unsafe { config.work() }, real)
+                    launch_kernel(&of, unsafe { config.work() }, real)
                 })
             }
         }
