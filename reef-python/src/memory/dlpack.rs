@@ -241,7 +241,7 @@ impl Borrowed {
             if size != 1 && stride != want {
                 return false;
             }
-            want *= size;
+            want = want.wrapping_mul(size); // the shape is compared later
         }
         true
     }
