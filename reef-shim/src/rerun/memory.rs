@@ -2,7 +2,7 @@
 
 use crate::driver::calls::{calls, pointer_attribute};
 use crate::driver::names;
-use crate::driver::slots::real;
+use crate::driver::slots::{NOT_FOUND, real};
 use crate::twins::launch::KernelLaunch;
 use std::ffi::c_void;
 
@@ -137,7 +137,7 @@ pub(super) fn wait() -> Result<(), u32> {
 fn check(code: Option<u32>) -> Result<(), u32> {
     match code {
         Some(0) => Ok(()),
-        code => Err(code.unwrap_or(500)), // CUDA_ERROR_NOT_FOUND
+        code => Err(code.unwrap_or(NOT_FOUND)),
     }
 }
 

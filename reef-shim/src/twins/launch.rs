@@ -9,6 +9,7 @@ use super::{driver, report};
 use crate::actions::launch::{Work, launch as launch_plain, launch_slice, wait_for_room};
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
+use crate::driver::slots::NOT_FOUND;
 use crate::driver::state::Inside;
 use crate::guest::capture;
 use crate::guest::device::Device;
@@ -211,6 +212,41 @@ fn may_be_held(device: &Device) -> bool {
     last != 0 && now.saturating_sub(last) < RECENT
 }
 
+impl KernelLaunch {
+    /// Launches a function with some blocks, as this launch in all else. Returns the driver's code.
+    ///
+    /// # Safety
+    ///
+    /// `params` has an address of each of the function's parameters, of which the driver takes
+    /// copies.
+    pub(super) unsafe fn launch_as(
+        &self,
+        function: usize,
+        blocks: [u32; 3],
+        params: *mut *mut c_void,
+    ) -> u32 {
+        let ([across, down, deep], [x, y, z]) = (blocks, self.block);
+        let (shared, stream) = (self.shared, self.stream.0);
+        // SAFETY: the caller's promise.
+        let code = unsafe {
+            driver::launch_kernel(
+                function,
+                across,
+                down,
+                deep,
+                x,
+                y,
+                z,
+                shared,
+                stream,
+                params,
+                null_mut(),
+            )
+        };
+        code.unwrap_or(NOT_FOUND)
+    }
+}
+
 impl Plan {
     /// Launches all slices. `None`: nothing was launched.
     fn launch(&self, of: &KernelLaunch) -> Option<u32> {
@@ -224,34 +260,17 @@ impl Plan {
         let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });
         let mut params: Vec<*mut c_void> = own.collect();
         params.push(null_mut());
-        let [block_x, block_y, block_z] = of.block;
         for (at, slice) in self.slices.iter().enumerate() {
             let launch = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
             let mut bytes = Aligned(launch.bytes());
             params[self.parameters] = bytes.0.as_mut_ptr().cast();
-            let [x, y, z] = slice.blocks;
             let mut real = || {
                 if at == 0 {
                     timed = timed.filter(|events| events.begin(of.stream));
                 }
                 let params = params.as_mut_ptr();
-                // SAFETY: the kernel's parameters and the twin's, of which the driver takes copies.
-                let code = unsafe {
-                    driver::launch_kernel(
-                        self.twin,
-                        x,
-                        y,
-                        z,
-                        block_x,
-                        block_y,
-                        block_z,
-                        of.shared,
-                        of.stream.0,
-                        params,
-                        null_mut(),
-                    )
-                };
-                code.unwrap_or(NOT_FOUND)
+                // SAFETY: the kernel's parameters and the twin's.
+                unsafe { of.launch_as(self.twin, slice.blocks, params) }
             };
             // A hold between slices would be a part of their time.
             let code =
@@ -292,9 +311,6 @@ impl Plan {
             .then(|| format!("{} slices took {percent:.0} % longer", self.slices.len()))
     }
 }
-
-/// `CUDA_ERROR_NOT_FOUND`.
-const NOT_FOUND: u32 = 500;
 
 /// A slice reads neither a stop word nor a map.
 pub(super) const PLAIN: Launch =

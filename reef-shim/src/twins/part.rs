@@ -53,32 +53,14 @@ impl Part {
         let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });
         let mut params: Vec<*mut c_void> = own.collect();
         params.push(null_mut());
-        let [x, y, z] = of.block;
         for slice in &self.slices[..count] {
             let launch = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
             let mut bytes = Aligned(launch.bytes());
             params[self.parameters] = bytes.0.as_mut_ptr().cast();
-            let [across, down, deep] = slice.blocks;
-            let (all, stream) = (params.as_mut_ptr(), of.stream.0);
-            // SAFETY: the kernel's parameters and the twin's, of which the driver takes copies.
-            let code = unsafe {
-                driver::launch_kernel(
-                    self.twin,
-                    across,
-                    down,
-                    deep,
-                    x,
-                    y,
-                    z,
-                    of.shared,
-                    stream,
-                    all,
-                    null_mut(),
-                )
-            };
-            match code {
-                Some(0) => {}
-                code => return code.unwrap_or(500), // CUDA_ERROR_NOT_FOUND
+            // SAFETY: the kernel's parameters and the twin's.
+            let code = unsafe { of.launch_as(self.twin, slice.blocks, params.as_mut_ptr()) };
+            if code != 0 {
+                return code;
             }
         }
         0
@@ -94,24 +76,8 @@ impl Drop for Part {
 
 /// Launches the whole kernel once more. Returns the driver's code.
 pub(crate) fn launch_whole(of: &KernelLaunch) -> u32 {
-    let ([across, down, deep], [x, y, z]) = (of.grid, of.block);
     // SAFETY: what the program has just launched.
-    let code = unsafe {
-        driver::launch_kernel(
-            of.function,
-            across,
-            down,
-            deep,
-            x,
-            y,
-            z,
-            of.shared,
-            of.stream.0,
-            of.params,
-            null_mut(),
-        )
-    };
-    code.unwrap_or(500) // CUDA_ERROR_NOT_FOUND
+    unsafe { of.launch_as(of.function, of.grid, of.params) }
 }
 
 /// Offset and bytes of each parameter of a kernel.

@@ -318,7 +318,7 @@ impl<D: Operators> Carrier<D> {
     ///
     /// # Errors
     ///
-    /// What cannot be read.
+    /// Contents that cannot be read.
     fn state(&self, pause: &Pause<'_, D>) -> Result<State, String> {
         let Pause { session, living, held } = pause;
         if session.answers.is_full {
