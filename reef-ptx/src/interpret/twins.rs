@@ -1,15 +1,19 @@
 //! Twins, stopped at random blocks, leave the memory that their kernels leave.
 
 use super::block::{Grid, Program};
+use super::memory::Memory;
 use crate::text::module::Module;
 use crate::twin::parameter::{Launch, Mode};
 use crate::{kernels, twin::build::Twin};
 
 const CORPUS: &str = include_str!("../../tests/corpus/simple.ptx");
 
-/// Places in memory: the stop word, the dirty word, the map, and the data of a kernel.
+/// Places in memory: the stop word, the dirty word with that of complete runs behind it, words of
+/// the host, the map, and the data of a kernel.
 const STOP: usize = 16;
 const DIRTY: usize = 32;
+const DONE: usize = DIRTY + 4;
+const HOST: usize = 48;
 const MAP: usize = 64;
 const DATA: usize = 1024;
 const BYTES: usize = 16 << 10;
@@ -96,9 +100,40 @@ fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
     all
 }
 
-fn launch(mode: Mode, grid: [u32; 3], offset: [u32; 3]) -> Launch {
-    let (stop, map, dirty) = (STOP as u64, MAP as u64, DIRTY as u64);
-    Launch { stop, map, mode, offset, grid, dirty }
+/// Number of the first run: numbers wrap around.
+const FIRST: u32 = u32::MAX - 3;
+
+fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
+    let (stop, map, dirty, done) = (STOP as u64, MAP as u64, DIRTY as u64, DONE as u64);
+    let mode = if round == 0 { Mode::First } else { Mode::Resume };
+    Launch { stop, map, mode, number: FIRST.wrapping_add(round), offset, grid, dirty, done }
+}
+
+fn put(memory: &mut [u8], at: usize, word: u32) {
+    memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
+}
+
+fn word(memory: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(memory[at..at + 4].try_into().unwrap())
+}
+
+/// Memory with the words of an earlier run.
+fn with_words(start: &[u8]) -> Vec<u8> {
+    let mut memory = start.to_vec();
+    let earlier = FIRST.wrapping_sub(1);
+    [STOP, DONE, HOST, HOST + 4].into_iter().for_each(|at| put(&mut memory, at, earlier));
+    memory
+}
+
+/// Ends a run by the kernel that the library launches behind each.
+fn settle(memory: &mut dyn Memory, number: u32) {
+    let text = crate::twin::settle("8.0", "sm_90");
+    let module = Module::read(&text).unwrap();
+    let program = Program::read(&module, crate::twin::SETTLE);
+    let mut parameters = (DIRTY as u64).to_le_bytes().to_vec();
+    parameters.extend((HOST as u64).to_le_bytes());
+    parameters.extend(number.to_le_bytes());
+    program.run(&Grid { blocks: [1; 3], threads: [1; 3], parameters }, [0; 3], memory);
 }
 
 fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
@@ -120,23 +155,27 @@ fn stopped(
     let &(name, grid, threads, arguments) = case;
     let module = Module::read(text).unwrap();
     let program = Program::read(&module, name);
-    let mut memory = start.to_vec();
+    let mut memory = with_words(start);
     let mut count = 0;
     for round in 0..6 {
-        let mode = if round == 0 { Mode::First } else { Mode::Resume };
-        let parameters = with_launch(arguments, twin, launch(mode, grid, [0; 3]));
-        let of_grid = Grid { blocks: grid, threads, parameters };
-        memory[DIRTY] = 0;
+        let of = launch(round, grid, [0; 3]);
+        let of_grid = Grid { blocks: grid, threads, parameters: with_launch(arguments, twin, of) };
         for block in blocks(grid, random) {
-            memory[STOP] = u8::from(round < 4 && random.below(2) == 0);
+            let is_stopped = round < 4 && random.below(2) == 0;
+            put(&mut memory, STOP, of.number.wrapping_sub(u32::from(!is_stopped)));
             program.run(&of_grid, block, &mut memory);
         }
         let left = memory[MAP..DATA].iter().filter(|byte| **byte != 0).count();
         count += left;
-        if (memory[DIRTY] != 0) != (left > 0) {
+        settle(&mut memory, of.number);
+        let is_done = word(&memory, DONE) == of.number | 3;
+        let words_fit = word(&memory, HOST) == of.number
+            && word(&memory, HOST + 4) == word(&memory, DONE)
+            && word(&memory, DIRTY) == 0;
+        if is_done != (left == 0) || !words_fit {
             return None;
         }
-        if left == 0 {
+        if is_done {
             return Some((memory[DATA..].to_vec(), count));
         }
     }
@@ -198,8 +237,17 @@ fn stopped_twin_leaves_the_memory_of_its_kernel() {
 #[test]
 fn each_mutant_of_the_guard_is_caught() {
     let mutants = [
+        (
+            "any number stops",
+            "setp.ge.s32 %reefp1, %reefr0, 0;",
+            "setp.ne.u32 %reefp1, %reefr0, 1;",
+        ),
         ("no record", "\t@%reefp3 st.global.u8 [%reefd1], %reefh1;\n", ""),
-        ("done blocks run again", "\t@%reefp3 bra $reef_done;\n", ""),
+        (
+            "done blocks run again",
+            "setp.eq.u16 %reefp3, %reefh0, 0;",
+            "setp.eq.u16 %reefp3, %reefh0, 2;",
+        ),
         ("record kept", "selp.u16 %reefh1, 1, 0, %reefp1;", "mov.u16 %reefh1, 1;"),
         ("no barrier", "\tbar.red.or.pred %reefp1, 0, %reefp1;\n", ""),
         ("not dirty", "\tst.global.u32 [%reefd0], %reefr0;\n", ""),
@@ -213,6 +261,36 @@ fn each_mutant_of_the_guard_is_caught() {
     }
 }
 
+#[test]
+fn needless_resume_touches_nothing() {
+    for case in CASES {
+        let &(name, grid, threads, arguments) = case;
+        let twin = twin_of(name);
+        let module = Module::read(&twin.text).unwrap();
+        let program = Program::read(&module, name);
+        let of_grid = |round| Grid {
+            blocks: grid,
+            threads,
+            parameters: with_launch(arguments, &twin, launch(round, grid, [0; 3])),
+        };
+        // A later launch has the map.
+        let mut memory = with_words(&memory(&mut Random(1)));
+        memory[MAP..MAP + 16].fill(1);
+        put(&mut memory, STOP, FIRST);
+        settle(&mut memory, FIRST);
+        let before = memory.clone();
+        blocks(grid, &mut Random(2)).into_iter().for_each(|at| {
+            program.run(&of_grid(1), at, &mut memory);
+        });
+        assert!(memory == before, "{name}");
+        // The number that follows is not complete.
+        blocks(grid, &mut Random(2)).into_iter().for_each(|at| {
+            program.run(&of_grid(4), at, &mut memory);
+        });
+        assert!(memory != before, "{name}");
+    }
+}
+
 /// Runs a twin in random slices of its slowest dimension.
 fn sliced(text: &str, case: &Case, start: &[u8], random: &mut Random) -> Vec<u8> {
     let &(name, grid, threads, arguments) = case;
@@ -220,13 +298,13 @@ fn sliced(text: &str, case: &Case, start: &[u8], random: &mut Random) -> Vec<u8>
     let module = Module::read(text).unwrap();
     let program = Program::read(&module, name);
     let slowest = usize::from(grid[1] > 1);
-    let mut memory = start.to_vec();
+    let mut memory = with_words(start);
     let mut at = 0;
     while at < grid[slowest] {
         let size = 1 + random.below(u64::from(grid[slowest] - at)) as u32;
         let (mut offset, mut part) = ([0; 3], grid);
         (offset[slowest], part[slowest]) = (at, size);
-        let parameters = with_launch(arguments, &twin, launch(Mode::First, grid, offset));
+        let parameters = with_launch(arguments, &twin, launch(0, grid, offset));
         let of_slice = Grid { blocks: part, threads, parameters };
         for block in blocks(part, random) {
             program.run(&of_slice, block, &mut memory);
@@ -245,9 +323,9 @@ fn slices_leave_the_memory_of_the_whole_launch() {
             let mut random = Random(seed);
             let start = memory(&mut random);
             let want = plain(case, &start);
-            assert_eq!(sliced(&text, case, &start, &mut random), want, "{} seed {seed}", case.0);
+            assert!(sliced(&text, case, &start, &mut random) == want, "{} seed {seed}", case.0);
             // Without the offset, or with the size of the slice, blocks are not those of the grid.
-            let no_offset = text.replace(", [$reef+24]", ", [$reef+56]");
+            let no_offset = text.replace(", [$reef+24]", ", [$reef+60]");
             others += usize::from(sliced(&no_offset, case, &start, &mut random) != want);
         }
     }

@@ -5,7 +5,8 @@ use crate::text::edit::Edit;
 use crate::text::function::Function;
 
 /// The offsets are those of `parameter.rs`. Thread (0, 0, 0) decides; the others wait at the
-/// barrier. The stop word is read through L2, where its writers put it.
+/// barrier. Stop word and number of the last complete run are read through L2, where their writers
+/// put them; numbers are compared as the driver's waits do, by the sign of the difference.
 const PROLOGUE: &str = "
 \t.reg .pred %reefp<4>;
 \t.reg .b16 %reefh<2>;
@@ -19,11 +20,20 @@ const PROLOGUE: &str = "
 \tsetp.ne.u32 %reefp0, %reefr0, 0;
 \tsetp.ne.u32 %reefp1, 0, 0;
 \t@%reefp0 bra $reef_vote;
+\tld.param.u32 %reefr6, [$reef+20];
 \tld.param.u64 %reefd0, [$reef];
 \tld.relaxed.gpu.global.u32 %reefr0, [%reefd0];
-\tsetp.ne.u32 %reefp1, %reefr0, 0;
+\tsub.u32 %reefr0, %reefr0, %reefr6;
+\tsetp.ge.s32 %reefp1, %reefr0, 0;
 \tld.param.u32 %reefr0, [$reef+16];
 \tsetp.ne.u32 %reefp2, %reefr0, 0;
+\t@!%reefp2 bra $reef_place;
+\tld.param.u64 %reefd0, [$reef+56];
+\tld.relaxed.gpu.global.u32 %reefr0, [%reefd0];
+\tsub.u32 %reefr0, %reefr0, %reefr6;
+\tsetp.ge.s32 %reefp3, %reefr0, 0;
+\t@%reefp3 bra $reef_done;
+$reef_place:
 \tmov.u32 %reefr0, %ctaid.x;
 \tmov.u32 %reefr1, %ctaid.y;
 \tmov.u32 %reefr2, %ctaid.z;

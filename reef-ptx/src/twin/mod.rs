@@ -8,15 +8,20 @@
 //! any effect that thread decides: the block runs, or it records itself and leaves. One barrier
 //! gives all threads the same verdict. A block that has begun runs to its end.
 //!
-//! | mode | byte before | stop word | the block | byte after |
-//! |---|---|---|---|---|
-//! | first run | 0 | 0 | runs | 0 |
-//! | first run | 0 | not 0 | leaves | 1 |
-//! | resume | 0 | any | leaves: it ran before | 0 |
-//! | resume | 1 | 0 | runs | 0 |
-//! | resume | 1 | not 0 | leaves | 1 |
+//! Runs have numbers, which rise. The stop word has the number of the last run that is to stop, so
+//! that a word that is written late stops no later run.
 //!
-//! All bytes are zero when the kernel is complete, so a map needs no clearing.
+//! | mode | byte before | is to stop | the block | byte after |
+//! |---|---|---|---|---|
+//! | first run | 0 | no | runs | 0 |
+//! | first run | 0 | yes | leaves | 1 |
+//! | resume | 0 | any | leaves: it ran before | 0 |
+//! | resume | 1 | no | runs | 0 |
+//! | resume | 1 | yes | leaves | 1 |
+//! | resume of a complete run | any | any | leaves | as before |
+//!
+//! All bytes are zero when the kernel is complete, so a map needs no clearing. A resume that turns
+//! out to be needless touches no map, which by then may be a later launch's.
 
 pub(crate) mod build;
 pub(crate) mod guard;
@@ -28,5 +33,5 @@ pub mod slices;
 
 pub use build::Twin;
 pub use parameter::{Launch, Mode};
-pub use settle::settle;
+pub use settle::{SETTLE, settle};
 pub use slices::{Launched, Slice, slices};

@@ -5,10 +5,11 @@
 //! | 0 | 8 | address of the stop word |
 //! | 8 | 8 | address of the map: a byte for each block of the whole grid |
 //! | 16 | 4 | mode: 0 first run, 1 resume |
+//! | 20 | 4 | number of this run |
 //! | 24 | 12 | offset of this launch's blocks in the grid: x, y, z |
 //! | 36 | 12 | size of the whole grid: x, y, z |
 //! | 48 | 8 | address of the word that a stopped block sets to 1 |
-//! | 56 | 8 | not used |
+//! | 56 | 8 | address of the number up to which runs are complete |
 
 use crate::text::edit::Edit;
 use crate::text::function::Function;
@@ -42,18 +43,22 @@ pub enum Mode {
 /// Contents of the twin's own parameter, for one launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
-    /// Device address of 4 bytes. Blocks that see another value than 0 leave.
+    /// Device address of 4 bytes. Blocks that see this run's number there, or a later one, leave.
     pub stop: u64,
     /// Device address of a byte for each block of the whole grid, x fastest.
     pub map: u64,
     /// Run of the launch.
     pub mode: Mode,
+    /// Number of the run. Numbers rise, and wrap around.
+    pub number: u32,
     /// Position of this launch's first block in the whole grid.
     pub offset: [u32; 3],
     /// Size of the whole grid, in blocks.
     pub grid: [u32; 3],
     /// Device address of 4 bytes, which a stopped block sets to 1.
     pub dirty: u64,
+    /// Device address of 4 bytes. A resume that sees its number there, or a later one, does nothing.
+    pub done: u64,
 }
 
 impl Launch {
@@ -64,11 +69,13 @@ impl Launch {
         put(0, &self.stop.to_le_bytes());
         put(8, &self.map.to_le_bytes());
         put(16, &u32::from(self.mode == Mode::Resume).to_le_bytes());
+        put(20, &self.number.to_le_bytes());
         for dimension in 0..3 {
             put(24 + 4 * dimension, &self.offset[dimension].to_le_bytes());
             put(36 + 4 * dimension, &self.grid[dimension].to_le_bytes());
         }
         put(48, &self.dirty.to_le_bytes());
+        put(56, &self.done.to_le_bytes());
         bytes
     }
 }

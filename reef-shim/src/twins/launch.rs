@@ -313,8 +313,16 @@ impl Plan {
 }
 
 /// A slice reads neither a stop word nor a map.
-pub(super) const PLAIN: Launch =
-    Launch { stop: 0, map: 0, mode: Mode::First, offset: [0; 3], grid: [0; 3], dirty: 0 };
+pub(super) const PLAIN: Launch = Launch {
+    stop: 0,
+    map: 0,
+    mode: Mode::First,
+    number: 0,
+    offset: [0; 3],
+    grid: [0; 3],
+    dirty: 0,
+    done: 0,
+};
 
 #[repr(align(8))]
 pub(super) struct Aligned(pub(super) [u8; 64]);
