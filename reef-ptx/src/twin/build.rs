@@ -15,8 +15,10 @@ pub struct Twin {
     pub text: String,
     /// The launch may be cut into several.
     pub may_be_sliced: bool,
-    /// Number of parameters of the kernel; the twin's own comes behind them.
-    pub parameters: usize,
+    /// Its blocks may leave: it has an entry guard.
+    pub may_be_stopped: bool,
+    /// Bytes of each parameter of the kernel; the twin's own comes behind them.
+    pub parameters: Vec<usize>,
     /// Bytes before the twin's own parameter.
     pub offset: u64,
 }
@@ -40,7 +42,7 @@ pub(crate) fn twin<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twi
         offset::add(&mut edit, kernel);
     }
     guard::add(&mut edit, kernel);
-    Ok(with_edit(module, kernel, edit, may_be_sliced))
+    Ok(with_edit(module, kernel, edit, [may_be_sliced, true]))
 }
 
 /// Makes the twin of a kernel that can be sliced and not stopped: it has no entry guard.
@@ -53,20 +55,21 @@ pub(crate) fn sliced<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<T
     let mut edit = Edit::default();
     offset::add(&mut edit, kernel);
     parameter::add(&mut edit, kernel);
-    Ok(with_edit(module, kernel, edit, true))
+    Ok(with_edit(module, kernel, edit, [true, false]))
 }
 
 fn with_edit<'a>(
     module: &Module<'a>,
     kernel: &Function<'a>,
     edit: Edit,
-    may_be_sliced: bool,
+    [may_be_sliced, may_be_stopped]: [bool; 2],
 ) -> Twin {
     let (_, bytes) = offsets(&kernel.parameters);
     Twin {
         text: prune(module, kernel, edit),
         may_be_sliced,
-        parameters: kernel.parameters.len(),
+        may_be_stopped,
+        parameters: kernel.parameters.iter().map(|it| it.bytes as usize).collect(),
         offset: bytes.next_multiple_of(8),
     }
 }
