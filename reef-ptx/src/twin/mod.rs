@@ -18,20 +18,18 @@
 //! | resume | 0 | any | leaves: it ran before | 0 |
 //! | resume | 1 | no | runs | 0 |
 //! | resume | 1 | yes | leaves | 1 |
-//! | resume of a complete run | any | any | leaves | as before |
+//! | needless resume | any | any | leaves | as before |
 //!
-//! All bytes are zero when the kernel is complete, so a map needs no clearing. A resume that turns
-//! out to be needless touches no map, which by then may be a later launch's.
+//! A stopped block writes the number of its run to a word, so a resume knows whether the run before
+//! has left blocks. All bytes are zero when the kernel is complete, so a map needs no clearing.
 
 pub(crate) mod build;
 pub(crate) mod guard;
 pub(crate) mod offset;
 pub(crate) mod parameter;
 pub(crate) mod prune;
-pub(crate) mod settle;
 pub mod slices;
 
 pub use build::Twin;
 pub use parameter::{Launch, Mode};
-pub use settle::{SETTLE, SETTLE_TEXT};
 pub use slices::{Launched, Slice, slices};

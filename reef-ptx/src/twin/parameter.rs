@@ -8,8 +8,8 @@
 //! | 20 | 4 | number of this run |
 //! | 24 | 12 | offset of this launch's blocks in the grid: x, y, z |
 //! | 36 | 12 | size of the whole grid: x, y, z |
-//! | 48 | 8 | address of the word that a stopped block sets to 1 |
-//! | 56 | 8 | address of the number up to which runs are complete |
+//! | 48 | 8 | address of the word to which a stopped block writes this run's number |
+//! | 56 | 8 | address of that word of the run before |
 
 use crate::text::edit::Edit;
 use crate::text::function::Function;
@@ -55,10 +55,11 @@ pub struct Launch {
     pub offset: [u32; 3],
     /// Size of the whole grid, in blocks.
     pub grid: [u32; 3],
-    /// Device address of 4 bytes, which a stopped block sets to 1.
-    pub dirty: u64,
-    /// Device address of 4 bytes. A resume that sees its number there, or a later one, does nothing.
-    pub done: u64,
+    /// Device address of 4 bytes, to which a stopped block writes this run's number.
+    pub left: u64,
+    /// Device address of these 4 bytes of the run before. A resume that doesn't see the number before
+    /// its own there does nothing.
+    pub left_before: u64,
 }
 
 impl Launch {
@@ -74,8 +75,8 @@ impl Launch {
             put(24 + 4 * dimension, &self.offset[dimension].to_le_bytes());
             put(36 + 4 * dimension, &self.grid[dimension].to_le_bytes());
         }
-        put(48, &self.dirty.to_le_bytes());
-        put(56, &self.done.to_le_bytes());
+        put(48, &self.left.to_le_bytes());
+        put(56, &self.left_before.to_le_bytes());
         bytes
     }
 }

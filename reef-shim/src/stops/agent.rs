@@ -1,6 +1,7 @@
 //! Agent: a thread that stops slices of a guest that is held.
 
 use super::ground::{self, Ground};
+use super::lane::Lane;
 use crate::explain;
 use crate::order;
 use crate::thread;
@@ -51,15 +52,22 @@ fn run() {
 
 /// Stops slices of a context whose gate is closed. Returns whether slices are on the device.
 fn look(ground: &'static Ground) -> bool {
-    let has_slices = ground.lanes().fold(false, |found, lane| lane.drop_ended() | found);
-    let context = &ground.branch.context;
-    if has_slices && context.device.page.holders.is_closed() {
-        // A context that ends waits until this closure has returned.
-        order::stop(|| {
-            if ground.is_there() {
-                context.within(|| ground.lanes().for_each(|lane| lane.stop(ground)));
-            }
-        });
+    let busy = || ground.lanes().filter(|lane| lane.is_busy());
+    if busy().next().is_none() {
+        return false;
     }
-    has_slices
+    let context = &ground.branch.context;
+    let page = &context.device.page;
+    let hold = page.spans.ended();
+    if !page.holders.is_closed() {
+        busy().for_each(Lane::note_open);
+        return true;
+    }
+    // A context that ends waits until this closure has returned.
+    order::stop(|| {
+        if ground.is_there() {
+            context.within(|| busy().for_each(|lane| lane.stop(ground, hold)));
+        }
+    });
+    true
 }

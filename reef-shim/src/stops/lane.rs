@@ -1,13 +1,11 @@
-//! Lane: the slices of one stream, one of which runs at a time.
+//! Lane: the slices of one stream, which run one after the other.
 
 use super::agent;
 use super::driver;
 use super::ground::Ground;
-use super::number::Number;
+use super::number::{Number, RUNS};
 use crate::driver::calls::{self, Stream};
-use reef_guest::hold::Holders;
 use reef_ptx::twin::{Launch, Mode, Slice};
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -15,217 +13,171 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places of a lane's words on the device: the stop word, and behind it that of stopped blocks and
-/// the number of complete runs.
+/// Places of a lane's words on the device: the stop word, and for each run of a slice the word of
+/// stopped blocks.
 const STOP: u64 = 0;
-const DIRTY: u64 = 128;
-const COMPLETE: u64 = 132;
+const LEFT: u64 = 128;
 
 /// Device addresses of a lane's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub(super) words: u64,
     pub(super) map: u64,
-    pub(super) host: u64,
+    /// Word that the stream writes and the host reads: the number of the first run of the slice
+    /// that has begun last, or of the last run once all have ended.
+    pub(super) at: u64,
 }
 
-/// Words that the device writes and the host reads, by their index.
-#[derive(Clone, Copy, Debug)]
-enum Word {
-    /// Number up to which runs are complete.
-    Done,
-    /// Number of the last first run that began, and of the last one that ended.
-    Begun,
-    Ended,
-    /// The same of resumes.
-    Resumed,
-    EndedAgain,
-}
-
-const WORD_COUNT: usize = 5;
-
-/// What is launched again when a slice is resumed.
+/// Copies of what a program launches, for slices of it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) twin: usize,
-    pub(crate) settle: usize,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
     /// The kernel's own parameters, and the index at which each begins.
     pub(crate) bytes: Vec<u64>,
     pub(crate) places: Vec<usize>,
-    /// Stops of launches like this.
-    pub(crate) stops: Arc<AtomicU64>,
 }
 
-/// Slice that may be on the device.
-#[derive(Debug)]
-struct Run {
-    /// The last run that is enqueued.
-    number: Number,
-    kept: Arc<Kept>,
-    slice: Slice,
-    may_be_stopped: bool,
-}
-
+/// What the host knows of a lane.
 #[derive(Debug, Default)]
-struct Runs {
+struct State {
     /// Number of the last slice.
-    last: u32,
-    waiting: VecDeque<Run>,
+    slice: u32,
+    /// The last one of which all runs are in the stream.
+    ready: u32,
+    /// The last one that may not be stopped.
+    whole: Option<u32>,
+    /// The last run that was stopped.
+    stopped: Option<Number>,
+    /// The hold for which that was done.
+    hold: Option<u64>,
+    /// Stops of the launch that was stopped last are counted here.
+    count: Option<Arc<AtomicU64>>,
 }
 
 /// Lane of a stream.
 #[derive(Debug)]
 pub(crate) struct Lane {
     places: Places,
-    words: [&'static AtomicU32; WORD_COUNT],
-    runs: Mutex<Runs>,
+    at: &'static AtomicU32,
+    state: Mutex<State>,
 }
 
 impl Lane {
-    pub(super) fn new(places: Places, word: impl Fn(usize) -> &'static AtomicU32) -> Self {
-        Self { places, words: std::array::from_fn(word), runs: Mutex::default() }
+    pub(super) fn new(places: Places, at: &'static AtomicU32) -> Self {
+        at.store(Number::first(0).last().0, Relaxed);
+        Self { places, at, state: Mutex::default() }
     }
 
-    fn runs(&self) -> MutexGuard<'_, Runs> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self, word: Word) -> u32 {
-        self.words[word as usize].load(Acquire)
-    }
-
-    fn address(&self, word: Word) -> u64 {
-        self.places.host + 4 * word as u64
-    }
-
-    /// Launches a slice on its stream, behind its gate. Returns the driver's code.
+    /// Launches the runs of a slice on its stream, each behind a gate that `gated` puts before it.
+    /// Returns the driver's code of the first run: without the others it is complete, as nothing stops
+    /// it then. Nor does anything without a `count` of stops.
     pub(crate) fn launch(
         &self,
         stream: Stream,
         slice: &Slice,
-        kept: &Arc<Kept>,
-        may_be_stopped: bool,
+        kept: &Kept,
+        count: Option<&Arc<AtomicU64>>,
+        mut gated: impl FnMut(bool, &mut dyn FnMut() -> u32) -> u32,
     ) -> u32 {
-        let mut runs = self.runs();
-        runs.last = runs.last.wrapping_add(1);
-        let number = Number::first(runs.last);
-        let is_begun = self.write(stream.0, Word::Begun, number);
-        let code = kept.launch(stream.0, slice.blocks, &self.run(number, slice, kept));
-        if code != 0 {
-            return code;
+        let mut state = self.state();
+        state.slice = state.slice.wrapping_add(1);
+        let number = state.slice;
+        drop(state);
+        let first = Number::first(number);
+        let mut run = |number: Number| {
+            let own = self.own(number, slice, kept);
+            gated(number == first, &mut || {
+                if number == first && !self.write(stream, first) {
+                    return driver::NOT_LAUNCHED;
+                }
+                kept.launch(stream.0, slice.blocks, &own)
+            })
+        };
+        let code = run(first);
+        let mut resumes = std::iter::successors(first.next(), |number| number.next());
+        let is_complete = code == 0 && resumes.all(|number| run(number) == 0);
+        let mut state = self.state();
+        match count.filter(|_| is_complete) {
+            Some(count) => state.count = Some(count.clone()),
+            None => state.whole = Some(number),
         }
-        // A slice whose end can't be seen isn't stopped: nothing waits for it.
-        let is_waited_for = is_begun
-            && self.settle(stream.0, kept, number, Word::Ended)
-            && self.wait(stream.0, self.address(Word::Done), number.last());
-        if is_waited_for && may_be_stopped {
-            let is_idle = runs.waiting.is_empty();
-            runs.waiting.push_back(Run {
-                number,
-                kept: kept.clone(),
-                slice: *slice,
-                may_be_stopped,
-            });
-            if is_idle {
-                agent::wake();
-            }
-        }
-        0
+        state.ready = number;
+        drop(state);
+        agent::wake();
+        code
     }
 
-    /// Drops slices that have ended. Returns whether others are left.
-    pub(super) fn drop_ended(&self) -> bool {
-        let mut runs = self.runs();
-        let done = self.read(Word::Done);
-        let is_done = |run: &Run| Number(run.number.last()).is_reached(done);
-        while runs.waiting.front().is_some_and(is_done) {
-            runs.waiting.pop_front();
-        }
-        !runs.waiting.is_empty()
+    /// Has the stream say when all slices so far have ended.
+    pub(crate) fn end(&self, stream: Stream) {
+        let last = Number::first(self.state().slice).last();
+        let _ = self.write(stream, last); // or the agent looks until the next one
     }
 
-    /// Stops the slice that runs, if there is one. The context must be current.
-    pub(super) fn stop(&self, ground: &Ground) {
-        let mut runs = self.runs();
-        let Some(run) = runs.waiting.front_mut() else { return };
-        let (number, Some(next)) = (run.number, run.number.next()) else { return };
-        if !run.may_be_stopped || !self.is_running(number) {
+    fn write(&self, stream: Stream, number: Number) -> bool {
+        // SAFETY: a word of ours, which its context keeps registered.
+        unsafe { calls::write_value(stream.0, self.places.at, number.0, 0) == Some(0) }
+    }
+
+    /// Returns whether slices may be on the device.
+    pub(super) fn is_busy(&self) -> bool {
+        let last = Number::first(self.state().slice).last();
+        self.at.load(Acquire) != last.0
+    }
+
+    /// Stops the slice that runs, if there is one, for a hold with this number. The context must be
+    /// current.
+    pub(super) fn stop(&self, ground: &Ground, hold: u64) {
+        let mut state = self.state();
+        let at = Number(self.at.load(Acquire));
+        let is_whole = state.whole.is_some_and(|whole| !at.is_after(Number::first(whole).last()));
+        let is_open = at.is_after(Number::first(state.ready).last());
+        if state.hold == Some(hold) || is_whole || is_open || at == at.last() {
             return;
         }
-        // Without a resume behind it, nothing is stopped.
-        run.may_be_stopped = self.enqueue_resume(ground, run, next);
-        if run.may_be_stopped {
-            run.number = next;
-            // SAFETY: a word of ours, of memory that its context keeps.
-            let code =
-                unsafe { calls::write_value(ground.stops, self.places.words + STOP, number.0, 0) };
-            if code == Some(0) {
-                run.kept.stops.fetch_add(1, Relaxed);
-            }
-        }
-    }
-
-    /// Returns whether a run has begun and has not ended.
-    fn is_running(&self, number: Number) -> bool {
-        let (begun, ended) = match number.is_first() {
-            true => (Word::Begun, Word::Ended),
-            false => (Word::Resumed, Word::EndedAgain),
+        // A run that was stopped before has ended: the next one began when the gate opened.
+        let current = match state.stopped.filter(|stopped| stopped.is_of_slice(at)) {
+            Some(stopped) => stopped.next(),
+            None => Some(at),
         };
-        number.is_reached(self.read(begun)) && !number.is_reached(self.read(ended))
+        let Some(current) = current.filter(|current| *current != current.last()) else { return };
+        state.hold = Some(hold);
+        state.stopped = Some(current);
+        let stop = self.places.words + STOP;
+        // SAFETY: a word of ours, of memory that its context keeps.
+        let write = |stream| unsafe { calls::write_value(stream, stop, current.0, 0) };
+        let is_written = ground.streams.map(write).contains(&Some(0));
+        state.count.iter().filter(|_| is_written).for_each(|count| {
+            count.fetch_add(1, Relaxed);
+        });
     }
 
-    fn enqueue_resume(&self, ground: &Ground, run: &Run, next: Number) -> bool {
-        let (stream, kept) = (ground.resumes, &run.kept);
-        // Resumes follow each other in their stream.
-        let is_behind =
-            !run.number.is_first() || self.wait(stream, self.address(Word::Ended), run.number.0);
-        is_behind
-            && self.wait(stream, ground.branch.context.gate(), Holders::PASS)
-            && self.write(stream, Word::Resumed, next)
-            && kept.launch(stream, run.slice.blocks, &self.run(next, &run.slice, kept)) == 0
-            && self.settle(stream, kept, next, Word::EndedAgain)
-    }
-
-    fn write(&self, stream: usize, word: Word, number: Number) -> bool {
-        // SAFETY: a word of ours, which its context keeps registered.
-        unsafe { calls::write_value(stream, self.address(word), number.0, 0) == Some(0) }
-    }
-
-    /// Waits until a word has a number, or a later one.
-    fn wait(&self, stream: usize, at: u64, number: u32) -> bool {
-        // SAFETY: a word of ours, or of the guest's page, which its context keeps registered.
-        unsafe { calls::wait_value(stream, at, number, 0) == Some(0) }
-    }
-
-    fn settle(&self, stream: usize, kept: &Kept, number: Number, ended: Word) -> bool {
-        let mut addresses =
-            [self.places.words + DIRTY, self.address(Word::Done), self.address(ended)];
-        let mut number = number.0;
-        let mut params: Vec<*mut c_void> =
-            addresses.iter_mut().map(|at| std::ptr::from_mut(at).cast()).collect();
-        params.push((&raw mut number).cast());
-        // SAFETY: three addresses and a number, as the kernel has them.
-        unsafe { driver::launch(kept.settle, stream, [1; 3], [1; 3], 0, params.as_mut_ptr()) == 0 }
+    /// Notes that the gate is open: what is closed next is another hold.
+    pub(super) fn note_open(&self) {
+        self.state().hold = None;
     }
 
     /// Returns the twin's own parameter for a run. The map begins with the slice's first block.
-    fn run(&self, number: Number, slice: &Slice, kept: &Kept) -> Launch {
+    fn own(&self, number: Number, slice: &Slice, kept: &Kept) -> Launch {
         let ([x, y, z], [width, height, _]) = (slice.offset, kept.grid);
         let of = |side: u32| u64::from(side);
         let first = (of(z) * of(height) + of(y)) * of(width) + of(x);
-        let mode = if number.is_first() { Mode::First } else { Mode::Resume };
+        let left = |index: u32| self.places.words + LEFT + 4 * u64::from(index % RUNS);
         Launch {
             stop: self.places.words + STOP,
             map: self.places.map.wrapping_sub(first),
-            mode,
+            mode: if number.index() == 0 { Mode::First } else { Mode::Resume },
             number: number.0,
             offset: slice.offset,
             grid: kept.grid,
-            dirty: self.places.words + DIRTY,
-            done: self.places.words + COMPLETE,
+            left: left(number.index()),
+            left_before: left(number.index() + RUNS - 1),
         }
     }
 }
@@ -247,4 +199,4 @@ impl Kept {
 
 /// Bytes of a twin's own parameter.
 #[repr(align(8))]
-pub(crate) struct Aligned(pub(crate) [u8; 64]);
+struct Aligned([u8; 64]);

@@ -6,13 +6,16 @@ use std::time::Duration;
 /// Duration that a slice should have: about the time for which real-time work waits.
 const SLICE: Duration = Duration::from_micros(200);
 /// Maximum number of slices of a launch. All fit into the driver's queue with their gates, so the
-/// launch doesn't wait for the device. One that can be stopped has five entries there.
+/// launch doesn't wait for the device. One that can be stopped has nine entries there.
 const MAX_SLICES: u32 = 240;
-const MAX_STOPPED_SLICES: u32 = 120;
-/// Waves of a slice that can be stopped. A wave leaves in about 2 µs, so all of them leave in 80.
-const WAVES: u32 = 40;
-/// Longest slice that can be stopped: a resume of it dispatches its blocks again.
+const MAX_STOPPED_SLICES: u32 = 80;
+/// Waves of a slice that can be stopped. A wave leaves in about a microsecond.
+const WAVES: u32 = 50;
+/// Longest slice that can be stopped: it has three resumes.
 const MAX_STOPPED: Duration = Duration::from_millis(10);
+/// Blocks from this duration on look whether they are to leave. Three resumes that do nothing take
+/// 4 % of it.
+const MIN_BLOCK: Duration = Duration::from_micros(50);
 
 /// Launch with what is known of it.
 #[derive(Clone, Copy, Debug)]
@@ -29,17 +32,21 @@ impl Measured {
         self.grid.iter().fold(1_u64, |all, side| all.saturating_mul(u64::from(*side)))
     }
 
-    /// Returns how long a slice should be whose blocks can leave.
-    fn stopped_slice(&self) -> Duration {
+    /// Returns how long a block takes.
+    fn block(&self) -> Duration {
         let waves = self.blocks().div_ceil(self.wave.max(1)).max(1) as f64;
-        let slice = self.plain.as_secs_f64() / waves * f64::from(WAVES);
-        Duration::from_secs_f64(slice).min(MAX_STOPPED)
+        self.plain.div_f64(waves)
     }
 
-    /// Returns whether stops are worth while: blocks take long enough for that each looks whether
-    /// it is to leave, and that all leave soon.
+    /// Returns how long a slice should be whose blocks can leave.
+    fn stopped_slice(&self) -> Duration {
+        (self.block() * WAVES).min(MAX_STOPPED)
+    }
+
+    /// Returns whether stops are worth while: not all blocks run at a time, and they take long
+    /// enough.
     pub(super) fn is_worth_stops(&self) -> bool {
-        self.blocks() > self.wave && self.stopped_slice() >= 2 * SLICE
+        self.blocks() > self.wave && self.block() >= MIN_BLOCK
     }
 
     /// Cuts the launch into slices that are launched and not stopped.
@@ -93,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn slice_that_can_be_stopped_has_forty_waves() {
+    fn slice_that_can_be_stopped_has_fifty_waves() {
         // Blocks of 100 µs.
         let all = measured([264 * 1000, 1, 1], 264, 100).stopped_slices(1 << 16, false).unwrap();
-        assert!((20..=30).contains(&all.len()), "{}", all.len());
+        assert!((18..=22).contains(&all.len()), "{}", all.len());
         let short = measured([264 * 10, 1, 1], 264, 1).stopped_slices(1 << 16, false).unwrap();
         assert_eq!(short, [Slice { offset: [0; 3], blocks: [2640, 1, 1] }]);
     }
@@ -105,7 +112,7 @@ mod tests {
     fn too_many_blocks_are_not_recorded() {
         let long = measured([264 * 10_000, 1, 1], 264, 1000);
         let all = long.stopped_slices(1 << 16, false).unwrap();
-        assert!(all.len() <= 120, "{}", all.len());
+        assert!(all.len() <= 80, "{}", all.len());
         assert!(long.stopped_slices(1 << 16, true).is_err());
     }
 }

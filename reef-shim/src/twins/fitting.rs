@@ -40,9 +40,9 @@ pub(super) fn fit(
     let measured = Measured { grid: key.grid, wave: wave(of_twin)?, plain };
     let (slices, guard) = match built.stops {
         None => (measured.slices()?, None),
-        Some(stops) => {
+        Some(ground) => {
             let slices = measured.stopped_slices(MAP, !built.may_be_sliced)?;
-            (slices, Some(Guard { stops, count: Default::default() }))
+            (slices, Some(Guard { ground, count: Default::default() }))
         }
     };
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));

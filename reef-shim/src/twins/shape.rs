@@ -7,8 +7,9 @@
 //! | `Long` | `Ready`, or `Plain` with a reason, when the twin is built |
 //! | `Ready` | `Plain`, if slices take longer than they may |
 
-use super::builder::{Order, Stops};
+use super::builder::Order;
 use super::timing::Timing;
+use crate::stops::ground::Ground;
 use reef_ptx::twin::Slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -65,7 +66,7 @@ pub(super) struct Plan {
 /// What a launch needs whose blocks can leave.
 #[derive(Debug)]
 pub(super) struct Guard {
-    pub(super) stops: Stops,
+    pub(super) ground: &'static Ground,
     /// Stops so far.
     pub(super) count: Arc<AtomicU64>,
 }
