@@ -1,0 +1,458 @@
+#!/usr/bin/env python3
+"""Study on a GPU: a prologue in machine code at the entry of kernels of our own.
+
+    tools/sass_study/study.py CORPUS [--older OLDER.cubin] [--seconds 150] [--out FOLDER]
+
+CORPUS is the program of `cargo build -p reef-ptx --example corpus`: it writes the twins to compare with. OLDER is `kernels.cu` as
+ptxas 12.9 compiles it, whose CUBINs have an older layout. Needs nvcc, ptxas, compute-sanitizer and NumPy, and Triton for its
+kernels; neither Rust nor a network. Prints as it goes; FOLDER/study.json has the same figures.
+
+What a kernel must do, checked for each: the file loads; with the prologue passing, memory is that of the plain kernel, word by
+word; with the stop word set, memory stays untouched and each block is in the map; a resume ends with the plain kernel's memory
+and an empty map.
+"""
+
+import argparse
+import ctypes as c
+import json
+import os
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "twins"))
+import cubin as patching  # noqa: E402
+import run as twins  # noqa: E402
+from run import P, SIZE, U32, U64, Case, Kernel, Words, alloc, call, down, stream, timed, up  # noqa: E402
+
+VARIANTS = ("replace", "symbol", "front")
+NAMES = "vadd product reduce wide dynamic bare bounded stack calls named cube jumps odd busy".split()
+FEW = "vadd bare busy reduce product".split()
+STOPPED = {**dict.fromkeys("vadd reduce cube odd named".split(), 1 << 26), "bare": 1 << 24, "product": 1 << 20}  # numbers
+DYNAMIC = 65536
+
+
+class Own(Case):
+    """A kernel of `kernels.cu`: plain, and one of its other forms. The kernel without parameters has its memory in its module."""
+
+    def __init__(self, name, plain, other, numbers, memory, rounds=200):
+        shared = DYNAMIC if name == "dynamic" else 0
+        first, second = Kernel(plain, name, shared), Kernel(other, name, shared)
+        blocks, block, grid = numbers // 256, (256, 1, 1), None
+        if name == "product":
+            side = min(1024, 1 << (numbers.bit_length() - 1) // 2)
+            numbers, block, grid = side * side, (32, 32, 1), (side // 32, side // 32, 1)
+        elif name == "bounded":
+            block, grid = (128, 1, 1), (2 * blocks, 1, 1)
+        elif name == "cube":
+            block, grid = (8, 4, 8), (16, 4, blocks // 64)
+        last = side if name == "product" else rounds if name == "busy" else numbers
+        y, x = memory
+        args = [] if name == "bare" else [*(struct.pack("<Q", at) for at in (y, x, x)), struct.pack("<I", last)]
+        super().__init__(name, first, second, grid or (blocks, 1, 1), block, args, y)
+        self.plain_result, self.numbers = y, numbers
+        if name == "bare":
+            self.plain_result, self.result = state(first), state(second)
+
+
+def state(kernel):
+    at, size = U64(), SIZE()
+    call("cuModuleGetGlobal_v2", c.byref(at), c.byref(size), kernel.module, b"state")
+    return at.value
+
+
+def fill(case, on):
+    for at in {case.result, case.plain_result}:
+        call("cuMemsetD32Async", U64(at), U32(0x3F000000), SIZE(case.numbers), on)
+
+
+def contents(at, count, kind=np.uint32):
+    words = np.empty(count, kind)
+    down(at, words)
+    return words
+
+
+def probe(plain, other, names, numbers):
+    """One line of JSON for each kernel: passes, stops, resumes."""
+    on, words = stream(), Words(1 << 20)
+    memory = alloc(4 * numbers), alloc(4 * numbers)
+    up(memory[1], np.random.default_rng(1).random(numbers, dtype=np.float32))
+    for name in names:
+        try:
+            case = Own(name, plain, other, numbers, memory)
+            line = checks(case, on, words)
+        except SystemExit as error:
+            line = {"error": str(error), **log(other)}
+        print("PROBE", json.dumps({"kernel": name, **line}), flush=True)
+
+
+def checks(case, on, words):
+    blocks = case.grid[0] * case.grid[1] * case.grid[2]
+    sync = lambda: call("cuStreamSynchronize", on)
+    fill(case, on)
+    case.run_plain(on)
+    sync()
+    want = contents(case.plain_result, case.numbers)
+    fill(case, on)
+    case.run_twin(on, words)
+    sync()
+    passed = int((contents(case.result, case.numbers) != want).sum())
+    call("cuMemsetD32_v2", U64(words.stop), U32(1), SIZE(1))
+    fill(case, on)
+    case.run_twin(on, words)
+    sync()
+    touched = int((contents(case.result, case.numbers) != 0x3F000000).sum())
+    left = int(contents(words.map, blocks, np.uint8).sum())
+    dirty = int(contents(words.dirty, 1)[0])
+    call("cuMemsetD32_v2", U64(words.stop), U32(0), SIZE(1))
+    case.run_twin(on, words, 1)
+    sync()
+    resumed = int((contents(case.result, case.numbers) != want).sum())
+    rest = int(contents(words.map, blocks, np.uint8).sum())
+    call("cuMemsetD32_v2", U64(words.dirty), U32(0), SIZE(1))
+    ok = not (passed or touched or resumed or rest) and left == blocks and dirty == 1
+    return {"ok": ok, "wrong_passing": passed, "touched_when_stopped": touched, "left": left, "blocks": blocks,
+            "wrong_resumed": resumed, "map_left": rest, "registers": [case.plain.registers, case.twin.registers]}  # fmt: skip
+
+
+def log(path):
+    """What the driver says of a file that it refuses."""
+    with open(path, "rb") as file:
+        image = file.read()
+    text, module = c.create_string_buffer(4096), P()
+    options, values = (c.c_int * 2)(5, 6), (P * 2)(c.cast(text, P), P(4096))
+    code = twins.cuda.cuModuleLoadDataEx(c.byref(module), image, 2, options, values)
+    return {"load_code": code, "driver_says": text.value.decode(errors="replace")}
+
+
+def probes(what, plain, other, names=NAMES, numbers=1 << 18, prefix=(), limit=90):
+    """Runs `probe` in a process of its own, because a wrong kernel spoils its context."""
+    command = [*prefix, sys.executable, os.path.abspath(__file__), "--probe", plain, other, ",".join(names), str(numbers)]
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        output, code = done.stdout + done.stderr, done.returncode
+    except subprocess.TimeoutExpired as error:
+        output, code = (error.stdout or b"").decode(errors="replace"), "timeout"
+    rows = [json.loads(line[6:]) for line in output.splitlines() if line.startswith("PROBE ")]
+    good = sum(row.get("ok", False) for row in rows)
+    bad = [row for row in rows if not row.get("ok")]
+    summary = [line.strip(" =") for line in output.splitlines() if "SUMMARY" in line or "Error" in line][:4]
+    missing = len(names) - len(rows)
+    print(f"{what}: {good} of {len(names)} right, {time.monotonic() - begin:.1f} s, code {code}; {summary}", flush=True)
+    for row in bad[:3]:
+        print("   ", json.dumps(row), flush=True)
+    if missing:
+        print("   ", output[-600:], flush=True)
+    return {"what": what, "right": good, "of": len(names), "code": code, "bad": bad, "missing": missing, "tool": summary}
+
+
+def patched(source, out, variant, names=None, skip=(), programs="mended"):
+    made = patching.read(source)
+    changes, refused = {}, {}
+    for name in names or sorted(made.kernels()):
+        try:
+            changes[name] = patching.patch(made, name, variant, skip=set(skip))
+        except ValueError as error:
+            refused[name] = str(error)
+    with open(out, "wb") as file:
+        file.write(made.bytes(programs))
+    return changes, refused
+
+
+def build(corpus, work):
+    """plain CUBIN, name -> CUBIN of the twin."""
+    source, plain, ptx = os.path.join(HERE, "kernels.cu"), os.path.join(work, "plain.cubin"), os.path.join(work, "kernels.ptx")
+    jobs = [subprocess.Popen(["nvcc", "-arch=sm_90", *form, source, "-o", out]) for form, out in ((["-cubin"], plain), (["-ptx"], ptx))]
+    for job in jobs:
+        if job.wait():
+            raise SystemExit("nvcc")
+    made = {}
+    try:
+        files = [ptx, *twins.triton_kernels(work, extra := {})]
+    except ImportError:
+        files, extra = [ptx], {}
+    table = subprocess.run([corpus, "--twins", work, *files], check=True, capture_output=True, text=True).stdout
+    jobs = []
+    for line in table.splitlines():
+        file, name, *_, twin = line.split("\t")
+        if twin:
+            arch = "sm_90a" if ".target sm_90a" in open(twin).read() else "sm_90"
+            jobs.append(subprocess.Popen(["ptxas", "-arch=" + arch, twin, "-o", twin + ".cubin"]))
+            made[name] = (file if file != ptx else plain, twin + ".cubin", extra.get(file, {}))
+    for job in jobs:
+        if job.wait():
+            raise SystemExit("ptxas")
+    return plain, made
+
+
+def stops(case, differs, on, other, words, end, resume=1, runs_at_most=10**9):
+    """Runs with stops at random times. Returns counts."""
+    want, counter = alloc(4 * case.numbers), alloc(4)
+    fill(case, on)
+    case.run_plain(on)
+    call("cuMemcpyDtoDAsync_v2", U64(want), U64(case.plain_result), SIZE(4 * case.numbers), on)
+    call("cuMemsetD32Async", U64(counter), U32(0), SIZE(1), on)
+    compare = [struct.pack("<Q", case.result), struct.pack("<Q", want), struct.pack("<I", case.numbers), struct.pack("<Q", counter)]
+    length = statistics.median(timed(lambda: case.run_twin(on, words), on, 5)) / 1e3
+    blocks = case.grid[0] * case.grid[1] * case.grid[2]
+    runs = hits = partly = 0
+    while runs < runs_at_most and time.monotonic() < end:
+        fill(case, on)
+        call("cuStreamSynchronize", on)
+        for turn in range(30):
+            call("cuMemsetD32Async", U64(words.dirty), U32(0), SIZE(1), on)
+            case.run_twin(on, words, resume if turn else 0)
+            if turn < 20:
+                wait = time.perf_counter() + random.uniform(0, length / (1 + turn % 4))
+                while time.perf_counter() < wait:
+                    pass
+                call("cuMemsetD32Async", U64(words.stop), U32(1), SIZE(1), other)
+            call("cuStreamSynchronize", on)
+            call("cuMemsetD32Async", U64(words.stop), U32(0), SIZE(1), other)
+            call("cuStreamSynchronize", other)
+            if contents(words.dirty, 1)[0] == 0:
+                break
+            hits += 1
+            if runs % 16 == 0:
+                partly += int(0 < contents(words.map, blocks, np.uint8).sum() < blocks)
+        runs += 1
+        differs.launch((132 * 8, 1, 1), (256, 1, 1), compare, on)
+    call("cuStreamSynchronize", on)
+    wrong, left = int(contents(counter, 1)[0]), int(contents(words.map, blocks, np.uint8).sum())
+    call("cuMemsetD8_v2", U64(words.map), 0, SIZE(blocks))
+    call("cuMemsetD32_v2", U64(words.dirty), U32(0), SIZE(1))
+    call("cuMemFree_v2", U64(want))
+    return {"runs": runs, "stops": hits, "partial_seen": partly, "wrong_words": wrong, "map_left": left, "ms": length * 1e3}
+
+
+def compare_costs(forms, on, words, rounds=14, batch=4):
+    """Median ms of plain and of each form, in turn."""
+    runs = {"plain": lambda: next(iter(forms.values())).run_plain(on)}
+    for name, case in forms.items():
+        runs[name] = lambda case=case: case.run_twin(on, words)
+    times = {name: [] for name in runs}
+    for run in runs.values():
+        timed(run, on, 3)
+    for turn in range(rounds):
+        order = list(runs)
+        random.shuffle(order)
+        for name in order:
+            times[name] += timed(runs[name], on, batch)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def in_a_row(run, on, count=400):
+    def many():
+        for _ in range(count):
+            run()
+
+    return statistics.median(timed(many, on, 7)) * 1e3 / count
+
+
+def costs(plain, files, made, memory, on, words, say):
+    """Cost at entry. `files`: form -> CUBIN of all kernels."""
+    table = {}
+
+    def forms(name, numbers, rounds=200):
+        usable = {form: path for form, path in files.items() if form != "front" or name != "jumps"}
+        every = {form: Own(name, plain, path, numbers, memory, rounds) for form, path in usable.items()}
+        if name in made:
+            every["twin"] = Own(name, plain, made[name][1], numbers, memory, rounds)
+        return every
+
+    wave = 132 * 8 * 256
+    probe_case = Own("busy", plain, files["replace"], wave, memory, 20000)
+    per_round = statistics.median(timed(lambda: probe_case.run_plain(on), on, 9)[2:]) * 1e3 / 20000
+    for micros, waves in ((10, 100), (100, 20), (10, 1), (100, 1)):
+        rounds = round(micros / per_round)
+        every = forms("busy", wave * waves, rounds)
+        found = compare_costs(every, on, words)
+        table[f"busy, T = {micros} us, {waves} waves of 1,056 blocks"] = found
+        say(f"cost busy T={micros} us, {waves} waves: " + row(found))
+    for name, numbers in (("vadd", 1 << 26), ("cube", 1 << 26), ("product", 1 << 20), ("reduce", 1 << 26), ("wide", 1 << 22), ("jumps", 1 << 22)):
+        found = compare_costs(forms(name, numbers), on, words)
+        table[f"{name}, {numbers} numbers"] = found
+        say(f"cost {name}: " + row(found))
+    for blocks in (132, 1056):
+        every = forms("busy", 256 * blocks, 0)
+        found = {"plain": in_a_row(lambda: every["replace"].run_plain(on), on)}
+        for form, case in every.items():
+            found[form] = in_a_row(lambda: case.run_twin(on, words), on)
+        again = in_a_row(lambda: every["replace"].run_plain(on), on)
+        table[f"empty blocks: {blocks}, us a launch in a row"] = {**found, "plain again": again}
+        say(f"a launch of {blocks} empty blocks, us: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()) + f", plain again {again:.2f}")
+    call("cuMemsetD32_v2", U64(words.stop), U32(1), SIZE(1))
+    every = forms("vadd", 1 << 26)
+    blocks = (1 << 26) // 256
+    for form, case in every.items():
+        micros = statistics.median(timed(lambda: case.run_twin(on, words), on, 9)) * 1e3
+        table[f"leaving, blocks per us, {form}"] = blocks / micros
+        say(f"all {blocks} blocks leave, {form}: {blocks / micros:.0f} blocks per us")
+    call("cuMemsetD32_v2", U64(words.stop), U32(0), SIZE(1))
+    for form, case in every.items():
+        case.run_twin(on, words, 1)
+    call("cuStreamSynchronize", on)
+    call("cuMemsetD8_v2", U64(words.map), 0, SIZE(blocks))
+    call("cuMemsetD32_v2", U64(words.dirty), U32(0), SIZE(1))
+    # How soon a stopped kernel ends: blocks of 100 us, all of 10 ms.
+    case = Own("busy", plain, files["replace"], wave * 100, memory, round(100 / per_round))
+    times = []
+    for _ in range(60):
+        case.run_twin(on, words)
+        time.sleep(random.uniform(0.001, 0.006))
+        begin = time.perf_counter()
+        call("cuMemsetD32Async", U64(words.stop), U32(1), SIZE(1), words.other)
+        call("cuStreamSynchronize", on)
+        times.append((time.perf_counter() - begin) * 1e6)
+        call("cuMemsetD32_v2", U64(words.stop), U32(0), SIZE(1))
+        case.run_twin(on, words, 1)
+        call("cuStreamSynchronize", on)
+    times.sort()
+    table["stop to end, us: p50, p90, max; blocks of 100 us"] = [times[30], times[54], times[-1]]
+    say(f"stop to end of a kernel of 10 ms with blocks of 100 us: p50 {times[30]:.0f}, p90 {times[54]:.0f}, max {times[-1]:.0f} us")
+    call("cuMemsetD32_v2", U64(words.dirty), U32(0), SIZE(1))
+    return table
+
+
+def row(found):
+    plain = found["plain"]
+    return f"plain {plain * 1e3:.2f} us; " + ", ".join(f"{k} {v / plain:.4f}" for k, v in found.items() if k != "plain")
+
+
+def triton(made, work, on, words, say):
+    """Triton's kernels: its CUBINs are patched as they are."""
+    names = [name for name, (_, _, more) in made.items() if more]
+    forms = {}
+    for name in names:
+        for variant in VARIANTS[:2]:
+            out = os.path.join(work, f"{name}.{variant}.cubin")
+            changes, refused = patched(made[name][0], out, variant, [name])
+            forms.setdefault(name, {})[variant] = out
+            say(f"triton {name} {variant}: {changes or refused}")
+        forms[name]["twin"] = made[name][1]
+    table = {}
+    for form in (*VARIANTS[:2], "twin"):
+        for case in twins.cases({name: (made[name][0], forms[name][form], made[name][2]) for name in names}, 1 << 24):
+            case.plain_result = case.result
+            case.numbers = 1 << 24
+            table.setdefault(case.name, {})[form] = case
+    out = {}
+    for name, every in table.items():
+        found = {form: checks(case, on, words) for form, case in every.items()}
+        cost = compare_costs(every, on, words)
+        out[name] = {"checks": found, "ms": cost}
+        say(f"triton {name}: right {[f for f, v in found.items() if v['ok']]}, " + row(cost))
+    return out
+
+
+def device():
+    call("cuInit", 0)
+    context = P()
+    call("cuDevicePrimaryCtxRetain", c.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+    name, version = c.create_string_buffer(100), c.c_int()
+    call("cuDeviceGetName", name, 99, 0)
+    call("cuDriverGetVersion", c.byref(version))
+    return f"{name.value.decode()}, CUDA {version.value}"
+
+
+def main():
+    if sys.argv[1:2] == ["--probe"]:
+        device()
+        plain, other, names, numbers = sys.argv[2:]
+        return probe(plain, other, names.split(","), int(numbers))
+    parser = argparse.ArgumentParser(description="a prologue in machine code: does it load, is it right, what does it cost")
+    parser.add_argument("corpus")
+    parser.add_argument("--older")
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--out", default=".")
+    args = parser.parse_args()
+    random.seed(1)
+    begin, results = time.monotonic(), {}
+
+    def say(text):
+        print(f"[{time.monotonic() - begin:5.1f}] {text}", flush=True)
+
+    def keep(name, value):
+        results[name] = value
+        with open(os.path.join(args.out, "study.json"), "w") as file:
+            json.dump(results, file, indent=1)
+
+    with tempfile.TemporaryDirectory() as work:
+        plain, made = build(args.corpus, work)
+        files, every = {}, []
+        for variant in VARIANTS:
+            files[variant] = os.path.join(work, variant + ".cubin")
+            changes, refused = patched(plain, files[variant], variant)
+            say(f"patched {variant}: {len(changes)}, refused {refused}")
+            keep("changes " + variant, {"changes": changes, "refused": refused})
+        for variant in VARIANTS:
+            names = [n for n in NAMES if n not in results["changes " + variant]["refused"]]
+            every.append(probes(f"variant {variant}", plain, files[variant], names))
+        if args.older:
+            for variant in VARIANTS[:2]:
+                out = os.path.join(work, f"older.{variant}.cubin")
+                patched(args.older, out, variant)
+                every.append(probes(f"variant {variant}, CUBIN of ptxas 12.9", args.older, out))
+        for step in (*patching.STEPS, "all"):
+            out = os.path.join(work, f"without.{step}.cubin")
+            patched(plain, out, "replace", skip=patching.STEPS if step == "all" else [step])
+            every.append(probes(f"replace without {step}", plain, out, FEW, limit=20))
+        for programs in ("old", "none"):
+            out = os.path.join(work, f"programs.{programs}.cubin")
+            patched(plain, out, "replace", programs=programs)
+            every.append(probes(f"replace, program headers {programs}", plain, out, FEW, limit=20))
+        keep("probes", every)
+        tools = []
+        for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
+            prefix = ["compute-sanitizer", "--tool", tool]
+            tools.append(probes(f"compute-sanitizer {tool}", plain, files["replace"], numbers=1 << 14, prefix=prefix, limit=40))
+        keep("sanitizer", tools)
+        for command in (["nvdisasm", "-hex"], ["cuobjdump", "-sass"], ["cuobjdump", "-elf"]):
+            done = subprocess.run([*command, files["replace"]], capture_output=True, text=True)
+            say(f"{' '.join(command)}: code {done.returncode}, {len(done.stdout.splitlines())} lines, {done.stderr[:200]!r}")
+            keep(" ".join(command), {"code": done.returncode, "lines": len(done.stdout.splitlines()), "errors": done.stderr[:400]})
+
+        keep("device", device())
+        say(results["device"])
+        on, words = stream(), Words(1 << 20)
+        words.other = stream(-5)
+        numbers = 1 << 26
+        memory = alloc(4 * numbers), alloc(4 * numbers)
+        part = np.random.default_rng(1).random(1 << 24, dtype=np.float32)
+        for at in range(0, numbers, 1 << 24):
+            up(memory[1] + 4 * at, part)
+        good = {v: p for v, p in files.items() if not next(e for e in every if e["what"] == "variant " + v)["bad"]}
+        if "replace" not in good:
+            say("replace is not right: no figures")
+            return
+        keep("costs", costs(plain, good, made, memory, on, words, say))
+        if any(more for _, _, more in made.values()):
+            keep("triton", triton(made, work, on, words, say))
+        differs = Kernel(plain, "differs")
+        found, end = {}, begin + args.seconds
+        tests = [(name, "replace") for name in NAMES] + [("vadd", "symbol"), ("reduce", "symbol"), ("busy", "symbol")]
+        for at, (name, variant) in enumerate(tests):
+            case = Own(name, plain, files[variant], STOPPED.get(name, 1 << 22), memory, 4000)
+            until = time.monotonic() + max(1.0, (end - time.monotonic()) / (len(tests) - at))
+            found[f"{name}, {variant}"] = stops(case, differs, on, words.other, words, until)
+            say(f"stops {name} {variant}: {found[f'{name}, {variant}']}")
+            keep("stops", found)
+        for name in ("vadd", "reduce", "busy"):
+            case = Own(name, plain, files["replace"], STOPPED.get(name, 1 << 22), memory, 4000)
+            broken = stops(case, differs, on, words.other, words, time.monotonic() + 2, resume=0, runs_at_most=30)
+            say(f"stops {name}, each resume as a first run: {broken}")
+            keep(f"broken {name}", broken)
+    say("end")
+
+
+if __name__ == "__main__":
+    main()
