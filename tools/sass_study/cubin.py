@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """A prologue in machine code at the entry of kernels of a CUBIN: the study's patch.
 
-    tools/sass_study/cubin.py KERNELS.cubin OUT.cubin [--variant replace|symbol|front] [--only NAME,...]
+    tools/sass_study/cubin.py KERNELS.cubin TWIN.ptx OUT.cubin [--variant replace|symbol|front] [--only NAME,...]
 
 In goes a CUBIN for sm_90 that nvcc made from kernels of our own. Out comes one whose kernels have one hidden parameter more, of
-64 bytes, and a prologue. The prologue and its parameter are those of a twin (`reef-ptx/src/twin/guard.rs`), but for the offset of
-a slice. ptxas compiles the prologue, once for each size of parameters. Needs ptxas; no GPU.
+64 bytes, and a prologue. Both are those of twins (`reef-ptx/src/twin/guard.rs`): the prologue's text is taken from TWIN.ptx, which
+is any twin. ptxas compiles it, once for each size of parameters. Needs ptxas; no GPU.
 
 | variant | entry | body |
 |---|---|---|
@@ -39,43 +39,22 @@ OFFSET_LISTS = {EXITS, 0x28, 0x31}  # exits, cooperative groups' instructions, w
 PROLOGUE = """.version 8.0
 .target sm_%(arch)d
 .address_size 64
-.visible .entry reef_prologue(%(own)s.param .align 8 .b8 reef[64])
+.visible .entry reef_prologue(%(own)s.param .align 8 .b8 $reef[64])
 {
- .reg .pred %%p<4>; .reg .b16 %%h<2>; .reg .b32 %%r<5>; .reg .b64 %%d<2>;
- mov.u32 %%r0, %%tid.x; mov.u32 %%r1, %%tid.y; or.b32 %%r0, %%r0, %%r1; mov.u32 %%r1, %%tid.z; or.b32 %%r0, %%r0, %%r1;
- setp.ne.u32 %%p0, %%r0, 0;
- setp.ne.u32 %%p1, 0, 0;
- @%%p0 bra VOTE;
- ld.param.u64 %%d0, [reef];
- ld.relaxed.gpu.global.u32 %%r0, [%%d0];
- setp.ne.u32 %%p1, %%r0, 0;
- ld.param.u32 %%r0, [reef+16];
- setp.ne.u32 %%p2, %%r0, 0;
- mov.u32 %%r0, %%ctaid.x; mov.u32 %%r1, %%ctaid.y; mov.u32 %%r2, %%ctaid.z;
- ld.param.u32 %%r3, [reef+36]; ld.param.u32 %%r4, [reef+40];
- mad.lo.u32 %%r1, %%r2, %%r4, %%r1; mad.lo.u32 %%r0, %%r1, %%r3, %%r0;
- cvt.u64.u32 %%d1, %%r0; ld.param.u64 %%d0, [reef+8]; add.u64 %%d1, %%d0, %%d1;
- mov.u16 %%h0, 1;
- @%%p2 ld.global.u8 %%h0, [%%d1];
- setp.eq.u16 %%p3, %%h0, 0;
- @%%p3 bra DONE;
- or.pred %%p3, %%p1, %%p2;
- selp.u16 %%h1, 1, 0, %%p1;
- @%%p3 st.global.u8 [%%d1], %%h1;
- @!%%p1 bra VOTE;
- ld.param.u64 %%d0, [reef+48];
- mov.u32 %%r0, 1;
- st.global.u32 [%%d0], %%r0;
- bra VOTE;
-DONE:
- setp.eq.u32 %%p1, 0, 0;
-VOTE:
- bar.red.or.pred %%p1, 0, %%p1;
- @%%p1 exit;
- pmevent 7;
- exit;
+%(text)s
+	@%%reefp1 exit;
+	pmevent 7;
+	exit;
 }
 """  # `pmevent` marks the place where the block runs on; no machine code of it is left.
+BEGIN, END = "\t.reg .pred %reefp<4>;\n", "\t@%reefp1 ret;\n"
+
+
+def prologue_text(twin):
+    """The prologue of the text of a twin."""
+    with open(twin) as file:
+        text = file.read()
+    return text[text.index(BEGIN) : text.index(END)]
 
 
 class Section:
@@ -240,11 +219,11 @@ def registers(cubin, index):
 
 
 @functools.cache
-def prologue(size, arch, ptxas):
+def prologue(text, size, arch, ptxas):
     with tempfile.TemporaryDirectory() as work:
         source, made = os.path.join(work, "p.ptx"), os.path.join(work, "p.cubin")
         with open(source, "w") as file:
-            file.write(PROLOGUE % {"arch": arch, "own": f".param .align 8 .b8 own[{size}], " if size else ""})
+            file.write(PROLOGUE % {"arch": arch, "text": text, "own": f".param .align 8 .b8 own[{size}], " if size else ""})
         subprocess.run([ptxas, f"-arch=sm_{arch}", source, "-o", made], check=True)
         return Prologue(read(made))
 
@@ -253,7 +232,7 @@ def prologue(size, arch, ptxas):
 STEPS = ("size", "parameter", "bank", "exits", "barriers", "registers")
 
 
-def patch(cubin, name, variant="replace", ptxas="ptxas", skip=frozenset()):
+def patch(cubin, name, text_of_prologue, variant="replace", ptxas="ptxas", skip=frozenset()):
     """Adds prologue and hidden parameter to one kernel. Returns what changed."""
     index = cubin.kernels()[name]
     _, _, _, number, value, size = cubin.symbol(index)
@@ -266,7 +245,7 @@ def patch(cubin, name, variant="replace", ptxas="ptxas", skip=frozenset()):
     found = attributes(info.data)
     own = next((v for _, a, v in found if a == PARAMETER_SIZE), 0)
     own_to = own + -own % 8
-    added = prologue(own_to, arch, ptxas)
+    added = prologue(text_of_prologue, own_to, arch, ptxas)
     begin = _place(cubin, text, added, variant, index, name)
     if "size" not in skip and variant != "front":
         _, _, _, _, value, size = cubin.symbol(index)
@@ -387,6 +366,7 @@ def _raise_registers(cubin, text, index, count):
 def main():
     parser = argparse.ArgumentParser(description="add the prologue to kernels of a CUBIN")
     parser.add_argument("cubin")
+    parser.add_argument("twin")
     parser.add_argument("out")
     parser.add_argument("--variant", default="replace", choices=("replace", "symbol", "front"))
     parser.add_argument("--only", default="")
@@ -394,7 +374,7 @@ def main():
     args = parser.parse_args()
     cubin = read(args.cubin)
     for name in args.only.split(",") if args.only else sorted(cubin.kernels()):
-        print(name, patch(cubin, name, args.variant, args.ptxas))
+        print(name, patch(cubin, name, prologue_text(args.twin), args.variant, args.ptxas))
     with open(args.out, "wb") as file:
         file.write(cubin.bytes())
 

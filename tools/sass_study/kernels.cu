@@ -133,6 +133,50 @@ KERNEL(odd) {
     y[AT] = y[AT] * 1.5f + x[AT];
 }
 
+// A barrier in shared memory (mbarrier), where threads wait by looking.
+KERNEL(phases) {
+    __shared__ uint64_t barrier;
+    __shared__ float part[256];
+    uint32_t at = uint32_t(__cvta_generic_to_shared(&barrier)), done = 0;
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(blockDim.x) : "memory");
+    __syncthreads();
+    part[threadIdx.x] = x[AT];
+    asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(at) : "memory");
+    while (!done)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(at) : "memory");
+    y[AT] = y[AT] * 0.5f + part[(threadIdx.x + 77) % 256];
+}
+
+// Waits for the grid before it, if it was launched to start early.
+KERNEL(waits) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    y[AT] = y[AT] * 1.5f + x[AT];
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+// Warps of one group give registers to the others.
+extern "C" __global__ void __launch_bounds__(384, 1) trade(float *y, const float *x, const float *b, uint32_t n) {
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        y[AT] = y[AT] * 1.5f + x[AT];
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        float value[160];
+#pragma unroll
+        for (int k = 0; k < 160; k++) value[k] = x[(AT + k * 37) % n];
+#pragma unroll 1
+        for (int round = 0; round < 12; round++)
+#pragma unroll
+            for (int k = 0; k < 160; k++) value[k] = value[k] * 0.75f + value[(k + 1) % 160];
+        float sum = y[AT];
+#pragma unroll
+        for (int k = 0; k < 160; k++) sum += value[k] * float(k + 1);
+        y[AT] = sum;
+    }
+}
+#endif
+
 // Arithmetic alone for n rounds.
 KERNEL(busy) {
     float value = x[threadIdx.x];

@@ -14,6 +14,7 @@ and an empty map.
 
 import argparse
 import ctypes as c
+import functools
 import json
 import os
 import random
@@ -33,9 +34,10 @@ import run as twins  # noqa: E402
 from run import P, SIZE, U32, U64, Case, Kernel, Words, alloc, call, down, stream, timed, up  # noqa: E402
 
 VARIANTS = ("replace", "symbol", "front")
-NAMES = "vadd product reduce wide dynamic bare bounded stack calls named cube jumps odd busy".split()
+NAMES = "vadd product reduce wide dynamic bare bounded stack calls named cube jumps odd phases waits busy".split()
 FEW = "vadd bare busy reduce product".split()
-STOPPED = {**dict.fromkeys("vadd reduce cube odd named".split(), 1 << 26), "bare": 1 << 24, "product": 1 << 20}  # numbers
+LONG = dict.fromkeys("vadd reduce cube odd named calls phases waits".split(), 1 << 26)
+STOPPED = {**LONG, **dict.fromkeys("bare bounded jumps".split(), 1 << 24), "product": 1 << 20}  # numbers
 DYNAMIC = 65536
 
 
@@ -51,6 +53,8 @@ class Own(Case):
             numbers, block, grid = side * side, (32, 32, 1), (side // 32, side // 32, 1)
         elif name == "bounded":
             block, grid = (128, 1, 1), (2 * blocks, 1, 1)
+        elif name == "trade":
+            block, grid = (384, 1, 1), (numbers // 384, 1, 1)
         elif name == "cube":
             block, grid = (8, 4, 8), (16, 4, blocks // 64)
         last = side if name == "product" else rounds if name == "busy" else numbers
@@ -60,6 +64,17 @@ class Own(Case):
         self.plain_result, self.numbers = y, numbers
         if name == "bare":
             self.plain_result, self.result = state(first), state(second)
+
+    def run_twin(self, on, words, mode=0, _offset=None, _size=None):
+        """A launch of run 1: a stop word of 1 stops it, and no run is complete."""
+        own = struct.pack("<QQII3I3IQQ", words.stop, words.map, mode, 1, 0, 0, 0, *self.grid, words.dirty, words.done)
+        self.twin.launch(self.grid, self.block, [*self.args, own], on)
+
+
+def with_done(words):
+    words.done = alloc(128)
+    call("cuMemsetD8_v2", U64(words.done), 0, SIZE(128))
+    return words
 
 
 def state(kernel):
@@ -81,7 +96,7 @@ def contents(at, count, kind=np.uint32):
 
 def probe(plain, other, names, numbers):
     """One line of JSON for each kernel: passes, stops, resumes."""
-    on, words = stream(), Words(1 << 20)
+    on, words = stream(), with_done(Words(1 << 20))
     memory = alloc(4 * numbers), alloc(4 * numbers)
     up(memory[1], np.random.default_rng(1).random(numbers, dtype=np.float32))
     for name in names:
@@ -132,7 +147,7 @@ def log(path):
     return {"load_code": code, "driver_says": text.value.decode(errors="replace")}
 
 
-def probes(what, plain, other, names=NAMES, numbers=1 << 18, prefix=(), limit=90):
+def probes(what, plain, other, names=NAMES, numbers=1 << 18, prefix=(), limit=90, lines=("SUMMARY", "Error")):
     """Runs `probe` in a process of its own, because a wrong kernel spoils its context."""
     command = [*prefix, sys.executable, os.path.abspath(__file__), "--probe", plain, other, ",".join(names), str(numbers)]
     begin = time.monotonic()
@@ -144,7 +159,7 @@ def probes(what, plain, other, names=NAMES, numbers=1 << 18, prefix=(), limit=90
     rows = [json.loads(line[6:]) for line in output.splitlines() if line.startswith("PROBE ")]
     good = sum(row.get("ok", False) for row in rows)
     bad = [row for row in rows if not row.get("ok")]
-    summary = [line.strip(" =") for line in output.splitlines() if "SUMMARY" in line or "Error" in line][:4]
+    summary = [line.strip(" =") for line in output.splitlines() if any(word in line for word in lines)][:4]
     missing = len(names) - len(rows)
     print(f"{what}: {good} of {len(names)} right, {time.monotonic() - begin:.1f} s, code {code}; {summary}", flush=True)
     for row in bad[:3]:
@@ -154,12 +169,12 @@ def probes(what, plain, other, names=NAMES, numbers=1 << 18, prefix=(), limit=90
     return {"what": what, "right": good, "of": len(names), "code": code, "bad": bad, "missing": missing, "tool": summary}
 
 
-def patched(source, out, variant, names=None, skip=(), programs="mended"):
+def patched(source, text, out, variant, names=None, skip=(), programs="mended"):
     made = patching.read(source)
     changes, refused = {}, {}
     for name in names or sorted(made.kernels()):
         try:
-            changes[name] = patching.patch(made, name, variant, skip=set(skip))
+            changes[name] = patching.patch(made, name, text, variant, skip=set(skip))
         except ValueError as error:
             refused[name] = str(error)
     with open(out, "wb") as file:
@@ -168,9 +183,11 @@ def patched(source, out, variant, names=None, skip=(), programs="mended"):
 
 
 def build(corpus, work):
-    """plain CUBIN, name -> CUBIN of the twin."""
-    source, plain, ptx = os.path.join(HERE, "kernels.cu"), os.path.join(work, "plain.cubin"), os.path.join(work, "kernels.ptx")
-    jobs = [subprocess.Popen(["nvcc", "-arch=sm_90", *form, source, "-o", out]) for form, out in ((["-cubin"], plain), (["-ptx"], ptx))]
+    """plain CUBIN, the same for sm_90a, text of the prologue, name -> CUBIN of the twin."""
+    source = os.path.join(HERE, "kernels.cu")
+    plain, special, ptx = (os.path.join(work, name) for name in ("plain.cubin", "special.cubin", "kernels.ptx"))
+    forms = (("90", "-cubin", plain), ("90a", "-cubin", special), ("90", "-ptx", ptx))
+    jobs = [subprocess.Popen(["nvcc", "-arch=sm_" + arch, form, source, "-o", out]) for arch, form, out in forms]
     for job in jobs:
         if job.wait():
             raise SystemExit("nvcc")
@@ -190,7 +207,7 @@ def build(corpus, work):
     for job in jobs:
         if job.wait():
             raise SystemExit("ptxas")
-    return plain, made
+    return plain, special, patching.prologue_text(made["vadd"][1].removesuffix(".cubin")), made
 
 
 def stops(case, differs, on, other, words, end, resume=1, runs_at_most=10**9):
@@ -249,12 +266,17 @@ def compare_costs(forms, on, words, rounds=14, batch=4):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def in_a_row(run, on, count=400):
-    def many():
-        for _ in range(count):
-            run()
-
-    return statistics.median(timed(many, on, 7)) * 1e3 / count
+def in_a_row(run, on, count=200):
+    """Microseconds of each of many launches of a graph, one after the other."""
+    graph, ready = P(), P()
+    call("cuStreamBeginCapture_v2", on, 2)
+    for _ in range(count):
+        run()
+    call("cuStreamEndCapture", on, c.byref(graph))
+    call("cuGraphInstantiateWithFlags", c.byref(ready), graph, U64(0))
+    once = lambda: call("cuGraphLaunch", ready, on)
+    timed(once, on, 3)
+    return statistics.median(timed(once, on, 15)) * 1e3 / count
 
 
 def costs(plain, files, made, memory, on, words, say):
@@ -281,14 +303,14 @@ def costs(plain, files, made, memory, on, words, say):
         found = compare_costs(forms(name, numbers), on, words)
         table[f"{name}, {numbers} numbers"] = found
         say(f"cost {name}: " + row(found))
-    for blocks in (132, 1056):
-        every = forms("busy", 256 * blocks, 0)
+    for blocks, micros in ((132, 0), (1056, 0), (1056, 10), (1056, 100)):
+        every = forms("busy", 256 * blocks, round(micros / per_round))
         found = {"plain": in_a_row(lambda: every["replace"].run_plain(on), on)}
         for form, case in every.items():
             found[form] = in_a_row(lambda: case.run_twin(on, words), on)
         again = in_a_row(lambda: every["replace"].run_plain(on), on)
-        table[f"empty blocks: {blocks}, us a launch in a row"] = {**found, "plain again": again}
-        say(f"a launch of {blocks} empty blocks, us: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()) + f", plain again {again:.2f}")
+        table[f"graph of 200 launches, {blocks} blocks of {micros} us: us a launch"] = {**found, "plain again": again}
+        say(f"in a graph, a launch of {blocks} blocks of {micros} us, us: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()) + f", plain again {again:.2f}")
     call("cuMemsetD32_v2", U64(words.stop), U32(1), SIZE(1))
     every = forms("vadd", 1 << 26)
     blocks = (1 << 26) // 256
@@ -327,22 +349,22 @@ def row(found):
     return f"plain {plain * 1e3:.2f} us; " + ", ".join(f"{k} {v / plain:.4f}" for k, v in found.items() if k != "plain")
 
 
-def triton(made, work, on, words, say):
+def triton(made, text, work, on, words, say):
     """Triton's kernels: its CUBINs are patched as they are."""
     names = [name for name, (_, _, more) in made.items() if more]
     forms = {}
     for name in names:
         for variant in VARIANTS[:2]:
             out = os.path.join(work, f"{name}.{variant}.cubin")
-            changes, refused = patched(made[name][0], out, variant, [name])
+            changes, refused = patched(made[name][0], text, out, variant, [name])
             forms.setdefault(name, {})[variant] = out
             say(f"triton {name} {variant}: {changes or refused}")
         forms[name]["twin"] = made[name][1]
     table = {}
     for form in (*VARIANTS[:2], "twin"):
         for case in twins.cases({name: (made[name][0], forms[name][form], made[name][2]) for name in names}, 1 << 24):
-            case.plain_result = case.result
-            case.numbers = 1 << 24
+            case.plain_result, case.numbers = case.result, 1 << 24
+            case.run_twin = functools.partial(Own.run_twin, case)
             table.setdefault(case.name, {})[form] = case
     out = {}
     for name, every in table.items():
@@ -387,11 +409,11 @@ def main():
             json.dump(results, file, indent=1)
 
     with tempfile.TemporaryDirectory() as work:
-        plain, made = build(args.corpus, work)
+        plain, special, text, made = build(args.corpus, work)
         files, every = {}, []
         for variant in VARIANTS:
             files[variant] = os.path.join(work, variant + ".cubin")
-            changes, refused = patched(plain, files[variant], variant)
+            changes, refused = patched(plain, text, files[variant], variant)
             say(f"patched {variant}: {len(changes)}, refused {refused}")
             keep("changes " + variant, {"changes": changes, "refused": refused})
         for variant in VARIANTS:
@@ -400,21 +422,27 @@ def main():
         if args.older:
             for variant in VARIANTS[:2]:
                 out = os.path.join(work, f"older.{variant}.cubin")
-                patched(args.older, out, variant)
+                patched(args.older, text, out, variant)
                 every.append(probes(f"variant {variant}, CUBIN of ptxas 12.9", args.older, out))
+        out = os.path.join(work, "special.replace.cubin")
+        patched(special, text, out, "replace")
+        every.append(probes("variant replace, sm_90a, with setmaxnreg", special, out, [*NAMES, "trade"]))
         for step in (*patching.STEPS, "all"):
             out = os.path.join(work, f"without.{step}.cubin")
-            patched(plain, out, "replace", skip=patching.STEPS if step == "all" else [step])
+            patched(plain, text, out, "replace", skip=patching.STEPS if step == "all" else [step])
             every.append(probes(f"replace without {step}", plain, out, FEW, limit=20))
         for programs in ("old", "none"):
             out = os.path.join(work, f"programs.{programs}.cubin")
-            patched(plain, out, "replace", programs=programs)
+            patched(plain, text, out, "replace", programs=programs)
             every.append(probes(f"replace, program headers {programs}", plain, out, FEW, limit=20))
         keep("probes", every)
         tools = []
         for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
             prefix = ["compute-sanitizer", "--tool", tool]
             tools.append(probes(f"compute-sanitizer {tool}", plain, files["replace"], numbers=1 << 14, prefix=prefix, limit=40))
+        out = os.path.join(work, "without.parameter.cubin")
+        prefix = ["compute-sanitizer", "--tool", "memcheck"]
+        tools.append(probes("compute-sanitizer memcheck, no hidden parameter", plain, out, ["vadd"], 1 << 14, prefix, 40, ("Invalid", " at ", "SUMMARY")))
         keep("sanitizer", tools)
         for command in (["nvdisasm", "-hex"], ["cuobjdump", "-sass"], ["cuobjdump", "-elf"]):
             done = subprocess.run([*command, files["replace"]], capture_output=True, text=True)
@@ -423,7 +451,7 @@ def main():
 
         keep("device", device())
         say(results["device"])
-        on, words = stream(), Words(1 << 20)
+        on, words = stream(), with_done(Words(1 << 20))
         words.other = stream(-5)
         numbers = 1 << 26
         memory = alloc(4 * numbers), alloc(4 * numbers)
@@ -436,10 +464,10 @@ def main():
             return
         keep("costs", costs(plain, good, made, memory, on, words, say))
         if any(more for _, _, more in made.values()):
-            keep("triton", triton(made, work, on, words, say))
+            keep("triton", triton(made, text, work, on, words, say))
         differs = Kernel(plain, "differs")
         found, end = {}, begin + args.seconds
-        tests = [(name, "replace") for name in NAMES] + [("vadd", "symbol"), ("reduce", "symbol"), ("busy", "symbol")]
+        tests = [(name, "replace") for name in NAMES] + [(name, "front") for name in ("vadd", "reduce", "busy")]
         for at, (name, variant) in enumerate(tests):
             case = Own(name, plain, files[variant], STOPPED.get(name, 1 << 22), memory, 4000)
             until = time.monotonic() + max(1.0, (end - time.monotonic()) / (len(tests) - at))
