@@ -2,8 +2,9 @@
 """Counts how the functions of CUBINs begin, and what a prologue in machine code would meet. Reads only.
 
     cuobjdump -arch sm_90 -xelf all LIBRARY        # in an empty folder
-    tools/sass_study/count.py FOLDER [--json FILE]
+    tools/sass_study/count.py FOLDER [--json FILE] [--patch TWIN.ptx]
 
+With --patch it also counts the kernels that the study's patch takes. The result is thrown away: no file is changed or written.
 Instructions are 16 bytes on sm_70 and later. An opcode is the low 12 bits; its bits 9 to 11 say where operands come from.
 """
 
@@ -16,11 +17,50 @@ import struct
 
 import numpy as np
 
-from cubin import BARRIERS, CALL_STACK, FIRST, PARAMETER_SIZE, REGISTERS, attributes, read
+from cubin import BARRIERS, CALL_STACK, FIRST, PARAMETER_SIZE, REGISTERS, attributes, patch, prologue_text, read
 
 CLUSTER, EXPLICIT_CLUSTER, INDIRECT_BRANCHES = 0x3D, 0x3E, 0x34
 BAR, CLUSTER_BARRIER, SET_REGISTERS, WAIT_GRID = 0x11D, 0x1C7, 0x1C8, 0x02E
 ENVIRONMENT = range(0x40, 0xC0)  # %envreg0 to %envreg31 in constant bank 0
+
+
+STRONG = (0x0F, 0x15)  # scope of a load: GPU, system
+
+
+def strong(opcode, high):
+    return ((opcode == 0x981) | (opcode == 0x980)) & np.isin(high >> np.uint64(12) & np.uint64(0x1F), STRONG)
+
+
+def in_loop(which, opcode, low, high):
+    """True if one of these instructions lies between a branch backwards and its target.
+
+    Kernels that wait for other blocks do that with strong loads. So do others: it is an upper bound, but for functions that are
+    called.
+    """
+    loads = np.flatnonzero(which)
+    if not len(loads):
+        return False
+    for at in np.flatnonzero(opcode == 0x947):
+        one, two = int(low[at]), int(high[at])
+        distance = one >> 16 & 0xFF | (one >> 34) << 8 | (two & 0x3FFFF) << 38
+        distance -= (distance >> 55) << 56
+        target = at + 1 + distance // 4
+        if target <= at and ((loads >= target) & (loads < at)).any():
+            return True
+    return False
+
+
+def dry_run(cubin, text):
+    """What the patch says of each kernel. The changed file is thrown away."""
+    said = collections.Counter()
+    for name in cubin.kernels():
+        try:
+            patch(cubin, name, text)
+            said["patched"] += 1
+        except (ValueError, KeyError, StopIteration) as error:
+            said[f"{type(error).__name__} {str(error)[-60:]}"] += 1
+    cubin.bytes()
+    return said
 
 
 def tables(cubin):
@@ -49,6 +89,7 @@ def facts(cubin, name, index, counts, functions):
     first = bytes(text.data[value : value + 16])
     control = struct.unpack_from("<Q", first, 8)[0] >> 41 & 0x1FFFFF
     return {
+        "name": name,
         "first": first[:8].hex(),
         "sets_scoreboard": control >> 5 & 7 != 7,
         "waits": control >> 11 & 63,
@@ -70,6 +111,9 @@ def facts(cubin, name, index, counts, functions):
         "functions_behind": functions[number] - 1,
         "entry_at_0": value == 0,
         "bytes": len(text.data),
+        "looks_in_loops": in_loop(strong(opcode, high), opcode, low, high),
+        "swaps_in_loops": in_loop((opcode == 0x3A9) | (opcode == 0x38B), opcode, low, high),
+        "strong_loads": bool(strong(opcode, high).any()),
         "call_stack": CALL_STACK in of,
     }
 
@@ -78,12 +122,16 @@ def main():
     parser = argparse.ArgumentParser(description="how functions of CUBINs begin")
     parser.add_argument("folder")
     parser.add_argument("--json")
+    parser.add_argument("--patch")
     args = parser.parse_args()
+    text, said = args.patch and prologue_text(args.patch), collections.Counter()
     rows, files = [], sorted(glob.glob(os.path.join(args.folder, "*.cubin")))
     for path in files:
         cubin = read(path)
         of_cubin = tables(cubin)
         rows += [facts(cubin, name, index, *of_cubin) for name, index in cubin.kernels().items()]
+        if text:
+            said += dry_run(cubin, text)
     count = lambda test: sum(bool(test(r)) for r in rows)
     forms = collections.Counter()
     for row in rows:
@@ -114,6 +162,12 @@ def main():
         "cluster barrier": count(lambda r: r["cluster_barriers"]),
         "setmaxnreg": count(lambda r: r["sets_registers"]),
         "griddepcontrol.wait": count(lambda r: r["waits_for_grid"]),
+        "strong load of global memory": count(lambda r: r["strong_loads"]),
+        "strong load in a loop": count(lambda r: r["looks_in_loops"]),
+        "that, in a name with scan, select, sort or unique": count(
+            lambda r: r["looks_in_loops"] and any(w in r["name"].lower() for w in ("scan", "select", "sort", "unique", "onesweep"))
+        ),
+        "compare-and-swap in a loop": count(lambda r: r["swaps_in_loops"]),
         "jump table": count(lambda r: r["jump_table"]),
         "no parameters": count(lambda r: not r["parameters"]),
         "parameters over 4096 - 64 bytes": count(lambda r: r["parameters"] > 4032),
@@ -122,6 +176,8 @@ def main():
         "text, bytes: total": sum(r["bytes"] for r in rows),
         "text, bytes: median": sorted(r["bytes"] for r in rows)[len(rows) // 2] if rows else 0,
     }  # fmt: skip
+    if text:
+        table["patch, thrown away"] = dict(said)
     for key, value in table.items():
         print(f"{key}: {value}")
     if args.json:

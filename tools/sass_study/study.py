@@ -251,32 +251,64 @@ def stops(case, differs, on, other, words, end, resume=1, runs_at_most=10**9):
 
 
 def compare_costs(forms, on, words, rounds=14, batch=4):
-    """Median ms of plain and of each form, in turn."""
+    """Median ms of a launch of plain and of each form, in turn. Launches are in graphs, so that the host's time isn't in them."""
     runs = {"plain": lambda: next(iter(forms.values())).run_plain(on)}
     for name, case in forms.items():
         runs[name] = lambda case=case: case.run_twin(on, words)
-    times = {name: [] for name in runs}
-    for run in runs.values():
-        timed(run, on, 3)
+    graphs, times = {name: in_graph(run, on, batch) for name, run in runs.items()}, {name: [] for name in runs}
+    for once in graphs.values():
+        timed(once, on, 3)
     for turn in range(rounds):
         order = list(runs)
         random.shuffle(order)
         for name in order:
-            times[name] += timed(runs[name], on, batch)
-    return {name: statistics.median(values) for name, values in times.items()}
+            times[name] += timed(graphs[name], on, 4)
+    return {name: statistics.median(values) / batch for name, values in times.items()}
 
 
-def in_a_row(run, on, count=200):
-    """Microseconds of each of many launches of a graph, one after the other."""
+def in_graph(run, on, count):
+    """Function that launches a graph of some runs, one after the other."""
     graph, ready = P(), P()
     call("cuStreamBeginCapture_v2", on, 2)
     for _ in range(count):
         run()
     call("cuStreamEndCapture", on, c.byref(graph))
     call("cuGraphInstantiateWithFlags", c.byref(ready), graph, U64(0))
-    once = lambda: call("cuGraphLaunch", ready, on)
+    return lambda: call("cuGraphLaunch", ready, on)
+
+
+def in_a_row(run, on, count=200):
+    """Microseconds of each of many launches of a graph, one after the other."""
+    once = in_graph(run, on, count)
     timed(once, on, 3)
     return statistics.median(timed(once, on, 15)) * 1e3 / count
+
+
+def slices_in_graphs(case, on, words, waves, per_slice, say):
+    """A kernel as one node of a graph, and as slices with and without a gate before each, in us."""
+    gate = P()
+    call("cuMemHostAlloc", c.byref(gate), SIZE(4096), 2)
+    c.memset(gate, 0, 4096)
+    step = 1056 * per_slice
+
+    def slices(gates):
+        for at in range(0, case.grid[0], step):
+            if gates:
+                call("cuStreamWaitValue32_v2", on, U64(gate.value), U32(0), 1)
+            own = struct.pack("<QQII3I3IQQ", words.stop, words.map, 0, 1, at, 0, 0, *case.grid, words.dirty, words.done)
+            size = (min(step, case.grid[0] - at), 1, 1)
+            case.twin.launch(size, case.block, [*case.args, own], on)
+
+    forms = {"plain": lambda: case.run_plain(on), "twin": lambda: case.run_twin(on, words)}
+    forms |= {"slices": lambda: slices(False), "slices, gates": lambda: slices(True)}
+    graphs, times = {name: in_graph(run, on, 1) for name, run in forms.items()}, {name: [] for name in forms}
+    for turn in range(20):
+        for name, once in graphs.items():
+            times[name] += timed(once, on, 2)
+    found = {name: statistics.median(values) * 1e3 for name, values in times.items()}
+    number = -(-case.grid[0] // step)
+    say(f"slices in a graph, {waves} waves in {number}: " + ", ".join(f"{k} {v:.1f}" for k, v in found.items()) + " us")
+    return {**found, "slices of": number}
 
 
 def costs(plain, files, made, memory, on, words, say):
@@ -311,6 +343,10 @@ def costs(plain, files, made, memory, on, words, say):
         again = in_a_row(lambda: every["replace"].run_plain(on), on)
         table[f"graph of 200 launches, {blocks} blocks of {micros} us: us a launch"] = {**found, "plain again": again}
         say(f"in a graph, a launch of {blocks} blocks of {micros} us, us: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()) + f", plain again {again:.2f}")
+    for micros, waves, per_slice in ((10, 200, 20), (10, 200, 5), (100, 20, 2)):
+        case = Own("busy", plain, made["busy"][1], wave * waves, memory, round(micros / per_round))
+        found = slices_in_graphs(case, on, words, waves, per_slice, say)
+        table[f"slices in a graph, T = {micros} us, {waves} waves, {per_slice} a slice, us"] = found
     call("cuMemsetD32_v2", U64(words.stop), U32(1), SIZE(1))
     every = forms("vadd", 1 << 26)
     blocks = (1 << 26) // 256
@@ -375,6 +411,45 @@ def triton(made, text, work, on, words, say):
     return out
 
 
+def loads(plain, special, text, older, files, results, work, say, keep):
+    """Loads, checks, steps left out, and tools. Returns the lines of all probes."""
+    every = []
+    for variant in VARIANTS:
+        names = [n for n in NAMES if n not in results["changes " + variant]["refused"]]
+        every.append(probes(f"variant {variant}", plain, files[variant], names))
+    if older:
+        for variant in VARIANTS[:2]:
+            out = os.path.join(work, f"older.{variant}.cubin")
+            patched(older, text, out, variant)
+            every.append(probes(f"variant {variant}, CUBIN of ptxas 12.9", older, out))
+    out = os.path.join(work, "special.replace.cubin")
+    patched(special, text, out, "replace")
+    every.append(probes("variant replace, sm_90a, with setmaxnreg", special, out, [*NAMES, "trade"]))
+    for step in (*patching.STEPS, "all"):
+        out = os.path.join(work, f"without.{step}.cubin")
+        patched(plain, text, out, "replace", skip=patching.STEPS if step == "all" else [step])
+        every.append(probes(f"replace without {step}", plain, out, FEW, limit=20))
+    for programs in ("old", "none"):
+        out = os.path.join(work, f"programs.{programs}.cubin")
+        patched(plain, text, out, "replace", programs=programs)
+        every.append(probes(f"replace, program headers {programs}", plain, out, FEW, limit=20))
+    keep("probes", every)
+    tools = []
+    for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
+        prefix = ["compute-sanitizer", "--tool", tool]
+        tools.append(probes(f"compute-sanitizer {tool}", plain, files["replace"], numbers=1 << 14, prefix=prefix, limit=40))
+    out = os.path.join(work, "without.parameter.cubin")
+    prefix = ["compute-sanitizer", "--tool", "memcheck"]
+    tools.append(probes("compute-sanitizer memcheck, no hidden parameter", plain, out, ["vadd"], 1 << 14, prefix, 40, ("Invalid", " at ", "SUMMARY")))
+    keep("sanitizer", tools)
+    for command in (["nvdisasm", "-hex"], ["cuobjdump", "-sass"], ["cuobjdump", "-elf"]):
+        done = subprocess.run([*command, files["replace"]], capture_output=True, text=True)
+        say(f"{' '.join(command)}: code {done.returncode}, {len(done.stdout.splitlines())} lines, {done.stderr[:200]!r}")
+        keep(" ".join(command), {"code": done.returncode, "lines": len(done.stdout.splitlines()), "errors": done.stderr[:400]})
+
+    return every
+
+
 def device():
     call("cuInit", 0)
     context = P()
@@ -396,6 +471,7 @@ def main():
     parser.add_argument("--older")
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--out", default=".")
+    parser.add_argument("--costs", action="store_true", help="measure costs alone")
     args = parser.parse_args()
     random.seed(1)
     begin, results = time.monotonic(), {}
@@ -410,45 +486,13 @@ def main():
 
     with tempfile.TemporaryDirectory() as work:
         plain, special, text, made = build(args.corpus, work)
-        files, every = {}, []
+        files = {}
         for variant in VARIANTS:
             files[variant] = os.path.join(work, variant + ".cubin")
             changes, refused = patched(plain, text, files[variant], variant)
             say(f"patched {variant}: {len(changes)}, refused {refused}")
             keep("changes " + variant, {"changes": changes, "refused": refused})
-        for variant in VARIANTS:
-            names = [n for n in NAMES if n not in results["changes " + variant]["refused"]]
-            every.append(probes(f"variant {variant}", plain, files[variant], names))
-        if args.older:
-            for variant in VARIANTS[:2]:
-                out = os.path.join(work, f"older.{variant}.cubin")
-                patched(args.older, text, out, variant)
-                every.append(probes(f"variant {variant}, CUBIN of ptxas 12.9", args.older, out))
-        out = os.path.join(work, "special.replace.cubin")
-        patched(special, text, out, "replace")
-        every.append(probes("variant replace, sm_90a, with setmaxnreg", special, out, [*NAMES, "trade"]))
-        for step in (*patching.STEPS, "all"):
-            out = os.path.join(work, f"without.{step}.cubin")
-            patched(plain, text, out, "replace", skip=patching.STEPS if step == "all" else [step])
-            every.append(probes(f"replace without {step}", plain, out, FEW, limit=20))
-        for programs in ("old", "none"):
-            out = os.path.join(work, f"programs.{programs}.cubin")
-            patched(plain, text, out, "replace", programs=programs)
-            every.append(probes(f"replace, program headers {programs}", plain, out, FEW, limit=20))
-        keep("probes", every)
-        tools = []
-        for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
-            prefix = ["compute-sanitizer", "--tool", tool]
-            tools.append(probes(f"compute-sanitizer {tool}", plain, files["replace"], numbers=1 << 14, prefix=prefix, limit=40))
-        out = os.path.join(work, "without.parameter.cubin")
-        prefix = ["compute-sanitizer", "--tool", "memcheck"]
-        tools.append(probes("compute-sanitizer memcheck, no hidden parameter", plain, out, ["vadd"], 1 << 14, prefix, 40, ("Invalid", " at ", "SUMMARY")))
-        keep("sanitizer", tools)
-        for command in (["nvdisasm", "-hex"], ["cuobjdump", "-sass"], ["cuobjdump", "-elf"]):
-            done = subprocess.run([*command, files["replace"]], capture_output=True, text=True)
-            say(f"{' '.join(command)}: code {done.returncode}, {len(done.stdout.splitlines())} lines, {done.stderr[:200]!r}")
-            keep(" ".join(command), {"code": done.returncode, "lines": len(done.stdout.splitlines()), "errors": done.stderr[:400]})
-
+        every = [] if args.costs else loads(plain, special, text, args.older, files, results, work, say, keep)
         keep("device", device())
         say(results["device"])
         on, words = stream(), with_done(Words(1 << 20))
@@ -458,13 +502,15 @@ def main():
         part = np.random.default_rng(1).random(1 << 24, dtype=np.float32)
         for at in range(0, numbers, 1 << 24):
             up(memory[1] + 4 * at, part)
-        good = {v: p for v, p in files.items() if not next(e for e in every if e["what"] == "variant " + v)["bad"]}
+        bad = {e["what"].removeprefix("variant ") for e in every if e["bad"]} | {"symbol"}
+        good = {variant: path for variant, path in files.items() if variant not in bad}
         if "replace" not in good:
-            say("replace is not right: no figures")
-            return
+            return say("replace is not right: no figures")
         keep("costs", costs(plain, good, made, memory, on, words, say))
         if any(more for _, _, more in made.values()):
             keep("triton", triton(made, text, work, on, words, say))
+        if args.costs:
+            return say("end")
         differs = Kernel(plain, "differs")
         found, end = {}, begin + args.seconds
         tests = [(name, "replace") for name in NAMES] + [(name, "front") for name in ("vadd", "reduce", "busy")]
