@@ -39,6 +39,7 @@ FEW = "vadd bare busy reduce product".split()
 LONG = dict.fromkeys("vadd reduce cube odd named calls phases waits".split(), 1 << 26)
 STOPPED = {**LONG, **dict.fromkeys("bare bounded jumps".split(), 1 << 24), "product": 1 << 20}  # numbers
 DYNAMIC = 65536
+WAVE = 132 * 8 * 256  # threads of one wave of an H200, in blocks of 256
 
 
 class Own(Case):
@@ -311,73 +312,83 @@ def slices_in_graphs(case, on, words, waves, per_slice, say):
     return {**found, "slices of": number}
 
 
-def costs(plain, files, made, memory, on, words, say):
-    """Cost at entry. `files`: form -> CUBIN of all kernels."""
-    table = {}
+class Costs:
+    """Cost at entry. `files`: form -> CUBIN of all kernels. Figures go to `table`."""
 
-    def forms(name, numbers, rounds=200):
-        usable = {form: path for form, path in files.items() if form != "front" or name != "jumps"}
-        every = {form: Own(name, plain, path, numbers, memory, rounds) for form, path in usable.items()}
-        if name in made:
-            every["twin"] = Own(name, plain, made[name][1], numbers, memory, rounds)
-        return every
+    def __init__(self, plain, files, made, memory, on, words, say):
+        self.plain, self.files, self.made, self.memory, self.on, self.words, self.say = plain, files, made, memory, on, words, say
+        self.table = {}
+        case = Own("busy", plain, files["replace"], WAVE, memory, 20000)
+        self.per_round = statistics.median(timed(lambda: case.run_plain(on), on, 9)[2:]) * 1e3 / 20000
 
-    wave = 132 * 8 * 256
-    probe_case = Own("busy", plain, files["replace"], wave, memory, 20000)
-    per_round = statistics.median(timed(lambda: probe_case.run_plain(on), on, 9)[2:]) * 1e3 / 20000
-    for micros, waves in ((10, 100), (100, 20), (10, 1), (100, 1)):
-        rounds = round(micros / per_round)
-        every = forms("busy", wave * waves, rounds)
-        found = compare_costs(every, on, words)
-        table[f"busy, T = {micros} us, {waves} waves of 1,056 blocks"] = found
-        say(f"cost busy T={micros} us, {waves} waves: " + row(found))
-    for name, numbers in (("vadd", 1 << 26), ("cube", 1 << 26), ("product", 1 << 20), ("reduce", 1 << 26), ("wide", 1 << 22), ("jumps", 1 << 22)):
-        found = compare_costs(forms(name, numbers), on, words)
-        table[f"{name}, {numbers} numbers"] = found
-        say(f"cost {name}: " + row(found))
-    for blocks, micros in ((132, 0), (1056, 0), (1056, 10), (1056, 100)):
-        every = forms("busy", 256 * blocks, round(micros / per_round))
-        found = {"plain": in_a_row(lambda: every["replace"].run_plain(on), on)}
+    def forms(self, name, numbers, micros=0):
+        """A kernel in each form. Only `busy` takes a time of its blocks; a jump table has no form `front`."""
+        rounds = round(micros / self.per_round)
+        files = {form: path for form, path in self.files.items() if form != "front" or name != "jumps"}
+        if name in self.made:
+            files["twin"] = self.made[name][1]
+        return {form: Own(name, self.plain, path, numbers, self.memory, rounds) for form, path in files.items()}
+
+    def all(self):
+        for micros, waves in ((10, 100), (100, 20), (10, 1), (100, 1)):
+            self.kernel("busy", WAVE * waves, micros, f"busy, T = {micros} us, {waves} waves of 1,056 blocks")
+        for name, size in {"vadd": 26, "cube": 26, "product": 20, "reduce": 26, "wide": 22, "jumps": 22}.items():
+            self.kernel(name, 1 << size, 0, f"{name}, {1 << size} numbers")
+        for blocks, micros in ((132, 0), (1056, 0), (1056, 10), (1056, 100)):
+            self.launch(blocks, micros)
+        for micros, waves, per_slice in ((10, 200, 20), (10, 200, 5), (100, 20, 2)):
+            case = self.forms("busy", WAVE * waves, micros)["twin"]
+            found = slices_in_graphs(case, self.on, self.words, waves, per_slice, self.say)
+            self.table[f"slices in a graph, T = {micros} us, {waves} waves, {per_slice} a slice, us"] = found
+        self.leaving()
+        self.stop_to_end()
+        return self.table
+
+    def kernel(self, name, numbers, micros, title):
+        self.table[title] = found = compare_costs(self.forms(name, numbers, micros), self.on, self.words)
+        self.say(f"cost {title}: " + row(found))
+
+    def launch(self, blocks, micros):
+        """One wave or less, many times in a row."""
+        every, on = self.forms("busy", 256 * blocks, micros), self.on
+        plain = lambda: in_a_row(lambda: every["replace"].run_plain(on), on)
+        found = {"plain": plain()}
         for form, case in every.items():
-            found[form] = in_a_row(lambda: case.run_twin(on, words), on)
-        again = in_a_row(lambda: every["replace"].run_plain(on), on)
-        table[f"graph of 200 launches, {blocks} blocks of {micros} us: us a launch"] = {**found, "plain again": again}
-        say(f"in a graph, a launch of {blocks} blocks of {micros} us, us: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()) + f", plain again {again:.2f}")
-    for micros, waves, per_slice in ((10, 200, 20), (10, 200, 5), (100, 20, 2)):
-        case = Own("busy", plain, made["busy"][1], wave * waves, memory, round(micros / per_round))
-        found = slices_in_graphs(case, on, words, waves, per_slice, say)
-        table[f"slices in a graph, T = {micros} us, {waves} waves, {per_slice} a slice, us"] = found
-    call("cuMemsetD32_v2", U64(words.stop), U32(1), SIZE(1))
-    every = forms("vadd", 1 << 26)
-    blocks = (1 << 26) // 256
-    for form, case in every.items():
-        micros = statistics.median(timed(lambda: case.run_twin(on, words), on, 9)) * 1e3
-        table[f"leaving, blocks per us, {form}"] = blocks / micros
-        say(f"all {blocks} blocks leave, {form}: {blocks / micros:.0f} blocks per us")
-    call("cuMemsetD32_v2", U64(words.stop), U32(0), SIZE(1))
-    for form, case in every.items():
-        case.run_twin(on, words, 1)
-    call("cuStreamSynchronize", on)
-    call("cuMemsetD8_v2", U64(words.map), 0, SIZE(blocks))
-    call("cuMemsetD32_v2", U64(words.dirty), U32(0), SIZE(1))
-    # How soon a stopped kernel ends: blocks of 100 us, all of 10 ms.
-    case = Own("busy", plain, files["replace"], wave * 100, memory, round(100 / per_round))
-    times = []
-    for _ in range(60):
-        case.run_twin(on, words)
-        time.sleep(random.uniform(0.001, 0.006))
-        begin = time.perf_counter()
-        call("cuMemsetD32Async", U64(words.stop), U32(1), SIZE(1), words.other)
-        call("cuStreamSynchronize", on)
-        times.append((time.perf_counter() - begin) * 1e6)
-        call("cuMemsetD32_v2", U64(words.stop), U32(0), SIZE(1))
-        case.run_twin(on, words, 1)
-        call("cuStreamSynchronize", on)
-    times.sort()
-    table["stop to end, us: p50, p90, max; blocks of 100 us"] = [times[30], times[54], times[-1]]
-    say(f"stop to end of a kernel of 10 ms with blocks of 100 us: p50 {times[30]:.0f}, p90 {times[54]:.0f}, max {times[-1]:.0f} us")
-    call("cuMemsetD32_v2", U64(words.dirty), U32(0), SIZE(1))
-    return table
+            found[form] = in_a_row(lambda: case.run_twin(on, self.words), on)
+        found["plain again"] = plain()
+        self.table[f"graph of 200 launches, {blocks} blocks of {micros} us: us a launch"] = found
+        figures = ", ".join(f"{form} {value:.2f}" for form, value in found.items())
+        self.say(f"in a graph, a launch of {blocks} blocks of {micros} us, us: {figures}")
+
+    def leaving(self):
+        """Rate at which blocks leave that find the stop word set."""
+        call("cuMemsetD32_v2", U64(self.words.stop), U32(1), SIZE(1))
+        every, blocks = self.forms("vadd", 1 << 26), (1 << 26) // 256
+        for form, case in every.items():
+            micros = statistics.median(timed(lambda: case.run_twin(self.on, self.words), self.on, 9)) * 1e3
+            self.table[f"leaving, blocks per us, {form}"] = blocks / micros
+            self.say(f"all {blocks} blocks leave, {form}: {blocks / micros:.0f} blocks per us")
+        call("cuMemsetD32_v2", U64(self.words.stop), U32(0), SIZE(1))
+        call("cuMemsetD8_v2", U64(self.words.map), 0, SIZE(blocks))
+        call("cuMemsetD32_v2", U64(self.words.dirty), U32(0), SIZE(1))
+
+    def stop_to_end(self):
+        """How soon a stopped kernel ends: blocks of 100 us, all of 10 ms."""
+        case, times = self.forms("busy", WAVE * 100, 100)["replace"], []
+        for _ in range(60):
+            case.run_twin(self.on, self.words)
+            time.sleep(random.uniform(0.001, 0.006))
+            begin = time.perf_counter()
+            call("cuMemsetD32Async", U64(self.words.stop), U32(1), SIZE(1), self.words.other)
+            call("cuStreamSynchronize", self.on)
+            times.append((time.perf_counter() - begin) * 1e6)
+            call("cuMemsetD32_v2", U64(self.words.stop), U32(0), SIZE(1))
+            case.run_twin(self.on, self.words, 1)
+            call("cuStreamSynchronize", self.on)
+        times.sort()
+        self.table["stop to end, us: p50, p90, max; blocks of 100 us"] = [times[30], times[54], times[-1]]
+        self.say(f"stop to end of a kernel of 10 ms with blocks of 100 us: p50 {times[30]:.0f}, p90 {times[54]:.0f}, max {times[-1]:.0f} us")
+        call("cuMemsetD32_v2", U64(self.words.dirty), U32(0), SIZE(1))
 
 
 def row(found):
@@ -440,7 +451,8 @@ def loads(plain, special, text, older, files, results, work, say, keep):
         tools.append(probes(f"compute-sanitizer {tool}", plain, files["replace"], numbers=1 << 14, prefix=prefix, limit=40))
     out = os.path.join(work, "without.parameter.cubin")
     prefix = ["compute-sanitizer", "--tool", "memcheck"]
-    tools.append(probes("compute-sanitizer memcheck, no hidden parameter", plain, out, ["vadd"], 1 << 14, prefix, 40, ("Invalid", " at ", "SUMMARY")))
+    lines = ("Invalid", " at ", "SUMMARY")
+    tools.append(probes("compute-sanitizer memcheck, no hidden parameter", plain, out, ["vadd"], 1 << 14, prefix, 40, lines))
     keep("sanitizer", tools)
     for command in (["nvdisasm", "-hex"], ["cuobjdump", "-sass"], ["cuobjdump", "-elf"]):
         done = subprocess.run([*command, files["replace"]], capture_output=True, text=True)
@@ -506,7 +518,7 @@ def main():
         good = {variant: path for variant, path in files.items() if variant not in bad}
         if "replace" not in good:
             return say("replace is not right: no figures")
-        keep("costs", costs(plain, good, made, memory, on, words, say))
+        keep("costs", Costs(plain, good, made, memory, on, words, say).all())
         if any(more for _, _, more in made.values()):
             keep("triton", triton(made, text, work, on, words, say))
         if args.costs:
