@@ -67,15 +67,9 @@ class Own(Case):
             self.plain_result, self.result = state(first), state(second)
 
     def run_twin(self, on, words, mode=0, _offset=None, _size=None):
-        """A launch of run 1: a stop word of 1 stops it, and no run is complete."""
-        own = struct.pack("<QQII3I3IQQ", words.stop, words.map, mode, 1, 0, 0, 0, *self.grid, words.dirty, words.done)
+        """A launch of run 1: a stop word of 1 stops it, and the run before has left blocks."""
+        own = struct.pack("<QQII3I3IQQ", words.stop, words.map, mode, 1, 0, 0, 0, *self.grid, words.dirty, words.before)
         self.twin.launch(self.grid, self.block, [*self.args, own], on)
-
-
-def with_done(words):
-    words.done = alloc(128)
-    call("cuMemsetD8_v2", U64(words.done), 0, SIZE(128))
-    return words
 
 
 def state(kernel):
@@ -97,7 +91,7 @@ def contents(at, count, kind=np.uint32):
 
 def probe(plain, other, names, numbers):
     """One line of JSON for each kernel: passes, stops, resumes."""
-    on, words = stream(), with_done(Words(1 << 20))
+    on, words = stream(), Words(1 << 20)
     memory = alloc(4 * numbers), alloc(4 * numbers)
     up(memory[1], np.random.default_rng(1).random(numbers, dtype=np.float32))
     for name in names:
@@ -296,7 +290,7 @@ def slices_in_graphs(case, on, words, waves, per_slice, say):
         for at in range(0, case.grid[0], step):
             if gates:
                 call("cuStreamWaitValue32_v2", on, U64(gate.value), U32(0), 1)
-            own = struct.pack("<QQII3I3IQQ", words.stop, words.map, 0, 1, at, 0, 0, *case.grid, words.dirty, words.done)
+            own = struct.pack("<QQII3I3IQQ", words.stop, words.map, 0, 1, at, 0, 0, *case.grid, words.dirty, words.before)
             size = (min(step, case.grid[0] - at), 1, 1)
             case.twin.launch(size, case.block, [*case.args, own], on)
 
@@ -507,7 +501,7 @@ def main():
         every = [] if args.costs else loads(plain, special, text, args.older, files, results, work, say, keep)
         keep("device", device())
         say(results["device"])
-        on, words = stream(), with_done(Words(1 << 20))
+        on, words = stream(), Words(1 << 20)
         words.other = stream(-5)
         numbers = 1 << 26
         memory = alloc(4 * numbers), alloc(4 * numbers)

@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Number of streams of a context whose slices can be stopped. Slices of others are launched alone.
 const LANES: usize = 32;
 /// Bytes of a lane's map, one for each block of a slice.
-pub(crate) const MAP: u64 = 64 << 10;
+pub(crate) const MAP: u64 = 256 << 10;
 /// Bytes of a lane's words on the device, and of its words for the host.
 const WORDS: u64 = 256;
 const HOST_WORDS: u64 = 64;

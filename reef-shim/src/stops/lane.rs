@@ -57,6 +57,28 @@ struct State {
     count: Option<Arc<AtomicU64>>,
 }
 
+impl State {
+    /// Returns the run that is to be stopped for a hold with this number, given what the stream has
+    /// said last.
+    fn stop(&mut self, at: Number, hold: u64) -> Option<Number> {
+        let is_whole = self.whole.is_some_and(|whole| !at.is_after(Number::first(whole).last()));
+        let is_open = at.is_after(Number::first(self.ready).last());
+        if self.hold == Some(hold) || is_whole || is_open || at == at.last() {
+            return None;
+        }
+        // A run that was stopped before has ended: the next one began when the gate opened.
+        let current = match self.stopped.filter(|stopped| stopped.is_of_slice(at)) {
+            Some(stopped) => stopped.next()?,
+            None => at,
+        };
+        if current == current.last() {
+            return None;
+        }
+        (self.hold, self.stopped) = (Some(hold), Some(current));
+        Some(current)
+    }
+}
+
 /// Lane of a stream.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -135,20 +157,7 @@ impl Lane {
     /// current.
     pub(super) fn stop(&self, ground: &Ground, hold: u64) {
         let mut state = self.state();
-        let at = Number(self.at.load(Acquire));
-        let is_whole = state.whole.is_some_and(|whole| !at.is_after(Number::first(whole).last()));
-        let is_open = at.is_after(Number::first(state.ready).last());
-        if state.hold == Some(hold) || is_whole || is_open || at == at.last() {
-            return;
-        }
-        // A run that was stopped before has ended: the next one began when the gate opened.
-        let current = match state.stopped.filter(|stopped| stopped.is_of_slice(at)) {
-            Some(stopped) => stopped.next(),
-            None => Some(at),
-        };
-        let Some(current) = current.filter(|current| *current != current.last()) else { return };
-        state.hold = Some(hold);
-        state.stopped = Some(current);
+        let Some(current) = state.stop(Number(self.at.load(Acquire)), hold) else { return };
         let stop = self.places.words + STOP;
         // SAFETY: a word of ours, of memory that its context keeps.
         let write = |stream| unsafe { calls::write_value(stream, stop, current.0, 0) };
@@ -200,3 +209,57 @@ impl Kept {
 /// Bytes of a twin's own parameter.
 #[repr(align(8))]
 struct Aligned([u8; 64]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// State after this many slices.
+    fn ready(slices: u32) -> State {
+        State { slice: slices, ready: slices, ..State::default() }
+    }
+
+    #[test]
+    fn each_hold_stops_one_run_but_not_the_last() {
+        let (mut state, first) = (ready(3), Number::first(2));
+        let mut stop = |hold| state.stop(first, hold).map(|number| number.index());
+        assert_eq!(stop(1), Some(0));
+        assert_eq!(stop(1), None, "for one hold");
+        assert_eq!([stop(2), stop(3), stop(4), stop(5)], [Some(1), Some(2), None, None]);
+        assert_eq!(state.stop(Number::first(3), 5), Some(Number::first(3)), "the next slice");
+    }
+
+    #[test]
+    fn slice_without_all_runs_is_not_stopped() {
+        let mut state = State { slice: 4, ..ready(3) };
+        assert_eq!(state.stop(Number::first(4), 1), None);
+        state.whole = Some(3);
+        assert_eq!([2, 3].map(|slice| state.stop(Number::first(slice), 2)), [None, None]);
+        state.ready = 4;
+        assert_eq!(state.stop(Number::first(4), 3), Some(Number::first(4)));
+    }
+
+    #[test]
+    fn nothing_is_stopped_once_all_have_ended() {
+        assert_eq!(ready(3).stop(Number::first(3).last(), 1), None);
+    }
+
+    #[test]
+    fn map_begins_with_the_first_block_of_the_slice() {
+        let places = Places { words: 1 << 20, map: 1 << 21, at: 0 };
+        let lane = Lane::new(places, Box::leak(Box::default()));
+        let kept = Kept {
+            twin: 0,
+            grid: [100, 50, 20],
+            block: [1; 3],
+            shared: 0,
+            bytes: Vec::new(),
+            places: Vec::new(),
+        };
+        let slice = Slice { offset: [0, 30, 7], blocks: [100, 20, 1] };
+        let own = lane.own(Number::first(5).next().unwrap(), &slice, &kept);
+        let first = (7 * 50 + 30) * 100;
+        assert_eq!((own.map + first, own.mode, own.number), (1 << 21, Mode::Resume, 21));
+        assert_eq!(own.left, own.left_before + 4);
+    }
+}
