@@ -97,13 +97,14 @@ fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
     all
 }
 
-/// Number of the first run: numbers wrap around.
-const FIRST: u32 = u32::MAX - 3;
+/// Number of the first run, and how far numbers lie apart: they wrap around, and none is 0.
+const FIRST: u32 = u32::MAX - 4;
+const APART: u32 = 3;
 
 fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
     let (stop, map, left) = (STOP as u64, MAP as u64, LEFT as u64 + 4 * u64::from(round));
-    let mode = if round == 0 { Mode::First } else { Mode::Resume };
-    let number = FIRST.wrapping_add(round);
+    let number = FIRST.wrapping_add(APART * round);
+    let mode = if round == 0 { Mode::First } else { Mode::Resume(number.wrapping_sub(APART)) };
     Launch { stop, map, mode, number, offset, grid, left, left_before: left - 4 }
 }
 
@@ -261,7 +262,7 @@ fn needless_resume_touches_nothing() {
         memory[MAP..MAP + 16].fill(1);
         let left = |round: usize| LEFT + 4 * round;
         put(&mut memory, left(0), FIRST.wrapping_sub(4));
-        put(&mut memory, left(1), FIRST + 1);
+        put(&mut memory, left(1), FIRST + APART);
         let before = memory.clone();
         blocks(grid, &mut Random(2)).into_iter().for_each(|at| {
             program.run(&of_grid(1), at, &mut memory);

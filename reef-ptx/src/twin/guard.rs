@@ -25,13 +25,13 @@ const PROLOGUE: &str = "
 \tld.relaxed.gpu.global.u32 %reefr0, [%reefd0];
 \tsub.u32 %reefr0, %reefr0, %reefr6;
 \tsetp.ge.s32 %reefp1, %reefr0, 0;
-\tld.param.u32 %reefr0, [$reef+16];
-\tsetp.ne.u32 %reefp2, %reefr0, 0;
+\tld.param.u32 %reefr5, [$reef+16];
+\tsetp.ne.u32 %reefp2, %reefr5, 0;
 \t@!%reefp2 bra $reef_place;
 \tld.param.u64 %reefd0, [$reef+56];
 \tld.relaxed.gpu.global.u32 %reefr0, [%reefd0];
-\tadd.u32 %reefr0, %reefr0, 1;
-\tsetp.ne.u32 %reefp3, %reefr0, %reefr6;
+\tsub.u32 %reefr0, %reefr0, %reefr5;
+\tsetp.lt.s32 %reefp3, %reefr0, 0;
 \t@%reefp3 bra $reef_done;
 $reef_place:
 \tmov.u32 %reefr0, %ctaid.x;

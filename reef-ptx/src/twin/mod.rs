@@ -20,8 +20,8 @@
 //! | resume | 1 | yes | leaves | 1 |
 //! | needless resume | any | any | leaves | as before |
 //!
-//! A stopped block writes the number of its run to a word, so a resume knows whether the run before
-//! has left blocks. All bytes are zero when the kernel is complete, so a map needs no clearing.
+//! A stopped block writes the number of its run to a word, so a resume knows whether the runs before
+//! have left blocks. All bytes are zero when the kernel is complete, so a map needs no clearing.
 
 pub(crate) mod build;
 pub(crate) mod guard;

@@ -8,9 +8,9 @@ use crate::guest::tree::stream::Stream;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Number of streams of a context whose slices can be stopped. Slices of others are launched alone.
-const LANES: usize = 32;
-/// Bytes of a lane's map, one for each block of a slice.
-pub(crate) const MAP: u64 = 256 << 10;
+const LANES: usize = 16;
+/// Bytes of a lane's map, one for each block of a group.
+pub(crate) const MAP: u64 = 512 << 10;
 /// Bytes of a lane's words on the device, and of its words for the host.
 const WORDS: u64 = 256;
 const HOST_WORDS: u64 = 64;

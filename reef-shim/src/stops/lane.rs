@@ -3,7 +3,7 @@
 use super::agent;
 use super::driver;
 use super::ground::Ground;
-use super::number::{Number, RUNS};
+use super::number::{Number, next_group};
 use crate::driver::calls::{self, Stream};
 use reef_ptx::twin::{Launch, Mode, Slice};
 use std::ffi::c_void;
@@ -13,8 +13,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places of a lane's words on the device: the stop word, and for each run of a slice the word of
-/// stopped blocks.
+/// Places of a lane's words on the device: the stop word, and the words of stopped blocks, of first
+/// runs and of each resume.
 const STOP: u64 = 0;
 const LEFT: u64 = 128;
 
@@ -23,8 +23,8 @@ const LEFT: u64 = 128;
 pub(super) struct Places {
     pub(super) words: u64,
     pub(super) map: u64,
-    /// Word that the stream writes and the host reads: the number of the first run of the slice
-    /// that has begun last, or of the last run once all have ended.
+    /// Word that the stream writes and the host reads: the number of the run that has begun last.
+    /// That of a group's last run once all have ended.
     pub(super) at: u64,
 }
 
@@ -40,42 +40,40 @@ pub(crate) struct Kept {
     pub(crate) places: Vec<usize>,
 }
 
+/// Slices whose blocks have their resumes together.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) slices: Vec<Slice>,
+    /// All of them.
+    pub(crate) all: Slice,
+}
+
 /// What the host knows of a lane.
 #[derive(Debug, Default)]
 struct State {
-    /// Number of the last slice.
-    slice: u32,
+    /// Number of the last group.
+    group: u32,
     /// The last one of which all runs are in the stream.
     ready: u32,
     /// The last one that may not be stopped.
     whole: Option<u32>,
-    /// The last run that was stopped.
-    stopped: Option<Number>,
-    /// The hold for which that was done.
+    /// The last hold for which a run was stopped.
     hold: Option<u64>,
     /// Stops of the launch that was stopped last are counted here.
     count: Option<Arc<AtomicU64>>,
 }
 
 impl State {
-    /// Returns the run that is to be stopped for a hold with this number, given what the stream has
-    /// said last.
-    fn stop(&mut self, at: Number, hold: u64) -> Option<Number> {
-        let is_whole = self.whole.is_some_and(|whole| !at.is_after(Number::first(whole).last()));
-        let is_open = at.is_after(Number::first(self.ready).last());
+    /// Returns whether the run that has begun last is to be stopped for a hold with this number.
+    fn stop(&mut self, at: Number, hold: u64) -> bool {
+        let last = |group| Number::of_slice(group, 0).last();
+        let is_whole = self.whole.is_some_and(|whole| !at.is_after(last(whole)));
+        let is_open = at.is_after(last(self.ready));
         if self.hold == Some(hold) || is_whole || is_open || at == at.last() {
-            return None;
+            return false;
         }
-        // A run that was stopped before has ended: the next one began when the gate opened.
-        let current = match self.stopped.filter(|stopped| stopped.is_of_slice(at)) {
-            Some(stopped) => stopped.next()?,
-            None => at,
-        };
-        if current == current.last() {
-            return None;
-        }
-        (self.hold, self.stopped) = (Some(hold), Some(current));
-        Some(current)
+        self.hold = Some(hold);
+        true
     }
 }
 
@@ -89,7 +87,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(super) fn new(places: Places, at: &'static AtomicU32) -> Self {
-        at.store(Number::first(0).last().0, Relaxed);
+        at.store(Number::of_slice(0, 0).last().0, Relaxed);
         Self { places, at, state: Mutex::default() }
     }
 
@@ -97,34 +95,41 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Launches the runs of a slice on its stream, each behind a gate that `gated` puts before it.
-    /// Returns the driver's code of the first run: without the others it is complete, as nothing stops
-    /// it then. Nor does anything without a `count` of stops.
+    /// Launches the runs of a group on its stream, each behind a gate that `gated` puts before it; it
+    /// is told whether the run is the first one. Nothing is stopped without a `count` of stops.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code for a slice, and whether others were launched. Without its resumes a group is
+    /// complete, as nothing stops it then.
     pub(crate) fn launch(
         &self,
         stream: Stream,
-        slice: &Slice,
+        group: &Group,
         kept: &Kept,
         count: Option<&Arc<AtomicU64>>,
         mut gated: impl FnMut(bool, &mut dyn FnMut() -> u32) -> u32,
-    ) -> u32 {
+    ) -> Result<(), (u32, bool)> {
         let mut state = self.state();
-        state.slice = state.slice.wrapping_add(1);
-        let number = state.slice;
+        state.group = next_group(state.group);
+        let number = state.group;
         drop(state);
-        let first = Number::first(number);
-        let mut run = |number: Number| {
-            let own = self.own(number, slice, kept);
-            gated(number == first, &mut || {
-                if number == first && !self.write(stream, first) {
-                    return driver::NOT_LAUNCHED;
-                }
-                kept.launch(stream.0, slice.blocks, &own)
+        let first = Number::of_slice(number, 0);
+        let mut run = |number: Number, slice: &Slice, mode: Mode| {
+            let own = self.own(number, mode, slice, &group.all, kept);
+            gated(number == first, &mut || match self.write(stream, number) {
+                true => kept.launch(stream.0, slice.blocks, &own),
+                false => driver::NOT_LAUNCHED,
             })
         };
-        let code = run(first);
-        let mut resumes = std::iter::successors(first.next(), |number| number.next());
-        let is_complete = code == 0 && resumes.all(|number| run(number) == 0);
+        let slices = group.slices.iter().enumerate();
+        let mut first_runs =
+            slices.map(|(at, slice)| (at, run(Number::of_slice(number, at), slice, Mode::First)));
+        let failed = first_runs.find(|(_, code)| *code != 0);
+        drop(first_runs);
+        let is_complete = failed.is_none()
+            && Number::resumes(number)
+                .all(|(number, from)| run(number, &group.all, Mode::Resume(from.0)) == 0);
         let mut state = self.state();
         match count.filter(|_| is_complete) {
             Some(count) => state.count = Some(count.clone()),
@@ -133,12 +138,12 @@ impl Lane {
         state.ready = number;
         drop(state);
         agent::wake();
-        code
+        failed.map_or(Ok(()), |(at, code)| Err((code, at > 0)))
     }
 
-    /// Has the stream say when all slices so far have ended.
+    /// Has the stream say when all groups so far have ended.
     pub(crate) fn end(&self, stream: Stream) {
-        let last = Number::first(self.state().slice).last();
+        let last = Number::of_slice(self.state().group, 0).last();
         let _ = self.write(stream, last); // or the agent looks until the next one
     }
 
@@ -149,15 +154,17 @@ impl Lane {
 
     /// Returns whether slices may be on the device.
     pub(super) fn is_busy(&self) -> bool {
-        let last = Number::first(self.state().slice).last();
+        let last = Number::of_slice(self.state().group, 0).last();
         self.at.load(Acquire) != last.0
     }
 
-    /// Stops the slice that runs, if there is one, for a hold with this number. The context must be
-    /// current.
+    /// Stops the run that has begun last, for a hold with this number. The context must be current.
     pub(super) fn stop(&self, ground: &Ground, hold: u64) {
         let mut state = self.state();
-        let Some(current) = state.stop(Number(self.at.load(Acquire)), hold) else { return };
+        let current = Number(self.at.load(Acquire));
+        if !state.stop(current, hold) {
+            return;
+        }
         let stop = self.places.words + STOP;
         // SAFETY: a word of ours, of memory that its context keeps.
         let write = |stream| unsafe { calls::write_value(stream, stop, current.0, 0) };
@@ -172,21 +179,21 @@ impl Lane {
         self.state().hold = None;
     }
 
-    /// Returns the twin's own parameter for a run. The map begins with the slice's first block.
-    fn own(&self, number: Number, slice: &Slice, kept: &Kept) -> Launch {
-        let ([x, y, z], [width, height, _]) = (slice.offset, kept.grid);
+    /// Returns the twin's own parameter for a run. The map begins with the group's first block.
+    fn own(&self, number: Number, mode: Mode, slice: &Slice, all: &Slice, kept: &Kept) -> Launch {
+        let ([x, y, z], [width, height, _]) = (all.offset, kept.grid);
         let of = |side: u32| u64::from(side);
         let first = (of(z) * of(height) + of(y)) * of(width) + of(x);
-        let left = |index: u32| self.places.words + LEFT + 4 * u64::from(index % RUNS);
+        let left = |resume: u32| self.places.words + LEFT + 4 * u64::from(resume);
         Launch {
             stop: self.places.words + STOP,
             map: self.places.map.wrapping_sub(first),
-            mode: if number.index() == 0 { Mode::First } else { Mode::Resume },
+            mode,
             number: number.0,
             offset: slice.offset,
             grid: kept.grid,
-            left: left(number.index()),
-            left_before: left(number.index() + RUNS - 1),
+            left: left(number.resume()),
+            left_before: left(number.resume().saturating_sub(1)),
         }
     }
 }
@@ -214,38 +221,40 @@ struct Aligned([u8; 64]);
 mod tests {
     use super::*;
 
-    /// State after this many slices.
-    fn ready(slices: u32) -> State {
-        State { slice: slices, ready: slices, ..State::default() }
+    /// State after this many groups.
+    fn ready(groups: u32) -> State {
+        State { group: groups, ready: groups, ..State::default() }
     }
 
     #[test]
     fn each_hold_stops_one_run_but_not_the_last() {
-        let (mut state, first) = (ready(3), Number::first(2));
-        let mut stop = |hold| state.stop(first, hold).map(|number| number.index());
-        assert_eq!(stop(1), Some(0));
-        assert_eq!(stop(1), None, "for one hold");
-        assert_eq!([stop(2), stop(3), stop(4), stop(5)], [Some(1), Some(2), None, None]);
-        assert_eq!(state.stop(Number::first(3), 5), Some(Number::first(3)), "the next slice");
+        let (mut state, first) = (ready(3), Number::of_slice(2, 0));
+        assert_eq!([1, 1, 2].map(|hold| state.stop(first, hold)), [true, false, true]);
+        let resumes: Vec<_> = Number::resumes(2)
+            .zip(3..)
+            .map(|((number, _), hold)| state.stop(number, hold))
+            .collect();
+        assert_eq!(resumes, [true, true, false]);
+        assert!(state.stop(Number::of_slice(3, 5), 6), "the next group");
     }
 
     #[test]
-    fn slice_without_all_runs_is_not_stopped() {
-        let mut state = State { slice: 4, ..ready(3) };
-        assert_eq!(state.stop(Number::first(4), 1), None);
+    fn group_without_all_runs_is_not_stopped() {
+        let mut state = State { group: 4, ..ready(3) };
+        assert!(!state.stop(Number::of_slice(4, 0), 1));
         state.whole = Some(3);
-        assert_eq!([2, 3].map(|slice| state.stop(Number::first(slice), 2)), [None, None]);
+        assert_eq!([2, 3].map(|group| state.stop(Number::of_slice(group, 1), 2)), [false, false]);
         state.ready = 4;
-        assert_eq!(state.stop(Number::first(4), 3), Some(Number::first(4)));
+        assert!(state.stop(Number::of_slice(4, 0), 3));
     }
 
     #[test]
     fn nothing_is_stopped_once_all_have_ended() {
-        assert_eq!(ready(3).stop(Number::first(3).last(), 1), None);
+        assert!(!ready(3).stop(Number::of_slice(3, 0).last(), 1));
     }
 
     #[test]
-    fn map_begins_with_the_first_block_of_the_slice() {
+    fn map_begins_with_the_first_block_of_the_group() {
         let places = Places { words: 1 << 20, map: 1 << 21, at: 0 };
         let lane = Lane::new(places, Box::leak(Box::default()));
         let kept = Kept {
@@ -256,10 +265,12 @@ mod tests {
             bytes: Vec::new(),
             places: Vec::new(),
         };
-        let slice = Slice { offset: [0, 30, 7], blocks: [100, 20, 1] };
-        let own = lane.own(Number::first(5).next().unwrap(), &slice, &kept);
+        let all = Slice { offset: [0, 30, 7], blocks: [100, 20, 1] };
+        let slice = Slice { offset: [0, 40, 7], blocks: [100, 10, 1] };
+        let (number, from) = Number::resumes(5).nth(1).unwrap();
+        let own = lane.own(number, Mode::Resume(from.0), &slice, &all, &kept);
         let first = (7 * 50 + 30) * 100;
-        assert_eq!((own.map + first, own.mode, own.number), (1 << 21, Mode::Resume, 21));
+        assert_eq!((own.map + first, own.number, own.offset), (1 << 21, 94, [0, 40, 7]));
         assert_eq!(own.left, own.left_before + 4);
     }
 }

@@ -1,43 +1,49 @@
 //! Numbers of runs.
 
-/// Runs of a slice: the first one and its resumes.
-pub(super) const RUNS: u32 = 4;
+/// Slices of a group, at most.
+pub(crate) const SLICES: usize = 8;
+/// Numbers of a group: first runs of its slices from 0 on, and its three resumes at the end.
+const GROUP: u32 = 16;
+const RESUMES: u32 = 3;
 
-/// Number of a run: that of its slice, and in the last two bits how many runs came before. Numbers
+/// Number of a run: that of its group, and in the last four bits which of its runs it is. Numbers
 /// wrap around, and are compared as the driver's waits do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number(pub(super) u32);
 
 impl Number {
-    /// Returns the number of a slice's first run.
-    pub(super) fn first(slice: u32) -> Self {
-        Self(slice.wrapping_mul(RUNS))
+    /// Returns the number of the first run of a group's slice.
+    pub(super) fn of_slice(group: u32, slice: usize) -> Self {
+        debug_assert!(slice < SLICES);
+        Self(group.wrapping_mul(GROUP) | slice as u32)
     }
 
-    /// Returns how many runs of its slice came before.
-    pub(super) fn index(self) -> u32 {
-        self.0 % RUNS
+    /// Returns the resumes of a group, each with the first number that it resumes.
+    pub(super) fn resumes(group: u32) -> impl Iterator<Item = (Self, Self)> {
+        let first = Self::of_slice(group, 0);
+        let resume = move |at| Self(first.last().0 - RESUMES + at);
+        (1..=RESUMES).map(move |at| (resume(at), if at == 1 { first } else { resume(at - 1) }))
     }
 
-    /// Returns the number of the run after it. `None`: it is the last one of its slice.
-    pub(super) fn next(self) -> Option<Self> {
-        (self.index() + 1 < RUNS).then_some(Self(self.0.wrapping_add(1)))
+    /// Returns how many resumes of its group come before and with it.
+    pub(super) fn resume(self) -> u32 {
+        (self.0 % GROUP).saturating_sub(GROUP - 1 - RESUMES)
     }
 
-    /// Returns the number of the last run of its slice.
+    /// Returns the number of the last run of its group.
     pub(super) fn last(self) -> Self {
-        Self(self.0 | (RUNS - 1))
+        Self(self.0 | (GROUP - 1))
     }
 
     /// Returns whether it is later than another one.
     pub(super) fn is_after(self, other: Self) -> bool {
         self.0.wrapping_sub(other.0) as i32 > 0
     }
+}
 
-    /// Returns whether it is of the same slice.
-    pub(super) fn is_of_slice(self, other: Self) -> bool {
-        self.last() == other.last()
-    }
+/// Returns the group after one. None has the number 0, as a run of that number can't be resumed.
+pub(super) fn next_group(group: u32) -> u32 {
+    if group >= u32::MAX / GROUP { 1 } else { group + 1 }
 }
 
 #[cfg(test)]
@@ -45,20 +51,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slice_has_three_resumes() {
-        let first = Number::first(7);
-        let all: Vec<_> = std::iter::successors(Some(first), |number| number.next()).collect();
-        assert_eq!(all, [Number(28), Number(29), Number(30), Number(31)]);
-        assert!(all.iter().all(|number| number.last() == all[3] && number.is_of_slice(first)));
-        assert!(!all[3].is_of_slice(Number::first(8)));
+    fn group_has_eight_slices_and_three_resumes() {
+        let slices: Vec<_> = (0..SLICES).map(|slice| Number::of_slice(7, slice)).collect();
+        assert_eq!((slices[0], slices[7]), (Number(112), Number(119)));
+        let resumes: Vec<_> = Number::resumes(7).collect();
+        let want = [(125, 112), (126, 125), (127, 126)];
+        assert_eq!(resumes, want.map(|(number, from)| (Number(number), Number(from))));
+        let all = slices.iter().copied().chain(resumes.iter().map(|resume| resume.0));
+        assert!(all.clone().all(|number| number.last() == Number(127)));
+        let indices: Vec<_> = all.map(Number::resume).collect();
+        assert_eq!(indices, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
     }
 
     #[test]
-    fn numbers_wrap_around() {
-        let last = Number::first(u32::MAX / RUNS);
-        assert_eq!(last.last(), Number(u32::MAX));
-        let next = Number::first((u32::MAX / RUNS).wrapping_add(1));
-        assert_eq!(next, Number(0));
-        assert!(next.is_after(last.last()) && !last.is_after(next) && !last.is_after(last));
+    fn numbers_wrap_around_without_zero() {
+        let last = u32::MAX / GROUP;
+        assert_eq!(Number::of_slice(last, 0).last(), Number(u32::MAX));
+        let next = next_group(last);
+        assert!(Number::of_slice(next, 0).is_after(Number::of_slice(last, 0).last()));
+        assert_eq!((next, next_group(5)), (1, 6));
     }
 }

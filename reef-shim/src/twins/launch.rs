@@ -270,7 +270,7 @@ impl Plan {
             // Nor are launches stopped that are measured.
             Some((lane, has_gates.then_some(&guard.count)))
         });
-        for (at, slice) in self.slices.iter().enumerate() {
+        for (at, group) in self.groups.iter().enumerate() {
             let mut gated = |is_first: bool, real: &mut dyn FnMut() -> u32| {
                 let is_first = is_first && at == 0;
                 let mut real = || {
@@ -283,15 +283,20 @@ impl Plan {
                 let has_gate = is_first || has_gates;
                 if has_gate { launch_slice(of.stream, is_first, real) } else { real() }
             };
-            let code = match lane {
-                Some((lane, count)) => lane.launch(of.stream, slice, &kept, count, gated),
-                None => gated(true, &mut || {
-                    kept.launch(of.stream.0, slice.blocks, &self.own(slice, of))
-                }),
+            let launched = match lane {
+                Some((lane, count)) => lane.launch(of.stream, group, &kept, count, gated),
+                None => {
+                    let (stream, all) = (of.stream.0, &group.all);
+                    let mut launch = || kept.launch(stream, all.blocks, &self.own(all, of));
+                    match gated(true, &mut launch) {
+                        0 => Ok(()),
+                        code => Err((code, false)),
+                    }
+                }
             };
-            if code != 0 {
+            if let Err((code, others)) = launched {
                 timed.into_iter().for_each(Events::destroy);
-                return (at > 0).then_some(code);
+                return (at > 0 || others).then_some(code);
             }
         }
         lane.inspect(|(lane, _)| lane.end(of.stream));
@@ -313,6 +318,11 @@ impl Plan {
         Launch { stop, number: 1, offset: slice.offset, grid: of.grid, ..PLAIN }
     }
 
+    /// Returns the number of its slices.
+    pub(super) fn slices(&self) -> usize {
+        self.groups.iter().map(|group| group.slices.len()).sum()
+    }
+
     /// Returns events for the launch, if it is one of those that are measured.
     fn measure(&self) -> Option<Events> {
         let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -328,8 +338,7 @@ impl Plan {
         }
         let cost = sliced.shortest?.as_secs_f64() / self.plain.as_secs_f64();
         let percent = 100.0 * (cost - 1.0);
-        (cost > MAX_COST)
-            .then(|| format!("{} slices took {percent:.0} % longer", self.slices.len()))
+        (cost > MAX_COST).then(|| format!("{} slices took {percent:.0} % longer", self.slices()))
     }
 }
 

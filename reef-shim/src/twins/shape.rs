@@ -10,7 +10,7 @@
 use super::builder::Order;
 use super::timing::Timing;
 use crate::stops::ground::Ground;
-use reef_ptx::twin::Slice;
+use crate::stops::lane::Group;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(super) struct Plan {
     pub(super) twin: usize,
     /// Bytes of each of the kernel's own parameters.
     pub(super) parameters: Vec<usize>,
-    pub(super) slices: Vec<Slice>,
+    pub(super) groups: Vec<Group>,
     /// If its blocks can leave.
     pub(super) guard: Option<Guard>,
     /// Duration of the plain kernel.
