@@ -10,12 +10,12 @@ const CORPUS: &str = include_str!("../../tests/corpus/simple.ptx");
 
 /// Places in memory: the stop word, the dirty word with that of complete runs behind it, words of
 /// the host, the map, and the data of a kernel.
-const STOP: usize = 16;
-const DIRTY: usize = 32;
-const DONE: usize = DIRTY + 4;
-const HOST: usize = 48;
-const MAP: usize = 64;
-const DATA: usize = 1024;
+pub(super) const STOP: usize = 16;
+pub(super) const DIRTY: usize = 32;
+pub(super) const DONE: usize = DIRTY + 4;
+pub(super) const HOST: usize = 48;
+pub(super) const MAP: usize = 64;
+pub(super) const DATA: usize = 1024;
 const BYTES: usize = 16 << 10;
 /// Elements of a buffer, and its bytes.
 const COUNT: usize = 192;
@@ -43,19 +43,19 @@ const CASES: &[Case] = {
 };
 
 /// Name, grid, block and arguments.
-type Case = (&'static str, [u32; 3], [u32; 3], &'static [Argument]);
+pub(super) type Case = (&'static str, [u32; 3], [u32; 3], &'static [Argument]);
 
-enum Argument {
+pub(super) enum Argument {
     /// Address of a buffer. The last one is zero, the others are random.
     Buffer(u64),
     Number(u32),
 }
 
 /// Numbers by SplitMix64 (Steele et al. 2014).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -63,12 +63,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
-fn parameters(arguments: &[Argument]) -> Vec<u8> {
+pub(super) fn parameters(arguments: &[Argument]) -> Vec<u8> {
     let mut bytes: Vec<u8> = Vec::new();
     for argument in arguments {
         match argument {
@@ -82,7 +82,7 @@ fn parameters(arguments: &[Argument]) -> Vec<u8> {
     bytes
 }
 
-fn memory(random: &mut Random) -> Vec<u8> {
+pub(super) fn memory(random: &mut Random) -> Vec<u8> {
     let mut memory = vec![0; BYTES];
     for at in 0..3 * COUNT {
         // Small numbers, so that floats made of them are numbers, too.
@@ -92,7 +92,7 @@ fn memory(random: &mut Random) -> Vec<u8> {
 }
 
 /// All blocks of a grid, in random order.
-fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
+pub(super) fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
     let mut all: Vec<_> = (0..x * y * z).map(|at| [at % x, at / x % y, at / x / y]).collect();
     for at in (1..all.len()).rev() {
         all.swap(at, random.below(at as u64 + 1) as usize);
@@ -103,22 +103,22 @@ fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
 /// Number of the first run: numbers wrap around.
 const FIRST: u32 = u32::MAX - 3;
 
-fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
+pub(super) fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
     let (stop, map, dirty, done) = (STOP as u64, MAP as u64, DIRTY as u64, DONE as u64);
     let mode = if round == 0 { Mode::First } else { Mode::Resume };
     Launch { stop, map, mode, number: FIRST.wrapping_add(round), offset, grid, dirty, done }
 }
 
-fn put(memory: &mut [u8], at: usize, word: u32) {
+pub(super) fn put(memory: &mut [u8], at: usize, word: u32) {
     memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-fn word(memory: &[u8], at: usize) -> u32 {
+pub(super) fn word(memory: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(memory[at..at + 4].try_into().unwrap())
 }
 
 /// Memory with the words of an earlier run.
-fn with_words(start: &[u8]) -> Vec<u8> {
+pub(super) fn with_words(start: &[u8]) -> Vec<u8> {
     let mut memory = start.to_vec();
     let earlier = FIRST.wrapping_sub(1);
     [STOP, DONE, HOST, HOST + 4].into_iter().for_each(|at| put(&mut memory, at, earlier));
@@ -126,7 +126,7 @@ fn with_words(start: &[u8]) -> Vec<u8> {
 }
 
 /// Ends a run by the kernel that the library launches behind each.
-fn settle(memory: &mut dyn Memory, number: u32) {
+pub(super) fn settle(memory: &mut dyn Memory, number: u32) {
     let text = crate::twin::settle("8.0", "sm_90");
     let module = Module::read(&text).unwrap();
     let program = Program::read(&module, crate::twin::SETTLE);
@@ -136,7 +136,7 @@ fn settle(memory: &mut dyn Memory, number: u32) {
     program.run(&Grid { blocks: [1; 3], threads: [1; 3], parameters }, [0; 3], memory);
 }
 
-fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
+pub(super) fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
     let mut bytes = parameters(arguments);
     bytes.resize(twin.offset as usize, 0);
     bytes.extend(launch.bytes());

@@ -25,6 +25,7 @@
 
 pub(crate) mod build;
 pub(crate) mod guard;
+pub(crate) mod look;
 pub(crate) mod offset;
 pub(crate) mod parameter;
 pub(crate) mod prune;
