@@ -13,7 +13,7 @@ venv=$folder/venv
 if [[ ! -x $venv/bin/python ]]; then
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --no-cache-dir nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime \
-        nvidia-cuda-cccl triton numba-cuda
+        nvidia-cuda-cccl nvidia-cuda-nvrtc triton numba-cuda
 fi
 cuda=$(dirname "$(dirname "$(echo "$venv"/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)")")
 export PATH=$cuda/bin:$PATH

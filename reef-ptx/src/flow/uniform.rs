@@ -7,9 +7,10 @@
 
 use super::code::{Code, Op};
 use super::meeting::meetings;
+use super::opcode::is_end;
 use super::reach::before;
 use super::registers::Register;
-use super::roots::{Space, space};
+use super::roots::{LOCAL, Roots, Space, UNKNOWN, space};
 use crate::text::cursor::words;
 
 /// Special registers that are the same in all threads of a block.
@@ -39,15 +40,17 @@ pub(crate) struct Uniform {
 impl Uniform {
     /// Follows values and branches until nothing changes. Ways behind which none of the targets
     /// comes are left out.
-    pub(crate) fn of(code: &Code<'_, '_>, targets: &[usize]) -> Self {
+    pub(crate) fn of(code: &Code<'_, '_>, roots: &Roots<'_>, targets: &[usize]) -> Self {
         let count = code.ops.len();
         let is_live = before(code, targets);
         let live = |at: usize| code.ops[at].next.iter().copied().filter(|next| is_live[*next]);
         let next: Vec<Vec<usize>> =
             (0..count).map(|at| if is_live[at] { live(at).collect() } else { vec![] }).collect();
+        let ends = ends(code, &next, &is_live);
         let mut search = Search {
             code,
-            meetings: meetings(&next),
+            roots,
+            meetings: meetings(&next, &ends),
             next,
             is_varying: vec![false; code.registers],
             is_parted: vec![false; count],
@@ -64,8 +67,26 @@ impl Uniform {
     }
 }
 
+/// Live instructions behind which none is. Of a loop that has none, all those that may leave it.
+fn ends(code: &Code<'_, '_>, next: &[Vec<usize>], is_live: &[bool]) -> Vec<bool> {
+    let mut is_end: Vec<bool> = next.iter().map(Vec::is_empty).collect();
+    let last: Vec<usize> = (0..next.len()).filter(|at| is_live[*at] && is_end[*at]).collect();
+    let leads_on = before(code, &last);
+    for (at, op) in code.ops.iter().enumerate() {
+        let leaves = is_end_of_some(op) || op.next.iter().any(|next| !is_live[*next]);
+        is_end[at] |= is_live[at] && !leads_on[at] && leaves;
+    }
+    is_end
+}
+
+/// `@p ret`.
+fn is_end_of_some(op: &Op<'_, '_>) -> bool {
+    is_end(op.instruction) && op.guard.is_some()
+}
+
 struct Search<'c, 'm, 'a> {
     code: &'c Code<'m, 'a>,
+    roots: &'c Roots<'a>,
     /// Live instructions behind each.
     next: Vec<Vec<usize>>,
     meetings: Vec<Option<usize>>,
@@ -84,7 +105,8 @@ impl Search<'_, '_, '_> {
             let op = &self.code.ops[at];
             if self.is_parted[at] || self.varies(op) {
                 for register in op.written() {
-                    is_changed |= !std::mem::replace(&mut self.is_varying[*register as usize], true);
+                    is_changed |=
+                        !std::mem::replace(&mut self.is_varying[*register as usize], true);
                 }
             }
             let is_parting = self.next[at].len() > 1 && self.parts(op);
@@ -103,7 +125,7 @@ impl Search<'_, '_, '_> {
     /// Returns whether the results differ though all threads run it.
     fn varies(&self, op: &Op<'_, '_>) -> bool {
         let is_known = match op.instruction.base() {
-            "ld" | "ldu" => is_plain_load(op),
+            "ld" | "ldu" => self.is_plain_load(op),
             "bar" | "barrier" => op.instruction.has("red"),
             base => PURE.contains(&base),
         };
@@ -113,6 +135,19 @@ impl Search<'_, '_, '_> {
             || is_guarded
             || !op.read().all(|register| self.is_same(register))
             || (first..op.registers.len()).any(|at| !has_words_of_block(op, at))
+    }
+
+    /// A load of memory that all threads see, which nothing changes meanwhile.
+    fn is_plain_load(&self, op: &Op<'_, '_>) -> bool {
+        let is_of_all = match space(op.instruction) {
+            Space::Generic => {
+                let registers = op.registers.get(1).map_or(&[][..], Vec::as_slice);
+                let roots = self.roots.address(op.instruction.operand(1), registers);
+                roots != 0 && roots & (LOCAL | UNKNOWN) == 0
+            }
+            space => space != Space::Local,
+        };
+        is_of_all && !op.instruction.suffixes().any(|suffix| CHANGING.contains(&suffix))
     }
 
     fn parts(&self, op: &Op<'_, '_>) -> bool {
@@ -140,19 +175,11 @@ impl Search<'_, '_, '_> {
     }
 }
 
-/// A load that names its memory, which is not that of one thread.
-fn is_plain_load(op: &Op<'_, '_>) -> bool {
-    let is_shared = matches!(
-        space(op.instruction),
-        Space::Global | Space::Shared | Space::Constant | Space::Parameter
-    );
-    is_shared && !op.instruction.suffixes().any(|suffix| CHANGING.contains(&suffix))
-}
-
 /// Returns whether all names of an operand are registers, or the same for all threads.
 fn has_words_of_block(op: &Op<'_, '_>, at: usize) -> bool {
     let is_of_block = |word: &str| OF_BLOCK.contains(&word.split('.').next().unwrap_or(word));
-    let is_name = |word: &&str| !word.starts_with(|c: char| c.is_ascii_digit()) && !is_of_block(word);
+    let is_name =
+        |word: &&str| !word.starts_with(|c: char| c.is_ascii_digit()) && !is_of_block(word);
     let names: Vec<&str> = words(op.instruction.operand(at)).filter(is_name).collect();
     let special = names.iter().filter(|name| name.starts_with('%')).count();
     let is_vector = names.len() > 1;
@@ -179,7 +206,7 @@ mod tests {
             .filter(|(_, base)| matches!(*base, "bar" | "st"))
             .map(|(at, _)| at)
             .collect();
-        let uniform = Uniform::of(&code, &targets);
+        let uniform = Uniform::of(&code, &Roots::of(&module, &code), &targets);
         let is_barrier = |at: &&usize| code.ops[**at].instruction.base() == "bar";
         targets.iter().filter(is_barrier).map(|at| uniform.is_together(*at)).collect()
     }
@@ -197,8 +224,16 @@ mod tests {
         assert_eq!(of("ld.param.u64 %rd1, [x]; ld.global.u32 %r1, [%rd1+4];"), [true, true]);
         assert_eq!(of("mov.u32 %r1, %tid.x;"), [false, true]);
         assert_eq!(of("mov.u32 %r1, %laneid;"), [false, true]);
-        assert_eq!(of("ld.param.u64 %rd1, [x]; ld.relaxed.gpu.global.u32 %r1, [%rd1];"), [false, true]);
-        assert_eq!(of("ld.param.u64 %rd1, [x]; ld.u32 %r1, [%rd1];"), [false, true]);
+        assert_eq!(
+            of("ld.param.u64 %rd1, [x]; ld.relaxed.gpu.global.u32 %r1, [%rd1];"),
+            [false, true]
+        );
+        assert_eq!(of("ld.param.u64 %rd1, [x]; ld.u32 %r1, [%rd1];"), [true, true]);
+        assert_eq!(
+            of(".local .b8 own[4]; cvta.local.u64 %rd1, own; ld.u32 %r1, [%rd1];"),
+            [false, true]
+        );
+        assert_eq!(of("ld.u32 %r1, [%rd1];"), [false, true]);
         assert_eq!(of("shfl.sync.idx.b32 %r1, %r3, 0, 31, -1;"), [false, true]);
     }
 

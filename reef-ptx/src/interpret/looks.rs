@@ -232,8 +232,16 @@ fn each_mutant_of_a_look_is_caught() {
     let mutants: [(&str, &str, &str); 4] = [
         ("no byte in the map", "\tst.global.u8 [%reefd1], %reefh0;\n", ""),
         ("not dirty", "\tst.global.u32 [%reefd0], %reefr0;\n", ""),
-        ("byte of another block", "\tadd.u64 %reefd1, %reefd0, %reefd1;\n", "\tadd.u64 %reefd1, %reefd0, 9;\n"),
-        ("each thread leaves", "%reefk2, %reefk0, 1;\n\tsetp.ne.u32 %reefq0, %reefk2, 0;\n\t@%reefq0 ret;\n", "%reefk2, %reefk0, 1;\n\tret;\n"),
+        (
+            "byte of another block",
+            "\tadd.u64 %reefd1, %reefd0, %reefd1;\n",
+            "\tadd.u64 %reefd1, %reefd0, 9;\n",
+        ),
+        (
+            "each thread leaves",
+            "%reefk2, %reefk0, 1;\n\tsetp.ne.u32 %reefq0, %reefk2, 0;\n\t@%reefq0 ret;\n",
+            "%reefk2, %reefk0, 1;\n\tret;\n",
+        ),
     ];
     for (name, old, new) in mutants {
         let (wrong, _) = differing(|text| last(text, old, new), 8);

@@ -101,11 +101,10 @@ fn candidates(
     if candidates.is_empty() {
         return Err(facts.reason(Cause::NoBarrier, early[0]));
     }
-    let meetings: Vec<usize> = (0..facts.code.ops.len())
-        .filter(|op| may_meet(instruction(facts, *op)))
-        .collect();
+    let meetings: Vec<usize> =
+        (0..facts.code.ops.len()).filter(|op| may_meet(instruction(facts, *op))).collect();
     let targets = [effects, &candidates, &meetings].concat();
-    let uniform = Uniform::of(&facts.code, &targets);
+    let uniform = Uniform::of(&facts.code, &facts.roots, &targets);
     // Each meeting before a look must be one of all threads, or phases would not be the same.
     let is_before = before(&facts.code, &candidates);
     let odd = meetings.iter().copied().find(|op| {
