@@ -16,7 +16,6 @@ use crate::text::statement::Instruction;
 use crate::verdict::abandon::Look;
 use crate::verdict::facts::Facts;
 use crate::verdict::in_flight::waits;
-use std::fmt::Write;
 
 /// Instructions of a thread between two loads of the stop word: some 20 µs.
 const BETWEEN: usize = 4096;
@@ -75,24 +74,30 @@ fn mask(look: &Look) -> usize {
 
 /// A barrier that is a look, too.
 fn at_barrier(barrier: &Instruction<'_>, look: &Look) -> String {
-    let mut text = IS_TO_LEAVE.to_owned();
-    let opcode = barrier.opcode.replacen(".sync", ".red.or", 1);
-    // Writing to a string cannot fail.
-    let _ = write!(text, "\t{opcode}.pred %reefq0, 0, %reefq0;\n\t@%reefq0 bra.uni $reef_leave;\n");
-    let _ = write!(text, "\tadd.u32 %reefk0, %reefk0, 2;\n");
-    let _ = write!(text, "\tand.b32 %reefk2, %reefk0, {};\n{LOAD}", mask(look));
-    text
+    let (opcode, mask) = (barrier.opcode.replacen(".sync", ".red.or", 1), mask(look));
+    format!(
+        "{IS_TO_LEAVE}\t{opcode}.pred %reefq0, 0, %reefq0;
+\t@%reefq0 bra.uni $reef_leave;
+\tadd.u32 %reefk0, %reefk0, 2;
+\tand.b32 %reefk2, %reefk0, {mask};
+{LOAD}"
+    )
 }
 
 /// A look at the beginning of a loop without barriers, in some of its rounds.
 fn at_head(number: usize, look: &Look) -> String {
-    let mut text = "add.u32 %reefk0, %reefk0, 2;\n".to_owned();
-    let _ = write!(text, "\tand.b32 %reefk2, %reefk0, {};\n", mask(look) - 1);
-    let _ = write!(text, "\tsetp.ne.u32 %reefq1, %reefk2, 0;\n");
-    let _ = write!(text, "\t@%reefq1 bra.uni $reef_round{number};\n\t{IS_TO_LEAVE}");
-    text += "\tbar.red.or.pred %reefq0, 0, %reefq0;\n\t@%reefq0 bra.uni $reef_leave;\n";
-    let _ = write!(text, "\tand.b32 %reefk2, %reefk0, 1;\n{LOAD}$reef_round{number}:\n\t");
-    text
+    let mask = mask(look) - 1;
+    format!(
+        "add.u32 %reefk0, %reefk0, 2;
+\tand.b32 %reefk2, %reefk0, {mask};
+\tsetp.ne.u32 %reefq1, %reefk2, 0;
+\t@%reefq1 bra.uni $reef_round{number};
+\t{IS_TO_LEAVE}\tbar.red.or.pred %reefq0, 0, %reefq0;
+\t@%reefq0 bra.uni $reef_leave;
+\tand.b32 %reefk2, %reefk0, 1;
+{LOAD}$reef_round{number}:
+\t"
+    )
 }
 
 /// The end of a block that leaves.

@@ -205,3 +205,82 @@ fn is_whole_reduction(op: &Instruction<'_>) -> bool {
         && op.operands.len() == 3
         && op.operand(1) == "0"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::module::Module;
+
+    /// Places of looks in the loop of a kernel, as line of the loop's text; or the name of the cause.
+    fn of(inside: &str, behind: &str) -> Result<Vec<usize>, &'static str> {
+        let text = format!(
+            ".version 8.6\n.target sm_90\n.entry k(.param .u64 x, .param .u32 n) {{ .shared .b8 s[64];
+                .reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
+                ld.param.u32 %r1, [n]; ld.param.u64 %rd1, [x]; mov.u32 %r2, 0; mov.u32 %r3, %tid.x;
+                setp.eq.u32 %p2, %r3, 0; setp.eq.u32 %p3, %r1, 5;
+                $a:\n{inside}\nadd.u32 %r2, %r2, 1;
+                setp.lt.u32 %p1, %r2, %r1; @%p1 bra $a; {behind} ret; }}"
+        );
+        let module = Module::read(&text).unwrap();
+        let facts = Facts::read(&module, module.function("k").unwrap()).unwrap();
+        let first = module.line(text.find("$a:").unwrap()) + 1;
+        let line = |look: &Look| module.line(facts.code.ops[look.op].at) - first;
+        match looks(&facts) {
+            Ok(looks) => Ok(looks.iter().map(line).collect()),
+            Err(reason) => Err(reason.cause.name()),
+        }
+    }
+
+    const STORE: &str = "st.global.u32 [%rd1], %r2;";
+
+    #[test]
+    fn one_look_is_enough_for_a_loop() {
+        assert_eq!(of("bar.sync 0;\nbar.sync 0;\nbarrier.sync 0;", STORE), Ok(vec![0]));
+        // A barrier on one way of two is not enough, nor one around an inner loop.
+        assert_eq!(of("@%p3 bra $b;\nbar.sync 0;\n$b:\nbar.sync 0;", STORE), Ok(vec![3]));
+        let inner = "bar.sync 0;\n$b:\nbar.sync 0;\n@%p3 bra $b;\nbar.sync 0;";
+        assert_eq!(of(inner, STORE), Ok(vec![2]));
+        let skipped = "bar.sync 0;\n@%p3 bra $c;\n$b:\nbar.sync 0;\n@%p3 bra $b;\n$c:";
+        assert_eq!(of(skipped, STORE), Ok(vec![0, 3]));
+    }
+
+    #[test]
+    fn loop_without_barrier_has_a_look_if_its_threads_share_nothing() {
+        assert_eq!(of("xor.b32 %r3, %r3, 5;", STORE), Ok(vec![0]));
+        assert_eq!(of("st.shared.u32 [s], %r2;", STORE), Err("no barrier"));
+        assert_eq!(of("shfl.sync.idx.b32 %r4, %r3, 0, 31, -1;", STORE), Err("no barrier"));
+        // A thread that ends is gone, one that goes on is not.
+        assert_eq!(of("@%p2 bra $c;", &format!("{STORE} $c:")), Ok(vec![0]));
+        let behind = format!("{STORE} $c: {STORE}");
+        assert_eq!(of("@%p2 bra $c;", &behind), Err("parted threads"));
+    }
+
+    #[test]
+    fn barriers_of_some_threads_have_no_looks() {
+        assert_eq!(of("@%p2 bra $b;\nbar.sync 0;\n$b:", STORE), Err("parted threads"));
+        assert_eq!(of("@%p2 bar.sync 0;", STORE), Err("no barrier"));
+        assert_eq!(of("bar.sync 0, 64;", STORE), Err("no barrier"));
+        assert_eq!(of("bar.sync 1;", STORE), Err("no barrier"));
+        // Others that may be the same barrier, of which the threads would meet at different ones.
+        for odd in ["bar.arrive 0, 64;", "bar.sync %r2;", "@%p2 bar.sync 0;"] {
+            assert_eq!(of(&format!("bar.sync 0;\n{odd}"), STORE), Err("parted threads"), "{odd}");
+        }
+        assert_eq!(
+            of("bar.sync 0;\nbar.sync 1, 64;\nbar.red.popc.u32 %r4, 0, %p2;", STORE),
+            Ok(vec![0])
+        );
+    }
+
+    #[test]
+    fn effect_before_or_in_a_loop_leaves_no_look() {
+        for effect in
+            [STORE, "red.global.add.u32 [%rd1], 1;", "ld.mmio.relaxed.sys.global.u32 %r4, [%rd1];"]
+        {
+            assert_eq!(of(&format!("bar.sync 0;\n{effect}"), ""), Err("effect first"), "{effect}");
+        }
+        // The first thread has its effect while the others wait.
+        let one = format!("bar.sync 0;\n@%p2 bra $c;");
+        let behind = format!("{STORE} ret; $c: {STORE}");
+        assert_eq!(of(&one, &behind), Err("parted threads"));
+    }
+}

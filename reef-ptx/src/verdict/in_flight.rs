@@ -53,3 +53,56 @@ fn is_endless(op: &Instruction<'_>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::kernels;
+    use crate::text::module::Module;
+    use crate::verdict::reason::{Cause, Reason};
+
+    /// A twin with looks of a kernel that has this in a loop with a barrier, and that before it.
+    fn with_looks(before: &str, inside: &str) -> Result<String, Reason> {
+        let text = format!(
+            ".version 8.6\n.target sm_100a\n.entry k(.param .u64 x, .param .u32 n) {{
+                .reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .b8 s[64];
+                ld.param.u32 %r1, [n]; ld.param.u64 %rd1, [x]; mov.u32 %r2, 0; {before}
+                $a: bar.sync 0; {inside} add.u32 %r2, %r2, 1;
+                setp.lt.u32 %p1, %r2, %r1; @%p1 bra $a; st.global.u32 [%rd1], %r2; ret; }}"
+        );
+        let module = Module::read(&text).unwrap();
+        let kernel = kernels(&module).next().unwrap();
+        kernel.with_looks().map(|twin| twin.text)
+    }
+
+    #[test]
+    fn block_that_leaves_waits_for_its_own_copies_and_products() {
+        let waits = ["cp.async.wait_all;", "wgmma.wait_group.sync.aligned 0;"];
+        let of = |inside: &str| {
+            let text = with_looks("", inside).unwrap();
+            let (_, leave) = text.split_once("$reef_leave:").unwrap();
+            waits.map(|wait| leave.contains(wait))
+        };
+        assert_eq!(of(""), [false, false]);
+        assert_eq!(of("cp.async.bulk.prefetch.L2.global [%rd1], 64;"), [false, false]);
+        assert_eq!(of("cp.async.ca.shared.global [s], [%rd1], 4;"), [true, false]);
+        let product = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r3,%r4,%r5,%r6}, %rd2, %rd3, 1, 1, 1, 0, 0;";
+        assert_eq!(of(product), [false, true]);
+    }
+
+    #[test]
+    fn work_that_cannot_be_waited_for_is_refused() {
+        let endless = [
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1], 16, [s+32];",
+            "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [s], [%rd1, {%r2}], [s+32];",
+            "cp.async.mbarrier.arrive.shared.b64 [s];",
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r3, [%r4];",
+            "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s], 64;",
+        ];
+        for work in endless {
+            for (before, inside) in [(work, ""), ("", work)] {
+                let reason = with_looks(before, inside).unwrap_err();
+                assert!(matches!(reason.cause, Cause::InFlight(_)), "{work}: {reason}");
+            }
+        }
+    }
+}
