@@ -1,5 +1,6 @@
 //! Table of a corpus: `corpus [--twins FOLDER] FILE...` prints a line for each kernel, and writes
-//! the twins that there are: `.alone` is the kernel itself, `.ptx` its twin, `.looks` that with looks.
+//! the twins that there are: `.alone` is the kernel itself, `.ptx` its twin, `.looks` its twin with
+//! looks.
 //!
 //! Columns: file, kernel, instructions, stop, slice, abandon, run again, reason, line of the PTX,
 //! twin, number of looks.

@@ -1,5 +1,5 @@
-//! Where ways of the flow graph meet again: immediate postdominators, by Cooper, Harvey and
-//! Kennedy (2001).
+//! Instructions at which ways of the flow graph meet again: immediate postdominators, by Cooper,
+//! Harvey and Kennedy (2001).
 
 /// For each node of a graph, the first one that every way from it to an end passes; `None` if
 /// there is none, or no end is reached. A node at which some ways end may go on, too.

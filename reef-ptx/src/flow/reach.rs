@@ -3,12 +3,12 @@
 use super::code::Code;
 
 /// For each instruction, whether it is one of `from` or may run after one.
-pub(crate) fn after(code: &Code<'_, '_>, from: &[usize]) -> Vec<bool> {
+pub(crate) fn mark_after(code: &Code<'_, '_>, from: &[usize]) -> Vec<bool> {
     closure(from, code.ops.len(), |at| &code.ops[at].next)
 }
 
 /// For each instruction, whether it is one of `to` or may run before one.
-pub(crate) fn before(code: &Code<'_, '_>, to: &[usize]) -> Vec<bool> {
+pub(crate) fn mark_before(code: &Code<'_, '_>, to: &[usize]) -> Vec<bool> {
     let previous = previous(code);
     closure(to, code.ops.len(), |at| &previous[at])
 }

@@ -8,7 +8,7 @@
 use super::code::{Code, Op};
 use super::meeting::meetings;
 use super::opcode::is_end;
-use super::reach::before;
+use super::reach::mark_before;
 use super::registers::Register;
 use super::roots::{LOCAL, Roots, Space, UNKNOWN, space};
 use crate::text::cursor::words;
@@ -42,7 +42,7 @@ impl Uniform {
     /// comes are left out.
     pub(crate) fn of(code: &Code<'_, '_>, roots: &Roots<'_>, targets: &[usize]) -> Self {
         let count = code.ops.len();
-        let is_live = before(code, targets);
+        let is_live = mark_before(code, targets);
         let live = |at: usize| code.ops[at].next.iter().copied().filter(|next| is_live[*next]);
         let next: Vec<Vec<usize>> =
             (0..count).map(|at| if is_live[at] { live(at).collect() } else { vec![] }).collect();
@@ -71,7 +71,7 @@ impl Uniform {
 fn ends(code: &Code<'_, '_>, next: &[Vec<usize>], is_live: &[bool]) -> Vec<bool> {
     let mut is_end: Vec<bool> = next.iter().map(Vec::is_empty).collect();
     let last: Vec<usize> = (0..next.len()).filter(|at| is_live[*at] && is_end[*at]).collect();
-    let leads_on = before(code, &last);
+    let leads_on = mark_before(code, &last);
     for (at, op) in code.ops.iter().enumerate() {
         let leaves = is_end_of_some(op) || op.next.iter().any(|next| !is_live[*next]);
         is_end[at] |= is_live[at] && !leads_on[at] && leaves;
@@ -193,7 +193,7 @@ mod tests {
     use crate::text::module::Module;
 
     /// For each `bar.sync` of a body, whether all threads run it together.
-    fn together(body: &str) -> Vec<bool> {
+    fn meet(body: &str) -> Vec<bool> {
         let text = format!(
             ".version 8.0\n.target sm_90\n.entry k(.param .u64 x, .param .u32 n) {{
                 .reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>; {body} }}"
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn loop_of_a_parameters_length_keeps_threads_together() {
         let of = |bound: &str| {
-            together(&format!(
+            meet(&format!(
                 "{bound} mov.u32 %r2, 0; $a: bar.sync 0; add.u32 %r2, %r2, 1;
                  setp.lt.u32 %p1, %r2, %r1; @%p1 bra $a; bar.sync 0; st.global.u32 [%rd1], %r2; ret;"
             ))
@@ -241,7 +241,7 @@ mod tests {
     fn branch_of_a_thread_parts_until_its_ways_meet() {
         let of_thread = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;";
         let branch = |inner: &str| {
-            together(&format!(
+            meet(&format!(
                 "{of_thread} @%p1 bra $a; {inner} $a: bar.sync 0; st.global.u32 [%rd1], 1; ret;"
             ))
         };
@@ -259,11 +259,11 @@ mod tests {
             "{of_thread} @%p1 bra $a; mov.u32 %r2, 2; $a: setp.eq.u32 %p2, %r2, 1;
              @%p2 bra $b; bar.sync 0; $b: bar.sync 0; ret;"
         );
-        assert_eq!(together(&body), [false, true]);
+        assert_eq!(meet(&body), [false, true]);
         let guarded = format!(
             "{of_thread} @%p1 mov.u32 %r2, 2; setp.eq.u32 %p2, %r2, 1;
              @%p2 bra $b; bar.sync 0; $b: bar.sync 0; ret;"
         );
-        assert_eq!(together(&guarded), [false, true]);
+        assert_eq!(meet(&guarded), [false, true]);
     }
 }

@@ -1,8 +1,8 @@
 //! Looks: places where all threads of a block leave together, before its first effect.
 //!
-//! The leader, thread (0, 0, 0), loads the stop word in one of several rounds of a loop, and uses it
-//! in the next, so that it never waits for the load. A barrier gives its verdict to all. Then it
-//! records the block as the entry guard does, and a resume runs the block from its start.
+//! The leader, thread (0, 0, 0), loads the stop word in one of several rounds of a loop, and uses
+//! it in the next, so that it does not wait for the load. A barrier gives its verdict to all. Then
+//! it records the block as the entry guard does, and a resume runs the block from its start.
 //!
 //! | register | what |
 //! |---|---|

@@ -14,7 +14,7 @@ use super::in_flight;
 use super::reason::{Cause, Reason};
 use super::refuse::may_be_stopped;
 use crate::flow::access::AccessKind;
-use crate::flow::reach::{after, before, previous, round};
+use crate::flow::reach::{mark_after, mark_before, previous, round};
 use crate::flow::uniform::Uniform;
 use crate::text::statement::Instruction;
 
@@ -72,7 +72,7 @@ pub(crate) fn looks(facts: &Facts<'_, '_>) -> Result<Vec<Look>, Reason> {
         return Err(Reason::new(Cause::NoLoop));
     }
     let effects = effects(facts);
-    let is_late = after(&facts.code, &effects);
+    let is_late = mark_after(&facts.code, &effects);
     let early: Vec<usize> = cycles.iter().flatten().copied().filter(|op| !is_late[*op]).collect();
     if early.is_empty() {
         let cause = Cause::EffectFirst;
@@ -106,7 +106,7 @@ fn candidates(
     let targets = [effects, &candidates, &meetings].concat();
     let uniform = Uniform::of(&facts.code, &facts.roots, &targets);
     // Each meeting before a look must be one of all threads, or phases would not be the same.
-    let is_before = before(&facts.code, &candidates);
+    let is_before = mark_before(&facts.code, &candidates);
     let odd = meetings.iter().copied().find(|op| {
         let instruction = instruction(facts, *op);
         is_before[*op]
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::text::module::Module;
 
-    /// Places of looks in the loop of a kernel, as line of the loop's text; or the name of the cause.
+    /// Lines of the looks in the loop of a kernel, or the name of the cause.
     fn of(inside: &str, behind: &str) -> Result<Vec<usize>, &'static str> {
         let text = format!(
             ".version 8.6\n.target sm_90\n.entry k(.param .u64 x, .param .u32 n) {{ .shared .b8 s[64];
@@ -279,8 +279,8 @@ mod tests {
             assert_eq!(of(&format!("bar.sync 0;\n{effect}"), ""), Err("effect first"), "{effect}");
         }
         // The first thread has its effect while the others wait.
-        let one = format!("bar.sync 0;\n@%p2 bra $c;");
+        let one = "bar.sync 0;\n@%p2 bra $c;";
         let behind = format!("{STORE} ret; $c: {STORE}");
-        assert_eq!(of(&one, &behind), Err("parted threads"));
+        assert_eq!(of(one, &behind), Err("parted threads"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::reason::{Cause, Reason};
-use crate::flow::reach::after;
+use crate::flow::reach::mark_after;
 use crate::text::statement::Instruction;
 
 /// Instructions that wait for all that a thread has under way.
@@ -15,7 +15,7 @@ pub(crate) fn waits(facts: &Facts<'_, '_>) -> String {
     needed.map(|(_, wait)| *wait).collect()
 }
 
-/// Those of some places at which nothing is under way that cannot be waited for.
+/// Places at which nothing is under way that cannot be waited for, of some.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub(super) fn safe(facts: &Facts<'_, '_>, places: &[usize]) -> Result<Vec<usize>
     let ops = facts.code.ops.iter().enumerate();
     let endless: Vec<usize> =
         ops.filter(|(_, op)| is_endless(op.instruction)).map(|(at, _)| at).collect();
-    let is_after = after(&facts.code, &endless);
+    let is_after = mark_after(&facts.code, &endless);
     let safe: Vec<usize> = places.iter().copied().filter(|place| !is_after[*place]).collect();
     if safe.is_empty() {
         let first = endless.first().copied().unwrap_or_default();
