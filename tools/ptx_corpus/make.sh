@@ -24,7 +24,7 @@ if [[ ! -f $folder/files/made ]]; then
         python3 -c 'import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' \
             <"$image" >"$folder/files/own-$(basename "$image" .z).ptx"
     done
-    cp reef-ptx/tests/corpus/{simple,waiting}.ptx "$folder/files/"
+    cp reef-ptx/tests/corpus/{simple,waiting,looks}.ptx "$folder/files/"
     for arch in 80 90; do
         nvcc -std=c++17 -arch=sm_$arch -lineinfo -ptx -I "$cuda/include/cccl" -I "$cuda/cccl/include" \
             tools/ptx_corpus/algorithms.cu -o "$folder/files/cub-$arch.ptx"

@@ -127,10 +127,11 @@ pub(super) fn with_words(start: &[u8]) -> Vec<u8> {
 
 /// Ends a run by the kernel that the library launches behind each.
 pub(super) fn settle(memory: &mut dyn Memory, number: u32) {
-    let text = crate::twin::settle("8.0", "sm_90");
+    let text = format!(".version 8.0\n.target sm_90\n{}", crate::twin::SETTLE_TEXT);
     let module = Module::read(&text).unwrap();
     let program = Program::read(&module, crate::twin::SETTLE);
     let mut parameters = (DIRTY as u64).to_le_bytes().to_vec();
+    parameters.extend((HOST as u64 + 4).to_le_bytes());
     parameters.extend((HOST as u64).to_le_bytes());
     parameters.extend(number.to_le_bytes());
     program.run(&Grid { blocks: [1; 3], threads: [1; 3], parameters }, [0; 3], memory);
@@ -283,6 +284,10 @@ fn needless_resume_touches_nothing() {
             program.run(&of_grid(1), at, &mut memory);
         });
         assert!(memory == before, "{name}");
+        // A block of the later launch was stopped, and is not forgotten.
+        put(&mut memory, DIRTY, 1);
+        settle(&mut memory, FIRST + 1);
+        assert_eq!([word(&memory, DIRTY), word(&memory, HOST)], [1, FIRST + 1]);
         // The number that follows is not complete.
         blocks(grid, &mut Random(2)).into_iter().for_each(|at| {
             program.run(&of_grid(4), at, &mut memory);

@@ -16,10 +16,12 @@ pub struct Twin {
     pub text: String,
     /// The launch may be cut into several.
     pub may_be_sliced: bool,
+    /// Its blocks may leave: it has an entry guard.
+    pub may_be_stopped: bool,
     /// Number of places where a running block may be thrown away, before its first effect.
     pub looks: usize,
-    /// Number of parameters of the kernel; the twin's own comes behind them.
-    pub parameters: usize,
+    /// Bytes of each parameter of the kernel; the twin's own comes behind them.
+    pub parameters: Vec<usize>,
     /// Bytes before the twin's own parameter.
     pub offset: u64,
 }
@@ -63,7 +65,7 @@ pub(crate) fn guarded(facts: &Facts<'_, '_>, looks: &[Look]) -> Twin {
     if !looks.is_empty() {
         look::add(&mut edit, facts, looks);
     }
-    Twin { looks: looks.len(), ..with_edit(facts.module, kernel, edit, may_be_sliced) }
+    Twin { looks: looks.len(), ..with_edit(facts.module, kernel, edit, [may_be_sliced, true]) }
 }
 
 /// Makes the twin of a kernel that can be sliced and not stopped: it has no entry guard.
@@ -76,21 +78,22 @@ pub(crate) fn sliced<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<T
     let mut edit = Edit::default();
     offset::add(&mut edit, kernel);
     parameter::add(&mut edit, kernel);
-    Ok(with_edit(module, kernel, edit, true))
+    Ok(with_edit(module, kernel, edit, [true, false]))
 }
 
 fn with_edit<'a>(
     module: &Module<'a>,
     kernel: &Function<'a>,
     edit: Edit,
-    may_be_sliced: bool,
+    [may_be_sliced, may_be_stopped]: [bool; 2],
 ) -> Twin {
     let (_, bytes) = offsets(&kernel.parameters);
     Twin {
         text: prune(module, kernel, edit),
         may_be_sliced,
+        may_be_stopped,
         looks: 0,
-        parameters: kernel.parameters.len(),
+        parameters: kernel.parameters.iter().map(|it| it.bytes as usize).collect(),
         offset: bytes.next_multiple_of(8),
     }
 }

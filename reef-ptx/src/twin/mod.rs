@@ -34,5 +34,5 @@ pub mod slices;
 
 pub use build::Twin;
 pub use parameter::{Launch, Mode};
-pub use settle::{SETTLE, settle};
+pub use settle::{SETTLE, SETTLE_TEXT};
 pub use slices::{Launched, Slice, slices};

@@ -3,17 +3,16 @@
 /// Name of the kernel.
 pub const SETTLE: &str = "reef_settle";
 
-/// Text of `reef_settle(device, host, number)`, for the version and target of a twin. It runs behind
-/// a twin, in its stream.
+/// Text of `reef_settle(words, done, ended, number)`, to be put behind a twin's. It runs behind each
+/// run, in its stream.
 ///
-/// | address | bytes | what |
-/// |---|---|---|
-/// | `device` | 4 | set to 1 by a stopped block; 0 again afterwards |
-/// | `device` + 4 | 4 | number up to which runs are complete |
-/// | `host` | 4 | number of the run that ended last |
-/// | `host` + 4 | 4 | number up to which runs are complete |
+/// | address | what is there, of 4 bytes |
+/// |---|---|
+/// | `words` | 1 if a block was stopped; 0 again afterwards |
+/// | `words` + 4 | number up to which runs are complete |
+/// | `done` | the same, where the host reads it |
+/// | `ended` | number of the run that ended |
 ///
-/// If no block was stopped, runs are complete up to `number` with its last two bits set.
-pub fn settle(version: &str, target: &str) -> String {
-    include_str!("settle.ptx").replace("VERSION", version).replace("TARGET", target)
-}
+/// If no block was stopped, runs are complete up to `number` with its last two bits set. A resume
+/// of a complete run writes `ended` alone.
+pub const SETTLE_TEXT: &str = include_str!("settle.ptx");

@@ -7,10 +7,11 @@
 //! | `Long` | `Ready`, or `Plain` with a reason, when the twin is built |
 //! | `Ready` | `Plain`, if slices take longer than they may |
 
-use super::builder::Order;
+use super::builder::{Order, Stops};
 use super::timing::Timing;
 use reef_ptx::twin::Slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Shape of a launch, and the context in which it runs.
@@ -48,15 +49,25 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) twin: usize,
-    /// Number of the kernel's own parameters.
-    pub(super) parameters: usize,
+    /// Bytes of each of the kernel's own parameters.
+    pub(super) parameters: Vec<usize>,
     pub(super) slices: Vec<Slice>,
+    /// If its blocks can leave.
+    pub(super) guard: Option<Guard>,
     /// Duration of the plain kernel.
     pub(super) plain: Duration,
     /// Launches that were sliced.
-    pub(super) launches: std::sync::atomic::AtomicU64,
+    pub(super) launches: AtomicU64,
     /// Duration of all slices of a launch.
     pub(super) sliced: std::sync::Mutex<Timing>,
+}
+
+/// What a launch needs whose blocks can leave.
+#[derive(Debug)]
+pub(super) struct Guard {
+    pub(super) stops: Stops,
+    /// Stops so far.
+    pub(super) count: Arc<AtomicU64>,
 }
 
 impl Shape {

@@ -1,4 +1,5 @@
-//! Kernels in PTX: their blocks run one by one, in the order of the grid.
+//! Kernels in PTX: their blocks run one by one, in the order of the grid. Operations of other streams
+//! run between some of them.
 
 use super::settings::setting;
 use reef_ptx::interpret::{Grid, Memory, Program};
@@ -60,21 +61,24 @@ pub(crate) fn nanos(launched: &Launched) -> u64 {
     launched.grid.blocks.iter().map(|side| u64::from(*side)).product::<u64>() * *LENGTH
 }
 
-/// Runs all blocks. Each takes `REEF_FAKE_BLOCK_NS`, or longer.
-pub(crate) fn run(launched: &Launched) {
+/// Blocks after which other streams have their turn.
+const AT_ONCE: u64 = 8;
+
+/// Runs some blocks, from this one on. Each takes `REEF_FAKE_BLOCK_NS`, or longer. Returns the number
+/// of the next one. `None`: all have run.
+pub(crate) fn run(launched: &Launched, from: u64) -> Option<u64> {
     let length = Duration::from_nanos(*LENGTH);
     let module = Module::read(&launched.entry.text).expect("it was read before");
     let program = Program::read(&module, &launched.entry.name);
-    let [width, height, depth] = launched.grid.blocks;
-    for z in 0..depth {
-        for y in 0..height {
-            for x in 0..width {
-                let begin = Instant::now();
-                program.run(&launched.grid, [x, y, z], &mut Here);
-                while begin.elapsed() < length {
-                    std::thread::yield_now();
-                }
-            }
+    let [width, height, depth] = launched.grid.blocks.map(u64::from);
+    let (all, until) = (width * height * depth, from + AT_ONCE);
+    for at in from..until.min(all) {
+        let begin = Instant::now();
+        let block = [at % width, at / width % height, at / width / height];
+        program.run(&launched.grid, block.map(|side| side as u32), &mut Here);
+        while begin.elapsed() < length {
+            std::thread::yield_now();
         }
     }
+    (until < all).then_some(until)
 }

@@ -1,0 +1,198 @@
+//! A best-effort program with long kernels on the fake driver, whose blocks leave while it is held.
+//! The fake runs the PTX that it is given block by block, with operations of other streams between
+//! some of them, and with one lock for all calls, which waits keep.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+#[allow(dead_code)] // the tests of slices need more of it
+#[path = "slices/program.rs"]
+mod program;
+
+use common::{Driver, FAKE, call, library, until};
+use program::{Held, Shape, expected, program};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// `REEF_SLICES` of the program.
+const SLICES: &str = "1";
+
+/// Number of blocks of the last launch that have run, if its memory was cleared before.
+fn done(program: &Held) -> usize {
+    program.memory().iter().filter(|word| **word != 0).count()
+}
+
+/// Launches the kernel on cleared memory, and holds the program when some blocks have run. Returns
+/// how many have run once no more do.
+fn stop(program: &Held, tiles: usize, shape: &Shape, value: u32) -> usize {
+    program.clear();
+    assert_eq!(program.launch(tiles, shape, value), 0);
+    until("some blocks ran", || done(program) > 10);
+    program.hold(true);
+    std::thread::sleep(Duration::from_millis(30));
+    let at = done(program);
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(done(program), at, "held: no block runs");
+    at
+}
+
+#[test]
+fn held_kernel_stops_in_the_middle_of_a_slice() {
+    let program = program();
+    let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
+    program.learn_slices(tiles, &shape);
+    let (mut stops, gates) = (Vec::new(), program.gates());
+    for _ in 0..8 {
+        stops.push(stop(&program, tiles, &shape, 3));
+        program.hold(false);
+        program.synchronize();
+        assert!(program.memory() == expected(&shape, &[3]), "after a stop");
+    }
+    assert!(program.gates() - gates >= 8, "each slice has a gate");
+    // Slices have about 40 waves of 16 blocks, so one of them is all of this kernel.
+    assert!(stops.iter().all(|at| *at < shape.blocks()), "stopped after {stops:?}");
+}
+
+#[test]
+fn work_behind_a_stopped_kernel_waits_for_all_of_it() {
+    let program = program();
+    let (shape, tiles, driver) = (Shape::line(), program.kernel("tiles"), program.driver);
+    program.learn_slices(tiles, &shape);
+    let mut event = 0_usize;
+    assert_eq!(call!(driver, cuEventCreate(&raw mut event, 0)), 0);
+    let at = stop(&program, tiles, &shape, 5);
+    assert!(at < shape.blocks(), "stopped after {at}");
+    assert_eq!(call!(driver, cuEventRecord(event, program.stream)), 0);
+    assert_eq!(program.launch_cooperative(tiles, &shape, 8), 0);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(call!(driver, cuEventQuery(event)), 600);
+    assert_eq!(call!(driver, cuStreamQuery(program.stream)), 600);
+    assert_eq!(done(&program), at);
+    program.hold(false);
+    program.synchronize();
+    assert_eq!(call!(driver, cuEventQuery(event)), 0);
+    assert!(program.memory() == expected(&shape, &[5, 8]), "in order");
+}
+
+/// The driver's lock is with a thread of the program that waits for the stopped kernel. Nothing of
+/// ours may need it then.
+#[test]
+fn thread_inside_the_driver_delays_no_resume() {
+    let program = program();
+    let (shape, tiles, driver) = (Shape::line(), program.kernel("tiles"), program.driver);
+    program.learn_slices(tiles, &shape);
+    let calls: [(&str, &(dyn Fn() + Sync)); 4] = [
+        ("cuCtxSynchronize", &|| assert_eq!(call!(driver, cuCtxSynchronize()), 0)),
+        ("cuMemFree", &|| {
+            let mut at = 0_usize;
+            assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 64)), 0);
+            assert_eq!(call!(driver, cuMemFree_v2(at)), 0);
+        }),
+        ("cuStreamSynchronize", &|| program.synchronize()),
+        ("cuMemcpyDtoH", &|| {
+            let mut word = 0_u32;
+            let at = program.at;
+            assert_eq!(call!(driver, cuMemcpyDtoH_v2(&raw mut word, at, 4_usize)), 0);
+        }),
+    ];
+    for (name, call) in calls {
+        let at = stop(&program, tiles, &shape, 3);
+        assert!(at < shape.blocks(), "{name}: stopped after {at}");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                call!(driver, cuCtxSetCurrent(1));
+                call();
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            let begin = Instant::now();
+            program.hold(false);
+            waits.join().unwrap();
+            let took = begin.elapsed();
+            assert!(took < Duration::from_millis(500), "{name} took {took:?}");
+        });
+        program.synchronize();
+        assert!(program.memory() == expected(&shape, &[3]), "{name}");
+    }
+}
+
+/// Several launches, each of which is stopped more often than it may be.
+#[test]
+fn kernels_stopped_at_random_leave_the_memory_of_whole_ones() {
+    let seed = std::env::var("REEF_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_u64);
+    let mut random = seed;
+    let mut below = move |bound: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % bound
+    };
+    let program = program();
+    let tiles = program.kernel("tiles");
+    for shape in Shape::all() {
+        program.learn_slices(tiles, &shape);
+        for round in 0..6 {
+            program.clear();
+            let values: Vec<u32> = (0..3).map(|_| 1 + below(9) as u32).collect();
+            values.iter().for_each(|value| assert_eq!(program.launch(tiles, &shape, *value), 0));
+            for _ in 0..12 {
+                std::thread::sleep(Duration::from_micros(300 * below(10)));
+                program.hold(true);
+                std::thread::sleep(Duration::from_micros(300 * below(10)));
+                program.hold(false);
+            }
+            program.synchronize();
+            let is_right = program.memory() == expected(&shape, &values);
+            assert!(is_right, "seed {seed}, {shape:?}, round {round}, {values:?}");
+        }
+    }
+}
+
+#[test]
+fn context_that_ends_with_a_stopped_kernel_ends() {
+    let program = program();
+    let (shape, driver) = (Shape::line(), program.driver);
+    let fake = Driver::open(&library(FAKE));
+    let misuses = || {
+        let mut misuses = 0_u64;
+        assert_eq!(call!(fake, reef_fake_misuses(&raw mut misuses)), 0);
+        misuses
+    };
+    let before = misuses();
+    for round in 0..4 {
+        let [mut context, mut stream, mut at, mut tiles] = [0_usize; 4];
+        assert_eq!(call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0)), 0);
+        assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 4096)), 0);
+        let module = program.load();
+        let name = c"tiles".as_ptr();
+        assert_eq!(call!(driver, cuModuleGetFunction(&raw mut tiles, module, name)), 0);
+        for _ in 0..10 {
+            program.hold(true);
+            assert_eq!(program.launch_on(stream, at, tiles, &shape, 1), 0);
+            program.hold(false);
+            assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        assert_eq!(program.launch_on(stream, at, tiles, &shape, 1), 0);
+        std::thread::sleep(Duration::from_millis(1));
+        program.hold(true);
+        std::thread::sleep(Duration::from_millis(5 + round));
+        assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
+        program.hold(false);
+    }
+    assert_eq!(misuses(), before, "calls with what has ended");
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+}
+
+#[test]
+fn report_says_how_often_a_kernel_was_stopped() {
+    let report = std::env::temp_dir().join(format!("reef-stops-report-{}", std::process::id()));
+    let _ = std::fs::remove_file(&report);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "held_kernel_stops_in_the_middle_of_a_slice"]);
+    assert!(child.env("REEF_EXPLAIN", &report).status().unwrap().success());
+    let text = std::fs::read_to_string(&report).unwrap();
+    let line = text.lines().find(|line| line.starts_with("  long kernel tiles, 301x1x1 blocks, "));
+    let line = line.unwrap_or_else(|| panic!("no line in {text}"));
+    let stops = line.split(", stopped ").nth(1).and_then(|rest| rest.split(' ').next());
+    assert!(stops.is_some_and(|stops| stops.parse::<u64>().unwrap() >= 8), "{line}");
+    std::fs::remove_file(report).unwrap();
+}
