@@ -3,7 +3,7 @@
 //! looks.
 //!
 //! Columns: file, kernel, instructions, stop, slice, abandon, run again, reason, line of the PTX,
-//! twin, number of looks.
+//! number of looks, twin.
 
 use reef_ptx::verdict::Reason;
 use reef_ptx::{Image, Module, kernels};
@@ -50,7 +50,7 @@ fn read(file: &str, folder: Option<&str>) -> Result<(), Box<dyn std::error::Erro
             let looks = looks.map_or(0, |twin| twin.looks);
             let line = line.map_or_else(String::new, |line| line.to_string());
             println!(
-                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{twin_file}\t{looks}"
+                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{looks}\t{twin_file}"
             );
         }
     }

@@ -11,7 +11,7 @@ import tempfile
 
 # Twins of a large corpus take an hour to assemble: this many are drawn, always the same.
 MAX_ASSEMBLED = 700
-COLUMNS = ["file", "kernel", "instructions", "stop", "slice", "abandon", "rerun", "cause", "line", "twin", "looks"]
+COLUMNS = ["file", "kernel", "instructions", "stop", "slice", "abandon", "rerun", "cause", "line", "looks", "twin"]
 
 
 def read(path):

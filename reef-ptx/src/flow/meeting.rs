@@ -1,9 +1,29 @@
 //! Instructions at which ways of the flow graph meet again: immediate postdominators, by Cooper,
 //! Harvey and Kennedy (2001).
 
-/// For each node of a graph, the first one that every way from it to an end passes; `None` if
-/// there is none, or no end is reached. A node at which some ways end may go on, too.
-pub(super) fn meetings(next: &[Vec<usize>], is_end: &[bool]) -> Vec<Option<usize>> {
+use super::code::{Code, Op};
+use super::opcode::is_end;
+
+/// For each instruction, the first one that every way from it to an end passes; `None` if there is
+/// none, or no end is reached.
+pub(super) fn meetings(code: &Code<'_, '_>) -> Vec<Option<usize>> {
+    let next: Vec<&[usize]> = code.ops.iter().map(|op| op.next.as_slice()).collect();
+    of_graph(&next, &code.ops.iter().map(may_end).collect::<Vec<_>>())
+}
+
+/// Returns whether a thread may end at an instruction. A trap ends the kernel.
+pub(super) fn may_end(op: &Op<'_, '_>) -> bool {
+    // Branches to the end of the function have no instruction to lead to.
+    let is_lost_branch = match op.instruction.base() {
+        "bra" => op.next.len() < 1 + usize::from(op.guard.is_some()),
+        "brx" => true,
+        _ => false,
+    };
+    let is_trap = op.instruction.base() == "trap";
+    (is_end(op.instruction) || op.next.is_empty() || is_lost_branch) && !is_trap
+}
+
+fn of_graph(next: &[&[usize]], is_end: &[bool]) -> Vec<Option<usize>> {
     let end = next.len();
     let mut previous = vec![Vec::new(); end + 1];
     for (at, all) in next.iter().enumerate() {
@@ -69,7 +89,11 @@ mod tests {
     use super::*;
 
     fn of(next: &[Vec<usize>]) -> Vec<Option<usize>> {
-        meetings(next, &next.iter().map(Vec::is_empty).collect::<Vec<_>>())
+        with_ends(next, &next.iter().map(Vec::is_empty).collect::<Vec<_>>())
+    }
+
+    fn with_ends(next: &[Vec<usize>], is_end: &[bool]) -> Vec<Option<usize>> {
+        of_graph(&next.iter().map(Vec::as_slice).collect::<Vec<_>>(), is_end)
     }
 
     #[test]
@@ -93,7 +117,7 @@ mod tests {
     #[test]
     fn end_in_a_loop_keeps_its_ways_apart() {
         let next = [vec![1], vec![2], vec![3], vec![1]];
-        let at = |end| meetings(&next, &[false, end == 1, end == 2, false]);
+        let at = |end| with_ends(&next, &[false, end == 1, end == 2, false]);
         assert_eq!(at(2), [Some(1), Some(2), None, Some(1)]);
         assert_eq!(at(1), [Some(1), None, Some(3), Some(1)]);
     }

@@ -3,12 +3,11 @@
 //! A value is *uniform* if each thread of the block gets the same. It comes from parameters,
 //! constants, the block's index, and plain loads at uniform addresses: by the memory model, nothing
 //! changes that memory meanwhile. A branch on any other value parts the threads until their ways
-//! meet again. A thread on a way to its end is gone if it meets none of the targets there.
+//! meet again. An end of some threads parts them for good: a barrier with a result also reads the
+//! predicates of threads of its warps that have ended (H200, 2026-11-27).
 
 use super::code::{Code, Op};
-use super::meeting::meetings;
-use super::opcode::is_end;
-use super::reach::mark_before;
+use super::meeting::{may_end, meetings};
 use super::registers::Register;
 use super::roots::{LOCAL, Roots, Space, UNKNOWN, space};
 use crate::text::cursor::words;
@@ -38,20 +37,13 @@ pub(crate) struct Uniform {
 }
 
 impl Uniform {
-    /// Follows values and branches until nothing changes. Ways behind which none of the targets
-    /// comes are left out.
-    pub(crate) fn of(code: &Code<'_, '_>, roots: &Roots<'_>, targets: &[usize]) -> Self {
+    /// Follows values and branches until nothing changes.
+    pub(crate) fn of(code: &Code<'_, '_>, roots: &Roots<'_>) -> Self {
         let count = code.ops.len();
-        let is_live = mark_before(code, targets);
-        let live = |at: usize| code.ops[at].next.iter().copied().filter(|next| is_live[*next]);
-        let next: Vec<Vec<usize>> =
-            (0..count).map(|at| if is_live[at] { live(at).collect() } else { vec![] }).collect();
-        let ends = ends(code, &next, &is_live);
         let mut search = Search {
             code,
             roots,
-            meetings: meetings(&next, &ends),
-            next,
+            meetings: meetings(code),
             is_varying: vec![false; code.registers],
             is_parted: vec![false; count],
             is_followed: vec![false; count],
@@ -61,34 +53,15 @@ impl Uniform {
         Self { is_parted: search.is_parted }
     }
 
-    /// Returns whether no thread runs an instruction more often than another one that still runs.
+    /// Returns whether all threads of the block run an instruction equally often.
     pub(crate) fn is_together(&self, op: usize) -> bool {
         !self.is_parted[op]
     }
 }
 
-/// Live instructions behind which none is. Of a loop that has none, all those that may leave it.
-fn ends(code: &Code<'_, '_>, next: &[Vec<usize>], is_live: &[bool]) -> Vec<bool> {
-    let mut is_end: Vec<bool> = next.iter().map(Vec::is_empty).collect();
-    let last: Vec<usize> = (0..next.len()).filter(|at| is_live[*at] && is_end[*at]).collect();
-    let leads_on = mark_before(code, &last);
-    for (at, op) in code.ops.iter().enumerate() {
-        let leaves = is_end_of_some(op) || op.next.iter().any(|next| !is_live[*next]);
-        is_end[at] |= is_live[at] && !leads_on[at] && leaves;
-    }
-    is_end
-}
-
-/// `@p ret`.
-fn is_end_of_some(op: &Op<'_, '_>) -> bool {
-    is_end(op.instruction) && op.guard.is_some()
-}
-
 struct Search<'c, 'm, 'a> {
     code: &'c Code<'m, 'a>,
     roots: &'c Roots<'a>,
-    /// Live instructions behind each.
-    next: Vec<Vec<usize>>,
     meetings: Vec<Option<usize>>,
     /// Registers whose values differ between threads.
     is_varying: Vec<bool>,
@@ -109,7 +82,7 @@ impl Search<'_, '_, '_> {
                         !std::mem::replace(&mut self.is_varying[*register as usize], true);
                 }
             }
-            let is_parting = self.next[at].len() > 1 && self.parts(op);
+            let is_parting = op.next.len() + usize::from(may_end(op)) > 1 && self.parts(op);
             if is_parting && !std::mem::replace(&mut self.is_followed[at], true) {
                 self.follow(at);
                 is_changed = true;
@@ -159,14 +132,14 @@ impl Search<'_, '_, '_> {
     fn follow(&mut self, branch: usize) {
         let end = self.meetings[branch];
         let mut seen = vec![false; self.code.ops.len()];
-        let mut work: Vec<usize> = self.next[branch].clone();
+        let mut work = self.code.ops[branch].next.clone();
         while let Some(at) = work.pop() {
             if Some(at) == end || std::mem::replace(&mut seen[at], true) {
                 continue;
             }
             self.is_parted[at] = true;
             self.visits += 1;
-            work.extend(&self.next[at]);
+            work.extend(&self.code.ops[at].next);
         }
         if self.visits > MAX_VISITS {
             self.is_parted.fill(true);
@@ -201,14 +174,10 @@ mod tests {
         let module = Module::read(&text).unwrap();
         let code = Code::read(module.function("k").unwrap()).unwrap();
         let bases = code.ops.iter().map(|op| op.instruction.base());
-        let targets: Vec<usize> = bases
-            .enumerate()
-            .filter(|(_, base)| matches!(*base, "bar" | "st"))
-            .map(|(at, _)| at)
-            .collect();
-        let uniform = Uniform::of(&code, &Roots::of(&module, &code), &targets);
-        let is_barrier = |at: &&usize| code.ops[**at].instruction.base() == "bar";
-        targets.iter().filter(is_barrier).map(|at| uniform.is_together(*at)).collect()
+        let barriers: Vec<usize> =
+            bases.enumerate().filter(|(_, base)| *base == "bar").map(|(at, _)| at).collect();
+        let uniform = Uniform::of(&code, &Roots::of(&module, &code));
+        barriers.iter().map(|at| uniform.is_together(*at)).collect()
     }
 
     #[test]
@@ -242,14 +211,16 @@ mod tests {
         let of_thread = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;";
         let branch = |inner: &str| {
             meet(&format!(
-                "{of_thread} @%p1 bra $a; {inner} $a: bar.sync 0; st.global.u32 [%rd1], 1; ret;"
+                "{of_thread} @%p1 bra $a; {inner} $a: bar.sync 0; st.global.u32 [%rd1], 1; $e:"
             ))
         };
         assert_eq!(branch("mov.u32 %r2, 1;"), [true]);
         assert_eq!(branch("bar.sync 0;"), [false, true]);
-        // A thread that ends is gone; one that has an effect first is not.
-        assert_eq!(branch("ret;"), [true]);
-        assert_eq!(branch("st.global.u32 [%rd1], 1; ret;"), [false]);
+        // Threads that end do not come back; those that trap end the kernel.
+        assert_eq!(branch("ret;"), [false]);
+        assert_eq!(branch("@%p1 ret;"), [false]);
+        assert_eq!(branch("bra $e;"), [false]);
+        assert_eq!(branch("trap;"), [true]);
     }
 
     #[test]

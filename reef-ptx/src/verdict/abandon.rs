@@ -3,8 +3,8 @@
 //! Before its first effect a block has changed nothing that others see, so it may run again from
 //! its start, whatever it does later. At a *look* all its threads decide that together:
 //!
-//! - No effect may run before a look, in any thread. Threads meet there equally often, and a thread
-//!   that has had an effect would not come back.
+//! - No effect may run before a look, in any thread. All threads meet there equally often, and none
+//!   that has had an effect comes back.
 //! - A look takes the place of a barrier of a loop. A loop without one gets a barrier only if the
 //!   threads of a block share nothing, so that none waits for another.
 //! - Copies that are under way when a block leaves must be ones that can be waited for.
@@ -81,17 +81,13 @@ pub(crate) fn looks(facts: &Facts<'_, '_>) -> Result<Vec<Look>, Reason> {
             |first| facts.reason(cause.clone(), *first),
         ));
     }
-    let candidates = candidates(facts, &effects, &early)?;
+    let candidates = candidates(facts, &early)?;
     let safe = in_flight::safe(facts, &candidates)?;
     Ok(places(facts, needed(facts, safe)))
 }
 
 /// Barriers of loops that all threads meet together, or first instructions of loops.
-fn candidates(
-    facts: &Facts<'_, '_>,
-    effects: &[usize],
-    early: &[usize],
-) -> Result<Vec<usize>, Reason> {
+fn candidates(facts: &Facts<'_, '_>, early: &[usize]) -> Result<Vec<usize>, Reason> {
     let is_apart = facts.find(|op| SHARING.contains(&op.base()) || op.has("shared")).is_none();
     let candidates: Vec<usize> = if is_apart {
         heads(facts, early)
@@ -103,8 +99,7 @@ fn candidates(
     }
     let meetings: Vec<usize> =
         (0..facts.code.ops.len()).filter(|op| may_meet(instruction(facts, *op))).collect();
-    let targets = [effects, &candidates, &meetings].concat();
-    let uniform = Uniform::of(&facts.code, &facts.roots, &targets);
+    let uniform = Uniform::of(&facts.code, &facts.roots);
     // Each meeting before a look must be one of all threads, or phases would not be the same.
     let is_before = mark_before(&facts.code, &candidates);
     let odd = meetings.iter().copied().find(|op| {
@@ -249,8 +244,7 @@ mod tests {
         assert_eq!(of("xor.b32 %r3, %r3, 5;", STORE), Ok(vec![0]));
         assert_eq!(of("st.shared.u32 [s], %r2;", STORE), Err("no barrier"));
         assert_eq!(of("shfl.sync.idx.b32 %r4, %r3, 0, 31, -1;", STORE), Err("no barrier"));
-        // A thread that ends is gone, one that goes on is not.
-        assert_eq!(of("@%p2 bra $c;", &format!("{STORE} $c:")), Ok(vec![0]));
+        assert_eq!(of("@%p2 bra $c;", &format!("{STORE} $c:")), Err("parted threads"));
         let behind = format!("{STORE} $c: {STORE}");
         assert_eq!(of("@%p2 bra $c;", &behind), Err("parted threads"));
     }

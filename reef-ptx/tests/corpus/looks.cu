@@ -1,4 +1,4 @@
-// Kernels with loops, for looks: the first ones may be thrown away while they run, the last ones not.
+// Kernels with loops, for looks: some may be thrown away while they run; ../golden.txt has which.
 typedef unsigned int u32;
 
 // A loop with two barriers, then effects that may not happen twice.
@@ -39,7 +39,7 @@ extern "C" __global__ void nested(u32 *x, const u32 *lengths, int turns) {
     x[at] = value * 2 + x[at];
 }
 
-// Threads that leave before the loop.
+// Threads that end before the loop: barriers with a result read their predicates.
 extern "C" __global__ void early_return(u32 *x, int n, int turns) {
     __shared__ u32 tile[32];
     int at = blockIdx.x * blockDim.x + threadIdx.x;
@@ -54,7 +54,7 @@ extern "C" __global__ void early_return(u32 *x, int n, int turns) {
     x[at] = value;
 }
 
-// Thread 0 leaves: without it nothing is thrown away.
+// Thread 0 ends before the loop.
 extern "C" __global__ void without_first(u32 *x, int turns) {
     __shared__ u32 tile[32];
     int at = blockIdx.x * blockDim.x + threadIdx.x;
