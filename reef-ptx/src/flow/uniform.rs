@@ -3,8 +3,8 @@
 //! A value is *uniform* if each thread of the block gets the same. It comes from parameters,
 //! constants, the block's index, and plain loads at uniform addresses: by the memory model, nothing
 //! changes that memory meanwhile. A branch on any other value parts the threads until their ways
-//! meet again. An end of some threads parts them for good: a barrier with a result also reads the
-//! predicates of threads of its warps that have ended (H200, 2026-11-27).
+//! meet again. An end of some threads parts them for good: PTX does not say what a barrier with a
+//! result does about threads that have ended.
 
 use super::code::{Code, Op};
 use super::meeting::{may_end, meetings};

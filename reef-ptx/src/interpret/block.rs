@@ -84,7 +84,7 @@ impl<'m, 'a> Program<'m, 'a> {
                 }
                 None => false,
             });
-            // Devices read predicates of threads that have ended, too.
+            // PTX does not say what threads that have ended give: here they say yes.
             is_set |= threads.len() < count;
             for thread in &mut threads {
                 thread.set(&self.code.ops[thread.at], u64::from(is_set));

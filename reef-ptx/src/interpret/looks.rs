@@ -45,6 +45,7 @@ const CASES: &[(&str, Case)] = {
         (LOOPS_TEXT, ("nested", LINE, THREADS, &[Buffer(0), Buffer(1), Number(4)])),
         (LOOPS_TEXT, ("two_phases", LINE, THREADS, &[Buffer(0), Buffer(1), Number(6)])),
         (LOOPS_TEXT, ("alone_in_place", LINE, THREADS, &[Buffer(0), Number(7)])),
+        (LOOPS_TEXT, ("alone_in_place", [4, 1, 1], [40, 1, 1], &[Buffer(0), Number(7)])),
     ]
 };
 

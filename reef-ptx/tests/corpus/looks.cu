@@ -39,7 +39,7 @@ extern "C" __global__ void nested(u32 *x, const u32 *lengths, int turns) {
     x[at] = value * 2 + x[at];
 }
 
-// Threads that end before the loop: barriers with a result read their predicates.
+// Threads that end before the loop.
 extern "C" __global__ void early_return(u32 *x, int n, int turns) {
     __shared__ u32 tile[32];
     int at = blockIdx.x * blockDim.x + threadIdx.x;
