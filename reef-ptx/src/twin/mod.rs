@@ -6,7 +6,7 @@
 //!
 //! **Exactly once.** Each block has a byte in a map, which only its own first thread writes. Before
 //! any effect that thread decides: the block runs, or it records itself and leaves. One barrier
-//! gives all threads the same verdict. A block that has begun runs to its end.
+//! gives all threads the same verdict. A block that runs, runs to its end or to a look.
 //!
 //! Runs have numbers, which rise. The stop word has the number of the last run that is to stop, so
 //! that a word that is written late stops no later run.
@@ -19,6 +19,9 @@
 //! | resume | 1 | no | runs | 0 |
 //! | resume | 1 | yes | leaves | 1 |
 //! | resume of a complete run | any | any | leaves | as before |
+//!
+//! A twin may also have *looks* (`look.rs`): places in loops, before any effect, where all threads
+//! of a running block leave together. Its byte is 1 then, as if the block had not begun.
 //!
 //! All bytes are zero when the kernel is complete, so a map needs no clearing. A resume that turns
 //! out to be needless touches no map, which by then may be a later launch's.
