@@ -1,25 +1,25 @@
 //! Looks: places where all threads of a block leave together, before its first effect.
 //!
-//! The leader, thread (0, 0, 0), loads the stop word in one of several rounds of a loop, and uses
-//! it in the next, so that it does not wait for the load. A barrier gives its verdict to all. Then
-//! it records the block as the entry guard does, and a resume runs the block from its start.
+//! In one of several rounds of a loop, a barrier gives the verdict of the leader, thread (0, 0, 0), to
+//! all; in the other rounds it is as it was. The leader then loads the stop word, and uses it at the
+//! next look, so that it does not wait for the load. If the block is to leave, the leader records it
+//! as the entry guard does, and a resume runs the block from its start.
 //!
 //! | register | what |
 //! |---|---|
-//! | `%reefk0` | twice the number of rounds, odd in all threads but the leader |
+//! | `%reefk0` | number of rounds, the same in all threads |
 //! | `%reefk1` | stop word as it was loaded last; below the run's number in the other threads |
 
 use super::guard::PLACE;
 use crate::text::edit::Edit;
 use crate::text::function::Function;
-use crate::text::statement::Instruction;
 use crate::verdict::abandon::Look;
 use crate::verdict::facts::Facts;
 use crate::verdict::in_flight::waits;
 
-/// Instructions of a thread between two loads of the stop word: some 20 µs.
-const BETWEEN: usize = 4096;
-/// Upper bound of the rounds between two loads.
+/// Instructions of a thread between two looks: some 10 µs.
+const BETWEEN: usize = 2048;
+/// Upper bound of the rounds between two looks.
 const MAX_ROUNDS: usize = 256;
 
 const PROLOGUE: &str = "\
@@ -28,17 +28,26 @@ const PROLOGUE: &str = "\
 \t.reg .b64 %reefa0;
 \tld.param.u32 %reefk1, [$reef+20];
 \tsub.u32 %reefk1, %reefk1, 1;
-\tselp.b32 %reefk0, -1, -2, %reefp0;
+\tmov.u32 %reefk0, -1;
 ";
 
 const IS_TO_LEAVE: &str = "\
-ld.param.u32 %reefk3, [$reef+20];
+\tld.param.u32 %reefk3, [$reef+20];
 \tsub.u32 %reefk2, %reefk1, %reefk3;
 \tsetp.ge.s32 %reefq0, %reefk2, 0;
 ";
 
-const LOAD: &str = "\
+/// `%reefq1` in the leader alone.
+const IS_LEADER: &str = "\
+\tmov.u32 %reefk2, %tid.x;
+\tmov.u32 %reefk3, %tid.y;
+\tor.b32 %reefk2, %reefk2, %reefk3;
+\tmov.u32 %reefk3, %tid.z;
+\tor.b32 %reefk2, %reefk2, %reefk3;
 \tsetp.eq.u32 %reefq1, %reefk2, 0;
+";
+
+const LOAD: &str = "\
 \tld.param.u64 %reefa0, [$reef];
 \t@%reefq1 ld.relaxed.gpu.global.u32 %reefk1, [%reefa0];
 ";
@@ -50,9 +59,12 @@ pub(super) fn add(edit: &mut Edit, facts: &Facts<'_, '_>, looks: &[Look]) {
     for (number, look) in looks.iter().enumerate() {
         let op = &facts.code.ops[look.op];
         if look.is_barrier {
-            edit.replace(op.at, end(kernel, op.at), at_barrier(op.instruction, look));
+            let end = end(kernel, op.at);
+            let barrier = &facts.module.text[op.at..end];
+            let reduction = op.instruction.opcode.replacen(".sync", ".red.or", 1) + ".pred";
+            edit.replace(op.at, end, text(number, look, &reduction, barrier));
         } else {
-            edit.insert(op.at, at_head(number, look));
+            edit.insert(op.at, text(number, look, "bar.red.or.pred", ""));
         }
     }
     if let Some(body) = &kernel.body {
@@ -65,37 +77,25 @@ fn end(kernel: &Function<'_>, at: usize) -> usize {
     kernel.located().find(|(statement, ..)| statement.at == at).map_or(at, |found| found.0.end)
 }
 
-/// Bits of `%reefk0` that are zero in the rounds in which the leader loads.
-fn mask(look: &Look) -> usize {
-    let rounds = (BETWEEN / look.round.max(1)).clamp(1, MAX_ROUNDS);
-    let rounds = 1 << rounds.ilog2();
-    2 * rounds - 1
+/// Rounds from one look to the next, a power of two.
+fn rounds(look: &Look) -> usize {
+    1 << (BETWEEN / look.round.max(1)).clamp(1, MAX_ROUNDS).ilog2()
 }
 
-/// A barrier that is a look, too.
-fn at_barrier(barrier: &Instruction<'_>, look: &Look) -> String {
-    let (opcode, mask) = (barrier.opcode.replacen(".sync", ".red.or", 1), mask(look));
+/// A look, and what stands there in the rounds without one.
+fn text(number: usize, look: &Look, reduction: &str, barrier: &str) -> String {
+    let mask = rounds(look) - 1;
     format!(
-        "{IS_TO_LEAVE}\t{opcode}.pred %reefq0, 0, %reefq0;
-\t@%reefq0 bra.uni $reef_leave;
-\tadd.u32 %reefk0, %reefk0, 2;
-\tand.b32 %reefk2, %reefk0, {mask};
-{LOAD}"
-    )
-}
-
-/// A look at the beginning of a loop without barriers, in some of its rounds.
-fn at_head(number: usize, look: &Look) -> String {
-    let mask = mask(look) - 1;
-    format!(
-        "add.u32 %reefk0, %reefk0, 2;
+        "add.u32 %reefk0, %reefk0, 1;
 \tand.b32 %reefk2, %reefk0, {mask};
 \tsetp.ne.u32 %reefq1, %reefk2, 0;
-\t@%reefq1 bra.uni $reef_round{number};
-\t{IS_TO_LEAVE}\tbar.red.or.pred %reefq0, 0, %reefq0;
+\t@%reefq1 bra.uni $reef_plain{number};
+{IS_TO_LEAVE}\t{reduction} %reefq0, 0, %reefq0;
 \t@%reefq0 bra.uni $reef_leave;
-\tand.b32 %reefk2, %reefk0, 1;
-{LOAD}$reef_round{number}:
+{IS_LEADER}{LOAD}\tbra.uni $reef_round{number};
+$reef_plain{number}:
+\t{barrier}
+$reef_round{number}:
 \t"
     )
 }
@@ -105,9 +105,7 @@ fn leave(waits: &str) -> String {
     format!(
         "\tret;
 $reef_leave:
-{waits}\tand.b32 %reefk2, %reefk0, 1;
-\tsetp.ne.u32 %reefq0, %reefk2, 0;
-\t@%reefq0 ret;
+{waits}{IS_LEADER}\t@!%reefq1 ret;
 {PLACE}\tmov.u16 %reefh0, 1;
 \tst.global.u8 [%reefd1], %reefh0;
 \tld.param.u64 %reefd0, [$reef+48];
