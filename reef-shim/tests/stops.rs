@@ -126,13 +126,14 @@ fn kernels_stopped_at_random_leave_the_memory_of_whole_ones() {
     };
     let program = program();
     let tiles = program.kernel("tiles");
-    for shape in Shape::all() {
+    let several = [[1920, 1, 1], [40, 48, 1]].map(|grid| Shape { grid, ..Shape::line() });
+    for shape in Shape::all().into_iter().chain(several) {
         program.learn_slices(tiles, &shape);
-        for round in 0..6 {
+        for round in 0..2 {
             program.clear();
             let values: Vec<u32> = (0..3).map(|_| 1 + below(9) as u32).collect();
             values.iter().for_each(|value| assert_eq!(program.launch(tiles, &shape, *value), 0));
-            for _ in 0..12 {
+            for _ in 0..8 {
                 std::thread::sleep(Duration::from_micros(300 * below(10)));
                 program.hold(true);
                 std::thread::sleep(Duration::from_micros(300 * below(10)));
@@ -180,6 +181,30 @@ fn context_that_ends_with_a_stopped_kernel_ends() {
     }
     assert_eq!(misuses(), before, "calls with what has ended");
     assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+}
+
+/// Number of times that the thread that stops slices has slept.
+fn sleeps() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let status = threads.filter_map(|thread| {
+        let status = std::fs::read_to_string(thread.unwrap().path().join("status")).ok()?;
+        status.lines().next()?.ends_with("reef-stops").then_some(status)
+    });
+    let status = status.last().expect("a thread that stops slices");
+    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+    line.and_then(|line| line.split_whitespace().nth(1)).unwrap().parse().unwrap()
+}
+
+#[test]
+fn thread_rests_while_nothing_is_on_the_device() {
+    let program = program();
+    let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
+    program.learn_slices(tiles, &shape);
+    program.synchronize();
+    std::thread::sleep(Duration::from_millis(20));
+    let before = sleeps();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(sleeps() <= before + 2, "it slept {} times", sleeps() - before);
 }
 
 #[test]

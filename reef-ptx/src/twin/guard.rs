@@ -5,8 +5,8 @@ use crate::text::edit::Edit;
 use crate::text::function::Function;
 
 /// The offsets are those of `parameter.rs`. Thread (0, 0, 0) decides; the others wait at the
-/// barrier. Stop word and number of the last complete run are read through L2, where their writers
-/// put them; numbers are compared as the driver's waits do, by the sign of the difference.
+/// barrier. The stop word is read through L2, where its writers put it. Numbers are compared as the
+/// driver's waits do, by the sign of the difference.
 const IS_TO_LEAVE: &str = "
 \t.reg .pred %reefp<4>;
 \t.reg .b16 %reefh<2>;
@@ -25,13 +25,13 @@ const IS_TO_LEAVE: &str = "
 \tld.relaxed.gpu.global.u32 %reefr0, [%reefd0];
 \tsub.u32 %reefr0, %reefr0, %reefr6;
 \tsetp.ge.s32 %reefp1, %reefr0, 0;
-\tld.param.u32 %reefr0, [$reef+16];
-\tsetp.ne.u32 %reefp2, %reefr0, 0;
+\tld.param.u32 %reefr5, [$reef+16];
+\tsetp.ne.u32 %reefp2, %reefr5, 0;
 \t@!%reefp2 bra $reef_place;
 \tld.param.u64 %reefd0, [$reef+56];
 \tld.relaxed.gpu.global.u32 %reefr0, [%reefd0];
-\tsub.u32 %reefr0, %reefr0, %reefr6;
-\tsetp.ge.s32 %reefp3, %reefr0, 0;
+\tsub.u32 %reefr0, %reefr0, %reefr5;
+\tsetp.lt.s32 %reefp3, %reefr0, 0;
 \t@%reefp3 bra $reef_done;
 $reef_place:
 ";
@@ -66,8 +66,7 @@ const VERDICT: &str = "\
 \t@%reefp3 st.global.u8 [%reefd1], %reefh1;
 \t@!%reefp1 bra $reef_vote;
 \tld.param.u64 %reefd0, [$reef+48];
-\tmov.u32 %reefr0, 1;
-\tst.global.u32 [%reefd0], %reefr0;
+\tst.global.u32 [%reefd0], %reefr6;
 \tbra $reef_vote;
 $reef_done:
 \tsetp.eq.u32 %reefp1, 0, 0;

@@ -18,13 +18,13 @@
 //! | resume | 0 | any | leaves: it ran before | 0 |
 //! | resume | 1 | no | runs | 0 |
 //! | resume | 1 | yes | leaves | 1 |
-//! | resume of a complete run | any | any | leaves | as before |
+//! | needless resume | any | any | leaves | as before |
 //!
 //! A twin may also have *looks* (`look.rs`): places in loops, before any effect, where all threads
 //! of a running block leave together. Its byte is 1 then, as if the block had not begun.
 //!
-//! All bytes are zero when the kernel is complete, so a map needs no clearing. A resume that turns
-//! out to be needless touches no map, which by then may be a later launch's.
+//! A stopped block writes the number of its run to a word, so a resume knows whether the runs before
+//! have left blocks. All bytes are zero when the kernel is complete, so a map needs no clearing.
 
 pub(crate) mod build;
 pub(crate) mod guard;
@@ -32,10 +32,8 @@ pub(crate) mod look;
 pub(crate) mod offset;
 pub(crate) mod parameter;
 pub(crate) mod prune;
-pub(crate) mod settle;
 pub mod slices;
 
 pub use build::Twin;
 pub use parameter::{Launch, Mode};
-pub use settle::{SETTLE, SETTLE_TEXT};
 pub use slices::{Launched, Slice, slices};

@@ -29,6 +29,9 @@ calls! {
     );
 }
 
+/// Code of a launch that was not made: `CUDA_ERROR_LAUNCH_FAILED` of what comes before it.
+pub(crate) const NOT_LAUNCHED: u32 = 719;
+
 /// Launches a kernel. Returns the driver's code.
 ///
 /// # Safety

@@ -8,12 +8,15 @@ use crate::guest::tree::stream::Stream;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Number of streams of a context whose slices can be stopped. Slices of others are launched alone.
-const LANES: usize = 32;
-/// Bytes of a lane's map, one for each block of a slice.
-pub(crate) const MAP: u64 = 64 << 10;
+const LANES: usize = 16;
+/// Bytes of a lane's map, one for each block of a group.
+pub(crate) const MAP: u64 = 512 << 10;
 /// Bytes of a lane's words on the device, and of its words for the host.
 const WORDS: u64 = 256;
 const HOST_WORDS: u64 = 64;
+/// Number of streams that write a stop word: one of them may share a channel of the device with a
+/// stream that waits.
+const STREAMS: usize = 2;
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
 
@@ -28,8 +31,8 @@ pub(crate) struct Ground {
     context: u64,
     /// Device address of a word that stays zero.
     zero: u64,
-    pub(super) resumes: usize,
-    pub(super) stops: usize,
+    /// Streams by which stop words are written.
+    pub(super) streams: [usize; STREAMS],
     lanes: Vec<Lane>,
     owners: [OnceLock<&'static Stream>; LANES],
 }
@@ -61,15 +64,18 @@ impl Ground {
             let code = driver::create_stream(&mut stream, NON_BLOCKING, priority);
             (code == Some(0)).then_some(stream).ok_or("streams for stops")
         };
-        let (resumes, stops) = (stream(0)?, stream(greatest)?);
+        let mut streams = [0; STREAMS];
+        for at in &mut streams {
+            *at = stream(greatest)?;
+        }
         let bytes = WORDS + LANES as u64 * (WORDS + MAP);
         let mut at = 0;
         if driver::allocate(&mut at, bytes as usize) != Some(0) {
             return Err("memory for stops");
         }
         // SAFETY: memory of ours that nothing uses yet.
-        let is_zero = unsafe { driver::fill(at, 0, bytes as usize, resumes) } == Some(0)
-            && driver::wait_for_stream(resumes) == Some(0);
+        let is_zero = unsafe { driver::fill(at, 0, bytes as usize, streams[0]) } == Some(0)
+            && driver::wait_for_stream(streams[0]) == Some(0);
         let area = Area::words().map_err(|_| "memory for words")?;
         let host = area.register().map_err(|_| "registered memory for words")?;
         if !is_zero {
@@ -78,13 +84,13 @@ impl Ground {
         let places = |lane: u64| Places {
             words: at + WORDS + lane * WORDS,
             map: at + WORDS + LANES as u64 * WORDS + lane * MAP,
-            host: host + lane * HOST_WORDS,
+            at: host + lane * HOST_WORDS,
         };
-        let word = |lane: u64, at: usize| area.word((lane * HOST_WORDS / 4) as usize + at);
-        let lanes = (0..LANES as u64).map(|lane| Lane::new(places(lane), |at| word(lane, at)));
+        let word = |lane: u64| area.word((lane * HOST_WORDS / 4) as usize);
+        let lanes = (0..LANES as u64).map(|lane| Lane::new(places(lane), word(lane)));
         let (lanes, owners) = (lanes.collect(), [const { OnceLock::new() }; LANES]);
         let context = branch.context.name();
-        Ok(Self { branch, context, zero: at, resumes, stops, lanes, owners })
+        Ok(Self { branch, context, zero: at, streams, lanes, owners })
     }
 
     /// Returns the lane of a stream, which it keeps. `None`: all are taken.

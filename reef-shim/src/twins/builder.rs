@@ -11,7 +11,6 @@ use crate::order;
 use crate::settings::{Slices, settings};
 use crate::stops::ground::Ground;
 use crate::thread;
-use reef_ptx::twin::{SETTLE, SETTLE_TEXT};
 use reef_ptx::{Module, Twin, kernels};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -42,18 +41,11 @@ pub(super) struct Order {
 pub(super) struct Built {
     pub(super) function: usize,
     pub(super) may_be_sliced: bool,
-    /// If its blocks can leave.
-    pub(super) stops: Option<Stops>,
+    /// Where its slices are stopped, if its blocks can leave.
+    pub(super) stops: Option<&'static Ground>,
     /// Bytes of each of the kernel's own parameters, and those up to the twin's own.
     pub(super) parameters: Vec<usize>,
     pub(super) bytes: u64,
-}
-
-/// Kernel that ends runs of a twin, and where its slices are stopped.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stops {
-    pub(super) settle: usize,
-    pub(super) ground: &'static Ground,
 }
 
 impl Order {
@@ -122,12 +114,9 @@ impl Order {
         let plain = plain.map(zero).transpose()?;
         let in_context = || {
             plain.map_or(Ok(()), |plain| self.check(&plain))?;
-            let (module, built) = load(twin, &self.kernel)?;
-            if !twin.may_be_stopped {
-                return Ok(built);
-            }
-            let (settle, ground) = (find(module, SETTLE)?, Ground::of(self.branch)?);
-            Ok(Built { stops: Some(Stops { settle, ground }), ..built })
+            let (_, built) = load(twin, &self.kernel)?;
+            let ground = twin.may_be_stopped.then(|| Ground::of(self.branch)).transpose()?;
+            Ok(Built { stops: ground, ..built })
         };
         order::compile(|| {
             if context.is_live() && context.name() == self.context {
@@ -165,9 +154,7 @@ pub(super) fn read(
 
 /// Loads a twin into the current context. Returns its module, too.
 pub(super) fn load(twin: &Twin, name: &str) -> Result<(usize, Built), String> {
-    let settle = if twin.may_be_stopped { SETTLE_TEXT } else { "" };
-    let text = zero(&format!("{}{settle}", twin.text))?;
-    let mut module = 0;
+    let (text, mut module) = (zero(&twin.text)?, 0);
     // SAFETY: texts that end with zeros.
     let code = unsafe { driver::load_text(&mut module, text.as_ptr()) };
     if code != Some(0) {

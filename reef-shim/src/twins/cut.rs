@@ -1,18 +1,23 @@
 //! Cut of a launch: slices of about 200 µs, or longer ones whose blocks can leave.
 
+use crate::stops::lane::Group;
+use crate::stops::number::SLICES;
 use reef_ptx::twin::{Launched, Slice, slices};
 use std::time::Duration;
 
 /// Duration that a slice should have: about the time for which real-time work waits.
 const SLICE: Duration = Duration::from_micros(200);
 /// Maximum number of slices of a launch. All fit into the driver's queue with their gates, so the
-/// launch doesn't wait for the device. One that can be stopped has five entries there.
+/// launch doesn't wait for the device. Those that can be stopped have four entries each there.
 const MAX_SLICES: u32 = 240;
-const MAX_STOPPED_SLICES: u32 = 120;
-/// Waves of a slice that can be stopped. A wave leaves in about 2 µs, so all of them leave in 80.
-const WAVES: u32 = 40;
-/// Longest slice that can be stopped: a resume of it dispatches its blocks again.
+const MAX_STOPPED_SLICES: u32 = 160;
+/// Waves of a slice that can be stopped. A wave leaves in about a microsecond.
+const WAVES: u32 = 50;
+/// Longest slice that can be stopped: a group has three resumes.
 const MAX_STOPPED: Duration = Duration::from_millis(10);
+/// Blocks from this duration on look whether they are to leave. Three resumes that do nothing take
+/// 4 % of it.
+const MIN_BLOCK: Duration = Duration::from_micros(50);
 
 /// Launch with what is known of it.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +31,24 @@ pub(super) struct Measured {
 
 impl Measured {
     fn blocks(&self) -> u64 {
-        self.grid.iter().fold(1_u64, |all, side| all.saturating_mul(u64::from(*side)))
+        count(self.grid)
+    }
+
+    /// Returns how long a block takes.
+    fn block(&self) -> Duration {
+        let waves = self.blocks().div_ceil(self.wave.max(1)).max(1) as f64;
+        self.plain.div_f64(waves)
     }
 
     /// Returns how long a slice should be whose blocks can leave.
     fn stopped_slice(&self) -> Duration {
-        let waves = self.blocks().div_ceil(self.wave.max(1)).max(1) as f64;
-        let slice = self.plain.as_secs_f64() / waves * f64::from(WAVES);
-        Duration::from_secs_f64(slice).min(MAX_STOPPED)
+        (self.block() * WAVES).min(MAX_STOPPED)
     }
 
-    /// Returns whether stops are worth while: blocks take long enough for that each looks whether
-    /// it is to leave, and that all leave soon.
+    /// Returns whether stops are worth while: not all blocks run at a time, and they take long
+    /// enough.
     pub(super) fn is_worth_stops(&self) -> bool {
-        self.blocks() > self.wave && self.stopped_slice() >= 2 * SLICE
+        self.blocks() > self.wave && self.block() >= MIN_BLOCK
     }
 
     /// Cuts the launch into slices that are launched and not stopped.
@@ -64,8 +73,7 @@ impl Measured {
         } else {
             self.cut(slice, MAX_STOPPED_SLICES)?
         };
-        let of = |slice: &Slice| slice.blocks.iter().map(|side| u64::from(*side)).product::<u64>();
-        match all.iter().all(|slice| of(slice) <= most) {
+        match all.iter().all(|slice| count(slice.blocks) <= most) {
             true => Ok(all),
             false => Err("its slices have too many blocks".into()),
         }
@@ -77,9 +85,60 @@ impl Measured {
     }
 }
 
+/// Puts slices that follow each other together, as long as a group has no more blocks than `most`.
+pub(super) fn groups(slices: Vec<Slice>, most: u64) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for slice in slices {
+        let grown = groups.last().filter(|group| group.slices.len() < SLICES);
+        let grown = grown.and_then(|group| together(&group.all, &slice));
+        match (groups.last_mut(), grown.filter(|all| count(all.blocks) <= most)) {
+            (Some(group), Some(all)) => {
+                group.all = all;
+                group.slices.push(slice);
+            }
+            _ => groups.push(Group { slices: vec![slice], all: slice }),
+        }
+    }
+    groups
+}
+
+/// Returns the rectangle of two, if they make one and their blocks follow each other in the grid.
+fn together(one: &Slice, other: &Slice) -> Option<Slice> {
+    let differing = |at: &usize| one.offset[*at] != other.offset[*at];
+    let mut dimensions = (0..3).filter(differing);
+    let dimension = dimensions.next().filter(|_| dimensions.next().is_none())?;
+    let is_next =
+        one.offset[dimension].checked_add(one.blocks[dimension]) == Some(other.offset[dimension]);
+    let is_even = (0..3).all(|at| at == dimension || one.blocks[at] == other.blocks[at]);
+    let mut all = *one;
+    all.blocks[dimension] += other.blocks[dimension];
+    (is_next && is_even).then_some(all)
+}
+
+fn count(blocks: [u32; 3]) -> u64 {
+    blocks.iter().fold(1_u64, |all, side| all.saturating_mul(u64::from(*side)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_rectangles_of_slices_in_a_row() {
+        let slice = |offset, blocks| Slice { offset, blocks };
+        let line = (0..9).map(|at| slice([10 * at, 0, 0], [10, 1, 1]));
+        let all = groups(line.clone().collect(), 1000);
+        assert_eq!(all.iter().map(|group| group.slices.len()).collect::<Vec<_>>(), [8, 1]);
+        assert_eq!(all[0].all, slice([0; 3], [80, 1, 1]));
+        let few = groups(line.collect(), 25);
+        assert_eq!(few.iter().map(|group| group.slices.len()).collect::<Vec<_>>(), [2, 2, 2, 2, 1]);
+        // The second line begins elsewhere.
+        let lines =
+            [slice([0, 0, 0], [5, 1, 1]), slice([5, 0, 0], [3, 1, 1]), slice([0, 1, 0], [5, 1, 1])];
+        let two = groups(lines.to_vec(), 1000);
+        assert_eq!((two.len(), two[0].all), (2, slice([0; 3], [8, 1, 1])));
+        assert_eq!(groups(lines.to_vec(), 0).len(), 3, "no groups without stops");
+    }
 
     fn measured(grid: [u32; 3], wave: u64, millis: u64) -> Measured {
         Measured { grid, wave, plain: Duration::from_millis(millis) }
@@ -93,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn slice_that_can_be_stopped_has_forty_waves() {
+    fn slice_that_can_be_stopped_has_fifty_waves() {
         // Blocks of 100 µs.
         let all = measured([264 * 1000, 1, 1], 264, 100).stopped_slices(1 << 16, false).unwrap();
-        assert!((20..=30).contains(&all.len()), "{}", all.len());
+        assert!((18..=22).contains(&all.len()), "{}", all.len());
         let short = measured([264 * 10, 1, 1], 264, 1).stopped_slices(1 << 16, false).unwrap();
         assert_eq!(short, [Slice { offset: [0; 3], blocks: [2640, 1, 1] }]);
     }
@@ -105,7 +164,7 @@ mod tests {
     fn too_many_blocks_are_not_recorded() {
         let long = measured([264 * 10_000, 1, 1], 264, 1000);
         let all = long.stopped_slices(1 << 16, false).unwrap();
-        assert!(all.len() <= 120, "{}", all.len());
+        assert!(all.len() <= 160, "{}", all.len());
         assert!(long.stopped_slices(1 << 16, true).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Comparison of a twin with its kernel.
 
 use super::builder::Built;
-use super::cut::Measured;
+use super::cut::{Measured, groups};
 use super::driver;
 use super::kernels::Kernel;
 use super::shape::{Guard, Plan, ShapeKey};
@@ -38,15 +38,15 @@ pub(super) fn fit(
         return Err(format!("{of_twin} blocks of its twin run at a time, and {own} of its own"));
     }
     let measured = Measured { grid: key.grid, wave: wave(of_twin)?, plain };
-    let (slices, guard) = match built.stops {
-        None => (measured.slices()?, None),
-        Some(stops) => {
+    let (groups, guard) = match built.stops {
+        None => (groups(measured.slices()?, 0), None),
+        Some(ground) => {
             let slices = measured.stopped_slices(MAP, !built.may_be_sliced)?;
-            (slices, Some(Guard { stops, count: Default::default() }))
+            (groups(slices, MAP), Some(Guard { ground, count: Default::default() }))
         }
     };
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
-    Ok(Plan { twin, parameters: built.parameters, slices, guard, plain, launches, sliced })
+    Ok(Plan { twin, parameters: built.parameters, groups, guard, plain, launches, sliced })
 }
 
 /// Returns a launch's measured duration with its grid, and the number of its blocks that run at a

@@ -251,8 +251,7 @@ impl KernelLaunch {
             }
         }
         let (grid, block, shared) = (self.grid, self.block, self.shared);
-        let (settle, stops) = Default::default();
-        Kept { twin, settle, grid, block, shared, bytes, places, stops }
+        Kept { twin, grid, block, shared, bytes, places }
     }
 }
 
@@ -265,33 +264,42 @@ impl Plan {
         }
         let mut timed = self.measure();
         let has_gates = timed.is_none();
-        let mut kept = of.kept(self.twin, &self.parameters);
-        if let Some(guard) = &self.guard {
-            (kept.settle, kept.stops) = (guard.stops.settle, guard.count.clone());
-        }
-        let kept = Arc::new(kept);
+        let kept = of.kept(self.twin, &self.parameters);
         let lane = self.guard.as_ref().and_then(|guard| {
-            let stream = find::stream(of.stream)?;
-            guard.stops.ground.lane(stream)
+            let lane = guard.ground.lane(find::stream(of.stream)?)?;
+            // Nor are launches stopped that are measured.
+            Some((lane, has_gates.then_some(&guard.count)))
         });
-        for (at, slice) in self.slices.iter().enumerate() {
-            let mut real = || {
-                if at == 0 {
-                    timed = timed.filter(|events| events.begin(of.stream));
-                }
-                match lane {
-                    Some(lane) => lane.launch(of.stream, slice, &kept, has_gates),
-                    None => kept.launch(of.stream.0, slice.blocks, &self.own(slice, of)),
+        for (at, group) in self.groups.iter().enumerate() {
+            let mut gated = |is_first: bool, real: &mut dyn FnMut() -> u32| {
+                let is_first = is_first && at == 0;
+                let mut real = || {
+                    if is_first {
+                        timed = timed.filter(|events| events.begin(of.stream));
+                    }
+                    real()
+                };
+                // A hold between slices would be a part of their time.
+                let has_gate = is_first || has_gates;
+                if has_gate { launch_slice(of.stream, is_first, real) } else { real() }
+            };
+            let launched = match lane {
+                Some((lane, count)) => lane.launch(of.stream, group, &kept, count, gated),
+                None => {
+                    let (stream, all) = (of.stream.0, &group.all);
+                    let mut launch = || kept.launch(stream, all.blocks, &self.own(all, of));
+                    match gated(true, &mut launch) {
+                        0 => Ok(()),
+                        code => Err((code, false)),
+                    }
                 }
             };
-            // A hold between slices would be a part of their time.
-            let code =
-                if at == 0 || has_gates { launch_slice(of.stream, at == 0, real) } else { real() };
-            if code != 0 {
+            if let Err((code, others)) = launched {
                 timed.into_iter().for_each(Events::destroy);
-                return (at > 0).then_some(code);
+                return (at > 0 || others).then_some(code);
             }
         }
+        lane.inspect(|(lane, _)| lane.end(of.stream));
         self.launches.fetch_add(1, Relaxed);
         if let Some(events) = timed {
             let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -306,8 +314,13 @@ impl Plan {
 
     /// Returns the twin's own parameter for a slice that is not stopped.
     fn own(&self, slice: &Slice, of: &KernelLaunch) -> Launch {
-        let stop = self.guard.as_ref().map_or(0, |guard| guard.stops.ground.never());
+        let stop = self.guard.as_ref().map_or(0, |guard| guard.ground.never());
         Launch { stop, number: 1, offset: slice.offset, grid: of.grid, ..PLAIN }
+    }
+
+    /// Returns the number of its slices.
+    pub(super) fn slices(&self) -> usize {
+        self.groups.iter().map(|group| group.slices.len()).sum()
     }
 
     /// Returns events for the launch, if it is one of those that are measured.
@@ -325,8 +338,7 @@ impl Plan {
         }
         let cost = sliced.shortest?.as_secs_f64() / self.plain.as_secs_f64();
         let percent = 100.0 * (cost - 1.0);
-        (cost > MAX_COST)
-            .then(|| format!("{} slices took {percent:.0} % longer", self.slices.len()))
+        (cost > MAX_COST).then(|| format!("{} slices took {percent:.0} % longer", self.slices()))
     }
 }
 
@@ -338,6 +350,6 @@ pub(super) const PLAIN: Launch = Launch {
     number: 0,
     offset: [0; 3],
     grid: [0; 3],
-    dirty: 0,
-    done: 0,
+    left: 0,
+    left_before: 0,
 };

@@ -33,7 +33,7 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
         State::Long(_) => "gates only: its twin is not built yet".to_owned(),
         State::Plain(why) => format!("gates only: {why}"),
         State::Ready(plan) => {
-            let (launches, slices) = (plan.launches.load(Relaxed), plan.slices.len());
+            let (launches, slices) = (plan.launches.load(Relaxed), plan.slices());
             let stops = |guard: &Guard| format!(", stopped {} times", guard.count.load(Relaxed));
             let stops = plan.guard.as_ref().map(stops).unwrap_or_default();
             format!("{launches} launches in {slices} slices{stops}")

@@ -7,9 +7,10 @@
 //! | `Long` | `Ready`, or `Plain` with a reason, when the twin is built |
 //! | `Ready` | `Plain`, if slices take longer than they may |
 
-use super::builder::{Order, Stops};
+use super::builder::Order;
 use super::timing::Timing;
-use reef_ptx::twin::Slice;
+use crate::stops::ground::Ground;
+use crate::stops::lane::Group;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -51,7 +52,7 @@ pub(super) struct Plan {
     pub(super) twin: usize,
     /// Bytes of each of the kernel's own parameters.
     pub(super) parameters: Vec<usize>,
-    pub(super) slices: Vec<Slice>,
+    pub(super) groups: Vec<Group>,
     /// If its blocks can leave.
     pub(super) guard: Option<Guard>,
     /// Duration of the plain kernel.
@@ -65,7 +66,7 @@ pub(super) struct Plan {
 /// What a launch needs whose blocks can leave.
 #[derive(Debug)]
 pub(super) struct Guard {
-    pub(super) stops: Stops,
+    pub(super) ground: &'static Ground,
     /// Stops so far.
     pub(super) count: Arc<AtomicU64>,
 }

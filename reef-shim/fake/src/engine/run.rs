@@ -96,8 +96,6 @@ fn step([kernel, copy]: [Duration; 2]) {
         unsafe { take_effect(&op) };
     }
     let mut world = together.unwrap_or_else(super::world::world);
-    let nanos = |launched| blocks::nanos(launched) + kernel.as_nanos() as u64;
-    world.block_nanos += launched.as_deref().map_or(0, nanos);
     world.is_faulty |= is_lost || !has_memory(&world, &op);
     finish(&mut world, (stream, node), &op);
 }
@@ -108,9 +106,11 @@ fn has_more_blocks(entry: (u64, u64), launched: &Launched, kernel: Duration) -> 
     if from.is_none() {
         busy(kernel);
     }
-    let next = blocks::run(launched, from.unwrap_or(0));
+    let (next, nanos) = blocks::run(launched, from.unwrap_or(0));
+    let mut world = world();
+    world.block_nanos += nanos + if from.is_none() { kernel.as_nanos() as u64 } else { 0 };
     if let Some(next) = next {
-        world().begun.insert(entry, next);
+        world.begun.insert(entry, next);
     }
     next.is_some()
 }
