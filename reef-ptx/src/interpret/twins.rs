@@ -9,10 +9,10 @@ const CORPUS: &str = include_str!("../../tests/corpus/simple.ptx");
 
 /// Places in memory: the stop word, for each run the word of stopped blocks, the map, and the data
 /// of a kernel.
-const STOP: usize = 8;
-const LEFT: usize = 16;
-const MAP: usize = 64;
-const DATA: usize = 1024;
+pub(super) const STOP: usize = 8;
+pub(super) const LEFT: usize = 16;
+pub(super) const MAP: usize = 64;
+pub(super) const DATA: usize = 1024;
 const BYTES: usize = 16 << 10;
 /// Elements of a buffer, and its bytes.
 const COUNT: usize = 192;
@@ -40,19 +40,19 @@ const CASES: &[Case] = {
 };
 
 /// Name, grid, block and arguments.
-type Case = (&'static str, [u32; 3], [u32; 3], &'static [Argument]);
+pub(super) type Case = (&'static str, [u32; 3], [u32; 3], &'static [Argument]);
 
-enum Argument {
+pub(super) enum Argument {
     /// Address of a buffer. The last one is zero, the others are random.
     Buffer(u64),
     Number(u32),
 }
 
 /// Numbers by SplitMix64 (Steele et al. 2014).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -60,12 +60,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
-fn parameters(arguments: &[Argument]) -> Vec<u8> {
+pub(super) fn parameters(arguments: &[Argument]) -> Vec<u8> {
     let mut bytes: Vec<u8> = Vec::new();
     for argument in arguments {
         match argument {
@@ -79,7 +79,7 @@ fn parameters(arguments: &[Argument]) -> Vec<u8> {
     bytes
 }
 
-fn memory(random: &mut Random) -> Vec<u8> {
+pub(super) fn memory(random: &mut Random) -> Vec<u8> {
     let mut memory = vec![0; BYTES];
     for at in 0..3 * COUNT {
         // Small numbers, so that floats made of them are numbers, too.
@@ -89,7 +89,7 @@ fn memory(random: &mut Random) -> Vec<u8> {
 }
 
 /// All blocks of a grid, in random order.
-fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
+pub(super) fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
     let mut all: Vec<_> = (0..x * y * z).map(|at| [at % x, at / x % y, at / x / y]).collect();
     for at in (1..all.len()).rev() {
         all.swap(at, random.below(at as u64 + 1) as usize);
@@ -101,7 +101,7 @@ fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
 const FIRST: u32 = u32::MAX - 4;
 const APART: u32 = 3;
 
-fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
+pub(super) fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
     let (stop, map, left) = (STOP as u64, MAP as u64, LEFT as u64 + 4 * u64::from(round));
     let number = FIRST.wrapping_add(APART * round);
     let mode = if round == 0 { Mode::First } else { Mode::Resume(number.wrapping_sub(APART)) };
@@ -112,19 +112,19 @@ fn put(memory: &mut [u8], at: usize, word: u32) {
     memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-fn word(memory: &[u8], at: usize) -> u32 {
+pub(super) fn word(memory: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(memory[at..at + 4].try_into().unwrap())
 }
 
 /// Memory with the words of earlier runs.
-fn with_words(start: &[u8]) -> Vec<u8> {
+pub(super) fn with_words(start: &[u8]) -> Vec<u8> {
     let mut memory = start.to_vec();
     put(&mut memory, STOP, FIRST.wrapping_sub(1));
     (LEFT..MAP).step_by(4).for_each(|at| put(&mut memory, at, FIRST.wrapping_sub(8)));
     memory
 }
 
-fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
+pub(super) fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
     let mut bytes = parameters(arguments);
     bytes.resize(twin.offset as usize, 0);
     bytes.extend(launch.bytes());
