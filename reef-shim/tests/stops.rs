@@ -207,17 +207,48 @@ fn thread_rests_while_nothing_is_on_the_device() {
     assert!(sleeps() <= before + 2, "it slept {} times", sleeps() - before);
 }
 
-#[test]
-fn report_says_how_often_a_kernel_was_stopped() {
-    let report = std::env::temp_dir().join(format!("reef-stops-report-{}", std::process::id()));
+/// The report of a test of this file, which runs in a process of its own: the line of a kernel.
+fn report_of(test: &str, kernel: &str, block_nanos: &str) -> String {
+    let name = format!("reef-stops-{test}-{}", std::process::id());
+    let report = std::env::temp_dir().join(name);
     let _ = std::fs::remove_file(&report);
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "held_kernel_stops_in_the_middle_of_a_slice"]);
-    assert!(child.env("REEF_EXPLAIN", &report).status().unwrap().success());
+    child.args(["--exact", "--include-ignored", test]).env("REEF_EXPLAIN", &report);
+    assert!(child.env("REEF_FAKE_BLOCK_NS", block_nanos).status().unwrap().success());
     let text = std::fs::read_to_string(&report).unwrap();
-    let line = text.lines().find(|line| line.starts_with("  long kernel tiles, 301x1x1 blocks, "));
-    let line = line.unwrap_or_else(|| panic!("no line in {text}"));
+    std::fs::remove_file(report).unwrap();
+    let begin = format!("  long kernel {kernel}, ");
+    let line = text.lines().find(|line| line.starts_with(&begin));
+    line.unwrap_or_else(|| panic!("no line in {text}")).to_owned()
+}
+
+#[test]
+fn report_says_how_often_a_kernel_was_stopped() {
+    let line = report_of("held_kernel_stops_in_the_middle_of_a_slice", "tiles", "20000");
     let stops = line.split(", stopped ").nth(1).and_then(|rest| rest.split(' ').next());
     assert!(stops.is_some_and(|stops| stops.parse::<u64>().unwrap() >= 8), "{line}");
-    std::fs::remove_file(report).unwrap();
+    assert!(!line.contains("inside of blocks"), "{line}");
+}
+
+/// The fake runs a block without a break, so that it is thrown away while it runs is tested in
+/// reef-ptx.
+#[test]
+fn blocks_of_a_millisecond_may_leave_while_they_run() {
+    let line = report_of("program_of_long_blocks", "rounds", "100000");
+    assert!(line.contains(" times, inside of blocks too"), "{line}");
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn program_of_long_blocks() {
+    let program = program();
+    let (shape, rounds) = (Shape { grid: [200, 1, 1], ..Shape::line() }, program.kernel("rounds"));
+    program.learn_slices(rounds, &shape);
+    for _ in 0..4 {
+        let at = stop(&program, rounds, &shape, 3);
+        assert!(at < shape.blocks(), "stopped after {at}");
+        program.hold(false);
+        program.synchronize();
+        assert!(program.memory() == expected(&shape, &[3]), "after a stop");
+    }
 }

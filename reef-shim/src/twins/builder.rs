@@ -4,6 +4,7 @@
 //! the driver ([`order::settle`]); the thread uses no handle of the program but the context's, and
 //! whatever the driver does under its locks needs no gate to open.
 
+use super::cut::StopKind;
 use super::driver;
 use super::images::Code;
 use crate::guest::tree::branch::Branch;
@@ -31,8 +32,8 @@ pub(super) struct Order {
     context: u64,
     /// Compute capability of the device, as 90.
     capability: u32,
-    /// True if its blocks should be able to leave.
-    with_stops: bool,
+    /// Where its blocks should be able to leave.
+    stops: StopKind,
     result: OnceLock<Result<Built, String>>,
 }
 
@@ -41,6 +42,8 @@ pub(super) struct Order {
 pub(super) struct Built {
     pub(super) function: usize,
     pub(super) may_be_sliced: bool,
+    /// True if blocks that run can leave, too.
+    pub(super) has_looks: bool,
     /// Where its slices are stopped, if its blocks can leave.
     pub(super) stops: Option<&'static Ground>,
     /// Bytes of each of the kernel's own parameters, and those up to the twin's own.
@@ -54,11 +57,11 @@ impl Order {
         code: Code,
         branch: &'static Branch,
         capability: u32,
-        with_stops: bool,
+        stops: StopKind,
     ) -> Arc<Self> {
         let context = branch.context.name();
         let result = OnceLock::new();
-        Arc::new(Self { kernel, code, branch, context, capability, with_stops, result })
+        Arc::new(Self { kernel, code, branch, context, capability, stops, result })
     }
 
     /// Returns the twin, once it is built.
@@ -83,7 +86,7 @@ impl Order {
         &self,
         known: &mut HashMap<(u64, String), Result<Built, String>>,
     ) -> Result<Built, String> {
-        let (twin, plain) = read(&self.code, &self.kernel, self.capability, self.with_stops)?;
+        let (twin, plain) = read(&self.code, &self.kernel, self.capability, self.stops)?;
         let key = (self.context, twin.text.clone());
         if let Some(known) = known.get(&key) {
             return known.clone();
@@ -137,14 +140,18 @@ pub(super) fn read(
     code: &Code,
     name: &str,
     capability: u32,
-    with_stops: bool,
+    stops: StopKind,
 ) -> Result<(Twin, Option<String>), String> {
     let loaded = code.as_ref().as_ref().map_err(String::clone)?;
     let text = loaded.text(capability)?;
     let module = Module::read(&text).map_err(|error| error.to_string())?;
     let kernel = kernels(&module).find(|kernel| kernel.name() == name);
     let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
-    let stopped = with_stops.then(|| kernel.twin().ok()).flatten();
+    let looked = (stops == StopKind::InBlocks).then(|| kernel.with_looks().ok()).flatten();
+    let stopped = match stops {
+        StopKind::Never => None,
+        _ => looked.or_else(|| kernel.twin().ok()),
+    };
     let twin = stopped.map_or_else(|| kernel.sliced(), Ok).map_err(|reason| reason.to_string())?;
     let is_checked = settings().slices != Some(Slices::Any)
         && loaded.has_machine_code(capability)
@@ -163,7 +170,8 @@ pub(super) fn load(twin: &Twin, name: &str) -> Result<(usize, Built), String> {
     let function = find(module, name)?;
     let parameters = twin.parameters.clone();
     let (bytes, may_be_sliced) = (twin.offset, twin.may_be_sliced);
-    Ok((module, Built { function, may_be_sliced, stops: None, parameters, bytes }))
+    let has_looks = twin.looks > 0;
+    Ok((module, Built { function, may_be_sliced, has_looks, stops: None, parameters, bytes }))
 }
 
 /// Finds a kernel of a twin's module, and loads its code.

@@ -19,6 +19,19 @@ const MAX_STOPPED: Duration = Duration::from_millis(10);
 /// 4 % of it.
 const MIN_BLOCK: Duration = Duration::from_micros(50);
 
+/// Blocks from this duration on may be thrown away while they run, where they have had no effect. On
+/// average half of a block is lost.
+const MIN_LOOKED: Duration = Duration::from_millis(1);
+
+/// Places where the blocks of a kernel may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopKind {
+    Never,
+    BeforeBlocks,
+    /// Also inside of blocks that run.
+    InBlocks,
+}
+
 /// Launch with what is known of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
@@ -30,7 +43,8 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    fn blocks(&self) -> u64 {
+    /// Returns the number of its blocks.
+    pub(super) fn blocks(&self) -> u64 {
         count(self.grid)
     }
 
@@ -45,10 +59,13 @@ impl Measured {
         (self.block() * WAVES).min(MAX_STOPPED)
     }
 
-    /// Returns whether stops are worth while: not all blocks run at a time, and they take long
-    /// enough.
-    pub(super) fn is_worth_stops(&self) -> bool {
-        self.blocks() > self.wave && self.block() >= MIN_BLOCK
+    /// Returns where its blocks should be able to leave.
+    pub(super) fn stops(&self) -> StopKind {
+        match self.block() {
+            block if block >= MIN_LOOKED => StopKind::InBlocks,
+            block if block >= MIN_BLOCK && self.blocks() > self.wave => StopKind::BeforeBlocks,
+            _ => StopKind::Never,
+        }
     }
 
     /// Cuts the launch into slices that are launched and not stopped.
@@ -146,9 +163,10 @@ mod tests {
 
     #[test]
     fn blocks_of_a_microsecond_are_not_worth_stops() {
-        assert!(!measured([1 << 20, 1, 1], 1056, 1).is_worth_stops());
-        assert!(measured([1_320_000, 1, 1], 132, 1000).is_worth_stops());
-        assert!(!measured([132, 1, 1], 132, 1000).is_worth_stops(), "all run at a time");
+        assert_eq!(measured([1 << 20, 1, 1], 1056, 1).stops(), StopKind::Never);
+        assert_eq!(measured([1_320_000, 1, 1], 132, 1000).stops(), StopKind::BeforeBlocks);
+        assert_eq!(measured([132, 1, 1], 132, 1000).stops(), StopKind::InBlocks);
+        assert_eq!(measured([132, 1, 1], 1320, 1).stops(), StopKind::InBlocks);
     }
 
     #[test]

@@ -41,8 +41,14 @@ pub(super) fn fit(
     let (groups, guard) = match built.stops {
         None => (groups(measured.slices()?, 0), None),
         Some(ground) => {
+            if measured.blocks() <= measured.wave && !built.has_looks {
+                return Err("all its blocks run at a time".into());
+            }
             let slices = measured.stopped_slices(MAP, !built.may_be_sliced)?;
-            (groups(slices, MAP), Some(Guard { ground, count: Default::default() }))
+            (
+                groups(slices, MAP),
+                Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }),
+            )
         }
     };
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));

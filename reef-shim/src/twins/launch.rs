@@ -1,6 +1,7 @@
 //! Launches of kernels: measured, sliced or plain.
 
 use super::builder::Order;
+use super::cut::StopKind;
 use super::driver::capability;
 use super::fitting::{fit, measured};
 use super::kernels::{self, Kernel};
@@ -187,10 +188,12 @@ fn long(kernel: &Kernel, handle: usize, key: &ShapeKey, plain: Duration) -> Stat
     let (Some(branch), Some(capability)) = (branch, capability) else {
         return State::Plain("its device is not known".into());
     };
-    let with_stops = settings().slices != Some(Slices::NoStops)
-        && measured(kernel, handle, key, plain).is_ok_and(|it| it.is_worth_stops());
+    let stops = match settings().slices {
+        Some(Slices::NoStops) => StopKind::Never,
+        _ => measured(kernel, handle, key, plain).map_or(StopKind::Never, |it| it.stops()),
+    };
     let (name, code) = (kernel.name.clone(), kernel.code.clone());
-    let order = Order::new(name, code, branch, capability, with_stops);
+    let order = Order::new(name, code, branch, capability, stops);
     order.send();
     State::Long(order)
 }

@@ -1,5 +1,6 @@
 //! Some of a kernel's blocks, and no others.
 
+use super::cut::StopKind;
 use super::kernels::Kernel;
 use super::launch::{KernelLaunch, PLAIN};
 use super::{builder, driver, fitting};
@@ -33,7 +34,7 @@ impl Part {
         let (duration, slice) = (PARTS * wave, wave);
         let cut = Launched { grid: of.grid, wave: 1, duration, slice, most: 240 };
         let slices = slices(&cut)?;
-        let (twin, _) = builder::read(&kernel.code, &kernel.name, capability, false)?;
+        let (twin, _) = builder::read(&kernel.code, &kernel.name, capability, StopKind::Never)?;
         let (module, built) = builder::load(&twin, &kernel.name)?;
         let parameters = built.parameters.clone();
         let part = Self { module, twin: built.function, parameters, slices };

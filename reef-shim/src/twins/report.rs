@@ -34,7 +34,10 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
         State::Plain(why) => format!("gates only: {why}"),
         State::Ready(plan) => {
             let (launches, slices) = (plan.launches.load(Relaxed), plan.slices());
-            let stops = |guard: &Guard| format!(", stopped {} times", guard.count.load(Relaxed));
+            let stops = |guard: &Guard| {
+                let place = if guard.has_looks { ", inside of blocks too" } else { "" };
+                format!(", stopped {} times{place}", guard.count.load(Relaxed))
+            };
             let stops = plan.guard.as_ref().map(stops).unwrap_or_default();
             format!("{launches} launches in {slices} slices{stops}")
         }

@@ -67,6 +67,8 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) ground: &'static Ground,
+    /// True if blocks that run can leave, too.
+    pub(super) has_looks: bool,
     /// Stops so far.
     pub(super) count: Arc<AtomicU64>,
 }

@@ -100,7 +100,9 @@ fn begin() -> Program {
         std::env::set_var("REEF_CLASS", "be");
         std::env::set_var("REEF_SLICES", super::SLICES);
         std::env::set_var("REEF_CUDA", library(FAKE));
-        std::env::set_var("REEF_FAKE_BLOCK_NS", BLOCK.as_nanos().to_string());
+        if std::env::var_os("REEF_FAKE_BLOCK_NS").is_none() {
+            std::env::set_var("REEF_FAKE_BLOCK_NS", BLOCK.as_nanos().to_string());
+        }
         std::env::set_var("REEF_FAKE_LOAD_NS", "20000000");
         if super::SLICES != "no-stops" {
             std::env::set_var("REEF_FAKE_LOCK", "1");
