@@ -2,12 +2,13 @@
 """Long kernels in slices, and stopped, with a process each: a best-effort program, and a real-time one that sends a small kernel
 at random times.
 
-    tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--ways WAY...] [--mps] [--out FILE]
+    tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--ways WAY...] [--mps] [--low] [--out FILE]
 
 FOLDER has libreef_cuda_shim.so and the program `registry` (tools/interpose/build.sh). Needs nvcc; PyTorch and Triton for two of
 the programs. For each best-effort program: its time alone; next to requests with gates alone, with slices, and with slices that
 are stopped; latencies of the requests; and whether the results of a number of launches are the same bits, held at random too. Ways
-are none, gates, slices, stops and bits; --mps has all of them under MPS, which it starts.
+are none, gates, slices, stops and bits; --mps has all of them under MPS, which it starts, and --low gives the best-effort program
+MPS's lower priority.
 """
 
 import argparse
@@ -83,6 +84,7 @@ def beside(args, say, name, command, rate, label, slices):
     report = os.path.join(tempfile.mkdtemp(), "report")
     with Daemon(args.folder) as daemon:
         of_be = guest(args, daemon, "be", slices, report) if slices else {}
+        of_be |= {"CUDA_MPS_CLIENT_PRIORITY": "1"} if args.low else {}
         of_rt = guest(args, daemon, "rt") if slices else {}
         # In the first round its kernels are measured, and twins are built.
         be = start(command(0, 3 * args.seconds), of_be)
@@ -146,6 +148,7 @@ def main():
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--ways", nargs="*", default=["none", "gates", "slices", "stops", "bits"])
     parser.add_argument("--mps", action="store_true")
+    parser.add_argument("--low", action="store_true")
     parser.add_argument("--out")
     args = parser.parse_args()
     args.folder = os.path.realpath(args.folder)

@@ -97,6 +97,7 @@ class Words:
         self.stop, self.dirty, self.before, self.map = alloc(128), alloc(128), alloc(128), alloc(blocks)
         for at, count in ((self.stop, 128), (self.dirty, 128), (self.before, 128), (self.map, blocks)):
             call("cuMemsetD8_v2", U64(at), 0, SIZE(count))
+        call("cuMemsetD32_v2", U64(self.before), U32(1), SIZE(1))
 
 
 def build(corpus, work):
