@@ -3,8 +3,8 @@
 //! In one of several rounds of a loop, a barrier gives the verdict of the leader, thread (0, 0, 0),
 //! to all. In the other rounds it is as it was: a verdict in each costs up to 50 % in short rounds
 //! (H200, 2026-11-27). The leader then loads the stop word, and uses it at the next look, so that
-//! it does not wait for the load. If the block is to leave, the leader records it as the entry guard
-//! does, and a resume runs the block from its start.
+//! it does not wait for the load. If the block is to leave, the leader records it as the entry
+//! guard does, and a resume runs the block from its start.
 //!
 //! | register | what |
 //! |---|---|

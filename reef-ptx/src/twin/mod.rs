@@ -23,8 +23,9 @@
 //! A twin may also have *looks* (`look.rs`): places in loops, before any effect, where all threads
 //! of a running block leave together. Its byte is 1 then, as if the block had not begun.
 //!
-//! A stopped block writes the number of its run to a word, so a resume knows whether the runs before
-//! have left blocks. All bytes are zero when the kernel is complete, so a map needs no clearing.
+//! A stopped block writes the number of its run to a word, so a resume knows whether the runs
+//! before have left blocks. All bytes are zero when the kernel is complete, so a map needs no
+//! clearing.
 
 pub(crate) mod build;
 pub(crate) mod guard;
