@@ -2,12 +2,10 @@
 
 use super::ground::{self, Ground};
 use super::lane::Lane;
+use super::wake;
 use crate::explain;
 use crate::order;
 use crate::thread;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread::Thread;
 use std::time::Duration;
 
 /// Interval between looks at the gate while slices are on the device, on a host of few processors.
@@ -17,25 +15,13 @@ const MIN_PROCESSORS: usize = 4;
 /// Pauses of a processor between two looks.
 const SPINS: u32 = 20;
 
-static AGENT: OnceLock<Option<Thread>> = OnceLock::new();
-/// Set before the agent looks whether slices are left, and by who launches one.
-static IS_AWAKE: AtomicBool = AtomicBool::new(false);
-
 /// Starts the thread, once.
-pub(super) fn start() {
-    AGENT.get_or_init(|| {
+pub(crate) fn start() {
+    wake::start(|| {
         let started = thread::spawn("reef-stops", run);
-        started
-            .map_err(|error| explain::refuse::<()>(&format!("no thread for stops: {error}")))
-            .ok()
+        let refuse = |error| explain::refuse::<()>(&format!("no thread for stops: {error}"));
+        started.map_err(refuse).ok()
     });
-}
-
-/// Has the agent look at slices, because there is one.
-pub(super) fn wake() {
-    if !IS_AWAKE.swap(true, SeqCst) {
-        AGENT.get().and_then(Option::as_ref).inspect(|thread| thread.unpark());
-    }
 }
 
 fn run() {
@@ -44,14 +30,13 @@ fn run() {
     let spins =
         std::thread::available_parallelism().is_ok_and(|count| count.get() >= MIN_PROCESSORS);
     loop {
-        IS_AWAKE.store(false, SeqCst);
+        wake::begin();
         let mut has_slices = false;
         ground::each(|ground| has_slices |= look(ground));
         match has_slices {
             true if spins => pause(),
             true => std::thread::sleep(POLL_INTERVAL),
-            false if IS_AWAKE.load(SeqCst) => {}
-            false => std::thread::park(),
+            false => wake::rest(),
         }
     }
 }
@@ -78,7 +63,7 @@ fn look(ground: &'static Ground) -> bool {
     // A context that ends waits until this closure has returned.
     order::stop(|| {
         if ground.is_there() {
-            context.within(|| busy().for_each(|lane| lane.stop(ground, hold)));
+            context.within(|| busy().for_each(|lane| lane.stop(&ground.streams, hold)));
         }
     });
     true

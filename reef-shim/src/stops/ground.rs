@@ -52,7 +52,6 @@ impl Ground {
         let new = Self::new(branch).map_err(|what| format!("the driver gives no {what}"))?;
         let new: &'static Self = Box::leak(Box::new(new));
         all.push(new);
-        super::agent::start();
         Ok(new)
     }
 

@@ -1,9 +1,8 @@
 //! Lane: the slices of one stream, which run one after the other.
 
-use super::agent;
 use super::driver;
-use super::ground::Ground;
 use super::number::{Number, next_group};
+use super::wake;
 use crate::driver::calls::{self, Stream};
 use reef_ptx::twin::{Launch, Mode, Slice};
 use std::ffi::c_void;
@@ -137,7 +136,7 @@ impl Lane {
         }
         state.ready = number;
         drop(state);
-        agent::wake();
+        wake::wake();
         failed.map_or(Ok(()), |(at, code)| Err((code, at > 0)))
     }
 
@@ -158,8 +157,9 @@ impl Lane {
         self.at.load(Acquire) != last.0
     }
 
-    /// Stops the run that has begun last, for a hold with this number. The context must be current.
-    pub(super) fn stop(&self, ground: &Ground, hold: u64) {
+    /// Stops the run that has begun last, for a hold with this number, by writes on these streams of
+    /// ours. Their context must be current.
+    pub(super) fn stop(&self, streams: &[usize], hold: u64) {
         let mut state = self.state();
         let current = Number(self.at.load(Acquire));
         if !state.stop(current, hold) {
@@ -167,8 +167,8 @@ impl Lane {
         }
         let stop = self.places.words + STOP;
         // SAFETY: a word of ours, of memory that its context keeps.
-        let write = |stream| unsafe { calls::write_value(stream, stop, current.0, 0) };
-        let is_written = ground.streams.map(write).contains(&Some(0));
+        let write = |stream: &usize| unsafe { calls::write_value(*stream, stop, current.0, 0) };
+        let is_written = streams.iter().filter(|stream| write(stream) == Some(0)).count() > 0;
         state.count.iter().filter(|_| is_written).for_each(|count| {
             count.fetch_add(1, Relaxed);
         });

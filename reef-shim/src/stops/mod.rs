@@ -19,8 +19,9 @@
 //! A stop word that is written late names a run that has ended, so it stops nothing. Formats:
 //! [`reef_ptx::twin`].
 
-mod agent;
+pub(crate) mod agent;
 pub(crate) mod driver;
 pub(crate) mod ground;
 pub(crate) mod lane;
 pub(crate) mod number;
+mod wake;

@@ -10,6 +10,7 @@ use super::images::Code;
 use crate::guest::tree::branch::Branch;
 use crate::order;
 use crate::settings::{Slices, settings};
+use crate::stops::agent;
 use crate::stops::ground::Ground;
 use crate::thread;
 use reef_ptx::{Module, Twin, kernels};
@@ -62,6 +63,17 @@ impl Order {
         let context = branch.context.name();
         let result = OnceLock::new();
         Arc::new(Self { kernel, code, branch, context, capability, stops, result })
+    }
+
+    /// Returns an order of a simpler twin, for when this one doesn't fit. `None`: there is none.
+    pub(super) fn simpler(&self) -> Option<Arc<Self>> {
+        let stops = match self.stops {
+            StopKind::InBlocks => StopKind::BeforeBlocks,
+            StopKind::BeforeBlocks => StopKind::Never,
+            StopKind::Never => return None,
+        };
+        let (kernel, code) = (self.kernel.clone(), self.code.clone());
+        Some(Self::new(kernel, code, self.branch, self.capability, stops))
     }
 
     /// Returns the twin, once it is built.
@@ -119,6 +131,9 @@ impl Order {
             plain.map_or(Ok(()), |plain| self.check(&plain))?;
             let (_, built) = load(twin, &self.kernel)?;
             let ground = twin.may_be_stopped.then(|| Ground::of(self.branch)).transpose()?;
+            if ground.is_some() {
+                agent::start();
+            }
             Ok(Built { stops: ground, ..built })
         };
         order::compile(|| {

@@ -158,21 +158,32 @@ fn way(of: &KernelLaunch) -> Option<Way> {
             let plain = shape.plain.shortest.unwrap_or_default();
             let plan = built.and_then(|built| fit(&kernel, of.function, &key, built, plain));
             shape.state = match plan {
-                Ok(plan) => State::Ready(Arc::new(plan)),
-                Err(why) => State::Plain(why),
+                Ok(plan) => State::Ready(Arc::new(plan), order),
+                Err(why) => simpler(&order, why),
             };
             None // from the next one on
         }
-        State::Ready(plan) => {
+        State::Ready(plan, order) => {
             if of.params.is_null() && !plan.parameters.is_empty() {
                 return None;
             }
             if let Some(why) = plan.excess() {
-                shape.state = State::Plain(why);
+                shape.state = simpler(order, why);
                 return None;
             }
             Some(Way::Sliced(plan.clone(), device))
         }
+    }
+}
+
+/// Orders a simpler twin than one that doesn't fit, for this reason.
+fn simpler(order: &Order, why: String) -> State {
+    match order.simpler() {
+        Some(order) => {
+            order.send();
+            State::Long(order)
+        }
+        None => State::Plain(why),
     }
 }
 

@@ -32,7 +32,7 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
         State::Measured | State::Short => return None,
         State::Long(_) => "gates only: its twin is not built yet".to_owned(),
         State::Plain(why) => format!("gates only: {why}"),
-        State::Ready(plan) => {
+        State::Ready(plan, _) => {
             let (launches, slices) = (plan.launches.load(Relaxed), plan.slices());
             let stops = |guard: &Guard| {
                 let place = if guard.has_looks { ", inside of blocks too" } else { "" };

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | measured | `Short` or `Long` after two measurements |
 //! | `Short` | measured again after 256 launches |
-//! | `Long` | `Ready`, or `Plain` with a reason, when the twin is built |
-//! | `Ready` | `Plain`, if slices take longer than they may |
+//! | `Long` | `Ready` when the twin is built; `Long` with a simpler one, or `Plain`, if it doesn't fit |
+//! | `Ready` | `Long` with a simpler twin, or `Plain`, if slices take longer than they may |
 
 use super::builder::Order;
 use super::timing::Timing;
@@ -41,7 +41,8 @@ pub(super) enum State {
     Short,
     /// A twin is being built.
     Long(Arc<Order>),
-    Ready(Arc<Plan>),
+    /// Launched in this way, of this twin.
+    Ready(Arc<Plan>, Arc<Order>),
     /// Long, and launched as it is.
     Plain(String),
 }
