@@ -4,11 +4,14 @@
     peers.py        prints microseconds a launch: the product or convolution with bias (and ReLU), and fused GELU as well"""
 
 import torch
+from torch.nn import functional
 
+LAYERS = (("qkv", 2304, 768), ("projection", 768, 768), ("first", 3072, 768), ("second", 768, 3072))
 PRODUCTS = [(f"{network} {name}", rows, columns, terms, name == "first")
             for network, rows in (("vit", 197), ("bert", 128))
-            for name, columns, terms in (("qkv", 2304, 768), ("projection", 768, 768), ("first", 3072, 768), ("second", 768, 3072))]
-PICTURES = [(64, 64, 224), (64, 128, 112), (128, 128, 112), (128, 256, 56), (256, 256, 56), (256, 512, 28), (512, 512, 28), (512, 512, 14)]
+            for name, columns, terms in LAYERS]
+PICTURES = [(64, 64, 224), (64, 128, 112), (128, 128, 112), (128, 256, 56), (256, 256, 56), (256, 512, 28),
+            (512, 512, 28), (512, 512, 14)]
 LINEAR = [(25088, 4096), (4096, 4096), (4096, 1000)]
 CHAIN = 64
 
@@ -56,24 +59,28 @@ def main():
             plain = {}
             for library in ("cublas", "cublaslt"):
                 torch.backends.cuda.preferred_blas_library(library)
-                plain[library] = micros(lambda weight: torch.nn.functional.linear(x, weight, bias), weights)
+                plain[library] = micros(lambda weight: functional.linear(x, weight, bias), weights)
             line = f"{what:20} {name} " + " ".join(f"{key} {value:.2f}" for key, value in plain.items())
             if gelu:
-                line += f" gelu-apart {micros(lambda weight: torch.nn.functional.gelu(torch.nn.functional.linear(x, weight, bias)), weights):.2f}"
-                line += f" gelu-fused {micros(lambda weight: torch._addmm_activation(bias, x, weight.t(), use_gelu=True), weights):.2f}"
+                apart = micros(lambda weight: functional.gelu(functional.linear(x, weight, bias)), weights)
+                fused = micros(lambda weight: torch._addmm_activation(bias, x, weight.t(), use_gelu=True), weights)
+                line += f" gelu-apart {apart:.2f} gelu-fused {fused:.2f}"
             print(line, flush=True)
         for channels, outputs, side in PICTURES:
-            x = torch.randn(1, channels, side, side, device="cuda", dtype=kind).contiguous(memory_format=torch.channels_last)
+            x = torch.randn(1, channels, side, side, device="cuda", dtype=kind)
+            x = x.contiguous(memory_format=torch.channels_last)
             bias = torch.randn(outputs, device="cuda", dtype=kind)
             weights = sets((outputs, channels, 3, 3), kind, memory_format=torch.channels_last)
-            took = micros(lambda weight: torch.cudnn_convolution_relu(x, weight, bias, (1, 1), (1, 1), (1, 1), 1), weights)
+            ones = (1, 1)
+            took = micros(lambda weight: torch.cudnn_convolution_relu(x, weight, bias, ones, ones, ones, 1), weights)
             print(f"vgg19 {channels}-{outputs}@{side} {name} cudnn-fused {took:.2f}", flush=True)
         for terms, outputs in LINEAR:
             x = torch.randn(1, terms, device="cuda", dtype=kind)
             bias = torch.randn(outputs, device="cuda", dtype=kind)
             weights = sets((outputs, terms), kind)
-            took = micros(lambda weight: torch.nn.functional.linear(x, weight, bias), weights)
-            print(f"vgg19 linear {terms}-{outputs} {name} cublas {took:.2f} ({weights[0].nbytes / took / 1e6:.2f} TB/s)", flush=True)
+            took = micros(lambda weight: functional.linear(x, weight, bias), weights)
+            rate = weights[0].nbytes / took / 1e6
+            print(f"vgg19 linear {terms}-{outputs} {name} cublas {took:.2f} ({rate:.2f} TB/s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ sed -i 's/^ *for (int i = 0; i < EACH; i++)/#pragma unroll\n&/' "$folder/kernels
 flags=(-std=c++17 -O2 -gencode "arch=compute_90a,code=sm_90a" -DREEF_GUARDED=0 -I"$folder/kernels")
 "$nvcc" "${flags[@]}" -cubin gathered.cu -o "$folder/gathered.cubin"
 for part in study today halves singles; do "$nvcc" "${flags[@]}" -c "$part.cu" -o "$folder/$part.o"; done
-"$nvcc" "${flags[@]}" "$folder"/{study,today,halves,singles}.o -o "$folder/study" -cudart static ${NVCC_LIBRARIES:+-L"$NVCC_LIBRARIES"}
+"$nvcc" "${flags[@]}" "$folder"/{study,today,halves,singles}.o -o "$folder/study" -cudart static \
+    ${NVCC_LIBRARIES:+-L"$NVCC_LIBRARIES"}
 rm "$folder"/*.o
 cp peers.py "$folder"
 [ -z "${STUDY_ONLY_BUILD:-}" ] || exit 0

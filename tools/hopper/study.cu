@@ -139,7 +139,7 @@ static Work work_of(const Shape &s, bool halves) {
     Work w = {s, halves};
     w.element = halves ? 2 : 4;
     w.pitch = s.side ? (s.terms * w.element + 255) / 256 * 256 / w.element : s.terms;
-    const size_t set = (size_t)s.columns * w.pitch * w.element, inputs = s.side ? (size_t)s.rows * s.channels : (size_t)s.rows * s.terms;
+    const size_t set = (size_t)s.columns * w.pitch * w.element, inputs = (size_t)s.rows * (s.side ? s.channels : s.terms);
     w.copies = (int)std::min<size_t>(64, std::max<size_t>(2, (160u << 20) / set + 1));
     const size_t outputs = (size_t)s.rows * s.columns;
     CALL(cudaMalloc(&w.activations, inputs * w.element));
@@ -173,8 +173,8 @@ int main(int count, char **arguments) {
     cudaDeviceProp device;
     CALL(cudaGetDeviceProperties(&device, 0));
     printf("%s, %d multiprocessors\n", device.name, device.multiProcessorCount);
-    printf("%-6s %-12s %-4s %8s %-12s %8s %-16s %8s %-30s %6s %8s\n", "", "", "", "mma.sync", "", "gathered", "", "wgmma", "", "ratio",
-           "TFLOP/s");
+    printf("%-6s %-12s %-4s %8s %-12s %8s %-16s %8s %-30s %6s %8s\n", "", "", "", "mma.sync", "", "gathered", "",
+           "wgmma", "", "ratio", "TFLOP/s");
     for (bool halves : {true, false})
         for (const Shape &s : SHAPES) {
             if (count > 5 && strcmp(arguments[5], s.network)) continue;
@@ -183,9 +183,9 @@ int main(int count, char **arguments) {
             const Found gathered = fastest_of_gathered(w);
             const bool alone = count > 6; // no tensor maps
             const Found other = alone ? gathered : halves ? fastest_of_wgmma_halves(w) : fastest_of_wgmma_singles(w);
-            printf("%-6s %-12s %-4s %8.2f %-12s %8.2f %-16s %8.2f %-30s %6.2f %8.0f\n", s.network, s.name, halves ? "fp16" : "tf32", today.micros,
-                   today.how.c_str(), gathered.micros, gathered.how.c_str(), other.micros, other.how.c_str(), other.micros / today.micros,
-                   w.flops() / other.micros / 1e6);
+            printf("%-6s %-12s %-4s %8.2f %-12s %8.2f %-16s %8.2f %-30s %6.2f %8.0f\n", s.network, s.name,
+                   halves ? "fp16" : "tf32", today.micros, today.how.c_str(), gathered.micros, gathered.how.c_str(),
+                   other.micros, other.how.c_str(), other.micros / today.micros, w.flops() / other.micros / 1e6);
             fflush(stdout);
             let_go(w);
         }

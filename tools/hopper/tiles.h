@@ -21,13 +21,15 @@ template <class F> F driver(const char *name) {
 
 const auto PROMOTED = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
 
+CUtensorMapDataType type(const Work &w) { return w.halves ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32; }
+
 CUtensorMap matrix(const Work &w, const char *data, int lines, int pitch, int box) {
     static EncodeTiled encode = driver<EncodeTiled>("cuTensorMapEncodeTiled");
     CUtensorMap map;
     const cuuint64_t sizes[2] = {(cuuint64_t)pitch, (cuuint64_t)lines}, strides[1] = {(cuuint64_t)pitch * w.element};
     const cuuint32_t boxes[2] = {128u / w.element, (cuuint32_t)box}, ones[2] = {1, 1};
-    const CUresult code = encode(&map, w.halves ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)data, sizes,
-                                 strides, boxes, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, PROMOTED,
+    const CUresult code = encode(&map, type(w), 2, (void *)data, sizes, strides, boxes, ones,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, PROMOTED,
                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code != CUDA_SUCCESS) fprintf(stderr, "cuTensorMapEncodeTiled: %d\n", code), exit(1);
     return map;
@@ -40,9 +42,9 @@ CUtensorMap picture(const Work &w, int box) {
     const cuuint64_t sizes[4] = {c, side, side, 1}, strides[3] = {c * e, side * c * e, side * side * c * e};
     const int lower[2] = {-1, -1}, upper[2] = {-1, -1};
     const cuuint32_t ones[4] = {1, 1, 1, 1};
-    const CUresult code = encode(&map, w.halves ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, w.activations, sizes,
-                                 strides, lower, upper, 128u / w.element, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                 CU_TENSOR_MAP_SWIZZLE_128B, PROMOTED, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult code = encode(&map, type(w), 4, w.activations, sizes, strides, lower, upper, 128u / w.element, box,
+                                 ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, PROMOTED,
+                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code != CUDA_SUCCESS) fprintf(stderr, "cuTensorMapEncodeIm2col: %d\n", code), exit(1);
     return map;
 }
@@ -56,26 +58,28 @@ template <class Math, int X, int Y, int DEPTH, bool PICTURES, bool SWAPPED> void
     const int tiles_down = (s.rows + Tile::ROWS - 1) / Tile::ROWS, tiles_across = s.columns / Tile::COLUMNS;
     const int slabs = (s.side ? 9 * s.channels : s.terms) * w.element / 128, tiles = tiles_down * tiles_across;
     std::vector<CUtensorMap> weights;
-    for (int copy = 0; copy < w.copies; copy++) weights.push_back(matrix(w, w.weights_of(copy), s.columns, w.pitch, Tile::COLUMNS));
+    for (int copy = 0; copy < w.copies; copy++)
+        weights.push_back(matrix(w, w.weights_of(copy), s.columns, w.pitch, Tile::COLUMNS));
     const CUtensorMap activations = PICTURES ? picture(w, Tile::ROWS) : matrix(w, w.activations, s.rows, s.terms, Tile::ROWS);
     hopper::Job job = {};
     job.bias = w.bias, job.output = w.output, job.partials = w.partials, job.arrivals = w.arrivals;
     job.rows = s.rows, job.columns = s.columns, job.tiles_x = SWAPPED ? tiles_across : tiles_down;
     job.slabs = slabs, job.act = s.act;
-    job.tap_slabs = s.side ? s.channels * w.element / 128 : 1, job.window = s.window(), job.line = s.side, job.image = s.side * s.side;
+    job.tap_slabs = s.side ? s.channels * w.element / 128 : 1, job.window = s.window(), job.line = s.side;
     for (unsigned splits : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16})
         for (unsigned sum : {hopper::WHOLE, hopper::BY_LAST, hopper::BY_CLUSTER}) {
             if ((splits == 1) != (sum == hopper::WHOLE)) continue;
             if (splits > 1 && (splits * tiles > 2 * 132 || (int)splits * 2 > slabs)) continue;
-            if (sum == hopper::BY_CLUSTER && splits > 8 || sum == hopper::BY_LAST && 16.0 * splits * tiles * Tile::ALL > PARTIALS) continue;
+            if (sum == hopper::BY_CLUSTER && splits > 8) continue;
+            if (sum == hopper::BY_LAST && 16.0 * splits * tiles * Tile::ALL > PARTIALS) continue;
             for (unsigned late : {0, 1}) {
                 job.splits = splits, job.sum = sum, job.late = late;
                 auto launch = [&](int copy, cudaStream_t stream) {
                     (SWAPPED ? job.x : job.y) = weights[copy % w.copies];
                     (SWAPPED ? job.y : job.x) = activations;
                     void *params[1] = {&job};
-                    return launch_early(kernel, tiles * splits, Tile::THREADS, Tile::SHARED, sum == hopper::BY_CLUSTER ? splits : 1, params,
-                                        stream) == cudaSuccess;
+                    const unsigned cluster = sum == hopper::BY_CLUSTER ? splits : 1;
+                    return launch_early(kernel, tiles * splits, Tile::THREADS, Tile::SHARED, cluster, params, stream) == cudaSuccess;
                 };
                 const double micros = time_chain(w, launch);
                 if (micros < 0) continue;

@@ -75,12 +75,14 @@ struct Cut {
 const Cut CUTS[] = {{32, 32, 128, 4, 4, 256}, {64, 32, 256, 4, 4, 256}, {64, 64, 256, 3, 2, 256}};
 // Of gathered.cu.
 const Cut GATHERED[] = {{64, 64, 128, 6, 1, 128}, {64, 64, 128, 12, 1, 128}, {128, 64, 256, 4, 1, 128}, {128, 64, 256, 8, 1, 128},
-                        {64, 128, 128, 8, 1, 128}, {128, 128, 256, 3, 1, 128}, {128, 128, 256, 6, 1, 128}, {64, 32, 128, 8, 1, 128}, {64, 128, 128, 4, 1, 128}};
+                        {64, 128, 128, 8, 1, 128}, {128, 128, 256, 3, 1, 128}, {128, 128, 256, 6, 1, 128},
+                        {64, 32, 128, 8, 1, 128}, {64, 128, 128, 4, 1, 128}};
 const u32 SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 cudaKernel_t kernel_of(int image, const std::string &name, u32 shared) {
     static cudaLibrary_t libraries[3];
-    if (!libraries[image]) CALL(cudaLibraryLoadFromFile(&libraries[image], ::images[image], nullptr, nullptr, 0, nullptr, nullptr, 0));
+    if (!libraries[image])
+        CALL(cudaLibraryLoadFromFile(&libraries[image], ::images[image], nullptr, nullptr, 0, nullptr, nullptr, 0));
     cudaKernel_t kernel;
     if (cudaLibraryGetKernel(&kernel, libraries[image], name.c_str()) != cudaSuccess) {
         cudaGetLastError();
@@ -93,12 +95,14 @@ cudaKernel_t kernel_of(int image, const std::string &name, u32 shared) {
 
 Conv conv_of(const Work &w, const Cut &cut, u32 splits) {
     const Shape &s = w.shape;
-    const u32 side = s.side, outputs = s.columns, channels = s.channels, step = cut.slab / w.element, taps = channels ? step / channels : 0;
+    const u32 side = s.side, outputs = s.columns, channels = s.channels, step = cut.slab / w.element;
+    const u32 taps = channels ? step / channels : 0;
     const u32 output_tiles = (outputs + cut.columns - 1) / cut.columns, pixel_tiles = (s.rows + cut.rows - 1) / cut.rows;
     return Conv{w.activations, nullptr, w.bias, nullptr, w.output, w.partials, w.arrivals, (u32)s.rows, outputs,
                 (u32)(w.pitch * w.element / cut.slab), splits, Divisor(output_tiles), Divisor(pixel_tiles), output_tiles, pixel_tiles,
                 Divisor(side * side), Divisor(side), side * side, side, side, side, channels, channels, outputs, 3, 3, 1, 1, 1, 1,
-                Divisor(channels), Divisor(3), taps / 3, taps % 3, channels ? step % channels : 0, 0, 0.0f, __builtin_inff(), 1, !w.halves, 0};
+                Divisor(channels), Divisor(3), taps / 3, taps % 3, channels ? step % channels : 0, 0, 0.0f, __builtin_inff(), 1,
+                !w.halves, 0};
 }
 
 Product product_of(const Work &w, const Cut &cut, u32 splits) {
@@ -147,7 +151,9 @@ Found fastest_of_today(const Work &w) {
     const bool picture = w.shape.side;
     for (const Cut &cut : CUTS) {
         if (!picture && cut.rows != cut.columns) continue;
-        const char *family = picture ? (w.halves ? "conv_f16" : "conv_rounded") : w.halves ? "product_along_pairs" : "product_rounded_tf32";
+        const char *conv = w.halves ? "conv_f16" : "conv_rounded";
+        const char *product = w.halves ? "product_along_pairs" : "product_rounded_tf32";
+        const char *family = picture ? conv : product;
         const std::string size = std::to_string(cut.rows) + "x" + std::to_string(cut.columns);
         take(w, cut, kernel_of(!picture, family + ("_" + size), cut.shared()), "mma.sync", size, best);
     }

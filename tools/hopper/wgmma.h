@@ -27,8 +27,8 @@ struct Job {
     u32 tiles_x, splits, slabs;
     u32 sum, act;
     u32 late; // whether the next launch starts when the sums are made, and not at once
-    // Pictures: slabs of a tap, taps of a line, pixels of a line and of a picture.
-    u32 tap_slabs, window, line, image;
+    // Pictures: slabs of a tap, taps of a line, pixels of a line.
+    u32 tap_slabs, window, line;
 };
 
 struct F16 { typedef Half Element; };
