@@ -48,30 +48,42 @@ template <class M, class E, int X, int Y, int DEPTH> struct Tile {
         }
     }
 
-    // All slabs: `bring(stage)` starts the copies of the next. `false`: the block was stopped, and has no copies under way.
-    template <class Bring> __device__ bool sum(reef::Block &block, SharedPlace slabs, u32 count, Bring bring) {
+    // All slabs: `bring(stage)` starts the copies of the next. `false`: the block was stopped, and has no copies under way. Blocks
+    // that are short look before the first slab alone.
+    template <bool LONG, class Bring> __device__ bool sum(reef::Block &block, SharedPlace slabs, u32 count, Bring bring) {
         u32 reading = 0, writing = AHEAD;
-        for (u32 n = 0; n < count; n++) {
-            const u32 round = n % SLABS_A_LOOK;
-            if (round == SLABS_A_LOOK - 1) block.look();
-            if (round == 0 && n > 0) block.post();
-            wait_copies<AHEAD - 1>();
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            __syncthreads();
-            if (round == 0 && (n == 0 ? block.evicted() : block.stop())) {
-                wait_copies<0>();
-                wait<0>();
-                return false;
-            }
+        come();
+        if (block.evicted()) {
+            wait_copies<0>();
+            return false;
+        }
+        for (u32 n = 0;;) {
             add(slabs + reading * STAGE);
             if (n + AHEAD < count) bring(slabs + writing * STAGE);
             end_copies();
             wait<1>();
+            if (++n == count) break;
             reading = reading == DEPTH - 1 ? 0 : reading + 1;
             writing = writing == DEPTH - 1 ? 0 : writing + 1;
+            const u32 round = n % SLABS_A_LOOK;
+            if (LONG && round == SLABS_A_LOOK - 1) block.look();
+            if (LONG && round == 0) block.post();
+            come();
+            if (LONG && round == 0 && block.stop()) {
+                wait_copies<0>();
+                wait<0>();
+                return false;
+            }
         }
         wait<0>();
         return true;
+    }
+
+    // Waits for the next slab, which tensor cores read by a way of their own.
+    __device__ static void come() {
+        wait_copies<AHEAD - 1>();
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncthreads();
     }
 
     float sums[Y / 2];
@@ -98,7 +110,7 @@ template <class T> __device__ __forceinline__ void convolve(reef::Turns &turns, 
         end_copies();
     }
     T sums;
-    if (!sums.sum(block, slabs, end - begin, [&](SharedPlace stage) { gather.next(stage); })) return;
+    if (!sums.template sum<false>(block, slabs, end - begin, [&](SharedPlace stage) { gather.next(stage); })) return;
     __syncthreads();
     sums.store((float *)memory);
     __syncthreads();
@@ -134,7 +146,7 @@ template <class T> __device__ __forceinline__ void multiply(reef::Turns &turns, 
     tensor::ProductEnd<T> ending(product, 0, first_row, first_column);
     ending.bring_bias();
     T sums;
-    const bool whole = sums.sum(block, slabs, end - begin, [&](SharedPlace stage) {
+    const bool whole = sums.template sum<true>(block, slabs, end - begin, [&](SharedPlace stage) {
         rows.next(stage);
         columns.next(stage + T::ROWS * SLAB);
     });

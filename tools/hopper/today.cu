@@ -129,7 +129,7 @@ static void take(const Work &w, const Cut &cut, cudaKernel_t kernel, const char 
         const u32 slabs = w.pitch * w.element / cut.slab;
         if (splits > 1 && (splits * 2 > slabs || splits * tiles > 4 * 132)) continue;
         const u32 blocks = tiles * splits;
-        Guard guard = {w.arrivals + ARRIVALS - 1, nullptr, nullptr, nullptr, nullptr, 0, 0, {blocks, 1, 1}, 1, blocks, blocks};
+        Guard guard = {w.arrivals + ARRIVALS - 32, nullptr, nullptr, nullptr, nullptr, 0, 0, {blocks, 1, 1}, 1, blocks, blocks};
         Conv conv = conv_of(w, cut, splits);
         Product product = product_of(w, cut, splits);
         void *params[2] = {&guard, s.side ? (void *)&conv : (void *)&product};
