@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds the study and, where there is a GPU, runs it beside its peers:
+#
+#     tools/hopper/run.sh [FOLDER]        (default: target/hopper; NVCC=... another compiler than that of the PATH)
+#
+# FOLDER has what it needs on a machine that has a GPU and no compiler: `study`, six images, peers.py. STUDY_ONLY_BUILD=1 stops
+# there.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-$here/../../target/hopper}
+nvcc=${NVCC:-nvcc}
+mkdir -p "$folder/kernels"
+folder=$(cd "$folder" && pwd)
+cd "$here"
+python3 instructions.py >"$folder/kernels/wgmma_made.h"
+for image in network tensor; do
+    for build in plain guarded; do
+        python3 -c 'import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' \
+            <"../../reef-cuda/images/$image-$build-sm_90.z" >"$folder/$image-$build.cubin"
+    done
+done
+# The kernels' own headers, with slabs of 128 bytes. Loops over larger tiles' sums have to be written out, or they lie in memory.
+cp ../../kernels/*.h "$folder/kernels"
+sed -i 's/const u32 SLAB = 256;/const u32 SLAB = 128;/' "$folder/kernels/mma.h"
+sed -i 's/^ *for (int i = 0; i < EACH; i++)/#pragma unroll\n&/' "$folder/kernels/conv.h"
+flags=(-std=c++17 -O2 -gencode "arch=compute_90a,code=sm_90a" -I"$folder/kernels")
+"$nvcc" "${flags[@]}" -DREEF_GUARDED=0 -cubin gathered.cu -o "$folder/gathered-plain.cubin"
+"$nvcc" "${flags[@]}" -DREEF_GUARDED=1 -cubin gathered.cu -o "$folder/gathered-guarded.cubin"
+flags+=(-DREEF_GUARDED=0)
+for part in study today halves singles; do "$nvcc" "${flags[@]}" -c "$part.cu" -o "$folder/$part.o"; done
+"$nvcc" "${flags[@]}" "$folder"/{study,today,halves,singles}.o -o "$folder/study" -cudart static \
+    ${NVCC_LIBRARIES:+-L"$NVCC_LIBRARIES"}
+rm "$folder"/*.o
+cp peers.py "$folder"
+[ -z "${STUDY_ONLY_BUILD:-}" ] || exit 0
+"$folder/study" "$folder"/{network,tensor,gathered}-plain.cubin "$folder/study.csv"
+"$folder/study" "$folder"/{network,tensor,gathered}-guarded.cubin "$folder/guarded.csv" vgg19 gathered
+python3 "$folder/peers.py"

@@ -1,0 +1,3 @@
+#include "tiles.h"
+
+Found fastest_of_wgmma_singles(const Work &work) { return fastest<hopper::Tf32>(work); }
