@@ -1,9 +1,9 @@
 //! Registers guests at a socket, without a daemon, and says once a second what they do; for
 //! measurements.
 //!
-//! `registry SOCKET [HOLD] [PERIOD] [LONGEST]`: with HOLD, a seed, all best-effort guests are held at
-//! random for 0.1 ms to LONGEST at a time, 20 ms if it is not given. PERIOD is that of pass windows.
-//! Both are in microseconds; a PERIOD of 0 is the usual one.
+//! `registry SOCKET [HOLD] [PERIOD] [LONGEST]`: with HOLD, a seed, all best-effort guests are held
+//! at random for 0.1 ms to LONGEST at a time, 20 ms if it is not given. PERIOD is that of pass
+//! windows. Both are in microseconds; a PERIOD of 0 is the usual one.
 
 use reef_guest::registry::{GuestView, Registry, Rules};
 use std::path::PathBuf;

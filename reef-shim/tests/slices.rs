@@ -1,6 +1,6 @@
 //! A best-effort program with long kernels on the fake driver, under the shim with
-//! `REEF_SLICES=no-stops`. The fake runs the PTX that it is given block by block, so a twin that is wrong
-//! leaves other memory.
+//! `REEF_SLICES=no-stops`. The fake runs the PTX that it is given block by block, so a twin that is
+//! wrong leaves other memory.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -118,7 +118,8 @@ fn thread_inside_the_driver_delays_no_resume() {
 /// Several launches, each of which is stopped more often than it may be.
 #[test]
 fn kernels_stopped_at_random_leave_the_memory_of_whole_ones() {
-    let seed = std::env::var("REEF_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_u64);
+    let seed =
+        std::env::var("REEF_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_u64);
     let mut random = seed;
     let mut below = move |bound: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

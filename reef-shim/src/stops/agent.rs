@@ -33,10 +33,12 @@ fn run() {
         wake::begin();
         let mut has_slices = false;
         ground::each(|ground| has_slices |= look(ground));
-        match has_slices {
-            true if spins => pause(),
-            true => std::thread::sleep(POLL_INTERVAL),
-            false => wake::rest(),
+        if !has_slices {
+            wake::rest();
+        } else if spins {
+            pause();
+        } else {
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

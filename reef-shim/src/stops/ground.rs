@@ -22,8 +22,8 @@ const NON_BLOCKING: u32 = 1;
 
 static GROUNDS: Mutex<Vec<&'static Ground>> = Mutex::new(Vec::new());
 
-/// What a context has for stops. It stays for the life of the process; its memory ends with the
-/// context.
+/// Memory and streams of a context for stops. It stays for the life of the process; the memory ends
+/// with the context.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(super) branch: &'static Branch,

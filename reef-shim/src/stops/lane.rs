@@ -29,7 +29,7 @@ pub(super) struct Places {
 
 /// Copies of what a program launches, for slices of it.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct LaunchCopy {
     pub(crate) twin: usize,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
@@ -47,7 +47,7 @@ pub(crate) struct Group {
     pub(crate) all: Slice,
 }
 
-/// What the host knows of a lane.
+/// State of a lane on the host.
 #[derive(Debug, Default)]
 struct State {
     /// Number of the last group.
@@ -94,18 +94,19 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Launches the runs of a group on its stream, each behind a gate that `gated` puts before it; it
-    /// is told whether the run is the first one. Nothing is stopped without a `count` of stops.
+    /// Launches the runs of a group on its stream, each behind a gate that `gated` puts before it.
+    /// `gated` is told whether the run is the first one. Nothing is stopped without a `count` of
+    /// stops.
     ///
     /// # Errors
     ///
-    /// The driver's code for a slice, and whether others were launched. Without its resumes a group is
-    /// complete, as nothing stops it then.
+    /// The driver's code for a slice, and whether others were launched. Without its resumes a group
+    /// is complete, as nothing stops it then.
     pub(crate) fn launch(
         &self,
         stream: Stream,
         group: &Group,
-        kept: &Kept,
+        copy: &LaunchCopy,
         count: Option<&Arc<AtomicU64>>,
         mut gated: impl FnMut(bool, &mut dyn FnMut() -> u32) -> u32,
     ) -> Result<(), (u32, bool)> {
@@ -115,10 +116,13 @@ impl Lane {
         drop(state);
         let first = Number::of_slice(number, 0);
         let mut run = |number: Number, slice: &Slice, mode: Mode| {
-            let own = self.own(number, mode, slice, &group.all, kept);
-            gated(number == first, &mut || match self.write(stream, number) {
-                true => kept.launch(stream.0, slice.blocks, &own),
-                false => driver::NOT_LAUNCHED,
+            let own = self.own(number, mode, slice, &group.all, copy);
+            gated(number == first, &mut || {
+                if self.write(stream, number) {
+                    copy.launch(stream.0, slice.blocks, &own)
+                } else {
+                    driver::NOT_LAUNCHED
+                }
             })
         };
         let slices = group.slices.iter().enumerate();
@@ -157,8 +161,8 @@ impl Lane {
         self.at.load(Acquire) != last.0
     }
 
-    /// Stops the run that has begun last, for a hold with this number, by writes on these streams of
-    /// ours. Their context must be current.
+    /// Stops the run that has begun last, for a hold with this number, by writes on these streams
+    /// of ours. Their context must be current.
     pub(super) fn stop(&self, streams: &[usize], hold: u64) {
         let mut state = self.state();
         let current = Number(self.at.load(Acquire));
@@ -180,8 +184,15 @@ impl Lane {
     }
 
     /// Returns the twin's own parameter for a run. The map begins with the group's first block.
-    fn own(&self, number: Number, mode: Mode, slice: &Slice, all: &Slice, kept: &Kept) -> Launch {
-        let ([x, y, z], [width, height, _]) = (all.offset, kept.grid);
+    fn own(
+        &self,
+        number: Number,
+        mode: Mode,
+        slice: &Slice,
+        all: &Slice,
+        copy: &LaunchCopy,
+    ) -> Launch {
+        let ([x, y, z], [width, height, _]) = (all.offset, copy.grid);
         let of = |side: u32| u64::from(side);
         let first = (of(z) * of(height) + of(y)) * of(width) + of(x);
         let left = |resume: u32| self.places.words + LEFT + 4 * u64::from(resume);
@@ -191,14 +202,14 @@ impl Lane {
             mode,
             number: number.0,
             offset: slice.offset,
-            grid: kept.grid,
+            grid: copy.grid,
             left: left(number.resume()),
             left_before: left(number.resume().saturating_sub(1)),
         }
     }
 }
 
-impl Kept {
+impl LaunchCopy {
     /// Launches the twin with some blocks. Returns the driver's code.
     pub(crate) fn launch(&self, stream: usize, blocks: [u32; 3], own: &Launch) -> u32 {
         let mut bytes = self.bytes.clone();
@@ -257,7 +268,7 @@ mod tests {
     fn map_begins_with_the_first_block_of_the_group() {
         let places = Places { words: 1 << 20, map: 1 << 21, at: 0 };
         let lane = Lane::new(places, Box::leak(Box::default()));
-        let kept = Kept {
+        let copy = LaunchCopy {
             twin: 0,
             grid: [100, 50, 20],
             block: [1; 3],
@@ -268,7 +279,7 @@ mod tests {
         let all = Slice { offset: [0, 30, 7], blocks: [100, 20, 1] };
         let slice = Slice { offset: [0, 40, 7], blocks: [100, 10, 1] };
         let (number, from) = Number::resumes(5).nth(1).unwrap();
-        let own = lane.own(number, Mode::Resume(from.0), &slice, &all, &kept);
+        let own = lane.own(number, Mode::Resume(from.0), &slice, &all, &copy);
         let first = (7 * 50 + 30) * 100;
         assert_eq!((own.map + first, own.number, own.offset), (1 << 21, 94, [0, 40, 7]));
         assert_eq!(own.left, own.left_before + 4);

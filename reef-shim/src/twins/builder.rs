@@ -33,7 +33,7 @@ pub(super) struct Order {
     context: u64,
     /// Compute capability of the device, as 90.
     capability: u32,
-    /// Where its blocks should be able to leave.
+    /// Places in which its blocks should be able to leave.
     stops: StopKind,
     result: OnceLock<Result<Built, String>>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Built {
     pub(super) may_be_sliced: bool,
     /// True if blocks that run can leave, too.
     pub(super) has_looks: bool,
-    /// Where its slices are stopped, if its blocks can leave.
+    /// Memory by which its slices are stopped, if its blocks can leave.
     pub(super) stops: Option<&'static Ground>,
     /// Bytes of each of the kernel's own parameters, and those up to the twin's own.
     pub(super) parameters: Vec<usize>,

@@ -19,7 +19,7 @@ const MAX_STOPPED: Duration = Duration::from_millis(10);
 /// 4 % of it.
 const MIN_BLOCK: Duration = Duration::from_micros(50);
 
-/// Blocks from this duration on may be thrown away while they run, where they have had no effect. On
+/// Blocks from this duration on may be thrown away while they run, before they have an effect. On
 /// average half of a block is lost.
 const MIN_LOOKED: Duration = Duration::from_millis(1);
 
@@ -90,10 +90,10 @@ impl Measured {
         } else {
             self.cut(slice, MAX_STOPPED_SLICES)?
         };
-        match all.iter().all(|slice| count(slice.blocks) <= most) {
-            true => Ok(all),
-            false => Err("its slices have too many blocks".into()),
+        if all.iter().any(|slice| count(slice.blocks) > most) {
+            return Err("its slices have too many blocks".into());
         }
+        Ok(all)
     }
 
     fn cut(&self, slice: Duration, most: u32) -> Result<Vec<Slice>, String> {
@@ -107,7 +107,7 @@ pub(super) fn groups(slices: Vec<Slice>, most: u64) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for slice in slices {
         let grown = groups.last().filter(|group| group.slices.len() < SLICES);
-        let grown = grown.and_then(|group| together(&group.all, &slice));
+        let grown = grown.and_then(|group| merged(&group.all, &slice));
         match (groups.last_mut(), grown.filter(|all| count(all.blocks) <= most)) {
             (Some(group), Some(all)) => {
                 group.all = all;
@@ -120,7 +120,7 @@ pub(super) fn groups(slices: Vec<Slice>, most: u64) -> Vec<Group> {
 }
 
 /// Returns the rectangle of two, if they make one and their blocks follow each other in the grid.
-fn together(one: &Slice, other: &Slice) -> Option<Slice> {
+fn merged(one: &Slice, other: &Slice) -> Option<Slice> {
     let differing = |at: &usize| one.offset[*at] != other.offset[*at];
     let mut dimensions = (0..3).filter(differing);
     let dimension = dimensions.next().filter(|_| dimensions.next().is_none())?;

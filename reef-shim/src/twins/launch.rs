@@ -19,7 +19,7 @@ use crate::guest::tree::branch::Branch;
 use crate::order;
 use crate::settings::{Slices, may_slice, settings};
 use crate::stops::driver;
-use crate::stops::lane::Kept;
+use crate::stops::lane::LaunchCopy;
 use reef_guest::page::Time;
 use reef_ptx::twin::{Launch, Mode, Slice};
 use std::ffi::c_void;
@@ -251,7 +251,7 @@ impl KernelLaunch {
 impl KernelLaunch {
     /// Copies what the launch has, for launches of a twin of its kernel, whose own parameters have
     /// these bytes.
-    pub(super) fn kept(&self, twin: usize, parameters: &[usize]) -> Kept {
+    pub(super) fn copy(&self, twin: usize, parameters: &[usize]) -> LaunchCopy {
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
         for (index, size) in parameters.iter().enumerate() {
             let at = bytes.len();
@@ -265,7 +265,7 @@ impl KernelLaunch {
             }
         }
         let (grid, block, shared) = (self.grid, self.block, self.shared);
-        Kept { twin, grid, block, shared, bytes, places }
+        LaunchCopy { twin, grid, block, shared, bytes, places }
     }
 }
 
@@ -278,7 +278,7 @@ impl Plan {
         }
         let mut timed = self.measure();
         let has_gates = timed.is_none();
-        let kept = of.kept(self.twin, &self.parameters);
+        let copy = of.copy(self.twin, &self.parameters);
         let lane = self.guard.as_ref().and_then(|guard| {
             let lane = guard.ground.lane(find::stream(of.stream)?)?;
             // Nor are launches stopped that are measured.
@@ -298,10 +298,10 @@ impl Plan {
                 if has_gate { launch_slice(of.stream, is_first, real) } else { real() }
             };
             let launched = match lane {
-                Some((lane, count)) => lane.launch(of.stream, group, &kept, count, gated),
+                Some((lane, count)) => lane.launch(of.stream, group, &copy, count, gated),
                 None => {
                     let (stream, all) = (of.stream.0, &group.all);
-                    let mut launch = || kept.launch(stream, all.blocks, &self.own(all, of));
+                    let mut launch = || copy.launch(stream, all.blocks, &self.own(all, of));
                     match gated(true, &mut launch) {
                         0 => Ok(()),
                         code => Err((code, false)),

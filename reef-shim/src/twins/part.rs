@@ -49,10 +49,10 @@ impl Part {
 
     /// Launches the first `count` parts. Returns the driver's code.
     pub(crate) fn launch(&self, of: &KernelLaunch, count: usize) -> u32 {
-        let kept = of.kept(self.twin, &self.parameters);
+        let copy = of.copy(self.twin, &self.parameters);
         let launch = |slice: &Slice| {
             let own = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
-            kept.launch(of.stream.0, slice.blocks, &own)
+            copy.launch(of.stream.0, slice.blocks, &own)
         };
         self.slices[..count].iter().map(launch).find(|code| *code != 0).unwrap_or(0)
     }

@@ -64,7 +64,7 @@ pub(super) struct Plan {
     pub(super) sliced: std::sync::Mutex<Timing>,
 }
 
-/// What a launch needs whose blocks can leave.
+/// Stops of a launch whose blocks can leave.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) ground: &'static Ground,

@@ -1,5 +1,5 @@
-//! Kernels in PTX: their blocks run one by one, in the order of the grid. Operations of other streams
-//! run between some of them.
+//! Kernels in PTX: their blocks run one by one, in the order of the grid. Operations of other
+//! streams run between some of them.
 
 use super::settings::setting;
 use reef_ptx::interpret::{Grid, Memory, Program};
@@ -57,15 +57,15 @@ pub(crate) fn is_readable(text: &str) -> bool {
 /// Nanoseconds of a block.
 static LENGTH: LazyLock<u64> = LazyLock::new(|| setting("REEF_FAKE_BLOCK_NS", 0));
 
-/// Bytes of a twin's own parameter, the last one. A twin's block that writes nothing has left at its
-/// beginning, which takes next to no time.
+/// Bytes of a twin's own parameter, the last one. A twin's block that writes nothing has left at
+/// its beginning, which takes next to no time.
 const TWIN: usize = 64;
 
 /// Blocks after which other streams have their turn.
 const AT_ONCE: u64 = 8;
 
-/// Runs some blocks, from this one on. Each takes `REEF_FAKE_BLOCK_NS`, or longer. Returns the number
-/// of the next one, `None` if all have run; and the nanoseconds that these took.
+/// Runs some blocks, from this one on. Each takes `REEF_FAKE_BLOCK_NS`, or longer. Returns the
+/// number of the next one, `None` if all have run; and the nanoseconds that these took.
 pub(crate) fn run(launched: &Launched, from: u64) -> (Option<u64>, u64) {
     let length = Duration::from_nanos(*LENGTH);
     let module = Module::read(&launched.entry.text).expect("it was read before");

@@ -1,5 +1,5 @@
-//! One lock for all calls, which a call keeps while it waits for the device: the worst that a driver
-//! may do. With `REEF_FAKE_LOCK` alone.
+//! One lock for all calls, which a call keeps while it waits for the device: the worst that a
+//! driver may do. With `REEF_FAKE_LOCK` alone.
 
 use super::settings::setting;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
