@@ -1,6 +1,6 @@
 """Two unmodified programs on one GPU: how much of the second is left, by how much the first grows.
 
-beside.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--seconds S] [--settle S] [--budget S] [--json FILE]
+beside.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--seconds S] [--settle S] [--budget S] [--json FILE] ...
 
 FOLDER has `reef` and `libreef_cuda_shim.so`. A pair is RT+BE, by names of programs.py; `eight` are
 eight pairs. A way is one of these, with `mps+` before it for the same under MPS:
@@ -11,8 +11,10 @@ eight pairs. A way is one of these, with `mps+` before it for the same under MPS
 and `mps:30` is mps+slices with 30 % of the threads for the second, `mps:30/70` with 70 % for the
 first as well, `mps:30+slo:1.10` the same with a target. Ways with the same daemons share one
 session: its programs start at once, and wait for their turns. Prints a line for each run, with
-multiples of the first program alone in the same mode and of that without MPS, and writes all as
-JSON. What doesn't fit into the budget of seconds is listed at the end.
+multiples of the first program's latency: of the same process alone right before, which alone is
+fair if the host changes its speed, and of that alone without MPS. At the end of a line stand what
+REEF itself has measured, as growth@part for each second. What doesn't fit into the budget of
+seconds is listed at the end.
 """
 import argparse
 import collections
@@ -212,13 +214,14 @@ class Session:
                 print(error, flush=True)
         return time.monotonic() - begin
 
-    def alone(self, program):
-        program.go(0.5, self.args.seconds, 0)
-        return program.result(self.args.seconds + 60)
+    def alone(self, program, seconds):
+        program.go(0.4, seconds, 0)
+        return program.result(seconds + 60)
 
     def run(self, pair, way):
-        """Runs a pair. Returns the results of both, and the daemon's figures over time."""
+        """Runs a pair. Returns the results of both, of the first one alone, and figures over time."""
         rt, be = self.both(pair, way)
+        alone = self.alone(rt, self.args.alone)
         settle, seconds, samples = self.args.settle if way.kind[0] == "slo" else 0.7, self.args.seconds, []
         for program in (be, rt):
             program.go(settle, seconds, 0.3)
@@ -226,7 +229,7 @@ class Session:
         while self.daemon and time.monotonic() < end:
             time.sleep(min(1, max(0, end - time.monotonic())))
             samples.append(dict(rt=self.daemon.figures(rt), be=self.daemon.figures(be)))
-        return rt.result(settle + seconds + 60), be.result(settle + seconds + 60), samples
+        return rt.result(settle + seconds + 60), be.result(settle + seconds + 60), alone, samples
 
     def end(self):
         for program in self.programs.values():
@@ -243,17 +246,17 @@ class Table:
     def __init__(self, path):
         self.path, self.rows, self.alone = path, [], {}
 
-    def add(self, pair, way, rt, be, samples=()):
+    def add(self, pair, way, rt, be, alone, samples=()):
         first, second = pair.split("+")
-        mode, plain = self.alone.get((way.is_mps, first)), self.alone.get((False, first))
-        other, nan = self.alone.get((False, second)), float("nan")
+        plain, other, nan = self.alone.get((False, first)), self.alone.get((False, second)), float("nan")
         by = lambda base, key: rt[key] / base[key] if base else nan
-        ratios = [by(mode, "p50"), by(mode, "p99"), by(plain, "p99")]
+        ratios = [by(alone, "p50"), by(alone, "p99"), by(plain, "p99")]
         kept = 100 * be["per_s"] / other["per_s"] if other and be else nan
         growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('beside_ratio', nan):.3f}" for one in samples)
         figures = "".join(f" {ratio:7.3f}" for ratio in ratios)
         print(f"{pair:22} {way.text:15} {rt['p50']:8.3f} {rt['p99']:8.3f}{figures} {kept:7.1f}  {growth}", flush=True)
-        row = dict(pair=pair, way=way.text, rt=rt, be=be, p50_ratio=ratios[0], p99_ratio=ratios[1], p99_plain=ratios[2])
+        row = dict(pair=pair, way=way.text, rt=rt, be=be, alone=alone)
+        row.update(p50_ratio=ratios[0], p99_ratio=ratios[1], p99_plain=ratios[2])
         self.rows.append(dict(row, kept=kept, samples=list(samples)))
         if self.path:
             pathlib.Path(self.path).write_text(json.dumps(self.rows, indent=1))
@@ -262,9 +265,10 @@ class Table:
         for name, program in zip(pair.split("+"), session.both(pair, way)):
             key = (way.is_mps, name)
             if key not in self.alone and not (way.is_mps and program is session.both(pair, way)[1]):
-                self.alone[key] = session.alone(program)
+                self.alone[key] = session.alone(program, session.args.seconds)
         first, second = pair.split("+")
-        self.add(pair, way, self.alone[(way.is_mps, first)], self.alone.get((False, second)))
+        one = self.alone[(way.is_mps, first)]
+        self.add(pair, way, one, self.alone.get((False, second)), one)
 
 
 def run_session(args, key, plan, table, begin):
@@ -296,6 +300,7 @@ def main():
     parser.add_argument("--extra", default="", help="more runs: PAIR=WAY,..")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--settle", type=float, default=5, help="time before a measurement with a target")
+    parser.add_argument("--alone", type=float, default=2, help="time of a measurement alone before each run")
     parser.add_argument("--budget", type=float, default=280)
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for all programs")
     parser.add_argument("--json")
