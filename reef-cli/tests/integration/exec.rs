@@ -265,7 +265,7 @@ fn threads_need_mps_and_best_effort_programs_yield_there() {
     let [_, said] = run(&["--threads", "20%"]);
     assert!(said.starts_with("reef: --threads needs MPS, got no control daemon at "), "{said}");
     std::fs::create_dir_all(folder.path("mps")).unwrap();
-    std::fs::write(folder.path("mps").join("control"), "").unwrap();
+    std::fs::write(folder.path("mps/control"), "").unwrap();
     assert_eq!(run(&["--threads", "20%"])[0], "20/1");
     assert_eq!(run(&["--class", "rt"])[0], "/");
 }

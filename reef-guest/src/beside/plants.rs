@@ -168,13 +168,13 @@ fn measurement_alone_without_laps_ends() {
     assert!(!controller.is_alone());
 }
 
-/// Returns the mean growth and part of 40 programs with a target of 1.15.
-fn means(plant: impl Fn(Plant) -> Plant, slope: f64) -> (f64, f64) {
+/// Returns the mean growth and part of 40 programs with a target of 1.15, after as long a time.
+fn means(seconds: f64, plant: impl Fn(Plant) -> Plant, slope: f64) -> (f64, f64) {
     let run = |seed: u64| {
         let mut plant = plant(Plant::new(7919 * seed + 3, 1e6 + 7e4 * seed as f64, slope));
         let mut controller = Controller::new(slo(1.15), plant.now);
-        plant.run(&mut controller, 20.0, 1.0);
-        plant.run(&mut controller, 20.0, 1.0)
+        plant.run(&mut controller, seconds, 1.0);
+        plant.run(&mut controller, seconds, 1.0)
     };
     let all: Vec<_> = (0..40).map(run).collect();
     let mean = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
@@ -185,7 +185,7 @@ fn means(plant: impl Fn(Plant) -> Plant, slope: f64) -> (f64, f64) {
 #[test]
 fn target_is_held_while_the_host_changes_its_speed() {
     for slower in [1.2, 1.4, 1.6] {
-        let (growth, part) = means(|plant| Plant { slower, ..plant }, 0.5);
+        let (growth, part) = means(20.0, |plant| Plant { slower, ..plant }, 0.5);
         assert!((1.1..1.17).contains(&growth) && part > 0.15, "{growth}, part {part}");
     }
 }
@@ -193,7 +193,16 @@ fn target_is_held_while_the_host_changes_its_speed() {
 #[test]
 fn harmless_work_passes_next_to_laps_with_a_tail() {
     for tail in [0.005, 0.05] {
-        let (growth, part) = means(|plant| Plant { tail, ..plant }, 0.02);
+        let (growth, part) = means(20.0, |plant| Plant { tail, ..plant }, 0.02);
         assert!(part > 0.8, "{growth}, part {part}");
+    }
+}
+
+/// Without MPS the shortest window costs two changes of programs.
+#[test]
+fn windows_that_are_too_dear_are_few_enough() {
+    for step in [0.2, 0.3] {
+        let (growth, _) = means(5.0, |plant| Plant { step, ..plant }, 1.0);
+        assert!(growth < 1.17, "{growth}");
     }
 }
