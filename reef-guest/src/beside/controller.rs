@@ -33,7 +33,7 @@ const MAX_ODD: u32 = 4;
 const MAX_KINDS: usize = 16;
 /// Part of the time, in parts per million, at which it starts, and which it tries after a pause.
 pub const MAX_PROBE: u32 = 50_000;
-/// The same as a part of one.
+/// [`MAX_PROBE`] as a part of one.
 const PROBE: f64 = MAX_PROBE as f64 / WHOLE as f64;
 /// Least part that is not a pause.
 const MIN_PART: f64 = 0.005;

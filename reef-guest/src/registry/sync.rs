@@ -1,4 +1,4 @@
-//! What gates are shared by, which loom replaces in its models.
+//! Shared state of gates: loom replaces it in its models.
 
 #[cfg(not(loom))]
 pub(super) use arc_swap::ArcSwap;
