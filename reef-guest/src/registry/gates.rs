@@ -253,6 +253,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
+    use crate::hold::Activity;
     use loom::thread;
 
     fn held(peers: &[&Peer]) -> Arc<Gates> {
@@ -342,6 +343,33 @@ mod models {
             gates.set_passing(&peer, false);
             joining.join().unwrap();
             assert!(!peer.page.holders.is_closed() && !other.page.holders.is_closed());
+        });
+    }
+
+    /// The relay opens a window and closes it in each of its rounds, while its guest is busy.
+    #[test]
+    fn relay_with_windows_ends_open_after_a_release() {
+        loom::model(|| {
+            let (peer, guest) = (Peer::default(), Arc::new(Activity::default()));
+            assert!(guest.launch() && guest.hold());
+            let (of, seen) = (peer.clone(), guest.clone());
+            let relay = thread::spawn(move || {
+                let gates = held(&[&of]);
+                let mut word = seen.word();
+                while Activity::means_busy(word) {
+                    gates.hold(true);
+                    gates.set_passing(&of, true);
+                    assert!(!of.page.holders.is_closed(), "a window");
+                    gates.set_passing(&of, false);
+                    assert!(of.page.holders.is_closed());
+                    seen.wait(word);
+                    word = seen.word();
+                }
+                gates.hold(false);
+            });
+            assert!(guest.release(1));
+            relay.join().unwrap();
+            assert!(!peer.page.holders.is_held());
         });
     }
 
