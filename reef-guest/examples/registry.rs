@@ -1,8 +1,9 @@
 //! Registers guests at a socket, without a daemon, and says once a second what they do; for
 //! measurements.
 //!
-//! `registry SOCKET [HOLD] [PERIOD]`: with HOLD, a seed, all best-effort guests are held at random
-//! for 0.1 to 20 ms at a time. PERIOD is that of pass windows, in microseconds.
+//! `registry SOCKET [HOLD] [PERIOD] [LONGEST]`: with HOLD, a seed, all best-effort guests are held at
+//! random for 0.1 ms to LONGEST at a time, 20 ms if it is not given. PERIOD is that of pass windows.
+//! Both are in microseconds; a PERIOD of 0 is the usual one.
 
 use reef_guest::registry::{GuestView, Registry, Rules};
 use std::path::PathBuf;
@@ -13,9 +14,11 @@ fn main() -> std::io::Result<()> {
     let path = PathBuf::from(args.next().ok_or(std::io::ErrorKind::InvalidInput)?);
     let mut seed: Option<u64> = args.next().and_then(|seed| seed.parse().ok());
     let mut rules = Rules::default();
-    if let Some(period) = args.next().and_then(|period| period.parse().ok()) {
+    let mut micros = || args.next().and_then(|value| value.parse().ok()).filter(|value| *value > 0);
+    if let Some(period) = micros() {
         rules.beside_period = Duration::from_micros(period);
     }
+    let longest = micros().unwrap_or(20_000).max(200);
     let registry = Registry::open_with(&path, rules, Box::new(|_, wish| Ok(wish.class)))?;
     let mut said = Instant::now();
     loop {
@@ -25,7 +28,7 @@ fn main() -> std::io::Result<()> {
             said = Instant::now();
         }
         match &mut seed {
-            Some(seed) => hold_at_random(&registry, &guests, seed),
+            Some(seed) => hold_at_random(&registry, &guests, seed, longest),
             None => std::thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -46,11 +49,11 @@ fn line(guest: &GuestView) -> String {
     format!("{} pid {}: {counts} {shares}", who.class, who.pid)
 }
 
-fn hold_at_random(registry: &Registry, guests: &[GuestView], seed: &mut u64) {
+fn hold_at_random(registry: &Registry, guests: &[GuestView], seed: &mut u64, longest: u64) {
     let mut pause = || {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_micros(100 + (*seed >> 33) % 19_900));
+        std::thread::sleep(Duration::from_micros(100 + (*seed >> 33) % (longest - 100)));
     };
     guests.iter().for_each(|guest| registry.hold(guest.device, true));
     pause();

@@ -1,8 +1,9 @@
 //! Table of a corpus: `corpus [--twins FOLDER] FILE...` prints a line for each kernel, and writes
-//! the twins that there are.
+//! the twins that there are: `.alone` is the kernel itself, `.ptx` its twin, `.looks` its twin with
+//! looks.
 //!
 //! Columns: file, kernel, instructions, stop, slice, abandon, run again, reason, line of the PTX,
-//! twin.
+//! number of looks, twin.
 
 use reef_ptx::verdict::Reason;
 use reef_ptx::{Image, Module, kernels};
@@ -34,18 +35,22 @@ fn read(file: &str, folder: Option<&str>) -> Result<(), Box<dyn std::error::Erro
             let reason = verdict.rerun.reason();
             let (cause, line) = reason
                 .map_or((String::new(), None), |reason| (reason.cause.to_string(), reason.line));
-            let mut twin_file = String::new();
+            let (mut twin_file, looks) = (String::new(), kernel.with_looks());
             if let (Some(folder), Ok(twin)) = (folder, kernel.twin()) {
                 let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
                 let path = Path::new(folder).join(format!("{stem}.{number}.{at}.ptx"));
                 fs::write(path.with_extension("alone"), kernel.source())?;
                 fs::write(&path, twin.text)?;
+                if let Ok(looks) = &looks {
+                    fs::write(path.with_extension("looks"), &looks.text)?;
+                }
                 twin_file = path.display().to_string();
             }
             let (name, count) = (kernel.name(), kernel.instructions());
+            let looks = looks.map_or(0, |twin| twin.looks);
             let line = line.map_or_else(String::new, |line| line.to_string());
             println!(
-                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{twin_file}"
+                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{looks}\t{twin_file}"
             );
         }
     }

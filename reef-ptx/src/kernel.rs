@@ -2,7 +2,7 @@
 
 use crate::text::function::Function;
 use crate::text::module::{ItemKind, Module};
-use crate::twin::build::{Twin, pruned, sliced, twin};
+use crate::twin::build::{Twin, pruned, sliced, twin, with_looks};
 use crate::verdict::answer::{Verdict, verdict};
 use crate::verdict::reason::Reason;
 use crate::verdict::rounding::depends_on_compiler;
@@ -48,6 +48,16 @@ impl<'a> Kernel<'_, 'a> {
     /// The reason for which it may not be stopped.
     pub fn twin(&self) -> Result<Twin, Reason> {
         twin(self.module, self.function)
+    }
+
+    /// A twin that also has looks: running blocks may be thrown away in loops before their first
+    /// effect. They run again from their start.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it has none.
+    pub fn with_looks(&self) -> Result<Twin, Reason> {
+        with_looks(self.module, self.function)
     }
 
     /// A twin without the entry guard: it can be sliced, and not stopped.

@@ -41,7 +41,13 @@ fn verdicts_on_the_corpus_equal_the_table() {
         for source in &image.sources {
             let module = Module::read(&source.text).unwrap();
             for kernel in kernels(&module) {
-                table += &entry(&file, kernel.name(), &kernel.verdict());
+                let verdict = kernel.verdict();
+                table += &entry(&file, kernel.name(), &verdict);
+                match (kernel.with_looks(), verdict.abandon) {
+                    (Ok(twin), Ok(())) => table += &format!("  looks       {}\n", twin.looks),
+                    (Err(reason), Err(other)) => assert_eq!(reason, other),
+                    (_, abandon) => panic!("{file} {}: {abandon:?}", kernel.name()),
+                }
             }
         }
     }
@@ -90,7 +96,7 @@ fn mutant(bytes: &[u8], seed: u64) -> Vec<u8> {
 /// The targets of `fuzz/` in short: nothing panics, and a twin is PTX that has no twin again.
 #[test]
 fn mutated_corpus_is_read_or_refused() {
-    let (mut read, mut twins) = (0, 0);
+    let (mut read, mut twins, mut looks) = (0, 0, 0);
     for (file, bytes) in corpus() {
         for seed in 0..100 {
             let mutant = mutant(&bytes, seed);
@@ -108,9 +114,16 @@ fn mutated_corpus_is_read_or_refused() {
                         .unwrap_or_else(|error| panic!("{file} seed {seed}: {error}"));
                     let own = kernels(&again).find(|own| own.name() == kernel.name());
                     assert!(own.is_some_and(|own| own.twin().is_err()), "{file} seed {seed}");
+                    let Ok(twin) = kernel.with_looks() else { continue };
+                    looks += twin.looks;
+                    let again = Module::read(&twin.text)
+                        .unwrap_or_else(|error| panic!("{file} seed {seed}: {error}"));
+                    let own = kernels(&again).find(|own| own.name() == kernel.name());
+                    assert!(own.is_some_and(|own| own.twin().is_err()), "{file} seed {seed}");
                 }
             }
         }
     }
     assert!(read > 120 && twins > 300, "{read} texts were read, {twins} twins were made");
+    assert!(looks > 100, "{looks} looks");
 }

@@ -13,7 +13,8 @@
 //!
 //! The program itself may begin and end real-time `phases`, by C symbols.
 //!
-//! Long kernels of best-effort guests may be launched in slices (`twins`).
+//! Long kernels of best-effort guests may be launched in slices (`twins`), whose blocks leave while
+//! the guest is held (`stops`).
 //!
 //! A check runs kernels again, to see whether they may (`rerun`).
 //!
@@ -36,6 +37,7 @@ mod phases;
 mod profile;
 mod rerun;
 mod settings;
+mod stops;
 mod swap;
 mod thread;
 mod twins;

@@ -1,4 +1,4 @@
-//! Order among the program's threads and the one that builds twins.
+//! Order among the program's threads and those that build twins and stop work.
 //!
 //! Nothing gets between the slices of a launch.
 //!
@@ -12,6 +12,9 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
 /// Held while a thread of ours compiles in a context of the program.
 static COMPILING: Mutex<()> = Mutex::new(());
+
+/// Held while a thread of ours stops work in a context of the program.
+static STOPPING: Mutex<()> = Mutex::new(());
 
 static ORDER: RwLock<()> = RwLock::new(());
 
@@ -37,7 +40,14 @@ pub(crate) fn compile<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Waits until no thread of ours compiles in a context that is about to end.
+/// Stops work in a context of the program, which doesn't end meanwhile.
+pub(crate) fn stop<T>(call: impl FnOnce() -> T) -> T {
+    let _stopping = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    call()
+}
+
+/// Waits until no thread of ours compiles or stops work in a context that is about to end.
 pub(crate) fn settle() {
     drop(COMPILING.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(STOPPING.lock().unwrap_or_else(PoisonError::into_inner));
 }

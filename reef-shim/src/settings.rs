@@ -16,6 +16,8 @@ pub(crate) enum Slices {
     SameCode,
     /// All of which the program has PTX.
     Any,
+    /// As [`SameCode`](Self::SameCode), and blocks never leave.
+    NoStops,
 }
 
 /// Settings of this process.
@@ -65,6 +67,7 @@ pub(crate) fn settings() -> &'static Settings {
         let slices = match variable("REEF_SLICES").as_deref() {
             Some("1") => Some(Slices::SameCode),
             Some("any") => Some(Slices::Any),
+            Some("no-stops") => Some(Slices::NoStops),
             _ => None,
         };
         let may_slice = socket.is_some() && class == Class::BestEffort && !is_swappable;

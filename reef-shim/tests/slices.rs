@@ -1,5 +1,5 @@
 //! A best-effort program with long kernels on the fake driver, under the shim with
-//! `REEF_SLICES=1`. The fake runs the PTX that it is given block by block, so a twin that is wrong
+//! `REEF_SLICES=no-stops`. The fake runs the PTX that it is given block by block, so a twin that is wrong
 //! leaves other memory.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -13,6 +13,9 @@ use program::{Shape, WAVE, expected, program};
 use std::process::Command;
 use std::sync::Barrier;
 use std::time::Duration;
+
+/// `REEF_SLICES` of the program.
+const SLICES: &str = "no-stops";
 
 #[test]
 fn long_kernel_is_sliced_and_leaves_the_memory_of_the_whole() {

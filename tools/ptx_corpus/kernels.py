@@ -105,11 +105,17 @@ TRITON = [
 
 
 def write_triton(folder, own):
-    kernels = [(kernel, signature, {"BLOCK": block}) for kernel, signature, block in own.KERNELS.values()]
-    for number, (kernel, signature, constants) in enumerate(kernels + TRITON):
+    kernels = [(kernel, signature, {"BLOCK": block}, False) for kernel, signature, block in own.KERNELS.values()]
+    kernels += [(kernel, signature, constants, False) for kernel, signature, constants in TRITON]
+    # With aligned arguments, as PyTorch has them, loads are copies that are under way for several rounds.
+    matmul, signature, _ = own.KERNELS["matmul"]
+    kernels += [(matmul, signature, {"BLOCK": 64}, True), (*TRITON[1], True)]
+    for number, (kernel, signature, constants, is_aligned) in enumerate(kernels):
         for arch in (80, 90):
             types = signature | {name: "constexpr" for name in constants}
-            source = ASTSource(fn=kernel, signature=types, constexprs=constants)
+            whole = [at for at, kind in enumerate(signature.values()) if kind == "i32" or kind[0] == "*"]
+            attributes = {(at,): [["tt.divisibility", 16]] for at in whole} if is_aligned else {}
+            source = ASTSource(fn=kernel, signature=types, constexprs=constants, attrs=attributes)
             made = triton.compile(source, target=GPUTarget("cuda", arch, 32))
             name = f"{folder}/triton-{kernel.__name__}-{number}-{arch}"
             # Both hold the same text; one of the architectures is read from the CUBIN.

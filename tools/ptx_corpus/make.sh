@@ -13,7 +13,7 @@ venv=$folder/venv
 if [[ ! -x $venv/bin/python ]]; then
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --no-cache-dir nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime \
-        nvidia-cuda-cccl triton numba-cuda
+        nvidia-cuda-cccl nvidia-cuda-nvrtc triton numba-cuda
 fi
 cuda=$(dirname "$(dirname "$(echo "$venv"/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)")")
 export PATH=$cuda/bin:$PATH
@@ -24,7 +24,7 @@ if [[ ! -f $folder/files/made ]]; then
         python3 -c 'import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' \
             <"$image" >"$folder/files/own-$(basename "$image" .z).ptx"
     done
-    cp reef-ptx/tests/corpus/{simple,waiting}.ptx "$folder/files/"
+    cp reef-ptx/tests/corpus/{simple,waiting,looks}.ptx "$folder/files/"
     for arch in 80 90; do
         nvcc -std=c++17 -arch=sm_$arch -lineinfo -ptx -I "$cuda/include/cccl" -I "$cuda/cccl/include" \
             tools/ptx_corpus/algorithms.cu -o "$folder/files/cub-$arch.ptx"

@@ -11,7 +11,7 @@ import tempfile
 
 # Twins of a large corpus take an hour to assemble: this many are drawn, always the same.
 MAX_ASSEMBLED = 700
-COLUMNS = ["file", "kernel", "instructions", "stop", "slice", "abandon", "rerun", "cause", "line", "twin"]
+COLUMNS = ["file", "kernel", "instructions", "stop", "slice", "abandon", "rerun", "cause", "line", "looks", "twin"]
 
 
 def read(path):
@@ -38,10 +38,14 @@ def counts(rows, key):
     return collections.Counter(row[key] for row in rows).most_common()
 
 
-def assemble(ptxas, path):
+def target(path):
+    return re.search(r"^\.target\s+sm_(\d+[af]?)", open(path).read(), re.M).group(1)
+
+
+def assemble(ptxas, path, arch=None):
     """Registers, spilled bytes, instructions without padding; a text if ptxas refuses."""
-    target = re.search(r"^\.target\s+sm_(\d+[af]?)", open(path).read(), re.M).group(1)
-    arch = target if not target.isdigit() or int(target) > 90 else "90"
+    own = target(path)
+    arch = arch or (own if not own.isdigit() or int(own) > 90 else "90")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as out:
         made = subprocess.run([ptxas, "-v", f"-arch=sm_{arch}", "-o", out.name, path], capture_output=True, text=True)
         if made.returncode != 0:
@@ -79,6 +83,38 @@ def costs(rows, ptxas):
         return row, assemble(ptxas, row["twin"].removesuffix(".ptx") + ".alone"), assemble(ptxas, row["twin"])
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         return list(pool.map(both, drawn)), len(with_twin)
+
+
+def looks(rows, ptxas):
+    """Tables of twins with looks, for each architecture against the kernel alone and its twin."""
+    some = [row for row in rows if row["twin"] and row["looks"] != "0"]
+    more = sum(row["looks"] != "1" for row in some)
+    out = [f"{len(some)} kernels have looks, {more} of them more than one."]
+    for arch in ("80", "90"):
+        fit = [row for row in some if target(row["twin"]).isdigit() and int(target(row["twin"])) <= int(arch)]
+        if arch == "90":
+            fit += [row for row in some if target(row["twin"]) == "90a"]
+        own = lambda row: "90a" if target(row["twin"]) == "90a" else arch
+        stem = lambda row: row["twin"].removesuffix(".ptx")
+        all_three = lambda row: [assemble(ptxas, stem(row) + end, own(row)) for end in (".alone", ".ptx", ".looks")]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            made = list(pool.map(all_three, fit))
+        refused = [(row, texts) for row, texts in zip(fit, made) if isinstance(texts[2], str)]
+        good = [(row, texts) for row, texts in zip(fit, made) if not any(isinstance(text, str) for text in texts)]
+        against = lambda base, at: percentiles([texts[2][at] - texts[base][at] for _, texts in good])
+        out += ["", f"{len(good)} twins with looks assembled for sm_{arch}; ptxas refused {len(refused)}.", ""]
+        out += [f"    {row['kernel']}: {texts[2]}" for row, texts in refused[:20]]
+        out += [markdown([f"with looks, sm_{arch}", "against the kernel: min / p50 / p90 / max", "against the twin"],
+                         [[name, against(0, at), against(1, at)]
+                          for at, name in enumerate(("registers", "bytes of spills", "instructions"))]), ""]
+        fewer = [row for row, texts in good if blocks(texts[2][0]) < blocks(texts[0][0])]
+        by_twin = sum(blocks(texts[1][0]) < blocks(texts[0][0]) for _, texts in good)
+        out += [f"Less occupancy by registers, blocks of 256 threads: {len(fewer)} of {len(good)}, and {by_twin} of their twins "
+                f"without looks. More spills than the kernel: {sum(texts[2][1] > texts[0][1] for _, texts in good)}.", ""]
+        out += [f"    {row['kernel'][:60]} ({group(row)}): registers {texts[0][0]} -> {texts[1][0]} -> {texts[2][0]}, "
+                f"spills {texts[0][1]} -> {texts[2][1]}, instructions {texts[0][2]} -> {texts[1][2]} -> {texts[2][2]}"
+                for row, texts in good if row in fewer or texts[2][1] > texts[0][1] or group(row) == "triton"]
+    return out
 
 
 def percentiles(values):
@@ -122,6 +158,7 @@ def main():
         ["registers", difference(0)], ["bytes of spills", difference(1)], ["instructions", difference(2)],
     ]), "", f"Less occupancy by registers, blocks of 256 threads: {sum(blocks(t[0]) < blocks(a[0]) for a, t in good)} of {len(good)}.",
         f"More spills: {sum(t[1] > a[1] for a, t in good)}."]
+    out += ["", *looks(rows, ptxas)]
     text = "\n".join(out) + "\n"
     print(text)
     open(f"{results}/table.md", "w").write(text)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Slices of long kernels, with a process each: a best-effort program, and a real-time one that sends a small kernel at random
-times.
+"""Long kernels in slices, and stopped, with a process each: a best-effort program, and a real-time one that sends a small kernel
+at random times.
 
-    tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--out FILE]
+    tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--ways WAY...] [--mps] [--low] [--out FILE]
 
 FOLDER has libreef_cuda_shim.so and the program `registry` (tools/interpose/build.sh). Needs nvcc; PyTorch and Triton for two of
-the programs. For each best-effort program: its time alone; next to requests with gates alone, and with slices; latencies of the
-requests; and whether the results of a number of launches are the same bits, held at random too.
+the programs. For each best-effort program: its time alone; next to requests with gates alone, with slices, and with slices that
+are stopped; latencies of the requests; and whether the results of a number of launches are the same bits, held at random too. Ways
+are none, gates, slices, stops and bits; --mps has all of them under MPS, which it starts, and --low gives the best-effort program
+MPS's lower priority.
 """
 
 import argparse
@@ -26,7 +28,8 @@ class Daemon:
 
     def __init__(self, folder, seed=None):
         self.socket = os.path.join(tempfile.mkdtemp(), "guests.sock")
-        command = [os.path.join(folder, "registry"), self.socket] + ([str(seed)] if seed else [])
+        # Held for 0.1 to 0.6 ms at a time, so that kernels are stopped often.
+        command = [os.path.join(folder, "registry"), self.socket] + ([str(seed), "0", "600"] if seed else [])
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(50):
             if os.path.exists(self.socket):
@@ -81,6 +84,7 @@ def beside(args, say, name, command, rate, label, slices):
     report = os.path.join(tempfile.mkdtemp(), "report")
     with Daemon(args.folder) as daemon:
         of_be = guest(args, daemon, "be", slices, report) if slices else {}
+        of_be |= {"CUDA_MPS_CLIENT_PRIORITY": "1"} if args.low else {}
         of_rt = guest(args, daemon, "rt") if slices else {}
         # In the first round its kernels are measured, and twins are built.
         be = start(command(0, 3 * args.seconds), of_be)
@@ -121,19 +125,19 @@ def bits(args, say, name, command, count, slices):
 
 def measure(args, say, name, command, steps):
     slices = "1"
-    if steps:
+    if steps and "bits" in args.ways:
         return bits(args, say, name, command, steps, slices)
     alone = end(start(command(0, args.seconds), {}))
     if "error" in alone:
         return say(f"{name}: not run: {alone['error']}")
     rate = int(alone["launches"]) / float(alone["seconds"])
     say(f"{name}: alone {1e3 / rate:.3f} ms a launch")
-    beside(args, say, name, command, rate, "no REEF", None)
-    beside(args, say, name, command, rate, "gates", "0")
-    if beside(args, say, name, command, rate, "slices", slices):
-        slices = "any"
-        beside(args, say, name, command, rate, "slices of any", slices)
-    bits(args, say, name, command, max(8, int(2.5 * rate)), slices)
+    for way in args.ways:
+        if way == "bits":
+            bits(args, say, name, command, max(6, int(args.seconds * rate)), slices)
+        elif beside(args, say, name, command, rate, way, {"none": None, "gates": "0", "slices": "no-stops", "stops": "1"}[way]):
+            slices = "any"
+            beside(args, say, name, command, rate, "slices of any", slices)
 
 
 def main():
@@ -142,6 +146,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=2.5)
     parser.add_argument("--rate", type=float, default=100)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--ways", nargs="*", default=["none", "gates", "slices", "stops", "bits"])
+    parser.add_argument("--mps", action="store_true")
+    parser.add_argument("--low", action="store_true")
     parser.add_argument("--out")
     args = parser.parse_args()
     args.folder = os.path.realpath(args.folder)
@@ -169,11 +176,16 @@ def main():
         "product": (lambda count, seconds: [be, "product", str(count), str(seconds)], 0),
         "triton": (python("be_triton.py"), 0),
         "busy-100ms": (lambda count, seconds: [be, "busy", str(count), str(seconds), "150000"], 0),
+        "busy-1s": (lambda count, seconds: [be, "busy", str(count), str(seconds), "10000", "2047"], 0),
         "compile": (python("be_compile.py"), 60),
     }
+    if args.mps and subprocess.run(["nvidia-cuda-mps-control", "-d"]).returncode:
+        sys.exit("MPS doesn't start")
     for name, (command, steps) in programs.items():
         if not args.only or name in args.only:
             measure(args, say, name, command, steps)
+    if args.mps:
+        subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True)
 
 
 main()

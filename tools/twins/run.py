@@ -85,17 +85,19 @@ class Case:
         self.plain.launch(self.grid, self.block, self.args, on)
 
     def run_twin(self, on, words, mode=0, offset=(0, 0, 0), size=None):
-        own = struct.pack("<QQI4x3I3IQ8x", words.stop, words.map, mode, *offset, *self.grid, words.dirty)
+        # Each is run 1, which a stop word of 1 stops; the run before has always left blocks.
+        own = struct.pack("<QQII3I3IQQ", words.stop, words.map, mode, 1, *offset, *self.grid, words.dirty, words.before)
         self.twin.launch(size or self.grid, self.block, [*self.args, own], on)
 
 
 class Words:
-    """Stop word, map and the word that says that a block was stopped."""
+    """Stop word, map and the words that say that a block was stopped in a run and in the one before."""
 
     def __init__(self, blocks):
-        self.stop, self.dirty, self.map = alloc(128), alloc(128), alloc(blocks)
-        for at, count in ((self.stop, 128), (self.dirty, 128), (self.map, blocks)):
+        self.stop, self.dirty, self.before, self.map = alloc(128), alloc(128), alloc(128), alloc(blocks)
+        for at, count in ((self.stop, 128), (self.dirty, 128), (self.before, 128), (self.map, blocks)):
             call("cuMemsetD8_v2", U64(at), 0, SIZE(count))
+        call("cuMemsetD32_v2", U64(self.before), U32(1), SIZE(1))
 
 
 def build(corpus, work):

@@ -7,7 +7,10 @@
 pub(crate) mod access;
 pub(crate) mod code;
 pub(crate) mod loops;
+mod meeting;
 pub(crate) mod opcode;
+pub(crate) mod reach;
 pub(crate) mod registers;
 pub(crate) mod roots;
+pub(crate) mod uniform;
 pub(crate) mod waits;

@@ -74,6 +74,7 @@ impl<'m, 'a> Program<'m, 'a> {
             function: self.code.function,
             indices: [ctaid, grid.blocks, grid.threads],
         };
+        let count = threads.len();
         while !threads.is_empty() {
             let mut is_set = false;
             threads.retain_mut(|thread| match self.until_barrier(thread, &mut world) {
@@ -83,6 +84,8 @@ impl<'m, 'a> Program<'m, 'a> {
                 }
                 None => false,
             });
+            // PTX does not say what threads that have ended give: here they say yes.
+            is_set |= threads.len() < count;
             for thread in &mut threads {
                 thread.set(&self.code.ops[thread.at], u64::from(is_set));
                 thread.at += 1;

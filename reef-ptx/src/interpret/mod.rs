@@ -4,6 +4,8 @@
 //! the order that the caller gives. It shows protocols, not what a compiler makes of them.
 
 mod block;
+#[cfg(test)]
+mod looks;
 mod memory;
 mod thread;
 #[cfg(test)]

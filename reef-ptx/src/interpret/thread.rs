@@ -125,6 +125,7 @@ impl Thread {
             "mov" | "cvta" => value(1),
             "cvt" => return convert(instruction.opcode, value(1)),
             "add" => value(1).wrapping_add(value(2)),
+            "neg" => 0_u64.wrapping_sub(value(1)),
             "sub" => value(1).wrapping_sub(value(2)),
             "mul" | "mad" if has("wide") => {
                 let addend = if instruction.base() == "mad" { value(3) } else { 0 };

@@ -1,21 +1,18 @@
 //! Twins, stopped at random blocks, leave the memory that their kernels leave.
 
 use super::block::{Grid, Program};
-use super::memory::Memory;
 use crate::text::module::Module;
 use crate::twin::parameter::{Launch, Mode};
 use crate::{kernels, twin::build::Twin};
 
 const CORPUS: &str = include_str!("../../tests/corpus/simple.ptx");
 
-/// Places in memory: the stop word, the dirty word with that of complete runs behind it, words of
-/// the host, the map, and the data of a kernel.
-const STOP: usize = 16;
-const DIRTY: usize = 32;
-const DONE: usize = DIRTY + 4;
-const HOST: usize = 48;
-const MAP: usize = 64;
-const DATA: usize = 1024;
+/// Places in memory: the stop word, for each run the word of stopped blocks, the map, and the data
+/// of a kernel.
+pub(super) const STOP: usize = 8;
+pub(super) const LEFT: usize = 16;
+pub(super) const MAP: usize = 64;
+pub(super) const DATA: usize = 1024;
 const BYTES: usize = 16 << 10;
 /// Elements of a buffer, and its bytes.
 const COUNT: usize = 192;
@@ -43,19 +40,19 @@ const CASES: &[Case] = {
 };
 
 /// Name, grid, block and arguments.
-type Case = (&'static str, [u32; 3], [u32; 3], &'static [Argument]);
+pub(super) type Case = (&'static str, [u32; 3], [u32; 3], &'static [Argument]);
 
-enum Argument {
+pub(super) enum Argument {
     /// Address of a buffer. The last one is zero, the others are random.
     Buffer(u64),
     Number(u32),
 }
 
 /// Numbers by SplitMix64 (Steele et al. 2014).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -63,12 +60,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
-fn parameters(arguments: &[Argument]) -> Vec<u8> {
+pub(super) fn parameters(arguments: &[Argument]) -> Vec<u8> {
     let mut bytes: Vec<u8> = Vec::new();
     for argument in arguments {
         match argument {
@@ -82,7 +79,7 @@ fn parameters(arguments: &[Argument]) -> Vec<u8> {
     bytes
 }
 
-fn memory(random: &mut Random) -> Vec<u8> {
+pub(super) fn memory(random: &mut Random) -> Vec<u8> {
     let mut memory = vec![0; BYTES];
     for at in 0..3 * COUNT {
         // Small numbers, so that floats made of them are numbers, too.
@@ -92,7 +89,7 @@ fn memory(random: &mut Random) -> Vec<u8> {
 }
 
 /// All blocks of a grid, in random order.
-fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
+pub(super) fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
     let mut all: Vec<_> = (0..x * y * z).map(|at| [at % x, at / x % y, at / x / y]).collect();
     for at in (1..all.len()).rev() {
         all.swap(at, random.below(at as u64 + 1) as usize);
@@ -100,43 +97,34 @@ fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
     all
 }
 
-/// Number of the first run: numbers wrap around.
-const FIRST: u32 = u32::MAX - 3;
+/// Number of the first run, and how far numbers lie apart: they wrap around, and none is 0.
+const FIRST: u32 = u32::MAX - 4;
+const APART: u32 = 3;
 
-fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
-    let (stop, map, dirty, done) = (STOP as u64, MAP as u64, DIRTY as u64, DONE as u64);
-    let mode = if round == 0 { Mode::First } else { Mode::Resume };
-    Launch { stop, map, mode, number: FIRST.wrapping_add(round), offset, grid, dirty, done }
+pub(super) fn launch(round: u32, grid: [u32; 3], offset: [u32; 3]) -> Launch {
+    let (stop, map, left) = (STOP as u64, MAP as u64, LEFT as u64 + 4 * u64::from(round));
+    let number = FIRST.wrapping_add(APART * round);
+    let mode = if round == 0 { Mode::First } else { Mode::Resume(number.wrapping_sub(APART)) };
+    Launch { stop, map, mode, number, offset, grid, left, left_before: left - 4 }
 }
 
 fn put(memory: &mut [u8], at: usize, word: u32) {
     memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-fn word(memory: &[u8], at: usize) -> u32 {
+pub(super) fn word(memory: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(memory[at..at + 4].try_into().unwrap())
 }
 
-/// Memory with the words of an earlier run.
-fn with_words(start: &[u8]) -> Vec<u8> {
+/// Memory with the words of earlier runs.
+pub(super) fn with_words(start: &[u8]) -> Vec<u8> {
     let mut memory = start.to_vec();
-    let earlier = FIRST.wrapping_sub(1);
-    [STOP, DONE, HOST, HOST + 4].into_iter().for_each(|at| put(&mut memory, at, earlier));
+    put(&mut memory, STOP, FIRST.wrapping_sub(1));
+    (LEFT..MAP).step_by(4).for_each(|at| put(&mut memory, at, FIRST.wrapping_sub(8)));
     memory
 }
 
-/// Ends a run by the kernel that the library launches behind each.
-fn settle(memory: &mut dyn Memory, number: u32) {
-    let text = crate::twin::settle("8.0", "sm_90");
-    let module = Module::read(&text).unwrap();
-    let program = Program::read(&module, crate::twin::SETTLE);
-    let mut parameters = (DIRTY as u64).to_le_bytes().to_vec();
-    parameters.extend((HOST as u64).to_le_bytes());
-    parameters.extend(number.to_le_bytes());
-    program.run(&Grid { blocks: [1; 3], threads: [1; 3], parameters }, [0; 3], memory);
-}
-
-fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
+pub(super) fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
     let mut bytes = parameters(arguments);
     bytes.resize(twin.offset as usize, 0);
     bytes.extend(launch.bytes());
@@ -167,15 +155,11 @@ fn stopped(
         }
         let left = memory[MAP..DATA].iter().filter(|byte| **byte != 0).count();
         count += left;
-        settle(&mut memory, of.number);
-        let is_done = word(&memory, DONE) == of.number | 3;
-        let words_fit = word(&memory, HOST) == of.number
-            && word(&memory, HOST + 4) == word(&memory, DONE)
-            && word(&memory, DIRTY) == 0;
-        if is_done != (left == 0) || !words_fit {
+        let is_said = word(&memory, of.left as usize) == of.number;
+        if is_said != (left > 0) {
             return None;
         }
-        if is_done {
+        if left == 0 {
             return Some((memory[DATA..].to_vec(), count));
         }
     }
@@ -250,7 +234,7 @@ fn each_mutant_of_the_guard_is_caught() {
         ),
         ("record kept", "selp.u16 %reefh1, 1, 0, %reefp1;", "mov.u16 %reefh1, 1;"),
         ("no barrier", "\tbar.red.or.pred %reefp1, 0, %reefp1;\n", ""),
-        ("not dirty", "\tst.global.u32 [%reefd0], %reefr0;\n", ""),
+        ("number not left", "\tst.global.u32 [%reefd0], %reefr6;\n", ""),
     ];
     for (name, old, new) in mutants {
         let (wrong, _) = differing(|text| {
@@ -273,21 +257,21 @@ fn needless_resume_touches_nothing() {
             threads,
             parameters: with_launch(arguments, &twin, launch(round, grid, [0; 3])),
         };
-        // A later launch has the map.
+        // The run before has left nothing; one of another launch has.
         let mut memory = with_words(&memory(&mut Random(1)));
         memory[MAP..MAP + 16].fill(1);
-        put(&mut memory, STOP, FIRST);
-        settle(&mut memory, FIRST);
+        let left = |round: usize| LEFT + 4 * round;
+        put(&mut memory, left(0), FIRST.wrapping_sub(4));
+        put(&mut memory, left(1), FIRST + APART);
         let before = memory.clone();
         blocks(grid, &mut Random(2)).into_iter().for_each(|at| {
             program.run(&of_grid(1), at, &mut memory);
         });
         assert!(memory == before, "{name}");
-        // The number that follows is not complete.
         blocks(grid, &mut Random(2)).into_iter().for_each(|at| {
-            program.run(&of_grid(4), at, &mut memory);
+            program.run(&of_grid(2), at, &mut memory);
         });
-        assert!(memory != before, "{name}");
+        assert!(memory != before, "{name}: the run before has left blocks");
     }
 }
 

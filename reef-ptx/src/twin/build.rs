@@ -1,9 +1,10 @@
 //! The twin of a kernel.
 
-use super::{guard, offset, parameter, prune::prune};
+use super::{guard, look, offset, parameter, prune::prune};
 use crate::text::edit::Edit;
 use crate::text::function::{Function, offsets};
 use crate::text::module::Module;
+use crate::verdict::abandon::{Look, looks};
 use crate::verdict::facts::Facts;
 use crate::verdict::reason::Reason;
 use crate::verdict::refuse::{may_be_sliced, may_be_stopped};
@@ -15,8 +16,12 @@ pub struct Twin {
     pub text: String,
     /// The launch may be cut into several.
     pub may_be_sliced: bool,
-    /// Number of parameters of the kernel; the twin's own comes behind them.
-    pub parameters: usize,
+    /// Its blocks may leave: it has an entry guard.
+    pub may_be_stopped: bool,
+    /// Number of places where a running block may be thrown away, before its first effect.
+    pub looks: usize,
+    /// Bytes of each parameter of the kernel; the twin's own comes behind them.
+    pub parameters: Vec<usize>,
     /// Bytes before the twin's own parameter.
     pub offset: u64,
 }
@@ -34,13 +39,33 @@ pub(crate) fn pruned(module: &Module<'_>, kernel: &Function<'_>) -> String {
 pub(crate) fn twin<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twin, Reason> {
     let facts = Facts::read(module, kernel)?;
     may_be_stopped(&facts)?;
-    let may_be_sliced = may_be_sliced(&facts).is_ok();
+    Ok(guarded(&facts, &[]))
+}
+
+/// Makes the twin of a kernel whose running blocks may be thrown away, too.
+///
+/// # Errors
+///
+/// The reason for which they may not.
+pub(crate) fn with_looks<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twin, Reason> {
+    let facts = Facts::read(module, kernel)?;
+    let looks = looks(&facts)?;
+    Ok(guarded(&facts, &looks))
+}
+
+/// A twin with the entry guard. The kernel may be stopped.
+pub(crate) fn guarded(facts: &Facts<'_, '_>, looks: &[Look]) -> Twin {
+    let kernel = facts.code.function;
+    let may_be_sliced = may_be_sliced(facts).is_ok();
     let mut edit = Edit::default();
     if may_be_sliced {
         offset::add(&mut edit, kernel);
     }
     guard::add(&mut edit, kernel);
-    Ok(with_edit(module, kernel, edit, may_be_sliced))
+    if !looks.is_empty() {
+        look::add(&mut edit, facts, looks);
+    }
+    Twin { looks: looks.len(), ..with_edit(facts.module, kernel, edit, [may_be_sliced, true]) }
 }
 
 /// Makes the twin of a kernel that can be sliced and not stopped: it has no entry guard.
@@ -53,20 +78,22 @@ pub(crate) fn sliced<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<T
     let mut edit = Edit::default();
     offset::add(&mut edit, kernel);
     parameter::add(&mut edit, kernel);
-    Ok(with_edit(module, kernel, edit, true))
+    Ok(with_edit(module, kernel, edit, [true, false]))
 }
 
 fn with_edit<'a>(
     module: &Module<'a>,
     kernel: &Function<'a>,
     edit: Edit,
-    may_be_sliced: bool,
+    [may_be_sliced, may_be_stopped]: [bool; 2],
 ) -> Twin {
     let (_, bytes) = offsets(&kernel.parameters);
     Twin {
         text: prune(module, kernel, edit),
         may_be_sliced,
-        parameters: kernel.parameters.len(),
+        may_be_stopped,
+        looks: 0,
+        parameters: kernel.parameters.iter().map(|it| it.bytes as usize).collect(),
         offset: bytes.next_multiple_of(8),
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! **Exactly once.** Each block has a byte in a map, which only its own first thread writes. Before
 //! any effect that thread decides: the block runs, or it records itself and leaves. One barrier
-//! gives all threads the same verdict. A block that has begun runs to its end.
+//! gives all threads the same verdict. A block that runs, runs to its end or to a look.
 //!
 //! Runs have numbers, which rise. The stop word has the number of the last run that is to stop, so
 //! that a word that is written late stops no later run.
@@ -18,20 +18,22 @@
 //! | resume | 0 | any | leaves: it ran before | 0 |
 //! | resume | 1 | no | runs | 0 |
 //! | resume | 1 | yes | leaves | 1 |
-//! | resume of a complete run | any | any | leaves | as before |
+//! | needless resume | any | any | leaves | as before |
 //!
-//! All bytes are zero when the kernel is complete, so a map needs no clearing. A resume that turns
-//! out to be needless touches no map, which by then may be a later launch's.
+//! A twin may also have *looks* (`look.rs`): places in loops, before any effect, where all threads
+//! of a running block leave together. Its byte is 1 then, as if the block had not begun.
+//!
+//! A stopped block writes the number of its run to a word, so a resume knows whether the runs before
+//! have left blocks. All bytes are zero when the kernel is complete, so a map needs no clearing.
 
 pub(crate) mod build;
 pub(crate) mod guard;
+pub(crate) mod look;
 pub(crate) mod offset;
 pub(crate) mod parameter;
 pub(crate) mod prune;
-pub(crate) mod settle;
 pub mod slices;
 
 pub use build::Twin;
 pub use parameter::{Launch, Mode};
-pub use settle::{SETTLE, settle};
 pub use slices::{Launched, Slice, slices};

@@ -4,12 +4,12 @@
 //! |---|---|---|
 //! | 0 | 8 | address of the stop word |
 //! | 8 | 8 | address of the map: a byte for each block of the whole grid |
-//! | 16 | 4 | mode: 0 first run, 1 resume |
+//! | 16 | 4 | 0: first run; else resume of this run and those after it |
 //! | 20 | 4 | number of this run |
 //! | 24 | 12 | offset of this launch's blocks in the grid: x, y, z |
 //! | 36 | 12 | size of the whole grid: x, y, z |
-//! | 48 | 8 | address of the word that a stopped block sets to 1 |
-//! | 56 | 8 | address of the number up to which runs are complete |
+//! | 48 | 8 | address of the word to which a stopped block writes this run's number |
+//! | 56 | 8 | address of that word of the runs that are resumed |
 
 use crate::text::edit::Edit;
 use crate::text::function::Function;
@@ -36,8 +36,9 @@ pub(super) fn add(edit: &mut Edit, kernel: &Function<'_>) {
 pub enum Mode {
     /// The first one, or a slice.
     First,
-    /// A later one: blocks whose byte is 0 leave.
-    Resume,
+    /// A later one: blocks whose byte is 0 leave. It resumes the run with this number, which is not
+    /// 0, and those after it.
+    Resume(u32),
 }
 
 /// Contents of the twin's own parameter, for one launch.
@@ -55,10 +56,11 @@ pub struct Launch {
     pub offset: [u32; 3],
     /// Size of the whole grid, in blocks.
     pub grid: [u32; 3],
-    /// Device address of 4 bytes, which a stopped block sets to 1.
-    pub dirty: u64,
-    /// Device address of 4 bytes. A resume that sees its number there, or a later one, does nothing.
-    pub done: u64,
+    /// Device address of 4 bytes, to which a stopped block writes this run's number.
+    pub left: u64,
+    /// Device address of these 4 bytes of the runs that are resumed. A resume that sees an earlier
+    /// number there does nothing.
+    pub left_before: u64,
 }
 
 impl Launch {
@@ -68,14 +70,15 @@ impl Launch {
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         put(0, &self.stop.to_le_bytes());
         put(8, &self.map.to_le_bytes());
-        put(16, &u32::from(self.mode == Mode::Resume).to_le_bytes());
+        let from = if let Mode::Resume(from) = self.mode { from } else { 0 };
+        put(16, &from.to_le_bytes());
         put(20, &self.number.to_le_bytes());
         for dimension in 0..3 {
             put(24 + 4 * dimension, &self.offset[dimension].to_le_bytes());
             put(36 + 4 * dimension, &self.grid[dimension].to_le_bytes());
         }
-        put(48, &self.dirty.to_le_bytes());
-        put(56, &self.done.to_le_bytes());
+        put(48, &self.left.to_le_bytes());
+        put(56, &self.left_before.to_le_bytes());
         bytes
     }
 }

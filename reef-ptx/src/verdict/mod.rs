@@ -6,6 +6,7 @@
 pub(crate) mod abandon;
 pub(crate) mod answer;
 pub(crate) mod facts;
+pub(crate) mod in_flight;
 pub(crate) mod reason;
 pub(crate) mod refuse;
 pub(crate) mod rerun;

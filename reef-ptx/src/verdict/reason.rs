@@ -60,6 +60,10 @@ pub enum Cause {
     EffectFirst,
     /// Loops have no barrier at which all threads of a block could look.
     NoBarrier,
+    /// Threads of a block may pass a barrier or a loop at different times, or end before it.
+    Parted,
+    /// An instruction starts work that goes on when its block leaves.
+    InFlight(String),
     /// An atomic operation changes memory that other blocks see.
     Atomic,
     /// A volatile, relaxed or acquiring access.
@@ -99,6 +103,8 @@ impl Cause {
             Self::NoLoop => "no loop",
             Self::EffectFirst => "effect first",
             Self::NoBarrier => "no barrier",
+            Self::Parted => "parted threads",
+            Self::InFlight(_) => "in flight",
             Self::Atomic => "atomic",
             Self::Strong => "strong access",
             Self::Clock => "clock",
@@ -133,6 +139,10 @@ impl Display for Cause {
             Self::NoLoop => f.write_str("it has no loop"),
             Self::EffectFirst => f.write_str("an effect comes before or in each loop"),
             Self::NoBarrier => f.write_str("its loops have no barrier for the whole block"),
+            Self::Parted => {
+                f.write_str("threads of a block may pass a loop at different times, or end before")
+            }
+            Self::InFlight(name) => write!(f, "work of {name} goes on when its block leaves"),
             Self::Atomic => f.write_str("an atomic operation changes memory"),
             Self::Strong => f.write_str("memory is accessed that others change meanwhile"),
             Self::Clock => f.write_str("it reads a clock or the number of a multiprocessor"),

@@ -4,11 +4,13 @@
 //! the driver ([`order::settle`]); the thread uses no handle of the program but the context's, and
 //! whatever the driver does under its locks needs no gate to open.
 
+use super::cut::StopKind;
 use super::driver;
 use super::images::Code;
 use crate::guest::tree::branch::Branch;
 use crate::order;
 use crate::settings::{Slices, settings};
+use crate::stops::ground::Ground;
 use crate::thread;
 use reef_ptx::{Module, Twin, kernels};
 use std::collections::HashMap;
@@ -30,15 +32,22 @@ pub(super) struct Order {
     context: u64,
     /// Compute capability of the device, as 90.
     capability: u32,
+    /// Where its blocks should be able to leave.
+    stops: StopKind,
     result: OnceLock<Result<Built, String>>,
 }
 
 /// Twin in a context.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Built {
     pub(super) function: usize,
-    /// Number of the kernel's own parameters, and their bytes up to the twin's own.
-    pub(super) parameters: usize,
+    pub(super) may_be_sliced: bool,
+    /// True if blocks that run can leave, too.
+    pub(super) has_looks: bool,
+    /// Where its slices are stopped, if its blocks can leave.
+    pub(super) stops: Option<&'static Ground>,
+    /// Bytes of each of the kernel's own parameters, and those up to the twin's own.
+    pub(super) parameters: Vec<usize>,
     pub(super) bytes: u64,
 }
 
@@ -48,10 +57,11 @@ impl Order {
         code: Code,
         branch: &'static Branch,
         capability: u32,
+        stops: StopKind,
     ) -> Arc<Self> {
         let context = branch.context.name();
         let result = OnceLock::new();
-        Arc::new(Self { kernel, code, branch, context, capability, result })
+        Arc::new(Self { kernel, code, branch, context, capability, stops, result })
     }
 
     /// Returns the twin, once it is built.
@@ -76,7 +86,7 @@ impl Order {
         &self,
         known: &mut HashMap<(u64, String), Result<Built, String>>,
     ) -> Result<Built, String> {
-        let (twin, plain) = read(&self.code, &self.kernel, self.capability)?;
+        let (twin, plain) = read(&self.code, &self.kernel, self.capability, self.stops)?;
         let key = (self.context, twin.text.clone());
         if let Some(known) = known.get(&key) {
             return known.clone();
@@ -107,7 +117,9 @@ impl Order {
         let plain = plain.map(zero).transpose()?;
         let in_context = || {
             plain.map_or(Ok(()), |plain| self.check(&plain))?;
-            load(twin, &self.kernel).map(|(_, built)| built)
+            let (_, built) = load(twin, &self.kernel)?;
+            let ground = twin.may_be_stopped.then(|| Ground::of(self.branch)).transpose()?;
+            Ok(Built { stops: ground, ..built })
         };
         order::compile(|| {
             if context.is_live() && context.name() == self.context {
@@ -128,14 +140,20 @@ pub(super) fn read(
     code: &Code,
     name: &str,
     capability: u32,
+    stops: StopKind,
 ) -> Result<(Twin, Option<String>), String> {
     let loaded = code.as_ref().as_ref().map_err(String::clone)?;
     let text = loaded.text(capability)?;
     let module = Module::read(&text).map_err(|error| error.to_string())?;
     let kernel = kernels(&module).find(|kernel| kernel.name() == name);
     let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
-    let twin = kernel.sliced().map_err(|reason| reason.to_string())?;
-    let is_checked = settings().slices == Some(Slices::SameCode)
+    let looked = (stops == StopKind::InBlocks).then(|| kernel.with_looks().ok()).flatten();
+    let stopped = match stops {
+        StopKind::Never => None,
+        _ => looked.or_else(|| kernel.twin().ok()),
+    };
+    let twin = stopped.map_or_else(|| kernel.sliced(), Ok).map_err(|reason| reason.to_string())?;
+    let is_checked = settings().slices != Some(Slices::Any)
         && loaded.has_machine_code(capability)
         && kernel.depends_on_compiler();
     Ok((twin, is_checked.then(|| kernel.source())))
@@ -143,20 +161,29 @@ pub(super) fn read(
 
 /// Loads a twin into the current context. Returns its module, too.
 pub(super) fn load(twin: &Twin, name: &str) -> Result<(usize, Built), String> {
-    let (text, name) = (zero(&twin.text)?, zero(name)?);
-    let (mut module, mut function) = (0, 0);
+    let (text, mut module) = (zero(&twin.text)?, 0);
     // SAFETY: texts that end with zeros.
     let code = unsafe { driver::load_text(&mut module, text.as_ptr()) };
     if code != Some(0) {
         return Err(format!("the driver doesn't compile its twin: code {}", code_text(code)));
     }
-    // SAFETY: as above.
+    let function = find(module, name)?;
+    let parameters = twin.parameters.clone();
+    let (bytes, may_be_sliced) = (twin.offset, twin.may_be_sliced);
+    let has_looks = twin.looks > 0;
+    Ok((module, Built { function, may_be_sliced, has_looks, stops: None, parameters, bytes }))
+}
+
+/// Finds a kernel of a twin's module, and loads its code.
+fn find(module: usize, name: &str) -> Result<usize, String> {
+    let (name, mut function) = (zero(name)?, 0);
+    // SAFETY: a text that ends with a zero.
     let code = unsafe { driver::get_function(&mut function, module, name.as_ptr()) };
     if code != Some(0) {
         return Err(format!("its twin isn't found: code {}", code_text(code)));
     }
     let _ = driver::load_function(function); // or at its first launch
-    Ok((module, Built { function, parameters: twin.parameters, bytes: twin.offset }))
+    Ok(function)
 }
 
 fn code_text(code: Option<u32>) -> String {

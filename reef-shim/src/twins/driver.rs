@@ -3,7 +3,7 @@
 use crate::driver::calls::{calls, device_attribute};
 use crate::driver::names;
 use crate::driver::slots::real;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
 calls! {
@@ -53,13 +53,6 @@ calls! {
     ///
     /// The state lives, and what it has made isn't used any more.
     link_end = cuLinkDestroy(state: usize);
-    /// # Safety
-    ///
-    /// `params` has an address of each of the kernel's parameters.
-    launch_kernel = cuLaunchKernel(
-        function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
-        stream: usize, params: *mut *mut c_void, extra: *mut *mut c_void
-    );
 }
 
 /// `CU_JIT_INPUT_PTX`.

@@ -1,21 +1,16 @@
-//! Comparison of a twin with its kernel, and the cut of a launch.
+//! Comparison of a twin with its kernel.
 
 use super::builder::Built;
+use super::cut::{Measured, groups};
 use super::driver;
 use super::kernels::Kernel;
-use super::shape::{Plan, ShapeKey};
+use super::shape::{Guard, Plan, ShapeKey};
 use super::timing::Timing;
 use crate::driver::calls;
-use reef_ptx::twin::{Launched, slices};
+use crate::stops::ground::MAP;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-
-/// Duration that a slice should have: about the time for which real-time work waits.
-const SLICE: Duration = Duration::from_micros(200);
-/// Maximum number of slices of a launch. All fit into the driver's queue with their gates, so the
-/// launch doesn't wait for the device.
-const MAX_SLICES: u32 = 240;
 
 /// `CU_FUNC_ATTRIBUTE_…`: bytes of memory for each thread, which spilled registers take; maximum
 /// dynamic shared memory; part of the cache that is shared memory.
@@ -36,20 +31,51 @@ pub(super) fn fit(
     plain: Duration,
 ) -> Result<Plan, String> {
     let function = function(kernel, handle)?;
-    adapt(function, built)?;
+    adapt(function, &built)?;
     let twin = built.function;
     let (own, of_twin) = (resident(function, key)?, resident(twin, key)?);
     if of_twin < own {
         return Err(format!("{of_twin} blocks of its twin run at a time, and {own} of its own"));
     }
+    let measured = Measured { grid: key.grid, wave: wave(of_twin)?, plain };
+    let (groups, guard) = match built.stops {
+        None => (groups(measured.slices()?, 0), None),
+        Some(ground) => {
+            if measured.blocks() <= measured.wave && !built.has_looks {
+                return Err("all its blocks run at a time".into());
+            }
+            let slices = measured.stopped_slices(MAP, !built.may_be_sliced)?;
+            (
+                groups(slices, MAP),
+                Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }),
+            )
+        }
+    };
+    let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
+    Ok(Plan { twin, parameters: built.parameters, groups, guard, plain, launches, sliced })
+}
+
+/// Returns a launch's measured duration with its grid, and the number of its blocks that run at a
+/// time. The kernel's context must be current.
+///
+/// # Errors
+///
+/// The reason for which that is not known.
+pub(super) fn measured(
+    kernel: &Kernel,
+    handle: usize,
+    key: &ShapeKey,
+    plain: Duration,
+) -> Result<Measured, String> {
+    let resident = resident(function(kernel, handle)?, key)?;
+    Ok(Measured { grid: key.grid, wave: wave(resident)?, plain })
+}
+
+/// Returns the number of blocks that run at a time, given those of a multiprocessor.
+fn wave(resident: u32) -> Result<u64, String> {
     let ordinal = calls::device().ok_or("its device is not known")?;
     let units = driver::of_device(driver::MULTIPROCESSORS, ordinal).unwrap_or(0);
-    let wave = u64::from(units) * u64::from(of_twin);
-    let launched =
-        Launched { grid: key.grid, wave, duration: plain, slice: SLICE, most: MAX_SLICES };
-    let slices = slices(&launched)?;
-    let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
-    Ok(Plan { twin, parameters: built.parameters, slices, plain, launches, sliced })
+    Ok(u64::from(units) * u64::from(resident))
 }
 
 /// Returns the function of a kernel in the current context.
@@ -62,7 +88,7 @@ pub(super) fn function(kernel: &Kernel, handle: usize) -> Result<usize, String> 
 }
 
 /// Gives a twin the attributes of its kernel.
-pub(super) fn adapt(function: usize, built: Built) -> Result<(), String> {
+pub(super) fn adapt(function: usize, built: &Built) -> Result<(), String> {
     check_parameters(function, built)?;
     let twin = built.function;
     if attribute(twin, LOCAL_BYTES)? > attribute(function, LOCAL_BYTES)? {
@@ -79,14 +105,14 @@ pub(super) fn adapt(function: usize, built: Built) -> Result<(), String> {
 }
 
 /// Checks that the driver sees the parameters that the PTX has.
-fn check_parameters(function: usize, built: Built) -> Result<(), String> {
+fn check_parameters(function: usize, built: &Built) -> Result<(), String> {
     let at = |index: usize| {
         let (mut offset, mut bytes) = (0, 0);
         let code = driver::parameter(function, index, &mut offset, &mut bytes)?;
         Some((code == 0).then_some((offset + bytes).next_multiple_of(8) as u64))
     };
-    let Some(beyond) = at(built.parameters) else { return Ok(()) }; // a driver before 12.4
-    let last = match built.parameters {
+    let Some(beyond) = at(built.parameters.len()) else { return Ok(()) }; // a driver before 12.4
+    let last = match built.parameters.len() {
         0 => Some(0),
         count => at(count - 1).flatten(),
     };

@@ -1,25 +1,28 @@
 //! Launches of kernels: measured, sliced or plain.
 
 use super::builder::Order;
-use super::fitting::fit;
+use super::cut::StopKind;
+use super::driver::capability;
+use super::fitting::{fit, measured};
 use super::kernels::{self, Kernel};
+use super::report;
 use super::shape::{Plan, Shape, ShapeKey, State};
 use super::timing::Events;
-use super::{driver, report};
 use crate::actions::launch::{Work, launch as launch_plain, launch_slice, wait_for_room};
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
-use crate::driver::slots::NOT_FOUND;
 use crate::driver::state::Inside;
 use crate::guest::capture;
 use crate::guest::device::Device;
 use crate::guest::find;
+use crate::guest::tree::branch::Branch;
 use crate::order;
-use crate::settings::may_slice;
+use crate::settings::{Slices, may_slice, settings};
+use crate::stops::driver;
+use crate::stops::lane::Kept;
 use reef_guest::page::Time;
-use reef_ptx::twin::{Launch, Mode};
+use reef_ptx::twin::{Launch, Mode, Slice};
 use std::ffi::c_void;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -144,7 +147,7 @@ fn way(of: &KernelLaunch) -> Option<Way> {
             }
             shape.launches = 0;
             shape.state = match shape.plain.shortest {
-                Some(shortest) if shortest >= LONG => long(&kernel, context),
+                Some(shortest) if shortest >= LONG => long(&kernel, of.function, &key, shortest),
                 _ => State::Short,
             };
             None
@@ -161,7 +164,7 @@ fn way(of: &KernelLaunch) -> Option<Way> {
             None // from the next one on
         }
         State::Ready(plan) => {
-            if of.params.is_null() && plan.parameters > 0 {
+            if of.params.is_null() && !plan.parameters.is_empty() {
                 return None;
             }
             if let Some(why) = plan.excess() {
@@ -174,21 +177,25 @@ fn way(of: &KernelLaunch) -> Option<Way> {
 }
 
 /// Orders the twin of a long kernel.
-fn long(kernel: &Kernel, context: u64) -> State {
+fn long(kernel: &Kernel, handle: usize, key: &ShapeKey, plain: Duration) -> State {
     report::begin();
     if let Err(why) = kernel.code.as_ref() {
         return State::Plain(why.clone());
     }
-    let branch = find::find_context(calls::context()).filter(|it| it.context.name() == context);
-    let capability = calls::device().and_then(driver::capability);
-    match (branch, capability) {
-        (Some(branch), Some(capability)) => {
-            let order = Order::new(kernel.name.clone(), kernel.code.clone(), branch, capability);
-            order.send();
-            State::Long(order)
-        }
-        _ => State::Plain("its device is not known".into()),
-    }
+    let is_of = |branch: &&Branch| branch.context.name() == key.context;
+    let branch = find::find_context(calls::context()).filter(is_of);
+    let capability = calls::device().and_then(capability);
+    let (Some(branch), Some(capability)) = (branch, capability) else {
+        return State::Plain("its device is not known".into());
+    };
+    let stops = match settings().slices {
+        Some(Slices::NoStops) => StopKind::Never,
+        _ => measured(kernel, handle, key, plain).map_or(StopKind::Never, |it| it.stops()),
+    };
+    let (name, code) = (kernel.name.clone(), kernel.code.clone());
+    let order = Order::new(name, code, branch, capability, stops);
+    order.send();
+    State::Long(order)
 }
 
 /// Returns whether this program may be held, and real-time work was there of late. Time limits and
@@ -225,25 +232,29 @@ impl KernelLaunch {
         blocks: [u32; 3],
         params: *mut *mut c_void,
     ) -> u32 {
-        let ([across, down, deep], [x, y, z]) = (blocks, self.block);
-        let (shared, stream) = (self.shared, self.stream.0);
         // SAFETY: the caller's promise.
-        let code = unsafe {
-            driver::launch_kernel(
-                function,
-                across,
-                down,
-                deep,
-                x,
-                y,
-                z,
-                shared,
-                stream,
-                params,
-                null_mut(),
-            )
-        };
-        code.unwrap_or(NOT_FOUND)
+        unsafe { driver::launch(function, self.stream.0, blocks, self.block, self.shared, params) }
+    }
+}
+
+impl KernelLaunch {
+    /// Copies what the launch has, for launches of a twin of its kernel, whose own parameters have
+    /// these bytes.
+    pub(super) fn kept(&self, twin: usize, parameters: &[usize]) -> Kept {
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        for (index, size) in parameters.iter().enumerate() {
+            let at = bytes.len();
+            places.push(at);
+            bytes.resize(at + size.div_ceil(8), 0_u64);
+            // SAFETY: the program's promise to the driver: an address of each parameter, of as many
+            // bytes as the kernel takes.
+            unsafe {
+                let from = (*self.params.add(index)).cast::<u8>();
+                std::ptr::copy_nonoverlapping(from, bytes[at..].as_mut_ptr().cast(), *size);
+            }
+        }
+        let (grid, block, shared) = (self.grid, self.block, self.shared);
+        Kept { twin, grid, block, shared, bytes, places }
     }
 }
 
@@ -256,30 +267,42 @@ impl Plan {
         }
         let mut timed = self.measure();
         let has_gates = timed.is_none();
-        // SAFETY: the program's promise to the driver: an address of each parameter.
-        let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });
-        let mut params: Vec<*mut c_void> = own.collect();
-        params.push(null_mut());
-        for (at, slice) in self.slices.iter().enumerate() {
-            let launch = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
-            let mut bytes = Aligned(launch.bytes());
-            params[self.parameters] = bytes.0.as_mut_ptr().cast();
-            let mut real = || {
-                if at == 0 {
-                    timed = timed.filter(|events| events.begin(of.stream));
-                }
-                let params = params.as_mut_ptr();
-                // SAFETY: the kernel's parameters and the twin's.
-                unsafe { of.launch_as(self.twin, slice.blocks, params) }
+        let kept = of.kept(self.twin, &self.parameters);
+        let lane = self.guard.as_ref().and_then(|guard| {
+            let lane = guard.ground.lane(find::stream(of.stream)?)?;
+            // Nor are launches stopped that are measured.
+            Some((lane, has_gates.then_some(&guard.count)))
+        });
+        for (at, group) in self.groups.iter().enumerate() {
+            let mut gated = |is_first: bool, real: &mut dyn FnMut() -> u32| {
+                let is_first = is_first && at == 0;
+                let mut real = || {
+                    if is_first {
+                        timed = timed.filter(|events| events.begin(of.stream));
+                    }
+                    real()
+                };
+                // A hold between slices would be a part of their time.
+                let has_gate = is_first || has_gates;
+                if has_gate { launch_slice(of.stream, is_first, real) } else { real() }
             };
-            // A hold between slices would be a part of their time.
-            let code =
-                if at == 0 || has_gates { launch_slice(of.stream, at == 0, real) } else { real() };
-            if code != 0 {
+            let launched = match lane {
+                Some((lane, count)) => lane.launch(of.stream, group, &kept, count, gated),
+                None => {
+                    let (stream, all) = (of.stream.0, &group.all);
+                    let mut launch = || kept.launch(stream, all.blocks, &self.own(all, of));
+                    match gated(true, &mut launch) {
+                        0 => Ok(()),
+                        code => Err((code, false)),
+                    }
+                }
+            };
+            if let Err((code, others)) = launched {
                 timed.into_iter().for_each(Events::destroy);
-                return (at > 0).then_some(code);
+                return (at > 0 || others).then_some(code);
             }
         }
+        lane.inspect(|(lane, _)| lane.end(of.stream));
         self.launches.fetch_add(1, Relaxed);
         if let Some(events) = timed {
             let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -290,6 +313,17 @@ impl Plan {
             }
         }
         Some(0)
+    }
+
+    /// Returns the twin's own parameter for a slice that is not stopped.
+    fn own(&self, slice: &Slice, of: &KernelLaunch) -> Launch {
+        let stop = self.guard.as_ref().map_or(0, |guard| guard.ground.never());
+        Launch { stop, number: 1, offset: slice.offset, grid: of.grid, ..PLAIN }
+    }
+
+    /// Returns the number of its slices.
+    pub(super) fn slices(&self) -> usize {
+        self.groups.iter().map(|group| group.slices.len()).sum()
     }
 
     /// Returns events for the launch, if it is one of those that are measured.
@@ -307,12 +341,11 @@ impl Plan {
         }
         let cost = sliced.shortest?.as_secs_f64() / self.plain.as_secs_f64();
         let percent = 100.0 * (cost - 1.0);
-        (cost > MAX_COST)
-            .then(|| format!("{} slices took {percent:.0} % longer", self.slices.len()))
+        (cost > MAX_COST).then(|| format!("{} slices took {percent:.0} % longer", self.slices()))
     }
 }
 
-/// A slice reads neither a stop word nor a map.
+/// A slice without an entry guard reads neither a stop word nor a map.
 pub(super) const PLAIN: Launch = Launch {
     stop: 0,
     map: 0,
@@ -320,9 +353,6 @@ pub(super) const PLAIN: Launch = Launch {
     number: 0,
     offset: [0; 3],
     grid: [0; 3],
-    dirty: 0,
-    done: 0,
+    left: 0,
+    left_before: 0,
 };
-
-#[repr(align(8))]
-pub(super) struct Aligned(pub(super) [u8; 64]);

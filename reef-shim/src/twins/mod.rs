@@ -10,8 +10,9 @@
 //!    (`timing`).
 //! 3. A kernel that takes 0.5 ms twice gets a twin from the thread of `builder`. The driver
 //!    compiles it there.
-//! 4. `fitting` compares it with the kernel, and cuts the launch.
+//! 4. `fitting` compares it with the kernel, and `cut` cuts the launch.
 //! 5. From then on each launch is sliced (`launch`), unless slices turn out to take much longer.
+//!    Slices of blocks that take 10 µs or more can be [stopped](crate::stops).
 //!
 //! `part` runs some of a kernel's blocks alone, for a check of kernels that run again.
 //!
@@ -20,6 +21,7 @@
 //! minute.
 
 mod builder;
+mod cut;
 mod driver;
 mod fitting;
 pub(crate) mod images;

@@ -1,13 +1,12 @@
 //! Some of a kernel's blocks, and no others.
 
+use super::cut::StopKind;
 use super::kernels::Kernel;
-use super::launch::{Aligned, KernelLaunch, PLAIN};
+use super::launch::{KernelLaunch, PLAIN};
 use super::{builder, driver, fitting};
 use crate::driver::calls;
 use reef_ptx::twin::{Launch, Launched, Slice, slices};
 use reef_ptx::{Module, kernels};
-use std::ffi::c_void;
-use std::ptr::null_mut;
 use std::time::Duration;
 
 /// Parts into which a grid is cut, about.
@@ -18,7 +17,7 @@ const PARTS: u32 = 8;
 pub(crate) struct Part {
     module: usize,
     twin: usize,
-    parameters: usize,
+    parameters: Vec<usize>,
     slices: Vec<Slice>,
 }
 
@@ -35,10 +34,11 @@ impl Part {
         let (duration, slice) = (PARTS * wave, wave);
         let cut = Launched { grid: of.grid, wave: 1, duration, slice, most: 240 };
         let slices = slices(&cut)?;
-        let (twin, _) = builder::read(&kernel.code, &kernel.name, capability)?;
+        let (twin, _) = builder::read(&kernel.code, &kernel.name, capability, StopKind::Never)?;
         let (module, built) = builder::load(&twin, &kernel.name)?;
-        let part = Self { module, twin: built.function, parameters: built.parameters, slices };
-        fitting::adapt(fitting::function(kernel, of.function)?, built)?;
+        let parameters = built.parameters.clone();
+        let part = Self { module, twin: built.function, parameters, slices };
+        fitting::adapt(fitting::function(kernel, of.function)?, &built)?;
         Ok(part)
     }
 
@@ -49,21 +49,12 @@ impl Part {
 
     /// Launches the first `count` parts. Returns the driver's code.
     pub(crate) fn launch(&self, of: &KernelLaunch, count: usize) -> u32 {
-        // SAFETY: the program's promise to the driver: an address of each parameter.
-        let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });
-        let mut params: Vec<*mut c_void> = own.collect();
-        params.push(null_mut());
-        for slice in &self.slices[..count] {
-            let launch = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
-            let mut bytes = Aligned(launch.bytes());
-            params[self.parameters] = bytes.0.as_mut_ptr().cast();
-            // SAFETY: the kernel's parameters and the twin's.
-            let code = unsafe { of.launch_as(self.twin, slice.blocks, params.as_mut_ptr()) };
-            if code != 0 {
-                return code;
-            }
-        }
-        0
+        let kept = of.kept(self.twin, &self.parameters);
+        let launch = |slice: &Slice| {
+            let own = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
+            kept.launch(of.stream.0, slice.blocks, &own)
+        };
+        self.slices[..count].iter().map(launch).find(|code| *code != 0).unwrap_or(0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Report of long kernels: sliced, or with gates alone and why.
 
 use super::kernels;
-use super::shape::{Shape, ShapeKey, State};
+use super::shape::{Guard, Shape, ShapeKey, State};
 use crate::explain;
 use std::sync::Once;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,13 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
         State::Long(_) => "gates only: its twin is not built yet".to_owned(),
         State::Plain(why) => format!("gates only: {why}"),
         State::Ready(plan) => {
-            format!("{} launches in {} slices", plan.launches.load(Relaxed), plan.slices.len())
+            let (launches, slices) = (plan.launches.load(Relaxed), plan.slices());
+            let stops = |guard: &Guard| {
+                let place = if guard.has_looks { ", inside of blocks too" } else { "" };
+                format!(", stopped {} times{place}", guard.count.load(Relaxed))
+            };
+            let stops = plan.guard.as_ref().map(stops).unwrap_or_default();
+            format!("{launches} launches in {slices} slices{stops}")
         }
     };
     let [x, y, z] = key.grid;

@@ -9,8 +9,10 @@
 
 use super::builder::Order;
 use super::timing::Timing;
-use reef_ptx::twin::Slice;
+use crate::stops::ground::Ground;
+use crate::stops::lane::Group;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Shape of a launch, and the context in which it runs.
@@ -48,15 +50,27 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) twin: usize,
-    /// Number of the kernel's own parameters.
-    pub(super) parameters: usize,
-    pub(super) slices: Vec<Slice>,
+    /// Bytes of each of the kernel's own parameters.
+    pub(super) parameters: Vec<usize>,
+    pub(super) groups: Vec<Group>,
+    /// If its blocks can leave.
+    pub(super) guard: Option<Guard>,
     /// Duration of the plain kernel.
     pub(super) plain: Duration,
     /// Launches that were sliced.
-    pub(super) launches: std::sync::atomic::AtomicU64,
+    pub(super) launches: AtomicU64,
     /// Duration of all slices of a launch.
     pub(super) sliced: std::sync::Mutex<Timing>,
+}
+
+/// What a launch needs whose blocks can leave.
+#[derive(Debug)]
+pub(super) struct Guard {
+    pub(super) ground: &'static Ground,
+    /// True if blocks that run can leave, too.
+    pub(super) has_looks: bool,
+    /// Stops so far.
+    pub(super) count: Arc<AtomicU64>,
 }
 
 impl Shape {

@@ -63,7 +63,7 @@ pub(crate) struct Program {
     registry: Registry,
     module: usize,
     pub(crate) stream: usize,
-    at: usize,
+    pub(crate) at: usize,
     shape: Mutex<Shape>,
 }
 
@@ -98,10 +98,15 @@ fn begin() -> Program {
     unsafe {
         std::env::set_var("REEF_GUESTS", &path);
         std::env::set_var("REEF_CLASS", "be");
-        std::env::set_var("REEF_SLICES", "1");
+        std::env::set_var("REEF_SLICES", super::SLICES);
         std::env::set_var("REEF_CUDA", library(FAKE));
-        std::env::set_var("REEF_FAKE_BLOCK_NS", BLOCK.as_nanos().to_string());
+        if std::env::var_os("REEF_FAKE_BLOCK_NS").is_none() {
+            std::env::set_var("REEF_FAKE_BLOCK_NS", BLOCK.as_nanos().to_string());
+        }
         std::env::set_var("REEF_FAKE_LOAD_NS", "20000000");
+        if super::SLICES != "no-stops" {
+            std::env::set_var("REEF_FAKE_LOCK", "1");
+        }
     }
     let driver = Driver::open(&library(SHIM));
     let [mut context, mut stream, mut at] = [0_usize; 3];
@@ -209,15 +214,19 @@ impl Program {
         }
     }
 
-    /// Launches a kernel until it is sliced.
+    /// Launches a kernel until it is sliced, and its slices have been measured.
     pub(crate) fn learn_slices(&self, kernel: usize, shape: &Shape) {
         self.learn(kernel, shape);
         until("sliced", || {
-            let gates = self.gates();
+            let sliced = self.sliced();
             assert_eq!(self.launch(kernel, shape, 0), 0);
             self.synchronize();
-            self.gates() - gates >= 3
+            self.sliced() > sliced
         });
+        for _ in 0..4 {
+            assert_eq!(self.launch(kernel, shape, 0), 0);
+            self.synchronize();
+        }
     }
 
     pub(crate) fn hold(&self, is_held: bool) {

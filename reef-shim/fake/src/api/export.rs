@@ -11,6 +11,7 @@ macro_rules! plain {
                     return $crate::api::code::NOT_INITIALIZED;
                 }
                 $crate::engine::checkpoint::pass();
+                let _lock = $crate::engine::lock::enter();
                 // SAFETY: the caller's promise.
                 unsafe { self::$body($($arg),*) }
             }
@@ -29,6 +30,7 @@ macro_rules! twin {
                     return $crate::api::code::NOT_INITIALIZED;
                 }
                 $crate::engine::checkpoint::pass();
+                let _lock = $crate::engine::lock::enter();
                 // SAFETY: the caller's promise.
                 unsafe { self::$body(false, $($arg),*) }
             }
@@ -40,6 +42,7 @@ macro_rules! twin {
                     return $crate::api::code::NOT_INITIALIZED;
                 }
                 $crate::engine::checkpoint::pass();
+                let _lock = $crate::engine::lock::enter();
                 // SAFETY: the caller's promise.
                 unsafe { self::$body(true, $($arg),*) }
             }

@@ -12,6 +12,7 @@ pub(crate) mod device_memory;
 pub(crate) mod graph;
 mod graph_allocations;
 mod graph_memory;
+pub(crate) mod lock;
 pub(crate) mod op;
 pub(crate) mod pool;
 mod pools;

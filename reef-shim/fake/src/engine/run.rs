@@ -1,6 +1,6 @@
 //! The device: a thread that takes one operation after the other, any of those that may run.
 
-use super::blocks;
+use super::blocks::{self, Launched};
 use super::op::{Op, passes, take_effect};
 use super::settings::setting;
 use super::world::{CHANGED, World, world};
@@ -80,9 +80,12 @@ fn step([kernel, copy]: [Duration; 2]) {
     };
     match op {
         Op::Kernel(..) => busy(kernel),
-        Op::Blocks(_) => {
-            busy(kernel);
-            launched.iter().for_each(|launched| blocks::run(launched));
+        Op::Blocks(number) => {
+            if let Some(launched) = &launched
+                && has_more_blocks((stream, number), launched, kernel)
+            {
+                return;
+            }
         }
         Op::Copy { .. } | Op::Fill { .. } => busy(copy),
         _ => {}
@@ -93,10 +96,23 @@ fn step([kernel, copy]: [Duration; 2]) {
         unsafe { take_effect(&op) };
     }
     let mut world = together.unwrap_or_else(super::world::world);
-    let nanos = |launched| blocks::nanos(launched) + kernel.as_nanos() as u64;
-    world.block_nanos += launched.as_deref().map_or(0, nanos);
     world.is_faulty |= is_lost || !has_memory(&world, &op);
     finish(&mut world, (stream, node), &op);
+}
+
+/// Runs some blocks of a launch. Returns whether others are left.
+fn has_more_blocks(entry: (u64, u64), launched: &Launched, kernel: Duration) -> bool {
+    let from = world().begun.remove(&entry);
+    if from.is_none() {
+        busy(kernel);
+    }
+    let (next, nanos) = blocks::run(launched, from.unwrap_or(0));
+    let mut world = world();
+    world.block_nanos += nanos + if from.is_none() { kernel.as_nanos() as u64 } else { 0 };
+    if let Some(next) = next {
+        world.begun.insert(entry, next);
+    }
+    next.is_some()
 }
 
 fn busy(length: Duration) {

@@ -97,6 +97,8 @@ pub(crate) struct World {
     pub(crate) texts: HashMap<usize, Arc<str>>,
     pub(crate) entries: HashMap<usize, Arc<PtxKernel>>,
     pub(crate) launched: HashMap<u64, Arc<Launched>>,
+    /// Launches of which some blocks have run, by their streams and numbers, and the next block.
+    pub(crate) begun: HashMap<(u64, u64), u64>,
     /// Nanoseconds of the blocks of kernels in PTX so far, and at the records of events. A busy
     /// host does not change them.
     pub(crate) block_nanos: u64,

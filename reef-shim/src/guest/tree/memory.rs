@@ -16,7 +16,7 @@ pub(super) const WORDS: usize = 1024;
 
 /// Area of whole pages, which child processes don't get: a copy would miss the device's writes.
 #[derive(Debug)]
-pub(super) struct Area {
+pub(crate) struct Area {
     at: usize,
     bytes: usize,
 }
@@ -32,7 +32,7 @@ impl Area {
     }
 
     /// Maps words that are zero.
-    pub(super) fn words() -> io::Result<Self> {
+    pub(crate) fn words() -> io::Result<Self> {
         let (access, bytes) = (libc::PROT_READ | libc::PROT_WRITE, 4 * WORDS);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: new memory, where the system has room.
@@ -49,14 +49,14 @@ impl Area {
     }
 
     /// Returns a word, which stays for the life of the process.
-    pub(super) fn word(&self, at: usize) -> &'static AtomicU32 {
+    pub(crate) fn word(&self, at: usize) -> &'static AtomicU32 {
         assert!(4 * at < self.bytes, "word {at} of {} bytes", self.bytes);
         // SAFETY: within the mapping, which is never taken away, and aligned.
         unsafe { &*((self.at + 4 * at) as *const AtomicU32) }
     }
 
     /// Registers it in the current context. Returns its address there, or the driver's code.
-    pub(super) fn register(&self) -> Result<u64, u32> {
+    pub(crate) fn register(&self) -> Result<u64, u32> {
         let (at, mut address) = (self.at as *mut libc::c_void, 0);
         // SAFETY: this memory is mapped for the life of the process.
         let code = unsafe { calls::host_register(at, self.bytes, MAPPED) }.unwrap_or(ALREADY);

@@ -15,5 +15,5 @@
 pub(crate) mod branch;
 pub(crate) mod context;
 mod list;
-mod memory;
+pub(crate) mod memory;
 pub(crate) mod stream;
