@@ -1,18 +1,31 @@
 """Two unmodified programs on one GPU: how much of the second is left, by how much the first grows.
 
-beside.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--seconds S] [--settle S] [--budget S] [--json FILE]
+beside.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--seconds S] [--settle S] [--budget S] [--json FILE] ...
 
 FOLDER has `reef` and `libreef_cuda_shim.so`. A pair is RT+BE, by names of programs.py; `eight` are
-eight pairs. Ways: alone, slices, reef:0, reef:30 (--beside), slo:1.10, mps, mps:30 (active threads
-of the second program, in percent), mps+reef:30, mps+slo:1.10, mps:30+slo:1.10. Ways that don't fit into the
-budget of seconds are listed at the end. Prints a line for each run, and writes all as JSON.
+eight pairs. A way is one of these, with `mps+` before it for the same under MPS:
+    alone       each program by itself, the other one idle
+    slices      both at once; under MPS its priorities apply
+    reef:30     the second with --beside 30
+    slo:1.10    the first with --slo 1.10
+and `mps:30` is mps+slices with 30 % of the threads for the second, `mps:30/70` with 70 % for the
+first as well, `mps:30+slo:1.10` the same with a target. Ways with the same daemons share one
+session: its programs start at once, and wait for their turns. Prints a line for each run, with
+multiples of the first program's latency: of the same process alone right before, which alone is
+fair if the host changes its speed, and of that alone without MPS. At the end of a line stand what
+REEF itself has measured, as growth@part for each second. What doesn't fit into the budget of
+seconds is listed at the end.
 """
 import argparse
+import collections
+import dataclasses
+import http.client
 import json
 import os
 import pathlib
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,17 +35,47 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 EIGHT = ["llm+train", "llm-eager+train", "whisper+train", "unet+train", "gnn+train", "train-small+resnet152",
          "jax+train", "cupy+train"]
-WAYS = ["alone", "slices", "reef:0", "reef:30", "slo:1.10", "mps", "mps:30", "mps+reef:10", "mps+reef:30",
-        "mps+reef:50", "mps+slo:1.10", "mps+slo:1.25", "mps:30+slo:1.10"]
-PREPARE = 90
+WAYS = ["alone", "mps+alone", "slices", "reef:0", "reef:30", "slo:1.10", "mps", "mps:30", "mps+reef:30",
+        "mps+slo:1.10", "mps:30+slo:1.10"]
+PREPARE = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """Way in which a pair runs."""
+
+    text: str
+
+    @property
+    def kind(self):
+        """alone, slices, reef or slo, and its value."""
+        last = self.text.rpartition("+")[2]
+        return ("slices", "") if last.startswith("mps") else tuple((last + ":").split(":")[:2])
+
+    @property
+    def is_mps(self):
+        return self.text.startswith("mps")
+
+    @property
+    def threads(self):
+        """Threads of the second and of the first program, in percent; empty: all."""
+        first = self.text.partition("+")[0]
+        second, _, other = first.partition(":")[2].partition("/") if self.is_mps else ("", "", "")
+        return second, other
+
+    @property
+    def session(self):
+        """Daemons of the session: whether there is MPS, and REEF's with the target of real-time programs."""
+        name, value = self.kind
+        return self.is_mps, {"reef": "reef", "slo": "slo:" + value}.get(name, "")
 
 
 class Program:
-    """A program that waits for its start."""
+    """A program that waits for its turns."""
 
     def __init__(self, prefix, name, env):
         command = prefix + [sys.executable, str(HERE / "programs.py"), name]
-        self.name, self.lines, self.error = name, queue.Queue(), tempfile.TemporaryFile()
+        self.name, self.lines, self.error, self.why = name, queue.Queue(), tempfile.TemporaryFile(), None
         self.process = subprocess.Popen(
             command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.error, text=True
         )
@@ -44,22 +87,27 @@ class Program:
         self.lines.put(None)
 
     def line(self, timeout):
+        if self.why:
+            raise RuntimeError(self.why)
         try:
-            line = self.lines.get(timeout=timeout)
+            line = self.lines.get(timeout=max(timeout, 0.1))
         except queue.Empty:
             line = None
         if line is None:
             self.error.seek(0)
             said = self.error.read().decode(errors="replace").strip().splitlines()[-3:]
-            raise RuntimeError(f"{self.name}: {' | '.join(said) or 'no answer'}")
+            self.why = f"{self.name}: {' | '.join(said) or 'no answer'}"
+            raise RuntimeError(self.why)
         return line
 
-    def ready(self):
-        while self.line(PREPARE).strip() != "ready":
+    def ready(self, timeout):
+        while self.line(timeout).strip() != "ready":
             pass
 
-    def go(self, settle, seconds):
-        self.process.stdin.write(f"{settle} {seconds}\n")
+    def go(self, settle, seconds, after):
+        if self.why:
+            raise RuntimeError(self.why)
+        self.process.stdin.write(f"{settle} {seconds} {after}\n")
         self.process.stdin.flush()
 
     def result(self, timeout):
@@ -76,9 +124,10 @@ class Program:
 class Daemon:
     """`reef serve --guests` in a folder of its own."""
 
-    def __init__(self, reef, env, folder):
-        self.folder, self.log = pathlib.Path(folder), open(pathlib.Path(folder) / "serve.log", "w")
-        command = [reef, "serve", "--guests", "--socket-dir", str(folder)]
+    def __init__(self, reef, env):
+        self.reef, self.env, self.folder = reef, env, pathlib.Path(tempfile.mkdtemp())
+        self.log = open(self.folder / "serve.log", "w")
+        command = [reef, "serve", "--guests", "--socket-dir", str(self.folder)]
         self.process = subprocess.Popen(command, env=env, stdout=self.log, stderr=self.log)
         end = time.monotonic() + 30
         while not (self.folder / "guests.sock").exists():
@@ -86,12 +135,17 @@ class Daemon:
                 raise RuntimeError("no daemon: " + (self.folder / "serve.log").read_text()[-300:])
             time.sleep(0.05)
 
-    def guests(self, reef, env):
-        """Returns what it counts of its guests."""
-        command = [reef, "ctl", "metrics", "--socket-dir", str(self.folder)]
-        text = subprocess.run(command, env=env, capture_output=True, text=True, timeout=10).stdout
-        wanted = ("reef_guest_beside", "reef_guest_growth", "reef_guest_passed", "reef_guest_held", "reef_guest_breathers")
-        return [line for line in text.splitlines() if line.startswith(wanted)]
+    def figures(self, program):
+        """Returns what it counts of a guest: by name, without `reef_guest_`."""
+        connection = http.client.HTTPConnection("reef", timeout=5)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(self.folder / "http.sock"))
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        mine = [line for line in text.splitlines() if f'pid="{program.process.pid}"' in line]
+        mine = [line for line in mine if line.startswith("reef_guest_") and "_call_" not in line]
+        return {line.split("{")[0].removeprefix("reef_guest_"): float(line.split()[-1]) for line in mine}
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
@@ -114,58 +168,128 @@ def end_mps(env):
     subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", env=env, text=True, timeout=30)
 
 
-def run_way(args, way, pair):
-    """Runs a pair in one way. Returns the results of both, and the daemon's figures."""
-    rt, be = pair.split("+")
-    env, reef, shim = dict(os.environ), str(args.folder / "reef"), str(args.folder / "libreef_cuda_shim.so")
-    env["REEF_SHIM"] = shim
-    mps, _, kind = way.rpartition("+")
-    if kind.startswith("mps"):
-        mps, kind = kind, ""
-    threads = mps.partition(":")[2]
-    base, daemon, programs, figures = env, None, [], []
-    try:
-        if mps:
-            env = start_mps(env)
-        rt_env, be_env, rt_prefix, be_prefix = dict(env), dict(env), [], []
-        if mps:
-            rt_env["CUDA_MPS_CLIENT_PRIORITY"], be_env["CUDA_MPS_CLIENT_PRIORITY"] = "0", "1"
-        name, _, value = kind.partition(":")
-        if threads:
-            be_env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = threads
-        if name in ("reef", "slo"):
-            daemon = Daemon(reef, env, tempfile.mkdtemp())
-            options = ["--socket-dir", str(daemon.folder)]
-            rt_prefix = [reef, "exec", "--class", "rt"] + options + (["--slo", value] if name == "slo" else []) + ["--"]
-            be_prefix = [reef, "exec", "--class", "be"] + options + (["--beside", value] if name == "reef" else []) + ["--"]
-        programs = [Program(be_prefix, be, be_env), Program(rt_prefix, rt, rt_env)]
-        for program in programs:
-            program.ready()
-        settle = args.settle if name == "slo" else min(1.5, args.settle)
-        for program in programs:
-            program.go(settle, args.seconds)
-        if daemon:
-            time.sleep(settle + args.seconds - 0.3)
-            figures = daemon.guests(reef, env)
-        results = [program.result(args.seconds + settle + 60) for program in programs]
-        return results[1], results[0], figures
-    finally:
-        for program in programs:
+class Session:
+    """Programs of several ways, next to the same daemons."""
+
+    def __init__(self, args, is_mps, scheduler):
+        self.args, self.is_mps, self.scheduler, self.programs = args, is_mps, scheduler, {}
+        self.env = dict(os.environ, REEF_SHIM=str(args.folder / "libreef_cuda_shim.so"))
+        self.env.update(pair.split("=", 1) for pair in args.env)
+        self.mps_env = start_mps(self.env) if is_mps else None
+        self.env = self.mps_env or self.env
+        self.daemon = Daemon(str(args.folder / "reef"), self.env) if scheduler else None
+
+    def program(self, name, is_first, threads, beside):
+        """Returns a program, which is started if there is none like it."""
+        key = (name, is_first, threads, beside)
+        if key not in self.programs:
+            env, prefix = dict(self.env), []
+            if self.is_mps:
+                env["CUDA_MPS_CLIENT_PRIORITY"] = "0" if is_first else "1"
+            if threads:
+                env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = threads
+            if self.daemon:
+                target = self.scheduler.partition(":")[2]
+                prefix = [str(self.args.folder / "reef"), "exec", "--socket-dir", str(self.daemon.folder), "--class"]
+                prefix += ["rt"] + (["--slo", target] if target else []) if is_first else ["be"]
+                prefix += (["--beside", beside] if beside else []) + ["--"]
+            self.programs[key] = Program(prefix, name, env)
+        return self.programs[key]
+
+    def both(self, pair, way):
+        (first, second), (threads, first_threads) = pair.split("+"), way.threads
+        name, value = way.kind
+        beside = value if name == "reef" else ""
+        return self.program(first, True, first_threads, ""), self.program(second, False, threads, beside)
+
+    def prepare(self, plan):
+        """Starts the programs of a plan, real-time ones last, and waits for them."""
+        begin = time.monotonic()
+        for pair, way in plan:
+            self.both(pair, way)
+        for program in self.programs.values():
+            try:
+                program.ready(PREPARE - (time.monotonic() - begin))
+            except RuntimeError as error:
+                print(error, flush=True)
+        return time.monotonic() - begin
+
+    def alone(self, program, seconds):
+        program.go(0.4, seconds, 0)
+        return program.result(seconds + 60)
+
+    def run(self, pair, way):
+        """Runs a pair. Returns the results of both, of the first one alone, and figures over time."""
+        rt, be = self.both(pair, way)
+        alone = self.alone(rt, self.args.alone)
+        settle, seconds, samples = self.args.settle if way.kind[0] == "slo" else 0.7, self.args.seconds, []
+        for program in (be, rt):
+            program.go(settle, seconds, 0.3)
+        end = time.monotonic() + settle + seconds - 0.1
+        while self.daemon and time.monotonic() < end:
+            time.sleep(min(1, max(0, end - time.monotonic())))
+            samples.append(dict(rt=self.daemon.figures(rt), be=self.daemon.figures(be)))
+        return rt.result(settle + seconds + 60), be.result(settle + seconds + 60), alone, samples
+
+    def end(self):
+        for program in self.programs.values():
             program.end()
-        if daemon:
-            daemon.end()
-        if mps and env is not base:
-            end_mps(env)
+        if self.daemon:
+            self.daemon.end()
+        if self.mps_env:
+            end_mps(self.mps_env)
 
 
-def run_alone(args, name):
-    program = Program([], name, dict(os.environ))
+class Table:
+    """Results so far."""
+
+    def __init__(self, path):
+        self.path, self.rows, self.alone = path, [], {}
+
+    def add(self, pair, way, rt, be, alone, samples=()):
+        first, second = pair.split("+")
+        plain, other, nan = self.alone.get((False, first)), self.alone.get((False, second)), float("nan")
+        by = lambda base, key: rt[key] / base[key] if base else nan
+        ratios = [by(alone, "p50"), by(alone, "p99"), by(plain, "p99")]
+        kept = 100 * be["per_s"] / other["per_s"] if other and be else nan
+        growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('beside_ratio', nan):.3f}" for one in samples)
+        figures = "".join(f" {ratio:7.3f}" for ratio in ratios)
+        print(f"{pair:22} {way.text:15} {rt['p50']:8.3f} {rt['p99']:8.3f}{figures} {kept:7.1f}  {growth}", flush=True)
+        row = dict(pair=pair, way=way.text, rt=rt, be=be, alone=alone)
+        row.update(p50_ratio=ratios[0], p99_ratio=ratios[1], p99_plain=ratios[2])
+        self.rows.append(dict(row, kept=kept, samples=list(samples)))
+        if self.path:
+            pathlib.Path(self.path).write_text(json.dumps(self.rows, indent=1))
+
+    def add_alone(self, session, pair, way):
+        for name, program in zip(pair.split("+"), session.both(pair, way)):
+            key = (way.is_mps, name)
+            if key not in self.alone and not (way.is_mps and program is session.both(pair, way)[1]):
+                self.alone[key] = session.alone(program, session.args.seconds)
+        first, second = pair.split("+")
+        one = self.alone[(way.is_mps, first)]
+        self.add(pair, way, one, self.alone.get((False, second)), one)
+
+
+def run_session(args, key, plan, table, begin):
+    """Runs the plan of one session. Returns what was left out."""
+    session, left = Session(args, *key), []
     try:
-        program.ready()
-        program.go(1, args.seconds)
-        return program.result(args.seconds + 30)
+        print(f"# {key}: ready after {session.prepare(plan):.0f} s, at {time.monotonic() - begin:.0f} s", flush=True)
+        for pair, way in plan:
+            if time.monotonic() - begin > args.budget:
+                left.append(f"{pair} {way.text}")
+                continue
+            try:
+                if way.kind[0] == "alone":
+                    table.add_alone(session, pair, way)
+                else:
+                    table.add(pair, way, *session.run(pair, way))
+            except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+                print(f"{pair:22} {way.text:15} {error}", flush=True)
     finally:
-        program.end()
+        session.end()
+    return left
 
 
 def main():
@@ -173,44 +297,33 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--pairs", default="llm+train")
     parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--extra", default="", help="more runs: PAIR=WAY,..")
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--settle", type=float, default=5)
+    parser.add_argument("--settle", type=float, default=5, help="time before a measurement with a target")
+    parser.add_argument("--alone", type=float, default=2, help="time of a measurement alone before each run")
     parser.add_argument("--budget", type=float, default=280)
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for all programs")
     parser.add_argument("--json")
     args = parser.parse_args()
     args.folder = args.folder.resolve()
-    begin, all_results, alone, left_out = time.monotonic(), [], {}, []
     pairs = EIGHT if args.pairs == "eight" else args.pairs.split(",")
-    print(f"{'pair':24} {'way':14} {'p50 ms':>8} {'p99 ms':>8} {'p50 x':>6} {'p99 x':>6} {'kept %':>7}  daemon", flush=True)
-    for pair in pairs:
-        for way in args.ways.split(","):
-            if time.monotonic() - begin > args.budget:
-                left_out.append(f"{pair} {way}")
-                continue
-            try:
-                if way == "alone":
-                    for name in pair.split("+"):
-                        alone[name] = alone.get(name) or run_alone(args, name)
-                    rt, be, figures = alone[pair.split("+")[0]], alone[pair.split("+")[1]], []
-                else:
-                    rt, be, figures = run_way(args, way, pair)
-            except (RuntimeError, subprocess.SubprocessError, OSError) as error:
-                print(f"{pair:24} {way:14} {error}", flush=True)
-                continue
-            one, other = (alone.get(name) for name in pair.split("+"))
-            p50 = rt["p50"] / one["p50"] if one else float("nan")
-            p99 = rt["p99"] / one["p99"] if one else float("nan")
-            kept = 100 * be["per_s"] / other["per_s"] if other else float("nan")
-            short = " ".join(
-                f"{line.split('{')[0].removeprefix('reef_guest_')}={float(line.split()[-1]):.3f}"
-                for line in figures
-                if line.startswith(("reef_guest_beside", "reef_guest_growth"))
-            )
-            print(f"{pair:24} {way:14} {rt['p50']:8.3f} {rt['p99']:8.3f} {p50:6.3f} {p99:6.3f} {kept:7.1f}  {short}", flush=True)
-            all_results.append(dict(pair=pair, way=way, rt=rt, be=be, p50_ratio=p50, p99_ratio=p99, kept=kept, figures=figures))
-            if args.json:
-                pathlib.Path(args.json).write_text(json.dumps(all_results, indent=1))
-    print(f"{time.monotonic() - begin:.0f} s", "left out: " + ", ".join(left_out) if left_out else "")
+    runs = [(pair, Way(way)) for way in args.ways.split(",") for pair in pairs]
+    runs += [(one.partition("=")[0], Way(one.partition("=")[2])) for one in args.extra.split(",") if one]
+    sessions = collections.defaultdict(list)
+    for pair, way in runs:
+        sessions[way.session].append((pair, way))
+    begin, table, left = time.monotonic(), Table(args.json), []
+    heads = ["p50 ms", "p99 ms", "p50 x", "p99 x", "plain x", "kept %"]
+    print(f"{'pair':22} {'way':15} {heads[0]:>8} {heads[1]:>8}" + "".join(f" {head:>7}" for head in heads[2:]) + "  growth@part")
+    for key, plan in sessions.items():
+        if time.monotonic() - begin > args.budget - 30:
+            left += [f"{pair} {way.text}" for pair, way in plan]
+            continue
+        try:
+            left += run_session(args, key, plan, table, begin)
+        except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+            print(f"# {key}: {error}", flush=True)
+    print(f"{time.monotonic() - begin:.0f} s", "left out: " + ", ".join(left) if left else "")
 
 
 main()

@@ -1,12 +1,15 @@
 """Ordinary programs, nothing of REEF in them: random weights, no files, no network.
 
 programs.py NAME
-    prepares NAME, writes "ready", reads a line "SETTLE SECONDS", runs its steps for both times, and
-    writes a line of JSON about the second: steps a second, and the time of a step (p50, p99).
+    prepares NAME and writes "ready". For each line "SETTLE SECONDS AFTER" it runs its steps for all
+    three times, and writes a line of JSON about the second: steps a second, and the time of a step
+    (p50, p99). Ends with its input.
 
 Each step ends as such a program does: an element is read, or the device or the stream is waited for.
-Trainers wait after every fourth step.
+Trainers wait after every fourth step, and record an event after each, so that their speed is that of
+the device. A step that ends outside counts by the part of its time that is inside.
 """
+import bisect
 import json
 import os
 import sys
@@ -16,8 +19,7 @@ import time
 def torch_program(name):
     import torch
 
-    torch.manual_seed(3)
-    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(3)  # no cudnn.benchmark: it would choose by what else runs meanwhile
     return globals()["torch_" + name.replace("-", "_")](torch)
 
 
@@ -97,21 +99,40 @@ def torch_llm_eager(torch):
     return llm(torch, False)
 
 
-def trainer(torch, model, batch, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    count = [0]
+class Trainer:
+    """Steps of training. Waits after every fourth one."""
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = loss_of(model, batch)
+    def __init__(self, torch, model, batch, loss_of):
+        self.torch, self.model, self.batch, self.loss_of, self.count, self.events = torch, model, batch, loss_of, 0, []
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+
+    def event(self):
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def begin(self):
+        """Begins a run, while the device is idle."""
+        self.torch.cuda.synchronize()
+        self.events = [self.event()]
+        self.torch.cuda.synchronize()
+        self.began = time.monotonic()
+
+    def __call__(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.torch.autocast("cuda", self.torch.bfloat16):
+            loss = self.loss_of(self.model, self.batch)
         loss.backward()
-        optimizer.step()
-        count[0] += 1
-        if count[0] % 4 == 0:
-            torch.cuda.synchronize()
+        self.optimizer.step()
+        self.events.append(self.event())
+        self.count += 1
+        if self.count % 4 == 0:
+            self.torch.cuda.synchronize()
 
-    return step
+    def ends(self):
+        """Returns the times at which the device ended the steps of this run."""
+        self.torch.cuda.synchronize()
+        return [self.began + self.events[0].elapsed_time(event) / 1e3 for event in self.events[1:]]
 
 
 def torch_train(torch):
@@ -121,7 +142,7 @@ def torch_train(torch):
     model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
     x = torch.randn(64, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
     y = torch.randint(0, 1000, (64,), device="cuda")
-    return trainer(torch, model, (x, y), lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1]))
+    return Trainer(torch, model, (x, y), lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1]))
 
 
 def torch_train_small(torch):
@@ -131,9 +152,10 @@ def torch_train_small(torch):
     model = torchvision.models.resnet18().cuda()
     x = torch.randn(32, 3, 224, 224, device="cuda")
     y = torch.randint(0, 1000, (32,), device="cuda")
-    step = trainer(torch, model, (x, y), lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1]))
+    step = Trainer(torch, model, (x, y), lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1]))
 
     def waits():
+        step.events.clear()
         step()
         torch.cuda.synchronize()
 
@@ -243,6 +265,7 @@ def torch_gnn(torch):
 
 def other_jax():
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")  # nothing is chosen by what else runs
     import jax
     import jax.numpy as jnp
 
@@ -276,6 +299,33 @@ def other_cupy():
     return step
 
 
+def steps_until(ends, time):
+    """Returns the number of steps at this time, with the part of the last one."""
+    at = bisect.bisect_right(ends, time)
+    if at == 0 or at == len(ends):
+        return float(at)
+    return at + (time - ends[at - 1]) / (ends[at] - ends[at - 1])
+
+
+def run(step, settle, seconds, after):
+    """Runs steps for these times. Returns what it measured of the second."""
+    getattr(step, "begin", lambda: None)()
+    start = time.monotonic()
+    begin, end = start + settle, start + settle + seconds
+    ends, now = [start], start
+    while now < end + after:
+        step()
+        now = time.monotonic()
+        ends.append(now)
+    times = sorted((then - now) * 1e3 for now, then in zip(ends, ends[1:]) if begin < then <= end)
+    times = times or [(ends[-1] - ends[-2]) * 1e3]  # a step that is held for longer than that
+    device = [start] + step.ends() if hasattr(step, "ends") else ends
+    per_s = (steps_until(device, end) - steps_until(device, begin)) / seconds
+    at = lambda part: round(times[min(len(times) - 1, int(len(times) * part))], 4)
+    mean = sum(times) / len(times)
+    return dict(steps=len(times), per_s=per_s, mean=round(mean, 4), p50=at(0.5), p90=at(0.9), p99=at(0.99), max=times[-1])
+
+
 def main():
     name = sys.argv[1]
     others = {"jax": other_jax, "cupy": other_cupy}
@@ -283,29 +333,8 @@ def main():
     for _ in range(30):
         step()
     print("ready", flush=True)
-    line = sys.stdin.readline().split()
-    if len(line) != 2:
-        return
-    settle, seconds = map(float, line)
-    begin = time.monotonic() + settle  # a step that is held longer than that counts where it ends
-    end, times = begin + seconds, []
-    now = time.monotonic()
-    while now < end:
-        step()
-        then, now = now, time.monotonic()
-        if begin < now <= end:
-            times.append((now - then) * 1e3)
-    if not times:
-        times.append((now - then) * 1e3)
-        seconds *= 1e9
-    times.sort()
-    at = lambda part: round(times[min(len(times) - 1, int(len(times) * part))], 4)
-    print(
-        json.dumps(
-            dict(name=name, steps=len(times), per_s=len(times) / seconds, p50=at(0.5), p99=at(0.99), max=times[-1])
-        ),
-        flush=True,
-    )
+    for line in sys.stdin:
+        print(json.dumps(dict(name=name, **run(step, *map(float, line.split())))), flush=True)
 
 
 main()

@@ -239,6 +239,8 @@ fn share_or_target_that_cannot_be_is_refused_with_the_rule() {
         (["--floor", "x"], "--floor must be a whole number from 0 to 100 %, got \"x\""),
         (["--slo", "0.9"], "--slo must be a ratio from 1.01 to 10, got \"0.9\""),
         (["--slo", "1.1"], "--slo needs --class rt: a best-effort program has --beside"),
+        (["--threads", "200"], "--threads must be a whole number from 0 to 100 %, got \"200\""),
+        (["--threads", "0%"], "--threads must be at least 1 %, got 0"),
     ] {
         let out = exec(&folder, &options, &["true"]).output().unwrap();
         assert_eq!(out.status.code(), Some(2), "{wanted}");
@@ -247,6 +249,25 @@ fn share_or_target_that_cannot_be_is_refused_with_the_rule() {
     let out = exec(&folder, &["--class", "rt", "--floor", "5"], &["true"]).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.starts_with("reef: --floor is for --class be"), "{said}");
+}
+
+#[test]
+fn threads_need_mps_and_best_effort_programs_yield_there() {
+    let folder = Folder::new("exec-threads");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let print = "echo $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE/$CUDA_MPS_CLIENT_PRIORITY";
+    let run = |options: &[&str]| {
+        let mut command = exec(&folder, options, &["sh", "-c", print]);
+        let command = command.env("CUDA_MPS_PIPE_DIRECTORY", folder.path("mps"));
+        let output = command.env_remove("CUDA_MPS_CLIENT_PRIORITY").output().unwrap();
+        [output.stdout, output.stderr].map(|said| text(&said).trim().to_owned())
+    };
+    let [_, said] = run(&["--threads", "20%"]);
+    assert!(said.starts_with("reef: --threads needs MPS, got no control daemon at "), "{said}");
+    std::fs::create_dir_all(folder.path("mps")).unwrap();
+    std::fs::write(folder.path("mps/control"), "").unwrap();
+    assert_eq!(run(&["--threads", "20%"])[0], "20/1");
+    assert_eq!(run(&["--class", "rt"])[0], "/");
 }
 
 #[test]

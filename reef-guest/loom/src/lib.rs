@@ -8,3 +8,5 @@
 mod hold;
 
 mod limit;
+mod page;
+mod registry;

@@ -2,62 +2,81 @@
 //!
 //! It compares *laps*: from a thread's first launch to the end of its wait for the device. Laps
 //! with the same number of launches are of one kind. At times nothing passes, and the laps of
-//! each kind are measured alone. In between, batches of laps with a constant part of the time say
-//! by how much the 99th percentile has grown. Growth is taken to be proportional to the part, with
-//! a slope that follows the measurements.
+//! each kind are measured alone. In between each lap is late or not: a lap is late if it is longer
+//! than the target times the 99th percentile alone. A late lap makes the part smaller, any other
+//! lap makes it larger by so much less that both are in balance if one lap in a hundred is late.
+//! That holds the 99th percentile at the target, whatever laps depend on apart from the part.
 
 use super::quantile::quantile;
 use super::share::Slo;
 use crate::limit::quantity::WHOLE;
 use crate::page::laps::Lap;
 
-/// Laps of a measurement alone.
-const ALONE_LAPS: usize = 128;
-/// Its longest time, in nanoseconds.
+/// Laps of the first measurement alone, and of later ones. Those are short and frequent, because
+/// the host's speed changes as well.
+const FIRST_LAPS: usize = 256;
+const ALONE_LAPS: usize = 96;
+/// Longest time of a measurement with [`FEW_LAPS`], in nanoseconds.
 const MAX_ALONE: u64 = 500_000_000;
 /// Time from one measurement alone to the next, at first and at most. It doubles.
-const MIN_INTERVAL: u64 = 2_000_000_000;
-const MAX_INTERVAL: u64 = 16_000_000_000;
-/// Laps of a batch, and its longest time if it has [`FEW_LAPS`].
-const BATCH_LAPS: usize = 128;
-const MAX_BATCH: u64 = 500_000_000;
+const MIN_INTERVAL: u64 = 1_000_000_000;
+const MAX_INTERVAL: u64 = 4_000_000_000;
+/// Laps by which growth is measured. It is shown, and decides nothing.
+const SHOWN_LAPS: usize = 256;
 const FEW_LAPS: usize = 16;
 /// Laps alone of each kind that are kept: those of the last measurements.
-const KEPT_LAPS: usize = 512;
+const KEPT_LAPS: usize = 1024;
+/// Measurements in sequence whose median is outside of the middle nine tenths of the kept laps,
+/// after which those are dropped: the program has changed.
+const MAX_ODD: u32 = 4;
 /// Maximum number of kinds. Laps of further kinds are ignored.
 const MAX_KINDS: usize = 16;
 /// Part of the time, in parts per million, at which it starts, and which it tries after a pause.
 pub const MAX_PROBE: u32 = 50_000;
+/// [`MAX_PROBE`] as a part of one.
+const PROBE: f64 = MAX_PROBE as f64 / WHOLE as f64;
 /// Least part that is not a pause.
 const MIN_PART: f64 = 0.005;
-/// Largest growth of the part from one batch to the next, and the largest fall.
+/// Largest part by that which has really passed.
 const MAX_RISE: f64 = 1.5;
-const MAX_FALL: f64 = 0.5;
-/// Weight of a new measurement of the slope.
-const FRESH: f64 = 0.3;
+/// Share of late laps that is held.
+const LATE_SHARE: f64 = 0.01;
+/// Fall of the part's logarithm for a late lap.
+const FALL: f64 = 0.05;
+/// Rise of the part's logarithm for any other lap, right after a late one. It doubles after
+/// `1 / LATE_SHARE` laps, and so on in equal steps, up to [`MAX_HASTE`] times. Then a late lap in
+/// a hundred, at random, balances it.
+const RISE: f64 = FALL * LATE_SHARE / 2.0;
+const MAX_HASTE: f64 = 10.0;
+/// Laps within which the next late one makes the part fall faster: by half, up to eight times.
+const SOON: u32 = 4;
+/// Laps that seem to have been on time before the first one.
+const FIRST_RUN: u32 = 400;
 /// Pauses after a part that was too large however small, in nanoseconds. They double.
 const MIN_PAUSE: u64 = 1_000_000_000;
 const MAX_PAUSE: u64 = 32_000_000_000;
 
 /// Laps alone of one kind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Kind {
     kind: u32,
-    /// Lengths in nanoseconds that no median has counted.
+    /// Lengths in nanoseconds that aren't kept yet.
     lengths: Vec<f64>,
     /// Number of lengths from the measurement that lasts or was last.
     fresh: usize,
-    /// Median of the last measurement with enough laps; zero: unknown.
+    /// Lengths of the last measurements, and their median. Zero: unknown.
+    kept: Vec<f64>,
     median: f64,
-    /// Lengths of the last measurements, each divided by the median of its own.
-    relative: Vec<f64>,
+    /// Lengths of the last measurements that are far from the kept ones, and their number.
+    apart: Vec<f64>,
+    odd: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// Nothing passes, and laps alone are measured, since this time.
     Alone(u64),
-    /// The part passes, since this time, until the time of the next measurement alone.
+    /// The part passes, since this time, until that of the next measurement alone.
     Beside(u64),
     /// Nothing passes until this time, because the least part was too much.
     Pause(u64),
@@ -71,12 +90,14 @@ pub struct Controller {
     kinds: Vec<Kind>,
     /// 99th percentile of laps alone, each divided by the median of its kind.
     alone: f64,
-    /// Laps of this batch, each divided by the median of its kind.
-    batch: Vec<f64>,
+    /// Last laps, each divided by the median of its kind, since growth was measured.
+    shown: Vec<f64>,
     /// Part of the time, 0 to 1.
     part: f64,
-    /// Growth of latency for the whole time. `None`: unknown.
-    slope: Option<f64>,
+    /// Laps since the last late one.
+    run: u32,
+    /// Haste of the fall: late laps soon after each other.
+    fall: f64,
     /// Last measured growth: 1 is alone.
     growth: f64,
     interval: u64,
@@ -92,9 +113,10 @@ impl Controller {
             state: State::Alone(now),
             kinds: Vec::new(),
             alone: 1.0,
-            batch: Vec::new(),
-            part: f64::from(MAX_PROBE) / f64::from(WHOLE),
-            slope: None,
+            shown: Vec::new(),
+            part: PROBE,
+            run: FIRST_RUN,
+            fall: 1.0,
             growth: 1.0,
             interval: MIN_INTERVAL,
             next_alone: now,
@@ -124,16 +146,18 @@ impl Controller {
     /// Notes laps that have ended, in order, and the time. `applied` is the part that really
     /// passed, in parts per million: it may be bounded otherwise.
     pub fn note(&mut self, laps: &[Lap], now: u64, applied: u32) {
-        laps.iter().for_each(|lap| self.note_lap(lap));
+        // What has not passed is not known to be harmless.
+        let most = (MAX_RISE * PROBE.max(f64::from(applied) / f64::from(WHOLE))).min(1.0);
+        laps.iter().for_each(|lap| self.note_lap(lap, most));
         match self.state {
             State::Alone(since) => self.end_alone(since, now),
-            State::Beside(since) => self.end_batch(since, now, applied),
+            State::Beside(_) => self.end_beside(now),
             State::Pause(until) if now >= until => self.begin_alone(now),
             State::Pause(_) => {}
         }
     }
 
-    fn note_lap(&mut self, lap: &Lap) {
+    fn note_lap(&mut self, lap: &Lap, most: f64) {
         let (begin, length) = (lap.begin(), lap.length as f64);
         match self.state {
             // Laps that began before belong to the state before.
@@ -143,7 +167,7 @@ impl Controller {
             State::Beside(since) if begin >= since => {
                 let known = self.kinds.iter().find(|kind| kind.kind == lap.kind);
                 let median = known.map(|kind| kind.median).filter(|median| *median > 0.0);
-                self.batch.extend(median.map(|median| length / median));
+                median.into_iter().for_each(|median| self.adapt(length / median, most));
             }
             _ => {}
         }
@@ -153,8 +177,7 @@ impl Controller {
         let known = self.kinds.iter_mut().find(|one| one.kind == kind);
         let Some(known) = known else {
             if self.kinds.len() < MAX_KINDS {
-                let (lengths, relative) = (vec![length], Vec::new());
-                self.kinds.push(Kind { kind, lengths, fresh: 1, median: 0.0, relative });
+                self.kinds.push(Kind { kind, lengths: vec![length], fresh: 1, ..Kind::default() });
             }
             return;
         };
@@ -171,85 +194,88 @@ impl Controller {
     fn end_alone(&mut self, since: u64, now: u64) {
         let laps: usize = self.kinds.iter().map(|kind| kind.fresh).sum();
         let is_late = now.saturating_sub(since) >= MAX_ALONE;
-        if laps < ALONE_LAPS && !(is_late && laps >= FEW_LAPS) {
+        let is_first = self.kinds.iter().all(|kind| kind.median == 0.0);
+        let enough = if is_first { FIRST_LAPS } else { ALONE_LAPS };
+        if laps < enough && !(is_late && laps >= FEW_LAPS) {
             if is_late && laps == 0 {
                 self.state = State::Pause(now + MIN_PAUSE); // nothing to measure
             }
             return;
         }
         self.kinds.iter_mut().for_each(Kind::settle);
-        let all = self.kinds.iter().flat_map(|kind| kind.relative.iter().copied());
-        let mut all: Vec<f64> = all.collect();
+        let mut all: Vec<f64> = self.kinds.iter().flat_map(Kind::relative).collect();
         self.alone = quantile(&mut all, 0.99).unwrap_or(1.0).max(1.0);
+        if self.kinds.iter().any(|kind| kind.odd > 0) {
+            self.interval = MIN_INTERVAL;
+        }
         self.next_alone = now + self.interval;
         self.interval = (self.interval * 2).min(MAX_INTERVAL);
-        self.begin_batch(now);
-    }
-
-    fn begin_batch(&mut self, now: u64) {
-        self.batch.clear();
+        self.shown.clear();
         self.state = State::Beside(now);
     }
 
-    /// Ends a batch if it has enough laps, and sets the part of the next one.
-    fn end_batch(&mut self, since: u64, now: u64, applied: u32) {
-        let is_late = now.saturating_sub(since) >= MAX_BATCH;
-        let laps = self.batch.len();
-        if laps >= BATCH_LAPS || is_late && laps >= FEW_LAPS {
-            let slowest = quantile(&mut self.batch, 0.99).unwrap_or(self.alone);
-            self.adapt(slowest / self.alone, f64::from(applied) / f64::from(WHOLE), now);
-            if matches!(self.state, State::Beside(_)) {
-                self.begin_batch(now);
-            }
+    /// Sets the part by one lap, which is divided by the median of its kind. The part is at most
+    /// `most`, or as it was.
+    fn adapt(&mut self, lap: f64, most: f64) {
+        self.shown.push(lap);
+        if lap > self.target * self.alone {
+            self.fall = if self.run < SOON { (self.fall * 1.5).min(8.0) } else { 1.0 };
+            self.run = 0;
+            self.part *= (-FALL * self.fall).exp();
+            return;
         }
-        if now >= self.next_alone && !matches!(self.state, State::Pause(_)) {
-            self.begin_alone(now);
+        let haste = (1.0 + f64::from(self.run) * LATE_SHARE).min(MAX_HASTE);
+        self.part = (self.part * (RISE * haste).exp()).min(most.max(self.part));
+        self.run = self.run.saturating_add(1);
+        if self.part > 2.0 * PROBE {
+            self.pause = MIN_PAUSE;
         }
     }
 
-    /// Sets the part by a measured growth at the part that passed.
-    fn adapt(&mut self, growth: f64, applied: f64, now: u64) {
-        self.growth = growth;
-        let part = applied.max(MIN_PART);
-        let measured = ((growth - 1.0) / part).max(0.0);
-        let slope = match self.slope {
-            // Far off: the program has changed, or little is known.
-            Some(slope) if measured < 2.0 * slope && slope < 2.0 * measured => {
-                slope + FRESH * (measured - slope)
-            }
-            _ => measured,
-        };
-        self.slope = Some(slope);
-        let wanted = if slope > 0.0 { (self.target - 1.0) / slope } else { 1.0 };
-        // What has not passed is not known to be harmless.
-        let most = MAX_RISE * part.max(f64::from(MAX_PROBE) / f64::from(WHOLE));
-        self.part = wanted.clamp((MAX_FALL * self.part).min(most), most).min(1.0);
+    /// Measures growth, and ends this state if it is time to, or if the least part is too much.
+    fn end_beside(&mut self, now: u64) {
+        if self.shown.len() >= SHOWN_LAPS {
+            self.growth = quantile(&mut self.shown, 0.99).unwrap_or(self.alone) / self.alone;
+            self.shown.clear();
+        }
         if self.part < MIN_PART {
-            self.part = f64::from(MAX_PROBE) / f64::from(WHOLE);
-            self.slope = None;
+            (self.part, self.run) = (PROBE, 0);
             self.state = State::Pause(now + self.pause);
             self.pause = (self.pause * 2).min(MAX_PAUSE);
-        } else if growth <= self.target {
-            self.pause = MIN_PAUSE;
+        } else if now >= self.next_alone {
+            self.begin_alone(now);
         }
     }
 }
 
 impl Kind {
-    /// Takes the median of the laps, if there are enough. Laps of a rare kind wait for more.
+    /// Keeps the laps of a measurement, if there are enough. Laps of a rare kind wait for more.
     fn settle(&mut self) {
         if self.lengths.len() < FEW_LAPS && self.median > 0.0 {
             return;
         }
-        let median = quantile(&mut self.lengths, 0.5).unwrap_or(0.0);
-        if median <= 0.0 {
+        let Some(median) = quantile(&mut self.lengths, 0.5) else { return };
+        if self.lengths.len() < FEW_LAPS {
+            self.median = median;
             return;
         }
-        self.median = median;
-        if self.lengths.len() >= FEW_LAPS {
-            self.relative.extend(self.lengths.drain(..).map(|length| length / median));
-            let extra = self.relative.len().saturating_sub(KEPT_LAPS);
-            self.relative.drain(..extra);
+        let kept = |at| quantile(&mut self.kept.clone(), at).unwrap_or(median); // it sorts
+        let [low, high] = [0.05, 0.95].map(kept);
+        self.odd = if (low..=high).contains(&median) { 0 } else { self.odd + 1 };
+        self.apart.append(&mut self.lengths);
+        if self.odd >= MAX_ODD {
+            (self.odd, self.kept) = (0, Vec::new());
         }
+        if self.odd == 0 {
+            self.kept.append(&mut self.apart);
+            let extra = self.kept.len().saturating_sub(KEPT_LAPS);
+            self.kept.drain(..extra);
+            self.median = quantile(&mut self.kept.clone(), 0.5).unwrap_or(median);
+        }
+    }
+
+    /// Returns the kept laps, each divided by their median.
+    fn relative(&self) -> impl Iterator<Item = f64> {
+        self.kept.iter().map(|length| length / self.median)
     }
 }

@@ -19,6 +19,11 @@ struct Plant {
     step: f64,
     /// Noise: the largest part by which a lap is longer.
     noise: f64,
+    /// Part of the laps that the host makes longer, by up to a half.
+    tail: f64,
+    /// Factor of the slower one of two speeds of the host, which change every 0.4 s on average.
+    slower: f64,
+    is_slow: bool,
     /// Interval in laps from one lap of a second kind to the next. It is three times as long.
     other: u64,
     count: u64,
@@ -26,8 +31,9 @@ struct Plant {
 
 impl Plant {
     fn new(seed: u64, base: f64, slope: f64) -> Self {
-        let (power, step, noise, other, count) = (1.0, 0.0, 0.02, 0, 0);
-        Self { now: 1_000_000_000, seed, base, slope, power, step, noise, other, count }
+        let (power, step, noise, tail, other, count) = (1.0, 0.0, 0.02, 0.0, 0, 0);
+        let (now, slower, is_slow) = (1_000_000_000, 1.0, false);
+        Self { now, seed, base, slope, power, step, noise, tail, slower, is_slow, other, count }
     }
 
     fn random(&mut self) -> f64 {
@@ -40,6 +46,10 @@ impl Plant {
         let step = if part > 0.0 { self.step } else { 0.0 };
         let growth = (1.0 + step + self.slope * part.powf(self.power))
             * (1.0 + self.noise * self.random() * self.random());
+        let is_late = self.tail > 0.0 && self.random() < self.tail;
+        let growth = if is_late { growth * (1.0 + 0.5 * self.random()) } else { growth };
+        self.is_slow ^= self.random() * 4e8 < self.base;
+        let growth = if self.is_slow { growth * self.slower } else { growth };
         self.count += 1;
         let is_other = self.other > 0 && self.count.is_multiple_of(self.other);
         let base = if is_other { 3.0 * self.base } else { self.base };
@@ -154,6 +164,45 @@ fn nothing_passes_without_laps() {
 fn measurement_alone_without_laps_ends() {
     let mut controller = Controller::new(slo(1.1), 0);
     assert!(controller.is_alone());
-    controller.note(&[], 600_000_000, 0);
+    controller.note(&[], 1_100_000_000, 0);
     assert!(!controller.is_alone());
+}
+
+/// Returns the mean growth and part of 40 programs with a target of 1.15, after as long a time.
+fn means(seconds: f64, plant: impl Fn(Plant) -> Plant, slope: f64) -> (f64, f64) {
+    let run = |seed: u64| {
+        let mut plant = plant(Plant::new(7919 * seed + 3, 1e6 + 7e4 * seed as f64, slope));
+        let mut controller = Controller::new(slo(1.15), plant.now);
+        plant.run(&mut controller, seconds, 1.0);
+        plant.run(&mut controller, seconds, 1.0)
+    };
+    let all: Vec<_> = (0..40).map(run).collect();
+    let mean = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+    (mean(|run| run.0), mean(|run| run.1))
+}
+
+/// A host that is slower for a while, alone and otherwise, misleads neither way.
+#[test]
+fn target_is_held_while_the_host_changes_its_speed() {
+    for slower in [1.2, 1.4, 1.6] {
+        let (growth, part) = means(20.0, |plant| Plant { slower, ..plant }, 0.5);
+        assert!((1.1..1.17).contains(&growth) && part > 0.15, "{growth}, part {part}");
+    }
+}
+
+#[test]
+fn harmless_work_passes_next_to_laps_with_a_tail() {
+    for tail in [0.005, 0.05] {
+        let (growth, part) = means(20.0, |plant| Plant { tail, ..plant }, 0.02);
+        assert!(part > 0.8, "{growth}, part {part}");
+    }
+}
+
+/// Without MPS the shortest window costs two changes of programs.
+#[test]
+fn windows_that_are_too_dear_are_few_enough() {
+    for step in [0.2, 0.3] {
+        let (growth, _) = means(5.0, |plant| Plant { step, ..plant }, 1.0);
+        assert!(growth < 1.17, "{growth}");
+    }
 }

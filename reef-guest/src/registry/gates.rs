@@ -1,10 +1,9 @@
 //! Gates of best-effort guests, as one holder closes them.
 
 use super::pass::Peer;
+use super::sync::{Arc, ArcSwap, AtomicU32, Ordering, fence};
 use crate::page::spans::Time;
-use arc_swap::ArcSwap;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Gates of best-effort guests, as seen by one holder: the daemon for a device, or a real-time
@@ -90,15 +89,25 @@ impl Gates {
     /// Lets one guest pass, or no longer, while the gates are held. Has no effect on a guest that
     /// isn't in the list, or when they aren't held.
     pub(super) fn set_passing(&self, peer: &Peer, passes: bool) {
-        if !passes && self.is_held() {
-            peer.page.hold(self.holder, Time::now());
+        loop {
+            let is_held = !passes && self.holds(peer);
+            let now = Time::now();
+            if is_held {
+                peer.page.hold(self.holder, now);
+            } else {
+                peer.page.release(self.holder, now);
+            }
             fence(Ordering::SeqCst);
-            // The state or the list may have changed before: it was released then.
-            if self.is_held() && self.peers.load().iter().any(|one| one.is(peer)) {
+            // The state or the list may have changed before, also to and fro.
+            if passes || self.holds(peer) == is_held {
                 return;
             }
         }
-        peer.page.release(self.holder, Time::now());
+    }
+
+    /// Returns whether the gates are held, and this guest is in the list.
+    fn holds(&self, peer: &Peer) -> bool {
+        self.is_held() && self.peers.load().iter().any(|one| one.is(peer))
     }
 
     /// Returns the guests whose gates these are.
@@ -147,7 +156,7 @@ impl Gates {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::hold::holders::Holders;
@@ -237,5 +246,159 @@ mod tests {
         assert!(!one.page.holders.is_closed() && other.page.holders.is_closed());
         gates.set_passing(&one, false);
         assert!(one.page.holders.is_closed());
+    }
+}
+
+/// The relay of a real-time guest steps, while the registry changes what it steps on.
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::hold::Activity;
+    use loom::thread;
+
+    fn held(peers: &[&Peer]) -> Arc<Gates> {
+        let gates = Gates::of(3);
+        gates.set_peers(peers.iter().copied().cloned().collect());
+        gates.hold(true);
+        Arc::new(gates)
+    }
+
+    fn close_of_a_window(of: &Peer, and: impl FnOnce(&Gates) + Send + 'static) -> Arc<Gates> {
+        let gates = held(&[of]);
+        gates.set_passing(of, true);
+        let registry = gates.clone();
+        let other = thread::spawn(move || and(&registry));
+        gates.set_passing(of, false);
+        other.join().unwrap();
+        gates
+    }
+
+    #[test]
+    fn gate_that_closes_as_its_holder_ends_is_open() {
+        loom::model(|| {
+            let peer = Peer::default();
+            close_of_a_window(&peer, |gates| gates.end());
+            assert!(!peer.page.holders.is_closed());
+        });
+    }
+
+    #[test]
+    fn gate_that_closes_as_its_guest_leaves_is_open() {
+        loom::model(|| {
+            let peer = Peer::default();
+            close_of_a_window(&peer, |gates| gates.set_peers(Vec::new()));
+            assert!(!peer.page.holders.is_closed());
+        });
+    }
+
+    #[test]
+    fn gate_that_closes_as_another_guest_joins_is_closed() {
+        loom::model(|| {
+            let (peer, other) = (Peer::default(), Peer::default());
+            let list = vec![peer.clone(), other.clone()];
+            close_of_a_window(&peer, |gates| gates.set_peers(list));
+            assert!(peer.page.holders.is_closed() && other.page.holders.is_closed());
+        });
+    }
+
+    /// A guest is exempt for a moment, while it is suspended.
+    #[test]
+    fn gate_that_closes_as_its_guest_leaves_and_returns_is_closed() {
+        let mut models = loom::model::Builder::new();
+        models.preemption_bound = Some(3); // it loops: all interleavings are too many
+        models.check(|| {
+            let peer = Peer::default();
+            let list = vec![peer.clone()];
+            close_of_a_window(&peer, |gates| {
+                gates.set_peers(Vec::new());
+                gates.set_peers(list);
+            });
+            assert!(peer.page.holders.is_closed());
+        });
+    }
+
+    /// A window that opens while another guest joins may be lost. The next step closes both.
+    #[test]
+    fn window_that_opens_as_another_guest_joins_ends_closed() {
+        loom::model(|| {
+            let (peer, other) = (Peer::default(), Peer::default());
+            let gates = held(&[&peer]);
+            let (registry, list) = (gates.clone(), vec![peer.clone(), other.clone()]);
+            let joining = thread::spawn(move || registry.set_peers(list));
+            gates.set_passing(&peer, true);
+            gates.set_passing(&peer, false);
+            joining.join().unwrap();
+            assert!(peer.page.holders.is_closed() && other.page.holders.is_closed());
+        });
+    }
+
+    #[test]
+    fn window_of_a_step_that_ends_the_hold_ends_open() {
+        loom::model(|| {
+            let (peer, other) = (Peer::default(), Peer::default());
+            let gates = held(&[&peer]);
+            let (registry, list) = (gates.clone(), vec![peer.clone(), other.clone()]);
+            let joining = thread::spawn(move || registry.set_peers(list));
+            gates.hold(false);
+            gates.set_passing(&peer, false);
+            joining.join().unwrap();
+            assert!(!peer.page.holders.is_closed() && !other.page.holders.is_closed());
+        });
+    }
+
+    /// The relay opens a window and closes it in each of its rounds, while its guest is busy.
+    #[test]
+    fn relay_with_windows_ends_open_after_a_release() {
+        loom::model(|| {
+            let (peer, guest) = (Peer::default(), Arc::new(Activity::default()));
+            assert!(guest.launch() && guest.hold());
+            let (of, seen) = (peer.clone(), guest.clone());
+            let relay = thread::spawn(move || {
+                let gates = held(&[&of]);
+                let mut word = seen.word();
+                while Activity::means_busy(word) {
+                    gates.hold(true);
+                    gates.set_passing(&of, true);
+                    assert!(!of.page.holders.is_closed(), "a window");
+                    gates.set_passing(&of, false);
+                    assert!(of.page.holders.is_closed());
+                    seen.wait(word);
+                    word = seen.word();
+                }
+                gates.hold(false);
+            });
+            assert!(guest.release(1));
+            relay.join().unwrap();
+            assert!(!peer.page.holders.is_held());
+        });
+    }
+
+    /// The daemon may die after any of its steps. Its guest learns of that later, and opens its
+    /// own gate, as it did for a breather before.
+    #[test]
+    fn gate_of_a_dead_daemon_is_open_whatever_it_did_last() {
+        for steps in 0..=4 {
+            loom::model(move || {
+                let peer = Peer::default();
+                let of = peer.clone();
+                let daemon = thread::spawn(move || {
+                    let gates = Gates::of(3);
+                    let step = |at: u32| match at {
+                        0 => gates.set_peers(vec![of.clone()]),
+                        1 => gates.hold(true),
+                        at => gates.set_passing(&of, at % 2 == 0),
+                    };
+                    (0..steps).for_each(step);
+                    // It dies: nothing is released.
+                });
+                let holders = &peer.page.holders;
+                holders.override_all();
+                assert!(!holders.is_closed(), "a breather");
+                daemon.join().unwrap();
+                holders.clear();
+                holders.end_override();
+                assert!(!holders.is_closed() && !holders.is_held());
+            });
+        }
     }
 }

@@ -18,6 +18,7 @@ mod passage;
 mod relay;
 mod rules;
 mod server;
+mod sync;
 mod view;
 
 pub use connection::Caller;

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use reef_guest::beside::{Percent, Slo};
 use reef_guest::page::Class;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Wishes of a program: the daemon bounds them.
 #[derive(clap::Args)]
@@ -20,7 +21,18 @@ pub(super) struct Shares {
     /// keeps it.
     #[arg(long, value_name = "RATIO")]
     slo: Option<String>,
+    /// Share of the device's threads that the program has under MPS, always, such as 20%. It slows
+    /// others less than a part of the time.
+    #[arg(long, value_name = "SHARE")]
+    threads: Option<String>,
 }
+
+/// Variable by which MPS bounds a program's threads.
+const THREADS: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
+/// Variable by which MPS prefers the kernels of one program, and its value for those that yield.
+const PRIORITY: (&str, &str) = ("CUDA_MPS_CLIENT_PRIORITY", "1");
+/// Variable that names the folder of MPS, and the folder without it.
+const MPS_FOLDER: (&str, &str) = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps");
 
 /// Variables for the library.
 ///
@@ -46,5 +58,30 @@ pub(super) fn variables(args: &Shares, class: Class) -> Result<Vec<(&'static str
         }
         set.push(("REEF_SLO", slo.into()));
     }
+    set.extend(threads(args.threads.as_deref())?);
+    let yields = class == Class::BestEffort && std::env::var_os(PRIORITY.0).is_none();
+    set.extend(yields.then(|| (PRIORITY.0, PRIORITY.1.into())));
     Ok(set)
+}
+
+/// The variable for a share of threads.
+///
+/// # Errors
+///
+/// A share that is none, or no MPS that keeps it.
+fn threads(share: Option<&str>) -> Result<Option<(&'static str, OsString)>> {
+    let Some(share) = share else { return Ok(None) };
+    let percent = Percent::parse(share).map_err(|why| Usage(format!("--threads {why}")))?;
+    if percent == Percent::NONE {
+        bail!(Usage("--threads must be at least 1 %, got 0".into()));
+    }
+    let folder = std::env::var_os(MPS_FOLDER.0).filter(|folder| !folder.is_empty());
+    let folder = PathBuf::from(folder.unwrap_or_else(|| MPS_FOLDER.1.into()));
+    if !folder.join("control").exists() {
+        let place = folder.display();
+        bail!(Usage(format!(
+            "--threads needs MPS, got no control daemon at {place}: start nvidia-cuda-mps-control -d"
+        )));
+    }
+    Ok(Some((THREADS, (percent.parts() / 10_000).to_string().into())))
 }
