@@ -11,11 +11,9 @@ pub(crate) mod spans {
     }
 }
 
-use crate::hold::Holders;
-
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    pub(crate) holders: Holders,
+    pub(crate) holders: crate::hold::holders::Holders,
 }
 
 impl Page {

@@ -160,7 +160,8 @@ impl Gates {
 mod tests {
     use super::*;
     use crate::hold::holders::Holders;
-    use crate::page::{Class, Identity, PageFile};
+    use crate::page::file::PageFile;
+    use crate::page::layout::{Class, Identity};
 
     fn peer() -> Peer {
         let who = Identity { guest: 1, class: Class::BestEffort, holder: 0, pid: 1 };

@@ -2,7 +2,7 @@
 
 use super::resolve::Arrow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Components, PathBuf};
 
 /// Entries of a folder that need each other.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,14 +42,22 @@ fn meeting(arrow: &Arrow<'_>) -> (PathBuf, PathBuf, PathBuf) {
     loop {
         match (from.next(), to.next()) {
             (Some(a), Some(b)) if a == b => folder.push(a),
-            (a, b) => {
-                let entry = |c: Option<std::path::Component<'_>>| {
-                    c.map(|c| Path::new(&c).to_path_buf()).unwrap_or_default()
-                };
-                return (folder, entry(a), entry(b));
-            }
+            (a, b) => return (folder, entry(a, from), entry(b, to)),
         }
     }
+}
+
+/// An entry of a folder. Files of another crate are there by their folder in its `src`, as models
+/// compile some of them.
+fn entry(first: Option<Component<'_>>, rest: Components<'_>) -> PathBuf {
+    let mut all = first.into_iter().chain(rest).peekable();
+    let mut entry = PathBuf::new();
+    while let Some(Component::ParentDir) = all.peek() {
+        entry.extend(all.next());
+    }
+    let more = if entry.as_os_str().is_empty() { 1 } else { 2 };
+    entry.extend(all.take(more));
+    entry
 }
 
 /// Sets of entries each of which reaches all others of its set.
@@ -76,4 +84,22 @@ fn reached<'a>(needs: &'a Needs, from: &PathBuf) -> BTreeSet<&'a PathBuf> {
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_another_crate_are_apart() {
+        let of = |path: &str| {
+            let path = PathBuf::from(path);
+            let mut parts = path.components();
+            entry(parts.next(), parts)
+        };
+        assert_eq!(of("../../src/hold/holders.rs"), PathBuf::from("../../src/hold"));
+        assert_eq!(of("../../src/registry/gates.rs"), PathBuf::from("../../src/registry"));
+        assert_eq!(of("page/mod.rs"), PathBuf::from("page"));
+        assert_eq!(of("page.rs"), PathBuf::from("page.rs"));
+    }
 }
