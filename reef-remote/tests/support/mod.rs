@@ -53,8 +53,9 @@ fn listen_with(
 }
 
 fn open(name: &str) -> reef_core::Result<Cpu> {
-    match name.strip_prefix("cpu:") {
-        Some(ordinal) => Cpu::open(ordinal.parse().unwrap(), "units=2"),
+    let ordinal = name.strip_prefix("cpu:").and_then(|ordinal| ordinal.parse().ok());
+    match ordinal {
+        Some(ordinal) => Cpu::open(ordinal, "units=2"),
         None => Err(reef_core::Error::NotFound(format!("no device {name:?}"))),
     }
 }
