@@ -7,6 +7,7 @@
 //! wait for a sliced launch, which waits for nothing meanwhile. A thread that finds the lock in use
 //! launches its kernel as it is.
 
+use crate::driver::state::is_on;
 use crate::settings::may_slice;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
@@ -21,7 +22,9 @@ static ORDER: RwLock<()> = RwLock::new(());
 /// Submits work that must not get between slices.
 #[inline]
 pub(crate) fn shared<T>(call: impl FnOnce() -> T) -> T {
-    let _shared = may_slice().then(|| ORDER.read().unwrap_or_else(PoisonError::into_inner));
+    // Not in a child of the program, where a thread that has it may be missing.
+    let _shared =
+        (may_slice() && is_on()).then(|| ORDER.read().unwrap_or_else(PoisonError::into_inner));
     call()
 }
 

@@ -2,6 +2,8 @@
 
 use super::driver;
 use super::lane::{Lane, Places};
+use crate::driver::names;
+use crate::driver::slots::real;
 use crate::guest::tree::branch::Branch;
 use crate::guest::tree::memory::Area;
 use crate::guest::tree::stream::Stream;
@@ -44,6 +46,10 @@ impl Ground {
     ///
     /// The reason for which it has nothing.
     pub(crate) fn of(branch: &'static Branch) -> Result<&'static Self, String> {
+        // Without numbers a new context or stream may look like one that has ended.
+        if real(names::cuCtxGetId).is_none() || real(names::cuStreamGetId).is_none() {
+            return Err("the driver doesn't number contexts and streams".into());
+        }
         let mut all = GROUNDS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|ground| ground.is_there());
         if let Some(known) = all.iter().find(|ground| std::ptr::eq(ground.branch, branch)) {

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// runs and of each resume.
 const STOP: u64 = 0;
 const LEFT: u64 = 128;
+/// Groups after which the stop word is written anew: numbers compare within 2²⁷ groups.
+const REFRESHED: u32 = 1 << 20;
 
 /// Device addresses of a lane's memory.
 #[derive(Clone, Copy, Debug)]
@@ -56,22 +58,31 @@ struct State {
     ready: u32,
     /// The last one that may not be stopped.
     whole: Option<u32>,
-    /// The last hold for which a run was stopped.
-    hold: Option<u64>,
+    /// The last hold for which a run was stopped, and that run.
+    hold: Option<(u64, Number)>,
     /// Stops of the launch that was stopped last are counted here.
     count: Option<Arc<AtomicU64>>,
 }
 
 impl State {
+    /// Returns the number of the next group.
+    fn next(&mut self) -> u32 {
+        self.group = next_group(self.group);
+        if self.group.is_multiple_of(REFRESHED) {
+            self.whole = None; // or its number would look later than those of later groups
+        }
+        self.group
+    }
+
     /// Returns whether the run that has begun last is to be stopped for a hold with this number.
     fn stop(&mut self, at: Number, hold: u64) -> bool {
         let last = |group| Number::of_slice(group, 0).last();
         let is_whole = self.whole.is_some_and(|whole| !at.is_after(last(whole)));
         let is_open = at.is_after(last(self.ready));
-        if self.hold == Some(hold) || is_whole || is_open || at == at.last() {
+        if self.hold == Some((hold, at)) || is_whole || is_open || at == at.last() {
             return false;
         }
-        self.hold = Some(hold);
+        self.hold = Some((hold, at));
         true
     }
 }
@@ -110,11 +121,11 @@ impl Lane {
         count: Option<&Arc<AtomicU64>>,
         mut gated: impl FnMut(bool, &mut dyn FnMut() -> u32) -> u32,
     ) -> Result<(), (u32, bool)> {
-        let mut state = self.state();
-        state.group = next_group(state.group);
-        let number = state.group;
-        drop(state);
+        let number = self.state().next();
         let first = Number::of_slice(number, 0);
+        if number.is_multiple_of(REFRESHED) && !self.refresh(stream, first) {
+            return Err((driver::NOT_LAUNCHED, false));
+        }
         let mut run = |number: Number, slice: &Slice, mode: Mode| {
             let own = self.own(number, mode, slice, &group.all, copy);
             gated(number == first, &mut || {
@@ -148,6 +159,14 @@ impl Lane {
     pub(crate) fn end(&self, stream: Stream) {
         let last = Number::of_slice(self.state().group, 0).last();
         let _ = self.write(stream, last); // or the agent looks until the next one
+    }
+
+    /// Writes a stop word that stops nothing, in the program's stream: an old one would look later
+    /// than the numbers of later runs.
+    fn refresh(&self, stream: Stream, first: Number) -> bool {
+        let (at, before) = (self.places.words + STOP, first.0.wrapping_sub(1));
+        // SAFETY: a word of ours, of memory that its context keeps.
+        unsafe { calls::write_value(stream.0, at, before, 0) == Some(0) }
     }
 
     fn write(&self, stream: Stream, number: Number) -> bool {
@@ -241,6 +260,7 @@ mod tests {
     fn each_hold_stops_one_run_but_not_the_last() {
         let (mut state, first) = (ready(3), Number::of_slice(2, 0));
         assert_eq!([1, 1, 2].map(|hold| state.stop(first, hold)), [true, false, true]);
+        assert!(state.stop(Number::of_slice(2, 1), 2), "the run behind one that had ended");
         let resumes: Vec<_> = Number::resumes(2)
             .zip(3..)
             .map(|((number, _), hold)| state.stop(number, hold))
@@ -257,6 +277,14 @@ mod tests {
         assert_eq!([2, 3].map(|group| state.stop(Number::of_slice(group, 1), 2)), [false, false]);
         state.ready = 4;
         assert!(state.stop(Number::of_slice(4, 0), 3));
+    }
+
+    #[test]
+    fn whole_group_of_long_ago_bars_no_stop() {
+        let mut state = State { whole: Some(3), ..ready((1 << 27) + 2) };
+        while !state.next().is_multiple_of(REFRESHED) {}
+        state.ready = state.group;
+        assert!(state.stop(Number::of_slice(state.group, 0), 1));
     }
 
     #[test]

@@ -11,6 +11,8 @@ const SLICE: Duration = Duration::from_micros(200);
 /// launch doesn't wait for the device. Those that can be stopped have four entries each there.
 const MAX_SLICES: u32 = 240;
 const MAX_STOPPED_SLICES: u32 = 160;
+/// Entries of all slices that can be stopped, at most.
+pub(super) const MAX_ENTRIES: usize = 720;
 /// Waves of a slice that can be stopped. A wave leaves in about a microsecond.
 const WAVES: u32 = 50;
 /// Longest slice that can be stopped: a group has three resumes.
@@ -119,6 +121,11 @@ pub(super) fn groups(slices: Vec<Slice>, most: u64) -> Vec<Group> {
     groups
 }
 
+/// Returns the number of entries that groups have in the driver's queue: three of each run.
+pub(super) fn entries(groups: &[Group]) -> usize {
+    groups.iter().map(|group| 3 * (group.slices.len() + 3)).sum()
+}
+
 /// Returns the rectangle of two, if they make one and their blocks follow each other in the grid.
 fn merged(one: &Slice, other: &Slice) -> Option<Slice> {
     let differing = |at: &usize| one.offset[*at] != other.offset[*at];
@@ -154,7 +161,9 @@ mod tests {
             [slice([0, 0, 0], [5, 1, 1]), slice([5, 0, 0], [3, 1, 1]), slice([0, 1, 0], [5, 1, 1])];
         let two = groups(lines.to_vec(), 1000);
         assert_eq!((two.len(), two[0].all), (2, slice([0; 3], [8, 1, 1])));
-        assert_eq!(groups(lines.to_vec(), 0).len(), 3, "no groups without stops");
+        let apart = groups(lines.to_vec(), 0);
+        assert_eq!(apart.len(), 3, "no groups without stops");
+        assert_eq!((entries(&two), entries(&apart)), (27, 36));
     }
 
     fn measured(grid: [u32; 3], wave: u64, millis: u64) -> Measured {

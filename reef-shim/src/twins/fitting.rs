@@ -1,7 +1,7 @@
 //! Comparison of a twin with its kernel.
 
 use super::builder::Built;
-use super::cut::{Measured, groups};
+use super::cut::{MAX_ENTRIES, Measured, entries, groups};
 use super::driver;
 use super::kernels::Kernel;
 use super::shape::{Guard, Plan, ShapeKey};
@@ -45,10 +45,11 @@ pub(super) fn fit(
                 return Err("all its blocks run at a time".into());
             }
             let slices = measured.stopped_slices(MAP, !built.may_be_sliced)?;
-            (
-                groups(slices, MAP),
-                Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }),
-            )
+            let groups = groups(slices, MAP);
+            if entries(&groups) > MAX_ENTRIES {
+                return Err("its slices don't fit into the driver's queue".into());
+            }
+            (groups, Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }))
         }
     };
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));

@@ -300,15 +300,17 @@ impl Plan {
             let launched = match lane {
                 Some((lane, count)) => lane.launch(of.stream, group, &copy, count, gated),
                 None => {
-                    let (stream, all) = (of.stream.0, &group.all);
-                    let mut launch = || copy.launch(stream, all.blocks, &self.own(all, of));
-                    match gated(true, &mut launch) {
-                        0 => Ok(()),
-                        code => Err((code, false)),
-                    }
+                    let mut slices = group.slices.iter().enumerate().map(|(at, slice)| {
+                        let stream = of.stream.0;
+                        let mut launch = || copy.launch(stream, slice.blocks, &self.own(slice, of));
+                        (at, gated(at == 0, &mut launch))
+                    });
+                    let failed = slices.find(|(_, code)| *code != 0);
+                    failed.map_or(Ok(()), |(at, code)| Err((code, at > 0)))
                 }
             };
             if let Err((code, others)) = launched {
+                lane.inspect(|(lane, _)| lane.end(of.stream));
                 timed.into_iter().for_each(Events::destroy);
                 return (at > 0 || others).then_some(code);
             }

@@ -12,7 +12,7 @@
 //!    compiles it there.
 //! 4. `fitting` compares it with the kernel, and `cut` cuts the launch.
 //! 5. From then on each launch is sliced (`launch`), unless slices turn out to take much longer.
-//!    Slices of blocks that take 10 µs or more can be [stopped](crate::stops).
+//!    Slices of blocks that take 50 µs or more can be [stopped](crate::stops).
 //!
 //! `part` runs some of a kernel's blocks alone, for a check of kernels that run again.
 //!
