@@ -31,4 +31,4 @@ for tool in memcheck racecheck synccheck; do
 done
 # Twins alone: their cost, and stops in one context.
 step run 120 ./run.py "$folder/corpus" --stops 2000 --seconds 60
-step looks 60 ./looks.py "$folder/corpus"
+step looks 90 bash -c "./looks.py build \"$folder/corpus\" /tmp/looks && ./looks.py run /tmp/looks"
