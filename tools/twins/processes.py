@@ -2,13 +2,15 @@
 """Long kernels in slices, and stopped, with a process each: a best-effort program, and a real-time one that sends a small kernel
 at random times.
 
-    tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--ways WAY...] [--mps] [--low] [--out FILE]
+    tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--ways WAY...] [--mps] [--low]
+                             [--launches N] [--sanitizer TOOL] [--out FILE]
 
 FOLDER has libreef_cuda_shim.so and the program `registry` (tools/interpose/build.sh). Needs nvcc; PyTorch and Triton for two of
 the programs. For each best-effort program: its time alone; next to requests with gates alone, with slices, and with slices that
 are stopped; latencies of the requests; and whether the results of a number of launches are the same bits, held at random too. Ways
 are none, gates, slices, stops and bits; --mps has all of them under MPS, which it starts, and --low gives the best-effort program
-MPS's lower priority.
+MPS's lower priority. --launches is the number of launches whose bits are compared, and --sanitizer runs the best-effort program of
+that comparison that is held at random under a tool of compute-sanitizer.
 """
 
 import argparse
@@ -60,8 +62,9 @@ def start(command, variables):
 def end(process):
     """What a program says at its end, by name."""
     out, errors = process.communicate()
-    last = out.strip().splitlines()[-1] if out.strip() else ""
-    if process.returncode or not last.startswith("end "):
+    ends = [line for line in out.splitlines() if line.startswith("end ")]
+    last = ends[-1] if ends else out[-200:]
+    if process.returncode or not ends:
         return {"error": (errors or last)[-300:] or f"code {process.returncode}"}
     words = last.split()[1:]
     return dict(zip(words[::2], words[1::2]))
@@ -114,8 +117,9 @@ def bits(args, say, name, command, count, slices):
         be = start(command(count, 0), guest(args, daemon, "be", slices))
         end(start(rt, guest(args, daemon, "rt")))
         sliced = end(be)
+    checker = ["compute-sanitizer", "--tool", args.sanitizer, "--error-exitcode", "9"] if args.sanitizer else []
     with Daemon(args.folder, seed=7) as daemon:
-        held = end(start(command(count, 0), guest(args, daemon, "be", slices, report)))
+        held = end(start([*checker, *command(count, 0)], guest(args, daemon, "be", slices, report)))
     digests = [run.get("digest", run.get("error")) for run in (plain, sliced, held)]
     verdict = "the same bits" if len(set(digests)) == 1 else "OTHER BITS"
     say(f"{name}: REEF_SLICES={slices}: {count} launches plain, sliced, held at random: {verdict} {' '.join(sorted(set(digests)))}")
@@ -134,7 +138,7 @@ def measure(args, say, name, command, steps):
     say(f"{name}: alone {1e3 / rate:.3f} ms a launch")
     for way in args.ways:
         if way == "bits":
-            bits(args, say, name, command, max(6, int(args.seconds * rate)), slices)
+            bits(args, say, name, command, args.launches or max(6, int(args.seconds * rate)), slices)
         elif beside(args, say, name, command, rate, way, {"none": None, "gates": "0", "slices": "no-stops", "stops": "1"}[way]):
             slices = "any"
             beside(args, say, name, command, rate, "slices of any", slices)
@@ -149,6 +153,8 @@ def main():
     parser.add_argument("--ways", nargs="*", default=["none", "gates", "slices", "stops", "bits"])
     parser.add_argument("--mps", action="store_true")
     parser.add_argument("--low", action="store_true")
+    parser.add_argument("--launches", type=int)
+    parser.add_argument("--sanitizer")
     parser.add_argument("--out")
     args = parser.parse_args()
     args.folder = os.path.realpath(args.folder)

@@ -246,9 +246,29 @@ fn share_or_target_that_cannot_be_is_refused_with_the_rule() {
         assert_eq!(out.status.code(), Some(2), "{wanted}");
         assert_eq!(String::from_utf8_lossy(&out.stderr), format!("reef: {wanted}\n"));
     }
-    let out = exec(&folder, &["--class", "rt", "--floor", "5"], &["true"]).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.starts_with("reef: --floor is for --class be"), "{said}");
+    for option in ["--floor=5", "--slices"] {
+        let out = exec(&folder, &["--class", "rt", option], &["true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        let (name, _) = option.split_once('=').unwrap_or((option, ""));
+        assert!(said.starts_with(&format!("reef: {name} is for --class be")), "{said}");
+    }
+}
+
+#[test]
+fn slices_are_those_that_were_named() {
+    let folder = Folder::new("exec-slices");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let run = |options: &[&str]| {
+        let mut command = exec(&folder, options, &["sh", "-c", "echo slices $REEF_SLICES"]);
+        let out = command.env_remove("REEF_SLICES").output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    assert_eq!(run(&["--slices"]), "slices 1\n");
+    assert_eq!(run(&["--slices=no-stops"]), "slices no-stops\n");
+    assert_eq!(run(&["--slices=any"]), "slices any\n");
+    assert_eq!(run(&[]), "slices \n");
+    let out = exec(&folder, &["--slices", "--swappable"], &["true"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
 }
 
 #[test]

@@ -7,3 +7,4 @@ mod limits;
 mod remote;
 mod reserve;
 pub(crate) mod run;
+mod slices;

@@ -6,6 +6,7 @@ use super::library::{DRIVER_VARIABLE, NVML_SHIM, SHIM, driver, library};
 use super::limits;
 use super::remote;
 use super::reserve;
+use super::slices;
 use crate::remote::daemon::is_unanswered;
 use crate::report::class::ClassName;
 use crate::report::usage::Usage;
@@ -66,6 +67,8 @@ pub(crate) struct Args {
     #[arg(long)]
     swappable: bool,
     #[command(flatten)]
+    slices: slices::Slices,
+    #[command(flatten)]
     shares: beside::Shares,
     #[command(flatten)]
     limits: limits::Limited,
@@ -99,7 +102,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         return become_program(args, &set);
     }
-    let beside = beside::variables(&args.shares, class(args))?;
+    let mut beside = beside::variables(&args.shares, class(args))?;
+    beside.extend(slices::variable(&args.slices, class(args))?);
     let credentials = credentials(args)?;
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let profile = profile(args)?;
