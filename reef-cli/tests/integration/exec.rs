@@ -266,7 +266,7 @@ fn slices_are_those_that_were_named() {
     assert_eq!(run(&["--slices"]), "slices 1\n");
     assert_eq!(run(&["--slices=no-stops"]), "slices no-stops\n");
     assert_eq!(run(&["--slices=any"]), "slices any\n");
-    assert_eq!(run(&[]), "slices \n");
+    assert_eq!(run(&[]), "slices\n");
     let out = exec(&folder, &["--slices", "--swappable"], &["true"]).output().unwrap();
     assert_eq!(out.status.code(), Some(2));
 }

@@ -7,8 +7,8 @@ use std::ffi::OsString;
 
 /// Kernels that are sliced.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Which {
-    /// Those that the driver compiles to the machine code that the program has; their blocks leave
+enum SlicedKernels {
+    /// Kernels that the driver compiles to the machine code that the program has; their blocks leave
     /// while the program is held.
     Same,
     /// As same, but blocks that have not begun stay.
@@ -31,7 +31,7 @@ pub(super) struct Slices {
         default_missing_value = "same",
         conflicts_with = "swappable"
     )]
-    slices: Option<Which>,
+    slices: Option<SlicedKernels>,
 }
 
 /// Variable for the library.
@@ -45,9 +45,9 @@ pub(super) fn variable(args: &Slices, class: Class) -> Result<Option<(&'static s
         bail!(Usage("--slices is for --class be: kernels of real-time programs stay whole".into()));
     }
     let value = match which {
-        Which::Same => "1",
-        Which::NoStops => "no-stops",
-        Which::Any => "any",
+        SlicedKernels::Same => "1",
+        SlicedKernels::NoStops => "no-stops",
+        SlicedKernels::Any => "any",
     };
     Ok(Some(("REEF_SLICES", value.into())))
 }
