@@ -8,8 +8,8 @@ use std::ffi::OsString;
 /// Kernels that are sliced.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum SlicedKernels {
-    /// Kernels that the driver compiles to the machine code that the program has; their blocks leave
-    /// while the program is held.
+    /// Kernels that the driver compiles to the machine code that the program has; their blocks
+    /// leave while the program is held.
     Same,
     /// As same, but blocks that have not begun stay.
     NoStops,
