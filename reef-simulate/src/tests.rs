@@ -5,6 +5,7 @@ use reef_core::scheduler::NAMES;
 use std::collections::BTreeMap;
 
 mod guests;
+mod knobs;
 mod measured;
 
 const PROFILE: &str = r#"{
