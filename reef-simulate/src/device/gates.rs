@@ -12,7 +12,7 @@ use reef_guest::page::Lap;
 
 /// Time without work after which a real-time client holds no queue, in nanoseconds.
 const MAX_GAP: u64 = 200_000;
-/// The same while its laps are measured alone.
+/// Time of this kind while its laps are measured alone, in nanoseconds.
 const MAX_QUIET: u64 = 30_000_000;
 
 /// Gates of a device's queues.
@@ -27,7 +27,7 @@ pub(crate) struct Gates {
     run_on: u64,
 }
 
-/// What one real-time client lets through.
+/// Windows and controller of one real-time client.
 #[derive(Debug)]
 struct Passage {
     controller: Option<Controller>,
@@ -43,7 +43,7 @@ struct Gate {
     /// Part of the time that passes now, in parts per million.
     duty: u32,
     is_open: bool,
-    /// The same before this step.
+    /// State of the gate before this step.
     was_open: bool,
     runs: bool,
     /// Time at which `runs` follows `is_open`.

@@ -19,12 +19,12 @@ fn run(fleet: &Fleet, seconds: f64) -> Totals {
 
 #[test]
 fn share_passes_next_to_a_busy_client_and_slows_it() {
-    for (beside, mean) in [(0, 0.400), (10, 0.4095), (30, 0.430), (100, 0.520)] {
-        let totals = run(&pair(|_, be| be.beside = Some(beside)), 20.0);
+    for (share, mean) in [(0, 0.400), (10, 0.4095), (30, 0.430), (100, 0.520)] {
+        let totals = run(&pair(|_, be| be.beside = Some(share)), 20.0);
         let kept = totals.be_kept() * 100.0;
-        assert!((kept - f64::from(beside)).abs() < 0.5, "{beside} %: {kept} % kept");
+        assert!((kept - f64::from(share)).abs() < 0.5, "{share} %: {kept} % kept");
         let simulated = totals.rt_mean_ms();
-        assert!((simulated / mean - 1.0).abs() < 0.002, "{beside} %: {simulated} ms");
+        assert!((simulated / mean - 1.0).abs() < 0.002, "{share} %: {simulated} ms");
     }
 }
 
@@ -89,9 +89,9 @@ fn tail_is_the_99th_percentile_over_the_median() {
 
 #[test]
 fn share_of_the_wrong_class_is_refused() {
-    let wrong = pair(|rt, _| rt.beside = Some(10));
+    let wrong = pair(|rt, _| rt.floor = Some(10));
     let error = simulate(&wrong, &options(GUESTS, 1.0, 1)).unwrap_err().to_string();
-    assert_eq!(error, "clients[0].beside: class must be be, got rt");
+    assert_eq!(error, "clients[0].floor: class must be be, got rt");
     let wrong = pair(|_, be| be.slo = Some(1.1));
     let error = simulate(&wrong, &options(GUESTS, 1.0, 1)).unwrap_err().to_string();
     assert_eq!(error, "clients[1].slo: class must be rt, got be");

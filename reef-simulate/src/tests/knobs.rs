@@ -85,19 +85,13 @@ fn add(rows: &mut Vec<Row>, pair: &str, knob: &str, measured: Figures, simulated
 fn shares(rows: &mut Vec<Row>) {
     let (all, pair) = (results(SHARES), "llm+train");
     let alone = &of(&all, pair, "mps+reef:0")["rt"];
-    for beside in [10, 30, 50] {
-        let row = of(&all, pair, &format!("mps+reef:{beside}"));
+    for share in [10, 30, 50] {
+        let row = of(&all, pair, &format!("mps+reef:{share}"));
         let number = |of: &Value, name: &str| of[name].as_f64().unwrap();
         let mean = number(alone, "per_s") / number(&row["rt"], "per_s");
         let p99 = number(&row["rt"], "p99") / number(alone, "p99");
         let measured = [Some(mean), Some(p99), row["kept"].as_f64()];
-        add(
-            rows,
-            pair,
-            &format!("--beside {beside}"),
-            measured,
-            simulated(pair, Some(beside), None),
-        );
+        add(rows, pair, &format!("--beside {share}"), measured, simulated(pair, Some(share), None));
     }
 }
 
