@@ -86,3 +86,10 @@ pub(crate) fn exponential(rng: &mut ChaCha8Rng, mean: f64) -> f64 {
     let uniform: f64 = rng.random();
     -libm::log(1.0 - uniform) * mean
 }
+
+/// A normal random number, by Box and Muller.
+pub(crate) fn normal(rng: &mut ChaCha8Rng) -> f64 {
+    let angle: f64 = rng.random();
+    let radius = libm::sqrt(2.0 * exponential(rng, 1.0));
+    radius * libm::cos(std::f64::consts::TAU * angle)
+}

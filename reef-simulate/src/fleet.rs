@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::error::Error;
 use crate::profile::{Profile, in_range};
 use crate::trace;
+use reef_guest::beside::{Allowance, Caps, Percent, ShareRequest, Slo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -57,6 +58,17 @@ pub struct Client {
     /// Of real-time tasks, for the scheduler `priority`.
     #[serde(default)]
     pub priority: i32,
+    /// Best-effort, under `guests`: percent of the time for which its gate is open while real-time
+    /// clients have work.
+    #[serde(default)]
+    pub beside: Option<u8>,
+    /// Best-effort, under `guests`: percent that it has whatever the targets of real-time clients.
+    #[serde(default)]
+    pub floor: Option<u8>,
+    /// Real-time, under `guests`: bound of the 99th percentile of its latency, as a multiple of
+    /// that alone.
+    #[serde(default)]
+    pub slo: Option<f64>,
 }
 
 /// Arrivals of the requests of one client.
@@ -185,7 +197,36 @@ impl Client {
         if let Some(deadline) = self.deadline_ms {
             in_range(&format!("clients[{at}].deadline_ms"), deadline, 0.001, 1e9)?;
         }
+        self.check_shares(&format!("clients[{at}]"))?;
         self.arrivals.check(&format!("clients[{at}].arrivals"))
+    }
+
+    fn check_shares(&self, at: &str) -> Result<(), Error> {
+        for (name, part) in [("beside", self.beside), ("floor", self.floor)] {
+            let Some(part) = part else { continue };
+            in_range(&format!("{at}.{name}"), part.into(), 0.0, 100.0)?;
+            if self.class == Class::Rt {
+                return Error::invalid(format!("{at}.{name}: class must be be, got rt"));
+            }
+        }
+        let Some(slo) = self.slo else { return Ok(()) };
+        in_range(&format!("{at}.slo"), slo, 1.01, 10.0)?;
+        if self.class == Class::Be {
+            return Error::invalid(format!("{at}.slo: class must be rt, got be"));
+        }
+        Ok(())
+    }
+
+    /// Target of a real-time client.
+    pub(crate) fn target(&self) -> Option<Slo> {
+        self.slo.and_then(Slo::of)
+    }
+
+    /// Shares of a best-effort client. A daemon allows all that it wishes.
+    pub(crate) fn allowance(&self) -> Allowance {
+        let part = |part: Option<u8>| part.and_then(Percent::new);
+        let (beside, floor) = (part(self.beside), part(self.floor));
+        Allowance::of(&ShareRequest { beside, floor, slo: None }, &Caps::default())
     }
 }
 

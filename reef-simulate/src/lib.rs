@@ -25,8 +25,8 @@ pub use class::Class;
 pub use error::Error;
 pub use fleet::{Arrivals, Client, Fleet};
 pub use placement::Placement;
-pub use profile::{DeviceProfile, NetworkProfile, Profile, Service};
-pub use run::{Options, simulate};
+pub use profile::{DeviceProfile, NetworkProfile, Peak, Profile, Service};
+pub use run::{GUESTS, Options, simulate};
 pub use totals::Totals;
 
 #[cfg(test)]

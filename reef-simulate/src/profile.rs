@@ -37,6 +37,15 @@ pub struct DeviceProfile {
     /// Part of their pressure that networks exert while they are capped.
     #[serde(default)]
     pub capped_pressure: f64,
+    /// Period of the windows of unmodified programs, in µs: `guests.beside_period_us`.
+    #[serde(default = "period")]
+    pub period_us: f64,
+    /// Time from the opening of a gate until its program makes progress, in µs.
+    #[serde(default)]
+    pub open_us: f64,
+    /// Time for which a program runs on after its gate has closed, in µs.
+    #[serde(default)]
+    pub run_on_us: f64,
 }
 
 /// Measured numbers of a network.
@@ -54,6 +63,22 @@ pub struct NetworkProfile {
     /// Slowdown of others, as a factor to their sensitivity.
     #[serde(default = "one")]
     pub pressure: f64,
+    /// 99th percentile of the time alone, as a multiple of the median. Of `fixed` alone.
+    #[serde(default = "one")]
+    pub tail: f64,
+    /// First part of each inference, if it slows others more than the rest.
+    #[serde(default)]
+    pub peak: Option<Peak>,
+}
+
+/// Part of each inference that slows others more than the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peak {
+    /// Part of the time of an inference.
+    pub part: f64,
+    /// Pressure in that part.
+    pub pressure: f64,
 }
 
 /// Distribution of the times of inferences.
@@ -65,6 +90,10 @@ pub enum Service {
     Fixed,
     /// Exponential, with the given mean.
     Exponential,
+}
+
+fn period() -> f64 {
+    1000.0
 }
 
 fn one() -> f64 {
@@ -80,10 +109,14 @@ impl Profile {
     pub fn check(&self) -> Result<(), Error> {
         self.device.check()?;
         for (name, network) in &self.networks {
-            let NetworkProfile { alone_us, sensitivity, pressure, .. } = network;
+            let NetworkProfile { alone_us, sensitivity, pressure, tail, peak, .. } = network;
             in_range(&format!("networks.{name}.alone_us"), *alone_us, 0.001, 1e9)?;
             in_range(&format!("networks.{name}.sensitivity"), *sensitivity, 0.0, 1e3)?;
             in_range(&format!("networks.{name}.pressure"), *pressure, 0.0, 1e3)?;
+            in_range(&format!("networks.{name}.tail"), *tail, 1.0, 100.0)?;
+            let Some(Peak { part, pressure }) = peak else { continue };
+            in_range(&format!("networks.{name}.peak.part"), *part, 0.0, 1.0)?;
+            in_range(&format!("networks.{name}.peak.pressure"), *pressure, 0.0, 1e3)?;
         }
         Ok(())
     }
@@ -96,7 +129,10 @@ impl DeviceProfile {
         in_range("device.run_out_us", self.run_out_us, 0.0, 1e9)?;
         in_range("device.resume_us", self.resume_us, 0.0, 1e9)?;
         in_range("device.capped_kept", self.capped_kept, 0.0, 1.0)?;
-        in_range("device.capped_pressure", self.capped_pressure, 0.0, 1e3)
+        in_range("device.capped_pressure", self.capped_pressure, 0.0, 1e3)?;
+        in_range("device.period_us", self.period_us, 100.0, 1e6)?;
+        in_range("device.open_us", self.open_us, 0.0, 1e6)?;
+        in_range("device.run_on_us", self.run_on_us, 0.0, 1e6)
     }
 }
 

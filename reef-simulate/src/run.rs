@@ -3,11 +3,12 @@
 use crate::arrivals::{NEVER, Source};
 use crate::class::Class;
 use crate::device::events::{Costs, Device};
+use crate::device::gates::Gates;
 use crate::device::inference::Inference;
 use crate::device::queues::BeQueue;
 use crate::device::tasks::RtClient;
 use crate::error::Error;
-use crate::fleet::Fleet;
+use crate::fleet::{Client, Fleet};
 use crate::placement::{Placed, Placement, place};
 use crate::profile::in_range;
 use crate::totals::Totals;
@@ -23,10 +24,14 @@ const CHUNK: usize = 16;
 /// Seconds of all devices and clients: more nanoseconds than a count can hold.
 const MAX_SECONDS: f64 = 1e10;
 
+/// Name of the gates of unmodified programs, with their shares and targets, in place of a
+/// scheduler.
+pub const GUESTS: &str = "guests";
+
 /// Options of a simulation.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Name of a scheduler that [`by_name`] finds.
+    /// Name of a scheduler that [`by_name`] finds, or [`GUESTS`].
     pub scheduler: String,
     /// Policy that places clients.
     pub placement: Placement,
@@ -54,9 +59,9 @@ pub fn simulate(fleet: &Fleet, options: &Options) -> Result<Totals, Error> {
             "{all} GPUs and clients for {seconds} s: {MAX_SECONDS:e} s in all at most"
         ));
     }
-    if by_name(&options.scheduler).is_none() {
+    if options.scheduler != GUESTS && by_name(&options.scheduler).is_none() {
         let (name, have) = (&options.scheduler, NAMES.join(", "));
-        return Error::invalid(format!("no scheduler {name:?} (have: {have})"));
+        return Error::invalid(format!("no scheduler {name:?} (have: {have}, {GUESTS})"));
     }
     let placed = place(fleet, options.placement);
     let next = AtomicUsize::new(0);
@@ -109,17 +114,32 @@ fn run_device(
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     rng.set_stream(number as u64);
     let end = (options.seconds * 1e9) as u64;
-    let run = |scheduler: Box<dyn Scheduler>, clients, queues, totals: &mut Totals| {
+    let run = |scheduler: Box<dyn Scheduler>, clients, queues, gates, totals: &mut Totals| {
         let costs = Costs::new(&fleet.profile.device, scheduler.level());
-        Device::new(scheduler, costs, rng.clone(), clients, queues).run(end, totals);
+        Device::new(scheduler, costs, rng.clone(), clients, queues, gates).run(end, totals);
     };
     if !queues.is_empty() {
         let before = alone.be_work;
-        run(Box::new(Streams), Vec::new(), queues.clone(), alone);
+        run(Box::new(Streams), Vec::new(), queues.clone(), None, alone);
         totals.be_work_alone += alone.be_work - before;
     }
+    if options.scheduler == GUESTS {
+        let gates = Some(gates(fleet, placed));
+        return run(Box::new(Streams), clients, queues, gates, totals);
+    }
     let scheduler = by_name(&options.scheduler).expect("its name was looked up before");
-    run(scheduler, clients, queues, totals);
+    run(scheduler, clients, queues, None, totals);
+}
+
+/// The gates of a device, in the order of [`clients`].
+fn gates(fleet: &Fleet, placed: &[Placed]) -> Gates {
+    let of = |class| {
+        let all = placed.iter().map(|&(at, _)| &fleet.clients[at as usize]);
+        all.filter(move |client| client.class == class)
+    };
+    let slos: Vec<_> = of(Class::Rt).map(Client::target).collect();
+    let allowances: Vec<_> = of(Class::Be).map(Client::allowance).collect();
+    Gates::new(&fleet.profile.device, &slos, &allowances)
 }
 
 fn clients(fleet: &Fleet, placed: &[Placed]) -> (Vec<RtClient>, Vec<BeQueue>) {

@@ -4,6 +4,8 @@ use crate::{Arrivals, Class, Client, Error, Fleet, Options, Placement, Profile, 
 use reef_core::scheduler::NAMES;
 use std::collections::BTreeMap;
 
+mod guests;
+mod knobs;
 mod measured;
 
 const PROFILE: &str = r#"{
@@ -19,7 +21,17 @@ const PROFILE: &str = r#"{
 
 fn client(class: Class, network: &str, count: u32, arrivals: Arrivals) -> Client {
     let (network, deadline_ms, priority) = (network.into(), None, 0);
-    Client { class, network, count, arrivals, deadline_ms, priority }
+    Client {
+        class,
+        network,
+        count,
+        arrivals,
+        deadline_ms,
+        priority,
+        beside: None,
+        floor: None,
+        slo: None,
+    }
 }
 
 fn fleet(gpus_per_node: u32, clients: Vec<Client>) -> Fleet {

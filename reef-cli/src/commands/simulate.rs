@@ -32,6 +32,9 @@ pub(crate) struct Args {
         default_value = "rt-apart"
     )]
     placement: Vec<String>,
+    /// Numbers of GPUs to simulate in place of the file's, one after the other.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    gpus: Vec<u32>,
     /// Simulated time, such as 60s or 10min.
     #[arg(long, value_parser = time::parse, default_value = "60s")]
     time: Duration,
@@ -50,22 +53,39 @@ pub(crate) struct Args {
 struct Row {
     options: Options,
     placement: String,
+    /// Devices that there are.
+    gpus: usize,
     totals: Totals,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let fleet = Fleet::read(&args.fleet).map_err(usage)?;
+    let mut fleet = Fleet::read(&args.fleet).map_err(usage)?;
     let mut rows = Vec::new();
-    for placement in &args.placement {
-        for scheduler in &args.scheduler {
-            rows.push(simulate(&fleet, args, placement, scheduler)?);
+    for gpus in sizes(&args.gpus) {
+        if let Some(gpus) = gpus {
+            (fleet.nodes, fleet.gpus_per_node) = (1, gpus);
         }
+        add_rows(&fleet, args, &mut rows)?;
     }
     if args.json {
         let rows: Vec<Value> = rows.iter().map(in_json).collect();
         return print(serde_json::to_string_pretty(&rows)?);
     }
-    show(&fleet, args, &rows)
+    show(args, &rows)
+}
+
+/// Numbers of GPUs; none: the file's.
+fn sizes(gpus: &[u32]) -> Vec<Option<u32>> {
+    if gpus.is_empty() { vec![None] } else { gpus.iter().copied().map(Some).collect() }
+}
+
+fn add_rows(fleet: &Fleet, args: &Args, rows: &mut Vec<Row>) -> Result<()> {
+    for placement in &args.placement {
+        for scheduler in &args.scheduler {
+            rows.push(simulate(fleet, args, placement, scheduler)?);
+        }
+    }
+    Ok(())
 }
 
 /// Errors come from the command line or a file alone.
@@ -81,7 +101,7 @@ fn simulate(fleet: &Fleet, args: &Args, name: &str, scheduler: &str) -> Result<R
     let (seconds, seed, threads) = (args.time.as_secs_f64(), args.seed, args.threads);
     let options = Options { scheduler: scheduler.into(), placement, seconds, seed, threads };
     let totals = reef_simulate::simulate(fleet, &options).map_err(usage)?;
-    Ok(Row { options, placement: name.into(), totals })
+    Ok(Row { options, placement: name.into(), gpus: fleet.devices(), totals })
 }
 
 impl Row {
@@ -99,6 +119,7 @@ fn in_json(row: &Row) -> Value {
     json!({
         "scheduler": options.scheduler,
         "placement": row.placement,
+        "gpus": row.gpus,
         "seconds": options.seconds,
         "seed": options.seed,
         "rt_arrivals": totals.rt_arrivals,
@@ -118,8 +139,10 @@ fn in_json(row: &Row) -> Value {
     })
 }
 
-fn show(fleet: &Fleet, args: &Args, rows: &[Row]) -> Result<()> {
-    let (devices, time, seed) = (fleet.devices(), time::show(args.time), args.seed);
+fn show(args: &Args, rows: &[Row]) -> Result<()> {
+    let mut sizes: Vec<String> = rows.iter().map(|row| row.gpus.to_string()).collect();
+    sizes.dedup();
+    let (devices, time, seed) = (sizes.join(", "), time::show(args.time), args.seed);
     print(format_args!("{devices} GPUs for {time}, seed {seed}: simulated\n"))?;
     let mut table = table(&[
         "placement",
@@ -130,7 +153,8 @@ fn show(fleet: &Fleet, args: &Args, rows: &[Row]) -> Result<()> {
         "missed %",
         "BE /s",
         "kept %",
-        "GPUs",
+        "GPUs used",
+        "of",
         "GPU hours",
         "busy",
     ]);
@@ -140,7 +164,7 @@ fn show(fleet: &Fleet, args: &Args, rows: &[Row]) -> Result<()> {
     print(table)
 }
 
-fn cells(row: &Row) -> [String; 11] {
+fn cells(row: &Row) -> [String; 12] {
     let totals = &row.totals;
     let missed = totals.misses() as f64 / totals.rt_arrivals.max(1) as f64 * 100.0;
     [
@@ -153,6 +177,7 @@ fn cells(row: &Row) -> [String; 11] {
         format!("{:.0}", row.be_per_second()),
         format!("{:.1}", totals.be_kept() * 100.0),
         totals.devices_used.to_string(),
+        row.gpus.to_string(),
         format!("{:.2}", row.gpu_hours()),
         format!("{:.2}", totals.busy as f64 / 3.6e12),
     ]

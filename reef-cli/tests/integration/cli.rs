@@ -334,6 +334,9 @@ fn fleet_is_simulated_and_bad_one_is_refused() {
     let fleet = folder.file("fleet.json", FLEET);
     let said = prints(&["simulate", &fleet, "--time", "1s", "--placement", "pack", "--json"]);
     let rows: Value = serde_json::from_str(&said).unwrap();
+    let sizes = prints(&["simulate", &fleet, "--time", "1s", "--gpus", "2,3", "--json"]);
+    let sizes: Value = serde_json::from_str(&sizes).unwrap();
+    assert_eq!([0, 1, 2, 3].map(|row| sizes[row]["gpus"].clone()), [2, 2, 3, 3].map(Value::from));
     let requests: Vec<_> = [0, 1].map(|row| rows[row]["rt_arrivals"].clone()).into();
     assert_eq!((requests, rows.as_array().unwrap().len()), (vec![40.into(), 40.into()], 2));
     let bad = folder.file(
@@ -344,6 +347,7 @@ fn fleet_is_simulated_and_bad_one_is_refused() {
         (&[&bad[..]][..], "clients[0]: no network \"nat\" (have: net)"),
         (&[&fleet, "--placement", "tight"], "no placement \"tight\" (have: spread, pack"),
         (&[&fleet, "--scheduler", "rief"], "no scheduler \"rief\" (have: "),
+        (&[&fleet, "--gpus", "0"], "1 nodes of 0 GPUs"),
         (&[&fleet, "--time", "0"], "seconds is 0"),
     ] {
         let said = refuses(&[&["simulate"], args].concat());

@@ -1,6 +1,7 @@
 //! The event loop of a device.
 
 use crate::arrivals::NEVER;
+use crate::device::gates::Gates;
 use crate::device::group::{Group, Width};
 use crate::device::queues::{BeQueue, Queues};
 use crate::device::tasks::{RtClient, Tasks};
@@ -48,6 +49,8 @@ pub(crate) struct Device {
     tasks: Tasks,
     queues: Queues,
     group: Group,
+    /// Of unmodified programs, in place of stops.
+    gates: Option<Gates>,
     steady: Steady,
     plan: Plan,
     now: u64,
@@ -62,12 +65,13 @@ impl Device {
         mut rng: ChaCha8Rng,
         clients: Vec<RtClient>,
         queues: Vec<BeQueue>,
+        gates: Option<Gates>,
     ) -> Self {
         let tasks = Tasks::new(clients, &mut rng);
         let tracked = !BLIND.contains(&scheduler.name());
         let queues = Queues::new(queues, tracked, &mut rng);
         let (group, steady, plan) = (Group::new(), Steady::default(), Plan::default());
-        Self { scheduler, costs, rng, tasks, queues, group, steady, plan, now: 0, wake: 0 }
+        Self { scheduler, costs, rng, tasks, queues, group, gates, steady, plan, now: 0, wake: 0 }
     }
 
     /// Runs until `end` and adds to `totals`.
@@ -80,6 +84,7 @@ impl Device {
             self.advance(next, totals);
             self.take_events(totals);
             self.decide(totals);
+            self.pass();
             self.set_rates();
         }
         self.advance(end, totals);
@@ -137,6 +142,14 @@ impl Device {
         self.wake = if self.wake <= self.now { NEVER } else { self.wake };
     }
 
+    /// Opens and closes the gates.
+    fn pass(&mut self) {
+        let ended = self.tasks.take_ended();
+        let Some(gates) = &mut self.gates else { return };
+        let until = gates.step(self.now, self.tasks.counts(), ended);
+        self.wake_by(until);
+    }
+
     fn wake_by(&mut self, at: u64) {
         if at > self.now {
             self.wake = self.wake.min(at);
@@ -181,7 +194,8 @@ impl Device {
         let capped = self.group.width == Width::Capped;
         let rt_pressure = first.filter(|_| !capped).map_or(0.0, |task| task.pressure);
         let start = self.now.max(self.group.resumed);
-        self.queues.set_rates(&self.plan.limits, rt_pressure, factor, start);
+        let limits = self.gates.as_ref().map_or(&self.plan.limits[..], Gates::limits);
+        self.queues.set_rates(limits, rt_pressure, factor, start);
         let pressure = self.queues.pressure * part;
         self.tasks.set_slowdown(self.now, first.map_or(1.0, |task| task.slowdown(pressure)));
     }

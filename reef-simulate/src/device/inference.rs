@@ -1,8 +1,11 @@
 //! Inference of a network on a device.
 
-use crate::arrivals::exponential;
-use crate::profile::{NetworkProfile, Service};
+use crate::arrivals::{exponential, normal};
+use crate::profile::{NetworkProfile, Peak, Service};
 use rand_chacha::ChaCha8Rng;
+
+/// 99th percentile of the normal distribution.
+const NORMAL_99: f64 = 2.326_347_9;
 
 /// A network, as the event loop uses it.
 #[derive(Debug, Clone, Copy)]
@@ -12,18 +15,24 @@ pub(crate) struct Inference {
     pub(crate) sensitivity: f64,
     pub(crate) pressure: f64,
     service: Service,
+    /// Standard deviation of the logarithm of the time alone.
+    spread: f64,
+    /// The first part of each inference.
+    pub(crate) peak: Option<Peak>,
 }
 
 impl Inference {
     pub(crate) fn new(network: &NetworkProfile) -> Self {
-        let NetworkProfile { alone_us, service, sensitivity, pressure } = *network;
-        Self { alone: alone_us * 1e3, sensitivity, pressure, service }
+        let NetworkProfile { alone_us, service, sensitivity, pressure, tail, peak } = *network;
+        let spread = libm::log(tail) / NORMAL_99;
+        Self { alone: alone_us * 1e3, sensitivity, pressure, service, spread, peak }
     }
 
     /// Nanoseconds that the next one takes alone.
     pub(crate) fn work(&self, rng: &mut ChaCha8Rng) -> f64 {
         match self.service {
-            Service::Fixed => self.alone,
+            Service::Fixed if self.spread == 0.0 => self.alone,
+            Service::Fixed => self.alone * libm::exp(self.spread * normal(rng)),
             Service::Exponential => exponential(rng, self.alone),
         }
     }

@@ -5,6 +5,7 @@
 //! constant; the event loop allocates nothing once its queues have grown.
 
 pub(crate) mod events;
+pub(crate) mod gates;
 mod group;
 pub(crate) mod inference;
 pub(crate) mod queues;

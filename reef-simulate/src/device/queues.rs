@@ -21,6 +21,8 @@ pub(crate) struct BeQueue {
     /// Nanoseconds alone that are left of the first one, or, of an endless queue, that have been
     /// done.
     work: f64,
+    /// Nanoseconds alone of the first one.
+    whole: f64,
     done: f64,
     /// Progress of `work` in a nanosecond.
     rate: f64,
@@ -30,7 +32,8 @@ pub(crate) struct BeQueue {
 
 impl BeQueue {
     pub(crate) fn new(inference: Inference, source: Source) -> Self {
-        let (pending, completed, work, done, rate) = (VecDeque::new(), 0, 0.0, 0.0, 0.0);
+        let (pending, completed, work, whole) = (VecDeque::new(), 0, 0.0, 0.0);
+        let (done, rate) = (0.0, 0.0);
         Self {
             inference,
             source,
@@ -38,6 +41,7 @@ impl BeQueue {
             pending,
             completed,
             work,
+            whole,
             done,
             rate,
             endless: false,
@@ -55,6 +59,27 @@ impl BeQueue {
                 LaunchLimit::Until(Seq(end)) => self.completed < end,
                 LaunchLimit::Open => true,
             }
+    }
+
+    /// Begins with the first inference.
+    fn begin(&mut self, rng: &mut ChaCha8Rng) {
+        self.whole = self.inference.work(rng);
+        self.work = self.whole;
+    }
+
+    /// Nanoseconds alone until its pressure changes or it ends.
+    fn until_change(&self) -> f64 {
+        let rest = self.inference.peak.map_or(0.0, |peak| self.whole * (1.0 - peak.part));
+        // Half a nanosecond: times are rounded to whole ones.
+        if self.work - rest > 0.5 { self.work - rest } else { self.work.max(0.0) }
+    }
+
+    /// Pressure of what it runs now.
+    fn pressure(&self) -> f64 {
+        let Inference { peak, pressure, .. } = self.inference;
+        let rest = |part: f64| self.whole * (1.0 - part);
+        let now = peak.filter(|peak| self.work - rest(peak.part) > 0.5);
+        now.map_or(pressure, |peak| peak.pressure)
     }
 
     fn submitted(&self) -> u64 {
@@ -88,7 +113,8 @@ impl Queues {
     /// `tracked`: the scheduler may decide otherwise because an inference has ended.
     pub(super) fn new(mut all: Vec<BeQueue>, tracked: bool, rng: &mut ChaCha8Rng) -> Self {
         for queue in &mut all {
-            queue.endless = !tracked && queue.source.answered(0) == Some(0);
+            let is_even = queue.inference.peak.is_none();
+            queue.endless = !tracked && is_even && queue.source.answered(0) == Some(0);
             queue.next = if queue.endless { NEVER } else { queue.source.next(rng) };
         }
         let next_arrival = all.iter().map(|queue| queue.next).min().unwrap_or(NEVER);
@@ -106,7 +132,7 @@ impl Queues {
         for queue in &mut self.all {
             while queue.next <= now {
                 if queue.pending.is_empty() {
-                    queue.work = queue.inference.work(rng);
+                    queue.begin(rng);
                 }
                 queue.pending.push_back(queue.next);
                 totals.be_arrivals += 1;
@@ -144,17 +170,17 @@ impl Queues {
     ) {
         let runs = |queue: &BeQueue, limit| factor > 0.0 && queue.may_run(limit);
         let each = self.all.iter().zip(limits).filter(|(queue, limit)| runs(queue, **limit));
-        self.pressure = each.map(|(queue, _)| queue.inference.pressure).sum();
+        self.pressure = each.map(|(queue, _)| queue.pressure()).sum();
         self.next_finish = NEVER;
         for (queue, &limit) in self.all.iter_mut().zip(limits) {
             queue.rate = 0.0;
             if !runs(queue, limit) {
                 continue;
             }
-            let others = self.pressure - queue.inference.pressure + rt_pressure;
+            let others = self.pressure - queue.pressure() + rt_pressure;
             queue.rate = factor / queue.inference.slowdown(others);
             if !queue.endless {
-                let left = (queue.work.max(0.0) / queue.rate + 0.5) as u64;
+                let left = (queue.until_change() / queue.rate + 0.5) as u64;
                 let finish = start.saturating_add(left);
                 self.next_finish = self.next_finish.min(finish);
             }
@@ -176,7 +202,7 @@ impl Queues {
                 self.next_arrival = self.next_arrival.min(next);
             }
             if !queue.pending.is_empty() {
-                queue.work = queue.inference.work(rng);
+                queue.begin(rng);
             }
         }
         self.look();

@@ -43,6 +43,10 @@ pub(super) struct Tasks {
     /// Nothing runs before this: best-effort work is being stopped.
     pub(super) held_until: u64,
     slowdown: f64,
+    /// Tasks of each client, waiting or running.
+    counts: Vec<u32>,
+    /// Client and arrival of the task that ended at the last event.
+    ended: Option<(usize, u64)>,
 }
 
 impl Tasks {
@@ -51,7 +55,19 @@ impl Tasks {
         let (waiting, views, running) = Default::default();
         let next_arrival = clients.iter().map(|client| client.next).min().unwrap_or(NEVER);
         let (next_finish, held_until, slowdown) = (NEVER, 0, 1.0);
-        Self { clients, waiting, views, running, next_arrival, next_finish, held_until, slowdown }
+        let (counts, ended) = (vec![0; clients.len()], None);
+        Self {
+            clients,
+            waiting,
+            views,
+            running,
+            next_arrival,
+            next_finish,
+            held_until,
+            slowdown,
+            counts,
+            ended,
+        }
     }
 
     pub(super) fn views(&self) -> &[RtTaskView] {
@@ -65,6 +81,16 @@ impl Tasks {
     /// Returns whether there are some, waiting or running.
     pub(super) fn has_work(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty()
+    }
+
+    /// Returns the number of tasks of each client.
+    pub(super) fn counts(&self) -> &[u32] {
+        &self.counts
+    }
+
+    /// Takes the client and the arrival of a task that has just ended.
+    pub(super) fn take_ended(&mut self) -> Option<(usize, u64)> {
+        self.ended.take()
     }
 
     /// The network of the task that runs.
@@ -82,6 +108,7 @@ impl Tasks {
                 let work = client.inference.work(rng);
                 let task = Task { since: client.next, deadline, client: number as u32, work };
                 self.waiting.push(Some(task));
+                self.counts[number] += 1;
                 let mut view = RtTaskView::new(Duration::from_nanos(task.since));
                 view.deadline = (deadline != NEVER).then(|| Duration::from_nanos(deadline));
                 (view.priority, view.account) = (client.priority, number as u64);
@@ -132,6 +159,8 @@ impl Tasks {
         }
         let Some(task) = self.running.pop_front() else { return };
         totals.note(now - task.since, now <= task.deadline);
+        self.counts[task.client as usize] -= 1;
+        self.ended = Some((task.client as usize, task.since));
         let client = &mut self.clients[task.client as usize];
         if let Some(next) = client.source.answered(now) {
             client.next = next;

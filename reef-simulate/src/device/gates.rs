@@ -1,0 +1,165 @@
+//! Gates of unmodified programs: what passes next to busy real-time clients, and when.
+//!
+//! The shares, windows and the controller of a target are the daemon's own, from [`reef_guest`].
+//! Each real-time client with work has windows for each queue. A queue runs if those of all such
+//! clients are open.
+
+use crate::arrivals::NEVER;
+use crate::profile::DeviceProfile;
+use reef_core::scheduler::LaunchLimit;
+use reef_guest::beside::{Allowance, Controller, Slo, Windows};
+use reef_guest::page::Lap;
+
+/// Time without work after which a real-time client holds no queue, in nanoseconds.
+const MAX_GAP: u64 = 200_000;
+/// Time of this kind while its laps are measured alone, in nanoseconds.
+const MAX_QUIET: u64 = 30_000_000;
+
+/// Gates of a device's queues.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    passages: Vec<Passage>,
+    queues: Vec<Gate>,
+    limits: Vec<LaunchLimit>,
+    /// Nanoseconds of a period, and those by which a queue starts and ends after its gate.
+    period: u64,
+    open: u64,
+    run_on: u64,
+}
+
+/// Windows and controller of one real-time client.
+#[derive(Debug)]
+struct Passage {
+    controller: Option<Controller>,
+    windows: Vec<Windows>,
+    /// Time at which it last had work.
+    busy: Option<u64>,
+}
+
+/// Gate of one queue.
+#[derive(Debug)]
+struct Gate {
+    allowance: Allowance,
+    /// Part of the time that passes now, in parts per million.
+    duty: u32,
+    is_open: bool,
+    /// State of the gate before this step.
+    was_open: bool,
+    runs: bool,
+    /// Time at which `runs` follows `is_open`.
+    change: u64,
+}
+
+impl Gates {
+    /// Gates next to real-time clients with these targets, for queues with these allowances.
+    pub(crate) fn new(device: &DeviceProfile, slos: &[Option<Slo>], queues: &[Allowance]) -> Self {
+        let nanos = |micros: f64| (micros * 1e3) as u64;
+        let period = nanos(device.period_us);
+        let passage = |slo: &Option<Slo>| Passage {
+            controller: slo.filter(|_| !queues.is_empty()).map(|slo| Controller::new(slo, 0)),
+            windows: queues.iter().map(|_| Windows::new(period, 0)).collect(),
+            busy: None,
+        };
+        Self {
+            passages: slos.iter().map(passage).collect(),
+            queues: queues.iter().map(Gate::new).collect(),
+            limits: vec![LaunchLimit::Open; queues.len()],
+            period,
+            open: nanos(device.open_us),
+            run_on: nanos(device.run_on_us),
+        }
+    }
+
+    /// The queues that run: open or closed.
+    pub(super) fn limits(&self) -> &[LaunchLimit] {
+        &self.limits
+    }
+
+    /// Opens and closes gates. `tasks` has the number of tasks of each real-time client; `ended` is
+    /// the client of a task that has just ended, and its arrival. Returns the time of the next
+    /// step.
+    pub(super) fn step(&mut self, now: u64, tasks: &[u32], ended: Option<(usize, u64)>) -> u64 {
+        let applied = self.queues.iter().map(|gate| gate.duty).max().unwrap_or(0);
+        let mut until = NEVER;
+        self.queues.iter_mut().for_each(|gate| gate.begin());
+        for (at, passage) in self.passages.iter_mut().enumerate() {
+            let since = ended.filter(|(client, _)| *client == at).map(|(_, since)| since);
+            let is_busy = tasks.get(at).is_some_and(|tasks| *tasks > 0);
+            let found = passage.control(now, since, applied);
+            let held = passage.held_until(now, is_busy, since.is_some());
+            let next = passage.step(now, found, held > now, &mut self.queues);
+            until = until.min(next);
+            if held > now {
+                let controlled = passage.controller.as_ref().map_or(NEVER, |_| now + self.period);
+                until = until.min(held).min(controlled);
+            }
+        }
+        for (gate, limit) in self.queues.iter_mut().zip(&mut self.limits) {
+            until = until.min(gate.end(now, self.open, self.run_on));
+            *limit = if gate.runs { LaunchLimit::Open } else { LaunchLimit::Closed };
+        }
+        until
+    }
+}
+
+impl Passage {
+    /// Lets the controller see a lap that ended now, and returns the part that it has found.
+    fn control(&mut self, now: u64, since: Option<u64>, applied: u32) -> Option<u32> {
+        let controller = self.controller.as_mut()?;
+        let lap = since.map(|since| Lap { end: now, length: now - since, kind: 1 });
+        controller.note(lap.as_slice(), now, applied);
+        Some(controller.duty())
+    }
+
+    /// Returns the time until which it holds queues: never ago, or without end.
+    fn held_until(&mut self, now: u64, is_busy: bool, has_ended: bool) -> u64 {
+        if is_busy || has_ended {
+            self.busy = Some(now);
+        }
+        if is_busy {
+            return NEVER;
+        }
+        let is_alone = self.controller.as_ref().is_some_and(Controller::is_alone);
+        let gap = if is_alone { MAX_QUIET } else { MAX_GAP };
+        self.busy.map_or(0, |busy| busy + gap)
+    }
+
+    /// Makes a step of each queue's windows. Returns the time of the next one.
+    fn step(&mut self, now: u64, found: Option<u32>, is_held: bool, queues: &mut [Gate]) -> u64 {
+        let mut until = NEVER;
+        for (windows, gate) in self.windows.iter_mut().zip(queues) {
+            let duty = gate.allowance.duty(found);
+            let step = windows.step(now, duty, is_held);
+            until = until.min(step.until);
+            if is_held {
+                gate.duty = duty;
+                gate.is_open &= step.is_open;
+            }
+        }
+        until
+    }
+}
+
+impl Gate {
+    fn new(allowance: &Allowance) -> Self {
+        let allowance = *allowance;
+        Self { allowance, duty: 0, is_open: true, was_open: true, runs: true, change: NEVER }
+    }
+
+    /// Opens it before all clients with work have their say.
+    fn begin(&mut self) {
+        self.was_open = self.is_open;
+        self.is_open = true;
+    }
+
+    /// Follows the gate, later by what it costs. Returns the time of the next change.
+    fn end(&mut self, now: u64, open: u64, run_on: u64) -> u64 {
+        if self.is_open != self.was_open {
+            self.change = now + if self.is_open { open } else { run_on };
+        }
+        if self.change <= now {
+            (self.runs, self.change) = (self.is_open, NEVER);
+        }
+        self.change
+    }
+}
