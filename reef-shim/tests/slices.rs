@@ -8,7 +8,7 @@ mod common;
 #[path = "slices/program.rs"]
 mod program;
 
-use common::{Driver, FAKE, call, library, until};
+use common::{call, until};
 use program::{Shape, WAVE, expected, program};
 use std::process::Command;
 use std::sync::Barrier;
@@ -115,8 +115,7 @@ fn kernel_of_an_unloaded_module_is_forgotten() {
     let program = program();
     let (shape, driver) = (Shape::line(), program.driver);
     let module = program.load();
-    let mut tiles = 0_usize;
-    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut tiles, module, c"tiles".as_ptr())), 0);
+    let tiles = program.kernel_of(module, "tiles");
     program.learn_slices(tiles, &shape);
     assert_eq!(call!(driver, cuModuleUnload(module)), 0);
     let again = program.kernel("tiles");
@@ -131,23 +130,9 @@ fn kernel_of_an_unloaded_module_is_forgotten() {
 fn context_that_ends_while_a_twin_is_compiled_is_left_alone() {
     let program = program();
     let (shape, driver) = (Shape::line(), program.driver);
-    let fake = Driver::open(&library(FAKE));
-    let misuses = || {
-        let mut misuses = 0_u64;
-        assert_eq!(call!(fake, reef_fake_misuses(&raw mut misuses)), 0);
-        misuses
-    };
-    let before = misuses();
+    let before = program.misuses();
     for round in 0..8 {
-        let [mut context, mut stream, mut at, mut tiles] = [0_usize; 4];
-        assert_eq!(call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0)), 0);
-        assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
-        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 4096)), 0);
-        let module = program.load();
-        assert_eq!(
-            call!(driver, cuModuleGetFunction(&raw mut tiles, module, c"tiles".as_ptr())),
-            0
-        );
+        let [context, stream, at, tiles] = program.other_context();
         for hold in [true, false, false] {
             program.hold(hold);
             assert_eq!(program.launch_on(stream, at, tiles, &shape, 1), 0);
@@ -158,7 +143,7 @@ fn context_that_ends_while_a_twin_is_compiled_is_left_alone() {
         std::thread::sleep(Duration::from_millis(2 * round));
         assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
     }
-    assert_eq!(misuses(), before, "calls with what has ended");
+    assert_eq!(program.misuses(), before, "calls with what has ended");
     assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
 }
 

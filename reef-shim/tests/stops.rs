@@ -9,7 +9,7 @@ mod common;
 #[path = "slices/program.rs"]
 mod program;
 
-use common::{Driver, FAKE, call, library, until};
+use common::{call, until};
 use program::{Held, Shape, expected, program};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -151,21 +151,9 @@ fn kernels_stopped_at_random_leave_the_memory_of_whole_ones() {
 fn context_that_ends_with_a_stopped_kernel_ends() {
     let program = program();
     let (shape, driver) = (Shape::line(), program.driver);
-    let fake = Driver::open(&library(FAKE));
-    let misuses = || {
-        let mut misuses = 0_u64;
-        assert_eq!(call!(fake, reef_fake_misuses(&raw mut misuses)), 0);
-        misuses
-    };
-    let before = misuses();
+    let before = program.misuses();
     for round in 0..4 {
-        let [mut context, mut stream, mut at, mut tiles] = [0_usize; 4];
-        assert_eq!(call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0)), 0);
-        assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
-        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 4096)), 0);
-        let module = program.load();
-        let name = c"tiles".as_ptr();
-        assert_eq!(call!(driver, cuModuleGetFunction(&raw mut tiles, module, name)), 0);
+        let [context, stream, at, tiles] = program.other_context();
         for _ in 0..10 {
             program.hold(true);
             assert_eq!(program.launch_on(stream, at, tiles, &shape, 1), 0);
@@ -180,7 +168,7 @@ fn context_that_ends_with_a_stopped_kernel_ends() {
         assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
         program.hold(false);
     }
-    assert_eq!(misuses(), before, "calls with what has ended");
+    assert_eq!(program.misuses(), before, "calls with what has ended");
     assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
 }
 

@@ -5,7 +5,8 @@
 //! each kind are measured alone. In between each lap is late or not: a lap is late if it is longer
 //! than the target times the 99th percentile alone. A late lap makes the part smaller, any other
 //! lap makes it larger by so much less that both are in balance if one lap in a hundred is late.
-//! That holds the 99th percentile at the target, whatever laps depend on apart from the part.
+//! The balance holds the 99th percentile at the target, whatever laps depend on apart from the
+//! part.
 
 use super::quantile::quantile;
 use super::share::Slo;

@@ -4,7 +4,7 @@
 use super::block::{Grid, Program};
 use super::memory::Memory;
 use super::twins::{
-    Argument, Case, DATA, MAP, Random, STOP, blocks, launch, memory, parameters, with_launch,
+    Argument, Case, DATA, MAP, Random, STOP, blocks, launch, memory, plain, with_launch,
     with_words, word,
 };
 use crate::kernels;
@@ -139,19 +139,6 @@ fn stopped(
         }
     }
     None
-}
-
-/// Memory of a kernel that runs once.
-fn plain(source: &str, case: &Case, start: &[u8]) -> Vec<u8> {
-    let &(name, grid, threads, arguments) = case;
-    let module = Module::read(source).unwrap();
-    let program = Program::read(&module, name);
-    let of_grid = Grid { blocks: grid, threads, parameters: parameters(arguments) };
-    let mut memory = start.to_vec();
-    for at in 0..grid[0] * grid[1] {
-        program.run(&of_grid, [at % grid[0], at / grid[0], 0], &mut memory);
-    }
-    memory[DATA..].to_vec()
 }
 
 /// A twin with looks at all places, or at those that are given.

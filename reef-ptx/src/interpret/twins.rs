@@ -166,9 +166,10 @@ fn stopped(
     None
 }
 
-fn plain(case: &Case, start: &[u8]) -> Vec<u8> {
+/// Memory of a kernel that runs once.
+pub(super) fn plain(source: &str, case: &Case, start: &[u8]) -> Vec<u8> {
     let &(name, grid, threads, arguments) = case;
-    let module = Module::read(CORPUS).unwrap();
+    let module = Module::read(source).unwrap();
     let program = Program::read(&module, name);
     let of_grid = Grid { blocks: grid, threads, parameters: parameters(arguments) };
     let mut memory = start.to_vec();
@@ -195,7 +196,7 @@ fn differing(change: impl Fn(&str) -> String) -> (Vec<(u64, &'static str)>, usiz
             let mut random = Random(seed);
             let start = memory(&mut random);
             match stopped(&text, &twin, case, &start, &mut random) {
-                Some((memory, stops)) if memory == plain(case, &start) => count += stops,
+                Some((memory, stops)) if memory == plain(CORPUS, case, &start) => count += stops,
                 _ => wrong.push((seed, case.0)),
             }
         }
@@ -207,7 +208,7 @@ fn differing(change: impl Fn(&str) -> String) -> (Vec<(u64, &'static str)>, usiz
 fn kernels_change_memory_in_the_interpreter() {
     for case in CASES {
         let start = memory(&mut Random(1));
-        assert_ne!(plain(case, &start), start[DATA..], "{}", case.0);
+        assert_ne!(plain(CORPUS, case, &start), start[DATA..], "{}", case.0);
     }
 }
 
@@ -306,7 +307,7 @@ fn slices_leave_the_memory_of_the_whole_launch() {
         for seed in 0..24 {
             let mut random = Random(seed);
             let start = memory(&mut random);
-            let want = plain(case, &start);
+            let want = plain(CORPUS, case, &start);
             assert!(sliced(&text, case, &start, &mut random) == want, "{} seed {seed}", case.0);
             // Without the offset, or with the size of the slice, blocks are not those of the grid.
             let no_offset = text.replace(", [$reef+24]", ", [$reef+60]");

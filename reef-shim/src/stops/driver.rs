@@ -2,8 +2,7 @@
 
 use crate::driver::calls::calls;
 use crate::driver::names;
-use crate::driver::slots::NOT_FOUND;
-use crate::driver::slots::real;
+use crate::driver::slots::{NOT_FOUND, real};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 

@@ -24,8 +24,8 @@ const REFRESHED: u32 = 1 << 20;
 pub(super) struct Places {
     pub(super) words: u64,
     pub(super) map: u64,
-    /// Word that the stream writes and the host reads: the number of the run that has begun last.
-    /// That of a group's last run once all have ended.
+    /// Word that the stream writes and the host reads: the number of the run that has begun last,
+    /// or of a group's last run once all have ended.
     pub(super) at: u64,
 }
 
@@ -231,9 +231,9 @@ impl Lane {
 impl LaunchCopy {
     /// Launches the twin with some blocks. Returns the driver's code.
     pub(crate) fn launch(&self, stream: usize, blocks: [u32; 3], own: &Launch) -> u32 {
-        let mut bytes = self.bytes.clone();
         let mut own = Aligned(own.bytes());
-        let at = |place: &usize| (&raw mut bytes[*place]).cast();
+        // The driver reads them alone.
+        let at = |place: &usize| self.bytes.as_ptr().wrapping_add(*place).cast_mut().cast();
         let mut params: Vec<*mut c_void> = self.places.iter().map(at).collect();
         params.push(own.0.as_mut_ptr().cast());
         // SAFETY: an address of each of the kernel's parameters, and of the twin's own.

@@ -18,7 +18,6 @@ use crate::guest::find;
 use crate::guest::tree::branch::Branch;
 use crate::order;
 use crate::settings::{Slices, may_slice, settings};
-use crate::stops::driver;
 use crate::stops::lane::LaunchCopy;
 use reef_guest::page::Time;
 use reef_ptx::twin::{Launch, Mode, Slice};
@@ -228,24 +227,6 @@ fn may_be_held(device: &Device) -> bool {
     }
     let last = LAST.load(Relaxed);
     last != 0 && now.saturating_sub(last) < RECENT
-}
-
-impl KernelLaunch {
-    /// Launches a function with some blocks, as this launch in all else. Returns the driver's code.
-    ///
-    /// # Safety
-    ///
-    /// `params` has an address of each of the function's parameters, of which the driver takes
-    /// copies.
-    pub(super) unsafe fn launch_as(
-        &self,
-        function: usize,
-        blocks: [u32; 3],
-        params: *mut *mut c_void,
-    ) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe { driver::launch(function, self.stream.0, blocks, self.block, self.shared, params) }
-    }
 }
 
 impl KernelLaunch {

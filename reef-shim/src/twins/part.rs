@@ -5,6 +5,7 @@ use super::kernels::Kernel;
 use super::launch::{KernelLaunch, PLAIN};
 use super::{builder, driver, fitting};
 use crate::driver::calls;
+use crate::stops;
 use reef_ptx::twin::{Launch, Launched, Slice, slices};
 use reef_ptx::{Module, kernels};
 use std::time::Duration;
@@ -68,7 +69,9 @@ impl Drop for Part {
 /// Launches the whole kernel once more. Returns the driver's code.
 pub(crate) fn launch_whole(of: &KernelLaunch) -> u32 {
     // SAFETY: what the program has just launched.
-    unsafe { of.launch_as(of.function, of.grid, of.params) }
+    unsafe {
+        stops::driver::launch(of.function, of.stream.0, of.grid, of.block, of.shared, of.params)
+    }
 }
 
 /// Offset and bytes of each parameter of a kernel.

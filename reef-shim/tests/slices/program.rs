@@ -129,10 +129,31 @@ impl Program {
     }
 
     pub(crate) fn kernel(&self, name: &str) -> usize {
+        self.kernel_of(self.module, name)
+    }
+
+    /// Looks a kernel up in a module.
+    pub(crate) fn kernel_of(&self, module: usize, name: &str) -> usize {
         let (mut kernel, name) = (0_usize, CString::new(name).unwrap());
         let name: *const c_char = name.as_ptr();
-        assert_eq!(call!(self.driver, cuModuleGetFunction(&raw mut kernel, self.module, name)), 0);
+        assert_eq!(call!(self.driver, cuModuleGetFunction(&raw mut kernel, module, name)), 0);
         kernel
+    }
+
+    /// Makes another context current. Returns it, and its stream, memory and kernel `tiles`.
+    pub(crate) fn other_context(&self) -> [usize; 4] {
+        let [mut context, mut stream, mut at] = [0_usize; 3];
+        assert_eq!(call!(self.driver, cuCtxCreate_v2(&raw mut context, 0, 0)), 0);
+        assert_eq!(call!(self.driver, cuStreamCreate(&raw mut stream, 1)), 0);
+        assert_eq!(call!(self.driver, cuMemAlloc_v2(&raw mut at, 4096)), 0);
+        [context, stream, at, self.kernel_of(self.load(), "tiles")]
+    }
+
+    /// Calls so far with what has ended.
+    pub(crate) fn misuses(&self) -> u64 {
+        let (fake, mut misuses) = (Driver::open(&library(FAKE)), 0_u64);
+        assert_eq!(call!(fake, reef_fake_misuses(&raw mut misuses)), 0);
+        misuses
     }
 
     /// Launches a kernel with the memory and a value.

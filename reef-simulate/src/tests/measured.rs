@@ -57,18 +57,7 @@ fn number(rows: &[Value], of: &[(&str, &str)], field: &str) -> f64 {
 }
 
 fn client(class: Class, network: &str, arrivals: Arrivals) -> Client {
-    let (network, count, deadline_ms, priority) = (network.into(), 1, None, 0);
-    Client {
-        class,
-        network,
-        count,
-        arrivals,
-        deadline_ms,
-        priority,
-        beside: None,
-        floor: None,
-        slo: None,
-    }
+    super::client(class, network, 1, arrivals)
 }
 
 /// One device with these clients, for a minute.
