@@ -117,6 +117,11 @@ impl Caps {
         Self { short: blocks, long: blocks }
     }
 
+    /// These, and at most this many blocks.
+    pub fn at_most(self, blocks: u32) -> Self {
+        Self { short: self.short.min(blocks), long: self.long.min(blocks) }
+    }
+
     /// True if the cap depends on the blocks.
     pub fn is_adaptive(self) -> bool {
         self.short != self.long

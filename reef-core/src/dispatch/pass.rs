@@ -246,9 +246,10 @@ impl<D: Device> Dispatch<D> {
     /// Holds best-effort work that doesn't run at the planned width. Capped work is stopped before
     /// it is widened.
     fn hold(&self, state: &mut PassState<D>) {
-        let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
+        let (held, caps) = (self.group.is_preempted(), self.group.current_caps());
+        let capped = caps.is_some();
         let runs_as_planned = if state.plan.preempt {
-            capped && state.caps.is_some() && !state.are_caps_old(self.now())
+            capped && state.caps == caps && !state.are_caps_old(self.now())
         } else {
             !capped
         };

@@ -9,7 +9,9 @@ use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::queues::be_queue::BeQueue;
 use crate::dispatch::queues::padding::{Padded, PaddingSource};
 use crate::dispatch::queues::rt_queue::RtQueue;
-use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, View};
+use crate::scheduler::policy::{
+    LaunchLimit, Plan, QueueView, RtEnd, RtTaskView, Scheduler, View, Width,
+};
 use crate::scheduler::steady::Steady;
 use crate::vqueue::group::Group;
 use std::time::Duration;
@@ -68,6 +70,8 @@ pub(crate) struct PassState<D: Device> {
     pub(super) views: Vec<QueueView>,
     /// The scheduler's views of real-time tasks that wait.
     rt_views: Vec<RtTaskView>,
+    /// Those that ended since the view before.
+    rt_ended: Vec<RtEnd>,
     pub(super) plan: Plan,
     pub(super) last_pass: Duration,
     pub(crate) stats: Stats,
@@ -92,6 +96,7 @@ impl<D: Device> PassState<D> {
             queues: Vec::new(),
             views: Vec::new(),
             rt_views: Vec::new(),
+            rt_ended: Vec::new(),
             plan: Plan::default(),
             last_pass: Duration::ZERO,
             stats: Stats::default(),
@@ -164,8 +169,10 @@ impl<D: Device> PassState<D> {
         self.views.extend(self.queues.iter_mut().map(BeQueue::view));
         self.rt_views.clear();
         self.rt_views.extend(self.rt.views(now));
+        self.rt.take_ended(&mut self.rt_ended);
         let preempted = group.is_preempted() || group.is_capped();
         let view = View {
+            rt_ended: &self.rt_ended,
             preempted,
             capped: group.is_capped() && !group.is_preempted(),
             quiesced: preempted && group.is_quiesced(),
@@ -187,7 +194,13 @@ impl<D: Device> PassState<D> {
     fn plan_cap(&mut self, has_work: bool, now: Duration, group: &Group<D>) {
         self.steady.note(has_work, now);
         let is_long = self.plan.pad && self.steady.is_long(now);
-        self.caps = is_long.then(|| group.caps()).flatten();
+        self.caps = is_long.then(|| group.caps()).flatten().map(|caps| match self.plan.width {
+            Width::Device => caps,
+            Width::Units { percent } => {
+                let blocks = u64::from(self.rt.units()) * u64::from(percent) / 100;
+                caps.at_most(blocks.clamp(1, u64::from(u32::MAX)) as u32)
+            }
+        });
         if self.caps.is_none() {
             return;
         }

@@ -2,19 +2,19 @@
 
 use crate::backend::command::Command;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::Seq;
+use crate::backend::info::{Caps, Seq};
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::padding_plan::Profile;
 use crate::dispatch::queues::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::limits::ClientConfig;
-use crate::scheduler::Reef;
+use crate::scheduler::{Plan, Reef, Scheduler, View, Width};
 use crate::testing::fake::{AtLast, Fake, Script, eventually, kernel, launch};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::task::{Context, Wake};
 use std::thread;
@@ -314,6 +314,45 @@ fn capped_queues_widen_after_a_pause_of_real_time_work() {
     let since = || script(&device).told.lock()[before..].to_vec();
     eventually("stopped once more, and restored", || since() == ["evict", "reset", "reactivate"]);
     assert_eq!(dispatcher.stats().preemptions, 1, "widening does not count as a preemption");
+}
+
+/// REEF with a width that a test changes: a part of the units in percent.
+#[derive(Debug)]
+struct Narrow(Reef, Arc<AtomicU32>);
+
+impl Scheduler for Narrow {
+    fn name(&self) -> &'static str {
+        "narrow"
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        self.0.decide(now, view, plan);
+        plan.width = Width::Units { percent: self.1.load(Ordering::SeqCst) };
+    }
+}
+
+#[test]
+fn width_of_a_plan_bounds_the_caps() {
+    let device = Fake::default(); // of four units
+    script(&device).capped.store(9, Ordering::SeqCst);
+    let percent = Arc::new(AtomicU32::new(50));
+    let narrow = Box::new(Narrow(Reef::default(), percent.clone()));
+    let dispatcher = Dispatcher::start(&device, narrow).expect("a dispatcher");
+    let _at_last = AtLast(device.clone());
+    let _be = busy_client(&dispatcher, &device);
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
+    for (part, blocks) in [(50, 2), (1, 1), (75, 3), (1000, 9)] {
+        percent.store(part, Ordering::SeqCst);
+        let caps = || dispatcher.dispatch.group.current_caps();
+        eventually("as wide as planned", || {
+            dispatcher.look();
+            caps() == Some(Caps::all(blocks)) && !dispatcher.is_preempted()
+        });
+    }
+    assert_eq!(dispatcher.stats().preemptions, 1, "another width does not count as a preemption");
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
 }
 
 #[test]

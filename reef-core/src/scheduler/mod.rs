@@ -20,6 +20,7 @@
 //! | [`EarliestDeadline`] | by deadline | by deadline | |
 //! | [`FairShare`] | at once | by weight | |
 //! | [`RtShare`] | around another one: one task at a time, by budget and turn | as the other one says, and the reserve | SFQ |
+//! | [`LatencyTarget`] | as the other one says | as widely next to it as a target of latency allows | |
 
 mod baseline;
 mod by_name;
@@ -30,13 +31,17 @@ mod priority;
 mod reef;
 mod rt_share;
 pub(crate) mod steady;
+mod target;
 
 pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
 pub use by_name::{NAMES, by_name};
 pub use deadline::EarliestDeadline;
 pub use fair::FairShare;
-pub use policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, TaskView, View};
+pub use policy::{
+    LaunchLimit, Plan, QueueView, RtEnd, RtTaskView, Scheduler, TaskView, View, Width,
+};
 pub use priority::FixedPriority;
 pub use reef::Reef;
 pub use rt_share::RtShare;
 pub use steady::Steady;
+pub use target::LatencyTarget;

@@ -33,6 +33,8 @@ pub struct View<'a> {
     /// Real-time tasks that the device has. It runs them one after the other, in the order in which
     /// they were started; nothing takes them back.
     pub rt_running: usize,
+    /// Real-time tasks that have ended since the view before, oldest first.
+    pub rt_ended: &'a [RtEnd],
     /// Best-effort queues are preempted, or on the way to be.
     pub preempted: bool,
     /// They are, and the device has confirmed that nothing of them runs.
@@ -47,7 +49,7 @@ impl<'a> View<'a> {
     /// These tasks and queues, nothing preempted.
     pub fn new(rt_waiting: &'a [RtTaskView], rt_running: usize, queues: &'a [QueueView]) -> Self {
         let (preempted, quiesced, capped) = (false, false, false);
-        Self { rt_waiting, rt_running, preempted, quiesced, capped, queues }
+        Self { rt_waiting, rt_running, rt_ended: &[], preempted, quiesced, capped, queues }
     }
 
     /// Real-time tasks in all.
@@ -86,6 +88,17 @@ impl RtTaskView {
         let served = Duration::ZERO;
         Self { since, deadline: None, priority: 0, account: 0, in_budget: false, served }
     }
+}
+
+/// A real-time task that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RtEnd {
+    /// Name of its commands: tasks with the same name do the same, as long as they are kept.
+    pub task: u64,
+    /// Time of submission.
+    pub submitted: Duration,
+    /// From submission until its end was noted.
+    pub total: Duration,
 }
 
 /// A best-effort task: commands that belong together, such as one inference.
@@ -158,6 +171,20 @@ pub enum LaunchLimit {
     Open,
 }
 
+/// Bound of the best-effort blocks that run at a time next to real-time work that lasts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Width {
+    /// The device's own [caps](crate::Caps).
+    #[default]
+    Device,
+    /// Also at most as many blocks as this part of the device has units, and at least one. Devices
+    /// that pad kernel by kernel run as if it were not there.
+    Units {
+        /// Part of the units in percent.
+        percent: u32,
+    },
+}
+
 /// Output of a scheduler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -171,6 +198,8 @@ pub struct Plan {
     pub start: Vec<usize>,
     /// Real-time kernels are padded with best-effort blocks.
     pub pad: bool,
+    /// Bound of best-effort blocks next to them.
+    pub width: Width,
     /// One for each of [`View::queues`].
     pub limits: Vec<LaunchLimit>,
     /// Decide again at this time, even if nothing happens.
@@ -184,6 +213,7 @@ impl Plan {
         self.start.clear();
         self.start.extend(0..view.rt_waiting.len());
         self.pad = false;
+        self.width = Width::Device;
         self.limits.clear();
         self.limits.resize(view.queues.len(), LaunchLimit::Open);
         self.wake = None;

@@ -186,9 +186,15 @@ impl<D: Device> Group<D> {
         }
     }
 
+    /// Returns the caps with which the group runs next to real-time work, or did when it was
+    /// stopped.
+    pub(crate) fn current_caps(&self) -> Option<Caps> {
+        self.members.lock().capped
+    }
+
     /// Returns whether the group runs next to real-time work, or did when it was stopped.
     pub(crate) fn is_capped(&self) -> bool {
-        self.members.lock().capped.is_some()
+        self.current_caps().is_some()
     }
 
     /// Returns whether the device has confirmed that nothing of the group runs.

@@ -2,7 +2,7 @@
 
 use crate::report::usage::Usage;
 use crate::workload::clients::BE_GRAPH;
-use reef::scheduler::{self, Reef, Scheduler};
+use reef::scheduler::{self, LatencyTarget, Reef, Scheduler};
 use reef::{ClientConfig, Config, PreemptLevel};
 
 /// Name that reads as every row, which no option is needed for.
@@ -41,6 +41,18 @@ impl Policy {
         let reef = if pad { Reef::default() } else { Reef::without_padding() };
         let scheduler: Box<dyn Scheduler> = Box::new(reef.level(level));
         Self { name: scheduler.name().into(), scheduler, window: None, pads: pad, level: None }
+    }
+
+    /// REEF as deep as `level`, with a target of latency.
+    pub(crate) fn target(level: PreemptLevel, ratio: f64) -> Result<Self, Usage> {
+        let reef = Self::reef(level, true);
+        let scheduler = LatencyTarget::new(reef.scheduler, ratio);
+        let scheduler = scheduler.map_err(|error| Usage(format!("--slo: {error}")))?;
+        Ok(Self {
+            name: format!("target {ratio}"),
+            scheduler: Box::new(scheduler),
+            ..Self::reef(level, true)
+        })
     }
 
     /// Preemption at `level` without padding, under the name of the level.

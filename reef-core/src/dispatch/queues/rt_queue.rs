@@ -6,7 +6,7 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::{DeviceInfo, Priority, Seq};
 use crate::backend::queue::Queue;
 use crate::dispatch::queues::task::{Request, TaskState};
-use crate::scheduler::policy::RtTaskView;
+use crate::scheduler::policy::{RtEnd, RtTaskView};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::Thread;
@@ -31,6 +31,8 @@ pub(crate) struct RtQueue<D: Device> {
     pub(super) feeding: Option<Feeding<D>>,
     /// On the device.
     pub(super) launched: VecDeque<Launched<D>>,
+    /// Ended since the last view.
+    ended: Vec<RtEnd>,
     /// Best-effort kernels of which blocks may run next to real-time ones, oldest first.
     pub(super) donated: VecDeque<Donation<D>>,
     /// Donations of a queue that failed and could not be replaced: nothing waits for them.
@@ -72,15 +74,15 @@ pub(super) struct Launched<D: Device> {
 
 impl<D: Device> Launched<D> {
     /// Its commands have ended. Returns whether that was the whole task.
-    fn finish(self, now: Duration) -> bool {
+    fn finish(self, now: Duration) -> Option<RtEnd> {
         match self.refused {
-            None => self.request.finish(now),
+            None => Some(self.request.finish(now)),
             Some(ref error) => {
                 self.request.charge();
                 self.request.ticket.fail(error.clone());
+                None
             }
         }
-        self.refused.is_none()
     }
 }
 
@@ -97,6 +99,7 @@ impl<D: Device> RtQueue<D> {
             waiting: VecDeque::new(),
             feeding: None,
             launched: VecDeque::new(),
+            ended: Vec::new(),
             donated: VecDeque::new(),
             abandoned: Vec::new(),
             wakes: false,
@@ -187,11 +190,24 @@ impl<D: Device> RtQueue<D> {
         };
         let mut finished = 0;
         while let Some(task) = self.launched.pop_front_if(|task| task.end <= done) {
-            finished += u64::from(task.finish(now));
+            let end = task.finish(now);
+            finished += u64::from(end.is_some());
+            self.ended.extend(end);
         }
         while self.paddable.pop_front_if(|end| *end <= done).is_some() {}
         while self.donated.pop_front_if(|donation| donation.end <= done).is_some() {}
         finished
+    }
+
+    /// Moves the tasks that have ended since the last call to `ended`, in place of what it has.
+    pub(crate) fn take_ended(&mut self, ended: &mut Vec<RtEnd>) {
+        ended.clear();
+        std::mem::swap(&mut self.ended, ended);
+    }
+
+    /// Units of the device.
+    pub(crate) fn units(&self) -> u32 {
+        self.info.units
     }
 
     /// Returns whether blocks of this best-effort client may still run here.

@@ -5,7 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::types::Event;
 use crate::dispatch::queues::account::Account;
-use crate::scheduler::policy::RtTaskView;
+use crate::scheduler::policy::{RtEnd, RtTaskView};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -198,15 +198,18 @@ impl<D: Device> Request<D> {
         [started, ended]
     }
 
-    pub(crate) fn finish(&self, now: Duration) {
+    pub(crate) fn finish(&self, now: Duration) -> RtEnd {
         let [started, ended] = self.charge();
         let submitted = self.view.since;
+        let total = now.saturating_sub(submitted);
         self.ticket.complete(Ok(Timing {
             submitted,
             delay: started.saturating_sub(submitted),
             device: ended.saturating_sub(started),
-            total: now.saturating_sub(submitted),
+            total,
         }));
+        let task = Arc::as_ptr(&self.commands).cast::<()>() as usize as u64;
+        RtEnd { task, submitted, total }
     }
 }
 

@@ -18,8 +18,11 @@ pub(crate) struct Args {
     /// `beside`.
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
     pub(crate) beside: Vec<u32>,
+    /// Also hold the latency of real-time work at this multiple of that alone.
+    #[arg(long, value_name = "RATIO", value_delimiter = ',')]
+    pub(crate) slo: Vec<f64>,
     /// Run one class alone; the other one is another process, such as under MPS.
-    #[arg(long = "class", value_name = "CLASS", conflicts_with = "beside")]
+    #[arg(long = "class", value_name = "CLASS", conflicts_with_all = ["beside", "slo"])]
     pub(crate) side: Option<ClassName>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,

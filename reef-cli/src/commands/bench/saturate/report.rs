@@ -15,6 +15,7 @@ const LEGEND: &str = "\
 RT       a request's latency; the next comes as soon as it has finished
 BE kept  best-effort inferences per second ÷ those alone under streams
 none     best-effort work waits; padded, narrow N: it runs next to it, kernel by kernel or N blocks at a time
+target R as widely next to it as keeps the 99th percentile of requests at R times that alone
 streams  nothing is stopped; stream-priority: nothing either, but streams of real-time work go first";
 
 static COLUMNS: [Column<Row>; 12] = [

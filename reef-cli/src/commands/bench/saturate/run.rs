@@ -13,7 +13,7 @@ use crate::report::results::Common;
 use crate::workload::networks::{NamedNetwork, Networks, networks};
 use anyhow::Result;
 use reef::op::Operators;
-use reef::{Colocation, Device};
+use reef::{Colocation, Device, PreemptLevel};
 
 impl DeviceBench for Args {
     fn common(&self) -> &Common {
@@ -23,13 +23,19 @@ impl DeviceBench for Args {
     fn check(&self) -> Result<()> {
         self.sides.check()?;
         self.lengths.check()?;
+        self.slo
+            .iter()
+            .try_for_each(|&ratio| Policy::target(PreemptLevel::All, ratio).map(drop))?;
         // Fails if the device does not have these options.
         self.beside.iter().try_for_each(|&width| Ok(reef::with_device(&self.narrow(width)?, Open)?))
     }
 
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
-        let policies = policies(device)?;
+        let mut policies = policies(device)?;
+        for &ratio in &args.slo {
+            policies.push(Policy::target(device.info().level, ratio)?);
+        }
         if let Some(side) = args.side {
             return measure_alone(args, device, side);
         }

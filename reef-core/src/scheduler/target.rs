@@ -1,0 +1,407 @@
+//! A target of latency: best-effort work runs next to real-time work that lasts, as widely as the
+//! target allows.
+
+use crate::backend::error::{Error, Result};
+use crate::backend::info::{PreemptLevel, Priority};
+use crate::scheduler::policy::{Plan, RtEnd, Scheduler, View, Width};
+use crate::scheduler::steady::Steady;
+use std::time::Duration;
+
+/// Tasks of the first measurement alone, and of later ones.
+const FIRST_TASKS: usize = 256;
+const LATER_TASKS: usize = 96;
+/// Tasks of a kind without which its times say nothing.
+const FEW_TASKS: usize = 16;
+/// Longest measurement alone.
+const MAX_ALONE: Duration = Duration::from_millis(500);
+/// Time from one measurement alone to the next, at first and at most. It doubles.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_INTERVAL: Duration = Duration::from_secs(8);
+/// Times of a kind that are kept: the last ones.
+const KEPT: usize = 1024;
+/// Maximum number of kinds of tasks. Further ones are ignored.
+const MAX_KINDS: usize = 16;
+/// Share of late tasks that the target leaves: those beyond the 99th percentile.
+const LATE_SHARE: f64 = 0.01;
+/// Late tasks at the beginning of work that lasts, and those that are saved up at most.
+const FIRST_CREDIT: f64 = 4.0;
+const MAX_CREDIT: f64 = 8.0;
+/// Late tasks beyond their share after which a width is too large.
+const MAX_EXCESS: f64 = 3.0;
+/// Late tasks that must be saved up before a larger width is tried.
+const PROBE_CREDIT: f64 = MAX_EXCESS + 1.0;
+/// Widths, each dearer for real-time work than the one before. A device without caps knows none and
+/// all.
+const WIDTHS: [Option<Width>; 4] = [
+    None,
+    Some(Width::Units { percent: 12 }),
+    Some(Width::Units { percent: 25 }),
+    Some(Width::Device),
+];
+
+/// Holds the 99th percentile of real-time tasks at a multiple of that alone, around another
+/// scheduler.
+///
+/// While real-time work lasts, best-effort work runs next to it on as many blocks as the target
+/// allows: as many as the device has by itself, 25 or 12 % of its units, or none. Where pauses
+/// interrupt real-time work, the other scheduler decides alone.
+///
+/// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. A
+/// task is *late* if it takes longer than the target times the 99th percentile alone. A hundredth
+/// of the tasks may be late. A width goes down one step when three more than that were late in it,
+/// and goes up one step when four late tasks have been saved up.
+#[derive(Debug)]
+pub struct LatencyTarget {
+    inner: Box<dyn Scheduler>,
+    ratio: f64,
+    steady: Steady,
+    tasks: TaskTimes,
+    /// State of work that lasts; `None` where it doesn't.
+    state: Option<State>,
+    width: usize,
+    credit: f64,
+    excess: f64,
+    next_alone: Duration,
+    interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Tasks are measured alone since this time.
+    Alone(Duration),
+    /// Best-effort work runs next to tasks since this time.
+    Beside(Duration),
+}
+
+impl State {
+    fn since(self) -> Duration {
+        match self {
+            Self::Alone(since) | Self::Beside(since) => since,
+        }
+    }
+}
+
+impl LatencyTarget {
+    /// Holds tasks at `ratio` times their 99th percentile alone; the rest is as `inner` decides.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the ratio is not from 1.01 to 10.
+    pub fn new(inner: Box<dyn Scheduler>, ratio: f64) -> Result<Self> {
+        if !(1.01..=10.0).contains(&ratio) {
+            return Err(Error::Invalid(format!(
+                "a latency target must be a ratio from 1.01 to 10, got {ratio}"
+            )));
+        }
+        Ok(Self {
+            inner,
+            ratio,
+            steady: Steady::default(),
+            tasks: TaskTimes::default(),
+            state: None,
+            width: WIDTHS.len() - 1,
+            credit: FIRST_CREDIT,
+            excess: 0.0,
+            next_alone: Duration::ZERO,
+            interval: MIN_INTERVAL,
+        })
+    }
+
+    /// Notes a task that has ended. One that was submitted before the state began says nothing.
+    fn note(&mut self, end: &RtEnd) {
+        match self.state.filter(|state| end.submitted >= state.since()) {
+            Some(State::Alone(_)) => self.tasks.note_alone(end),
+            Some(State::Beside(_)) => {
+                let limit = self.ratio * self.tasks.alone;
+                self.tasks.relative(end).into_iter().for_each(|time| self.adapt(time > limit));
+            }
+            None => {}
+        }
+    }
+
+    /// Counts a task, and changes the width if that is too large or has room.
+    fn adapt(&mut self, is_late: bool) {
+        let cost = f64::from(u8::from(is_late)) - LATE_SHARE;
+        self.credit = (self.credit - cost).min(MAX_CREDIT);
+        self.excess = (self.excess + cost).max(0.0);
+        if self.excess > MAX_EXCESS {
+            (self.width, self.excess) = (self.width.saturating_sub(1), 0.0);
+        } else if self.credit >= PROBE_CREDIT && self.excess == 0.0 {
+            self.widen();
+        }
+    }
+
+    fn widen(&mut self) {
+        if self.width + 1 < WIDTHS.len() {
+            (self.width, self.credit) = (self.width + 1, self.credit - PROBE_CREDIT);
+        }
+    }
+
+    /// Goes on to the next state, if it is time.
+    fn advance(&mut self, now: Duration) {
+        let is_long = self.steady.is_long(now);
+        self.state = match self.state.filter(|_| is_long) {
+            None if !is_long => None,
+            Some(State::Alone(since)) if self.tasks.is_measured(now.saturating_sub(since)) => {
+                self.tasks.settle();
+                self.next_alone = now.saturating_add(self.interval);
+                self.interval = (2 * self.interval).min(MAX_INTERVAL);
+                Some(State::Beside(now))
+            }
+            Some(State::Beside(_)) | None if now >= self.next_alone => {
+                self.tasks.begin();
+                Some(State::Alone(now))
+            }
+            None => Some(State::Beside(now)),
+            same => same,
+        };
+    }
+}
+
+impl Scheduler for LatencyTarget {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn level(&self) -> PreemptLevel {
+        self.inner.level()
+    }
+
+    fn rt_priority(&self) -> Priority {
+        self.inner.rt_priority()
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        self.inner.decide(now, view, plan);
+        self.steady.note(view.rt() > 0, now);
+        view.rt_ended.iter().for_each(|end| self.note(end));
+        self.advance(now);
+        let width = match self.state {
+            None => return,
+            Some(State::Alone(_)) => None,
+            Some(State::Beside(_)) => WIDTHS[self.width],
+        };
+        plan.width = width.unwrap_or_default();
+        if width.is_none() {
+            // In short pauses as well: a queue that goes on would meet the next task.
+            (plan.preempt, plan.pad) = (true, false);
+            let ends = self.steady.ends();
+            plan.wake = Some(plan.wake.map_or(ends, |wake| wake.min(ends)));
+        }
+    }
+}
+
+/// Times of tasks alone.
+#[derive(Debug)]
+struct TaskTimes {
+    kinds: Vec<Kind>,
+    /// 99th percentile of times alone, each divided by the median of its kind.
+    alone: f64,
+}
+
+/// Times of tasks with the same commands.
+#[derive(Debug)]
+struct Kind {
+    name: u64,
+    /// Last times alone, in nanoseconds, and how many of them are from this measurement.
+    times: Vec<f64>,
+    fresh: usize,
+    /// Median of them. Zero: unknown.
+    median: f64,
+}
+
+impl Default for TaskTimes {
+    fn default() -> Self {
+        Self { kinds: Vec::new(), alone: 1.0 }
+    }
+}
+
+impl TaskTimes {
+    fn begin(&mut self) {
+        self.kinds.iter_mut().for_each(|kind| kind.fresh = 0);
+    }
+
+    fn note_alone(&mut self, end: &RtEnd) {
+        let known = self.kinds.iter().position(|kind| kind.name == end.task);
+        let at = known.unwrap_or(self.kinds.len());
+        if at == self.kinds.len() && at < MAX_KINDS {
+            self.kinds.push(Kind { name: end.task, times: Vec::new(), fresh: 0, median: 0.0 });
+        }
+        if let Some(kind) = self.kinds.get_mut(at) {
+            kind.times.push(end.total.as_nanos() as f64);
+            kind.fresh += 1;
+        }
+    }
+
+    /// Returns whether a measurement that has lasted for so long is over.
+    fn is_measured(&self, lasted: Duration) -> bool {
+        let fresh: usize = self.kinds.iter().map(|kind| kind.fresh).sum();
+        let is_first = self.kinds.iter().all(|kind| kind.median == 0.0);
+        fresh >= if is_first { FIRST_TASKS } else { LATER_TASKS } || lasted >= MAX_ALONE
+    }
+
+    /// Takes over what was measured. Tasks that are no longer submitted make room for others.
+    fn settle(&mut self) {
+        if self.kinds.len() == MAX_KINDS {
+            self.kinds.retain(|kind| kind.fresh > 0);
+        }
+        for kind in &mut self.kinds {
+            kind.times.drain(..kind.times.len().saturating_sub(KEPT));
+            if kind.times.len() >= FEW_TASKS {
+                kind.median = quantile(kind.times.clone(), 0.5);
+            }
+        }
+        let known = self.kinds.iter().filter(|kind| kind.median > 0.0);
+        let all: Vec<f64> =
+            known.flat_map(|kind| kind.times.iter().map(|time| time / kind.median)).collect();
+        self.alone = quantile(all, 0.99).max(1.0);
+    }
+
+    /// Returns the time of a task divided by the median alone of its kind, if that is known.
+    fn relative(&self, end: &RtEnd) -> Option<f64> {
+        let kind = self.kinds.iter().find(|kind| kind.name == end.task && kind.median > 0.0)?;
+        Some(end.total.as_nanos() as f64 / kind.median)
+    }
+}
+
+/// Returns the value below which `part` of the samples are: the nearest rank; zero if there are
+/// none.
+fn quantile(mut samples: Vec<f64>, part: f64) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let rank = (samples.len() as f64 * part).ceil() as usize;
+    samples.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::Reef;
+
+    const ALONE: Duration = Duration::from_micros(400);
+
+    /// A device on which tasks follow each other, and the time of one next to each width.
+    struct Plant<'a> {
+        target: LatencyTarget,
+        now: Duration,
+        time: &'a dyn Fn(Option<Width>, u64) -> Duration,
+        /// Width next to the last task.
+        width: Option<Width>,
+        tasks: u64,
+        late: u64,
+        kept: f64,
+    }
+
+    impl<'a> Plant<'a> {
+        fn new(ratio: f64, time: &'a dyn Fn(Option<Width>, u64) -> Duration) -> Self {
+            let target = LatencyTarget::new(Box::new(Reef::default()), ratio).expect("a ratio");
+            let now = Duration::from_secs(1);
+            Self { target, now, time, width: None, tasks: 0, late: 0, kept: 0.0 }
+        }
+
+        fn decide(&mut self, running: usize, ended: &[RtEnd]) -> Plan {
+            let view = View { rt_ended: ended, ..View::new(&[], running, &[]) };
+            let mut plan = Plan::default();
+            plan.open(&view);
+            self.target.decide(self.now, &view, &mut plan);
+            self.width = plan.pad.then_some(plan.width);
+            plan
+        }
+
+        /// Runs tasks, one after the other, and counts those that are later than `limit`.
+        fn run(&mut self, count: u64, limit: Duration) {
+            for _ in 0..count {
+                self.decide(1, &[]);
+                let (submitted, total) = (self.now, (self.time)(self.width, self.tasks));
+                self.kept += match self.width {
+                    None => 0.0,
+                    Some(Width::Device) => 1.0,
+                    Some(Width::Units { percent }) => f64::from(percent) / 100.0,
+                };
+                self.now += total;
+                self.decide(0, &[RtEnd { task: 7, submitted, total }]);
+                self.now += Duration::from_micros(10);
+                self.tasks += 1;
+                self.late += u64::from(total > limit);
+            }
+        }
+    }
+
+    #[test]
+    fn ratio_has_bounds() {
+        for bad in [f64::NAN, 0.0, 1.0, 11.0, -2.0] {
+            assert!(LatencyTarget::new(Box::new(Reef::default()), bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn harmless_work_has_the_device() {
+        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        plant.run(20_000, ALONE.mul_f64(1.10));
+        assert_eq!(plant.width, Some(Width::Device));
+        assert!(plant.kept / 20_000.0 > 0.9, "kept {}", plant.kept);
+    }
+
+    #[test]
+    fn width_is_the_largest_that_the_target_allows() {
+        let time = |width: Option<Width>, _| match width {
+            None => ALONE,
+            Some(Width::Units { percent: 12 }) => ALONE.mul_f64(1.03),
+            Some(Width::Units { .. }) => ALONE.mul_f64(1.07),
+            Some(Width::Device) => ALONE.mul_f64(1.15),
+        };
+        for (ratio, least, most) in [(1.02, 0.0, 0.02), (1.05, 0.10, 0.13), (1.10, 0.2, 0.26)] {
+            let mut plant = Plant::new(ratio, &time);
+            let count = 50_000;
+            plant.run(count, ALONE.mul_f64(ratio));
+            let (kept, late) = (plant.kept / count as f64, plant.late as f64 / count as f64);
+            assert!((least..=most).contains(&kept), "target {ratio}: kept {kept}");
+            assert!(late <= 0.011, "target {ratio}: {late} of the tasks are late");
+        }
+    }
+
+    #[test]
+    fn work_that_becomes_dearer_gets_less() {
+        let time = |width: Option<Width>, at| match width {
+            Some(Width::Device) if at > 10_000 => ALONE.mul_f64(1.3),
+            _ => ALONE,
+        };
+        let mut plant = Plant::new(1.10, &time);
+        plant.run(10_000, ALONE.mul_f64(1.10));
+        assert_eq!(plant.width, Some(Width::Device));
+        plant.run(100, ALONE.mul_f64(1.10));
+        assert_eq!(plant.width, Some(Width::Units { percent: 25 }), "after four late tasks");
+    }
+
+    #[test]
+    fn request_after_a_pause_is_preempted_for_as_usual() {
+        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        for _ in 0..1000 {
+            let plan = plant.decide(1, &[]);
+            assert!(plan.preempt && plan.pad && plan.width == Width::Device);
+            plant.now += ALONE;
+            let submitted = plant.now.saturating_sub(ALONE);
+            let plan = plant.decide(0, &[RtEnd { task: 7, submitted, total: ALONE }]);
+            assert!(!plan.preempt, "best-effort work has pauses");
+            plant.now += Duration::from_millis(2);
+        }
+        assert!(plant.target.state.is_none());
+    }
+
+    #[test]
+    fn tasks_of_many_kinds_are_measured_by_themselves() {
+        let time = |width: Option<Width>, at: u64| {
+            let alone = ALONE * (1 + (at % 2) as u32);
+            if width == Some(Width::Device) { alone.mul_f64(1.2) } else { alone }
+        };
+        let mut plant = Plant::new(1.10, &time);
+        for at in 0..20_000_u64 {
+            plant.decide(1, &[]);
+            let (submitted, total) = (plant.now, time(plant.width, at));
+            plant.now += total;
+            let task = at % 2;
+            plant.decide(0, &[RtEnd { task, submitted, total }]);
+            plant.now += Duration::from_micros(10);
+        }
+        assert_eq!(plant.width, Some(Width::Units { percent: 25 }), "twice as long is not late");
+    }
+}
