@@ -3,8 +3,8 @@
 
     tools/curve.py [-b REEF] [-o FOLDER] [--device cuda:0] [--seconds 1] [--parts pad,split,mps]
 
-A ResNet-152 beside a ResNet-50, both of reef: `pad` by REEF with so many blocks at a time, nobody stopped,
-stream priorities; `split` by green contexts that keep so many multiprocessors for real-time work; `mps` as
+A ResNet-152 beside a ResNet-50, both of reef: `pad` by REEF with so many blocks at a time, nobody stopped, by
+stream priorities, and with targets of latency; `split` by green contexts that keep so many multiprocessors for real-time work; `mps` as
 two processes under MPS, the best-effort one with a part of the threads. All ratios are to the two networks alone, without MPS,
 from `pad`. Writes curve.json and curve.svg; parts that FOLDER has are not measured again. Needs Python alone, and for `mps`
 NVIDIA's MPS.
@@ -16,9 +16,6 @@ import subprocess
 import sys
 import tempfile
 
-# Drivers give 8 multiprocessors at a time on sm_90.
-KEPT_FREE = (40, 72, 104)
-THREADS = (100, 75, 50, 25)
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f", "#ff7f0e")
 
 
@@ -48,20 +45,23 @@ class Base:
 
 def by_reef(options):
     blocks = ("--beside", options.blocks) if options.blocks else ()
-    rows = pad(options, "pad", "--device", options.device, *blocks)
+    targets = ("--slo", options.slo) if options.slo else ()
+    rows = pad(options, "pad", "--device", options.device, *blocks, *targets)
     base, points = Base(rows), []
     for policy, row in rows.items():
         if policy == "none" or policy.startswith("narrow"):
             points.append(base.of("reef, so many blocks", policy.removeprefix("narrow "), row))
+        elif policy.startswith("target"):
+            points.append(base.of("reef, a target", policy.removeprefix("target "), row))
         elif policy.startswith("stream"):
             points.append(base.of(policy, "", row))
     return base, points
 
 
 def by_green_contexts(options, base):
-    for free in KEPT_FREE:
+    for free in options.free.split(","):
         rows = pad(options, f"split-{free}", "--device", with_option(options.device, f"split={free}"))
-        yield base.of("green contexts, so many for RT", str(free), rows["stream-priority"])
+        yield base.of("green contexts, so many for RT", free, rows["stream-priority"])
 
 
 def with_option(device, option):
@@ -123,7 +123,7 @@ def beside(options, name, short, long, threads):
 
 def by_mps(options, base):
     with Mps():
-        for threads in THREADS:
+        for threads in map(int, options.threads.split(",")):
             rt = beside(options, f"mps-{threads}-rt", "rt", "be", threads)
             be = beside(options, f"mps-{threads}-be", "be", "rt", threads)
             yield base.point("MPS, % of threads", str(threads), rt["rt_p99_ms"], be["be_inferences_per_second"])
@@ -164,6 +164,10 @@ def main():
     say.add_argument("--device", default="cuda:0")
     say.add_argument("--seconds", type=float, default=1.0, help="of each row")
     say.add_argument("--blocks", default="16,33,66,132,2000", help="best-effort blocks at a time")
+    say.add_argument("--slo", default="1.05,1.1,1.2", help="targets of the latency of real-time work")
+    # Drivers give 8 multiprocessors at a time on sm_90.
+    say.add_argument("--free", default="40,72,104", help="multiprocessors for real-time work")
+    say.add_argument("--threads", default="100,75,50,25", help="of the best-effort process under MPS, in percent")
     say.add_argument("--parts", default="pad,split,mps", help="`pad` is always measured")
     options = say.parse_args()
     os.makedirs(options.out, exist_ok=True)

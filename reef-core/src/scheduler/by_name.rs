@@ -6,9 +6,15 @@ use crate::scheduler::fair::FairShare;
 use crate::scheduler::policy::Scheduler;
 use crate::scheduler::priority::FixedPriority;
 use crate::scheduler::reef::Reef;
+use crate::scheduler::target::LatencyTarget;
 
-/// A scheduler by the name that [`Scheduler::name`] gives, with its defaults.
+/// A scheduler by the name that [`Scheduler::name`] gives, with its defaults; with a
+/// [target](LatencyTarget) behind an `@`, such as `reef@1.10`.
 pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
+    if let Some((name, ratio)) = name.split_once('@') {
+        let target = LatencyTarget::new(by_name(name)?, ratio.parse().ok()?).ok()?;
+        return Some(Box::new(target));
+    }
     let all: [Box<dyn Scheduler>; 10] = [
         Box::new(RtOnly),
         Box::new(Sequential::default()),
@@ -50,6 +56,15 @@ mod tests {
             assert_eq!(by_name(name).expect(name).name(), name);
         }
         assert!(by_name("reaf").is_none());
+    }
+
+    #[test]
+    fn name_may_have_a_target() {
+        let target = by_name("reef@1.10").expect("a target");
+        assert!(format!("{target:?}").contains("ratio: 1.1"), "{target:?}");
+        for bad in ["reef@", "reef@1.0", "reef@fast", "reaf@1.10", "@1.10", "reef@1.1@1.1"] {
+            assert!(by_name(bad).is_none(), "{bad}");
+        }
     }
 
     /// For every scheduler: with one ready queue and no real-time work, that queue runs.
