@@ -70,7 +70,7 @@ pub(crate) struct PassState<D: Device> {
     pub(super) views: Vec<QueueView>,
     /// The scheduler's views of real-time tasks that wait.
     rt_views: Vec<RtTaskView>,
-    /// Those that ended since the view before.
+    /// Tasks that ended since the view before.
     rt_ended: Vec<RtEnd>,
     pub(super) plan: Plan,
     pub(super) last_pass: Duration,

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_best_effort_work_is_not_measured_alone() {
+    fn remainder_of_best_effort_work_is_not_measured_alone() {
         let since = std::cell::Cell::new(0);
         // The first two tasks without best-effort work wait for its last blocks.
         let time = |width: Option<Width>, _| {
