@@ -197,17 +197,19 @@ fn saturate_measures_work_next_to_real_time() {
     let out = folder.path("out");
     let small =
         ["--rt-model", "resnet18", "--be-model", "resnet18", "--size", "64", "--time", "0.2s"];
-    let pad = [&["bench", "saturate"], &small[..], &["--out", &out, "--json"]].concat();
+    let pad =
+        [&["bench", "saturate"], &small[..], &["--slo", "1.5", "--out", &out, "--json"]].concat();
     let report = json(&prints(&pad));
     check_files(&out, "saturate", &report);
     let policies: Vec<_> = rows(&report).iter().map(|row| &row["policy"]).collect();
-    let rivals = ["none", "padded", "streams", "stream-priority"];
+    let rivals = ["none", "padded", "streams", "stream-priority", "target 1.5"];
     assert_eq!(policies, [&["BE alone", "rt-only (alone)"][..], &rivals].concat());
     for row in rows(&report) {
         let policy = row["policy"].as_str().unwrap();
         assert_eq!(row["rt_p99_ms"].is_f64(), policy != "BE alone", "{row}");
         assert_eq!(row["be_kept_percent"].is_f64(), policy != "rt-only (alone)", "{row}");
-        assert!(policy == "padded" || row["padded_launches"] == 0, "{row}");
+        let is_padded = policy == "padded" || policy == "target 1.5";
+        assert!(is_padded || row["padded_launches"] == 0, "{row}");
     }
     let alone = &rows(&report)[1];
     assert_eq!(
@@ -291,6 +293,7 @@ fn bad_bench_arguments_are_refused() {
         ),
         (&["launch", "--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["saturate", "--beside", "4"], "cpu: unknown option \"beside\""),
+        (&["saturate", "--slo", "1"], "--slo: a latency target must be a ratio from 1.01 to 10"),
         (&["saturate", "--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["saturate", "--window", "0"], "--window must be in 1..=1024, got 0"),
         (&["saturate", "--windows", "0"], "--window must be in 1..=1024, got 0"),
