@@ -59,6 +59,10 @@ pub fn simulate(fleet: &Fleet, options: &Options) -> Result<Totals, Error> {
             "{all} GPUs and clients for {seconds} s: {MAX_SECONDS:e} s in all at most"
         ));
     }
+    if options.scheduler.contains('@') {
+        let name = &options.scheduler;
+        return Error::invalid(format!("scheduler {name:?}: profiles have no widths for a target"));
+    }
     if options.scheduler != GUESTS && by_name(&options.scheduler).is_none() {
         let (name, have) = (&options.scheduler, NAMES.join(", "));
         return Error::invalid(format!("no scheduler {name:?} (have: {have}, {GUESTS})"));

@@ -203,6 +203,7 @@ fn invalid_input_is_named_on_one_line() {
         (run(&no_device, &plain), "0 nodes of 1 GPUs"),
         (run(&no_rate, &plain), "clients[0].arrivals.per_second is NaN"),
         (run(&good(), &options("rief", 1.0, 1)), "no scheduler \"rief\" (have: "),
+        (run(&good(), &options("reef@1.10", 1.0, 1)), "scheduler \"reef@1.10\": profiles have no "),
         (run(&good(), &options("reef", 1.0, 0)), "threads is 0"),
         (run(&good(), &options("reef", -1.0, 1)), "seconds is -1"),
         (run(&fleet(1000, Vec::new()), &options("reef", 1e8, 1)), "1000 GPUs and clients for"),
