@@ -129,7 +129,9 @@ impl<D: Device> RtClient<D> {
         let deadline = deadline.map(|time| since.saturating_add(time));
         let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
         let (commands, account) = (task.commands.clone(), self.account.clone());
-        let request = Request { commands, events, ticket: ticket.clone(), account, view, has_run };
+        let (task, ticket_of_it) = (task.id, ticket.clone());
+        let request =
+            Request { commands, task, events, ticket: ticket_of_it, account, view, has_run };
         self.dispatch.request(request)?;
         Ok(Ticket::new(ticket, self.dispatch.clone()))
     }

@@ -185,7 +185,10 @@ impl<D: Device> PassState<D> {
         if self.neighbours.have_real_time() {
             (self.plan.preempt, self.plan.pad) = (true, false);
         }
-        self.plan_cap(view.rt() > 0, now, group);
+        // Tasks that the plan keeps waiting, as while a reserve is paid back, are no work next to
+        // which queues run capped.
+        let has_work = view.rt_running > 0 || !self.plan.start.is_empty();
+        self.plan_cap(has_work, now, group);
         self.last_pass = now;
     }
 

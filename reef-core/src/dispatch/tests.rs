@@ -9,7 +9,7 @@ use crate::dispatch::padding_plan::Profile;
 use crate::dispatch::queues::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::limits::ClientConfig;
-use crate::scheduler::{Plan, Reef, Scheduler, View, Width};
+use crate::scheduler::{Plan, Reef, RtShare, Scheduler, View, Width};
 use crate::testing::fake::{AtLast, Fake, Script, eventually, kernel, launch};
 use parking_lot::Mutex;
 use std::pin::Pin;
@@ -316,7 +316,7 @@ fn capped_queues_widen_after_a_pause_of_real_time_work() {
     assert_eq!(dispatcher.stats().preemptions, 1, "widening does not count as a preemption");
 }
 
-/// REEF with a width that a test changes: a part of the units in percent.
+/// REEF with a width that a test changes: a part of the units in percent; without padding at 0.
 #[derive(Debug)]
 struct Narrow(Reef, Arc<AtomicU32>);
 
@@ -327,8 +327,31 @@ impl Scheduler for Narrow {
 
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
         self.0.decide(now, view, plan);
-        plan.width = Width::Units { percent: self.1.load(Ordering::SeqCst) };
+        let percent = self.1.load(Ordering::SeqCst);
+        (plan.pad, plan.width) = (percent > 0, Width::Units { percent });
     }
+}
+
+/// While the reserve is paid back, tasks wait and best-effort work has the device: it isn't capped
+/// then, or the debt stays and they wait for ever.
+#[test]
+fn reserve_is_paid_back_to_queues_that_ran_capped() {
+    let device = Fake::default();
+    script(&device).capped.store(2, Ordering::SeqCst);
+    let percent = Arc::new(AtomicU32::new(0)); // no padding
+    let share = RtShare::new(Box::new(Narrow(Reef::default(), percent.clone())), 0.3);
+    let dispatcher = Dispatcher::start(&device, Box::new(share)).expect("a dispatcher");
+    let _be = busy_client(&dispatcher, &device);
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut clients = [(); 2].map(|()| dispatcher.real_time().expect("a client"));
+    let [first, second] = clients.each_mut().map(|rt| rt.submit(&one_kernel()).expect("room"));
+    thread::sleep(10 * SETTLE_TIME); // which best-effort work is owed 30 % of
+    percent.store(100, Ordering::SeqCst);
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    first.wait().expect("it ends");
+    assert_eq!(second.try_wait(), None, "the reserve is paid back first");
+    second.wait_timeout(100 * SETTLE_TIME).expect("it waits for ever").expect("it ends");
 }
 
 #[test]

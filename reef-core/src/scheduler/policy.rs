@@ -93,7 +93,7 @@ impl RtTaskView {
 /// A real-time task that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtEnd {
-    /// Name of its commands: tasks with the same name do the same, as long as they are kept.
+    /// Name of its commands: those of one [`Task`](crate::Task) and its clones.
     pub task: u64,
     /// Time of submission.
     pub submitted: Duration,

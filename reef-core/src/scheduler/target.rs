@@ -14,8 +14,13 @@ const LATER_TASKS: usize = 96;
 const FIRST_ODD: usize = 4;
 /// Tasks of a kind without which its times say nothing.
 const FEW_TASKS: usize = 16;
-/// Longest measurement alone.
+/// Longest measurement alone, if there are few tasks, and if there are fewer.
 const MAX_ALONE: Duration = Duration::from_millis(500);
+const MAX_LONG_ALONE: Duration = Duration::from_secs(5);
+/// Part of the time that measurements take at most, as a divisor.
+const MEASURED_PART: u32 = 16;
+/// Change of a median after which older times are dropped.
+const MAX_CHANGE: f64 = 0.05;
 /// Time from one measurement alone to the next, at first and at most. It doubles.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(8);
@@ -25,9 +30,10 @@ const KEPT: usize = 1024;
 const MAX_KINDS: usize = 16;
 /// Share of late tasks that the target leaves: those beyond the 99th percentile.
 const LATE_SHARE: f64 = 0.01;
-/// Late tasks at the beginning of work that lasts, and those that are saved up at most.
+/// Late tasks that are allowed at first, and those that are saved up or owed at most.
 const FIRST_CREDIT: f64 = 4.0;
 const MAX_CREDIT: f64 = 8.0;
+const MAX_OWED: f64 = 4.0;
 /// Late tasks beyond their share after which a width is too large.
 const MAX_EXCESS: f64 = 3.0;
 /// Late tasks that must be saved up before a larger width is tried.
@@ -40,6 +46,8 @@ const WIDTHS: [Option<Width>; 4] = [
     Some(Width::Units { percent: 25 }),
     Some(Width::Device),
 ];
+/// Width while no task is known.
+const UNKNOWN: usize = 1;
 
 /// Holds the 99th percentile of real-time tasks at a multiple of that alone, around another
 /// scheduler.
@@ -51,7 +59,9 @@ const WIDTHS: [Option<Width>; 4] = [
 /// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. A
 /// task is *late* if it takes longer than the target times the 99th percentile alone. A hundredth
 /// of the tasks may be late. A width goes down one step when three more than that were late in it,
-/// and goes up one step when four late tasks have been saved up.
+/// and goes up one step when four late tasks have been saved up. Tasks that were submitted before a
+/// change say nothing about the width after it. Where only long or new tasks are there, whose times
+/// alone are not known, the width is 12 %.
 #[derive(Debug)]
 pub struct LatencyTarget {
     inner: Box<dyn Scheduler>,
@@ -65,6 +75,8 @@ pub struct LatencyTarget {
     excess: f64,
     next_alone: Duration,
     interval: Duration,
+    /// Time that a measurement has taken which was interrupted.
+    spent: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,57 +118,81 @@ impl LatencyTarget {
             excess: 0.0,
             next_alone: Duration::ZERO,
             interval: MIN_INTERVAL,
+            spent: Duration::ZERO,
         })
     }
 
     /// Notes a task that has ended. One that was submitted before the state began says nothing.
-    fn note(&mut self, end: &RtEnd) {
+    fn note(&mut self, end: &RtEnd, now: Duration) {
         match self.state.filter(|state| end.submitted >= state.since()) {
             Some(State::Alone(_)) => self.tasks.note_alone(end),
             Some(State::Beside(_)) => {
                 let limit = self.ratio * self.tasks.alone;
-                self.tasks.relative(end).into_iter().for_each(|time| self.adapt(time > limit));
+                self.tasks.relative(end).into_iter().for_each(|time| self.adapt(time > limit, now));
             }
             None => {}
         }
     }
 
-    /// Counts a task, and changes the width if that is too large or has room.
-    fn adapt(&mut self, is_late: bool) {
-        let cost = f64::from(u8::from(is_late)) - LATE_SHARE;
-        self.credit = (self.credit - cost).min(MAX_CREDIT);
+    /// Counts a task, and changes the width if that is too large or has room. Best-effort work that
+    /// isn't there makes no task late.
+    fn adapt(&mut self, is_late: bool, now: Duration) {
+        let is_alone = WIDTHS[self.width].is_none();
+        let cost = if is_late && !is_alone { 1.0 - LATE_SHARE } else { -LATE_SHARE };
+        self.credit = (self.credit - cost).clamp(-MAX_OWED, MAX_CREDIT);
         self.excess = (self.excess + cost).max(0.0);
         if self.excess > MAX_EXCESS {
-            (self.width, self.excess) = (self.width.saturating_sub(1), 0.0);
-        } else if self.credit >= PROBE_CREDIT && self.excess == 0.0 {
-            self.widen();
+            self.credit = self.credit.min(0.0);
+            self.change(self.width.saturating_sub(1), now);
+        } else if self.credit >= PROBE_CREDIT && self.excess == 0.0 && !is_late {
+            if self.width + 1 < WIDTHS.len() {
+                self.credit -= PROBE_CREDIT;
+                self.change(self.width + 1, now);
+            }
         }
     }
 
-    fn widen(&mut self) {
-        if self.width + 1 < WIDTHS.len() {
-            (self.width, self.credit) = (self.width + 1, self.credit - PROBE_CREDIT);
-        }
+    fn change(&mut self, width: usize, now: Duration) {
+        (self.width, self.excess, self.state) = (width, 0.0, Some(State::Beside(now)));
     }
 
     /// Goes on to the next state, if it is time.
     fn advance(&mut self, now: Duration) {
         let is_long = self.steady.is_long(now);
-        self.state = match self.state.filter(|_| is_long) {
-            None if !is_long => None,
-            Some(State::Alone(since)) if self.tasks.is_measured(now.saturating_sub(since)) => {
-                self.tasks.settle();
-                self.next_alone = now.saturating_add(self.interval);
-                self.interval = (2 * self.interval).min(MAX_INTERVAL);
-                Some(State::Beside(now))
+        self.state = match self.state {
+            Some(State::Alone(since)) => {
+                let spent = self.spent.saturating_add(now.saturating_sub(since));
+                if self.tasks.is_measured(spent) {
+                    self.settle(spent, now);
+                    is_long.then_some(State::Beside(now))
+                } else if is_long {
+                    self.state
+                } else {
+                    self.spent = spent; // it goes on when work lasts again
+                    None
+                }
             }
-            Some(State::Beside(_)) | None if now >= self.next_alone => {
+            _ if !is_long => None,
+            _ if now >= self.next_alone => {
                 self.tasks.begin();
                 Some(State::Alone(now))
             }
             None => Some(State::Beside(now)),
             same => same,
         };
+    }
+
+    /// Takes over a measurement that took this long.
+    fn settle(&mut self, spent: Duration, now: Duration) {
+        self.spent = Duration::ZERO;
+        if self.tasks.settle() {
+            self.interval = MIN_INTERVAL;
+        }
+        if self.tasks.is_unknown() {
+            self.width = UNKNOWN;
+        }
+        self.next_alone = now.saturating_add(self.interval.max(MEASURED_PART * spent));
+        self.interval = (2 * self.interval).min(MAX_INTERVAL);
     }
 }
 
@@ -176,7 +212,10 @@ impl Scheduler for LatencyTarget {
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
         self.inner.decide(now, view, plan);
         self.steady.note(view.rt() > 0, now);
-        view.rt_ended.iter().for_each(|end| self.note(end));
+        if !plan.pad {
+            return; // nothing runs next to it anyway
+        }
+        view.rt_ended.iter().for_each(|end| self.note(end, now));
         self.advance(now);
         let width = match self.state {
             None => return,
@@ -184,9 +223,12 @@ impl Scheduler for LatencyTarget {
             Some(State::Beside(_)) => WIDTHS[self.width],
         };
         plan.width = width.unwrap_or_default();
-        if width.is_none() {
+        if width.is_some() {
+            return;
+        }
+        (plan.preempt, plan.pad) = (true, false);
+        if view.rt() == 0 {
             // In short pauses as well: a queue that goes on would meet the next task.
-            (plan.preempt, plan.pad) = (true, false);
             let ends = self.steady.ends();
             plan.wake = Some(plan.wake.map_or(ends, |wake| wake.min(ends)));
         }
@@ -223,7 +265,6 @@ impl Default for TaskTimes {
 impl TaskTimes {
     fn begin(&mut self) {
         self.odd = FIRST_ODD;
-        self.kinds.iter_mut().for_each(|kind| kind.fresh = 0);
     }
 
     fn note_alone(&mut self, end: &RtEnd) {
@@ -245,25 +286,28 @@ impl TaskTimes {
     /// Returns whether a measurement that has lasted for so long is over.
     fn is_measured(&self, lasted: Duration) -> bool {
         let fresh: usize = self.kinds.iter().map(|kind| kind.fresh).sum();
-        let is_first = self.kinds.iter().all(|kind| kind.median == 0.0);
-        fresh >= if is_first { FIRST_TASKS } else { LATER_TASKS } || lasted >= MAX_ALONE
+        let enough = if self.is_unknown() { FIRST_TASKS } else { LATER_TASKS };
+        let is_long = lasted >= MAX_ALONE && fresh >= FEW_TASKS;
+        fresh >= enough || is_long || lasted >= MAX_LONG_ALONE
     }
 
-    /// Takes over what was measured. Tasks that are no longer submitted make room for others.
-    fn settle(&mut self) {
+    /// Returns whether the times alone of no task are known.
+    fn is_unknown(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.median == 0.0)
+    }
+
+    /// Takes over what was measured, and returns whether a kind of task has changed. Kinds that are
+    /// no longer submitted make room for others.
+    fn settle(&mut self) -> bool {
         if self.kinds.len() == MAX_KINDS {
             self.kinds.retain(|kind| kind.fresh > 0);
         }
-        for kind in &mut self.kinds {
-            kind.times.drain(..kind.times.len().saturating_sub(KEPT));
-            if kind.times.len() >= FEW_TASKS {
-                kind.median = quantile(kind.times.clone(), 0.5);
-            }
-        }
+        let changed = self.kinds.iter_mut().filter_map(|kind| kind.settle().then_some(())).count();
         let known = self.kinds.iter().filter(|kind| kind.median > 0.0);
-        let all: Vec<f64> =
+        let mut all: Vec<f64> =
             known.flat_map(|kind| kind.times.iter().map(|time| time / kind.median)).collect();
-        self.alone = quantile(all, 0.99).max(1.0);
+        self.alone = quantile(&mut all, 0.99).max(1.0);
+        changed > 0
     }
 
     /// Returns the time of a task divided by the median alone of its kind, if that is known.
@@ -273,12 +317,33 @@ impl TaskTimes {
     }
 }
 
+impl Kind {
+    /// Takes over fresh times. Older ones are dropped if they differ much: the device or the load
+    /// has changed. Returns whether they do.
+    fn settle(&mut self) -> bool {
+        let old = self.times.len() - self.fresh.min(self.times.len());
+        let mut fresh = self.times[old..].to_vec();
+        let median = quantile(&mut fresh, 0.5);
+        let differs = (median - self.median).abs() > MAX_CHANGE * self.median;
+        let is_changed = fresh.len() >= FEW_TASKS && self.median > 0.0 && differs;
+        let extra = if is_changed { old } else { self.times.len().saturating_sub(KEPT) };
+        self.times.drain(..extra);
+        self.fresh = 0;
+        if self.times.len() >= FEW_TASKS {
+            self.median = quantile(&mut self.times.clone(), 0.5);
+        }
+        is_changed
+    }
+}
+
 /// Returns the value below which `part` of the samples are: the nearest rank; zero if there are
-/// none.
-fn quantile(mut samples: Vec<f64>, part: f64) -> f64 {
-    samples.sort_by(f64::total_cmp);
+/// none. Changes their order.
+fn quantile(samples: &mut [f64], part: f64) -> f64 {
     let rank = (samples.len() as f64 * part).ceil() as usize;
-    samples.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+    if samples.is_empty() {
+        return 0.0;
+    }
+    *samples.select_nth_unstable_by(rank.max(1) - 1, f64::total_cmp).1
 }
 
 #[cfg(test)]
@@ -429,5 +494,77 @@ mod tests {
             plant.now += Duration::from_micros(10);
         }
         assert_eq!(plant.width, Some(Width::Units { percent: 25 }), "twice as long is not late");
+    }
+
+    #[test]
+    fn measurement_goes_on_after_pauses() {
+        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        for _ in 0..200 {
+            plant.run(99, ALONE);
+            plant.now += Duration::from_millis(1);
+        }
+        let times = &plant.target.tasks.kinds[0].times;
+        assert!(times.len() <= KEPT + FIRST_TASKS, "{} times", times.len());
+        assert!(plant.kept > 5000.0, "kept {} of 19,800", plant.kept);
+    }
+
+    #[test]
+    fn lateness_without_best_effort_work_is_not_owed() {
+        let time = |_, at| ALONE.mul_f64(if (10_000..30_000).contains(&at) { 1.3 } else { 1.0 });
+        let mut plant = Plant::new(1.10, &time);
+        plant.run(35_000, ALONE);
+        assert_eq!(plant.width, Some(Width::Device), "credit {}", plant.target.credit);
+    }
+
+    #[test]
+    fn tasks_of_one_pass_change_the_width_once() {
+        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        plant.run(2000, ALONE);
+        let submitted = plant.now;
+        let late = [RtEnd { task: 7, submitted, total: 2 * ALONE }; 16];
+        plant.decide(1, &[]);
+        plant.now += 32 * ALONE;
+        plant.decide(1, &late);
+        assert_eq!(plant.target.width, WIDTHS.len() - 2);
+    }
+
+    #[test]
+    fn target_follows_a_load_that_changes() {
+        // Four clients, then one, for which the device's own width is too much.
+        let time = |width: Option<Width>, at| match (at, width) {
+            (..30_000, _) => 4 * ALONE,
+            (_, Some(Width::Device)) => 2 * ALONE,
+            _ => ALONE,
+        };
+        let mut plant = Plant::new(1.10, &time);
+        plant.run(30_000, Duration::MAX);
+        plant.run(200_000, ALONE.mul_f64(1.10));
+        let late = plant.late as f64 / 200_000.0;
+        // As long as the first interval of 8 s is the old measurement all there is.
+        assert!(late < 0.11, "{late} of the tasks are late");
+        plant.late = 0;
+        plant.run(200_000, ALONE.mul_f64(1.10));
+        assert!(plant.late < 2200, "{} of 200,000 tasks are late", plant.late);
+    }
+
+    #[test]
+    fn long_tasks_have_a_target_too() {
+        let long = Duration::from_millis(150);
+        let time = |width: Option<Width>, _| match width {
+            Some(Width::Device) => long.mul_f64(1.5),
+            _ => long,
+        };
+        let mut plant = Plant::new(1.10, &time);
+        plant.run(100, long);
+        assert!(plant.target.width < WIDTHS.len() - 1, "{:?}", plant.target);
+    }
+
+    #[test]
+    fn measurement_does_not_wake_while_tasks_run() {
+        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        plant.run(100, ALONE);
+        assert!(matches!(plant.target.state, Some(State::Alone(_))));
+        assert_eq!(plant.decide(1, &[]).wake, None);
+        assert!(plant.decide(0, &[]).wake.is_some_and(|at| at > plant.now));
     }
 }

@@ -158,7 +158,8 @@ impl Device {
 
     /// Returns the width at which the plan wants best-effort work to run.
     fn planned_width(&mut self) -> Width {
-        let (has_work, now) = (self.tasks.has_work(), Duration::from_nanos(self.now));
+        let has_work = self.tasks.running() > 0 || !self.plan.start.is_empty();
+        let now = Duration::from_nanos(self.now);
         self.steady.note(has_work, now);
         if self.plan.pad && self.costs.capped_kept > 0.0 && self.steady.is_long(now) {
             if !has_work {

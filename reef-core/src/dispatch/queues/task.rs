@@ -8,6 +8,7 @@ use crate::dispatch::queues::account::Account;
 use crate::scheduler::policy::{RtEnd, RtTaskView};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::thread::Thread;
@@ -17,6 +18,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Task<D: Device> {
     pub(crate) commands: Arc<[Command<D>]>,
+    /// Name of the commands, which clones share.
+    pub(crate) id: u64,
 }
 
 impl<D: Device> Task<D> {
@@ -30,7 +33,10 @@ impl<D: Device> Task<D> {
         let commands = commands.into();
         let waits = |c: &Command<D>| matches!(c, Command::Wait(_) | Command::Host(_));
         match commands.iter().position(waits) {
-            None => Ok(Self { commands }),
+            None => {
+                static NEXT: AtomicU64 = AtomicU64::new(0);
+                Ok(Self { commands, id: NEXT.fetch_add(1, Ordering::Relaxed) })
+            }
             Some(at) => Err(Error::Invalid(format!(
                 "command {at} of a real-time task waits: {:?}",
                 commands[at]
@@ -169,6 +175,8 @@ impl TaskState {
 #[derive(Debug)]
 pub(crate) struct Request<D: Device> {
     pub(crate) commands: Arc<[Command<D>]>,
+    /// Name of the commands.
+    pub(crate) task: u64,
     /// Reached when the first command could start and when the last has finished.
     pub(crate) events: [D::Event; 2],
     pub(crate) ticket: Arc<TaskState>,
@@ -208,8 +216,7 @@ impl<D: Device> Request<D> {
             device: ended.saturating_sub(started),
             total,
         }));
-        let task = Arc::as_ptr(&self.commands).cast::<()>() as usize as u64;
-        RtEnd { task, submitted, total }
+        RtEnd { task: self.task, submitted, total }
     }
 }
 
