@@ -75,8 +75,6 @@ pub struct LatencyTarget {
     excess: f64,
     next_alone: Duration,
     interval: Duration,
-    /// Time that a measurement has taken which was interrupted.
-    spent: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +116,6 @@ impl LatencyTarget {
             excess: 0.0,
             next_alone: Duration::ZERO,
             interval: MIN_INTERVAL,
-            spent: Duration::ZERO,
         })
     }
 
@@ -134,11 +131,9 @@ impl LatencyTarget {
         }
     }
 
-    /// Counts a task, and changes the width if that is too large or has room. Best-effort work that
-    /// isn't there makes no task late.
+    /// Counts a task, and changes the width if that is too large or has room.
     fn adapt(&mut self, is_late: bool, now: Duration) {
-        let is_alone = WIDTHS[self.width].is_none();
-        let cost = if is_late && !is_alone { 1.0 - LATE_SHARE } else { -LATE_SHARE };
+        let cost = f64::from(u8::from(is_late)) - LATE_SHARE;
         self.credit = (self.credit - cost).clamp(-MAX_OWED, MAX_CREDIT);
         self.excess = (self.excess + cost).max(0.0);
         if self.excess > MAX_EXCESS {
@@ -161,15 +156,12 @@ impl LatencyTarget {
         let is_long = self.steady.is_long(now);
         self.state = match self.state {
             Some(State::Alone(since)) => {
-                let spent = self.spent.saturating_add(now.saturating_sub(since));
+                let spent = now.saturating_sub(since);
                 if self.tasks.is_measured(spent) {
                     self.settle(spent, now);
                     is_long.then_some(State::Beside(now))
-                } else if is_long {
-                    self.state
                 } else {
-                    self.spent = spent; // it goes on when work lasts again
-                    None
+                    self.state.filter(|_| is_long) // it goes on when work lasts again
                 }
             }
             _ if !is_long => None,
@@ -184,7 +176,6 @@ impl LatencyTarget {
 
     /// Takes over a measurement that took this long.
     fn settle(&mut self, spent: Duration, now: Duration) {
-        self.spent = Duration::ZERO;
         if self.tasks.settle() {
             self.interval = MIN_INTERVAL;
         }
@@ -566,5 +557,18 @@ mod tests {
         assert!(matches!(plant.target.state, Some(State::Alone(_))));
         assert_eq!(plant.decide(1, &[]).wake, None);
         assert!(plant.decide(0, &[]).wake.is_some_and(|at| at > plant.now));
+    }
+
+    #[test]
+    fn unknown_tasks_have_little_next_to_them() {
+        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        for task in 0..5000 {
+            plant.decide(1, &[]);
+            let submitted = plant.now;
+            plant.now += ALONE;
+            plant.decide(0, &[RtEnd { task, submitted, total: ALONE }]);
+        }
+        assert_eq!(plant.target.width, UNKNOWN);
+        assert!(plant.target.tasks.kinds.len() <= MAX_KINDS);
     }
 }
