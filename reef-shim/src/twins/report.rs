@@ -42,7 +42,23 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
             format!("{launches} launches in {slices} slices{stops}")
         }
     };
+    let nodes = in_graphs(shape);
     let [x, y, z] = key.grid;
     let millis = shape.plain.shortest.unwrap_or_default().as_secs_f64() * 1e3;
-    Some(format!("  long kernel {name}, {x}x{y}x{z} blocks, {millis:.2} ms: {how}\n"))
+    Some(format!("  long kernel {name}, {x}x{y}x{z} blocks, {millis:.2} ms: {how}{nodes}\n"))
+}
+
+/// Returns how its nodes of graphs launch a kernel.
+fn in_graphs(shape: &Shape) -> String {
+    let number = |count: u64| format!("{count} node{}", if count == 1 { "" } else { "s" });
+    let sliced = match &shape.state {
+        State::Ready(plan, _) if shape.nodes.sliced > 0 => {
+            let slices = plan.in_graph.as_ref().map_or(0, Vec::len);
+            format!("; in {} of graphs in {slices} slices", number(shape.nodes.sliced))
+        }
+        _ => String::new(),
+    };
+    let whole = shape.nodes.whole.iter();
+    let whole = whole.map(|(why, count)| format!("; whole in {} of graphs: {why}", number(*count)));
+    sliced + &whole.collect::<String>()
 }
