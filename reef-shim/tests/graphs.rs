@@ -214,6 +214,28 @@ fn twin_outlives_the_module_and_the_source_graph() {
     assert_eq!(program.misuses(), misuses);
 }
 
+/// Graphs name it by its function, by which the program has never launched it.
+#[test]
+fn kernel_of_a_library_is_in_slices() {
+    let program = program();
+    let (driver, shape) = (program.driver, Shape::line());
+    let (mut library, mut kernel) = (0_usize, 0_usize);
+    let text = std::ffi::CString::new(program::PTX).unwrap();
+    let load = text.as_ptr();
+    assert_eq!(call!(driver, cuLibraryLoadData(&raw mut library, load, 0, 0, 0, 0, 0, 0)), 0);
+    let name = c"tiles".as_ptr();
+    assert_eq!(call!(driver, cuLibraryGetKernel(&raw mut kernel, library, name)), 0);
+    program.learn_slices(kernel, &shape);
+    let tiles = Call { kernel, shape, value: 3 };
+    let (graph, nodes) = chain(&program, &[tiles]);
+    let (exec, gates) = instantiate(&program, graph);
+    assert!(gates >= 10, "{gates} gates");
+    assert!(is_stopped(&program, exec, &shape, &[3]));
+    assert_eq!(Call { value: 4, ..tiles }.set(&program, exec, nodes[0]), 0);
+    assert!(is_stopped(&program, exec, &shape, &[4]));
+    destroy_exec(&program, exec);
+}
+
 #[test]
 fn context_that_ends_before_its_graphs_is_left_alone() {
     let (program, tiles) = learned();

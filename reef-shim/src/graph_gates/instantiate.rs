@@ -6,6 +6,7 @@ use super::positions::GatePositions;
 use super::shape::{Shape, UngatedReason, was_gated};
 use super::slices::{MAX_SLICES, wait_for_twins};
 use crate::catch_panics::catch_panics;
+use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::explain;
 use crate::guest::find;
@@ -68,12 +69,16 @@ fn prepare(graph: usize) -> Option<(GatedClone, GatePositions, Gate)> {
 /// Returns the positions of gates in a graph. One that has gates of its capture gets others with
 /// slices alone.
 fn positions(shape: &Shape, branch: &'static Branch) -> GatePositions {
-    let (is_gated, long) = (shape.is_gated(), LongKernels::of(branch));
+    let is_gated = shape.is_gated();
     let mut positions = if is_gated { GatePositions::default() } else { GatePositions::of(shape) };
-    if !long.is_empty() {
-        wait_for_twins(shape, &long);
-        positions.cut_all(shape, &long, &mut MAX_SLICES.clone());
-    }
+    // Other threads may capture meanwhile.
+    calls::with_relaxed_capture(|| {
+        let (long, mut left) = (LongKernels::of(branch), MAX_SLICES);
+        if !long.is_empty() {
+            wait_for_twins(shape, &long);
+            positions.cut_all(shape, &long, &mut left);
+        }
+    });
     positions
 }
 

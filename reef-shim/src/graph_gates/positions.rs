@@ -39,7 +39,8 @@ impl GatePositions {
         for (at, node) in shape.nodes.iter().enumerate() {
             match &node.kind {
                 Kind::Kernel(_) => {
-                    let slices = node.launch().and_then(|launch| long.slices(&launch, *left));
+                    let slices =
+                        node.long_launch(long).and_then(|launch| long.slices(&launch, *left));
                     slices.into_iter().for_each(|slices| {
                         *left -= slices.count();
                         self.cut(at, slices);

@@ -91,6 +91,11 @@ impl KernelParams {
 }
 
 impl Node {
+    /// Returns the kernel of a node, if it is a long one.
+    pub(super) fn long_launch(&self, long: &LongKernels) -> Option<NodeLaunch> {
+        long.has(&calls::kernel(self.handle)?.launch(true)).then(|| self.launch())?
+    }
+
     /// Returns the kernel of a node.
     pub(super) fn launch(&self) -> Option<NodeLaunch> {
         let is_apart = !self.overlaps && !self.is_overlapped;
@@ -102,15 +107,15 @@ impl Node {
 /// Returns the long kernels that a graph may have, after a wait for the twins of those that it has.
 pub(super) fn wait_for_twins(shape: &Shape, long: &LongKernels) {
     let mut launches = Vec::new();
-    add_launches(shape, &mut launches);
+    add_launches(shape, long, &mut launches);
     long.wait_for(&launches);
 }
 
-fn add_launches(shape: &Shape, launches: &mut Vec<NodeLaunch>) {
+fn add_launches(shape: &Shape, long: &LongKernels, launches: &mut Vec<NodeLaunch>) {
     for node in &shape.nodes {
         match &node.kind {
-            Kind::Kernel(_) => launches.extend(node.launch()),
-            Kind::Child(inner) => add_launches(inner, launches),
+            Kind::Kernel(_) => launches.extend(node.long_launch(long)),
+            Kind::Child(inner) => add_launches(inner, long, launches),
             Kind::Gate | Kind::Other => {}
         }
     }

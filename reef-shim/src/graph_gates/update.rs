@@ -7,6 +7,7 @@ use super::positions::GatePositions;
 use super::shape::Shape;
 use super::slices::Parts;
 use crate::catch_panics::catch_panics;
+use crate::driver::calls;
 use crate::driver::state::Inside;
 
 /// Updates an executable graph with a graph of the program's. `real` gets that graph, or a clone
@@ -73,7 +74,11 @@ pub(crate) unsafe fn kernel(
     };
     // SAFETY: the caller's promise.
     let program_params = unsafe { KernelParams::read(params, version == ParamsVersion::First) };
-    let parts = Parts::of(&sliced.slices, &program_params.launch(true));
+    let mut launch = program_params.launch(true);
+    if launch.context == 0 {
+        launch.context = calls::context(); // that is what the driver takes
+    }
+    let parts = Parts::of(&sliced.slices, &launch);
     let set = |at: usize| {
         let own = |own: &KernelParams| real(sliced.nodes[at], &raw const *own as usize);
         parts.with(at, own).unwrap_or_else(|| real(sliced.nodes[at], params))

@@ -6,7 +6,7 @@ use super::driver;
 use super::kernels::{self, Kernel};
 use super::launch::{KernelLaunch, is_scheduled, may_be_held, step};
 use super::shape::{Plan, Shape, ShapeKey, State};
-use crate::driver::calls::Stream;
+use crate::driver::calls::{self, Stream};
 use crate::guest::tree::branch::Branch;
 use crate::settings::may_slice;
 use crate::stops::lane::LaunchCopy;
@@ -118,6 +118,11 @@ impl LongKernels {
         Some(NodeSlices { of, key: node.key(), context, plan })
     }
 
+    /// Returns whether a node's kernel is one of them.
+    pub(crate) fn has(&self, node: &NodeLaunch) -> bool {
+        self.find(node).is_some()
+    }
+
     fn find(&self, node: &NodeLaunch) -> Option<&LongKernel> {
         let found = self.known.get(&node.key())?;
         is_in(self.branch.context.handle(), node).then_some(found)
@@ -138,7 +143,9 @@ fn is_of_library(handle: usize) -> bool {
 fn function_of(handle: usize) -> usize {
     let mut function = handle;
     if is_of_library(handle) {
-        let _ = driver::function_of(&mut function, handle); // or it is none of a graph's
+        // An error leaves the handle, which no node has.
+        let find = || driver::function_of(&mut function, handle);
+        let _ = calls::with_relaxed_capture(find);
     }
     function
 }

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-const PTX: &str = include_str!("kernels.ptx");
+pub(crate) const PTX: &str = include_str!("kernels.ptx");
 /// Duration of a block.
 const BLOCK: Duration = Duration::from_micros(20);
 /// Threads of a block, and its shared memory, of which four fit into a unit.

@@ -112,7 +112,8 @@ unsafe fn kernel(node: usize, params: *mut KernelParams) -> u32 {
             let places = launched.entry.parameters.iter();
             let at = |(offset, _): &(usize, usize)| bytes[*offset..].as_ptr().cast::<u64>();
             let params = Box::leak(places.map(at).collect::<Box<_>>()).as_ptr();
-            let (function, shared) = (launched.function, launched.shared);
+            let function = world.functions.get(&launched.function).copied();
+            let (function, shared) = (function.unwrap_or(launched.function), launched.shared);
             let (grid, block) = (launched.grid.blocks, launched.grid.threads);
             let context = launched.context;
             KernelParams { function, grid, block, shared, params, context, ..none }
