@@ -19,7 +19,7 @@ pub(super) struct SlicedNode {
     pub(super) nodes: Vec<usize>,
 }
 
-/// What the nodes of a [`SlicedNode`] launch.
+/// Kernels that the nodes of a [`SlicedNode`] launch.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     slices: &'a NodeSlices,

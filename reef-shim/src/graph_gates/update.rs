@@ -63,7 +63,8 @@ pub(crate) enum ParamsVersion {
 pub(crate) unsafe fn kernel(
     exec: usize,
     node: usize,
-    (params, version): (usize, ParamsVersion),
+    params: usize,
+    version: ParamsVersion,
     real: impl Fn(usize, usize) -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(node, params) };

@@ -68,7 +68,7 @@ fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize)
         Some(KERNEL) => {
             // SAFETY: the program's promise: parameters of a kernel. The others are ours.
             unsafe {
-                kernel(exec, of, (words(), Later), |of, words| {
+                kernel(exec, of, words(), Later, |of, words| {
                     with_words::<KERNEL_WORDS>(program_params, words, |params| real(of, params))
                 })
             }
@@ -136,11 +136,11 @@ hooks! {
     cuGraphExecKernelNodeSetParams(
         exec: usize, of: usize, params: usize,
         // SAFETY: the program's promise to the driver.
-    ) |real(of, params)| unsafe { kernel(exec, of, (params, First), real) };
+    ) |real(of, params)| unsafe { kernel(exec, of, params, First, real) };
     cuGraphExecKernelNodeSetParams_v2(
         exec: usize, of: usize, params: usize,
         // SAFETY: as above.
-    ) |real(of, params)| unsafe { kernel(exec, of, (params, Later), real) };
+    ) |real(of, params)| unsafe { kernel(exec, of, params, Later, real) };
     cuGraphExecMemcpyNodeSetParams(
         exec: usize, of: usize, params: *const c_void, context: usize,
     ) |real(of)| node(exec, of, real);

@@ -52,10 +52,8 @@ pub(super) fn fit(
             (groups, Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }))
         }
     };
-    let in_graph = match built.may_be_sliced {
-        true => measured.node_slices(),
-        false => Err("it can't be cut".into()),
-    };
+    let uncut = || Err("it can't be cut".to_owned());
+    let in_graph = if built.may_be_sliced { measured.node_slices() } else { uncut() };
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
     let (nothing, parameters) = (built.nothing, built.parameters);
     Ok(Plan { twin, nothing, parameters, groups, in_graph, guard, plain, launches, sliced })

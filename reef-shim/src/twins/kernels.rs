@@ -139,7 +139,7 @@ fn forget(owner: Owner) {
 }
 
 /// Returns the kernels that are there, by their handles.
-pub(super) fn known() -> Vec<(usize, Arc<Kernel>)> {
+pub(super) fn by_handles() -> Vec<(usize, Arc<Kernel>)> {
     let known = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
     known.iter().map(|(handle, kernel)| (*handle, kernel.clone())).collect()
 }

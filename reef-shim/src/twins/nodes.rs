@@ -73,7 +73,7 @@ impl LongKernels {
     pub(crate) fn of(branch: &'static Branch) -> Self {
         let mut known = HashMap::new();
         if may_slice() && is_scheduled(branch.context.device) {
-            for (handle, kernel) in kernels::known() {
+            for (handle, kernel) in kernels::by_handles() {
                 for shape in long_shapes(&kernel, handle, branch.context.name()) {
                     let key = (function_of(handle), shape.grid, shape.block, shape.shared);
                     known.insert(key, LongKernel { kernel: kernel.clone(), handle, shape });

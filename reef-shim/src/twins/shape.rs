@@ -41,7 +41,7 @@ pub(super) struct Shape {
 /// Nodes of graphs that launch a kernel with one grid.
 #[derive(Debug, Default)]
 pub(super) struct NodeCounts {
-    /// Those in slices.
+    /// Nodes in slices.
     pub(super) sliced: u64,
     /// Whole ones, by reason.
     pub(super) whole: BTreeMap<String, u64>,

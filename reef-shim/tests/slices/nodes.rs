@@ -13,7 +13,7 @@ pub(crate) struct NodeParams {
     rest: [usize; 2],
 }
 
-/// What a kernel's node is made from.
+/// Kernel of a node, with its size and value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) kernel: usize,
@@ -51,7 +51,7 @@ impl Call {
         })
     }
 
-    /// The same by the call for nodes of all kinds.
+    /// Does so by the call for nodes of all kinds.
     pub(crate) fn set_any(&self, program: &Held, exec: usize, node: usize) -> u32 {
         let (driver, mut any) = (program.driver, [0_u64; 32]);
         self.with(program, |params| {

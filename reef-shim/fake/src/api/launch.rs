@@ -147,7 +147,8 @@ pub(crate) unsafe fn param(
 /// There is an address of each of its parameters.
 unsafe fn start_blocks(
     is_twin: bool,
-    (entry, function): (Arc<PtxKernel>, usize),
+    function: usize,
+    entry: Arc<PtxKernel>,
     stream: usize,
     sides: [[u32; 3]; 2],
     shared: u32,
@@ -155,7 +156,7 @@ unsafe fn start_blocks(
 ) -> u32 {
     // SAFETY: the caller's promise.
     let launched =
-        unsafe { Launched::new((entry, function, current::handle()), sides, shared, params) };
+        unsafe { Launched::new(entry, [function, current::handle()], sides, shared, params) };
     let Some(launched) = launched else { return INVALID_VALUE };
     let mut world = world();
     let number = world.number();
@@ -199,7 +200,7 @@ unsafe fn launch(
         match entry {
             Some(entry) => {
                 let sides = [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]];
-                start_blocks(is_twin, (entry, function), stream, sides, shared, params)
+                start_blocks(is_twin, function, entry, stream, sides, shared, params)
             }
             None => start(is_twin, function, stream, params),
         }
@@ -242,7 +243,7 @@ unsafe fn launch_ex(
         let entry = world().entries.get(&function).cloned();
         match entry {
             Some(entry) => {
-                start_blocks(is_twin, (entry, function), stream, [grid, block], shared, params)
+                start_blocks(is_twin, function, entry, stream, [grid, block], shared, params)
             }
             None => start(is_twin, function, stream, params),
         }

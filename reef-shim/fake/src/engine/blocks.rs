@@ -28,13 +28,14 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
-    /// A launch with copies of its parameters.
+    /// A launch with copies of its parameters. Handles are the function's and the context's.
     ///
     /// # Safety
     ///
     /// There is an address of each of them, or null.
     pub(crate) unsafe fn new(
-        (entry, function, context): (Arc<PtxKernel>, usize, usize),
+        entry: Arc<PtxKernel>,
+        handles: [usize; 2],
         [blocks, threads]: [[u32; 3]; 2],
         shared: u32,
         params: *const *const u64,
@@ -52,6 +53,7 @@ impl Launched {
             }
         }
         let grid = Grid { blocks, threads, parameters };
+        let [function, context] = handles;
         Some(Self { entry, grid, function, shared, context })
     }
 }

@@ -83,10 +83,11 @@ pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
     let params = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
     let entry = world().entries.get(&params.function).cloned();
     if let Some(entry) = entry.filter(|_| !params.grid.contains(&0)) {
-        let of = (entry, params.function, current::handle());
+        let handles = [params.function, current::handle()];
         let sides = [params.grid, params.block];
         // SAFETY: the caller's promise.
-        let launched = unsafe { Launched::new(of, sides, params.shared, params.params) };
+        let launched =
+            unsafe { Launched::new(entry, handles, sides, params.shared, params.params) };
         let mut world = world();
         let number = world.number();
         world.launched.insert(number, Arc::new(launched.ok_or(INVALID_VALUE)?));
