@@ -36,7 +36,7 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
             let (launches, slices) = (plan.launches.load(Relaxed), plan.slices());
             let stops = |guard: &Guard| {
                 let place = if guard.has_looks { ", inside of blocks too" } else { "" };
-                format!(", stopped {} times{place}", guard.count.load(Relaxed))
+                format!(", told to stop {} times{place}", guard.count.load(Relaxed))
             };
             let stops = plan.guard.as_ref().map(stops).unwrap_or_default();
             format!("{launches} launches in {slices} slices{stops}")

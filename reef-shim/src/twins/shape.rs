@@ -86,7 +86,7 @@ pub(super) struct Guard {
     pub(super) ground: &'static Ground,
     /// True if blocks that run can leave, too.
     pub(super) has_looks: bool,
-    /// Stops so far.
+    /// Stop words so far. Blocks may have ended before they read one.
     pub(super) count: Arc<AtomicU64>,
 }
 
