@@ -142,6 +142,23 @@ fn child_graph_has_slices_and_takes_other_values() {
     destroy_exec(&program, exec);
 }
 
+/// The driver makes a child graph of what the executable graph was made from.
+#[test]
+fn captured_launch_of_a_graph_in_slices_keeps_them() {
+    let (program, tiles) = learned();
+    let (inner, _) = instantiate(&program, chain(&program, &[tiles]).0);
+    let (driver, mut graph) = (program.driver, 0_usize);
+    assert_eq!(call!(driver, cuStreamBeginCapture_v2(program.stream, 2)), 0);
+    launch(&program, inner);
+    assert_eq!(program.launch(tiles.kernel, &tiles.shape, 9), 0);
+    assert_eq!(call!(driver, cuStreamEndCapture(program.stream, &raw mut graph)), 0);
+    let (exec, gates) = instantiate(&program, graph);
+    assert!(gates >= 10, "{gates} gates");
+    destroy_exec(&program, inner);
+    assert!(is_stopped(&program, exec, &tiles.shape, &[3, 9]));
+    destroy_exec(&program, exec);
+}
+
 #[test]
 fn kernel_with_attributes_or_overlap_stays_whole() {
     let (program, tiles) = learned();
@@ -234,6 +251,31 @@ fn kernel_of_a_library_is_in_slices() {
     assert_eq!(Call { value: 4, ..tiles }.set(&program, exec, nodes[0]), 0);
     assert!(is_stopped(&program, exec, &shape, &[4]));
     destroy_exec(&program, exec);
+}
+
+#[test]
+fn graph_whose_slices_are_refused_has_gates() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "program_without_slices"]);
+    assert!(child.env("REEF_FAKE_NO_COPIES", "1").status().unwrap().success());
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn program_without_slices() {
+    let (program, tiles) = learned();
+    let small = Shape { grid: [1, 1, 1], ..tiles.shape };
+    let mut calls = vec![Call { shape: small, ..tiles }; 100];
+    calls.push(tiles);
+    let (exec, gates) = instantiate(&program, chain(&program, &calls).0);
+    assert_eq!(gates, 1, "before one of the small ones");
+    program.clear();
+    program.look_at(&tiles.shape);
+    launch(&program, exec);
+    program.synchronize();
+    let words = program.memory();
+    assert_eq!(words[0], expected(&small, &[3; 101])[0]);
+    assert!(words[1..] == expected(&tiles.shape, &[3])[1..]);
 }
 
 #[test]

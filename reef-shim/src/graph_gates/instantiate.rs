@@ -24,25 +24,38 @@ pub(crate) fn instantiate(
     real: impl Fn(usize) -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(graph) };
-    let gated = catch_panics(|| if from_device || to.is_null() { None } else { prepare(graph) });
-    let Some((gated, positions, gate)) = gated else { return real(graph) };
-    if real(gated.graph) != 0 {
+    let plan = catch_panics(|| if from_device || to.is_null() { None } else { plan(graph) });
+    let Some((shape, gate, all)) = plan else { return real(graph) };
+    for positions in all {
+        let Some(gated) = catch_panics(|| insert(graph, &shape, &positions, gate)) else {
+            explain::note_ungated("the driver refused to clone it or to take gates in");
+            continue;
+        };
+        if real(gated.graph) == 0 {
+            // SAFETY: where the driver has just written.
+            catch_panics(|| note(unsafe { *to }, gated, positions, gate));
+            return 0;
+        }
         explain::note_ungated("the driver didn't take it with gates");
-        return real(graph);
     }
-    catch_panics(|| {
-        find::find_context(gate.context).into_iter().for_each(|branch| {
-            branch.context.device.page.counts.graph_gates.fetch_add(positions.count(), Relaxed);
-        });
-        // SAFETY: where the driver has just written.
-        execs::add(unsafe { *to }, gated, positions, gate);
-    });
-    0
+    real(graph)
 }
 
-/// Makes a clone with gates. `None`: the graph needs none, or can't have any; the report says why.
-fn prepare(graph: usize) -> Option<(GatedClone, GatePositions, Gate)> {
-    let context = &find::current()?.context;
+/// Notes an executable graph that was made from a clone.
+fn note(exec: usize, gated: GatedClone, positions: GatePositions, gate: Gate) {
+    find::find_context(gate.context).into_iter().for_each(|branch| {
+        branch.context.device.page.counts.graph_gates.fetch_add(positions.count(), Relaxed);
+    });
+    positions.note_slices();
+    execs::add(exec, gated, positions, gate);
+}
+
+/// Reads a graph. Returns also its gate, and the positions that are tried one after the other:
+/// without slices if the driver refuses those. `None`: the graph needs no gates, or can't have any;
+/// the report says why.
+fn plan(graph: usize) -> Option<(Shape, Gate, Vec<GatePositions>)> {
+    let branch = find::current()?;
+    let context = &branch.context;
     if context.device.is_real_time() {
         return None;
     }
@@ -55,22 +68,20 @@ fn prepare(graph: usize) -> Option<(GatedClone, GatePositions, Gate)> {
             return None;
         }
     };
-    let positions = positions(&shape, find::current()?);
-    if positions.count() == 0 {
-        return None;
-    }
-    let gated = insert(graph, &shape, &positions, gate);
-    if gated.is_none() {
-        explain::note_ungated("the driver refused to clone it or to take gates in");
-    }
-    Some((gated?, positions, gate))
+    let is_gated = shape.is_gated();
+    let gates = if is_gated { GatePositions::default() } else { GatePositions::of(&shape) };
+    let slices = cut(&shape, gates.clone(), branch);
+    let all = [slices, Some(gates)].into_iter().flatten();
+    let all: Vec<_> = all.filter(|positions| positions.count() > 0).collect();
+    (!all.is_empty()).then_some((shape, gate, all))
 }
 
-/// Returns the positions of gates in a graph. One that has gates of its capture gets others with
-/// slices alone.
-fn positions(shape: &Shape, branch: &'static Branch) -> GatePositions {
-    let is_gated = shape.is_gated();
-    let mut positions = if is_gated { GatePositions::default() } else { GatePositions::of(shape) };
+/// Adds slices of long kernels to the positions of gates. `None`: there are none.
+fn cut(
+    shape: &Shape,
+    mut positions: GatePositions,
+    branch: &'static Branch,
+) -> Option<GatePositions> {
     // Other threads may capture meanwhile.
     calls::with_relaxed_capture(|| {
         let (long, mut left) = (LongKernels::of(branch), MAX_SLICES);
@@ -78,8 +89,8 @@ fn positions(shape: &Shape, branch: &'static Branch) -> GatePositions {
             wait_for_twins(shape, &long);
             positions.cut_all(shape, &long, &mut left);
         }
-    });
-    positions
+        (left < MAX_SLICES).then_some(positions)
+    })
 }
 
 /// Reads the graph's shape, if it may be cloned.

@@ -28,6 +28,12 @@ impl GatePositions {
         inner.sum::<u64>() + slices.sum::<u64>() + self.kernels.len() as u64
     }
 
+    /// Notes all slices for the report.
+    pub(super) fn note_slices(&self) {
+        self.slices.iter().for_each(|(_, slices)| slices.note());
+        self.children.iter().for_each(|(_, positions)| positions.note_slices());
+    }
+
     /// Has a kernel launched in slices, each with a gate before it.
     fn cut(&mut self, at: usize, slices: NodeSlices) {
         self.kernels.retain(|kernel| *kernel != at);

@@ -103,18 +103,14 @@ impl LongKernels {
     /// Returns slices for a node, not more than `most`. The report has the reason if a long kernel
     /// gets none.
     pub(crate) fn slices(&self, node: &NodeLaunch, most: usize) -> Option<NodeSlices> {
-        let of = self.find(node)?.clone();
+        let (of, context) = (self.find(node)?.clone(), self.branch.context.handle());
         let plan = {
             let mut shapes = of.kernel.shapes();
             let shape = shapes.get_mut(&of.shape)?;
-            let plan = plan(shape, node, most)?;
-            match &plan {
-                Ok(_) => shape.nodes.sliced += 1,
-                Err(why) => *shape.nodes.whole.entry(why.clone()).or_default() += 1,
-            }
-            plan.ok()?
+            let plan = plan(shape, node, is_in(context, node), most)?;
+            let refuse = |why: &String| *shape.nodes.whole.entry(why.clone()).or_default() += 1;
+            plan.inspect_err(refuse).ok()?
         };
-        let context = self.branch.context.handle();
         Some(NodeSlices { of, key: node.key(), context, plan })
     }
 
@@ -124,8 +120,7 @@ impl LongKernels {
     }
 
     fn find(&self, node: &NodeLaunch) -> Option<&LongKernel> {
-        let found = self.known.get(&node.key())?;
-        is_in(self.branch.context.handle(), node).then_some(found)
+        self.known.get(&node.key())
     }
 }
 
@@ -163,7 +158,12 @@ fn long_shapes(kernel: &Kernel, handle: usize, context: u64) -> Vec<ShapeKey> {
 
 /// Returns the plan for a node, or the reason for which it is whole. `None`: it is whole outside of
 /// graphs, too.
-fn plan(shape: &Shape, node: &NodeLaunch, most: usize) -> Option<Result<Arc<Plan>, String>> {
+fn plan(
+    shape: &Shape,
+    node: &NodeLaunch,
+    is_here: bool,
+    most: usize,
+) -> Option<Result<Arc<Plan>, String>> {
     let plan = match &shape.state {
         State::Ready(plan, _) => plan,
         State::Long(_) => return Some(Err("its twin was not built yet".into())),
@@ -171,6 +171,7 @@ fn plan(shape: &Shape, node: &NodeLaunch, most: usize) -> Option<Result<Arc<Plan
     };
     Some(match &plan.in_graph {
         Err(why) => Err(why.clone()),
+        Ok(_) if !is_here => Err("its node may be of another context".into()),
         Ok(_) if !node.is_simple => Err("it has attributes or overlaps".into()),
         Ok(_) if node.params.is_null() && !plan.parameters.is_empty() => {
             Err("its parameters are packed".into())
@@ -199,6 +200,12 @@ impl NodeSlices {
     /// Returns the number of slices.
     pub(crate) fn count(&self) -> usize {
         self.all().len()
+    }
+
+    /// Notes a node that has these slices, for the report.
+    pub(crate) fn note(&self) {
+        let mut shapes = self.of.kernel.shapes();
+        shapes.get_mut(&self.of.shape).into_iter().for_each(|shape| shape.nodes.sliced += 1);
     }
 
     fn all(&self) -> &[Slice] {

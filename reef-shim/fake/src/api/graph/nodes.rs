@@ -5,6 +5,7 @@ use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::engine::graph::{Attributes, Node};
 use crate::engine::op::Op;
+use crate::engine::settings::setting;
 use crate::engine::world::{World, world};
 
 plain! {
@@ -282,7 +283,11 @@ unsafe fn set_attribute(node: usize, attribute: u32, value: *const [u64; 8]) -> 
     SUCCESS
 }
 
+/// Refused with `REEF_FAKE_NO_COPIES`, as by a driver that doesn't take what is made of the copy.
 unsafe fn copy_attributes(to: usize, from: usize) -> u32 {
+    if setting("REEF_FAKE_NO_COPIES", 0) != 0 {
+        return NOT_SUPPORTED;
+    }
     let mut world = world();
     let Some(all) = attributes(&mut world, from).cloned() else { return INVALID_VALUE };
     let Some(to) = attributes(&mut world, to) else { return INVALID_VALUE };
