@@ -198,8 +198,8 @@ pub(super) fn load(twin: &Twin, name: &str) -> Result<(usize, Built), String> {
 
 /// Adds a kernel that does nothing to a module, behind its directives.
 fn with_nothing(text: &str) -> String {
-    let directive = text.find(".address_size").unwrap_or(0);
-    let end = text[directive..].find('\n').map_or(text.len(), |end| directive + end + 1);
+    let line = |at: usize| text[at..].find('\n').map(|end| at + end + 1);
+    let end = text.find(".address_size").and_then(line).unwrap_or(text.len());
     let (head, rest) = text.split_at(end);
     format!("{head}.visible .entry {NOTHING}()\n{{\n\tret;\n}}\n{rest}")
 }
