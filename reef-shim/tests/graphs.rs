@@ -208,6 +208,22 @@ fn instantiation_waits_for_a_twin_that_is_being_built() {
     destroy_exec(&program, exec);
 }
 
+/// As PyTorch's warm-ups: the host is ahead of the device.
+#[test]
+fn three_launches_without_waits_are_enough() {
+    let program = program();
+    let (kernel, shape) = (program.kernel_of(program.load(), "tiles"), Shape::line());
+    program.hold(true);
+    (0..3).for_each(|_| assert_eq!(program.launch(kernel, &shape, 0), 0));
+    program.hold(false);
+    program.synchronize();
+    let (exec, gates) =
+        instantiate(&program, chain(&program, &[Call { kernel, shape, value: 3 }]).0);
+    assert!(gates >= 10, "{gates} gates");
+    assert!(is_stopped(&program, exec, &shape, &[3]));
+    destroy_exec(&program, exec);
+}
+
 #[test]
 fn twin_outlives_the_module_and_the_source_graph() {
     let (program, _) = learned();

@@ -90,7 +90,8 @@ impl LongKernels {
 
     /// Waits until the twins of these kernels are built, while real-time work is there.
     pub(crate) fn wait_for(&self, nodes: &[NodeLaunch]) {
-        let used: Vec<_> = nodes.iter().filter_map(|node| self.find(node)).collect();
+        let used: Vec<_> =
+            nodes.iter().filter(|node| node.is_simple).filter_map(|node| self.find(node)).collect();
         let begin = Instant::now();
         while used.iter().any(|it| it.is_being_built())
             && begin.elapsed() < MAX_WAIT
