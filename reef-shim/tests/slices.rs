@@ -5,6 +5,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
+#[allow(dead_code)] // the tests of graphs need more of it
 #[path = "slices/program.rs"]
 mod program;
 

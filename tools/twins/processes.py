@@ -5,7 +5,7 @@ at random times.
     tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--ways WAY...] [--mps] [--low]
                              [--launches N] [--sanitizer TOOL] [--out FILE]
 
-FOLDER has libreef_cuda_shim.so and the program `registry` (tools/interpose/build.sh). Needs nvcc; PyTorch and Triton for two of
+FOLDER has libreef_cuda_shim.so and the program `registry` (tools/interpose/build.sh). Needs nvcc; PyTorch and Triton for three of
 the programs. For each best-effort program: its time alone; next to requests with gates alone, with slices, and with slices that
 are stopped; latencies of the requests; and whether the results of a number of launches are the same bits, held at random too. Ways
 are none, gates, slices, stops and bits; --mps has all of them under MPS, which it starts, and --low gives the best-effort program
@@ -194,6 +194,7 @@ def main():
         "busy-20ms": (lambda count, seconds: [be, "busy", str(count), str(seconds), "30000"], 0),
         "product": (lambda count, seconds: [be, "product", str(count), str(seconds)], 0),
         "triton": (python("be_triton.py"), 0),
+        "graph": (python("be_graph.py"), 0),
         "busy-100ms": (lambda count, seconds: [be, "busy", str(count), str(seconds), "150000"], 0),
         "busy-1s": (lambda count, seconds: [be, "busy", str(count), str(seconds), "10000", "2047"], 0),
         "busy-2ms": (lambda count, seconds: [be, "busy", str(count), str(seconds), "10000", "4"], 6000),

@@ -11,8 +11,6 @@
 
 pub(crate) mod context_memory;
 pub(crate) mod copy;
-pub(crate) mod graph;
-pub(crate) mod graph_memory;
 pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod memory_handles;

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs our work for a limit. After a panic the allocation is refused, so that no limit is
 /// bypassed.
-pub(super) fn refuse_on_panic(ours: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn refuse_on_panic(ours: impl FnOnce() -> u32) -> u32 {
     catch_unwind(AssertUnwindSafe(ours)).unwrap_or(OUT_OF_MEMORY)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn with_reservation(
 
 /// Reserves bytes. If there is no room, first counts allocations that have ended in streams, and
 /// has pools free unused memory.
-pub(super) fn make_room(device: &'static Limited, bytes: u64) -> bool {
+pub(crate) fn make_room(device: &'static Limited, bytes: u64) -> bool {
     device.try_reserve(bytes) || {
         calls::with_relaxed_capture(|| {
             pending::settle();

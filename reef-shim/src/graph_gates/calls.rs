@@ -7,14 +7,40 @@ use crate::driver::slots::real;
 use crate::guest::find;
 use crate::limit::sizes::round_up;
 use reef_guest::hold::Holders;
+use std::ffi::c_void;
 
-/// Parameters of a kernel node: its function and its grid, before fields that aren't read.
+/// `CUDA_KERNEL_NODE_PARAMS`, with room for fields that aren't read.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct KernelParams {
-    function: usize,
-    grid: [u32; 3],
-    rest: [u64; 16],
+    pub(super) function: usize,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared: u32,
+    pub(super) params: *mut *mut c_void,
+    pub(super) extra: usize,
+    /// From here on not in the first version: a library's kernel, and its context.
+    pub(super) kernel: usize,
+    pub(super) context: usize,
+    pub(super) rest: [u64; 8],
+}
+
+impl Default for KernelParams {
+    fn default() -> Self {
+        let (grid, block, params) = ([1; 3], [1; 3], std::ptr::null_mut());
+        let none = [0; 8];
+        Self {
+            function: 0,
+            grid,
+            block,
+            shared: 0,
+            params,
+            extra: 0,
+            kernel: 0,
+            context: 0,
+            rest: none,
+        }
+    }
 }
 
 /// `CUstreamBatchMemOpParams` of a wait.
@@ -40,7 +66,10 @@ pub(super) struct Waits {
 
 /// `CU_STREAM_MEM_OP_WAIT_VALUE_32`; with `CU_STREAM_WAIT_VALUE_GEQ`, which is 0.
 const WAIT: u32 = 1;
-/// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
+/// `CU_LAUNCH_ATTRIBUTE_…`.
+const COOPERATIVE: u32 = 2;
+const CLUSTER: u32 = 4;
+const PREFERRED_CLUSTER: u32 = 11;
 const UPDATABLE: u32 = 13;
 
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`: a pool's properties with the location, then access rights, and the
@@ -75,6 +104,7 @@ mod raw {
         waits = cuGraphBatchMemOpNodeGetParams(node: usize, params: &mut Waits);
         child = cuGraphChildGraphNodeGetGraph(node: usize, child: &mut usize);
         memory = cuGraphMemAllocNodeGetParams(node: usize, params: &mut MemoryParams);
+        copy_attributes = cuGraphKernelNodeCopyAttributes(to: usize, from: usize);
         free = cuGraphMemFreeNodeGetParams(node: usize, address: &mut u64);
         clone = cuGraphClone(clone: &mut usize, graph: usize);
         find = cuGraphNodeFindInClone(node: &mut usize, original: usize, clone: usize);
@@ -91,6 +121,10 @@ mod raw {
         add_waits = cuGraphAddBatchMemOpNode(
             node: &mut usize, graph: usize, after: *const usize, count: usize, params: &Waits
         );
+        add_kernel = cuGraphAddKernelNode(
+            node: &mut usize, graph: usize, after: *const usize, count: usize, params: &KernelParams
+        );
+        set_kernel = cuGraphKernelNodeSetParams(node: usize, params: &KernelParams);
         connect = cuGraphAddDependencies(graph: usize, from: *const usize, to: *const usize, count: usize);
         disconnect = cuGraphRemoveDependencies(graph: usize, from: *const usize, to: *const usize, count: usize);
         /// # Safety
@@ -190,18 +224,32 @@ pub(super) fn kind(node: usize) -> Option<u32> {
     Some(kind)
 }
 
-/// Returns the grid of a kernel node.
-pub(super) fn grid(node: usize) -> Option<[u32; 3]> {
+/// Returns the parameters of a kernel node.
+pub(super) fn kernel(node: usize) -> Option<KernelParams> {
     let mut params = KernelParams::default();
     let code = raw::kernel_v2(node, &mut params).filter(|code| *code == 0);
     succeeded(code.or_else(|| raw::kernel(node, &mut params)))?;
-    Some(params.grid)
+    Some(params)
 }
 
 /// Returns whether kernels on the device may change this node. Such a node can't be cloned.
 pub(super) fn is_device_updatable(node: usize) -> bool {
     let mut value = [0; 8];
     raw::attribute(node, UPDATABLE, &mut value) == Some(0) && value[0] as u32 != 0
+}
+
+/// Returns whether all blocks of a kernel node run at a time, or some are together in clusters.
+pub(super) fn has_blocks_together(node: usize) -> bool {
+    let mut all = [[0; 8]; 3];
+    let [cooperative, cluster, preferred] = &mut all;
+    let is_known = raw::attribute(node, COOPERATIVE, cooperative) == Some(0);
+    // A driver that doesn't know of clusters has none.
+    let _ = raw::attribute(node, CLUSTER, cluster);
+    let _ = raw::attribute(node, PREFERRED_CLUSTER, preferred);
+    let has = |[first, second, ..]: [u64; 8]| {
+        [first as u32, (first >> 32) as u32, second as u32].into_iter().any(|side| side > 1)
+    };
+    !is_known || all[0][0] as u32 != 0 || has(all[1]) || has(all[2])
 }
 
 /// Returns whether a node of memory operations is a gate, of any context.
@@ -243,6 +291,37 @@ pub(super) fn add_gate(graph: usize, after: &[usize], context: usize, gate: u64)
     // SAFETY: a list of this length; the wait outlives the call.
     succeeded(unsafe { raw::add_waits(&mut node, graph, after.as_ptr(), after.len(), &params) })?;
     Some(node)
+}
+
+/// Adds a kernel after a node. The driver copies the parameters.
+///
+/// # Safety
+///
+/// There is an address of each of the kernel's parameters.
+pub(super) unsafe fn add_kernel(
+    graph: usize,
+    after: usize,
+    params: &KernelParams,
+) -> Option<usize> {
+    let mut node = 0;
+    // SAFETY: a list of one, and the caller's promise.
+    succeeded(unsafe { raw::add_kernel(&mut node, graph, &raw const after, 1, params) })?;
+    Some(node)
+}
+
+/// Gives a kernel node of a clone other parameters, which the driver copies.
+///
+/// # Safety
+///
+/// There is an address of each of the kernel's parameters.
+pub(super) unsafe fn set_kernel(node: usize, params: &KernelParams) -> Option<()> {
+    // SAFETY: the caller's promise.
+    succeeded(unsafe { raw::set_kernel(node, params) })
+}
+
+/// Gives a kernel node of a clone the attributes of another one.
+pub(super) fn copy_attributes(to: usize, from: usize) -> Option<()> {
+    succeeded(raw::copy_attributes(to, from))
 }
 
 pub(super) fn connect(graph: usize, from: usize, to: usize) -> Option<()> {

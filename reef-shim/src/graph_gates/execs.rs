@@ -2,6 +2,7 @@
 
 use super::insert::{Gate, GatedClone};
 use super::positions::GatePositions;
+use super::slices::SlicedNode;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -37,6 +38,11 @@ pub(crate) fn forget(exec: usize) {
 pub(crate) fn node(exec: usize, node: usize) -> usize {
     let known = execs().get(&exec).and_then(|exec| exec.clone.nodes.get(&node).copied());
     known.unwrap_or(node)
+}
+
+/// Returns the nodes of `exec` that stand for the program's node, if it is in slices.
+pub(super) fn sliced(exec: usize, node: usize) -> Option<SlicedNode> {
+    execs().get(&exec)?.clone.sliced.get(&node).cloned()
 }
 
 /// Returns the positions of gates in `exec`, if it has some.

@@ -1,8 +1,10 @@
-//! Insertion of gates into a clone of a graph.
+//! Insertion of gates and slices into a clone of a graph.
 
 use super::calls;
 use super::positions::GatePositions;
-use super::shape::{Kind, Shape};
+use super::shape::{Kind, Node, Shape};
+use super::slices::{Parts, SlicedNode};
+use crate::twins::nodes::NodeSlices;
 use std::collections::HashMap;
 
 /// Clone with gates. It is destroyed with this value.
@@ -11,6 +13,10 @@ pub(crate) struct GatedClone {
     pub(crate) graph: usize,
     /// The clone's nodes by the program's nodes.
     pub(super) nodes: HashMap<usize, usize>,
+    /// The program's nodes by gates and slices before their own ones.
+    inserted: HashMap<usize, usize>,
+    /// Nodes in slices, by the program's nodes.
+    pub(super) sliced: HashMap<usize, SlicedNode>,
     /// Positions of gates in child graphs, by the program's nodes.
     pub(super) children: HashMap<usize, GatePositions>,
 }
@@ -36,8 +42,8 @@ pub(crate) fn insert(
     positions: &GatePositions,
     gate: Gate,
 ) -> Option<GatedClone> {
-    let mut gated =
-        GatedClone { graph: calls::clone(graph)?, nodes: HashMap::new(), children: HashMap::new() };
+    let (nodes, inserted, sliced, children) = Default::default();
+    let mut gated = GatedClone { graph: calls::clone(graph)?, nodes, inserted, sliced, children };
     let clone = gated.graph;
     gated.fill(clone, shape, positions, gate)?;
     Some(gated)
@@ -56,10 +62,21 @@ impl GatedClone {
         let clones: Vec<usize> = clones.collect::<Option<_>>()?;
         let pairs = shape.nodes.iter().zip(&clones).map(|(node, clone)| (node.handle, *clone));
         self.nodes.extend(pairs);
+        let place = |at: usize| {
+            let (node, clone) = (shape.nodes.get(at)?, *clones.get(at)?);
+            let before = node.after.iter().filter_map(|at| clones.get(*at).copied()).collect();
+            Some((node, Place { graph, clone, before, gate }))
+        };
         for &at in &positions.kernels {
-            let before = shape.nodes.get(at)?.after.iter();
-            let before: Vec<_> = before.filter_map(|at| clones.get(*at).copied()).collect();
-            insert_before(graph, *clones.get(at)?, &before, gate)?;
+            let (node, place) = place(at)?;
+            self.inserted.insert(place.insert_gate()?, node.handle);
+        }
+        for (at, slices) in &positions.slices {
+            let (node, place) = place(*at)?;
+            let Inserted { gates, nodes } = place.insert_slices(node, slices)?;
+            let inserted = gates.iter().chain(&nodes).map(|inserted| (*inserted, node.handle));
+            self.inserted.extend(inserted);
+            self.sliced.insert(node.handle, SlicedNode { slices: slices.clone(), nodes });
         }
         for (at, node) in shape.nodes.iter().enumerate() {
             let Kind::Child(inner) = &node.kind else { continue };
@@ -71,16 +88,75 @@ impl GatedClone {
         Some(())
     }
 
-    /// Returns the program's node that a node of the clone was made from. `None`: it is a gate, or
-    /// not a node of the clone.
+    /// Returns the program's node that a node of the clone was made from, or inserted for. `None`:
+    /// it is not a node of the clone.
     pub(crate) fn original(&self, clone: usize) -> Option<usize> {
-        self.nodes.iter().find(|(_, node)| **node == clone).map(|(original, _)| *original)
+        let of = self.nodes.iter().find(|(_, node)| **node == clone).map(|(original, _)| *original);
+        of.or_else(|| self.inserted.get(&clone).copied())
     }
 }
 
-/// Inserts a gate between a node and its predecessors.
-fn insert_before(graph: usize, node: usize, before: &[usize], gate: Gate) -> Option<()> {
-    let added = calls::add_gate(graph, before, gate.context, gate.address)?;
-    calls::disconnect(graph, before, node)?;
-    calls::connect(graph, added, node)
+/// Gates and slices of a node. The last slice is the node itself.
+#[derive(Debug)]
+struct Inserted {
+    gates: Vec<usize>,
+    nodes: Vec<usize>,
+}
+
+/// Node of a clone, before which something is inserted.
+#[derive(Debug)]
+struct Place {
+    graph: usize,
+    clone: usize,
+    before: Vec<usize>,
+    gate: Gate,
+}
+
+impl Place {
+    /// Inserts a gate between the node and its predecessors, and returns it.
+    fn insert_gate(&self) -> Option<usize> {
+        let added = self.add_gate(&self.before)?;
+        self.take_place(added)?;
+        Some(added)
+    }
+
+    fn add_gate(&self, after: &[usize]) -> Option<usize> {
+        calls::add_gate(self.graph, after, self.gate.context, self.gate.address)
+    }
+
+    /// Puts a node between the node and its predecessors, which it is behind already.
+    fn take_place(&self, added: usize) -> Option<()> {
+        calls::disconnect(self.graph, &self.before, self.clone)?;
+        calls::connect(self.graph, added, self.clone)
+    }
+
+    /// Inserts slices of a kernel, each with a gate before it. The last one is the node itself.
+    /// `node` is that of the program's graph.
+    fn insert_slices(&self, node: &Node, slices: &NodeSlices) -> Option<Inserted> {
+        let launch = node.launch()?;
+        let parts = Parts::of(slices, &launch);
+        let mut gate = self.add_gate(&self.before)?;
+        let (mut gates, mut nodes) = (vec![gate], Vec::new());
+        for at in 0..slices.count() - 1 {
+            let added = parts.with(at, |params| {
+                // SAFETY: an address of each parameter.
+                unsafe { calls::add_kernel(self.graph, gate, params) }
+            });
+            let added = added??;
+            if launch.is_simple {
+                calls::copy_attributes(added, self.clone)?;
+            }
+            nodes.push(added);
+            gate = self.add_gate(&[added])?;
+            gates.push(gate);
+        }
+        self.take_place(gate)?;
+        // SAFETY: as above.
+        let set = |params: &_| unsafe { calls::set_kernel(self.clone, params) };
+        if parts.are_slices() {
+            parts.with(slices.count() - 1, set)??;
+        }
+        nodes.push(self.clone);
+        Some(Inserted { gates, nodes })
+    }
 }

@@ -1,14 +1,16 @@
-//! Positions of gates in a graph: the kernels that have one before them.
+//! Positions of gates in a graph: the kernels that have one before them, and those in slices.
 
 use super::shape::{Kind, Shape};
+use crate::twins::nodes::{LongKernels, NodeSlices};
 use reef_guest::pace::in_graph;
 use std::collections::HashSet;
 
-/// Positions of gates: indices of kernels that have one before them, and the positions in child
-/// graphs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Positions of gates: indices of kernels that have one before them, of kernels in slices, and the
+/// positions in child graphs.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct GatePositions {
     pub(super) kernels: Vec<usize>,
+    pub(super) slices: Vec<(usize, NodeSlices)>,
     pub(super) children: Vec<(usize, GatePositions)>,
 }
 
@@ -22,7 +24,43 @@ impl GatePositions {
     /// Returns the number of gates.
     pub(crate) fn count(&self) -> u64 {
         let inner = self.children.iter().map(|(_, positions)| positions.count());
-        inner.sum::<u64>() + self.kernels.len() as u64
+        let slices = self.slices.iter().map(|(_, slices)| slices.count() as u64);
+        inner.sum::<u64>() + slices.sum::<u64>() + self.kernels.len() as u64
+    }
+
+    /// Notes all slices for the report.
+    pub(super) fn note_slices(&self) {
+        self.slices.iter().for_each(|(_, slices)| slices.note());
+        self.children.iter().for_each(|(_, positions)| positions.note_slices());
+    }
+
+    /// Has a kernel launched in slices, each with a gate before it.
+    fn cut(&mut self, at: usize, slices: NodeSlices) {
+        self.kernels.retain(|kernel| *kernel != at);
+        self.slices.push((at, slices));
+    }
+
+    /// Has the long kernels of a graph launched in slices, of which `left` may still be made.
+    pub(super) fn cut_all(&mut self, shape: &Shape, long: &LongKernels, left: &mut usize) {
+        for (at, node) in shape.nodes.iter().enumerate() {
+            match &node.kind {
+                Kind::Kernel(_) => {
+                    let slices =
+                        node.long_launch(long).and_then(|launch| long.slices(&launch, *left));
+                    slices.into_iter().for_each(|slices| {
+                        *left -= slices.count();
+                        self.cut(at, slices);
+                    });
+                }
+                Kind::Child(inner) => {
+                    let mut positions = self.child(at).cloned().unwrap_or_default();
+                    positions.cut_all(inner, long, left);
+                    self.children.retain(|(place, _)| *place != at);
+                    self.children.extend((positions.count() > 0).then_some((at, positions)));
+                }
+                Kind::Gate | Kind::Other => {}
+            }
+        }
     }
 
     /// Returns the positions in the child graph of this node.

@@ -17,6 +17,8 @@ pub(super) struct Node {
     pub(super) after: Vec<usize>,
     /// True if it may begin before one of them has ended. A gate in between would prevent that.
     pub(super) overlaps: bool,
+    /// True if one of its successors may begin before it has ended.
+    pub(super) is_overlapped: bool,
 }
 
 #[derive(Debug)]
@@ -45,13 +47,20 @@ impl Shape {
         let mut nodes = Vec::with_capacity(handles.len());
         for &handle in &handles {
             let kind = Kind::read(handle)?;
-            nodes.push(Node { handle, kind, after: Vec::new(), overlaps: false });
+            nodes.push(Node {
+                handle,
+                kind,
+                after: Vec::new(),
+                overlaps: false,
+                is_overlapped: false,
+            });
         }
         for (from, to, overlaps) in calls::edges(graph).ok_or(UNKNOWN)? {
             let from = *place.get(&from).ok_or(UNKNOWN)?;
             let node = place.get(&to).and_then(|&to| nodes.get_mut(to)).ok_or(UNKNOWN)?;
             node.after.push(from);
             node.overlaps |= overlaps;
+            nodes.get_mut(from).into_iter().for_each(|node| node.is_overlapped |= overlaps);
         }
         Ok(Self { nodes })
     }
@@ -75,7 +84,7 @@ impl Kind {
         match calls::kind(node).ok_or(UNKNOWN)? {
             0 if calls::is_device_updatable(node) => Err("kernels may change nodes of it"),
             0 => {
-                let grid = calls::grid(node).ok_or(UNKNOWN)?;
+                let grid = calls::kernel(node).ok_or(UNKNOWN)?.grid;
                 let blocks = |product: u64, side| product.saturating_mul(u64::from(side));
                 Ok(Self::Kernel(grid.into_iter().fold(1, blocks)))
             }

@@ -1,8 +1,10 @@
 //! Graphs: their instantiation, and updates of executable graphs.
 
 use super::declare::{hooks, twins};
-use crate::actions::graph::{child, destroy, instantiate, node, update};
-use crate::actions::graph_memory::{destroyed, instantiated};
+use crate::graph_gates::backing::{destroyed, instantiated};
+use crate::graph_gates::instantiate::{destroy, instantiate};
+use crate::graph_gates::update::ParamsVersion::{First, Later};
+use crate::graph_gates::update::{child, enable, kernel, node, update};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -27,30 +29,61 @@ struct Params {
     words: [usize; 30],
 }
 
+/// `CU_GRAPH_NODE_TYPE_KERNEL`: the words are `CUDA_KERNEL_NODE_PARAMS`.
+const KERNEL: u32 = 0;
+const KERNEL_WORDS: usize = 9;
 /// `CU_GRAPH_NODE_TYPE_GRAPH`: the first word is a graph.
 const CHILD: u32 = 4;
+
+/// Calls `call` with the address of a copy of some parameters, whose first words are those at this
+/// address.
+///
+/// # Safety
+///
+/// Both are there. A program has written the words of the kind: the others are copied as they are,
+/// initialized or not.
+unsafe fn with_words<const WORDS: usize>(
+    params: *const Params,
+    words: usize,
+    call: impl FnOnce(usize) -> u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let mut copy = unsafe { params.cast::<MaybeUninit<Params>>().read() };
+    // SAFETY: words of a copy of ours, and the caller's promise.
+    unsafe {
+        let to = (&raw mut (*copy.as_mut_ptr()).words).cast::<usize>();
+        std::ptr::copy_nonoverlapping(words as *const usize, to, WORDS);
+    }
+    call(copy.as_ptr() as usize)
+}
 
 /// Sets the parameters of a node of any kind. `params` is the address of a [`Params`].
 fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
     let program_params = params as *const Params;
     // SAFETY: null, or the program's promise to the driver: a struct with a kind.
-    if program_params.is_null() || unsafe { (*program_params).kind } != CHILD {
-        return node(exec, of, |of| real(of, params));
+    let kind = (!program_params.is_null()).then(|| unsafe { (*program_params).kind });
+    // SAFETY: not null: the words of the kind begin there.
+    let words = || unsafe { &raw const (*program_params).words } as usize;
+    match kind {
+        Some(KERNEL) => {
+            // SAFETY: the program's promise: parameters of a kernel. The others are ours.
+            unsafe {
+                kernel(exec, of, words(), Later, |of, words| {
+                    with_words::<KERNEL_WORDS>(program_params, words, |params| real(of, params))
+                })
+            }
+        }
+        Some(CHILD) => {
+            // SAFETY: the program's promise: a graph.
+            let inner = unsafe { (words() as *const usize).read() };
+            child(exec, of, inner, |of, inner| {
+                let words = &raw const inner as usize;
+                // SAFETY: as above, and a word of ours.
+                unsafe { with_words::<1>(program_params, words, |params| real(of, params)) }
+            })
+        }
+        _ => node(exec, of, |of| real(of, params)),
     }
-    // SAFETY: as above. A program has written the words of the kind: here the first, a graph. The
-    // others are copied as they are, initialized or not.
-    let (inner, copy) = unsafe {
-        (
-            (&raw const (*program_params).words).cast::<usize>().read(),
-            program_params.cast::<MaybeUninit<Params>>().read(),
-        )
-    };
-    child(exec, of, inner, |of, inner| {
-        let mut with = copy;
-        // SAFETY: the first word of a copy of ours.
-        unsafe { (&raw mut (*with.as_mut_ptr()).words).cast::<usize>().write(inner) };
-        real(of, with.as_ptr() as usize)
-    })
 }
 
 impl UpdateResult {
@@ -101,11 +134,13 @@ twins! {
 // Calls that name a node of an executable graph by the original node.
 hooks! {
     cuGraphExecKernelNodeSetParams(
-        exec: usize, of: usize, params: *const c_void,
-    ) |real(of)| node(exec, of, real);
+        exec: usize, of: usize, params: usize,
+        // SAFETY: the program's promise to the driver.
+    ) |real(of, params)| unsafe { kernel(exec, of, params, First, real) };
     cuGraphExecKernelNodeSetParams_v2(
-        exec: usize, of: usize, params: *const c_void,
-    ) |real(of)| node(exec, of, real);
+        exec: usize, of: usize, params: usize,
+        // SAFETY: as above.
+    ) |real(of, params)| unsafe { kernel(exec, of, params, Later, real) };
     cuGraphExecMemcpyNodeSetParams(
         exec: usize, of: usize, params: *const c_void, context: usize,
     ) |real(of)| node(exec, of, real);
@@ -135,7 +170,7 @@ hooks! {
     ) |real(of, params)| set_params(exec, of, params, real);
     cuGraphNodeSetEnabled(
         exec: usize, of: usize, enabled: u32,
-    ) |real(of)| node(exec, of, real);
+    ) |real(of)| enable(exec, of, real);
     cuGraphNodeGetEnabled(
         exec: usize, of: usize, enabled: *mut u32,
     ) |real(of)| node(exec, of, real);

@@ -1,9 +1,9 @@
 //! Launches of kernels and graphs.
 
 use super::declare::{hooks, twins};
-use crate::actions::graph_memory::backed;
 use crate::actions::launch::{Work, launch, launch_all};
 use crate::driver::calls::Stream;
+use crate::graph_gates::backing::backed;
 use crate::order;
 use crate::profile::timed::timed;
 use crate::rerun::launch::launch as launch_kernel;

@@ -3,13 +3,13 @@
 use super::declare::{hooks, twins};
 use crate::actions::context_memory::{create, set_limit};
 use crate::actions::copy::on_device;
-use crate::actions::graph_memory::{backed, trim};
 use crate::actions::memory::free;
 use crate::actions::memory_handles::{self, AllocationProperties, Mapping};
 use crate::actions::memory_request::or_ask_on;
 use crate::actions::modules::{load, load_file};
 use crate::actions::pools;
 use crate::driver::calls::Stream;
+use crate::graph_gates::backing::{backed, trim};
 use crate::limit::charges::Kind;
 use crate::twins::{images, kernels};
 use std::ffi::{c_char, c_void};

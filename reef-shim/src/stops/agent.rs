@@ -1,17 +1,23 @@
 //! Agent: a thread that stops slices of a guest that is held.
 
+use super::driver;
 use super::ground::{self, Ground};
 use super::lane::Lane;
 use super::wake;
 use crate::explain;
 use crate::order;
 use crate::thread;
-use std::time::Duration;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 /// Interval between looks at the gate while slices are on the device, on a host of few processors.
 /// The system may add 50 µs to it, so elsewhere the agent keeps a processor busy meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 const MIN_PROCESSORS: usize = 4;
+/// Interval between checks of contexts with slices on the device.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Codes of a query that say that work goes on: success, not ready, and all about captures.
+const WELL: [RangeInclusive<u32>; 3] = [0..=0, 600..=600, 900..=909];
 /// Pauses of a processor between two looks.
 const SPINS: u32 = 20;
 
@@ -29,10 +35,15 @@ fn run() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
     let spins =
         std::thread::available_parallelism().is_ok_and(|count| count.get() >= MIN_PROCESSORS);
+    let mut checked = Instant::now();
     loop {
         wake::begin();
+        let is_due = checked.elapsed() >= CHECK_INTERVAL;
+        if is_due {
+            checked = Instant::now();
+        }
         let mut has_slices = false;
-        ground::each(|ground| has_slices |= look(ground));
+        ground::each(|ground| has_slices |= look(ground, is_due));
         if !has_slices {
             wake::rest();
         } else if spins {
@@ -49,10 +60,11 @@ fn pause() {
     std::thread::yield_now();
 }
 
-/// Stops slices of a context whose gate is closed. Returns whether slices are on the device.
-fn look(ground: &'static Ground) -> bool {
+/// Stops slices of a context whose gate is closed, after a check of the context if that is due.
+/// Returns whether slices are on the device.
+fn look(ground: &'static Ground, is_check_due: bool) -> bool {
     let busy = || ground.lanes().filter(|lane| lane.is_busy());
-    if busy().next().is_none() {
+    if busy().next().is_none() || (is_check_due && !is_well(ground)) {
         return false;
     }
     let context = &ground.branch.context;
@@ -69,4 +81,21 @@ fn look(ground: &'static Ground) -> bool {
         }
     });
     true
+}
+
+/// Returns whether the driver still takes work of a context. After an error that stays, its slices
+/// never end.
+fn is_well(ground: &'static Ground) -> bool {
+    order::stop(|| {
+        let query = || driver::query_stream(ground.streams[0]);
+        if !ground.is_there() {
+            return false;
+        }
+        let code = ground.branch.context.within(query);
+        let is_well = code.is_none_or(|code| WELL.iter().any(|range| range.contains(&code)));
+        if !is_well {
+            ground.lose();
+        }
+        is_well
+    })
 }

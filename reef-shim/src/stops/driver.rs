@@ -11,6 +11,7 @@ calls! {
     priorities = cuCtxGetStreamPriorityRange(least: &mut i32, greatest: &mut i32);
     allocate = cuMemAlloc_v2(to: &mut u64, bytes: usize);
     wait_for_stream = cuStreamSynchronize(stream: usize);
+    query_stream = cuStreamQuery(stream: usize);
 }
 
 calls! {

@@ -7,7 +7,11 @@ use crate::driver::slots::real;
 use crate::guest::tree::branch::Branch;
 use crate::guest::tree::memory::Area;
 use crate::guest::tree::stream::Stream;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, PoisonError};
 
 /// Number of streams of a context whose slices can be stopped. Slices of others are launched alone.
 const LANES: usize = 16;
@@ -36,7 +40,12 @@ pub(crate) struct Ground {
     /// Streams by which stop words are written.
     pub(super) streams: [usize; STREAMS],
     lanes: Vec<Lane>,
-    owners: [OnceLock<&'static Stream>; LANES],
+    /// Stream of each lane.
+    owners: Mutex<[Option<&'static Stream>; LANES]>,
+    /// Number of the first lanes that have had a stream.
+    used: AtomicUsize,
+    /// Set when the driver takes no work of the context any more.
+    is_lost: AtomicBool,
 }
 
 impl Ground {
@@ -93,25 +102,38 @@ impl Ground {
         };
         let word = |lane: u64| area.word((lane * HOST_WORDS / 4) as usize);
         let lanes = (0..LANES as u64).map(|lane| Lane::new(places(lane), word(lane)));
-        let (lanes, owners) = (lanes.collect(), [const { OnceLock::new() }; LANES]);
+        let (lanes, owners, used) = (lanes.collect(), Mutex::default(), AtomicUsize::new(0));
+        let is_lost = AtomicBool::new(false);
         let context = branch.context.name();
-        Ok(Self { branch, context, zero: at, streams, lanes, owners })
+        Ok(Self { branch, context, zero: at, streams, lanes, owners, used, is_lost })
     }
 
-    /// Returns the lane of a stream, which it keeps. `None`: all are taken.
+    /// Returns the lane of a stream, which it keeps until it ends. `None`: all are taken.
     pub(crate) fn lane(&self, stream: &'static Stream) -> Option<&Lane> {
-        let is_of =
-            |owner: &OnceLock<&'static Stream>| std::ptr::eq(*owner.get_or_init(|| stream), stream);
-        self.owners.iter().position(is_of).map(|at| &self.lanes[at])
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own =
+            |owner: &Option<&'static Stream>| owner.is_some_and(|own| std::ptr::eq(own, stream));
+        let own = owners.iter().position(is_own);
+        let at = own.or_else(|| {
+            let is_free = |at: &usize| match owners[*at] {
+                Some(owner) => !owner.is_live() && !self.lanes[*at].is_busy(),
+                None => true,
+            };
+            (0..LANES).find(is_free)
+        })?;
+        owners[at] = Some(stream);
+        self.used.fetch_max(at + 1, Release);
+        Some(&self.lanes[at])
     }
 
-    /// Returns the lanes that streams have.
+    /// Returns the lanes that streams have, or had.
     pub(super) fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.owners
-            .iter()
-            .zip(&self.lanes)
-            .take_while(|(owner, _)| owner.get().is_some())
-            .map(|it| it.1)
+        self.lanes.iter().take(self.used.load(Acquire))
+    }
+
+    /// Notes that slices of the context never end: the driver has given it an error that stays.
+    pub(super) fn lose(&self) {
+        self.is_lost.store(true, Relaxed);
     }
 
     /// Returns the address of a word that stops nothing.
@@ -129,5 +151,6 @@ impl Ground {
 /// Calls `look` for what each living context has.
 pub(super) fn each(mut look: impl FnMut(&'static Ground)) {
     let all = GROUNDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    all.into_iter().filter(|ground| ground.is_there()).for_each(&mut look);
+    let is_used = |ground: &&Ground| ground.is_there() && !ground.is_lost.load(Relaxed);
+    all.into_iter().filter(is_used).for_each(&mut look);
 }

@@ -231,15 +231,25 @@ impl Lane {
 impl LaunchCopy {
     /// Launches the twin with some blocks. Returns the driver's code.
     pub(crate) fn launch(&self, stream: usize, blocks: [u32; 3], own: &Launch) -> u32 {
+        // SAFETY: an address of each of the kernel's parameters, and of the twin's own.
+        self.with_params(own, |params| unsafe {
+            driver::launch(self.twin, stream, blocks, self.block, self.shared, params)
+        })
+    }
+
+    /// Calls `call` with an address of each of the kernel's parameters, and of the twin's own. They
+    /// are there during the call.
+    pub(crate) fn with_params<T>(
+        &self,
+        own: &Launch,
+        call: impl FnOnce(*mut *mut c_void) -> T,
+    ) -> T {
         let mut own = Aligned(own.bytes());
         // The driver reads them alone.
         let at = |place: &usize| self.bytes.as_ptr().wrapping_add(*place).cast_mut().cast();
         let mut params: Vec<*mut c_void> = self.places.iter().map(at).collect();
         params.push(own.0.as_mut_ptr().cast());
-        // SAFETY: an address of each of the kernel's parameters, and of the twin's own.
-        unsafe {
-            driver::launch(self.twin, stream, blocks, self.block, self.shared, params.as_mut_ptr())
-        }
+        call(params.as_mut_ptr())
     }
 }
 

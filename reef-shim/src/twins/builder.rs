@@ -23,6 +23,9 @@ use std::sync::{Arc, OnceLock};
 /// Maximum number of twins of a context. They stay as long as it.
 const MAX_TWINS: usize = 256;
 
+/// Name of a kernel that does nothing.
+const NOTHING: &str = "reef_nothing";
+
 /// Twin that is to be built, and the result when it is.
 #[derive(Debug)]
 pub(super) struct Order {
@@ -42,6 +45,8 @@ pub(super) struct Order {
 #[derive(Clone, Debug)]
 pub(super) struct Built {
     pub(super) function: usize,
+    /// Kernel that does nothing, of the same module.
+    pub(super) nothing: usize,
     pub(super) may_be_sliced: bool,
     /// True if blocks that run can leave, too.
     pub(super) has_looks: bool,
@@ -176,17 +181,27 @@ pub(super) fn read(
 
 /// Loads a twin into the current context. Returns its module, too.
 pub(super) fn load(twin: &Twin, name: &str) -> Result<(usize, Built), String> {
-    let (text, mut module) = (zero(&twin.text)?, 0);
+    let (text, mut module) = (zero(&with_nothing(&twin.text))?, 0);
     // SAFETY: texts that end with zeros.
     let code = unsafe { driver::load_text(&mut module, text.as_ptr()) };
     if code != Some(0) {
         return Err(format!("the driver doesn't compile its twin: code {}", code_text(code)));
     }
-    let function = find(module, name)?;
+    let (function, nothing) = (find(module, name)?, find(module, NOTHING)?);
     let parameters = twin.parameters.clone();
     let (bytes, may_be_sliced) = (twin.offset, twin.may_be_sliced);
     let has_looks = twin.looks > 0;
-    Ok((module, Built { function, may_be_sliced, has_looks, stops: None, parameters, bytes }))
+    let stops = None;
+    let built = Built { function, nothing, may_be_sliced, has_looks, stops, parameters, bytes };
+    Ok((module, built))
+}
+
+/// Adds a kernel that does nothing to a module, behind its directives.
+fn with_nothing(text: &str) -> String {
+    let line = |at: usize| text[at..].find('\n').map(|end| at + end + 1);
+    let end = text.find(".address_size").and_then(line).unwrap_or(text.len());
+    let (head, rest) = text.split_at(end);
+    format!("{head}.visible .entry {NOTHING}()\n{{\n\tret;\n}}\n{rest}")
 }
 
 /// Finds a kernel of a twin's module, and loads its code.

@@ -52,8 +52,11 @@ pub(super) fn fit(
             (groups, Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }))
         }
     };
+    let uncut = || Err("it can't be cut".to_owned());
+    let in_graph = if built.may_be_sliced { measured.node_slices() } else { uncut() };
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
-    Ok(Plan { twin, parameters: built.parameters, groups, guard, plain, launches, sliced })
+    let (nothing, parameters) = (built.nothing, built.parameters);
+    Ok(Plan { twin, nothing, parameters, groups, in_graph, guard, plain, launches, sliced })
 }
 
 /// Returns a launch's measured duration with its grid, and the number of its blocks that run at a

@@ -138,6 +138,12 @@ fn forget(owner: Owner) {
     gone.into_iter().for_each(end);
 }
 
+/// Returns the kernels that are there, by their handles.
+pub(super) fn by_handles() -> Vec<(usize, Arc<Kernel>)> {
+    let known = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
+    known.iter().map(|(handle, kernel)| (*handle, kernel.clone())).collect()
+}
+
 /// Returns all kernels.
 pub(super) fn all() -> Vec<Arc<Kernel>> {
     let ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -127,51 +127,58 @@ fn way(of: &KernelLaunch) -> Option<Way> {
     match &shape.state {
         State::Plain(_) => {
             device.page.counts.whole.fetch_add(1, Relaxed);
-            None
+            return None;
         }
-        State::Short if shape.launches < AGAIN => None,
+        State::Short if shape.launches < AGAIN => return None,
         State::Short => {
-            *shape = Shape::new();
-            None
+            shape.begin_again();
+            return None;
         }
         State::Measured => {
             // A gate comes before the first event, so a hold is not part of the time.
-            if !shape.plain.is_free() {
-                return None;
-            }
-            if shape.plain.count < MEASURED {
+            if shape.plain.begun() < MEASURED {
                 let events = Events::new()?;
                 drop(shapes);
                 return Some(Way::Measured(kernel, key, events));
             }
+        }
+        State::Ready(plan, _) if of.params.is_null() && !plan.parameters.is_empty() => return None,
+        State::Long(_) | State::Ready(..) => {}
+    }
+    let is_ready = matches!(shape.state, State::Ready(..));
+    step(shape, &kernel, of.function, &key);
+    match &shape.state {
+        State::Ready(plan, _) if is_ready => Some(Way::Sliced(plan.clone(), device)),
+        _ => None, // from the next one on
+    }
+}
+
+/// Takes a shape to its next state, if that needs no launch.
+pub(super) fn step(shape: &mut Shape, kernel: &Kernel, handle: usize, key: &ShapeKey) {
+    match &shape.state {
+        State::Measured if shape.plain.is_free() && shape.plain.count >= MEASURED => {
             shape.launches = 0;
             shape.state = match shape.plain.shortest {
-                Some(shortest) if shortest >= LONG => long(&kernel, of.function, &key, shortest),
+                Some(shortest) if shortest >= LONG => long(kernel, handle, key, shortest),
                 _ => State::Short,
             };
-            None
         }
         State::Long(order) => {
             let order = order.clone();
-            let built = order.result()?.clone();
+            let Some(built) = order.result().cloned() else { return };
             let plain = shape.plain.shortest.unwrap_or_default();
-            let plan = built.and_then(|built| fit(&kernel, of.function, &key, built, plain));
+            let plan = built.and_then(|built| fit(kernel, handle, key, built, plain));
             shape.state = match plan {
                 Ok(plan) => State::Ready(Arc::new(plan), order),
                 Err(why) => simpler(&order, why),
             };
-            None // from the next one on
         }
         State::Ready(plan, order) => {
-            if of.params.is_null() && !plan.parameters.is_empty() {
-                return None;
-            }
             if let Some(why) = plan.excess() {
                 shape.state = simpler(order, why);
-                return None;
             }
-            Some(Way::Sliced(plan.clone(), device))
         }
+        State::Measured | State::Short | State::Plain(_) => {}
     }
 }
 
@@ -210,15 +217,11 @@ fn long(kernel: &Kernel, handle: usize, key: &ShapeKey, plain: Duration) -> Stat
 
 /// Returns whether this program may be held, and real-time work was there of late. Time limits and
 /// memory that leaves the device stay with plain launches.
-fn may_be_held(device: &Device) -> bool {
+pub(super) fn may_be_held(device: &Device) -> bool {
     /// Time of the last hold that was seen, and the number of holds then.
     static LAST: AtomicU64 = AtomicU64::new(0);
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    if device.is_real_time()
-        || !device.has_daemon()
-        || device.meter.is_some()
-        || device.phase.is_active()
-    {
+    if !is_scheduled(device) {
         return false;
     }
     let (now, holds) = (Time::now().0, device.page.spans.ended());
@@ -227,6 +230,12 @@ fn may_be_held(device: &Device) -> bool {
     }
     let last = LAST.load(Relaxed);
     last != 0 && now.saturating_sub(last) < RECENT
+}
+
+/// Returns whether this program's kernels may be sliced on a device.
+pub(super) fn is_scheduled(device: &Device) -> bool {
+    let is_best_effort = !device.is_real_time() && !device.phase.is_active();
+    is_best_effort && device.has_daemon() && device.meter.is_none()
 }
 
 impl KernelLaunch {
@@ -283,7 +292,8 @@ impl Plan {
                 None => {
                     let mut slices = group.slices.iter().enumerate().map(|(at, slice)| {
                         let stream = of.stream.0;
-                        let mut launch = || copy.launch(stream, slice.blocks, &self.own(slice, of));
+                        let mut launch =
+                            || copy.launch(stream, slice.blocks, &self.own(slice, of.grid));
                         (at, gated(at == 0, &mut launch))
                     });
                     let failed = slices.find(|(_, code)| *code != 0);
@@ -310,9 +320,9 @@ impl Plan {
     }
 
     /// Returns the twin's own parameter for a slice that is not stopped.
-    fn own(&self, slice: &Slice, of: &KernelLaunch) -> Launch {
+    pub(super) fn own(&self, slice: &Slice, grid: [u32; 3]) -> Launch {
         let stop = self.guard.as_ref().map_or(0, |guard| guard.ground.never());
-        Launch { stop, number: 1, offset: slice.offset, grid: of.grid, ..PLAIN }
+        Launch { stop, number: 1, offset: slice.offset, grid, ..PLAIN }
     }
 
     /// Returns the number of its slices.

@@ -27,6 +27,7 @@ mod fitting;
 pub(crate) mod images;
 pub(crate) mod kernels;
 pub(crate) mod launch;
+pub(crate) mod nodes;
 pub(crate) mod part;
 mod report;
 mod shape;

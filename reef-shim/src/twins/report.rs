@@ -36,13 +36,29 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
             let (launches, slices) = (plan.launches.load(Relaxed), plan.slices());
             let stops = |guard: &Guard| {
                 let place = if guard.has_looks { ", inside of blocks too" } else { "" };
-                format!(", stopped {} times{place}", guard.count.load(Relaxed))
+                format!(", told to stop {} times{place}", guard.count.load(Relaxed))
             };
             let stops = plan.guard.as_ref().map(stops).unwrap_or_default();
             format!("{launches} launches in {slices} slices{stops}")
         }
     };
+    let nodes = in_graphs(shape);
     let [x, y, z] = key.grid;
     let millis = shape.plain.shortest.unwrap_or_default().as_secs_f64() * 1e3;
-    Some(format!("  long kernel {name}, {x}x{y}x{z} blocks, {millis:.2} ms: {how}\n"))
+    Some(format!("  long kernel {name}, {x}x{y}x{z} blocks, {millis:.2} ms: {how}{nodes}\n"))
+}
+
+/// Returns how its nodes of graphs launch a kernel.
+fn in_graphs(shape: &Shape) -> String {
+    let number = |count: u64| format!("{count} node{}", if count == 1 { "" } else { "s" });
+    let sliced = match &shape.state {
+        State::Ready(plan, _) if shape.nodes.sliced > 0 => {
+            let slices = plan.in_graph.as_ref().map_or(0, Vec::len);
+            format!("; in {} of graphs in {slices} slices", number(shape.nodes.sliced))
+        }
+        _ => String::new(),
+    };
+    let whole = shape.nodes.whole.iter();
+    let whole = whole.map(|(why, count)| format!("; whole in {} of graphs: {why}", number(*count)));
+    sliced + &whole.collect::<String>()
 }

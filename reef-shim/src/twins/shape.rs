@@ -11,6 +11,8 @@ use super::builder::Order;
 use super::timing::Timing;
 use crate::stops::ground::Ground;
 use crate::stops::lane::Group;
+use reef_ptx::twin::Slice;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -33,6 +35,16 @@ pub(super) struct Shape {
     pub(super) plain: Timing,
     /// Launches in this state.
     pub(super) launches: u64,
+    pub(super) nodes: NodeCounts,
+}
+
+/// Nodes of graphs that launch a kernel with one grid.
+#[derive(Debug, Default)]
+pub(super) struct NodeCounts {
+    /// Nodes in slices.
+    pub(super) sliced: u64,
+    /// Whole ones, by reason.
+    pub(super) whole: BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
@@ -51,9 +63,13 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) twin: usize,
+    /// Kernel that does nothing.
+    pub(super) nothing: usize,
     /// Bytes of each of the kernel's own parameters.
     pub(super) parameters: Vec<usize>,
     pub(super) groups: Vec<Group>,
+    /// Slices in a graph, or the reason for which it has none there.
+    pub(super) in_graph: Result<Vec<Slice>, String>,
     /// If its blocks can leave.
     pub(super) guard: Option<Guard>,
     /// Duration of the plain kernel.
@@ -70,12 +86,19 @@ pub(super) struct Guard {
     pub(super) ground: &'static Ground,
     /// True if blocks that run can leave, too.
     pub(super) has_looks: bool,
-    /// Stops so far.
+    /// Stop words so far. Blocks may have ended before they read one.
     pub(super) count: Arc<AtomicU64>,
 }
 
 impl Shape {
     pub(super) fn new() -> Self {
-        Self { state: State::Measured, plain: Timing::default(), launches: 0 }
+        let (plain, nodes) = (Timing::default(), NodeCounts::default());
+        Self { state: State::Measured, plain, launches: 0, nodes }
+    }
+
+    /// Has it measured again.
+    pub(super) fn begin_again(&mut self) {
+        let nodes = std::mem::take(&mut self.nodes);
+        *self = Self { nodes, ..Self::new() };
     }
 }

@@ -12,10 +12,14 @@ pub(super) struct Events {
     to: usize,
 }
 
+/// Maximum number of launches that are being measured.
+const MAX_PENDING: usize = 2;
+
 /// Shortest duration of some launches.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
-    pending: Option<Events>,
+    /// Launches that are being measured, in order.
+    pending: Vec<Events>,
     /// Shortest so far.
     pub(super) shortest: Option<Duration>,
     /// Number of measured launches.
@@ -60,34 +64,44 @@ impl Events {
 }
 
 impl Timing {
-    /// Returns whether no launch is being measured. Takes over one that has ended.
+    /// Returns whether no launch is being measured. Takes over those that have ended.
     pub(super) fn is_free(&mut self) -> bool {
-        let Some(events) = self.pending else { return true };
-        // A query breaks captures of other threads otherwise.
-        match calls::with_relaxed_capture(|| calls::query_event(events.to)) {
-            Some(600) => return false,
-            Some(0) => {
-                let mut millis = 0.0;
-                let code = driver::elapsed(&mut millis, events.from, events.to);
-                if code == Some(0) && millis >= 0.0 {
-                    let duration = Duration::from_secs_f32(millis / 1e3);
-                    let shortest = self.shortest.map_or(duration, |known| known.min(duration));
-                    self.shortest = Some(shortest);
-                    self.count += 1;
-                }
+        while let Some(events) = self.pending.first().copied() {
+            // A query breaks captures of other threads otherwise.
+            match calls::with_relaxed_capture(|| calls::query_event(events.to)) {
+                Some(600) => return false,
+                Some(0) => self.take_over(events),
+                _ => {}
             }
-            _ => {}
+            self.pending.remove(0);
+            events.destroy();
         }
-        self.pending = None;
-        events.destroy();
         true
     }
 
-    /// Notes a launch that is between events.
+    fn take_over(&mut self, events: Events) {
+        let mut millis = 0.0;
+        let code = driver::elapsed(&mut millis, events.from, events.to);
+        if code == Some(0) && millis >= 0.0 {
+            let duration = Duration::from_secs_f32(millis / 1e3);
+            let shortest = self.shortest.map_or(duration, |known| known.min(duration));
+            self.shortest = Some(shortest);
+            self.count += 1;
+        }
+    }
+
+    /// Returns the number of launches that have been measured, or are being.
+    pub(super) fn begun(&mut self) -> u32 {
+        let _ = self.is_free();
+        self.count + self.pending.len() as u32
+    }
+
+    /// Notes a launch that is between events. A program may be ahead of the device.
     pub(super) fn wait_for(&mut self, events: Events) {
-        match self.pending {
-            None => self.pending = Some(events),
-            Some(_) => events.destroy(), // another thread was faster
+        if self.pending.len() < MAX_PENDING {
+            self.pending.push(events);
+        } else {
+            events.destroy(); // other threads were faster
         }
     }
 }

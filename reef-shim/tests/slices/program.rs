@@ -7,12 +7,12 @@ use std::ffi::{CString, c_char};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-const PTX: &str = include_str!("kernels.ptx");
+pub(crate) const PTX: &str = include_str!("kernels.ptx");
 /// Duration of a block.
 const BLOCK: Duration = Duration::from_micros(20);
 /// Threads of a block, and its shared memory, of which four fit into a unit.
 const THREADS: u32 = 32;
-const SHARED: u32 = 57_000;
+pub(crate) const SHARED: u32 = 57_000;
 /// Blocks that run at a time, on the four units of the fake device.
 pub(crate) const WAVE: usize = 16;
 /// Words of the program's memory.
@@ -262,6 +262,11 @@ impl Program {
         self.synchronize();
         // SAFETY: memory of the fake driver, on which nothing works.
         unsafe { std::ptr::write_bytes(self.at as *mut u32, 0, WORDS) };
+    }
+
+    /// Has `memory` return as many words as a launch of this shape writes.
+    pub(crate) fn look_at(&self, shape: &Shape) {
+        *self.shape.lock().unwrap() = *shape;
     }
 
     /// The words of the last launch's blocks.

@@ -1,12 +1,12 @@
 //! Modules and launches: a function is its name.
 
 use super::code::*;
+use super::current;
 use super::export::{give, plain, twin};
 use super::streams::give_to;
 use crate::engine::blocks::{Launched, PtxKernel, entry};
 use crate::engine::op::{Kernel, Op};
 use crate::engine::world::world;
-use reef_ptx::interpret::Grid;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
@@ -147,27 +147,20 @@ pub(crate) unsafe fn param(
 /// There is an address of each of its parameters.
 unsafe fn start_blocks(
     is_twin: bool,
+    function: usize,
     entry: Arc<PtxKernel>,
     stream: usize,
-    [blocks, threads]: [[u32; 3]; 2],
+    sides: [[u32; 3]; 2],
+    shared: u32,
     params: *const *const u64,
 ) -> u32 {
-    let end = entry.parameters.last().map_or(0, |(offset, bytes)| offset + bytes);
-    let mut parameters = vec![0; end];
-    if params.is_null() && end > 0 {
-        return INVALID_VALUE;
-    }
-    for (at, (offset, bytes)) in entry.parameters.iter().copied().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let from = (*params.add(at)).cast::<u8>();
-            std::ptr::copy_nonoverlapping(from, parameters[offset..].as_mut_ptr(), bytes);
-        }
-    }
+    // SAFETY: the caller's promise.
+    let launched =
+        unsafe { Launched::new(entry, [function, current::handle()], sides, shared, params) };
+    let Some(launched) = launched else { return INVALID_VALUE };
     let mut world = world();
     let number = world.number();
-    let grid = Grid { blocks, threads, parameters };
-    world.launched.insert(number, Arc::new(Launched { entry, grid }));
+    world.launched.insert(number, Arc::new(launched));
     drop(world);
     give_to(is_twin, stream, Op::Blocks(number))
 }
@@ -193,7 +186,7 @@ unsafe fn launch(
     block_x: u32,
     block_y: u32,
     block_z: u32,
-    _shared: u32,
+    shared: u32,
     stream: usize,
     params: *const *const u64,
     _extra: usize,
@@ -207,7 +200,7 @@ unsafe fn launch(
         match entry {
             Some(entry) => {
                 let sides = [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]];
-                start_blocks(is_twin, entry, stream, sides, params)
+                start_blocks(is_twin, function, entry, stream, sides, shared, params)
             }
             None => start(is_twin, function, stream, params),
         }
@@ -246,10 +239,12 @@ unsafe fn launch_ex(
 ) -> u32 {
     // SAFETY: the caller's promise.
     unsafe {
-        let Config { grid, block, stream, .. } = *config;
+        let Config { grid, block, stream, shared, .. } = *config;
         let entry = world().entries.get(&function).cloned();
         match entry {
-            Some(entry) => start_blocks(is_twin, entry, stream, [grid, block], params),
+            Some(entry) => {
+                start_blocks(is_twin, function, entry, stream, [grid, block], shared, params)
+            }
             None => start(is_twin, function, stream, params),
         }
     }

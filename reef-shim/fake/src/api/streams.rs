@@ -113,7 +113,7 @@ pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
         }
         Ok(_) => {}
     }
-    while !world.is_idle(stream) {
+    while !world.is_idle(stream) && !world.is_faulty {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
     world.release_pools();
@@ -123,7 +123,7 @@ pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
 /// Waits until all has run.
 pub(crate) fn wait_for_all(context: Option<u64>) -> u32 {
     let mut world = world();
-    while !world.is_all_idle(context) {
+    while !world.is_all_idle(context) && !world.is_faulty {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
     world.release_pools();

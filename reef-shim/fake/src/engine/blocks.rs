@@ -21,6 +21,41 @@ pub(crate) struct PtxKernel {
 pub(crate) struct Launched {
     pub(crate) entry: Arc<PtxKernel>,
     pub(crate) grid: Grid,
+    /// The program's handle, its dynamic shared memory, and the context.
+    pub(crate) function: usize,
+    pub(crate) shared: u32,
+    pub(crate) context: usize,
+}
+
+impl Launched {
+    /// A launch with copies of its parameters. Handles are the function's and the context's.
+    ///
+    /// # Safety
+    ///
+    /// There is an address of each of them, or null.
+    pub(crate) unsafe fn new(
+        entry: Arc<PtxKernel>,
+        handles: [usize; 2],
+        [blocks, threads]: [[u32; 3]; 2],
+        shared: u32,
+        params: *const *const u64,
+    ) -> Option<Self> {
+        let end = entry.parameters.last().map_or(0, |(offset, bytes)| offset + bytes);
+        let mut parameters = vec![0; end];
+        if params.is_null() && end > 0 {
+            return None;
+        }
+        for (at, (offset, bytes)) in entry.parameters.iter().copied().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let from = (*params.add(at)).cast::<u8>();
+                std::ptr::copy_nonoverlapping(from, parameters[offset..].as_mut_ptr(), bytes);
+            }
+        }
+        let grid = Grid { blocks, threads, parameters };
+        let [function, context] = handles;
+        Some(Self { entry, grid, function, shared, context })
+    }
 }
 
 /// Memory of this process, and whether something was written there.

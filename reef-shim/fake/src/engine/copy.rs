@@ -20,8 +20,7 @@ impl World {
                 op => op,
             };
             let after = node.after.iter().map(|before| names[before]).collect();
-            let overlaps = node.overlaps;
-            copy.push(Node { name: names[&node.name], origin: node.name, op, after, overlaps });
+            copy.push(Node { name: names[&node.name], origin: node.name, op, after, ..node });
         }
         let handle = self.handle();
         self.graphs.insert(handle, copy);
@@ -73,8 +72,9 @@ impl World {
         let (old, new) = (&self.graphs[&to], &self.graphs[&from]);
         let (old_places, new_places) = (places(old), places(new));
         for (at, node) in new.iter().enumerate() {
-            let is_same = old.get(at).is_some_and(|old| old.op.kind() == node.op.kind())
-                && old_places[at] == new_places[at];
+            let is_same = old.get(at).is_some_and(|old| {
+                old.op.kind() == node.op.kind() && old.is_cooperative() == node.is_cooperative()
+            }) && old_places[at] == new_places[at];
             let inner = match (old.get(at).map(|old| old.op), node.op) {
                 (Some(Op::Child(old)), Op::Child(new)) => self.compare(old, new),
                 _ => Ok(()),
@@ -90,7 +90,11 @@ impl World {
         for at in 0..self.graphs[&from].len() {
             match (self.graphs[&to][at].op, self.graphs[&from][at].op) {
                 (Op::Child(old), Op::Child(new)) => self.overwrite(old, new),
-                (_, op) => self.graphs.get_mut(&to).expect("was there")[at].op = op,
+                (_, op) => {
+                    let attributes = self.graphs[&from][at].attributes.clone();
+                    let node = &mut self.graphs.get_mut(&to).expect("was there")[at];
+                    (node.op, node.attributes) = (op, attributes);
+                }
             }
         }
     }

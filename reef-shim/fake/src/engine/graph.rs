@@ -1,7 +1,7 @@
 //! Graphs: operations and what each comes after.
 
 use super::op::Op;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// An operation of a graph, and the nodes that it comes after, by their names.
 #[derive(Clone, Debug)]
@@ -15,6 +15,24 @@ pub(crate) struct Node {
     pub(crate) after: Vec<usize>,
     /// Its edges say that it may begin before those have ended. Here it doesn't.
     pub(crate) overlaps: bool,
+    /// A kernel's attributes that the program has set, by number.
+    pub(crate) attributes: Attributes,
+    /// Of an executable graph: it does nothing.
+    pub(crate) is_disabled: bool,
+}
+
+pub(crate) type Attributes = BTreeMap<u32, [u64; 8]>;
+
+impl Node {
+    pub(crate) fn new(name: usize, op: Op, after: Vec<usize>) -> Self {
+        let attributes = Attributes::new();
+        Self { name, origin: 0, op, after, overlaps: false, attributes, is_disabled: false }
+    }
+
+    /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`, which no update changes.
+    pub(crate) fn is_cooperative(&self) -> bool {
+        self.attributes.get(&2).is_some_and(|value| value[0] != 0)
+    }
 }
 
 /// A graph, captured, built or instantiated.
@@ -31,7 +49,8 @@ pub(crate) fn flatten(graphs: &Graphs, graph: usize) -> Graph {
         let child = match node.op {
             Op::Child(child) | Op::If { body: child, runs: true } => child,
             _ => {
-                flat.push(node.clone());
+                let op = if node.is_disabled { Op::Empty } else { node.op };
+                flat.push(Node { op, ..node.clone() });
                 continue;
             }
         };
@@ -41,13 +60,7 @@ pub(crate) fn flatten(graphs: &Graphs, graph: usize) -> Graph {
         roots.for_each(|root| root.after.clone_from(&node.after));
         flat.append(&mut inner);
         let after = if ends.is_empty() { node.after.clone() } else { ends };
-        flat.push(Node {
-            name: node.name,
-            origin: node.origin,
-            op: Op::Empty,
-            after,
-            overlaps: false,
-        });
+        flat.push(Node::new(node.name, Op::Empty, after));
     }
     flat
 }
@@ -127,7 +140,7 @@ impl Capture {
     /// Adds a node after `tail`, which it becomes.
     pub(crate) fn add(&mut self, name: usize, op: Op, tail: &mut Vec<usize>) {
         let after = std::mem::replace(tail, vec![name]);
-        self.nodes.push(Node { name, origin: 0, op, after, overlaps: false });
+        self.nodes.push(Node::new(name, op, after));
     }
 
     /// Returns whether everything else comes before the nodes of `tail`.

@@ -56,7 +56,8 @@ pub(crate) fn start() {
 /// so long.
 fn step([kernel, copy]: [Duration; 2]) {
     let mut world = world();
-    let choices = choices(&world);
+    // After a fault nothing runs any more.
+    let choices = if world.is_faulty { Vec::new() } else { choices(&world) };
     if choices.is_empty() {
         // Words may change without our doing.
         drop(CHANGED.wait_timeout(world, Duration::from_micros(50)));

@@ -93,6 +93,8 @@ pub(crate) struct World {
     pub(crate) graph_memory: GraphMemory,
     pub(crate) registered: BTreeMap<usize, Registered>,
     pub(crate) names: HashMap<usize, String>,
+    /// Functions of libraries' kernels, which graphs name them by.
+    pub(crate) functions: HashMap<usize, usize>,
     /// Texts of modules, their kernels by functions, and launches by numbers.
     pub(crate) texts: HashMap<usize, Arc<str>>,
     pub(crate) entries: HashMap<usize, Arc<PtxKernel>>,

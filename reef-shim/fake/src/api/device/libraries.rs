@@ -6,6 +6,7 @@ use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::api::launch::{function, param};
 use crate::api::memory::alloc;
+use crate::engine::world::world;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +38,18 @@ static VARIABLES: Mutex<BTreeMap<(usize, CString), usize>> = Mutex::new(BTreeMap
 /// A kernel is asked for again, and has one handle.
 unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { function(kernel, library, name) }
+    let code = unsafe { function(kernel, library, name) };
+    if code == SUCCESS {
+        // SAFETY: written by the call.
+        let handle = unsafe { *kernel };
+        let mut world = world();
+        let (name, entry) = (world.names[&handle].clone(), world.entries.get(&handle).cloned());
+        let function = world.handle();
+        world.names.insert(function, name);
+        entry.into_iter().for_each(|entry| drop(world.entries.insert(function, entry)));
+        world.functions.insert(handle, function);
+    }
+    code
 }
 
 /// The name of a variable that is not in the text begins with `v`.
@@ -88,8 +100,9 @@ unsafe fn count(count: *mut u32, _library: usize) -> u32 {
 }
 
 unsafe fn function_of(function: *mut usize, kernel: usize) -> u32 {
+    let found = world().functions.get(&kernel).copied().unwrap_or(kernel);
     // SAFETY: the caller's promise.
-    unsafe { give(function, kernel) };
+    unsafe { give(function, found) };
     SUCCESS
 }
 

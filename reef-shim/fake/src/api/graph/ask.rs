@@ -91,19 +91,48 @@ unsafe fn kind(node: usize, kind: *mut u32) -> u32 {
 }
 
 unsafe fn kernel(node: usize, params: *mut KernelParams) -> u32 {
-    let Ok(Op::Kernel(..)) = op(&mut world(), node) else { return INVALID_VALUE };
+    let mut world = world();
     let (grid, block) = ([1; 3], [1; 3]);
-    let none =
-        KernelParams { function: 0, grid, block, shared: 0, params: std::ptr::null(), extra: 0 };
+    let none = KernelParams {
+        function: 0,
+        grid,
+        block,
+        shared: 0,
+        params: std::ptr::null(),
+        extra: 0,
+        kernel: 0,
+        context: 1,
+    };
+    let known = match op(&mut world, node) {
+        Ok(Op::Kernel(..)) => none,
+        Ok(Op::Blocks(number)) => {
+            let launched = &world.launched[&number];
+            // The driver's, for as long as the node is there: here for ever.
+            let bytes = Box::leak(launched.grid.parameters.clone().into_boxed_slice());
+            let places = launched.entry.parameters.iter();
+            let at = |(offset, _): &(usize, usize)| bytes[*offset..].as_ptr().cast::<u64>();
+            let params = Box::leak(places.map(at).collect::<Box<_>>()).as_ptr();
+            let function = world.functions.get(&launched.function).copied();
+            let (function, shared) = (function.unwrap_or(launched.function), launched.shared);
+            let (grid, block) = (launched.grid.blocks, launched.grid.threads);
+            let context = launched.context;
+            KernelParams { function, grid, block, shared, params, context, ..none }
+        }
+        _ => return INVALID_VALUE,
+    };
     // SAFETY: the caller's promise.
-    unsafe { give(params, none) };
+    unsafe { give(params, known) };
     SUCCESS
 }
 
-unsafe fn attribute(node: usize, _attribute: u32, value: *mut [u64; 8]) -> u32 {
-    let Ok(Op::Kernel(..)) = op(&mut world(), node) else { return INVALID_VALUE };
+unsafe fn attribute(node: usize, attribute: u32, value: *mut [u64; 8]) -> u32 {
+    let mut world = world();
+    let Some(graph) = world.graph_of(node) else { return INVALID_VALUE };
+    let known = world.node(graph, node).filter(|node| node.op.kind() == 0);
+    let Some(known) = known else { return INVALID_VALUE };
+    let known = known.attributes.get(&attribute).copied().unwrap_or_default();
     // SAFETY: the caller's promise.
-    unsafe { give(value, [0; 8]) };
+    unsafe { give(value, known) };
     SUCCESS
 }
 

@@ -5,8 +5,9 @@ use super::params::{AnyParams, FillParams, HostParams, KernelParams, copy, fill,
 use crate::api::code::*;
 use crate::api::export::{give, plain, twin};
 use crate::api::streams::{give_to, is_captured};
+use crate::engine::graph::Node;
 use crate::engine::op::Op;
-use crate::engine::world::world;
+use crate::engine::world::{World, world};
 
 plain! {
     cuGraphInstantiateWithFlags(exec: *mut usize, graph: usize, flags: u64) = instantiate;
@@ -21,6 +22,8 @@ plain! {
     cuGraphExecHostNodeSetParams(exec: usize, node: usize, params: *const HostParams) = set_host;
     cuGraphExecNodeSetParams(exec: usize, node: usize, params: *mut AnyParams) = set_any;
     cuGraphExecChildGraphNodeSetParams(exec: usize, node: usize, child: usize) = set_child;
+    cuGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) = set_enabled;
+    cuGraphNodeGetEnabled(exec: usize, node: usize, is_enabled: *mut u32) = is_enabled;
 }
 
 twin! {
@@ -131,6 +134,27 @@ fn set(exec: usize, node: usize, op: Result<Op, u32>) -> u32 {
         Some(node) if node.op.kind() == op.kind() => node.op = op,
         _ => return INVALID_VALUE,
     }
+    SUCCESS
+}
+
+/// Kernels, copies and fills of an executable graph may be disabled.
+fn switchable(world: &mut World, exec: usize, node: usize) -> Option<&mut Node> {
+    let is_exec = world.execs.contains(&exec);
+    world.node(exec, node).filter(|node| is_exec && matches!(node.op.kind(), 0..=2))
+}
+
+unsafe fn set_enabled(exec: usize, node: usize, is_enabled: u32) -> u32 {
+    let mut world = world();
+    let Some(node) = switchable(&mut world, exec, node) else { return INVALID_VALUE };
+    node.is_disabled = is_enabled == 0;
+    SUCCESS
+}
+
+unsafe fn is_enabled(exec: usize, node: usize, is_enabled: *mut u32) -> u32 {
+    let mut world = world();
+    let Some(node) = switchable(&mut world, exec, node) else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(is_enabled, u32::from(!node.is_disabled)) };
     SUCCESS
 }
 

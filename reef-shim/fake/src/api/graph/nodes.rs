@@ -3,8 +3,9 @@
 use super::params::*;
 use crate::api::code::*;
 use crate::api::export::{give, plain};
-use crate::engine::graph::Node;
+use crate::engine::graph::{Attributes, Node};
 use crate::engine::op::Op;
+use crate::engine::settings::setting;
 use crate::engine::world::{World, world};
 
 plain! {
@@ -29,6 +30,8 @@ plain! {
     cuGraphDestroyNode(node: usize) = destroy_node;
     cuGraphKernelNodeSetParams_v2(node: usize, params: *const KernelParams) = set_kernel;
     cuGraphKernelNodeSetParams(node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphKernelNodeSetAttribute(node: usize, attribute: u32, value: *const [u64; 8]) = set_attribute;
+    cuGraphKernelNodeCopyAttributes(to: usize, from: usize) = copy_attributes;
     cuGraphMemcpyNodeSetParams(node: usize, params: *const [usize; 25]) = set_copy;
     cuGraphMemsetNodeSetParams(node: usize, params: *const FillParams) = set_fill;
 }
@@ -79,7 +82,7 @@ unsafe fn add(
     if !is_inside(nodes, &after) {
         return INVALID_VALUE;
     }
-    nodes.push(Node { name, origin: 0, op, after, overlaps: false });
+    nodes.push(Node::new(name, op, after));
     // SAFETY: the caller's promise.
     unsafe { give(node, name) };
     SUCCESS
@@ -262,6 +265,34 @@ fn set(node: usize, op: Result<Op, u32>) -> u32 {
 unsafe fn set_kernel(node: usize, params: *const KernelParams) -> u32 {
     // SAFETY: the caller's promise.
     set(node, unsafe { kernel(params) })
+}
+
+/// Attributes of a kernel's node in a graph that can't be launched.
+fn attributes(world: &mut World, node: usize) -> Option<&mut Attributes> {
+    let graph = world.graph_of(node)?;
+    let node = world.node(graph, node).filter(|node| node.op.kind() == 0)?;
+    Some(&mut node.attributes)
+}
+
+unsafe fn set_attribute(node: usize, attribute: u32, value: *const [u64; 8]) -> u32 {
+    // SAFETY: the caller's promise.
+    let Some(value) = (unsafe { value.as_ref() }) else { return INVALID_VALUE };
+    let mut world = world();
+    let Some(all) = attributes(&mut world, node) else { return INVALID_VALUE };
+    all.insert(attribute, *value);
+    SUCCESS
+}
+
+/// Refused with `REEF_FAKE_NO_COPIES`, as by a driver that doesn't take what is made of the copy.
+unsafe fn copy_attributes(to: usize, from: usize) -> u32 {
+    if setting("REEF_FAKE_NO_COPIES", 0) != 0 {
+        return NOT_SUPPORTED;
+    }
+    let mut world = world();
+    let Some(all) = attributes(&mut world, from).cloned() else { return INVALID_VALUE };
+    let Some(to) = attributes(&mut world, to) else { return INVALID_VALUE };
+    *to = all;
+    SUCCESS
 }
 
 unsafe fn set_copy(node: usize, params: *const [usize; 25]) -> u32 {

@@ -1,8 +1,11 @@
 //! The driver's structs from which nodes of graphs are made, as operations.
 
 use crate::api::code::*;
+use crate::api::current;
+use crate::engine::blocks::Launched;
 use crate::engine::op::{Kernel, Op};
 use crate::engine::world::world;
+use std::sync::Arc;
 
 /// `CUDA_KERNEL_NODE_PARAMS`, as far as it is read.
 #[repr(C)]
@@ -14,6 +17,9 @@ pub(crate) struct KernelParams {
     pub(crate) shared: u32,
     pub(crate) params: *const *const u64,
     pub(crate) extra: usize,
+    /// From here on not in the first version: a library's kernel, and its context.
+    pub(crate) kernel: usize,
+    pub(crate) context: usize,
 }
 
 /// `CUDA_MEMSET_NODE_PARAMS`.
@@ -70,10 +76,23 @@ pub(crate) struct AnyParams {
 ///
 /// # Safety
 ///
-/// The caller's promise to the driver: params with two arguments of 64 bits.
+/// The caller's promise to the driver: params with arguments as the kernel takes them, two of 64
+/// bits if it is not in PTX.
 pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
     // SAFETY: the caller's promise.
     let params = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
+    let entry = world().entries.get(&params.function).cloned();
+    if let Some(entry) = entry.filter(|_| !params.grid.contains(&0)) {
+        let handles = [params.function, current::handle()];
+        let sides = [params.grid, params.block];
+        // SAFETY: the caller's promise.
+        let launched =
+            unsafe { Launched::new(entry, handles, sides, params.shared, params.params) };
+        let mut world = world();
+        let number = world.number();
+        world.launched.insert(number, Arc::new(launched.ok_or(INVALID_VALUE)?));
+        return Ok(Op::Blocks(number));
+    }
     let kernel = world().names.get(&params.function).and_then(|name| Kernel::named(name));
     let kernel = kernel.ok_or(INVALID_HANDLE)?;
     if params.params.is_null() || params.grid.contains(&0) {

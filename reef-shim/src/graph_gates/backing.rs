@@ -1,9 +1,9 @@
 //! Memory of graphs, which the driver allocates when they are launched or uploaded.
 
-use super::reserve::{make_room, refuse_on_panic};
+use super::memory;
+use crate::actions::reserve::{make_room, refuse_on_panic};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
-use crate::graph_gates::memory;
 use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::graphs::{self as needs, Need};
 use crate::limit::pools::{Store, stores};

@@ -1,0 +1,106 @@
+//! Instantiation of a best-effort program's graph: of a clone, if it gets gates or slices.
+
+use super::execs;
+use super::insert::{Gate, GatedClone, insert};
+use super::positions::GatePositions;
+use super::shape::{Shape, UngatedReason, was_gated};
+use super::slices::{MAX_SLICES, wait_for_twins};
+use crate::catch_panics::catch_panics;
+use crate::driver::calls;
+use crate::driver::state::Inside;
+use crate::explain;
+use crate::guest::find;
+use crate::guest::tree::branch::Branch;
+use crate::settings::settings;
+use crate::twins::nodes::LongKernels;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Makes an executable graph at `to` by `real`, of the program's graph or of a clone with gates. A
+/// graph that kernels launch (`from_device`) may not have any.
+pub(crate) fn instantiate(
+    to: *mut usize,
+    graph: usize,
+    from_device: bool,
+    real: impl Fn(usize) -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real(graph) };
+    let plan = catch_panics(|| if from_device || to.is_null() { None } else { plan(graph) });
+    let Some((shape, gate, all)) = plan else { return real(graph) };
+    for positions in all {
+        let Some(gated) = catch_panics(|| insert(graph, &shape, &positions, gate)) else {
+            explain::note_ungated("the driver refused to clone it or to take gates in");
+            continue;
+        };
+        if real(gated.graph) == 0 {
+            // SAFETY: where the driver has just written.
+            catch_panics(|| note(unsafe { *to }, gated, positions, gate));
+            return 0;
+        }
+        explain::note_ungated("the driver didn't take it with gates");
+    }
+    real(graph)
+}
+
+/// Notes an executable graph that was made from a clone.
+fn note(exec: usize, gated: GatedClone, positions: GatePositions, gate: Gate) {
+    find::find_context(gate.context).into_iter().for_each(|branch| {
+        branch.context.device.page.counts.graph_gates.fetch_add(positions.count(), Relaxed);
+    });
+    positions.note_slices();
+    execs::add(exec, gated, positions, gate);
+}
+
+/// Reads a graph. Returns also its gate, and the positions that are tried one after the other:
+/// without slices if the driver refuses those. `None`: the graph needs no gates, or can't have any;
+/// the report says why.
+fn plan(graph: usize) -> Option<(Shape, Gate, Vec<GatePositions>)> {
+    let branch = find::current()?;
+    let context = &branch.context;
+    if context.device.is_real_time() {
+        return None;
+    }
+    let gate = Gate { context: context.handle(), address: context.gate() };
+    let shape = match shape(graph) {
+        Ok(shape) => shape,
+        Err(_) if was_gated(graph) => return None,
+        Err(why) => {
+            explain::note_ungated(why);
+            return None;
+        }
+    };
+    let is_gated = shape.is_gated();
+    let gates = if is_gated { GatePositions::default() } else { GatePositions::of(&shape) };
+    let slices = cut(&shape, gates.clone(), branch);
+    let all = [slices, Some(gates)].into_iter().flatten();
+    let all: Vec<_> = all.filter(|positions| positions.count() > 0).collect();
+    (!all.is_empty()).then_some((shape, gate, all))
+}
+
+/// Adds slices of long kernels to the positions of gates. `None`: there are none.
+fn cut(
+    shape: &Shape,
+    mut positions: GatePositions,
+    branch: &'static Branch,
+) -> Option<GatePositions> {
+    // Other threads may capture meanwhile.
+    calls::with_relaxed_capture(|| {
+        let (long, mut left) = (LongKernels::of(branch), MAX_SLICES);
+        if !long.is_empty() {
+            wait_for_twins(shape, &long);
+            positions.cut_all(shape, &long, &mut left);
+        }
+        (left < MAX_SLICES).then_some(positions)
+    })
+}
+
+/// Reads the graph's shape, if it may be cloned.
+fn shape(graph: usize) -> Result<Shape, UngatedReason> {
+    if settings().clones_graphs { Shape::read(graph) } else { Err("REEF_GRAPHS=front") }
+}
+
+/// Destroys an executable graph.
+pub(crate) fn destroy(exec: usize, real: impl Fn() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    catch_panics(|| execs::forget(exec));
+    real()
+}

@@ -1,0 +1,242 @@
+//! Kernels in nodes of graphs: those that are known to be long, and the slices that stand for them.
+//!
+//! A kernel is measured outside of graphs, where it is launched before the capture.
+
+use super::driver;
+use super::kernels::{self, Kernel};
+use super::launch::{KernelLaunch, is_scheduled, may_be_held, step};
+use super::shape::{Plan, Shape, ShapeKey, State};
+use crate::driver::calls::{self, Stream};
+use crate::guest::tree::branch::Branch;
+use crate::settings::may_slice;
+use crate::stops::lane::LaunchCopy;
+use reef_ptx::twin::{Launch, Slice};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Maximum wait of an instantiation for twins that are being built. The graph may be launched for
+/// hours, and its kernels would stay whole; a compiler takes 0.1 s for most.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Kernel of a node, as the program has given it to the driver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeLaunch {
+    pub(crate) function: usize,
+    /// Context in which a library's kernel runs; 0 if the driver doesn't say.
+    pub(crate) context: usize,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
+    /// Null if they are packed.
+    pub(crate) params: *mut *mut c_void,
+    /// True if it has no attributes that its blocks could see, and overlaps with no other node.
+    pub(crate) is_simple: bool,
+}
+
+/// Function, grid, block and shared memory of a launch.
+type Key = (usize, [u32; 3], [u32; 3], u32);
+
+impl NodeLaunch {
+    fn key(&self) -> Key {
+        (function_of(self.function), self.grid, self.block, self.shared)
+    }
+}
+
+/// Long kernels of a context, by what launches them.
+#[derive(Debug)]
+pub(crate) struct LongKernels {
+    branch: &'static Branch,
+    known: HashMap<Key, LongKernel>,
+}
+
+#[derive(Clone, Debug)]
+struct LongKernel {
+    kernel: Arc<Kernel>,
+    handle: usize,
+    shape: ShapeKey,
+}
+
+/// Slices that stand for a node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeSlices {
+    of: LongKernel,
+    key: Key,
+    context: usize,
+    plan: Arc<Plan>,
+}
+
+impl LongKernels {
+    /// Returns those of a context, which is current.
+    pub(crate) fn of(branch: &'static Branch) -> Self {
+        let mut known = HashMap::new();
+        if may_slice() && is_scheduled(branch.context.device) {
+            for (handle, kernel) in kernels::by_handles() {
+                for shape in long_shapes(&kernel, handle, branch.context.name()) {
+                    let key = (function_of(handle), shape.grid, shape.block, shape.shared);
+                    known.insert(key, LongKernel { kernel: kernel.clone(), handle, shape });
+                }
+            }
+        }
+        Self { branch, known }
+    }
+
+    /// Returns whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Waits until the twins of these kernels are built, while real-time work is there.
+    pub(crate) fn wait_for(&self, nodes: &[NodeLaunch]) {
+        let used: Vec<_> =
+            nodes.iter().filter(|node| node.is_simple).filter_map(|node| self.find(node)).collect();
+        let begin = Instant::now();
+        while used.iter().any(|it| it.is_being_built())
+            && begin.elapsed() < MAX_WAIT
+            && may_be_held(self.branch.context.device)
+        {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Returns slices for a node, not more than `most`. The report has the reason if a long kernel
+    /// gets none.
+    pub(crate) fn slices(&self, node: &NodeLaunch, most: usize) -> Option<NodeSlices> {
+        let (of, context) = (self.find(node)?.clone(), self.branch.context.handle());
+        let plan = {
+            let mut shapes = of.kernel.shapes();
+            let shape = shapes.get_mut(&of.shape)?;
+            let plan = plan(shape, node, is_in(context, node), most)?;
+            let refuse = |why: &String| *shape.nodes.whole.entry(why.clone()).or_default() += 1;
+            plan.inspect_err(refuse).ok()?
+        };
+        Some(NodeSlices { of, key: node.key(), context, plan })
+    }
+
+    /// Returns whether a node's kernel is one of them.
+    pub(crate) fn has(&self, node: &NodeLaunch) -> bool {
+        self.find(node).is_some()
+    }
+
+    fn find(&self, node: &NodeLaunch) -> Option<&LongKernel> {
+        self.known.get(&node.key())
+    }
+}
+
+/// Returns whether a node's kernel, which is known in a context, runs there. A function is of one
+/// context; a library's kernel may run in any.
+fn is_in(context: usize, node: &NodeLaunch) -> bool {
+    node.context == context || (node.context == 0 && !is_of_library(node.function))
+}
+
+fn is_of_library(handle: usize) -> bool {
+    kernels::find(handle).is_some_and(|kernel| kernel.is_of_library)
+}
+
+/// Returns the function of a kernel in the current context, or the handle itself.
+fn function_of(handle: usize) -> usize {
+    let mut function = handle;
+    if is_of_library(handle) {
+        // An error leaves the handle, which no node has.
+        let find = || driver::function_of(&mut function, handle);
+        let _ = calls::with_relaxed_capture(find);
+    }
+    function
+}
+
+/// Returns the shapes of a kernel that are long, once they have taken their next step.
+fn long_shapes(kernel: &Kernel, handle: usize, context: u64) -> Vec<ShapeKey> {
+    let mut shapes = kernel.shapes();
+    let of_context = shapes.iter_mut().filter(|(key, _)| key.context == context);
+    let is_long = |(key, shape): (&ShapeKey, &mut Shape)| {
+        step(shape, kernel, handle, key);
+        (!matches!(shape.state, State::Measured | State::Short)).then_some(*key)
+    };
+    of_context.filter_map(is_long).collect()
+}
+
+/// Returns the plan for a node, or the reason for which it is whole. `None`: it is whole outside of
+/// graphs, too.
+fn plan(
+    shape: &Shape,
+    node: &NodeLaunch,
+    is_here: bool,
+    most: usize,
+) -> Option<Result<Arc<Plan>, String>> {
+    let plan = match &shape.state {
+        State::Ready(plan, _) => plan,
+        State::Long(_) => return Some(Err("its twin was not built yet".into())),
+        State::Measured | State::Short | State::Plain(_) => return None,
+    };
+    Some(match &plan.in_graph {
+        Err(why) => Err(why.clone()),
+        Ok(_) if !is_here => Err("its node may be of another context".into()),
+        Ok(_) if !node.is_simple => Err("it has attributes or overlaps".into()),
+        Ok(_) if node.params.is_null() && !plan.parameters.is_empty() => {
+            Err("its parameters are packed".into())
+        }
+        Ok(slices) if slices.len() > most => Err("the graph has too many slices".into()),
+        Ok(_) => Ok(plan.clone()),
+    })
+}
+
+impl LongKernel {
+    /// Returns whether its twin is being built, once it has taken its next step.
+    fn is_being_built(&self) -> bool {
+        let mut shapes = self.kernel.shapes();
+        let Some(shape) = shapes.get_mut(&self.shape) else { return false };
+        step(shape, &self.kernel, self.handle, &self.shape);
+        matches!(shape.state, State::Long(_))
+    }
+
+    /// Returns whether its handle still names it: its module may have ended.
+    fn is_there(&self) -> bool {
+        kernels::find(self.handle).is_some_and(|known| Arc::ptr_eq(&known, &self.kernel))
+    }
+}
+
+impl NodeSlices {
+    /// Returns the number of slices.
+    pub(crate) fn count(&self) -> usize {
+        self.all().len()
+    }
+
+    /// Notes a node that has these slices, for the report.
+    pub(crate) fn note(&self) {
+        let mut shapes = self.of.kernel.shapes();
+        shapes.get_mut(&self.of.shape).into_iter().for_each(|shape| shape.nodes.sliced += 1);
+    }
+
+    fn all(&self) -> &[Slice] {
+        self.plan.in_graph.as_deref().unwrap_or_default()
+    }
+
+    /// Returns whether these slices stand for a node, too, as only its parameters are others.
+    pub(crate) fn fit(&self, node: &NodeLaunch) -> bool {
+        let has_params = !node.params.is_null() || self.plan.parameters.is_empty();
+        let is_same = node.key() == self.key && is_in(self.context, node) && self.of.is_there();
+        node.is_simple && has_params && is_same
+    }
+
+    /// Copies the parameters of a node that these slices fit.
+    pub(crate) fn copy(&self, node: &NodeLaunch) -> LaunchCopy {
+        let NodeLaunch { function, grid, block, shared, params, .. } = *node;
+        let stream = Stream(0); // of none
+        let launch =
+            KernelLaunch { function, grid, block, shared, stream, params, is_simple: true };
+        launch.copy(self.plan.twin, &self.plan.parameters)
+    }
+
+    /// Returns the blocks of a slice, and the twin's own parameter for it.
+    pub(crate) fn slice(&self, at: usize) -> ([u32; 3], Launch) {
+        let slice = &self.all()[at];
+        (slice.blocks, self.plan.own(slice, self.key.1))
+    }
+
+    /// Returns a kernel that does nothing and has no parameters.
+    pub(crate) fn nothing(&self) -> usize {
+        self.plan.nothing
+    }
+}

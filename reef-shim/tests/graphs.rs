@@ -1,0 +1,359 @@
+//! A best-effort program with long kernels in graphs, on the fake driver under the shim. The
+//! kernels are nodes of graphs that were captured or built, and are cut into slices there.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+#[path = "slices/nodes.rs"]
+mod nodes;
+#[allow(dead_code)] // the tests of slices need more of it
+#[path = "slices/program.rs"]
+mod program;
+#[path = "slices/updates.rs"]
+mod updates;
+
+use common::{call, until};
+use nodes::{
+    Call, capture, chain, destroy, destroy_exec, instantiate, launch, new_graph, nodes as nodes_of,
+};
+use program::{Held, Shape, WAVE, expected, program};
+use std::process::Command;
+use std::time::Duration;
+
+/// `REEF_SLICES` of the program: with stops, which graphs don't have.
+const SLICES: &str = "1";
+
+/// The program, and `tiles` of a line once it is sliced outside of graphs.
+fn learned() -> (Held, Call) {
+    let program = program();
+    let (kernel, shape) = (program.kernel("tiles"), Shape::line());
+    program.learn_slices(kernel, &shape);
+    program.clear();
+    (program, Call { kernel, shape, value: 3 })
+}
+
+/// Launches a graph on cleared memory, holds it in its middle, and returns after how many blocks it
+/// stood. Its first kernel has this shape.
+fn stop(program: &Held, exec: usize, shape: &Shape) -> usize {
+    program.clear();
+    program.look_at(shape);
+    launch(program, exec);
+    let done = || program.memory().iter().filter(|word| **word != 0).count();
+    until("some blocks ran", || done() > 10);
+    program.hold(true);
+    let mut at = 0;
+    until("no block runs", || {
+        let before = std::mem::replace(&mut at, done());
+        std::thread::sleep(Duration::from_millis(20));
+        before == at
+    });
+    program.hold(false);
+    program.synchronize();
+    at
+}
+
+/// Returns whether a graph whose kernels leave these values stops in the middle of its first one.
+fn is_stopped(program: &Held, exec: usize, shape: &Shape, values: &[u32]) -> bool {
+    let mut stops = Vec::new();
+    for _ in 0..3 {
+        stops.push(stop(program, exec, shape));
+        assert!(program.memory() == expected(shape, values), "{values:?} after {stops:?}");
+    }
+    let blocks = shape.blocks();
+    assert!(stops.iter().all(|at| at % WAVE == 0 || *at == blocks), "whole waves: {stops:?}");
+    stops.iter().any(|at| *at < blocks)
+}
+
+#[test]
+fn captured_kernel_stops_between_two_slices() {
+    let (program, tiles) = learned();
+    let graph = capture(&program, &[tiles, Call { value: 9, ..tiles }]);
+    assert!(nodes_of(&program, graph).len() <= 3, "the program's graph has its own nodes");
+    let (exec, gates) = instantiate(&program, graph);
+    destroy(&program, graph);
+    assert!(gates >= 20, "{gates} gates, and each slice of two kernels has one");
+    assert!(is_stopped(&program, exec, &tiles.shape, &[3, 9]));
+    destroy_exec(&program, exec);
+}
+
+#[test]
+fn node_that_was_built_stops_between_two_slices() {
+    let (program, tiles) = learned();
+    let (graph, nodes) = chain(&program, &[tiles, Call { value: 9, ..tiles }]);
+    let (exec, gates) = instantiate(&program, graph);
+    assert_eq!(nodes_of(&program, graph), nodes);
+    assert!(gates >= 20, "{gates} gates");
+    assert!(is_stopped(&program, exec, &tiles.shape, &[3, 9]));
+    // Without a wave of its own, or unknown: whole.
+    let few = Shape { grid: [WAVE as u32, 1, 1], ..tiles.shape };
+    let other = chain(&program, &[Call { shape: few, ..tiles }]).0;
+    assert_eq!(instantiate(&program, other).1, 0);
+    destroy(&program, graph);
+    destroy_exec(&program, exec);
+}
+
+#[test]
+fn nodes_of_planes_and_spaces_run_each_block_once() {
+    let (program, tiles) = learned();
+    for shape in Shape::all() {
+        program.learn_slices(tiles.kernel, &shape);
+        let call = Call { shape, ..tiles };
+        let graph = capture(&program, &[call, Call { value: 5, ..call }]);
+        let (exec, gates) = instantiate(&program, graph);
+        assert!(gates >= 12, "{shape:?}: {gates} gates");
+        program.clear();
+        program.look_at(&shape);
+        launch(&program, exec);
+        program.synchronize();
+        assert!(program.memory() == expected(&shape, &[3, 5]), "{shape:?}");
+        destroy(&program, graph);
+        destroy_exec(&program, exec);
+    }
+}
+
+#[test]
+fn child_graph_has_slices_and_takes_other_values() {
+    let (program, tiles) = learned();
+    let driver = program.driver;
+    let (graph, mut node) = (new_graph(&program), 0_usize);
+    let (inner, _) = chain(&program, &[tiles]);
+    assert_eq!(call!(driver, cuGraphAddChildGraphNode(&raw mut node, graph, 0, 0, inner)), 0);
+    let last = Call { value: 9, ..tiles }.add(&program, graph, &[node]);
+    let (exec, gates) = instantiate(&program, graph);
+    assert!(gates >= 20, "{gates} gates");
+    assert!(is_stopped(&program, exec, &tiles.shape, &[3, 9]));
+    // Another graph of the same shape, with another value, and the node behind it.
+    let (other, _) = chain(&program, &[Call { value: 4, ..tiles }]);
+    let set = |inner| call!(driver, cuGraphExecChildGraphNodeSetParams(exec, node, inner));
+    assert_eq!(set(other), 0);
+    assert_eq!(Call { value: 8, ..tiles }.set(&program, exec, last), 0);
+    assert!(is_stopped(&program, exec, &tiles.shape, &[4, 8]));
+    // Another size: whole, and the program doesn't see how.
+    let small = Shape { grid: [290, 1, 1], ..tiles.shape };
+    let (third, _) = chain(&program, &[Call { shape: small, value: 6, ..tiles }]);
+    assert_eq!(set(third), 0);
+    assert_eq!(Call { shape: small, value: 7, ..tiles }.set(&program, exec, last), 0);
+    assert!(!is_stopped(&program, exec, &small, &[6, 7]));
+    let (long, _) = chain(&program, &[tiles, tiles]);
+    assert_ne!(set(long), 0);
+    assert_eq!(set(inner), 0);
+    assert_eq!(Call { value: 8, ..tiles }.set(&program, exec, last), 0);
+    assert!(is_stopped(&program, exec, &tiles.shape, &[3, 8]));
+    destroy_exec(&program, exec);
+}
+
+/// The driver makes a child graph of what the executable graph was made from.
+#[test]
+fn captured_launch_of_a_graph_in_slices_keeps_them() {
+    let (program, tiles) = learned();
+    let (inner, _) = instantiate(&program, chain(&program, &[tiles]).0);
+    let (driver, mut graph) = (program.driver, 0_usize);
+    assert_eq!(call!(driver, cuStreamBeginCapture_v2(program.stream, 2)), 0);
+    launch(&program, inner);
+    assert_eq!(program.launch(tiles.kernel, &tiles.shape, 9), 0);
+    assert_eq!(call!(driver, cuStreamEndCapture(program.stream, &raw mut graph)), 0);
+    let (exec, gates) = instantiate(&program, graph);
+    assert!(gates >= 10, "{gates} gates");
+    destroy_exec(&program, inner);
+    assert!(is_stopped(&program, exec, &tiles.shape, &[3, 9]));
+    destroy_exec(&program, exec);
+}
+
+#[test]
+fn kernel_with_attributes_or_overlap_stays_whole() {
+    let (program, tiles) = learned();
+    let driver = program.driver;
+    // Cooperative; clusters; preferred clusters.
+    for (attribute, words) in [(2_u32, [1_u64; 8]), (4, [2; 8]), (11, [2; 8])] {
+        let (graph, nodes) = chain(&program, &[tiles]);
+        let value = words.as_ptr();
+        assert_eq!(call!(driver, cuGraphKernelNodeSetAttribute(nodes[0], attribute, value)), 0);
+        let (exec, gates) = instantiate(&program, graph);
+        assert_eq!(gates, 0, "attribute {attribute}");
+        assert!(!is_stopped(&program, exec, &tiles.shape, &[3]));
+        // After the instantiation an attribute changes nothing, and a priority never does.
+        let (graph, nodes) = chain(&program, &[tiles]);
+        let (exec, gates) = instantiate(&program, graph);
+        assert_eq!(call!(driver, cuGraphKernelNodeSetAttribute(nodes[0], attribute, value)), 0);
+        assert!(gates >= 10 && is_stopped(&program, exec, &tiles.shape, &[3]));
+    }
+    let (graph, nodes) = chain(&program, &[tiles]);
+    let words = [1_u64; 8];
+    assert_eq!(call!(driver, cuGraphKernelNodeSetAttribute(nodes[0], 8, words.as_ptr())), 0);
+    assert!(instantiate(&program, graph).1 >= 10, "a priority");
+    // The second may begin before the first has ended: neither is cut.
+    let graph = new_graph(&program);
+    let pair = [tiles.add(&program, graph, &[]), tiles.add(&program, graph, &[])];
+    let data = 1_u64 << 16;
+    let (from, to, data) = (&raw const pair[0], &raw const pair[1], &raw const data);
+    assert_eq!(call!(driver, cuGraphAddDependencies_v2(graph, from, to, data, 1)), 0);
+    assert_eq!(instantiate(&program, graph).1, 0);
+}
+
+#[test]
+fn instantiation_waits_for_a_twin_that_is_being_built() {
+    let program = program();
+    let (kernel, shape) = (program.kernel_of(program.load(), "tiles"), Shape::line());
+    for is_held in [true, false, false, false] {
+        program.hold(is_held);
+        assert_eq!(program.launch(kernel, &shape, 0), 0);
+        program.hold(false);
+        program.synchronize();
+    }
+    // Its twin is loaded for 20 ms from now on.
+    let graph = capture(&program, &[Call { kernel, shape, value: 3 }]);
+    let (exec, gates) = instantiate(&program, graph);
+    assert!(gates >= 10, "{gates} gates");
+    assert!(is_stopped(&program, exec, &shape, &[3]));
+    destroy_exec(&program, exec);
+}
+
+/// As PyTorch's warm-ups: the host is ahead of the device.
+#[test]
+fn three_launches_without_waits_are_enough() {
+    let program = program();
+    let (kernel, shape) = (program.kernel_of(program.load(), "tiles"), Shape::line());
+    program.hold(true);
+    (0..3).for_each(|_| assert_eq!(program.launch(kernel, &shape, 0), 0));
+    program.hold(false);
+    program.synchronize();
+    let (exec, gates) =
+        instantiate(&program, chain(&program, &[Call { kernel, shape, value: 3 }]).0);
+    assert!(gates >= 10, "{gates} gates");
+    assert!(is_stopped(&program, exec, &shape, &[3]));
+    destroy_exec(&program, exec);
+}
+
+#[test]
+fn twin_outlives_the_module_and_the_source_graph() {
+    let (program, _) = learned();
+    let (driver, shape, module) = (program.driver, Shape::line(), program.load());
+    let misuses = program.misuses();
+    let call = Call { kernel: program.kernel_of(module, "tiles"), shape, value: 3 };
+    program.learn_slices(call.kernel, &shape);
+    let (graph, nodes) = chain(&program, &[call]);
+    let (exec, _) = instantiate(&program, graph);
+    destroy(&program, graph);
+    assert_eq!(Call { value: 5, ..call }.set(&program, exec, nodes[0]), 0);
+    assert!(is_stopped(&program, exec, &shape, &[5]));
+    assert_eq!(call!(driver, cuModuleUnload(module)), 0);
+    assert!(is_stopped(&program, exec, &shape, &[5]), "its twin is the context's");
+    destroy_exec(&program, exec);
+    let again = Call { kernel: program.kernel_of(program.load(), "tiles"), shape, value: 3 };
+    program.learn_slices(again.kernel, &shape);
+    let (exec, gates) = instantiate(&program, capture(&program, &[again]));
+    assert!(gates >= 10 && is_stopped(&program, exec, &shape, &[3]));
+    destroy_exec(&program, exec);
+    assert_eq!(program.misuses(), misuses);
+}
+
+/// Graphs name it by its function, by which the program has never launched it.
+#[test]
+fn kernel_of_a_library_is_in_slices() {
+    let program = program();
+    let (driver, shape) = (program.driver, Shape::line());
+    let (mut library, mut kernel) = (0_usize, 0_usize);
+    let text = std::ffi::CString::new(program::PTX).unwrap();
+    let load = text.as_ptr();
+    assert_eq!(call!(driver, cuLibraryLoadData(&raw mut library, load, 0, 0, 0, 0, 0, 0)), 0);
+    let name = c"tiles".as_ptr();
+    assert_eq!(call!(driver, cuLibraryGetKernel(&raw mut kernel, library, name)), 0);
+    program.learn_slices(kernel, &shape);
+    let tiles = Call { kernel, shape, value: 3 };
+    let (graph, nodes) = chain(&program, &[tiles]);
+    let (exec, gates) = instantiate(&program, graph);
+    assert!(gates >= 10, "{gates} gates");
+    assert!(is_stopped(&program, exec, &shape, &[3]));
+    assert_eq!(Call { value: 4, ..tiles }.set(&program, exec, nodes[0]), 0);
+    assert!(is_stopped(&program, exec, &shape, &[4]));
+    destroy_exec(&program, exec);
+}
+
+#[test]
+fn graph_whose_slices_are_refused_has_gates() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "program_without_slices"]);
+    assert!(child.env("REEF_FAKE_NO_COPIES", "1").status().unwrap().success());
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn program_without_slices() {
+    let (program, tiles) = learned();
+    let small = Shape { grid: [1, 1, 1], ..tiles.shape };
+    let mut calls = vec![Call { shape: small, ..tiles }; 100];
+    calls.push(tiles);
+    let (exec, gates) = instantiate(&program, chain(&program, &calls).0);
+    assert_eq!(gates, 1, "before one of the small ones");
+    program.clear();
+    program.look_at(&tiles.shape);
+    launch(&program, exec);
+    program.synchronize();
+    let words = program.memory();
+    assert_eq!(words[0], expected(&small, &[3; 101])[0]);
+    assert!(words[1..] == expected(&tiles.shape, &[3])[1..]);
+}
+
+#[test]
+fn context_that_ends_before_its_graphs_is_left_alone() {
+    let (program, tiles) = learned();
+    let (driver, misuses) = (program.driver, program.misuses());
+    let [context, stream, at, kernel] = program.other_context();
+    let run = || {
+        assert_eq!(program.launch_on(stream, at, kernel, &tiles.shape, 1), 0);
+        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    };
+    program.hold(true);
+    assert_eq!(program.launch_on(stream, at, kernel, &tiles.shape, 1), 0);
+    program.hold(false);
+    assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    let sliced = program.sliced();
+    until("sliced", || {
+        run();
+        program.sliced() > sliced
+    });
+    let (graph, nodes) = chain(&program, &[Call { kernel, ..tiles }]);
+    let (exec, gates) = instantiate(&program, graph);
+    assert!(gates >= 10, "{gates} gates");
+    assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
+    assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    destroy_exec(&program, exec);
+    assert_eq!(nodes_of(&program, graph), nodes);
+    destroy(&program, graph);
+    assert_eq!(program.misuses(), misuses);
+}
+
+#[test]
+fn report_says_how_long_kernels_are_in_graphs() {
+    let report = std::env::temp_dir().join(format!("reef-graphs-report-{}", std::process::id()));
+    let _ = std::fs::remove_file(&report);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "program_with_graphs"]).env("REEF_EXPLAIN", &report);
+    assert!(child.status().unwrap().success());
+    let text = std::fs::read_to_string(&report).unwrap();
+    for (begin, how) in [
+        ("  long kernel tiles, 301x1x1 blocks, ", "; in 2 nodes of graphs in "),
+        ("  long kernel tiles, 301x1x1 blocks, ", "; whole in 1 node of graphs: it has attributes"),
+        ("  long kernel waits, 301x1x1 blocks, ", "gates only: a loop waits for other blocks"),
+    ] {
+        let line = text.lines().find(|line| line.starts_with(begin));
+        let line = line.unwrap_or_else(|| panic!("{begin}: no line in {text}"));
+        assert!(line.contains(how), "{line}");
+    }
+    std::fs::remove_file(report).unwrap();
+}
+
+#[test]
+#[ignore = "a part of the test of the report"]
+fn program_with_graphs() {
+    let (program, tiles) = learned();
+    let waits = Call { kernel: program.kernel("waits"), ..tiles };
+    program.learn(waits.kernel, &waits.shape);
+    instantiate(&program, chain(&program, &[tiles, tiles]).0);
+    instantiate(&program, chain(&program, &[waits]).0);
+    let (graph, nodes) = chain(&program, &[tiles]);
+    let (driver, words) = (program.driver, [2_u64; 8]);
+    assert_eq!(call!(driver, cuGraphKernelNodeSetAttribute(nodes[0], 4, words.as_ptr())), 0);
+    instantiate(&program, graph);
+}
