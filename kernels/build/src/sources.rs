@@ -9,6 +9,9 @@ pub(crate) const BUILDS: [(&str, bool); 2] = [("plain", false), ("guarded", true
 /// The build whose kernels can be stopped and whose blocks take turns.
 pub(crate) const TURNS: &str = "turns";
 
+/// The source that devices of one capability of NVIDIA's have.
+pub(crate) const HOPPER: &str = "hopper";
+
 /// Options that a build is compiled with.
 pub(crate) fn defines(build: &str) -> Vec<&'static str> {
     match build {

@@ -36,6 +36,8 @@ pub struct Options {
     /// Measures which tiles of convolutions are the fastest, `tune=on`; default off: a model picks
     /// them.
     pub tune: bool,
+    /// Convolutions on warpgroups, `warpgroups=on|off`; `None`: where the device has them.
+    pub warpgroups: Option<bool>,
 }
 
 impl Options {
@@ -79,8 +81,11 @@ impl Options {
             ("tune", "on") => self.tune = true,
             ("tune", "off") => self.tune = false,
             ("tune", _) => return Err(bad(backend, key, "on or off", value)),
+            ("warpgroups", "on") => self.warpgroups = Some(true),
+            ("warpgroups", "off") => self.warpgroups = Some(false),
+            ("warpgroups", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, `beside`, gates, timeout, tune)";
+                let have = "(have: precision, `beside`, gates, timeout, tune, warpgroups)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&gates=4&timeout=9&tune=on";
+        let options = "precision=fp16&beside=20&gates=4&timeout=9&tune=on&warpgroups=off";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
@@ -107,6 +112,7 @@ mod tests {
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
             tune: true,
+            warpgroups: Some(false),
         };
         assert_eq!(options, want);
         for bad in [
@@ -118,7 +124,7 @@ mod tests {
             "gates=0",
             "timeout=0",
             "timeout=1.5",
-            "tune=yes",
+            "warpgroups=64",
             "beside",
             "precision=int8",
             "precision",
