@@ -35,7 +35,8 @@ pub(crate) struct Open<V: Vendor> {
     pub(crate) builtin: Builtin<V>,
     /// kernels/network.cu, loaded when a network first wants it.
     pub(crate) network: OnceLock<Builds<V>>,
-    /// kernels/hopper.cu, likewise; `None`: the device has none, or its driver refused it.
+    /// kernels/hopper.cu, likewise; `None`: it isn't to be used, the device has none, or its driver
+    /// refused it.
     pub(crate) groups: OnceLock<Option<Builds<V>>>,
     /// kernels/tensor.cu, likewise.
     pub(crate) tensor: OnceLock<Builds<V>>,
@@ -76,11 +77,11 @@ impl<V: Vendor> Gpu<V> {
         self.shipped(&self.0.network, "network")
     }
 
-    /// Kernels of convolutions on warpgroups, if this device and its driver run them: asked once.
+    /// Kernels of convolutions on warpgroups, if they may be used and this device and its driver
+    /// run them: asked once.
     pub(crate) fn groups(&self) -> Option<&Builds<V>> {
         let load = || Builds::usable(self.context(), GROUPS, FIRST_OF_GROUPS).ok();
-        let allowed = self.options().warpgroups.unwrap_or(true);
-        self.0.groups.get_or_init(|| allowed.then(load).flatten()).as_ref()
+        self.0.groups.get_or_init(|| self.options().warpgroups.then(load).flatten()).as_ref()
     }
 
     /// Kernels of operations on ordinary tensors.

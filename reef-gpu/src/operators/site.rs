@@ -95,7 +95,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
         self.launch_of(self.gpu.network()?, name, blocks, threads, shared, params)
     }
 
-    /// The same of a kernel of another source that ships with the backend.
+    /// Launch of a kernel of any source that ships with the backend.
     pub(super) fn launch_of<P: Params>(
         &self,
         builds: &Builds<V>,

@@ -12,6 +12,9 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
+/// Words of `ptxas` when products of warpgroups wait for each other: correct, and slow.
+const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
+
 /// One file to be.
 pub(crate) struct Image {
     /// The source's, without its ending.
@@ -144,6 +147,9 @@ impl Compiler<'_> {
         let messages = String::from_utf8_lossy(&said.stderr).into_owned();
         if !said.status.success() {
             return Err(format!("ptxas: {}\n{messages}", image.stem()).into());
+        }
+        if messages.contains(SERIALIZED) {
+            return Err(format!("ptxas: {}: {SERIALIZED}\n{messages}", image.stem()).into());
         }
         Ok((fs::read(self.scratch.join(&output))?, messages))
     }

@@ -63,7 +63,8 @@ fn unpack(folder: &Path, version: &str) -> Result<()> {
         let unzip = ["-m", "zipfile", "-e"];
         run(Command::new("python3").args(unzip).arg(wheel?.path()).arg(folder))?;
     }
-    fs::set_permissions(folder.join(PTXAS), Permissions::from_mode(0o755))?; // which zipfile doesn't keep
+    // Which zipfile doesn't keep.
+    fs::set_permissions(folder.join(PTXAS), Permissions::from_mode(0o755))?;
     Ok(fs::remove_dir_all(wheels)?)
 }
 

@@ -195,7 +195,8 @@ mod tests {
         launches.iter().map(|l| (l.kernel().name().to_owned(), l.grid()[0])).collect()
     }
 
-    /// Devices without an image for warpgroups, with a driver that refuses it, and opened without.
+    /// Devices without an image for warpgroups, with a driver that refuses it, and opened without
+    /// the option.
     #[test]
     fn warpgroups_serve_devices_that_run_them_and_no_others() {
         let all = Rounded { input: true, output: true };
@@ -205,26 +206,26 @@ mod tests {
         };
         let first = |gpu: &Gpu<Fake>, rounded| launched(gpu, rounded).remove(0).0;
         for (precision, family) in [(Precision::Fp16, "f16"), (Precision::Tf32, "rounded")] {
-            let runs = open(Fake::with_warpgroups(true), precision, None);
+            let runs = open(Fake::with_warpgroups(true), precision, true);
             assert!(first(&runs, all).starts_with(&format!("groups_{family}_")));
             for (fake, option) in [
-                (Fake::with_tensor_cores(132), None),
-                (Fake::with_tensor_cores(132), Some(true)),
-                (Fake::with_warpgroups(false), None),
-                (Fake::with_warpgroups(true), Some(false)),
+                (Fake::with_tensor_cores(132), true),
+                (Fake::with_warpgroups(false), true),
+                (Fake::with_warpgroups(true), false),
             ] {
                 let gpu = open(fake, precision, option);
                 assert!(first(&gpu, all).starts_with(&format!("conv_{family}_")));
             }
         }
-        let full = open(Fake::with_warpgroups(true), Precision::Fp32, None);
+        let full = open(Fake::with_warpgroups(true), Precision::Fp32, true);
         assert!(first(&full, all).starts_with("conv_fp32_"), "tensor cores aren't asked");
     }
 
     /// `wgmma` cuts off bits that `mma.sync` gets rounded.
     #[test]
     fn warpgroups_never_multiply_singles_that_are_not_rounded() {
-        let options = Options { precision: Some(Precision::Tf32), ..Options::default() };
+        let precision = Some(Precision::Tf32);
+        let options = Options { precision, warpgroups: true, ..Options::default() };
         let gpu = Gpu::new(Fake::with_warpgroups(true), options).unwrap();
         let output = Rounded { input: false, output: true };
         for rounded in [Rounded::default(), output] {
@@ -234,7 +235,8 @@ mod tests {
 
     #[test]
     fn refused_image_of_warpgroups_is_loaded_once() {
-        let gpu = Gpu::new(Fake::with_warpgroups(false), Options::default()).unwrap();
+        let options = Options { warpgroups: true, ..Options::default() };
+        let gpu = Gpu::new(Fake::with_warpgroups(false), options).unwrap();
         let loads = || gpu.context().vendor.loads.load(std::sync::atomic::Ordering::Relaxed);
         let all = Rounded { input: true, output: true };
         launched(&gpu, all);

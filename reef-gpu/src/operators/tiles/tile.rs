@@ -6,7 +6,7 @@
 //! the six networks takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so
 //! nothing is measured when a network is loaded, unless a device is asked to (`tune.rs`).
 //!
-//! Tiles of warpgroups were fitted to the 42 ways that are among the five fastest of a layer of
+//! Tiles of warpgroups were fitted to the 45 ways that are among the five fastest of a layer of
 //! VGG-19, each launch in a chain of a graph with weights from memory (2026-11-27). In such a
 //! chain tiles of warps take longer than the older timings say: [`NEXT_TO_GROUPS`].
 
@@ -45,7 +45,7 @@ impl Body {
     }
 
     /// Slabs' worth of time before the first one and after the last.
-    fn around(self) -> f64 {
+    fn slabs_around(self) -> f64 {
         match self {
             Self::Network => 1.3,
             Self::Groups => 3.0,
@@ -155,8 +155,8 @@ pub(in crate::operators) const THREADS: [Tile; 2] =
 pub(in crate::operators) const WAVES: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 32], 256, [2, 1], [1.0, 0.8])];
 
-/// Bytes of shared memory that a block needs in addition to its tile: the guard's words, in front
-/// of whole 1024 bytes where warpgroups read.
+/// Bytes of shared memory that a block needs in addition to its tile: the guard's words, and where
+/// warpgroups read, all up to the next 1024 bytes.
 const GUARD: u32 = 128;
 const GUARD_OF_GROUPS: u32 = 1024;
 /// Microseconds of a split: in any case, and for each part of a thousand sums.
@@ -205,7 +205,7 @@ impl Plan {
     fn micros(&self, shape: &Shape, units: usize) -> f64 {
         let body = self.tile.body;
         let rounds = body.rounds(self.tile.count(shape) * self.splits, units);
-        let slabs = body.slabs(shape.slabs).div_ceil(self.splits) as f64 + body.around();
+        let slabs = body.slabs(shape.slabs).div_ceil(self.splits) as f64 + body.slabs_around();
         let sums = (self.tile.pixels * self.tile.outputs) as f64 / 1024.0;
         let split =
             if self.splits == 1 { 0.0 } else { SPLIT[0] + SPLIT[1] * self.splits as f64 * sums };
@@ -276,6 +276,25 @@ mod tests {
             let Tile { pixels, outputs, body, .. } = tile;
             let got = format!("{} {pixels}x{outputs} /{splits}", body.prefix());
             assert_eq!(got, want, "{chosen} and {fastest} us");
+        }
+    }
+
+    /// Names in the source are those that launches ask for.
+    #[test]
+    fn tiles_of_groups_are_those_of_their_source() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/hopper.cu");
+        let Ok(source) = std::fs::read_to_string(path) else {
+            return println!("skipped: no {path}");
+        };
+        let lines = source.lines().filter(|line| line.starts_with("CONV_GROUPS("));
+        let tile = |Tile { pixels, outputs, stages, .. }: &Tile| {
+            format!("CONV_GROUPS({pixels}, {outputs}, {stages})")
+        };
+        let want: Vec<_> = WITH_GROUPS[WARPS.len()..].iter().map(tile).collect();
+        assert_eq!(lines.collect::<Vec<_>>(), want);
+        assert!(source.contains(&format!("#define REEF_SLAB {}\n", Body::Groups.slab())));
+        for family in ["rounded", "f16"] {
+            assert!(source.contains(&format!("    CONV({}_{family}_##", Body::Groups.prefix())));
         }
     }
 
