@@ -14,9 +14,10 @@ template <class Math, int BM, int BN, int DEPTH> class Groups {
     typedef typename Math::Element Element;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = 1, THREADS = 2 * BM, STAGES = DEPTH;
     static constexpr int AHEAD = DEPTH - 2; // slabs whose copies are under way
+    static constexpr int BLOCKS = STAGES * (BM + BN) * SLAB <= 96 << 10 ? 2 : 1; // of a unit, as shared memory allows
     static constexpr u32 LINE = BN + 8, STAGE_BYTES = (BM + BN) * SLAB;
-    // Whether what is added to sums has registers next to them: of 64 sums a thread it has none.
-    static constexpr bool EARLY = BN <= 64;
+    // Whether what is added to sums is asked for before them: only the smallest tile has the registers.
+    static constexpr bool EARLY = BM == 64;
     static_assert(SLAB == 128 && BM % 64 == 0 && STAGE_BYTES % 1024 == 0 && AHEAD > 0, "lines that are swizzled by 128 bytes");
 
     typedef SharedPlace Place;
