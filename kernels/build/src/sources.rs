@@ -34,3 +34,10 @@ pub(crate) fn with_ending(folder: &Path, ending: &str) -> Result<Vec<(String, St
     files.sort();
     Ok(files)
 }
+
+/// The sources that all GPUs have, AMD's too, as [`with_ending`] gives them.
+pub(crate) fn of_all_gpus(folder: &Path) -> Result<Vec<(String, String)>> {
+    let mut sources = with_ending(folder, ".cu")?;
+    sources.retain(|(source, _)| source != HOPPER);
+    Ok(sources)
+}
