@@ -132,6 +132,13 @@ template <class Tile> class Gather {
     u32 outside[PIXEL_ROWS];
 };
 
+// Places of a thread, written out where there may be 16: what is kept for each is in registers then.
+#if REEF_AMD
+#define REEF_EACH_PLACE(i) for (int i = 0; i < EACH; i++)
+#else
+#define REEF_EACH_PLACE(i) _Pragma("unroll") for (int i = 0; i < EACH; i++)
+#endif
+
 // The sums of a tile as its threads take them from shared memory, four adjoining outputs at a time.
 template <class Tile> class Finish {
   public:
@@ -147,14 +154,14 @@ template <class Tile> class Finish {
     // Asks for what else is added, if it comes four at a time.
     __device__ void bring_residual() {
         if (!conv.residual || !conv.fours) return;
-        for (int i = 0; i < EACH; i++)
+        REEF_EACH_PLACE(i)
             if (exists(i)) residual[i] = *(const Four *)((const Element *)conv.residual + place(i));
     }
 
     // Adds the shares up.
     __device__ void take(const float *from) {
         from += threadIdx.x / QUADS * Tile::LINE + threadIdx.x % QUADS * 4;
-        for (int i = 0; i < EACH; i++) {
+        REEF_EACH_PLACE(i) {
             sums[i] = load4(from + i * ROWS * Tile::LINE);
             for (int share = 1; share < Tile::SHARES; share++)
                 sums[i] = sums[i] + load4(from + (share * Tile::PIXELS + i * ROWS) * Tile::LINE);
@@ -163,7 +170,7 @@ template <class Tile> class Finish {
 
     __device__ void write_partial(u32 split) const {
         float *to = partial(split);
-        for (int i = 0; i < EACH; i++)
+        REEF_EACH_PLACE(i)
             if (exists(i)) store4(to + i * ROWS * pitch(), sums[i]);
     }
 
@@ -174,12 +181,12 @@ template <class Tile> class Finish {
             float4 parts[GROUP][EACH];
 #pragma unroll
             for (u32 g = 0; g < GROUP; g++)
-                for (int i = 0; i < EACH; i++)
+                REEF_EACH_PLACE(i)
                     if (exists(i) && split + g < conv.splits)
                         parts[g][i] = load_shared(partial(split + g) + i * ROWS * pitch());
 #pragma unroll
             for (u32 g = 0; g < GROUP; g++)
-                for (int i = 0; i < EACH; i++)
+                REEF_EACH_PLACE(i)
                     if (exists(i) && split + g < conv.splits) sums[i] = sums[i] + parts[g][i];
         }
     }
@@ -187,7 +194,7 @@ template <class Tile> class Finish {
     // Bias, residual, activation, output. How much code there is for outputs that can't be written four at a time decides over
     // the registers of the loop before (docs/lab/nvidia.md), so those have a lower bound at most, which is 0.
     __device__ void write() const {
-        for (int i = 0; i < EACH; i++) {
+        REEF_EACH_PLACE(i) {
             if (!exists(i)) continue;
             if (conv.fours)
                 write_four(i);

@@ -16,7 +16,11 @@ __device__ inline void as_it_is(u32 &word) {
 #endif
 }
 
-const u32 SLAB = 256; // bytes of a row: one step of the loop over what is summed
+// Bytes of a row: one step of the loop over what is summed. hopper.cu has its own.
+#ifndef REEF_SLAB
+#define REEF_SLAB 256
+#endif
+const u32 SLAB = REEF_SLAB;
 const u32 CHUNK = 16;
 const u32 CHUNKS = SLAB / CHUNK;
 

@@ -31,13 +31,27 @@ using std::min;
 
 // --- Threads ---------------------------------------------------------------------------------------------------
 
-struct Pending { char *to; const char *from; size_t bytes; bool inside; };
+struct Pending {
+    char *to;
+    const char *from;
+    size_t bytes;
+    bool inside;
+    void finish() {
+        if (inside)
+            memcpy(to, from, bytes);
+        else
+            memset(to, 0, bytes);
+        bytes = 0;
+    }
+};
 
 struct Fiber {
     ucontext_t context;
     std::vector<char> stack = std::vector<char>(128 << 10);
     bool done = false;
     std::vector<std::vector<Pending>> groups; // of copies; the last one is still open
+    std::vector<std::vector<std::function<void()>>> products; // of warpgroups, likewise
+    bool unseen = false; // copies have come that products don't see yet
 };
 
 struct Meeting { unsigned arrived = 0, round = 0; };
@@ -72,12 +86,12 @@ inline void start() {
     others();
 }
 
-// Runs `kernel` in so many threads to their end.
+// Runs `kernel` in so many threads to their end, when nothing may be under way any more.
 inline void run_block(unsigned threads, std::function<void()> kernel) {
     entry = kernel;
     fibers = std::vector<Fiber>(threads);
     for (Fiber &fiber : fibers) {
-        fiber.groups.resize(1);
+        fiber.groups.resize(1), fiber.products.resize(1);
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack.data();
         fiber.context.uc_stack.ss_size = fiber.stack.size();
@@ -88,15 +102,22 @@ inline void run_block(unsigned threads, std::function<void()> kernel) {
         for (running = 0; running < threads; running++)
             if (!fibers[running].done) left = true, swapcontext(&host, &fibers[running].context);
     }
+    for (const Fiber &fiber : fibers) {
+        for (const auto &group : fiber.groups)
+            if (!group.empty()) fprintf(stderr, "copies are under way at the end\n"), abort();
+        for (const auto &group : fiber.products)
+            if (!group.empty()) fprintf(stderr, "products are under way at the end\n"), abort();
+    }
 }
 
-// --- reef.h: the plain build -----------------------------------------------------------------------------------
+// --- reef.h: the plain build, and a guarded one's look at entry -----------------------------------------------------------------------------------
 
 namespace reef {
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef unsigned long long u64;
 inline u32 block_index;
+inline bool block_stops;
 struct Turns {};
 enum Line { LINE };
 enum Ahead { AHEAD };
@@ -109,7 +130,7 @@ struct Block {
     Block(Turns &, Ahead) {}
     void follow() {}
     void fetch() {}
-    bool evicted() { return false; }
+    bool evicted() { return block_stops; }
     bool arrive() { return true; }
     void look() {}
     void post() {}
@@ -170,15 +191,21 @@ inline u32 offset_in(const u32 *plan, u32 view, u32 i) { return view ? offset_in
 
 // --- mma.h -----------------------------------------------------------------------------------------------------
 
-const u32 SLAB = 256, CHUNK = 16, CHUNKS = SLAB / CHUNK;
+#ifndef REEF_SLAB
+#define REEF_SLAB 256
+#endif
+const u32 SLAB = REEF_SLAB, CHUNK = 16, CHUNKS = SLAB / CHUNK;
 inline u32 swizzled(u32 row, u32 chunk) { return row * SLAB + (chunk ^ (row & 7)) * CHUNK; }
 
+// Copies come as soon as they are asked for, or not before they are waited for.
+inline bool copies_are_early;
 inline void copy(char *to, const char *from, size_t bytes, bool inside) {
     if ((uintptr_t)to % bytes || (uintptr_t)from % bytes) {
         fprintf(stderr, "a copy of %zu bytes from %p to %p\n", bytes, from, to);
         abort();
     }
     fibers[running].groups.back().push_back({to, from, bytes, inside});
+    if (copies_are_early) fibers[running].groups.back().back().finish();
 }
 typedef char *SharedPlace;
 inline SharedPlace shared_place(char *memory) { return memory; }
@@ -189,11 +216,9 @@ inline void end_copies() { fibers[running].groups.emplace_back(); }
 template <int groups> void wait_copies() {
     auto &all = fibers[running].groups;
     for (; all.size() > groups + 1; all.erase(all.begin()))
-        for (const Pending &copy : all.front()) {
-            if (copy.inside)
-                memcpy(copy.to, copy.from, copy.bytes);
-            else
-                memset(copy.to, 0, copy.bytes);
+        for (Pending &copy : all.front()) {
+            fibers[running].unseen = true;
+            if (copy.bytes > 0) copy.finish();
         }
 }
 
@@ -274,6 +299,51 @@ inline void load_turned(u32 (&to)[4], const char *row) {
         return halves[0] | (u32)halves[1] << 16;
     });
 }
+
+// --- wgmma.h ---------------------------------------------------------------------------------------------------
+
+// Products read both sides when they are asked for, or not before they are waited for.
+inline bool products_are_late;
+struct Lines { const char *at; };
+inline Lines lines_at(const char *place) {
+    if ((uintptr_t)place % 1024) fprintf(stderr, "lines at %p\n", place), abort();
+    return {place};
+}
+inline Lines behind(Lines lines, u32 bytes) { return {lines.at + bytes}; }
+inline void show_to_products() { fibers[running].unseen = false; }
+template <int N> void begin_products(float (&)[N]) {}
+inline void end_products() { fibers[running].products.emplace_back(); }
+template <int groups, int N> void wait_products(float (&)[N]) {
+    auto &all = fibers[running].products;
+    for (; all.size() > groups + 1; all.erase(all.begin()))
+        for (const auto &product : all.front()) product();
+}
+// The hardware swizzles addresses: chunk by line, each of 128 bytes.
+template <class Element> float term_of(Lines lines, u32 line, u32 term) {
+    uintptr_t at = (uintptr_t)lines.at + line * 128 + term * sizeof(Element);
+    at ^= (at >> 7 & 7) << 4;
+    if (sizeof(Element) == 2) return to_float(*(const Half *)at);
+    return of_bits(*(const u32 *)at & ~0x1fffu); // lower bits are cut off
+}
+template <class Math, int COLUMNS> struct Product {
+    static void add(float (&sums)[COLUMNS / 2], Lines rows, Lines columns) {
+        for (const Fiber &fiber : fibers)
+            if (fiber.unseen) fprintf(stderr, "copies that products don't see\n"), abort();
+        auto product = [&sums, rows, columns, thread = running] {
+            typedef typename Math::Element Element;
+            const u32 lane = thread % 32, first = thread / 32 % 4 * 16 + lane / 4;
+            for (u32 n = 0; n < COLUMNS / 2; n++) {
+                const u32 row = first + n / 2 % 2 * 8, column = n / 4 * 8 + lane % 4 * 2 + n % 2;
+                for (u32 term = 0; term < 32 / sizeof(Element); term++)
+                    sums[n] += term_of<Element>(rows, row, term) * term_of<Element>(columns, column, term);
+            }
+        };
+        if (products_are_late)
+            fibers[running].products.back().push_back(product);
+        else
+            product();
+    }
+};
 
 // What another lane of the warp has, all of which are here.
 template <class T> T __shfl_xor_sync(u32, T value, u32 with) {

@@ -59,6 +59,7 @@ impl<V: Vendor> Gpu<V> {
         let gpu = Self(Arc::new(Open {
             builtin,
             network: OnceLock::new(),
+            groups: OnceLock::new(),
             tensor: OnceLock::new(),
             writer,
             control,

@@ -19,6 +19,10 @@ use std::sync::{Arc, OnceLock};
 /// More blocks than a launch of a network has: such launches run as they are.
 const SHORT_BLOCKS: u32 = 2000;
 
+/// Name of kernels/hopper.cu, and of one of its kernels.
+const GROUPS: &str = "hopper";
+const FIRST_OF_GROUPS: &str = "groups_f16_64x64";
+
 /// An open device.
 #[derive(Debug)]
 pub struct Gpu<V: Vendor>(pub(crate) Arc<Open<V>>);
@@ -31,6 +35,9 @@ pub(crate) struct Open<V: Vendor> {
     pub(crate) builtin: Builtin<V>,
     /// kernels/network.cu, loaded when a network first wants it.
     pub(crate) network: OnceLock<Builds<V>>,
+    /// kernels/hopper.cu, likewise; `None`: it isn't to be used, the device has none, or its driver
+    /// refused it.
+    pub(crate) groups: OnceLock<Option<Builds<V>>>,
     /// kernels/tensor.cu, likewise.
     pub(crate) tensor: OnceLock<Builds<V>>,
     pub(crate) writer: Writer<V>,
@@ -68,6 +75,13 @@ impl<V: Vendor> Gpu<V> {
     /// Kernels of networks for pictures.
     pub(crate) fn network(&self) -> Result<&Builds<V>> {
         self.shipped(&self.0.network, "network")
+    }
+
+    /// Kernels of convolutions on warpgroups, if they may be used and this device and its driver
+    /// run them: asked once.
+    pub(crate) fn groups(&self) -> Option<&Builds<V>> {
+        let load = || Builds::usable(self.context(), GROUPS, FIRST_OF_GROUPS).ok();
+        self.0.groups.get_or_init(|| self.options().warpgroups.then(load).flatten()).as_ref()
     }
 
     /// Kernels of operations on ordinary tensors.

@@ -19,13 +19,10 @@ for image in network tensor; do
             <"../../reef-cuda/images/$image-$build-sm_90.z" >"$folder/$image-$build.cubin"
     done
 done
-# The kernels' own headers, with slabs of 128 bytes. Loops over larger tiles' sums have to be written out, or they lie in memory.
 cp ../../kernels/*.h "$folder/kernels"
-sed -i 's/const u32 SLAB = 256;/const u32 SLAB = 128;/' "$folder/kernels/mma.h"
-sed -i 's/^ *for (int i = 0; i < EACH; i++)/#pragma unroll\n&/' "$folder/kernels/conv.h"
 flags=(-std=c++17 -O2 -gencode "arch=compute_90a,code=sm_90a" -I"$folder/kernels")
-"$nvcc" "${flags[@]}" -DREEF_GUARDED=0 -cubin gathered.cu -o "$folder/gathered-plain.cubin"
-"$nvcc" "${flags[@]}" -DREEF_GUARDED=1 -cubin gathered.cu -o "$folder/gathered-guarded.cubin"
+"$nvcc" "${flags[@]}" -DREEF_SLAB=128 -DREEF_GUARDED=0 -cubin gathered.cu -o "$folder/gathered-plain.cubin"
+"$nvcc" "${flags[@]}" -DREEF_SLAB=128 -DREEF_GUARDED=1 -cubin gathered.cu -o "$folder/gathered-guarded.cubin"
 flags+=(-DREEF_GUARDED=0)
 for part in study today halves singles; do "$nvcc" "${flags[@]}" -c "$part.cu" -o "$folder/$part.o"; done
 "$nvcc" "${flags[@]}" "$folder"/{study,today,halves,singles}.o -o "$folder/study" -cudart static \

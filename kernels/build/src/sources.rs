@@ -9,6 +9,9 @@ pub(crate) const BUILDS: [(&str, bool); 2] = [("plain", false), ("guarded", true
 /// The build whose kernels can be stopped and whose blocks take turns.
 pub(crate) const TURNS: &str = "turns";
 
+/// The source that devices of one capability of NVIDIA's have.
+pub(crate) const HOPPER: &str = "hopper";
+
 /// Options that a build is compiled with.
 pub(crate) fn defines(build: &str) -> Vec<&'static str> {
     match build {
@@ -30,4 +33,11 @@ pub(crate) fn with_ending(folder: &Path, ending: &str) -> Result<Vec<(String, St
     }
     files.sort();
     Ok(files)
+}
+
+/// The sources that all GPUs have, AMD's too, as [`with_ending`] gives them.
+pub(crate) fn of_all_gpus(folder: &Path) -> Result<Vec<(String, String)>> {
+    let mut sources = with_ending(folder, ".cu")?;
+    sources.retain(|(source, _)| source != HOPPER);
+    Ok(sources)
 }

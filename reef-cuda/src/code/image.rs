@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build machine
 //! code for the GPUs that REEF is measured on, and PTX for those that none of it fits, which the
-//! driver compiles when it loads. They are packed with zlib, which makes them about a fourth as
-//! long.
+//! driver compiles when it loads. `hopper` is for compute capability 9.0 alone. They are packed
+//! with zlib, which makes them about a fourth as long.
 
 use crate::driver::BACKEND;
 use crate::facts::Capability;
@@ -54,7 +54,19 @@ macro_rules! source {
     };
 }
 
-/// One for each `kernels/*.cu`.
+/// Sources of one capability alone, by instructions that neither older nor newer devices have:
+/// `kernels/hopper.cu`.
+const OWN: (Capability, ShippedSource<&[u8]>) = (
+    Capability::new(9, 0),
+    ShippedSource {
+        name: "hopper",
+        plain: packed!("hopper", "plain", "sm_90a"),
+        guarded: packed!("hopper", "guarded", "sm_90a"),
+        turns: Some(packed!("hopper", "turns", "sm_90a")),
+    },
+);
+
+/// One for each other `kernels/*.cu`.
 const SOURCES: &[ShippedSource<Images>] = &[
     source!("builtin", Some(images!("builtin", "turns"))),
     source!("network", Some(images!("network", "turns"))),
@@ -67,7 +79,20 @@ const SOURCES: &[ShippedSource<Images>] = &[
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
 pub(crate) fn find(name: &str, build: Build, capability: Capability) -> Result<Vec<u8>> {
-    ShippedSource::find(SOURCES, name)?.build(build).find(capability)
+    match own(name, capability)? {
+        Some(source) => Ok(unpack(source.build(build))),
+        None => ShippedSource::find(SOURCES, name)?.build(build).find(capability),
+    }
+}
+
+/// The source that a device of this capability alone has, if this is its name.
+fn own(name: &str, device: Capability) -> Result<Option<&'static ShippedSource<&'static [u8]>>> {
+    let (only, source) = &OWN;
+    if source.name != name {
+        return Ok(None);
+    }
+    let fits = *only == device;
+    fits.then_some(Some(source)).ok_or_else(|| unsupported_by(name, *only, device))
 }
 
 /// As [`find`], of the build whose blocks take turns; `None` if the source has none.
@@ -76,6 +101,9 @@ pub(crate) fn find(name: &str, build: Build, capability: Capability) -> Result<V
 ///
 /// As [`find`].
 pub(crate) fn find_turns(name: &str, capability: Capability) -> Result<Option<Vec<u8>>> {
+    if let Some(source) = own(name, capability)? {
+        return Ok(source.turns.map(unpack));
+    }
     let turns = ShippedSource::find(SOURCES, name)?.turns.as_ref();
     turns.map(|images| images.find(capability)).transpose()
 }
@@ -118,6 +146,11 @@ fn choose(device: Capability) -> Option<Choice> {
         Some(at) => Some(Choice::Cubin(at)),
         None => (device >= PTX).then_some(Choice::Ptx),
     }
+}
+
+fn unsupported_by(name: &str, only: Capability, device: Capability) -> Error {
+    let what = format!("{name}: device code for compute capability {only} alone, got {device}");
+    Error::Unsupported { backend: BACKEND, what }
 }
 
 fn unsupported(device: Capability) -> Error {
@@ -181,7 +214,28 @@ mod tests {
         let packed = files
             .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
         let turns = SOURCES.iter().filter(|source| source.turns.is_some()).count();
-        assert_eq!(packed.count(), (SOURCES.len() * 2 + turns) * (CUBINS.len() + 1));
+        let own = 2 + usize::from(OWN.1.turns.is_some());
+        assert_eq!(packed.count(), (SOURCES.len() * 2 + turns) * (CUBINS.len() + 1) + own);
+    }
+
+    #[test]
+    fn own_image_is_for_its_capability_alone() {
+        let (only, name) = (OWN.0, OWN.1.name);
+        for build in [Build::Plain, Build::Guarded] {
+            let elf = find(name, build, only).unwrap();
+            assert_eq!(u32::from(elf[48]), only.number(), "the ELF flags hold the arch");
+            assert_eq!(check(&elf), Ok(elf));
+        }
+        assert!(find_turns(name, only).unwrap().is_some());
+        for (major, minor) in [(7, 0), (8, 0), (8, 6), (8, 9), (9, 1), (10, 0), (12, 1)] {
+            let other = Capability::new(major, minor);
+            let error = find(name, Build::Plain, other).unwrap_err();
+            assert_eq!(find_turns(name, other).unwrap_err(), error);
+            let want = format!(
+                "cuda: unsupported: hopper: device code for compute capability 9.0 alone, got {other}"
+            );
+            assert_eq!(error.to_string(), want);
+        }
     }
 
     #[test]

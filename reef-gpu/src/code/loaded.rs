@@ -115,6 +115,18 @@ impl<V: Vendor> Builds<V> {
         Ok(builds)
     }
 
+    /// Builds of a source that ships for some devices alone, of which this one runs `kernel`:
+    /// drivers may load code lazily, and refuse it only when it is asked for.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` or `NotFound` if there is none for this device; the driver's.
+    pub(crate) fn usable(context: &Arc<Context<V>>, name: &str, kernel: &str) -> Result<Self> {
+        let builds = Self::shipped(context, name)?;
+        builds.functions(kernel, 0)?;
+        Ok(builds)
+    }
+
     /// Builds of a user's source.
     pub(crate) fn compiled(context: &Arc<Context<V>>, source: &str) -> Result<Self> {
         Self::of(context, |build| context.vendor.compile(source, build))

@@ -36,6 +36,9 @@ pub struct Options {
     /// Measures which tiles of convolutions are the fastest, `tune=on`; default off: a model picks
     /// them.
     pub tune: bool,
+    /// Lets convolutions run on warpgroups where the device has them, `warpgroups=on`; default off:
+    /// no device has confirmed those kernels yet.
+    pub warpgroups: bool,
 }
 
 impl Options {
@@ -79,8 +82,11 @@ impl Options {
             ("tune", "on") => self.tune = true,
             ("tune", "off") => self.tune = false,
             ("tune", _) => return Err(bad(backend, key, "on or off", value)),
+            ("warpgroups", "on") => self.warpgroups = true,
+            ("warpgroups", "off") => self.warpgroups = false,
+            ("warpgroups", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, `beside`, gates, timeout, tune)";
+                let have = "(have: precision, `beside`, gates, timeout, tune, warpgroups)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -98,7 +104,7 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&gates=4&timeout=9&tune=on";
+        let options = "precision=fp16&beside=20&gates=4&timeout=9&tune=on&warpgroups=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
@@ -107,6 +113,7 @@ mod tests {
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
             tune: true,
+            warpgroups: true,
         };
         assert_eq!(options, want);
         for bad in [
@@ -118,7 +125,7 @@ mod tests {
             "gates=0",
             "timeout=0",
             "timeout=1.5",
-            "tune=yes",
+            "warpgroups=64",
             "beside",
             "precision=int8",
             "precision",

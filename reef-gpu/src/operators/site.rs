@@ -5,6 +5,7 @@ use super::operand::Operand;
 use super::pack;
 use super::params::Params;
 use crate::code::kernel::Kernel;
+use crate::code::loaded::Builds;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
@@ -91,7 +92,20 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
         shared: u32,
         params: &P,
     ) -> Result<Launch<Gpu<V>>> {
-        let kernel = self.gpu.network_kernel(name, shared, &params.words())?;
+        self.launch_of(self.gpu.network()?, name, blocks, threads, shared, params)
+    }
+
+    /// Launch of a kernel of any source that ships with the backend.
+    pub(super) fn launch_of<P: Params>(
+        &self,
+        builds: &Builds<V>,
+        name: &str,
+        blocks: u32,
+        threads: u32,
+        shared: u32,
+        params: &P,
+    ) -> Result<Launch<Gpu<V>>> {
+        let kernel = Kernel::preemptible(builds, name, shared, &params.words())?;
         // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their
         // buffers, and blocks write disjoint parts of the output.
         let launch =

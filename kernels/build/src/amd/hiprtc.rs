@@ -131,7 +131,8 @@ impl Texts {
 mod tests {
     use super::*;
     use crate::amd::{clang::Clang, code_object, image::Image, lint};
-    use crate::{places::Places, sources::BUILDS, sources::with_ending};
+    use crate::places::Places;
+    use crate::sources::{BUILDS, of_all_gpus, with_ending};
     use std::sync::LazyLock;
 
     /// The kernel of kernels/README.md, with what only HIP's headers have.
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn every_source_compiles_with_hiprtc_too() {
         let Some(hiprtc) = open() else { return };
-        for (source, text) in with_ending(&Places::find().sources(), ".cu").unwrap() {
+        for (source, text) in of_all_gpus(&Places::find().sources()).unwrap() {
             for (build, guarded) in BUILDS {
                 let code = hiprtc.compile(&text, &headers(), guarded).unwrap();
                 let mut faults = faults(&source, build, code);

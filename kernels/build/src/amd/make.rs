@@ -8,7 +8,7 @@ use super::table::table;
 use crate::error::Result;
 use crate::folder::Contents;
 use crate::places::Places;
-use crate::sources::{BUILDS, TURNS, defines, with_ending};
+use crate::sources::{BUILDS, TURNS, defines, of_all_gpus};
 use std::fs;
 
 /// Makes the images, or with `check` says whether those that are there are the same. Kernels must
@@ -50,7 +50,7 @@ fn compile(places: &Places, clang: &Clang) -> Result<Vec<Image>> {
     let scratch = places.target.join("kernels");
     fs::create_dir_all(&scratch)?;
     let mut images = Vec::new();
-    for (source, _) in with_ending(&places.sources(), ".cu")? {
+    for (source, _) in of_all_gpus(&places.sources())? {
         for build in builds(&source) {
             let output = scratch.join(format!("{source}-{build}.hsaco"));
             clang.compile(&places.sources(), &source, &defines(build), &output)?;

@@ -1,9 +1,10 @@
 //! Compilation of a source to its images.
 
 use super::resources::{self, Resources};
+use super::target::{Target, for_own, targets};
 use super::toolchain::Toolchain;
 use crate::error::Result;
-use crate::nvrtc::{Nvrtc, Program, Target, options};
+use crate::nvrtc::{self, Nvrtc, Program, options};
 use crate::sources::{BUILDS, TURNS, with_ending};
 use std::fs;
 use std::path::Path;
@@ -11,9 +12,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-/// Machine code for these, PTX for the last: `reef-cuda/src/code/image.rs` has the same.
-const TARGETS: [Target; 4] =
-    [Target::Cubin(70), Target::Cubin(86), Target::Cubin(90), Target::Ptx(80)];
+/// Words of `ptxas` when products of warpgroups wait for each other: correct, and slow.
+const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
 /// One file to be.
 pub(crate) struct Image {
@@ -67,8 +67,9 @@ fn planned_images(sources: &Path) -> Result<Vec<(String, Image)>> {
     let mut wanted = Vec::new();
     for (source, text) in with_ending(sources, ".cu")? {
         let builds = builds(&source);
-        let pairs =
-            TARGETS.iter().flat_map(|target| builds.iter().map(move |build| (*target, *build)));
+        let pairs = targets(&source)
+            .iter()
+            .flat_map(|target| builds.iter().map(move |build| (*target, *build)));
         wanted.extend(pairs.map(|(target, build)| {
             let source = source.clone();
             (text.clone(), Image { source, build, target, code: Vec::new(), kernels: Vec::new() })
@@ -104,42 +105,51 @@ impl Compiler<'_> {
         let (cubin, messages) = self.cubin(&ptx, &image)?;
         image.kernels = resources::parse(&messages, &String::from_utf8_lossy(&ptx))?;
         image.code = match image.target {
-            Target::Cubin(_) => cubin,
+            Target::Cubin(_) | Target::Own(_) => cubin,
             Target::Ptx(_) => ptx,
         };
         Ok(image)
     }
 
     fn ptx(&self, text: &str, image: &Image) -> Result<Vec<u8>> {
-        let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
         let turns = image.build == TURNS;
         let mut options = options(turns || BUILDS.contains(&(image.build, true))).to_vec();
         options.extend(turns.then_some("-DREEF_TURNS=1"));
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        Ok(self.nvrtc.compile(&Program {
+        let ptx = self.nvrtc.compile(&Program {
             name: &format!("{}.cu", image.source),
             source: text,
             headers: &headers,
             options: &options,
-            target: Target::Ptx(arch),
-        })?)
+            target: nvrtc::Target::Ptx(image.target.arch()),
+        })?;
+        match image.target {
+            Target::Own(_) => Ok(for_own(&String::from_utf8(ptx)?)?.into()),
+            _ => Ok(ptx),
+        }
     }
 
     /// Machine code, and what `ptxas` says about it. PTX is compiled too: NVRTC doesn't look into
     /// `asm`.
     fn cubin(&self, ptx: &[u8], image: &Image) -> Result<(Vec<u8>, String)> {
-        let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
         let (input, output) = (image.stem() + ".ptx", image.stem() + ".cubin");
         fs::write(self.scratch.join(&input), ptx.strip_suffix(b"\0").unwrap_or(ptx))?;
         // Names without a folder, so that no path of this machine can get into the image.
-        let said = Command::new(&self.toolchain.ptxas)
+        let ptxas = match image.target {
+            Target::Own(_) => &self.toolchain.own_ptxas,
+            _ => &self.toolchain.ptxas,
+        };
+        let said = Command::new(ptxas)
             .current_dir(self.scratch)
-            .args(["-v", "-O3", &format!("-arch=sm_{arch}"), &input, "-o", &output])
+            .args(["-v", "-O3", &format!("-arch={}", image.target.gpu()), &input, "-o", &output])
             .output()?;
         let messages = String::from_utf8_lossy(&said.stderr).into_owned();
         if !said.status.success() {
             return Err(format!("ptxas: {}\n{messages}", image.stem()).into());
+        }
+        if messages.contains(SERIALIZED) {
+            return Err(format!("ptxas: {}: {SERIALIZED}\n{messages}", image.stem()).into());
         }
         Ok((fs::read(self.scratch.join(&output))?, messages))
     }

@@ -8,4 +8,5 @@ mod compile;
 pub(crate) mod make;
 mod resources;
 mod table;
+mod target;
 mod toolchain;

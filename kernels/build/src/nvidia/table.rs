@@ -2,20 +2,21 @@
 
 use super::compile::Image;
 use super::resources::Resources;
-use super::toolchain::VERSION;
-use crate::nvrtc::Target;
+use super::toolchain::{OWN_VERSION, VERSION};
 use std::fmt::Write;
 
 /// One line for each kernel, build and target.
 pub(crate) fn table(images: &[Image]) -> String {
     let mut table = format!(
-        "Made by `cargo xtask kernels` with CUDA {VERSION}. Registers are per thread, threads the most of a\n\
-         block, bytes of stack and spills per thread and of shared memory per block.\n\n"
+        "Made by `cargo xtask kernels` with CUDA {VERSION}, sm_90a with {OWN_VERSION}. Registers are per thread, threads the\n\
+         most of a block, bytes of stack and spills per thread and of shared memory per block.\n\n"
     );
     let heads = ["threads", "registers", "stack", "stores", "loads", "shared"];
     row(&mut table, ["kernel", "build", "target"], heads.map(Into::into));
     let mut rows: Vec<_> = rows(images).collect();
-    rows.sort_by_key(|(image, kernel)| (&image.source, &kernel.kernel, image.build, arch(image)));
+    rows.sort_by_key(|(image, kernel)| {
+        (&image.source, &kernel.kernel, image.build, image.target.arch())
+    });
     for (image, kernel) in rows {
         let name = format!("{}.{}", image.source, kernel.kernel);
         let numbers = [
@@ -50,9 +51,4 @@ pub(crate) fn excesses(images: &[Image]) -> impl Iterator<Item = String> {
 
 fn rows(images: &[Image]) -> impl Iterator<Item = (&Image, &Resources)> {
     images.iter().flat_map(|image| image.kernels.iter().map(move |kernel| (image, kernel)))
-}
-
-fn arch(image: &Image) -> u32 {
-    let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
-    arch
 }

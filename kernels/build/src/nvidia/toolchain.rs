@@ -6,16 +6,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Versions and hashes, for pip.
-const WHEELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/toolchain.txt");
-/// Version, and the folder's name, so that another version is fetched anew.
+/// Version of the compilers, and their folder's name, so that another version is fetched anew.
 pub(crate) const VERSION: &str = "11.8.89";
+/// The assembler for [`Target::OWN`](super::compile::OWN): 11.8 has no instructions of sm_90a.
+pub(crate) const OWN_VERSION: &str = "12.9.86";
+const PTXAS: &str = "nvidia/cuda_nvcc/bin/ptxas";
 const PLATFORM: &str = "manylinux2014_x86_64";
 
-/// Paths of the two compilers.
+/// Paths of the compilers.
 pub(crate) struct Toolchain {
     pub(crate) nvrtc: PathBuf,
     pub(crate) ptxas: PathBuf,
+    /// Assembler for devices of one capability alone.
+    pub(crate) own_ptxas: PathBuf,
 }
 
 impl Toolchain {
@@ -24,48 +27,55 @@ impl Toolchain {
         if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
             return Err("NVIDIA's compilers run on Linux on x86-64 only".into());
         }
-        let installed = folder.join(VERSION);
-        if !installed.exists() {
-            fetch(folder, &installed)?;
-        }
-        let installed = installed.canonicalize()?;
+        let (compilers, own) = (installed(folder, VERSION)?, installed(folder, OWN_VERSION)?);
         Ok(Self {
-            nvrtc: installed.join("nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2"),
-            ptxas: installed.join("nvidia/cuda_nvcc/bin/ptxas"),
+            nvrtc: compilers.join("nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2"),
+            ptxas: compilers.join(PTXAS),
+            own_ptxas: own.join(PTXAS),
         })
     }
 }
 
+/// The folder of this version, fetched if it is not there yet.
+fn installed(folder: &Path, version: &str) -> Result<PathBuf> {
+    let installed = folder.join(version);
+    if !installed.exists() {
+        fetch(folder, version, &installed)?;
+    }
+    Ok(installed.canonicalize()?)
+}
+
 /// The folder appears whole, by renaming, so that an interrupted fetch is made again.
-fn fetch(folder: &Path, installed: &Path) -> Result<()> {
-    println!("fetching NVIDIA's compilers {VERSION} to {}", installed.display());
-    let partial = folder.join(format!("{VERSION}.{}", std::process::id()));
-    let fetched = unpack(&partial).and_then(|()| Ok(fs::rename(&partial, installed)?));
+fn fetch(folder: &Path, version: &str, installed: &Path) -> Result<()> {
+    println!("fetching NVIDIA's compilers {version} to {}", installed.display());
+    let partial = folder.join(format!("{version}.{}", std::process::id()));
+    let fetched = unpack(&partial, version).and_then(|()| Ok(fs::rename(&partial, installed)?));
     if fetched.is_err() {
         let _ = fs::remove_dir_all(partial); // which may not even be there
     }
     fetched
 }
 
-fn unpack(folder: &Path) -> Result<()> {
+fn unpack(folder: &Path, version: &str) -> Result<()> {
     let wheels = folder.join("wheels");
-    download(&wheels)?;
+    download(&wheels, version)?;
     for wheel in fs::read_dir(&wheels)? {
         let unzip = ["-m", "zipfile", "-e"];
         run(Command::new("python3").args(unzip).arg(wheel?.path()).arg(folder))?;
     }
-    let ptxas = folder.join("nvidia/cuda_nvcc/bin/ptxas");
-    fs::set_permissions(ptxas, Permissions::from_mode(0o755))?; // which zipfile doesn't keep
+    // Which zipfile doesn't keep.
+    fs::set_permissions(folder.join(PTXAS), Permissions::from_mode(0o755))?;
     Ok(fs::remove_dir_all(wheels)?)
 }
 
-/// Only what has the hashes of `WHEELS`.
-fn download(wheels: &Path) -> Result<()> {
+/// Only what has the hashes of `toolchain/VERSION.txt`.
+fn download(wheels: &Path, version: &str) -> Result<()> {
+    let list = format!("{}/toolchain/{version}.txt", env!("CARGO_MANIFEST_DIR"));
     let pip = "-m pip download --quiet --disable-pip-version-check --retries 1 --no-deps \
                --only-binary=:all: --require-hashes --platform";
     run(Command::new("python3")
         .args(pip.split_whitespace())
-        .args([PLATFORM, "--requirement", WHEELS, "--dest"])
+        .args([PLATFORM, "--requirement", &list, "--dest"])
         .arg(wheels))
 }
 

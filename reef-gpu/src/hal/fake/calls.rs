@@ -136,6 +136,9 @@ impl Streams for Fake {
     }
 }
 
+/// An image that the driver refuses.
+const REFUSED: &[u8] = &[0xff];
+
 /// A function: which it is, and whether of the guarded build.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Function {
@@ -149,8 +152,12 @@ impl Modules for Fake {
     type Code = bool;
     type Function = Function;
 
-    fn shipped(&self, _: &str, build: Build) -> Result<Vec<u8>> {
-        Ok(vec![(build == Build::Guarded).into()])
+    fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>> {
+        match (name, self.warpgroups) {
+            ("hopper", None) => Err(Error::NotFound("no device code \"hopper\"".into())),
+            ("hopper", Some(false)) => Ok(REFUSED.to_vec()),
+            _ => Ok(vec![(build == Build::Guarded).into()]),
+        }
     }
 
     fn taking_turns(&self, _: &str) -> Result<Option<Vec<u8>>> {
@@ -166,6 +173,10 @@ impl Modules for Fake {
     }
 
     unsafe fn load_code(&self, image: &[u8]) -> Result<bool> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        if image == REFUSED {
+            return Err(Error::invalid("no kernel image is available for execution"));
+        }
         Ok(image == [1])
     }
 

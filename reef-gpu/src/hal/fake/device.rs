@@ -38,6 +38,10 @@ pub(crate) struct Fake {
     pub(crate) starts: Mutex<Vec<Start>>,
     /// Actions that streams have yet to take; `None`: they take them at once.
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
+    /// kernels/hopper.cu: `None` doesn't ship for it; `false`: its driver refuses that.
+    pub(crate) warpgroups: Option<bool>,
+    /// Images that were loaded.
+    pub(crate) loads: AtomicU32,
     /// Calls that take locks of a real driver for long: streams opened and closed, captures,
     /// functions looked up.
     pub(crate) slow_calls: AtomicU32,
@@ -102,6 +106,11 @@ impl Fake {
         (fake.facts.tensor_cores, fake.facts.units) = (true, units);
         fake.facts.shared_per_block = 227 << 10;
         fake
+    }
+
+    /// One with those and warpgroups, whose driver takes code of theirs or refuses it.
+    pub(crate) fn with_warpgroups(runs: bool) -> Self {
+        Self { warpgroups: Some(runs), ..Self::with_tensor_cores(132) }
     }
 
     /// The next capture calls `act` before it ends.
@@ -216,6 +225,8 @@ impl Default for Fake {
             launched_in: Mutex::default(),
             starts: Mutex::default(),
             slow: Mutex::new(None),
+            warpgroups: None,
+            loads: AtomicU32::new(0),
             slow_calls: AtomicU32::new(0),
             at_capture: Mutex::new(None),
             reserved: Mutex::default(),

@@ -1,7 +1,7 @@
 //! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles
 //! don't fit.
 
-use super::tiled::{by_tiles, scratch_of};
+use super::tiled::{by_tiles, family, is_rounded, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
@@ -13,7 +13,7 @@ use crate::operators::operand::{check_window, is_in_fours};
 use crate::operators::params::{ConvAnyParams, View, window};
 use crate::operators::site::{BoundOp, blocks};
 use crate::operators::tiles::slabs::ImplicitGemm;
-use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES};
+use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES, WITH_GROUPS};
 use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Error, Launch, Result};
@@ -65,8 +65,15 @@ pub(in crate::operators) fn build<V: Vendor>(
 /// As measured if the device was asked to, and could; else as modelled.
 fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Rounded) -> Plan {
     let op = &Conv2d { function: None, ..*op }; // which makes no difference
+    let on_groups = || is_rounded(family(gpu, gemm, rounded)) && gpu.groups().is_some();
     let tiles: &[Tile] = match gpu.facts() {
-        facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => &WARPS,
+        facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => {
+            if on_groups() {
+                &WITH_GROUPS
+            } else {
+                &WARPS
+            }
+        }
         Facts { wave: 64, .. } => &WAVES,
         _ => &THREADS,
     };
@@ -162,6 +169,80 @@ mod tests {
         }
         assert_ne!(kernels(Precision::Tf32, false, output), kernels(Precision::Tf32, false, none));
         assert_eq!(kernels(Precision::Tf32, true, output), kernels(Precision::Tf32, true, none));
+    }
+
+    /// Kernels and grid of a convolution of 512 channels over 28 x 28.
+    fn launched(gpu: &Gpu<Fake>, rounded: Rounded) -> Vec<(String, u32)> {
+        let tensor = Tensor::new(Layout::Native, [1, 512, 28, 28]);
+        let (input, output, residual) = (tensor, tensor, false);
+        let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let (groups, relu, function) = (1, true, None);
+        let conv = Conv2d { input, output, window, groups, residual, relu, function };
+        let op = Op::Conv2d(conv);
+        let [_, bytes] = crate::operators::pack::layout(&op, Element::of(gpu)).unwrap();
+        let constants = gpu.alloc(bytes).unwrap();
+        let memory = gpu.alloc(32 << 20).unwrap();
+        let storage = || Storage { buffer: &memory, offset: 0 };
+        let operands = Operands {
+            input: storage(),
+            residual: None,
+            output: storage(),
+            constants: Some(&constants),
+            scratch: Some(storage()),
+            rounded,
+        };
+        let launches = gpu.operator(&op, &operands).unwrap();
+        launches.iter().map(|l| (l.kernel().name().to_owned(), l.grid()[0])).collect()
+    }
+
+    /// Devices without an image for warpgroups, with a driver that refuses it, and opened without
+    /// the option.
+    #[test]
+    fn warpgroups_serve_devices_that_run_them_and_no_others() {
+        let all = Rounded { input: true, output: true };
+        let open = |fake, precision, warpgroups| {
+            let options = Options { precision: Some(precision), warpgroups, ..Options::default() };
+            Gpu::new(fake, options).unwrap()
+        };
+        let first = |gpu: &Gpu<Fake>, rounded| launched(gpu, rounded).remove(0).0;
+        for (precision, family) in [(Precision::Fp16, "f16"), (Precision::Tf32, "rounded")] {
+            let runs = open(Fake::with_warpgroups(true), precision, true);
+            assert!(first(&runs, all).starts_with(&format!("groups_{family}_")));
+            for (fake, option) in [
+                (Fake::with_tensor_cores(132), true),
+                (Fake::with_warpgroups(false), true),
+                (Fake::with_warpgroups(true), false),
+            ] {
+                let gpu = open(fake, precision, option);
+                assert!(first(&gpu, all).starts_with(&format!("conv_{family}_")));
+            }
+        }
+        let full = open(Fake::with_warpgroups(true), Precision::Fp32, true);
+        assert!(first(&full, all).starts_with("conv_fp32_"), "tensor cores aren't asked");
+    }
+
+    /// `wgmma` cuts off bits that `mma.sync` gets rounded.
+    #[test]
+    fn warpgroups_never_multiply_singles_that_are_not_rounded() {
+        let precision = Some(Precision::Tf32);
+        let options = Options { precision, warpgroups: true, ..Options::default() };
+        let gpu = Gpu::new(Fake::with_warpgroups(true), options).unwrap();
+        let output = Rounded { input: false, output: true };
+        for rounded in [Rounded::default(), output] {
+            assert!(launched(&gpu, rounded)[0].0.starts_with("conv_tf32_"));
+        }
+    }
+
+    #[test]
+    fn refused_image_of_warpgroups_is_loaded_once() {
+        let options = Options { warpgroups: true, ..Options::default() };
+        let gpu = Gpu::new(Fake::with_warpgroups(false), options).unwrap();
+        let loads = || gpu.context().vendor.loads.load(std::sync::atomic::Ordering::Relaxed);
+        let all = Rounded { input: true, output: true };
+        launched(&gpu, all);
+        let before = loads();
+        launched(&gpu, all);
+        assert_eq!(loads(), before);
     }
 
     /// Why a convolution of `input` by a window of 3 x 3 is refused, if it is.

@@ -1,6 +1,7 @@
 //! The launches of a convolution by a given plan, with the input brought into the native layout
 //! first where it isn't, and the scratch memory that they need.
 
+use crate::code::loaded::Builds;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::activation::ActivationParams;
@@ -9,8 +10,8 @@ use crate::operators::map;
 use crate::operators::operand::Operand;
 use crate::operators::params::{ConvParams, Divisor, window};
 use crate::operators::site::BoundOp;
-use crate::operators::tiles::slabs::{ImplicitGemm, SLAB, Shape};
-use crate::operators::tiles::tile::{Plan, Tile};
+use crate::operators::tiles::slabs::{ImplicitGemm, Shape};
+use crate::operators::tiles::tile::{Body, Plan, Tile};
 use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::Rounded;
 use reef_core::{Error, Launch, Result};
@@ -61,12 +62,30 @@ pub(super) fn by_tiles<V: Vendor>(
         launches.push(map::convert(bound, &bound.input, &input)?);
     }
     let params = tile_params(bound, op, &input, plan, &shape, memory);
-    let Tile { pixels, outputs, threads, .. } = plan.tile;
+    let Tile { pixels, outputs, threads, body, .. } = plan.tile;
     let family = family(bound.gpu, gemm, bound.rounded);
-    let name = format!("conv_{family}_{pixels}x{outputs}");
+    let name = format!("{}_{family}_{pixels}x{outputs}", body.prefix());
     let count = params.pixel_tiles * params.output_tiles * params.splits;
-    launches.push(bound.launch_exactly(&name, count, threads, plan.tile.shared(), &params)?);
+    let builds = builds(bound.gpu, body)?;
+    launches.push(bound.launch_of(builds, &name, count, threads, plan.tile.shared(), &params)?);
     Ok(launches)
+}
+
+/// The loaded source of a tile's kernels.
+fn builds<V: Vendor>(gpu: &Gpu<V>, body: Body) -> Result<&Builds<V>> {
+    match body {
+        Body::Network => gpu.network(),
+        Body::Groups => {
+            let none = || Error::NotFound(format!("{}: no kernels of warpgroups", V::NAME));
+            gpu.groups().ok_or_else(none)
+        }
+    }
+}
+
+/// Returns whether tiles of warpgroups multiply the numbers of this family as they are: they don't
+/// round, so that singles must be rounded where they are written.
+pub(super) fn is_rounded(family: &str) -> bool {
+    matches!(family, "rounded" | "f16")
 }
 
 /// Refuses what the kernels' words can't count: they would read at other places.
@@ -113,7 +132,8 @@ fn tile_params<V: Vendor>(
     let (line, image) = (op.output.width as u32, (op.output.height * op.output.width) as u32);
     let channels = input.tensor.channels;
     // How much further the next slab is, counted in channels, then columns, then rows.
-    let step = SLAB / bound.element.bytes();
+    let body = plan.tile.body;
+    let step = body.slab() / bound.element.bytes();
     let (taps, columns) = (step / channels, op.window.size[1]);
     ConvParams {
         input: input.first(),
@@ -125,7 +145,7 @@ fn tile_params<V: Vendor>(
         arrivals: memory,
         pixels: shape.pixels as u32,
         outputs: shape.outputs as u32,
-        slabs: shape.slabs as u32,
+        slabs: body.slabs(shape.slabs) as u32,
         splits: plan.splits as u32,
         by_output_tiles: Divisor::new(output_tiles),
         by_pixel_tiles: Divisor::new(pixel_tiles),

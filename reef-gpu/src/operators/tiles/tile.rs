@@ -5,9 +5,61 @@
 //! the tile and the splits. Fitted to 11,028 timings on one H200 (2026-11-21), what it picks for
 //! the six networks takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so
 //! nothing is measured when a network is loaded, unless a device is asked to (`tune.rs`).
+//!
+//! Tiles of warpgroups were fitted to the 45 ways that are among the five fastest of a layer of
+//! VGG-19, each launch in a chain of a graph with weights from memory (2026-11-27). In such a
+//! chain tiles of warps take longer than the older timings say: [`NEXT_TO_GROUPS`].
 
 use crate::hal::facts::Facts;
 use crate::operators::tiles::slabs::{SLAB, Shape};
+
+/// Instructions that make a tile's sums, and the source of its kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::operators) enum Body {
+    /// kernels/network.cu.
+    Network,
+    /// Warpgroups: kernels/hopper.cu.
+    Groups,
+}
+
+impl Body {
+    /// First word of the kernels' names.
+    pub(in crate::operators) fn prefix(self) -> &'static str {
+        match self {
+            Self::Network => "conv",
+            Self::Groups => "groups",
+        }
+    }
+
+    /// Bytes of a slab: `SLAB` in kernels/mma.h, and `REEF_SLAB` in kernels/hopper.cu.
+    pub(in crate::operators) fn slab(self) -> usize {
+        match self {
+            Self::Network => SLAB,
+            Self::Groups => SLAB / 2,
+        }
+    }
+
+    /// Slabs of a sum that packed weights have this number of slabs for.
+    pub(in crate::operators) fn slabs(self, packed: usize) -> usize {
+        packed * (SLAB / self.slab())
+    }
+
+    /// Slabs' worth of time before the first one and after the last.
+    fn slabs_around(self) -> f64 {
+        match self {
+            Self::Network => 1.3,
+            Self::Groups => 3.0,
+        }
+    }
+
+    /// Blocks of a unit, as they share it: those of warps come in whole rounds.
+    fn rounds(self, blocks: usize, units: usize) -> f64 {
+        match self {
+            Self::Network => blocks.div_ceil(units) as f64,
+            Self::Groups => (blocks as f64 / units as f64).max(1.0),
+        }
+    }
+}
 
 /// A kernel's tile.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,6 +67,7 @@ pub(in crate::operators) struct Tile {
     pub(in crate::operators) pixels: usize,
     pub(in crate::operators) outputs: usize,
     pub(in crate::operators) threads: u32,
+    pub(in crate::operators) body: Body,
     /// Slabs under way.
     stages: usize,
     /// Warps that share one place of the tile.
@@ -23,6 +76,8 @@ pub(in crate::operators) struct Tile {
     latency: f64,
     /// Microseconds of a unit for each slab of each block.
     work: f64,
+    /// Factor of what these give, and microseconds of a launch in any case.
+    whole: [f64; 2],
 }
 
 impl Tile {
@@ -32,7 +87,24 @@ impl Tile {
         [stages, shares]: [usize; 2],
         [latency, work]: [f64; 2],
     ) -> Self {
-        Self { pixels, outputs, threads, stages, shares, latency, work }
+        let (body, whole) = (Body::Network, [1.0, 0.0]);
+        Self { pixels, outputs, threads, body, stages, shares, latency, work, whole }
+    }
+
+    /// Two threads for each pixel.
+    const fn of_groups(
+        [pixels, outputs]: [usize; 2],
+        stages: usize,
+        [latency, work, fixed]: [f64; 3],
+    ) -> Self {
+        let (body, threads) = (Body::Groups, 2 * pixels as u32);
+        let (shares, whole) = (1, [1.0, fixed]);
+        Self { pixels, outputs, threads, body, stages, shares, latency, work, whole }
+    }
+
+    /// The tile with times that compare with those of tiles of warpgroups.
+    const fn next_to_groups(self) -> Self {
+        Self { whole: NEXT_TO_GROUPS, ..self }
     }
 
     /// The tile with other times: see `latency` and `work`.
@@ -42,9 +114,16 @@ impl Tile {
 
     /// Bytes of shared memory of one block.
     pub(in crate::operators) fn shared(&self) -> u32 {
-        let slabs = self.stages * (self.pixels + self.outputs) * SLAB;
+        let slabs = self.stages * (self.pixels + self.outputs) * self.body.slab();
         let sums = self.shares * self.pixels * (self.outputs + 8) * size_of::<f32>();
         slabs.max(sums) as u32
+    }
+
+    fn guard(&self) -> u32 {
+        match self.body {
+            Body::Network => GUARD,
+            Body::Groups => GUARD_OF_GROUPS,
+        }
     }
 
     fn count(&self, shape: &Shape) -> usize {
@@ -58,6 +137,17 @@ pub(in crate::operators) const WARPS: [Tile; 3] = [
     Tile::new([64, 32], 256, [4, 4], [0.25, 0.23]),
     Tile::new([64, 64], 256, [3, 2], [0.49, 0.34]),
 ];
+/// [`Tile::whole`] of tiles of warps next to those of warpgroups.
+const NEXT_TO_GROUPS: [f64; 2] = [1.4, 1.0];
+/// On tensor cores where a device has kernels/hopper.cu as well; `CONV_GROUPS` there.
+pub(in crate::operators) const WITH_GROUPS: [Tile; 6] = [
+    WARPS[0].next_to_groups(),
+    WARPS[1].next_to_groups(),
+    WARPS[2].next_to_groups(),
+    Tile::of_groups([64, 64], 6, [0.17, 0.19, 2.2]),
+    Tile::of_groups([128, 64], 4, [0.25, 0.33, 2.2]),
+    Tile::of_groups([128, 128], 6, [0.30, 0.31, 4.3]),
+];
 /// Without; `CONV_THREADS` in kernels/network.cu. Their costs are guesses.
 pub(in crate::operators) const THREADS: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 64], 256, [2, 1], [1.5, 1.2])];
@@ -65,10 +155,10 @@ pub(in crate::operators) const THREADS: [Tile; 2] =
 pub(in crate::operators) const WAVES: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 32], 256, [2, 1], [1.0, 0.8])];
 
-/// Bytes of shared memory that a block needs in addition to its tile: the guard's words.
+/// Bytes of shared memory that a block needs in addition to its tile: the guard's words, and where
+/// warpgroups read, all up to the next 1024 bytes.
 const GUARD: u32 = 128;
-/// Slabs' worth of time before the first one and after the last.
-const AROUND: f64 = 1.3;
+const GUARD_OF_GROUPS: u32 = 1024;
 /// Microseconds of a split: in any case, and for each part of a thousand sums.
 const SPLIT: [f64; 2] = [0.66, 0.1];
 const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
@@ -99,7 +189,7 @@ impl Plan {
         shape: &Shape,
         facts: &Facts,
     ) -> impl Iterator<Item = Self> {
-        let has_room = |tile: &&Tile| tile.shared() + GUARD <= facts.shared_per_block;
+        let has_room = |tile: &&Tile| tile.shared() + tile.guard() <= facts.shared_per_block;
         let plans = |&tile: &Tile| SPLITS.map(|splits| Self { tile, splits });
         let fits = |plan: &Self| plan.fits(shape, units(facts));
         tiles.iter().filter(has_room).flat_map(plans).filter(fits)
@@ -107,18 +197,20 @@ impl Plan {
 
     fn fits(&self, shape: &Shape, units: usize) -> bool {
         self.splits == 1
-            || self.splits * 2 <= shape.slabs
+            || self.splits * 2 <= self.tile.body.slabs(shape.slabs)
                 && self.splits * self.tile.count(shape) <= MAX_SPLIT_BLOCKS * units
                 && shape.partials(self.splits) <= MAX_PARTIALS
     }
 
     fn micros(&self, shape: &Shape, units: usize) -> f64 {
-        let rounds = (self.tile.count(shape) * self.splits).div_ceil(units) as f64;
-        let slabs = shape.slabs.div_ceil(self.splits) as f64 + AROUND;
+        let body = self.tile.body;
+        let rounds = body.rounds(self.tile.count(shape) * self.splits, units);
+        let slabs = body.slabs(shape.slabs).div_ceil(self.splits) as f64 + body.slabs_around();
         let sums = (self.tile.pixels * self.tile.outputs) as f64 / 1024.0;
         let split =
             if self.splits == 1 { 0.0 } else { SPLIT[0] + SPLIT[1] * self.splits as f64 * sums };
-        slabs * self.tile.latency.max(self.tile.work * rounds) + split
+        let [factor, fixed] = self.tile.whole;
+        factor * (slabs * self.tile.latency.max(self.tile.work * rounds) + split) + fixed
     }
 }
 
@@ -159,5 +251,56 @@ mod tests {
         for tile in WARPS.iter().chain(&THREADS).chain(&WAVES) {
             assert!(tile.shared() <= 96 << 10, "{tile:?}");
         }
+        for tile in &WITH_GROUPS[WARPS.len()..] {
+            assert_eq!(tile.body, Body::Groups);
+            assert!(tile.shared() + GUARD_OF_GROUPS <= 227 << 10, "{tile:?}");
+        }
+    }
+
+    /// Microseconds that were measured of these plans, and of the fastest (H200, 2026-11-27,
+    /// docs/results/2026-11-27-h200-hopper): of VGG-19, as outputs, side, slabs.
+    #[test]
+    fn plans_next_to_groups_are_the_fastest_measured() {
+        let rows = [
+            ([64, 224, 5], "groups 128x64 /1", [15.1, 15.1]),
+            ([128, 112, 9], "groups 128x128 /1", [10.7, 10.7]),
+            ([256, 56, 9], "groups 64x64 /1", [7.2, 7.2]),
+            ([256, 56, 18], "groups 64x64 /1", [12.3, 12.3]),
+            ([512, 28, 18], "groups 64x64 /1", [9.0, 9.0]),
+            ([512, 28, 36], "groups 64x64 /2", [15.1, 15.0]),
+            ([512, 14, 36], "groups 64x64 /4", [8.9, 8.4]),
+        ];
+        for ([outputs, side, slabs], want, [chosen, fastest]) in rows {
+            let shape = Shape { pixels: side * side, outputs, slabs };
+            let Plan { tile, splits } = Plan::new(&WITH_GROUPS, &shape, &facts(132, 227));
+            let Tile { pixels, outputs, body, .. } = tile;
+            let got = format!("{} {pixels}x{outputs} /{splits}", body.prefix());
+            assert_eq!(got, want, "{chosen} and {fastest} us");
+        }
+    }
+
+    /// Names in the source are those that launches ask for.
+    #[test]
+    fn tiles_of_groups_are_those_of_their_source() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/hopper.cu");
+        let Ok(source) = std::fs::read_to_string(path) else {
+            return println!("skipped: no {path}");
+        };
+        let lines = source.lines().filter(|line| line.starts_with("CONV_GROUPS("));
+        let tile = |Tile { pixels, outputs, stages, .. }: &Tile| {
+            format!("CONV_GROUPS({pixels}, {outputs}, {stages})")
+        };
+        let want: Vec<_> = WITH_GROUPS[WARPS.len()..].iter().map(tile).collect();
+        assert_eq!(lines.collect::<Vec<_>>(), want);
+        assert!(source.contains(&format!("#define REEF_SLAB {}\n", Body::Groups.slab())));
+        for family in ["rounded", "f16"] {
+            assert!(source.contains(&format!("    CONV({}_{family}_##", Body::Groups.prefix())));
+        }
+    }
+
+    #[test]
+    fn small_convolutions_stay_with_warps() {
+        let shape = Shape { pixels: 49, outputs: 512, slabs: 4 };
+        assert_eq!(Plan::new(&WITH_GROUPS, &shape, &facts(132, 227)).tile.body, Body::Network);
     }
 }

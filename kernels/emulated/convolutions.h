@@ -1,0 +1,105 @@
+// One random convolution, block by block, beside plain loops: windows, strides, padding, tiles, splits, ends and stops.
+
+#include "device.h"
+#include <tuple>
+#define __shared__
+#include "sums.h"
+alignas(1024) char memory[256 << 10];
+
+// activation.h is PTX: bounds stand for it.
+struct Activation {
+    float low, high;
+    float operator()(float x) const { return at_most(at_least(x, low), high); }
+    float4 operator()(float4 v) const { return {(*this)(v.x), (*this)(v.y), (*this)(v.z), (*this)(v.w)}; }
+};
+#include "conv.h"
+#if REEF_SLAB == 128
+#include "warpgroups.h"
+#endif
+#include "random.h"
+
+template <class T> static std::vector<char> copy_of(const std::vector<T> &from) {
+    return std::vector<char>((const char *)from.data(), (const char *)(from.data() + from.size()));
+}
+
+static Divisor divisor(u32 by) {
+    u32 shift = 31;
+    while (1ull << (shift - 31) < by) shift++;
+    return {(u32)(((1ull << shift) + by - 1) / by), shift};
+}
+
+// One convolution by tiles of this kind, each block by `body`.
+template <class Tile, class Body> static u32 check_by(Body body, const char *name) {
+    typedef typename Tile::Element Element;
+    const u32 chunk = CHUNK / sizeof(Element), images = any(1, 2), height = any(1, 13), width = any(1, 13);
+    const u32 channels = chunk * any(1, any(0, 1) ? 3 : 20), outputs = any(1, 70), down = any(1, 3), right = any(1, 3);
+    const u32 rows = any(1, any(0, 3) ? 3 : 15), columns = any(1, any(0, 3) ? 3 : 15), up = any(0, rows - 1), left = any(0, columns - 1);
+    if (height + 2 * up < rows || width + 2 * left < columns) return 0;
+    const u32 lines = (height + 2 * up - rows) / down + 1, line = (width + 2 * left - columns) / right + 1;
+    const u32 terms = rows * columns * channels, per_slab = SLAB / sizeof(Element), packed = 256 / sizeof(Element);
+    Conv c = {};
+    c.slabs = (terms + packed - 1) / packed * (256 / SLAB);
+    c.height = height, c.width = width, c.channels = channels, c.window_height = rows, c.window_width = columns;
+    c.stride_down = down, c.stride_right = right, c.pad_up = up, c.pad_left = left;
+    c.input_pitch = channels + chunk * any(0, 1), c.output_pitch = outputs + any(0, 3);
+    c.pixels = images * lines * line, c.outputs = outputs, c.image = lines * line, c.line = line;
+    c.splits = any(1, std::min(c.slabs, 4u));
+    c.pixel_tiles = (c.pixels + Tile::PIXELS - 1) / Tile::PIXELS, c.output_tiles = (outputs + Tile::OUTPUTS - 1) / Tile::OUTPUTS;
+    c.by_output_tiles = divisor(c.output_tiles), c.by_pixel_tiles = divisor(c.pixel_tiles);
+    c.by_image = divisor(c.image), c.by_line = divisor(c.line), c.by_channels = divisor(channels), c.by_window_width = divisor(columns);
+    const u32 taps = per_slab / channels;
+    c.slab_channels = per_slab % channels, c.slab_columns = taps % columns, c.slab_rows = taps / columns;
+    c.fours = outputs % 4 == 0 && c.output_pitch % 4 == 0;
+    c.activation = {any(0, 1) ? 0.0f : -INFINITY, INFINITY};
+    // Numbers that are not there are none, so that reading them shows.
+    std::vector<Element> input(images * height * width * c.input_pitch), weights(outputs * c.slabs * per_slab), output(c.pixels * c.output_pitch), residual(output.size());
+    std::vector<float> bias((outputs + 3) / 4 * 4), partials(c.splits * c.pixels * ((outputs + 3) & ~3u), NAN);
+    std::vector<u32> arrivals(c.pixel_tiles * c.output_tiles);
+    for (u32 n = 0; n < input.size(); n++) set(input[n], n % c.input_pitch < channels ? (float)any(0, 16) - 8 : NAN);
+    for (u32 n = 0; n < weights.size(); n++) set(weights[n], n % (c.slabs * per_slab) < terms ? (float)any(0, 16) - 8 : 0);
+    for (Element &value : output) set(value, NAN);
+    for (Element &value : residual) set(value, (float)any(0, 16) - 8);
+    for (float &value : bias) value = (float)any(0, 16) - 8;
+    const bool added = any(0, 1);
+    c.input = (const char *)input.data(), c.weights = (const char *)weights.data(), c.bias = bias.data(), c.output = (char *)output.data();
+    c.residual = added ? (const char *)residual.data() : nullptr, c.partials = partials.data(), c.arrivals = arrivals.data();
+    for (u32 block = c.pixel_tiles * c.output_tiles * c.splits; block-- > 0;) {
+        reef::block_index = block;
+        auto run = [&](bool stops) {
+            memset(memory, 0xff, sizeof memory);
+            reef::block_stops = stops, products_are_late = any(0, 1), copies_are_early = any(0, 1);
+            run_block(Tile::THREADS, [&] {
+                reef::Turns turns;
+                body(turns, c);
+            });
+        };
+        // A block that is stopped has changed nothing.
+        const auto before = std::make_tuple(copy_of(output), copy_of(partials), arrivals);
+        if (any(0, 3) == 0) run(true);
+        if (before != std::make_tuple(copy_of(output), copy_of(partials), arrivals)) return printf("%s: a stopped block wrote\n", name), 1;
+        run(false);
+    }
+    for (u32 pixel = 0; pixel < c.pixels; pixel++)
+        for (u32 n = 0; n < c.output_pitch; n++) {
+            const u32 image = pixel / c.image, y = pixel % c.image / line, x = pixel % line, at = pixel * c.output_pitch + n;
+            double sum = n < outputs ? bias[n] : 0;
+            for (u32 k = 0; n < outputs && k < terms; k++) {
+                const u32 tap = k / channels;
+                const int row = (int)(y * down + tap / columns) - (int)up, column = (int)(x * right + tap % columns) - (int)left;
+                if (row < 0 || column < 0 || row >= (int)height || column >= (int)width) continue;
+                const u32 from = ((image * height + row) * width + column) * c.input_pitch + k % channels;
+                sum += (double)to_float(input[from]) * to_float(weights[n * c.slabs * per_slab + k]);
+            }
+            if (added) sum += to_float(residual[at]);
+            Element want;
+            set(want, std::max((float)sum, c.activation.low));
+            if (n < outputs ? to_float(output[at]) == to_float(want) : std::isnan(to_float(output[at]))) continue;
+            printf("%s: %ux%ux%ux%u, %ux%u by %ux%u from -%u -%u, %u outputs in %u, %u splits: [%u, %u] is %g, not %g\n", name, images, height,
+                   width, channels, rows, columns, down, right, up, left, outputs, c.output_pitch, c.splits, pixel, n, to_float(output[at]), to_float(want));
+            return 1;
+        }
+    for (u32 count : arrivals)
+        if (count) return printf("%s: counts are left\n", name), 1;
+    return 0;
+}
+

@@ -1,0 +1,69 @@
+// What warpgroups do by sm_90a's own instructions, in PTX: four warps multiply at once what lies in shared memory.
+//
+// Lines have 128 bytes, of which sixteen-byte chunk `c` of line `r` is at chunk `c ^ (r & 7)`, as mma.h has it with slabs of that size.
+// Eight lines start at whole 1024 bytes. A product is under way until it is waited for: its sums and both sides are left alone.
+
+#pragma once
+
+#include "mma.h"
+
+// Where 64 lines, or as many as there are columns, begin: the instruction's word for it.
+typedef u64 Lines;
+__device__ inline Lines lines_at(SharedPlace place) {
+    const u64 swizzled_by_128 = (u64)1 << 62, eight_lines = (u64)64 << 32, unused = (u64)1 << 16;
+    return swizzled_by_128 | eight_lines | unused | (place >> 4 & 0x3fff);
+}
+// The same lines from some bytes behind their beginnings.
+__device__ inline Lines behind(Lines lines, u32 bytes) { return lines + bytes / 16; }
+
+// Everything that copies have brought is seen by products from here on. Each thread, before the barrier.
+__device__ inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// In front of products of these sums.
+template <int N> __device__ inline void begin_products(float (&sums)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) asm volatile("" : "+f"(sums[n])::"memory");
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Ends a group of products.
+__device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits for all groups but the last `groups`.
+template <int groups, int N> __device__ inline void wait_products(float (&sums)[N]) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
+#pragma unroll
+    for (int n = 0; n < N; n++) asm volatile("" : "+f"(sums[n])::"memory");
+}
+
+// sums += rows . columns, over 32 bytes of terms of 64 rows. A thread has of its warp's sixteen rows the `lane / 4`th and the eighth
+// from there, of each eight columns two: the first of the first row, of the second row, and so on.
+template <class Math, int COLUMNS> struct Product;
+
+#define REEF_EIGHT(n)                                                                                             \
+    "+f"(sums[n]), "+f"(sums[n + 1]), "+f"(sums[n + 2]), "+f"(sums[n + 3]), "+f"(sums[n + 4]), "+f"(sums[n + 5]), \
+        "+f"(sums[n + 6]), "+f"(sums[n + 7])
+#define REEF_32 REEF_EIGHT(0), REEF_EIGHT(8), REEF_EIGHT(16), REEF_EIGHT(24)
+#define REEF_64 REEF_32, REEF_EIGHT(32), REEF_EIGHT(40), REEF_EIGHT(48), REEF_EIGHT(56)
+#define REEF_PLACES_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REEF_PLACES_64 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+#define REEF_PRODUCT(Math, columns, shape, types, turned, count, x, y)                                         \
+    template <> struct Product<Math, columns> {                                                                \
+        __device__ static void add(float (&sums)[count], Lines rows, Lines lines) {                            \
+            asm volatile("wgmma.mma_async.sync.aligned." shape ".f32." types " {" REEF_PLACES_##count "}, " x  \
+                         ", " y ", 1, 1, 1" turned ";"                                                         \
+                         : REEF_##count                                                                        \
+                         : "l"(rows), "l"(lines));                                                             \
+        }                                                                                                      \
+    };
+REEF_PRODUCT(F16, 64, "m64n64k16", "f16.f16", ", 0, 0", 32, "%32", "%33")
+REEF_PRODUCT(F16, 128, "m64n128k16", "f16.f16", ", 0, 0", 64, "%64", "%65")
+REEF_PRODUCT(RoundedTf32, 64, "m64n64k8", "tf32.tf32", "", 32, "%32", "%33")
+REEF_PRODUCT(RoundedTf32, 128, "m64n128k8", "tf32.tf32", "", 64, "%64", "%65")
