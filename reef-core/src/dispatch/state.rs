@@ -185,8 +185,8 @@ impl<D: Device> PassState<D> {
         if self.neighbours.have_real_time() {
             (self.plan.preempt, self.plan.pad) = (true, false);
         }
-        // Tasks that the plan keeps waiting, as while a reserve is paid back, are no work next to
-        // which queues run capped.
+        // A task that the plan keeps waiting, as while a reserve is paid back, does not count:
+        // queues that are capped because of it would never get what they are owed.
         let has_work = view.rt_running > 0 || !self.plan.start.is_empty();
         self.plan_cap(has_work, now, group);
         self.last_pass = now;

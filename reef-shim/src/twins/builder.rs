@@ -5,7 +5,7 @@
 //! whatever the driver does under its locks needs no gate to open.
 
 use super::cut::StopKind;
-use super::driver;
+use super::driver::calls as driver;
 use super::images::Code;
 use crate::guest::tree::branch::Branch;
 use crate::order;

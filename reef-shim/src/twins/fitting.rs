@@ -2,10 +2,10 @@
 
 use super::builder::Built;
 use super::cut::{MAX_ENTRIES, Measured, entries, groups};
-use super::driver;
+use super::driver::calls as driver;
+use super::driver::timing::Timing;
 use super::kernels::Kernel;
 use super::shape::{Guard, Plan, ShapeKey};
-use super::timing::Timing;
 use crate::driver::calls;
 use crate::stops::ground::MAP;
 use std::sync::Mutex;

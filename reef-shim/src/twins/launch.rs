@@ -2,12 +2,12 @@
 
 use super::builder::Order;
 use super::cut::StopKind;
-use super::driver::capability;
+use super::driver::calls::capability;
+use super::driver::timing::Events;
 use super::fitting::{fit, measured};
 use super::kernels::{self, Kernel};
 use super::report;
 use super::shape::{Plan, Shape, ShapeKey, State};
-use super::timing::Events;
 use crate::actions::launch::{Work, launch as launch_plain, launch_slice, wait_for_room};
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};

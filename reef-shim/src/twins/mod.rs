@@ -7,7 +7,7 @@
 //!
 //! 1. `images` keeps the PTX of loaded code, `kernels` the names of its kernels.
 //! 2. Launches of a kernel with one grid are measured by events while real-time work is there
-//!    (`timing`).
+//!    (`driver::timing`).
 //! 3. A kernel that takes 0.5 ms twice gets a twin from the thread of `builder`. The driver
 //!    compiles it there.
 //! 4. `fitting` compares it with the kernel, and `cut` cuts the launch.
@@ -31,4 +31,3 @@ pub(crate) mod nodes;
 pub(crate) mod part;
 mod report;
 mod shape;
-mod timing;

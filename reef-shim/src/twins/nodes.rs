@@ -2,7 +2,7 @@
 //!
 //! A kernel is measured outside of graphs, where it is launched before the capture.
 
-use super::driver;
+use super::driver::calls as driver;
 use super::kernels::{self, Kernel};
 use super::launch::{KernelLaunch, is_scheduled, may_be_held, step};
 use super::shape::{Plan, Shape, ShapeKey, State};

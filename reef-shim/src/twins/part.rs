@@ -1,9 +1,10 @@
 //! Some of a kernel's blocks, and no others.
 
 use super::cut::StopKind;
+use super::driver::calls as driver;
 use super::kernels::Kernel;
 use super::launch::{KernelLaunch, PLAIN};
-use super::{builder, driver, fitting};
+use super::{builder, fitting};
 use crate::driver::calls;
 use crate::stops;
 use reef_ptx::twin::{Launch, Launched, Slice, slices};

@@ -8,7 +8,7 @@
 //! | `Ready` | `Long` with a simpler twin, or `Plain`, if slices take longer than they may |
 
 use super::builder::Order;
-use super::timing::Timing;
+use super::driver::timing::Timing;
 use crate::stops::ground::Ground;
 use crate::stops::lane::Group;
 use reef_ptx::twin::Slice;

@@ -1,13 +1,13 @@
 //! Durations of launches by events of the program's own stream.
 
-use super::driver;
+use super::calls as driver;
 use crate::driver::calls::{self, Stream};
 use std::time::Duration;
 
 /// Events before and after a launch. They are of the context that the shape is of, so they are used
 /// only while that context lives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Events {
+pub(in crate::twins) struct Events {
     from: usize,
     to: usize,
 }
@@ -17,18 +17,18 @@ const MAX_PENDING: usize = 2;
 
 /// Shortest duration of some launches.
 #[derive(Debug, Default)]
-pub(super) struct Timing {
+pub(in crate::twins) struct Timing {
     /// Launches that are being measured, in order.
     pending: Vec<Events>,
     /// Shortest so far.
-    pub(super) shortest: Option<Duration>,
+    pub(in crate::twins) shortest: Option<Duration>,
     /// Number of measured launches.
-    pub(super) count: u32,
+    pub(in crate::twins) count: u32,
 }
 
 impl Events {
     /// Creates events in the current context.
-    pub(super) fn new() -> Option<Self> {
+    pub(in crate::twins) fn new() -> Option<Self> {
         calls::with_relaxed_capture(|| {
             let (mut from, mut to) = (0, 0);
             if calls::create_event(&mut from, 0) != Some(0) {
@@ -43,21 +43,25 @@ impl Events {
     }
 
     /// Makes a launch between the events. Returns its code, and whether both are in the stream.
-    pub(super) fn measure(&self, stream: Stream, call: impl FnOnce() -> u32) -> (u32, bool) {
+    pub(in crate::twins) fn measure(
+        &self,
+        stream: Stream,
+        call: impl FnOnce() -> u32,
+    ) -> (u32, bool) {
         let is_begun = self.begin(stream);
         let code = call();
         (code, self.end(stream) && is_begun)
     }
 
-    pub(super) fn begin(&self, stream: Stream) -> bool {
+    pub(in crate::twins) fn begin(&self, stream: Stream) -> bool {
         calls::record_event(self.from, stream.0) == Some(0)
     }
 
-    pub(super) fn end(&self, stream: Stream) -> bool {
+    pub(in crate::twins) fn end(&self, stream: Stream) -> bool {
         calls::record_event(self.to, stream.0) == Some(0)
     }
 
-    pub(super) fn destroy(self) {
+    pub(in crate::twins) fn destroy(self) {
         let _ = calls::destroy_event(self.from);
         let _ = calls::destroy_event(self.to);
     }
@@ -65,7 +69,7 @@ impl Events {
 
 impl Timing {
     /// Returns whether no launch is being measured. Takes over those that have ended.
-    pub(super) fn is_free(&mut self) -> bool {
+    pub(in crate::twins) fn is_free(&mut self) -> bool {
         while let Some(events) = self.pending.first().copied() {
             // A query breaks captures of other threads otherwise.
             match calls::with_relaxed_capture(|| calls::query_event(events.to)) {
@@ -91,13 +95,13 @@ impl Timing {
     }
 
     /// Returns the number of launches that have been measured, or are being.
-    pub(super) fn begun(&mut self) -> u32 {
+    pub(in crate::twins) fn begun(&mut self) -> u32 {
         let _ = self.is_free();
         self.count + self.pending.len() as u32
     }
 
     /// Notes a launch that is between events. A program may be ahead of the device.
-    pub(super) fn wait_for(&mut self, events: Events) {
+    pub(in crate::twins) fn wait_for(&mut self, events: Events) {
         if self.pending.len() < MAX_PENDING {
             self.pending.push(events);
         } else {

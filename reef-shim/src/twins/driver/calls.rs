@@ -59,7 +59,7 @@ calls! {
 const PTX: u32 = 1;
 
 /// Compiles a text, and returns what `look` says of the CUBIN.
-pub(super) fn compile<T>(text: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+pub(in crate::twins) fn compile<T>(text: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let mut state = 0;
     // SAFETY: no options; a state that lives until it is ended; a text with the zero at its end; a
     // CUBIN that is there until then.
@@ -80,18 +80,18 @@ pub(super) fn compile<T>(text: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T
 }
 
 /// `CU_DEVICE_ATTRIBUTE_…`.
-pub(super) const MULTIPROCESSORS: u32 = 16;
+pub(in crate::twins) const MULTIPROCESSORS: u32 = 16;
 const MAJOR: u32 = 75;
 const MINOR: u32 = 76;
 
 /// Returns an attribute of a device.
-pub(super) fn of_device(attribute: u32, ordinal: i32) -> Option<u32> {
+pub(in crate::twins) fn of_device(attribute: u32, ordinal: i32) -> Option<u32> {
     let mut value = 0;
     let code = device_attribute(&mut value, attribute, ordinal);
     u32::try_from(value).ok().filter(|_| code == Some(0))
 }
 
 /// Returns a device's compute capability, as 90.
-pub(super) fn capability(ordinal: i32) -> Option<u32> {
+pub(in crate::twins) fn capability(ordinal: i32) -> Option<u32> {
     Some(10 * of_device(MAJOR, ordinal)? + of_device(MINOR, ordinal)?)
 }
