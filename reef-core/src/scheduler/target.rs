@@ -136,14 +136,13 @@ impl LatencyTarget {
         let cost = f64::from(u8::from(is_late)) - LATE_SHARE;
         self.credit = (self.credit - cost).clamp(-MAX_OWED, MAX_CREDIT);
         self.excess = (self.excess + cost).max(0.0);
+        let has_room = self.width + 1 < WIDTHS.len() && self.credit >= PROBE_CREDIT;
         if self.excess > MAX_EXCESS {
             self.credit = self.credit.min(0.0);
             self.change(self.width.saturating_sub(1), now);
-        } else if self.credit >= PROBE_CREDIT && self.excess == 0.0 && !is_late {
-            if self.width + 1 < WIDTHS.len() {
-                self.credit -= PROBE_CREDIT;
-                self.change(self.width + 1, now);
-            }
+        } else if has_room && self.excess == 0.0 && !is_late {
+            self.credit -= PROBE_CREDIT;
+            self.change(self.width + 1, now);
         }
     }
 
