@@ -21,6 +21,7 @@ latency() {
     step mps-1s 60 python3 processes.py "$folder" --mps --seconds 5 --only busy-1s --ways none stops
     step mps-low 80 python3 processes.py "$folder" --mps --low --seconds 2 --only busy-20ms triton --ways none slices stops
     step mps-1s-low 60 python3 processes.py "$folder" --mps --low --seconds 5 --only busy-1s --ways none stops
+    step mps-graph 60 python3 processes.py "$folder" --mps --seconds 3 --only graph --ways none gates stops
     # Blocks of 1.6 ms leave while they run.
     step mps-looks 40 python3 processes.py "$folder" --mps --seconds 2 --only busy-100ms --ways none stops
 }
@@ -31,12 +32,13 @@ bits() {
     step bits-triton 100 "${bits[@]}" --only triton --launches 4000
     step bits-busy 100 "${bits[@]}" --only busy-2ms
     step bits-compile 170 "${bits[@]}" --only compile
+    step bits-graph 100 "${bits[@]}" --only graph --launches 4000
 }
 sanitizers() {
     local bits=(python3 processes.py "$folder" --seconds 1 --ways bits --only triton)
     step memcheck 70 "${bits[@]}" --launches 30 --sanitizer memcheck
     step synccheck 70 "${bits[@]}" --launches 60 --sanitizer synccheck
-    step racecheck 120 "${bits[@]}" --launches 8 --sanitizer racecheck
+    step racecheck 120 "${bits[@]/triton/busy-2ms}" --launches 40 --sanitizer racecheck
 }
 
 # Twins alone: their cost, and stops in one context.
