@@ -1,6 +1,6 @@
 //! Memory of graphs, which the driver allocates when they are launched or uploaded.
 
-use super::memory;
+use super::{execs, memory};
 use crate::actions::reserve::{make_room, refuse_on_panic};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
@@ -35,6 +35,9 @@ pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {
 /// Launches or uploads a graph. The memory that it needs is reserved before. Afterwards the driver
 /// says how much it has allocated.
 pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+    if let Some(code) = execs::broken(exec) {
+        return code;
+    }
     let needs = needs::of(exec);
     if needs.is_empty() {
         return real();

@@ -4,6 +4,7 @@ use super::insert::{Gate, GatedClone};
 use super::positions::GatePositions;
 use super::slices::SlicedNode;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// Record of an executable graph. The clone lives as long, because its nodes name those of the
@@ -13,7 +14,12 @@ struct Exec {
     clone: GatedClone,
     positions: GatePositions,
     gate: Gate,
+    /// Driver's error of a change that only some slices of a node took, or 0.
+    broken: u32,
 }
+
+/// True once a graph is broken: launches look for that.
+static IS_ANY_BROKEN: AtomicBool = AtomicBool::new(false);
 
 /// Records by handle. The lock is never held during a call of the driver.
 static EXECS: LazyLock<Mutex<HashMap<usize, Exec>>> = LazyLock::new(Mutex::default);
@@ -24,7 +30,7 @@ fn execs() -> MutexGuard<'static, HashMap<usize, Exec>> {
 
 /// Notes that `exec` was made from this clone.
 pub(crate) fn add(exec: usize, clone: GatedClone, positions: GatePositions, gate: Gate) {
-    let former = execs().insert(exec, Exec { clone, positions, gate });
+    let former = execs().insert(exec, Exec { clone, positions, gate, broken: 0 });
     drop(former); // its handle came back: it was destroyed unseen
 }
 
@@ -32,6 +38,21 @@ pub(crate) fn add(exec: usize, clone: GatedClone, positions: GatePositions, gate
 pub(crate) fn forget(exec: usize) {
     let former = execs().remove(&exec);
     drop(former);
+}
+
+/// Notes that only some slices of a node took a change: blocks would run twice, or not at all.
+pub(super) fn note_broken(exec: usize, code: u32) {
+    execs().get_mut(&exec).into_iter().for_each(|exec| exec.broken = code);
+    IS_ANY_BROKEN.store(true, Relaxed);
+}
+
+/// Returns the driver's error with which an executable graph is broken.
+#[inline]
+pub(super) fn broken(exec: usize) -> Option<u32> {
+    if !IS_ANY_BROKEN.load(Relaxed) {
+        return None;
+    }
+    execs().get(&exec).map(|exec| exec.broken).filter(|code| *code != 0)
 }
 
 /// Returns the node that names the program's node in `exec` to the driver.

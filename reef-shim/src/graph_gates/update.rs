@@ -84,9 +84,18 @@ pub(crate) unsafe fn kernel(
         let own = |own: &KernelParams| real(sliced.nodes[at], &raw const *own as usize);
         parts.with(at, own).unwrap_or_else(|| real(sliced.nodes[at], params))
     };
-    // The last one first: what the driver refuses then has changed nothing.
-    let order = (0..sliced.nodes.len()).rev();
-    order.map(set).find(|code| *code != 0).unwrap_or(0)
+    change_all(exec, sliced.nodes.len(), set)
+}
+
+/// Changes the nodes that stand for one, the last one first: what the driver refuses then has
+/// changed nothing. If it refuses a later one, the executable graph is not launched any more.
+fn change_all(exec: usize, count: usize, change: impl Fn(usize) -> u32) -> u32 {
+    let mut codes = (0..count).rev().map(|at| (at, change(at)));
+    let Some((at, code)) = codes.find(|(_, code)| *code != 0) else { return 0 };
+    if at + 1 < count {
+        execs::note_broken(exec, code);
+    }
+    code
 }
 
 /// Enables or disables a node of an executable graph, with all its slices.
@@ -97,7 +106,7 @@ pub(crate) fn enable(exec: usize, node: usize, real: impl Fn(usize) -> u32) -> u
         None => Some(vec![execs::node(exec, node)]),
     });
     let nodes = nodes.unwrap_or_else(|| vec![node]);
-    nodes.into_iter().rev().map(real).find(|code| *code != 0).unwrap_or(0)
+    change_all(exec, nodes.len(), |at| real(nodes[at]))
 }
 
 /// Puts another graph into a node of an executable graph.

@@ -156,6 +156,11 @@ impl Program {
         misuses
     }
 
+    /// Has the driver refuse one of the calls that set a node of an executable graph: 1 is the next.
+    pub(crate) fn refuse_set(&self, number: u64) {
+        assert_eq!(call!(Driver::open(&library(FAKE)), reef_fake_refuse_set(number)), 0);
+    }
+
     /// Launches a kernel with the memory and a value.
     pub(crate) fn launch(&self, kernel: usize, shape: &Shape, value: u32) -> u32 {
         *self.shape.lock().unwrap() = *shape;

@@ -7,6 +7,8 @@ use crate::{is_stopped, learned};
 
 /// `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`.
 const REFUSED: u32 = 910;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+const OUT_OF_MEMORY: u32 = 2;
 
 /// Runs the graph once on cleared memory.
 fn run(program: &Held, exec: usize, shape: &Shape) -> Vec<u32> {
@@ -63,6 +65,28 @@ fn parameters_go_to_all_slices_or_to_the_whole() {
     assert_ne!(Call { value: 1, ..tiles }.set(&program, exec, other[0]), 0);
     assert!(is_stopped(&program, exec, &tiles.shape, &[3, 5]));
     destroy_exec(&program, exec);
+}
+
+#[test]
+fn change_that_some_slices_refuse_is_never_launched() {
+    let (program, tiles) = learned();
+    let small = Call { shape: Shape { grid: [290, 1, 1], ..tiles.shape }, ..tiles };
+    for (other, refused) in [(small, 3), (Call { value: 4, ..tiles }, 2)] {
+        let (graph, nodes) = chain(&program, &[tiles]);
+        let (exec, _) = instantiate(&program, graph);
+        // The first call is for the last slice: nothing has changed.
+        program.refuse_set(1);
+        assert_ne!(other.set(&program, exec, nodes[0]), 0);
+        assert!(is_stopped(&program, exec, &tiles.shape, &[3]));
+        program.refuse_set(refused);
+        assert_eq!(other.set(&program, exec, nodes[0]), OUT_OF_MEMORY);
+        program.clear();
+        let code = call!(program.driver, cuGraphLaunch(exec, program.stream));
+        assert_eq!(code, OUT_OF_MEMORY, "it is neither the former graph nor the new one");
+        program.synchronize();
+        assert!(program.memory().iter().all(|word| *word == 0));
+        destroy_exec(&program, exec);
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ plain! {
     cuGraphExecChildGraphNodeSetParams(exec: usize, node: usize, child: usize) = set_child;
     cuGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) = set_enabled;
     cuGraphNodeGetEnabled(exec: usize, node: usize, is_enabled: *mut u32) = is_enabled;
+    reef_fake_refuse_set(number: u64) = refuse_set;
 }
 
 twin! {
@@ -120,6 +121,12 @@ unsafe fn update_v2(exec: usize, graph: usize, result: *mut Updated) -> u32 {
     unsafe { update(exec, graph, &raw mut (*result).node, &raw mut (*result).result) }
 }
 
+/// Refuses a call that sets a node of an executable graph, of those that follow: 1 is the next one.
+unsafe fn refuse_set(number: u64) -> u32 {
+    world().refused_set = number;
+    SUCCESS
+}
+
 /// Puts another operation in the place of a node's.
 fn set(exec: usize, node: usize, op: Result<Op, u32>) -> u32 {
     let op = match op {
@@ -129,6 +136,11 @@ fn set(exec: usize, node: usize, op: Result<Op, u32>) -> u32 {
     let mut world = world();
     if !world.execs.contains(&exec) {
         return INVALID_VALUE;
+    }
+    let left = world.refused_set;
+    world.refused_set = left.saturating_sub(1);
+    if left == 1 {
+        return OUT_OF_MEMORY;
     }
     match world.node(exec, node) {
         Some(node) if node.op.kind() == op.kind() => node.op = op,
