@@ -3,6 +3,7 @@
 use super::insert::{Gate, GatedClone};
 use super::positions::GatePositions;
 use super::slices::SlicedNode;
+use crate::driver::state::Inside;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -26,6 +27,13 @@ static EXECS: LazyLock<Mutex<HashMap<usize, Exec>>> = LazyLock::new(Mutex::defau
 
 fn execs() -> MutexGuard<'static, HashMap<usize, Exec>> {
     EXECS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Enters for a call on an executable graph that was made from a clone, after a panic too: its nodes
+/// stay the clone's. `None`: pass the call on.
+pub(super) fn enter(exec: usize) -> Option<Inside> {
+    let is_ours = !Inside::is_here() && execs().contains_key(&exec);
+    is_ours.then(Inside::always)
 }
 
 /// Notes that `exec` was made from this clone.

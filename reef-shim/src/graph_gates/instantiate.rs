@@ -100,7 +100,7 @@ fn shape(graph: usize) -> Result<Shape, UngatedReason> {
 
 /// Destroys an executable graph.
 pub(crate) fn destroy(exec: usize, real: impl Fn() -> u32) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real() };
+    let Some(_inside) = execs::enter(exec) else { return real() };
     catch_panics(|| execs::forget(exec));
     real()
 }

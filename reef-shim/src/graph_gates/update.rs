@@ -8,7 +8,6 @@ use super::shape::Shape;
 use super::slices::Parts;
 use crate::catch_panics::catch_panics;
 use crate::driver::calls;
-use crate::driver::state::Inside;
 
 /// Updates an executable graph with a graph of the program's. `real` gets that graph, or a clone
 /// with gates where the executable graph has them. After a failure `nodes` are translated to the
@@ -19,7 +18,7 @@ pub(crate) fn update<const N: usize>(
     nodes: [*mut usize; N],
     real: impl Fn(usize) -> u32,
 ) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real(graph) };
+    let Some(_inside) = execs::enter(exec) else { return real(graph) };
     let gated = catch_panics(|| {
         execs::positions(exec).and_then(|(positions, gate)| insert_at(graph, &positions, gate))
     });
@@ -43,7 +42,7 @@ fn insert_at(graph: usize, positions: &GatePositions, gate: Gate) -> Option<Gate
 
 /// Makes a call that names a node of an executable graph by the program's node.
 pub(crate) fn node(exec: usize, node: usize, real: impl Fn(usize) -> u32) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real(node) };
+    let Some(_inside) = execs::enter(exec) else { return real(node) };
     real(catch_panics(|| Some(execs::node(exec, node))).unwrap_or(node))
 }
 
@@ -67,7 +66,7 @@ pub(crate) unsafe fn kernel(
     version: ParamsVersion,
     real: impl Fn(usize, usize) -> u32,
 ) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real(node, params) };
+    let Some(_inside) = execs::enter(exec) else { return real(node, params) };
     let sliced = catch_panics(|| execs::sliced(exec, node)).filter(|_| params != 0);
     let Some(sliced) = sliced else {
         let node = catch_panics(|| Some(execs::node(exec, node))).unwrap_or(node);
@@ -100,7 +99,7 @@ fn change_all(exec: usize, count: usize, change: impl Fn(usize) -> u32) -> u32 {
 
 /// Enables or disables a node of an executable graph, with all its slices.
 pub(crate) fn enable(exec: usize, node: usize, real: impl Fn(usize) -> u32) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real(node) };
+    let Some(_inside) = execs::enter(exec) else { return real(node) };
     let nodes = catch_panics(|| match execs::sliced(exec, node) {
         Some(sliced) => Some(sliced.nodes),
         None => Some(vec![execs::node(exec, node)]),
@@ -116,7 +115,7 @@ pub(crate) fn child(
     child: usize,
     real: impl Fn(usize, usize) -> u32,
 ) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real(node, child) };
+    let Some(_inside) = execs::enter(exec) else { return real(node, child) };
     let gated = catch_panics(|| {
         execs::child_positions(exec, node)
             .and_then(|(positions, gate)| insert_at(child, &positions, gate))

@@ -1,9 +1,10 @@
 //! Updates of executable graphs with slices.
 
-use crate::common::{self, call};
+use crate::common::{self, Driver, FAKE, call, library};
 use crate::nodes::{Call, capture, chain, destroy, destroy_exec, instantiate, launch};
 use crate::program::{Held, Shape, expected};
 use crate::{is_stopped, learned};
+use std::process::Command;
 
 /// `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`.
 const REFUSED: u32 = 910;
@@ -64,6 +65,38 @@ fn parameters_go_to_all_slices_or_to_the_whole() {
     let other = chain(&program, &[tiles]).1;
     assert_ne!(Call { value: 1, ..tiles }.set(&program, exec, other[0]), 0);
     assert!(is_stopped(&program, exec, &tiles.shape, &[3, 5]));
+    destroy_exec(&program, exec);
+}
+
+#[test]
+fn panic_of_the_library_leaves_its_graphs_usable() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "updates::program_after_a_panic"]);
+    assert!(child.status().unwrap().success());
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn program_after_a_panic() {
+    let (program, tiles) = learned();
+    let (nine, shape) = (Call { value: 9, ..tiles }, tiles.shape);
+    let (graph, nodes) = chain(&program, &[tiles, nine]);
+    let (exec, _) = instantiate(&program, graph);
+    let other = chain(&program, &[tiles]).0;
+    assert_eq!(call!(Driver::open(&library(FAKE)), reef_fake_endless_graph(other)), 0);
+    instantiate(&program, other);
+    let gates = program.gates();
+    let plain = instantiate(&program, chain(&program, &[tiles]).0).0;
+    assert_eq!(program.gates(), gates, "nothing is cut after a panic");
+    destroy_exec(&program, plain);
+    assert_eq!(Call { value: 8, ..tiles }.set(&program, exec, nodes[0]), 0);
+    assert!(run(&program, exec, &shape) == expected(&shape, &[8, 9]));
+    enable(&program, exec, nodes[0], false);
+    assert!(run(&program, exec, &shape) == expected(&shape, &[9]));
+    enable(&program, exec, nodes[0], true);
+    let five = chain(&program, &[Call { value: 5, ..tiles }, nine]).0;
+    assert_eq!(update(&program, exec, five).0, 0);
+    assert!(run(&program, exec, &shape) == expected(&shape, &[5, 9]));
     destroy_exec(&program, exec);
 }
 

@@ -18,6 +18,7 @@ plain! {
     cuGraphMemAllocNodeGetParams(node: usize, params: *mut [usize; 15]) = memory;
     cuGraphChildGraphNodeGetGraph(node: usize, child: *mut usize) = child;
     cuGraphNodeFindInClone(node: *mut usize, original: usize, clone: usize) = find_in_clone;
+    reef_fake_endless_graph(graph: usize) = endless;
 }
 
 /// Operation of a node.
@@ -36,12 +37,22 @@ unsafe fn list(values: &[usize], to: *mut usize, count: *mut usize) {
     }
 }
 
-unsafe fn nodes(graph: usize, nodes: *mut usize, count: *mut usize) -> u32 {
+/// Has a graph say that it has more nodes than any memory, on which the shim panics.
+unsafe fn endless(graph: usize) -> u32 {
+    world().endless = graph;
+    SUCCESS
+}
+
+unsafe fn nodes(handle: usize, nodes: *mut usize, count: *mut usize) -> u32 {
     let world = world();
-    let Some(graph) = world.graphs.get(&graph) else { return INVALID_VALUE };
+    let Some(graph) = world.graphs.get(&handle) else { return INVALID_VALUE };
     let names: Vec<_> = graph.iter().map(|node| node.name).collect();
     // SAFETY: the caller's promise.
     unsafe { list(&names, nodes, count) };
+    if world.endless == handle {
+        // SAFETY: as above.
+        unsafe { give(count, usize::MAX) };
+    }
     SUCCESS
 }
 
