@@ -12,7 +12,7 @@ mod program;
 #[path = "slices/updates.rs"]
 mod updates;
 
-use common::{call, until};
+use common::{Driver, FAKE, call, library, until};
 use nodes::{
     Call, capture, chain, destroy, destroy_exec, instantiate, launch, new_graph, nodes as nodes_of,
 };
@@ -245,6 +245,26 @@ fn twin_outlives_the_module_and_the_source_graph() {
     assert!(gates >= 10 && is_stopped(&program, exec, &shape, &[3]));
     destroy_exec(&program, exec);
     assert_eq!(program.misuses(), misuses);
+}
+
+#[test]
+fn whole_graph_with_the_handle_of_one_in_slices_is_updated() {
+    let (program, tiles) = learned();
+    let few = Shape { grid: [WAVE as u32, 1, 1], ..tiles.shape };
+    let small = |value| chain(&program, &[Call { shape: few, value, ..tiles }]).0;
+    let (ended, gates) = instantiate(&program, chain(&program, &[tiles]).0);
+    assert!(gates >= 10, "{gates} gates");
+    assert_eq!(call!(Driver::open(&library(FAKE)), reef_fake_end_exec(ended)), 0);
+    let (exec, gates) = instantiate(&program, small(4));
+    assert_eq!((exec, gates), (ended, 0));
+    let (driver, mut result, other) = (program.driver, [7_usize; 3], small(5));
+    assert_eq!(call!(driver, cuGraphExecUpdate_v2(exec, other, result.as_mut_ptr())), 0);
+    program.clear();
+    program.look_at(&few);
+    launch(&program, exec);
+    program.synchronize();
+    assert!(program.memory() == expected(&few, &[5]));
+    destroy_exec(&program, exec);
 }
 
 /// Graphs name it by its function, by which the program has never launched it.

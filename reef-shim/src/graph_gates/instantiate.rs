@@ -23,9 +23,21 @@ pub(crate) fn instantiate(
     from_device: bool,
     real: impl Fn(usize) -> u32,
 ) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real(graph) };
-    let plan = catch_panics(|| if from_device || to.is_null() { None } else { plan(graph) });
-    let Some((shape, gate, all)) = plan else { return real(graph) };
+    let inside = Inside::enter();
+    if inside.is_some() && !from_device && !to.is_null() && instantiate_clone(to, graph, &real) {
+        return 0;
+    }
+    let code = real(graph);
+    // SAFETY: null, or where the driver has just written.
+    if let (0, Some(exec)) = (code, unsafe { to.as_ref() }) {
+        catch_panics(|| execs::forget(*exec)); // its handle came back: it was destroyed unseen
+    }
+    code
+}
+
+/// Makes an executable graph of a clone. Returns whether there is one.
+fn instantiate_clone(to: *mut usize, graph: usize, real: impl Fn(usize) -> u32) -> bool {
+    let Some((shape, gate, all)) = catch_panics(|| plan(graph)) else { return false };
     for positions in all {
         let Some(gated) = catch_panics(|| insert(graph, &shape, &positions, gate)) else {
             explain::note_ungated("the driver refused to clone it or to take gates in");
@@ -34,11 +46,11 @@ pub(crate) fn instantiate(
         if real(gated.graph) == 0 {
             // SAFETY: where the driver has just written.
             catch_panics(|| note(unsafe { *to }, gated, positions, gate));
-            return 0;
+            return true;
         }
         explain::note_ungated("the driver didn't take it with gates");
     }
-    real(graph)
+    false
 }
 
 /// Notes an executable graph that was made from a clone.

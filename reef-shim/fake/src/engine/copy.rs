@@ -22,7 +22,8 @@ impl World {
             let after = node.after.iter().map(|before| names[before]).collect();
             copy.push(Node { name: names[&node.name], origin: node.name, op, after, ..node });
         }
-        let handle = self.handle();
+        let ended = if keeps_names { self.ended_exec.take() } else { None };
+        let handle = ended.unwrap_or_else(|| self.handle());
         self.graphs.insert(handle, copy);
         if keeps_names {
             self.execs.insert(handle);

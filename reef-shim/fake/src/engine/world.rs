@@ -114,6 +114,8 @@ pub(crate) struct World {
     pub(crate) not_found: u64,
     /// Waits and writes that streams were given.
     pub(crate) waits: u64,
+    /// Handle that the next executable graph gets.
+    pub(crate) ended_exec: Option<usize>,
     /// Graph that says that it has more nodes than any memory.
     pub(crate) endless: usize,
     /// Number of the call that is refused among those that set nodes of executable graphs, or 0.

@@ -25,6 +25,7 @@ plain! {
     cuGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) = set_enabled;
     cuGraphNodeGetEnabled(exec: usize, node: usize, is_enabled: *mut u32) = is_enabled;
     reef_fake_refuse_set(number: u64) = refuse_set;
+    reef_fake_end_exec(exec: usize) = end;
 }
 
 twin! {
@@ -100,6 +101,16 @@ unsafe fn destroy(exec: usize) -> u32 {
     world.end_exec(exec);
     let is_known = world.execs.remove(&exec) && world.forget(exec);
     if is_known { SUCCESS } else { INVALID_VALUE }
+}
+
+/// Destroys a graph whose handle comes back: that of a context that has ended, for instance.
+unsafe fn end(exec: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    let code = unsafe { destroy(exec) };
+    if code == SUCCESS {
+        world().ended_exec = Some(exec);
+    }
+    code
 }
 
 unsafe fn update(exec: usize, graph: usize, error: *mut usize, result: *mut u32) -> u32 {
