@@ -267,6 +267,36 @@ fn whole_graph_with_the_handle_of_one_in_slices_is_updated() {
     destroy_exec(&program, exec);
 }
 
+/// A thread may unload it while another one instantiates.
+#[test]
+fn kernel_that_no_node_has_is_not_asked_for() {
+    let (program, tiles) = learned();
+    let (driver, fake) = (program.driver, Driver::open(&library(FAKE)));
+    let learn = |kernel| {
+        program.hold(true);
+        (0..3).for_each(|_| assert_eq!(program.launch(kernel, &tiles.shape, 0), 0));
+        program.hold(false);
+        program.synchronize();
+    };
+    let module = program.load();
+    learn(program.kernel_of(module, "tiles"));
+    let (mut library, mut kernel) = (0_usize, 0_usize);
+    let text = std::ffi::CString::new(program::PTX).unwrap();
+    let load = text.as_ptr();
+    assert_eq!(call!(driver, cuLibraryLoadData(&raw mut library, load, 0, 0, 0, 0, 0, 0)), 0);
+    let name = c"tiles".as_ptr();
+    assert_eq!(call!(driver, cuLibraryGetKernel(&raw mut kernel, library, name)), 0);
+    learn(kernel);
+    // The calls by which the library forgets them come too late.
+    let misuses = program.misuses();
+    assert_eq!(call!(fake, cuModuleUnload(module)), 0);
+    assert_eq!(call!(fake, cuLibraryUnload(library)), 0);
+    let (exec, gates) = instantiate(&program, chain(&program, &[tiles]).0);
+    assert!(gates >= 10, "{gates} gates");
+    assert_eq!(program.misuses(), misuses);
+    destroy_exec(&program, exec);
+}
+
 /// Graphs name it by its function, by which the program has never launched it.
 #[test]
 fn kernel_of_a_library_is_in_slices() {

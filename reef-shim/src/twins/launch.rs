@@ -4,7 +4,7 @@ use super::builder::Order;
 use super::cut::StopKind;
 use super::driver::calls::capability;
 use super::driver::timing::Events;
-use super::fitting::{fit, measured};
+use super::fitting::{fit, function, measured};
 use super::kernels::{self, Kernel};
 use super::report;
 use super::shape::{Plan, Shape, ShapeKey, State};
@@ -122,7 +122,9 @@ fn way(of: &KernelLaunch) -> Option<Way> {
     if shapes.len() >= MAX_SHAPES && !shapes.contains_key(&key) {
         return None;
     }
-    let shape = shapes.entry(key).or_insert_with(Shape::new);
+    // The program launches it, so it is there now.
+    let function = || function(&kernel, of.function).unwrap_or(of.function);
+    let shape = shapes.entry(key).or_insert_with(|| Shape::new(function()));
     shape.launches += 1;
     match &shape.state {
         State::Plain(_) => {

@@ -69,13 +69,14 @@ pub(crate) struct NodeSlices {
 }
 
 impl LongKernels {
-    /// Returns those of a context, which is current.
+    /// Returns those of a context, which is current, and those that are being measured. The driver
+    /// isn't asked: other threads may unload any of them that the graph doesn't have.
     pub(crate) fn of(branch: &'static Branch) -> Self {
         let mut known = HashMap::new();
         if may_slice() && is_scheduled(branch.context.device) {
             for (handle, kernel) in kernels::by_handles() {
-                for shape in long_shapes(&kernel, handle, branch.context.name()) {
-                    let key = (function_of(handle), shape.grid, shape.block, shape.shared);
+                for (function, shape) in long_shapes(&kernel, branch.context.name()) {
+                    let key = (function, shape.grid, shape.block, shape.shared);
                     known.insert(key, LongKernel { kernel: kernel.clone(), handle, shape });
                 }
             }
@@ -108,6 +109,7 @@ impl LongKernels {
         let plan = {
             let mut shapes = of.kernel.shapes();
             let shape = shapes.get_mut(&of.shape)?;
+            step(shape, &of.kernel, of.handle, &of.shape);
             let plan = plan(shape, node, is_in(context, node), most)?;
             let refuse = |why: &String| *shape.nodes.whole.entry(why.clone()).or_default() += 1;
             plan.inspect_err(refuse).ok()?
@@ -146,15 +148,12 @@ fn function_of(handle: usize) -> usize {
     function
 }
 
-/// Returns the shapes of a kernel that are long, once they have taken their next step.
-fn long_shapes(kernel: &Kernel, handle: usize, context: u64) -> Vec<ShapeKey> {
-    let mut shapes = kernel.shapes();
-    let of_context = shapes.iter_mut().filter(|(key, _)| key.context == context);
-    let is_long = |(key, shape): (&ShapeKey, &mut Shape)| {
-        step(shape, kernel, handle, key);
-        (!matches!(shape.state, State::Measured | State::Short)).then_some(*key)
-    };
-    of_context.filter_map(is_long).collect()
+/// Returns the shapes of a kernel that may be long, and its function in a context.
+fn long_shapes(kernel: &Kernel, context: u64) -> Vec<(usize, ShapeKey)> {
+    let shapes = kernel.shapes();
+    let of_context = shapes.iter().filter(|(key, _)| key.context == context);
+    let long = of_context.filter(|(_, shape)| !matches!(shape.state, State::Short));
+    long.map(|(key, shape)| (shape.function, *key)).collect()
 }
 
 /// Returns the plan for a node, or the reason for which it is whole. `None`: it is whole outside of

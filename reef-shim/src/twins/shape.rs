@@ -30,6 +30,8 @@ pub(super) struct ShapeKey {
 /// State of a shape.
 #[derive(Debug)]
 pub(super) struct Shape {
+    /// Function of the kernel in the context.
+    pub(super) function: usize,
     pub(super) state: State,
     /// Duration of the plain kernel.
     pub(super) plain: Timing,
@@ -91,14 +93,14 @@ pub(super) struct Guard {
 }
 
 impl Shape {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(function: usize) -> Self {
         let (plain, nodes) = (Timing::default(), NodeCounts::default());
-        Self { state: State::Measured, plain, launches: 0, nodes }
+        Self { function, state: State::Measured, plain, launches: 0, nodes }
     }
 
     /// Has it measured again.
     pub(super) fn begin_again(&mut self) {
         let nodes = std::mem::take(&mut self.nodes);
-        *self = Self { nodes, ..Self::new() };
+        *self = Self { nodes, ..Self::new(self.function) };
     }
 }

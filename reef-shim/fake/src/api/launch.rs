@@ -111,6 +111,7 @@ pub(crate) unsafe fn function(function: *mut usize, module: usize, name: *const 
         return NOT_FOUND;
     }
     let handle = world.handle();
+    world.owners.insert(handle, module);
     world.names.insert(handle, name);
     entry.into_iter().for_each(|entry| drop(world.entries.insert(handle, entry)));
     // SAFETY: the caller's promise.
@@ -125,6 +126,7 @@ pub(crate) unsafe fn param(
     offset: *mut usize,
     bytes: *mut usize,
 ) -> u32 {
+    world().check_function(function);
     if !world().names.contains_key(&function) {
         return INVALID_HANDLE;
     }

@@ -95,6 +95,9 @@ pub(crate) struct World {
     pub(crate) names: HashMap<usize, String>,
     /// Functions of libraries' kernels, which graphs name them by.
     pub(crate) functions: HashMap<usize, usize>,
+    /// Modules by their functions, as long as they are loaded, and functions of those that aren't.
+    pub(crate) owners: HashMap<usize, usize>,
+    pub(crate) dead: HashSet<usize>,
     /// Texts of modules, their kernels by functions, and launches by numbers.
     pub(crate) texts: HashMap<usize, Arc<str>>,
     pub(crate) entries: HashMap<usize, Arc<PtxKernel>>,
@@ -146,6 +149,20 @@ impl World {
     pub(crate) fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
+    }
+
+    /// Ends a module's functions.
+    pub(crate) fn end_functions(&mut self, module: usize) {
+        let (ended, owners) =
+            std::mem::take(&mut self.owners).into_iter().partition(|(_, of)| *of == module);
+        self.owners = owners;
+        let ended: HashMap<_, _> = ended;
+        self.dead.extend(ended.into_keys());
+    }
+
+    /// Counts a call that names a function, if that has ended.
+    pub(crate) fn check_function(&mut self, function: usize) {
+        self.misuses += u64::from(self.dead.contains(&function));
     }
 
     /// A handle that looks like a pointer.

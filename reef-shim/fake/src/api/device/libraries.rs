@@ -45,6 +45,7 @@ unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> u32
         let mut world = world();
         let (name, entry) = (world.names[&handle].clone(), world.entries.get(&handle).cloned());
         let function = world.handle();
+        world.owners.insert(function, library);
         world.names.insert(function, name);
         entry.into_iter().for_each(|entry| drop(world.entries.insert(function, entry)));
         world.functions.insert(handle, function);
@@ -100,6 +101,7 @@ unsafe fn count(count: *mut u32, _library: usize) -> u32 {
 }
 
 unsafe fn function_of(function: *mut usize, kernel: usize) -> u32 {
+    world().check_function(kernel);
     let found = world().functions.get(&kernel).copied().unwrap_or(kernel);
     // SAFETY: the caller's promise.
     unsafe { give(function, found) };
@@ -113,7 +115,8 @@ unsafe fn attribute(value: *mut i32, attribute: u32, _kernel: usize, _device: i3
     SUCCESS
 }
 
-unsafe fn function_attribute(value: *mut i32, which: u32, _function: usize) -> u32 {
+unsafe fn function_attribute(value: *mut i32, which: u32, function: usize) -> u32 {
+    world().check_function(function);
     // SAFETY: the caller's promise.
     unsafe { attribute(value, which, 0, 0) }
 }
@@ -137,11 +140,12 @@ unsafe fn set_cache(_kernel: usize, _config: u32, _device: i32) -> u32 {
 /// 2,048 threads of a unit, and 228 KiB of its shared memory.
 unsafe fn occupancy(
     blocks: *mut i32,
-    _function: usize,
+    function: usize,
     threads: i32,
     shared: usize,
     _flags: u32,
 ) -> u32 {
+    world().check_function(function);
     if threads <= 0 {
         return INVALID_VALUE;
     }

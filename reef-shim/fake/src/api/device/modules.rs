@@ -143,6 +143,7 @@ unsafe fn unload(module: usize) -> u32 {
         return SUCCESS; // as tests do that have none
     }
     world().texts.remove(&module);
+    world().end_functions(module);
     let bytes = world().taken.remove(&module);
     for (_, at, len) in world().globals.remove(&module).into_iter().flatten() {
         // SAFETY: a mapping of ours, which the program doesn't use any more.
