@@ -297,6 +297,16 @@ fn kernel_that_no_node_has_is_not_asked_for() {
     destroy_exec(&program, exec);
 }
 
+#[test]
+#[ignore = "it takes a minute"]
+fn graph_is_whole_a_minute_after_real_time_work() {
+    let (program, tiles) = learned();
+    let gates = || instantiate(&program, chain(&program, &[tiles]).0).1;
+    assert!(gates() >= 10);
+    std::thread::sleep(Duration::from_secs(61));
+    assert_eq!(gates(), 0);
+}
+
 /// Graphs name it by its function, by which the program has never launched it.
 #[test]
 fn kernel_of_a_library_is_in_slices() {

@@ -235,7 +235,7 @@ pub(super) fn may_be_held(device: &Device) -> bool {
 }
 
 /// Returns whether this program's kernels may be sliced on a device.
-pub(super) fn is_scheduled(device: &Device) -> bool {
+fn is_scheduled(device: &Device) -> bool {
     let is_best_effort = !device.is_real_time() && !device.phase.is_active();
     is_best_effort && device.has_daemon() && device.meter.is_none()
 }

@@ -4,7 +4,7 @@
 
 use super::driver::calls as driver;
 use super::kernels::{self, Kernel};
-use super::launch::{KernelLaunch, is_scheduled, may_be_held, step};
+use super::launch::{KernelLaunch, may_be_held, step};
 use super::shape::{Plan, Shape, ShapeKey, State};
 use crate::driver::calls::{self, Stream};
 use crate::guest::tree::branch::Branch;
@@ -73,7 +73,7 @@ impl LongKernels {
     /// isn't asked: other threads may unload any of them that the graph doesn't have.
     pub(crate) fn of(branch: &'static Branch) -> Self {
         let mut known = HashMap::new();
-        if may_slice() && is_scheduled(branch.context.device) {
+        if may_slice() && may_be_held(branch.context.device) {
             for (handle, kernel) in kernels::by_handles() {
                 for (function, shape) in long_shapes(&kernel, branch.context.name()) {
                     let key = (function, shape.grid, shape.block, shape.shared);
