@@ -355,6 +355,26 @@ fn program_without_slices() {
 }
 
 #[test]
+fn slices_of_a_graph_are_shared_by_its_kernels() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "program_with_many_kernels"]);
+    assert!(child.env("REEF_FAKE_BLOCK_NS", "200000").status().unwrap().success());
+}
+
+/// 64 waves of blocks that are as long as a slice.
+#[test]
+#[ignore = "a part of another test"]
+fn program_with_many_kernels() {
+    let (program, shape) = (program(), Shape { grid: [1024, 1, 1], ..Shape::line() });
+    let tiles = Call { kernel: program.kernel("tiles"), shape, value: 3 };
+    program.learn_slices(tiles.kernel, &shape);
+    let gates = |count| instantiate(&program, chain(&program, &vec![tiles; count]).0).1;
+    assert_eq!(gates(3), 3 * 64);
+    let all = gates(50);
+    assert!((1000..=2000).contains(&all) && all % 50 == 0, "{all} gates: the last is cut, too");
+}
+
+#[test]
 fn context_that_ends_before_its_graphs_is_left_alone() {
     let (program, tiles) = learned();
     let (driver, misuses) = (program.driver, program.misuses());

@@ -4,7 +4,7 @@ use super::execs;
 use super::insert::{Gate, GatedClone, insert};
 use super::positions::GatePositions;
 use super::shape::{Shape, UngatedReason, was_gated};
-use super::slices::{MAX_SLICES, wait_for_twins};
+use super::slices::{MAX_SLICES, long_launches};
 use crate::catch_panics::catch_panics;
 use crate::driver::calls;
 use crate::driver::state::Inside;
@@ -98,8 +98,10 @@ fn cut(
     calls::with_relaxed_capture(|| {
         let (long, mut left) = (LongKernels::of(branch), MAX_SLICES);
         if !long.is_empty() {
-            wait_for_twins(shape, &long);
-            positions.cut_all(shape, &long, &mut left);
+            let launches = long_launches(shape, &long);
+            long.wait_for(&launches);
+            let each = long.share(&launches, MAX_SLICES);
+            positions.cut_all(shape, &long, each, &mut left);
         }
         (left < MAX_SLICES).then_some(positions)
     })

@@ -40,13 +40,20 @@ impl GatePositions {
         self.slices.push((at, slices));
     }
 
-    /// Has the long kernels of a graph launched in slices, of which `left` may still be made.
-    pub(super) fn cut_all(&mut self, shape: &Shape, long: &LongKernels, left: &mut usize) {
+    /// Has the long kernels of a graph launched in slices: `each` in so many, of which `left` may
+    /// still be made.
+    pub(super) fn cut_all(
+        &mut self,
+        shape: &Shape,
+        long: &LongKernels,
+        each: u32,
+        left: &mut usize,
+    ) {
         for (at, node) in shape.nodes.iter().enumerate() {
             match &node.kind {
                 Kind::Kernel(_) => {
                     let slices =
-                        node.long_launch(long).and_then(|launch| long.slices(&launch, *left));
+                        node.long_launch(long).and_then(|launch| long.slices(&launch, each, *left));
                     slices.into_iter().for_each(|slices| {
                         *left -= slices.count();
                         self.cut(at, slices);
@@ -54,7 +61,7 @@ impl GatePositions {
                 }
                 Kind::Child(inner) => {
                     let mut positions = self.child(at).cloned().unwrap_or_default();
-                    positions.cut_all(inner, long, left);
+                    positions.cut_all(inner, long, each, left);
                     self.children.retain(|(place, _)| *place != at);
                     self.children.extend((positions.count() > 0).then_some((at, positions)));
                 }

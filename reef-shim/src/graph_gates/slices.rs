@@ -104,11 +104,11 @@ impl Node {
     }
 }
 
-/// Returns the long kernels that a graph may have, after a wait for the twins of those that it has.
-pub(super) fn wait_for_twins(shape: &Shape, long: &LongKernels) {
+/// Returns the launches of long kernels that a graph has, those of its child graphs included.
+pub(super) fn long_launches(shape: &Shape, long: &LongKernels) -> Vec<NodeLaunch> {
     let mut launches = Vec::new();
     add_launches(shape, long, &mut launches);
-    long.wait_for(&launches);
+    launches
 }
 
 fn add_launches(shape: &Shape, long: &LongKernels, launches: &mut Vec<NodeLaunch>) {

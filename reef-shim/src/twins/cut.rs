@@ -13,7 +13,7 @@ const MAX_SLICES: u32 = 240;
 const MAX_STOPPED_SLICES: u32 = 160;
 /// Maximum number of slices of a graph's node. A slice and its gate take 6 to 11 µs on an H200, and
 /// memory of the driver as long as the graph is there.
-const MAX_NODE_SLICES: u32 = 64;
+pub(super) const MAX_NODE_SLICES: u32 = 64;
 /// Entries of all slices that can be stopped, at most.
 pub(super) const MAX_ENTRIES: usize = 720;
 /// Waves of a slice that can be stopped. A wave leaves in about a microsecond.
@@ -82,13 +82,13 @@ impl Measured {
         self.cut(SLICE, MAX_SLICES)
     }
 
-    /// Cuts the launch into slices that are nodes of a graph.
+    /// Cuts the launch into slices that are nodes of a graph, not more than `most`.
     ///
     /// # Errors
     ///
     /// The reason for which it has none.
-    pub(super) fn node_slices(&self) -> Result<Vec<Slice>, String> {
-        self.cut(SLICE, MAX_NODE_SLICES)
+    pub(super) fn node_slices(&self, most: u32) -> Result<Vec<Slice>, String> {
+        self.cut(SLICE, most.min(MAX_NODE_SLICES))
     }
 
     /// Cuts the launch into slices that can be stopped, of `most` blocks or fewer. One slice may be
@@ -201,9 +201,11 @@ mod tests {
 
     #[test]
     fn node_of_a_graph_has_few_slices() {
-        let count = |millis| measured([264 * 1000, 1, 1], 264, millis).node_slices().unwrap().len();
-        assert!((4..=6).contains(&count(1)), "{}", count(1));
-        assert!((32..=64).contains(&count(1000)), "{}", count(1000));
+        let long = |millis| measured([264 * 1000, 1, 1], 264, millis);
+        let count = |millis, most| long(millis).node_slices(most).unwrap().len();
+        assert!((4..=6).contains(&count(1, 64)), "{}", count(1, 64));
+        assert!((32..=64).contains(&count(1000, 640)), "{}", count(1000, 640));
+        assert!((2..=3).contains(&count(1000, 3)), "{}", count(1000, 3));
     }
 
     #[test]

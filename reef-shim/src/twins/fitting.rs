@@ -52,8 +52,7 @@ pub(super) fn fit(
             (groups, Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }))
         }
     };
-    let uncut = || Err("it can't be cut".to_owned());
-    let in_graph = if built.may_be_sliced { measured.node_slices() } else { uncut() };
+    let in_graph = built.may_be_sliced.then_some(measured);
     let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
     let (nothing, parameters) = (built.nothing, built.parameters);
     Ok(Plan { twin, nothing, parameters, groups, in_graph, guard, plain, launches, sliced })

@@ -2,10 +2,11 @@
 //!
 //! A kernel is measured outside of graphs, where it is launched before the capture.
 
+use super::cut::{MAX_NODE_SLICES, Measured};
 use super::driver::calls as driver;
 use super::kernels::{self, Kernel};
 use super::launch::{KernelLaunch, may_be_held, step};
-use super::shape::{Plan, Shape, ShapeKey, State};
+use super::shape::{Plan, ShapeKey, State};
 use crate::driver::calls::{self, Stream};
 use crate::guest::tree::branch::Branch;
 use crate::settings::may_slice;
@@ -66,6 +67,7 @@ pub(crate) struct NodeSlices {
     key: Key,
     context: usize,
     plan: Arc<Plan>,
+    all: Arc<[Slice]>,
 }
 
 impl LongKernels {
@@ -102,19 +104,38 @@ impl LongKernels {
         }
     }
 
-    /// Returns slices for a node, not more than `most`. The report has the reason if a long kernel
-    /// gets none.
-    pub(crate) fn slices(&self, node: &NodeLaunch, most: usize) -> Option<NodeSlices> {
-        let (of, context) = (self.find(node)?.clone(), self.branch.context.handle());
-        let plan = {
-            let mut shapes = of.kernel.shapes();
-            let shape = shapes.get_mut(&of.shape)?;
-            step(shape, &of.kernel, of.handle, &of.shape);
-            let plan = plan(shape, node, is_in(context, node), most)?;
-            let refuse = |why: &String| *shape.nodes.whole.entry(why.clone()).or_default() += 1;
-            plan.inspect_err(refuse).ok()?
+    /// Returns the number of slices that each of these nodes may have, so that all of them have no
+    /// more than `most`.
+    pub(crate) fn share(&self, nodes: &[NodeLaunch], most: usize) -> u32 {
+        let slices = |node, each| self.cut(node, each, most)?.ok();
+        let fits = |each: &u32| {
+            let all = nodes.iter().filter_map(|node| slices(node, *each));
+            all.map(|slices| slices.count()).sum::<usize>() <= most
         };
-        Some(NodeSlices { of, key: node.key(), context, plan })
+        let mut all = (1..MAX_NODE_SLICES / 2).map(|parts| MAX_NODE_SLICES / parts);
+        all.find(fits).unwrap_or(2)
+    }
+
+    /// Returns slices for a node, not more than `each`, nor than `left`. The report has the reason
+    /// if a long kernel gets none.
+    pub(crate) fn slices(&self, node: &NodeLaunch, each: u32, left: usize) -> Option<NodeSlices> {
+        let cut = self.cut(node, each, left)?;
+        cut.inspect_err(|why| self.find(node).into_iter().for_each(|of| of.refuse(why))).ok()
+    }
+
+    /// Returns slices for a node, or the reason for which it is whole. `None`: it is whole outside
+    /// of graphs, too.
+    fn cut(&self, node: &NodeLaunch, each: u32, left: usize) -> Option<Result<NodeSlices, String>> {
+        let (of, context) = (self.find(node)?.clone(), self.branch.context.handle());
+        let plan = of.plan(node, is_in(context, node))?;
+        let cut = plan.and_then(|(plan, measured)| {
+            let all: Arc<[_]> = measured.node_slices(each)?.into();
+            if all.len() > left {
+                return Err("the graph has too many slices".into());
+            }
+            Ok(NodeSlices { of, key: node.key(), context, plan, all })
+        });
+        Some(cut)
     }
 
     /// Returns whether a node's kernel is one of them.
@@ -156,32 +177,40 @@ fn long_shapes(kernel: &Kernel, context: u64) -> Vec<(usize, ShapeKey)> {
     long.map(|(key, shape)| (shape.function, *key)).collect()
 }
 
-/// Returns the plan for a node, or the reason for which it is whole. `None`: it is whole outside of
-/// graphs, too.
-fn plan(
-    shape: &Shape,
-    node: &NodeLaunch,
-    is_here: bool,
-    most: usize,
-) -> Option<Result<Arc<Plan>, String>> {
-    let plan = match &shape.state {
-        State::Ready(plan, _) => plan,
-        State::Long(_) => return Some(Err("its twin was not built yet".into())),
-        State::Measured | State::Short | State::Plain(_) => return None,
-    };
-    Some(match &plan.in_graph {
-        Err(why) => Err(why.clone()),
-        Ok(_) if !is_here => Err("its node may be of another context".into()),
-        Ok(_) if !node.is_simple => Err("it has attributes or overlaps".into()),
-        Ok(_) if node.params.is_null() && !plan.parameters.is_empty() => {
-            Err("its parameters are packed".into())
-        }
-        Ok(slices) if slices.len() > most => Err("the graph has too many slices".into()),
-        Ok(_) => Ok(plan.clone()),
-    })
-}
-
 impl LongKernel {
+    /// Returns the plan for a node and what is cut, or the reason for which it is whole. `None`: it
+    /// is whole outside of graphs, too.
+    fn plan(
+        &self,
+        node: &NodeLaunch,
+        is_here: bool,
+    ) -> Option<Result<(Arc<Plan>, Measured), String>> {
+        let mut shapes = self.kernel.shapes();
+        let shape = shapes.get_mut(&self.shape)?;
+        step(shape, &self.kernel, self.handle, &self.shape);
+        let plan = match &shape.state {
+            State::Ready(plan, _) => plan,
+            State::Long(_) => return Some(Err("its twin was not built yet".into())),
+            State::Measured | State::Short | State::Plain(_) => return None,
+        };
+        Some(match plan.in_graph {
+            None => Err("it can't be cut".into()),
+            Some(_) if !is_here => Err("its node may be of another context".into()),
+            Some(_) if !node.is_simple => Err("it has attributes or overlaps".into()),
+            Some(_) if node.params.is_null() && !plan.parameters.is_empty() => {
+                Err("its parameters are packed".into())
+            }
+            Some(measured) => Ok((plan.clone(), measured)),
+        })
+    }
+
+    /// Notes a node that is whole, for the report.
+    fn refuse(&self, why: &str) {
+        let mut shapes = self.kernel.shapes();
+        let Some(shape) = shapes.get_mut(&self.shape) else { return };
+        *shape.nodes.whole.entry(why.into()).or_default() += 1;
+    }
+
     /// Returns whether its twin is being built, once it has taken its next step.
     fn is_being_built(&self) -> bool {
         let mut shapes = self.kernel.shapes();
@@ -199,17 +228,15 @@ impl LongKernel {
 impl NodeSlices {
     /// Returns the number of slices.
     pub(crate) fn count(&self) -> usize {
-        self.all().len()
+        self.all.len()
     }
 
     /// Notes a node that has these slices, for the report.
     pub(crate) fn note(&self) {
         let mut shapes = self.of.kernel.shapes();
-        shapes.get_mut(&self.of.shape).into_iter().for_each(|shape| shape.nodes.sliced += 1);
-    }
-
-    fn all(&self) -> &[Slice] {
-        self.plan.in_graph.as_deref().unwrap_or_default()
+        let Some(shape) = shapes.get_mut(&self.of.shape) else { return };
+        shape.nodes.sliced += 1;
+        shape.nodes.slices = self.count();
     }
 
     /// Returns whether these slices stand for a node, too, as only its parameters are others.
@@ -230,7 +257,7 @@ impl NodeSlices {
 
     /// Returns the blocks of a slice, and the twin's own parameter for it.
     pub(crate) fn slice(&self, at: usize) -> ([u32; 3], Launch) {
-        let slice = &self.all()[at];
+        let slice = &self.all[at];
         (slice.blocks, self.plan.own(slice, self.key.1))
     }
 

@@ -52,8 +52,8 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
 fn in_graphs(shape: &Shape) -> String {
     let number = |count: u64| format!("{count} node{}", if count == 1 { "" } else { "s" });
     let sliced = match &shape.state {
-        State::Ready(plan, _) if shape.nodes.sliced > 0 => {
-            let slices = plan.in_graph.as_ref().map_or(0, Vec::len);
+        State::Ready(..) if shape.nodes.sliced > 0 => {
+            let slices = shape.nodes.slices;
             format!("; in {} of graphs in {slices} slices", number(shape.nodes.sliced))
         }
         _ => String::new(),

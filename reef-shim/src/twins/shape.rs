@@ -8,10 +8,10 @@
 //! | `Ready` | `Long` with a simpler twin, or `Plain`, if slices take longer than they may |
 
 use super::builder::Order;
+use super::cut::Measured;
 use super::driver::timing::Timing;
 use crate::stops::ground::Ground;
 use crate::stops::lane::Group;
-use reef_ptx::twin::Slice;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -43,8 +43,9 @@ pub(super) struct Shape {
 /// Nodes of graphs that launch a kernel with one grid.
 #[derive(Debug, Default)]
 pub(super) struct NodeCounts {
-    /// Nodes in slices.
+    /// Nodes in slices, and the number of slices of the last one.
     pub(super) sliced: u64,
+    pub(super) slices: usize,
     /// Whole ones, by reason.
     pub(super) whole: BTreeMap<String, u64>,
 }
@@ -70,8 +71,8 @@ pub(super) struct Plan {
     /// Bytes of each of the kernel's own parameters.
     pub(super) parameters: Vec<usize>,
     pub(super) groups: Vec<Group>,
-    /// Slices in a graph, or the reason for which it has none there.
-    pub(super) in_graph: Result<Vec<Slice>, String>,
+    /// Launch that is cut into slices in graphs. `None`: it can't be.
+    pub(super) in_graph: Option<Measured>,
     /// If its blocks can leave.
     pub(super) guard: Option<Guard>,
     /// Duration of the plain kernel.
