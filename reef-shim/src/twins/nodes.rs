@@ -149,9 +149,9 @@ impl LongKernels {
 }
 
 /// Returns whether a node's kernel, which is known in a context, runs there. A function is of one
-/// context; a library's kernel may run in any.
+/// context, whichever the node names; a library's kernel may run in any.
 fn is_in(context: usize, node: &NodeLaunch) -> bool {
-    node.context == context || (node.context == 0 && !is_of_library(node.function))
+    !is_of_library(node.function) || node.context == context
 }
 
 fn is_of_library(handle: usize) -> bool {

@@ -69,6 +69,20 @@ fn parameters_go_to_all_slices_or_to_the_whole() {
 }
 
 #[test]
+fn parameters_from_another_context_are_of_the_function_own() {
+    let (program, tiles) = learned();
+    let driver = program.driver;
+    let (graph, nodes) = chain(&program, &[tiles]);
+    let (exec, _) = instantiate(&program, graph);
+    let [other, ..] = program.other_context();
+    assert_eq!(Call { value: 8, ..tiles }.set(&program, exec, nodes[0]), 0);
+    assert_eq!(call!(driver, cuCtxDestroy_v2(other)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    assert!(is_stopped(&program, exec, &tiles.shape, &[8]));
+    destroy_exec(&program, exec);
+}
+
+#[test]
 fn panic_of_the_library_leaves_its_graphs_usable() {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "--ignored", "updates::program_after_a_panic"]);
