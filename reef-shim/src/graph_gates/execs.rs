@@ -2,7 +2,7 @@
 
 use super::insert::{Gate, GatedClone};
 use super::positions::GatePositions;
-use super::slices::SlicedNode;
+use super::slices::{Kernels, SlicedNode};
 use crate::driver::state::Inside;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,8 +29,8 @@ fn execs() -> MutexGuard<'static, HashMap<usize, Exec>> {
     EXECS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Enters for a call on an executable graph that was made from a clone, after a panic too: its nodes
-/// stay the clone's. `None`: pass the call on.
+/// Enters for a call on an executable graph that was made from a clone, after a panic too: its
+/// nodes stay the clone's. `None`: pass the call on.
 pub(super) fn enter(exec: usize) -> Option<Inside> {
     let is_ours = !Inside::is_here() && execs().contains_key(&exec);
     is_ours.then(Inside::always)
@@ -46,6 +46,20 @@ pub(crate) fn add(exec: usize, clone: GatedClone, positions: GatePositions, gate
 pub(crate) fn forget(exec: usize) {
     let former = execs().remove(&exec);
     drop(former);
+}
+
+/// Notes what the nodes that stand for one launch now.
+pub(super) fn note_kernels(exec: usize, node: usize, kernels: Kernels) {
+    let mut execs = execs();
+    let sliced = execs.get_mut(&exec).and_then(|exec| exec.clone.sliced.get_mut(&node));
+    sliced.into_iter().for_each(|sliced| sliced.kernels = Some(kernels.clone()));
+}
+
+/// Notes an update by a graph.
+pub(super) fn forget_kernels(exec: usize) {
+    let mut execs = execs();
+    let sliced = execs.get_mut(&exec).into_iter().flat_map(|exec| exec.clone.sliced.values_mut());
+    sliced.for_each(|sliced| sliced.kernels = None);
 }
 
 /// Notes that only some slices of a node took a change: blocks would run twice, or not at all.

@@ -3,7 +3,7 @@
 use super::calls;
 use super::positions::GatePositions;
 use super::shape::{Kind, Node, Shape};
-use super::slices::{Parts, SlicedNode};
+use super::slices::{Kernels, Parts, SlicedNode};
 use crate::twins::nodes::NodeSlices;
 use std::collections::HashMap;
 
@@ -73,10 +73,11 @@ impl GatedClone {
         }
         for (at, slices) in &positions.slices {
             let (node, place) = place(*at)?;
-            let Inserted { gates, nodes } = place.insert_slices(node, slices)?;
+            let Inserted { gates, nodes, kernels } = place.insert_slices(node, slices)?;
             let inserted = gates.iter().chain(&nodes).map(|inserted| (*inserted, node.handle));
             self.inserted.extend(inserted);
-            self.sliced.insert(node.handle, SlicedNode { slices: slices.clone(), nodes });
+            let (slices, kernels) = (slices.clone(), Some(kernels));
+            self.sliced.insert(node.handle, SlicedNode { slices, nodes, kernels });
         }
         for (at, node) in shape.nodes.iter().enumerate() {
             let Kind::Child(inner) = &node.kind else { continue };
@@ -101,6 +102,7 @@ impl GatedClone {
 struct Inserted {
     gates: Vec<usize>,
     nodes: Vec<usize>,
+    kernels: Kernels,
 }
 
 /// Node of a clone, before which something is inserted.
@@ -157,6 +159,6 @@ impl Place {
             parts.with(slices.count() - 1, set)??;
         }
         nodes.push(self.clone);
-        Some(Inserted { gates, nodes })
+        Some(Inserted { gates, nodes, kernels: parts.kernels })
     }
 }

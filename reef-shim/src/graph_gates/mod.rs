@@ -11,7 +11,7 @@
 //! 2. `execs` keeps the clone as long as the executable graph, whose nodes are named by it.
 //! 3. `update` translates the program's nodes. Parameters go to all slices of a kernel (`slices`).
 //!    If it is another kernel or size, one node is the whole kernel, and the others do nothing.
-//!    If only some of them take a change, `backing` refuses launches with the driver's error.
+//!    If one of them refuses a change, it is undone, or `backing` refuses launches with the error.
 
 pub(crate) mod backing;
 mod calls;

@@ -40,7 +40,7 @@ impl GatePositions {
         self.slices.push((at, slices));
     }
 
-    /// Has the long kernels of a graph launched in slices: `each` in so many, of which `left` may
+    /// Has the long kernels of a graph launched in slices, in `each` at most, of which `left` may
     /// still be made.
     pub(super) fn cut_all(
         &mut self,

@@ -7,6 +7,7 @@ use super::shape::{Kind, Node, Shape};
 use crate::stops::lane::LaunchCopy;
 use crate::twins::nodes::{LongKernels, NodeLaunch, NodeSlices};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Maximum number of slices of a graph, those of its child graphs included.
 pub(super) const MAX_SLICES: usize = 2000;
@@ -17,30 +18,47 @@ pub(super) struct SlicedNode {
     pub(super) slices: NodeSlices,
     /// Nodes of the clone. The last one is that of the program's node.
     pub(super) nodes: Vec<usize>,
+    /// `None`: not known after an update by a graph.
+    pub(super) kernels: Option<Kernels>,
 }
 
 /// Kernels that the nodes of a [`SlicedNode`] launch.
+#[derive(Clone, Debug)]
+pub(super) enum Kernels {
+    Slices(Arc<LaunchCopy>),
+    /// The last one launches the whole kernel, and the others do nothing.
+    Whole,
+}
+
+/// Kernels with the slices that they are, or would be.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     slices: &'a NodeSlices,
-    /// `None`: the last one launches the whole kernel.
-    copy: Option<LaunchCopy>,
+    pub(super) kernels: Kernels,
+}
+
+impl SlicedNode {
+    /// Returns what its nodes launch.
+    pub(super) fn parts(&self) -> Option<Parts<'_>> {
+        Some(Parts { slices: &self.slices, kernels: self.kernels.clone()? })
+    }
 }
 
 impl Parts<'_> {
     pub(super) fn of<'a>(slices: &'a NodeSlices, launch: &NodeLaunch) -> Parts<'a> {
-        Parts { slices, copy: slices.fit(launch).then(|| slices.copy(launch)) }
+        let copy = slices.fit(launch).then(|| Arc::new(slices.copy(launch)));
+        Parts { slices, kernels: copy.map_or(Kernels::Whole, Kernels::Slices) }
     }
 
     /// Returns whether these are slices.
     pub(super) fn are_slices(&self) -> bool {
-        self.copy.is_some()
+        matches!(self.kernels, Kernels::Slices(_))
     }
 
     /// Calls `call` with the parameters of a part, of which there is an address each. `None`: it is
     /// the program's own kernel.
     pub(super) fn with<T>(&self, at: usize, call: impl FnOnce(&KernelParams) -> T) -> Option<T> {
-        let Some(copy) = &self.copy else {
+        let Kernels::Slices(copy) = &self.kernels else {
             let function = self.slices.nothing();
             let is_last = at + 1 == self.slices.count();
             return (!is_last).then(|| call(&KernelParams { function, ..KernelParams::default() }));

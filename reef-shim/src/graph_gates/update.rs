@@ -24,6 +24,7 @@ pub(crate) fn update<const N: usize>(
     });
     let Some(gated) = gated else { return real(graph) };
     let code = real(gated.graph);
+    catch_panics(|| execs::forget_kernels(exec));
     if code != 0 {
         // SAFETY: null, or where the driver has just written.
         let nodes = nodes.into_iter().filter_map(|node| unsafe { node.as_mut() });
@@ -79,19 +80,35 @@ pub(crate) unsafe fn kernel(
         launch.context = calls::context(); // that is what the driver takes
     }
     let parts = Parts::of(&sliced.slices, &launch);
-    let set = |at: usize| {
-        let own = |own: &KernelParams| real(sliced.nodes[at], &raw const *own as usize);
-        parts.with(at, own).unwrap_or_else(|| real(sliced.nodes[at], params))
+    let set = |parts: &Parts<'_>, at: usize| {
+        parts.with(at, |own: &KernelParams| real(sliced.nodes[at], &raw const *own as usize))
     };
-    change_all(exec, sliced.nodes.len(), set)
+    let change = |at: usize| set(&parts, at).unwrap_or_else(|| real(sliced.nodes[at], params));
+    let count = sliced.nodes.len();
+    let code = match sliced.parts() {
+        // The last one last: it has parameters that can't be set again.
+        Some(former) if !former.are_slices() => {
+            change_all(exec, 0..count, change, |at| set(&former, at))
+        }
+        former => change_all(exec, (0..count).rev(), change, |at| set(former.as_ref()?, at)),
+    };
+    if code == 0 {
+        catch_panics(|| execs::note_kernels(exec, node, parts.kernels));
+    }
+    code
 }
 
-/// Changes the nodes that stand for one, the last one first: what the driver refuses then has
-/// changed nothing. If it refuses a later one, the executable graph is not launched any more.
-fn change_all(exec: usize, count: usize, change: impl Fn(usize) -> u32) -> u32 {
-    let mut codes = (0..count).rev().map(|at| (at, change(at)));
-    let Some((at, code)) = codes.find(|(_, code)| *code != 0) else { return 0 };
-    if at + 1 < count {
+/// Changes the nodes that stand for one, in this order. If the driver refuses one, those before it
+/// are changed `back`. If that can't be, the executable graph is not launched any more.
+fn change_all(
+    exec: usize,
+    order: impl Iterator<Item = usize> + Clone,
+    change: impl Fn(usize) -> u32,
+    back: impl Fn(usize) -> Option<u32>,
+) -> u32 {
+    let mut codes = order.clone().map(change).enumerate();
+    let Some((changed, code)) = codes.find(|(_, code)| *code != 0) else { return 0 };
+    if !order.take(changed).all(|at| back(at) == Some(0)) {
         execs::note_broken(exec, code);
     }
     code
@@ -105,7 +122,7 @@ pub(crate) fn enable(exec: usize, node: usize, real: impl Fn(usize) -> u32) -> u
         None => Some(vec![execs::node(exec, node)]),
     });
     let nodes = nodes.unwrap_or_else(|| vec![node]);
-    change_all(exec, nodes.len(), |at| real(nodes[at]))
+    change_all(exec, (0..nodes.len()).rev(), |at| real(nodes[at]), |_| None)
 }
 
 /// Puts another graph into a node of an executable graph.
@@ -121,5 +138,6 @@ pub(crate) fn child(
             .and_then(|(positions, gate)| insert_at(child, &positions, gate))
     });
     let node = catch_panics(|| Some(execs::node(exec, node))).unwrap_or(node);
+    catch_panics(|| execs::forget_kernels(exec));
     real(node, gated.as_ref().map_or(child, |gated| gated.graph))
 }

@@ -156,9 +156,9 @@ impl Program {
         misuses
     }
 
-    /// Has the driver refuse one of the calls that set a node of an executable graph: 1 is the next.
-    pub(crate) fn refuse_set(&self, number: u64) {
-        assert_eq!(call!(Driver::open(&library(FAKE)), reef_fake_refuse_set(number)), 0);
+    /// Has the driver refuse calls that set a node of an executable graph: 1 is the next one.
+    pub(crate) fn refuse_sets(&self, first: u64, count: u64) {
+        assert_eq!(call!(Driver::open(&library(FAKE)), reef_fake_refuse_sets(first, count)), 0);
     }
 
     /// Launches a kernel with the memory and a value.

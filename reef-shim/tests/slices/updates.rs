@@ -115,18 +115,40 @@ fn program_after_a_panic() {
 }
 
 #[test]
-fn change_that_some_slices_refuse_is_never_launched() {
+fn change_that_a_slice_refuses_is_undone() {
     let (program, tiles) = learned();
-    let small = Call { shape: Shape { grid: [290, 1, 1], ..tiles.shape }, ..tiles };
-    for (other, refused) in [(small, 3), (Call { value: 4, ..tiles }, 2)] {
+    let (graph, nodes) = chain(&program, &[tiles]);
+    let (exec, _) = instantiate(&program, graph);
+    let small = Call { shape: Shape { grid: [290, 1, 1], ..tiles.shape }, value: 6, ..tiles };
+    let four = Call { value: 4, ..tiles };
+    for (first, other) in [(1, small), (3, small), (2, four)] {
+        program.refuse_sets(first, 1);
+        assert_eq!(other.set(&program, exec, nodes[0]), OUT_OF_MEMORY);
+        assert!(is_stopped(&program, exec, &tiles.shape, &[3]), "{first}");
+    }
+    assert_eq!(small.set(&program, exec, nodes[0]), 0);
+    for (first, other) in [(1, tiles), (3, tiles), (5, Call { value: 2, ..small })] {
+        program.refuse_sets(first, 1);
+        assert_eq!(other.set(&program, exec, nodes[0]), OUT_OF_MEMORY);
+        assert!(run(&program, exec, &small.shape) == expected(&small.shape, &[6]), "{first}");
+    }
+    assert_eq!(four.set(&program, exec, nodes[0]), 0);
+    assert!(is_stopped(&program, exec, &tiles.shape, &[4]));
+    destroy_exec(&program, exec);
+}
+
+#[test]
+fn change_that_cannot_be_undone_is_never_launched() {
+    let (program, tiles) = learned();
+    let four = Call { value: 4, ..tiles };
+    for (is_updated, refused) in [(false, 2), (true, 1)] {
         let (graph, nodes) = chain(&program, &[tiles]);
         let (exec, _) = instantiate(&program, graph);
-        // The first call is for the last slice: nothing has changed.
-        program.refuse_set(1);
-        assert_ne!(other.set(&program, exec, nodes[0]), 0);
-        assert!(is_stopped(&program, exec, &tiles.shape, &[3]));
-        program.refuse_set(refused);
-        assert_eq!(other.set(&program, exec, nodes[0]), OUT_OF_MEMORY);
+        if is_updated {
+            assert_eq!(update(&program, exec, graph).0, 0);
+        }
+        program.refuse_sets(3, refused);
+        assert_eq!(four.set(&program, exec, nodes[0]), OUT_OF_MEMORY);
         program.clear();
         let code = call!(program.driver, cuGraphLaunch(exec, program.stream));
         assert_eq!(code, OUT_OF_MEMORY, "it is neither the former graph nor the new one");

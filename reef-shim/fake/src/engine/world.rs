@@ -121,8 +121,9 @@ pub(crate) struct World {
     pub(crate) ended_exec: Option<usize>,
     /// Graph that says that it has more nodes than any memory.
     pub(crate) endless: usize,
-    /// Number of the call that is refused among those that set nodes of executable graphs, or 0.
-    pub(crate) refused_set: u64,
+    /// Calls that set nodes of executable graphs, and the numbers of those that are refused.
+    pub(crate) sets: u64,
+    pub(crate) refused_sets: std::ops::Range<u64>,
     /// Calls that named what has ended: a real driver may do anything then.
     pub(crate) misuses: u64,
     /// A stream has used memory that isn't there: nothing works any more.

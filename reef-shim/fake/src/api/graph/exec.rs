@@ -24,7 +24,7 @@ plain! {
     cuGraphExecChildGraphNodeSetParams(exec: usize, node: usize, child: usize) = set_child;
     cuGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) = set_enabled;
     cuGraphNodeGetEnabled(exec: usize, node: usize, is_enabled: *mut u32) = is_enabled;
-    reef_fake_refuse_set(number: u64) = refuse_set;
+    reef_fake_refuse_sets(first: u64, count: u64) = refuse_sets;
     reef_fake_end_exec(exec: usize) = end;
 }
 
@@ -132,9 +132,10 @@ unsafe fn update_v2(exec: usize, graph: usize, result: *mut Updated) -> u32 {
     unsafe { update(exec, graph, &raw mut (*result).node, &raw mut (*result).result) }
 }
 
-/// Refuses a call that sets a node of an executable graph, of those that follow: 1 is the next one.
-unsafe fn refuse_set(number: u64) -> u32 {
-    world().refused_set = number;
+/// Refuses calls that set a node of an executable graph, of those that follow: 1 is the next one.
+unsafe fn refuse_sets(first: u64, count: u64) -> u32 {
+    let mut world = world();
+    (world.sets, world.refused_sets) = (0, first..first + count);
     SUCCESS
 }
 
@@ -148,9 +149,8 @@ fn set(exec: usize, node: usize, op: Result<Op, u32>) -> u32 {
     if !world.execs.contains(&exec) {
         return INVALID_VALUE;
     }
-    let left = world.refused_set;
-    world.refused_set = left.saturating_sub(1);
-    if left == 1 {
+    world.sets += 1;
+    if world.refused_sets.contains(&world.sets) {
         return OUT_OF_MEMORY;
     }
     match world.node(exec, node) {
