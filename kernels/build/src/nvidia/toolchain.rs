@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Version of the compilers, and their folder's name, so that another version is fetched anew.
 pub(crate) const VERSION: &str = "11.8.89";
-/// The assembler for [`Target::OWN`](super::compile::OWN): 11.8 has no instructions of sm_90a.
+/// The assembler for `sm_90a`, whose instructions 11.8 does not have.
 pub(crate) const OWN_VERSION: &str = "12.9.86";
 const PTXAS: &str = "nvidia/cuda_nvcc/bin/ptxas";
 const PLATFORM: &str = "manylinux2014_x86_64";
