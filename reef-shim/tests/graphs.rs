@@ -16,8 +16,7 @@ use common::{Driver, FAKE, call, library, until};
 use nodes::{
     Call, capture, chain, destroy, destroy_exec, instantiate, launch, new_graph, nodes as nodes_of,
 };
-use program::{Held, Shape, WAVE, expected, program};
-use std::process::Command;
+use program::{Held, Shape, WAVE, expected, program, report_of, run_alone};
 use std::time::Duration;
 
 /// `REEF_SLICES` of the program: with stops, which graphs don't have.
@@ -331,9 +330,7 @@ fn kernel_of_a_library_is_in_slices() {
 
 #[test]
 fn graph_whose_slices_are_refused_has_gates() {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--ignored", "program_without_slices"]);
-    assert!(child.env("REEF_FAKE_NO_COPIES", "1").status().unwrap().success());
+    run_alone("program_without_slices", &[("REEF_FAKE_NO_COPIES", "1")]);
 }
 
 #[test]
@@ -356,9 +353,7 @@ fn program_without_slices() {
 
 #[test]
 fn slices_of_a_graph_are_shared_by_its_kernels() {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--ignored", "program_with_many_kernels"]);
-    assert!(child.env("REEF_FAKE_BLOCK_NS", "200000").status().unwrap().success());
+    run_alone("program_with_many_kernels", &[("REEF_FAKE_BLOCK_NS", "200000")]);
 }
 
 /// 64 waves of blocks that are as long as a slice.
@@ -406,12 +401,7 @@ fn context_that_ends_before_its_graphs_is_left_alone() {
 
 #[test]
 fn report_says_how_long_kernels_are_in_graphs() {
-    let report = std::env::temp_dir().join(format!("reef-graphs-report-{}", std::process::id()));
-    let _ = std::fs::remove_file(&report);
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--ignored", "program_with_graphs"]).env("REEF_EXPLAIN", &report);
-    assert!(child.status().unwrap().success());
-    let text = std::fs::read_to_string(&report).unwrap();
+    let text = report_of("program_with_graphs", &[]);
     for (begin, how) in [
         ("  long kernel tiles, 301x1x1 blocks, ", "; in 2 nodes of graphs in "),
         ("  long kernel tiles, 301x1x1 blocks, ", "; whole in 1 node of graphs: it has attributes"),
@@ -421,7 +411,6 @@ fn report_says_how_long_kernels_are_in_graphs() {
         let line = line.unwrap_or_else(|| panic!("{begin}: no line in {text}"));
         assert!(line.contains(how), "{line}");
     }
-    std::fs::remove_file(report).unwrap();
 }
 
 #[test]

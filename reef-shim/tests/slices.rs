@@ -10,8 +10,7 @@ mod common;
 mod program;
 
 use common::{call, until};
-use program::{Shape, WAVE, expected, program};
-use std::process::Command;
+use program::{Shape, WAVE, expected, program, report_of};
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -181,12 +180,7 @@ fn nothing_gets_between_slices_from_another_thread() {
 
 #[test]
 fn report_has_long_kernels_and_reasons() {
-    let report = std::env::temp_dir().join(format!("reef-slices-report-{}", std::process::id()));
-    let _ = std::fs::remove_file(&report);
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--ignored", "program_with_a_report"]).env("REEF_EXPLAIN", &report);
-    assert!(child.status().unwrap().success());
-    let text = std::fs::read_to_string(&report).unwrap();
+    let text = report_of("program_with_a_report", &[]);
     for (name, how) in [
         ("tiles", "launches in "),
         ("waits", "gates only: a loop waits for other blocks"),
@@ -198,23 +192,15 @@ fn report_has_long_kernels_and_reasons() {
         let line = line.unwrap_or_else(|| panic!("{name}: no line in {text}"));
         assert!(line.contains(how), "{line}");
     }
-    std::fs::remove_file(report).unwrap();
 }
 
 /// Each slice takes a millisecond of its own, so 20 of them take four times as long as the kernel.
 #[test]
 fn costly_slices_end_although_each_launch_is_held() {
-    let report = std::env::temp_dir().join(format!("reef-slices-costly-{}", std::process::id()));
-    let _ = std::fs::remove_file(&report);
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--ignored", "program_whose_launches_are_held"]);
-    child.env("REEF_EXPLAIN", &report).env("REEF_FAKE_KERNEL_NS", "1000000");
-    assert!(child.status().unwrap().success());
-    let text = std::fs::read_to_string(&report).unwrap();
+    let text = report_of("program_whose_launches_are_held", &[("REEF_FAKE_KERNEL_NS", "1000000")]);
     let line = text.lines().find(|line| line.starts_with("  long kernel tiles, 301x1x1 blocks, "));
     let line = line.unwrap_or_else(|| panic!("no line in {text}"));
     assert!(line.contains("slices took ") && line.contains(" % longer"), "{line}");
-    std::fs::remove_file(report).unwrap();
 }
 
 #[test]

@@ -10,8 +10,7 @@ mod common;
 mod program;
 
 use common::{call, until};
-use program::{Held, Shape, expected, program};
-use std::process::Command;
+use program::{Held, Shape, expected, program, report_of, run_alone};
 use std::time::{Duration, Instant};
 
 /// `REEF_SLICES` of the program.
@@ -237,9 +236,7 @@ fn lanes_of_destroyed_streams_serve_others() {
 
 #[test]
 fn thread_rests_after_a_fault_of_the_device() {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--ignored", "program_whose_device_faults"]);
-    assert!(child.status().unwrap().success());
+    run_alone("program_whose_device_faults", &[]);
 }
 
 #[test]
@@ -265,16 +262,9 @@ fn program_whose_device_faults() {
     assert!(sleeps() <= before + 2, "it slept {} times", sleeps() - before);
 }
 
-/// The report of a test of this file, which runs in a process of its own: the line of a kernel.
-fn report_of(test: &str, kernel: &str, block_nanos: &str) -> String {
-    let name = format!("reef-stops-{test}-{}", std::process::id());
-    let report = std::env::temp_dir().join(name);
-    let _ = std::fs::remove_file(&report);
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--include-ignored", test]).env("REEF_EXPLAIN", &report);
-    assert!(child.env("REEF_FAKE_BLOCK_NS", block_nanos).status().unwrap().success());
-    let text = std::fs::read_to_string(&report).unwrap();
-    std::fs::remove_file(report).unwrap();
+/// The line of a kernel in the report of a test of this file.
+fn line_of(test: &str, kernel: &str, block_nanos: &str) -> String {
+    let text = report_of(test, &[("REEF_FAKE_BLOCK_NS", block_nanos)]);
     let begin = format!("  long kernel {kernel}, ");
     let line = text.lines().find(|line| line.starts_with(&begin));
     line.unwrap_or_else(|| panic!("no line in {text}")).to_owned()
@@ -282,7 +272,7 @@ fn report_of(test: &str, kernel: &str, block_nanos: &str) -> String {
 
 #[test]
 fn report_says_how_often_a_kernel_was_stopped() {
-    let line = report_of("held_kernel_stops_in_the_middle_of_a_slice", "tiles", "20000");
+    let line = line_of("held_kernel_stops_in_the_middle_of_a_slice", "tiles", "20000");
     // Words were written; that blocks have left in time isn't seen.
     let stops = line.split(", told to stop ").nth(1).and_then(|rest| rest.split(' ').next());
     assert!(stops.is_some_and(|stops| stops.parse::<u64>().unwrap() >= 8), "{line}");
@@ -293,7 +283,7 @@ fn report_says_how_often_a_kernel_was_stopped() {
 /// reef-ptx.
 #[test]
 fn blocks_of_a_millisecond_may_leave_while_they_run() {
-    let line = report_of("program_of_long_blocks", "rounds", "100000");
+    let line = line_of("program_of_long_blocks", "rounds", "100000");
     assert!(line.contains(" times, inside of blocks too"), "{line}");
 }
 

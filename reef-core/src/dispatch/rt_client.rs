@@ -129,11 +129,11 @@ impl<D: Device> RtClient<D> {
         let deadline = deadline.map(|time| since.saturating_add(time));
         let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
         let (commands, account) = (task.commands.clone(), self.account.clone());
-        let (task, ticket_of_it) = (task.id, ticket.clone());
-        let request =
-            Request { commands, task, events, ticket: ticket_of_it, account, view, has_run };
+        let result = Ticket::new(ticket.clone(), self.dispatch.clone());
+        let task = task.id;
+        let request = Request { commands, task, events, ticket, account, view, has_run };
         self.dispatch.request(request)?;
-        Ok(Ticket::new(ticket, self.dispatch.clone()))
+        Ok(result)
     }
 
     /// Runs a task and waits for it.

@@ -120,7 +120,7 @@ impl<D: Device> PassState<D> {
     #[cold]
     pub(super) fn retry_soon(&mut self) {
         self.stats.retries += 1;
-        self.wake_by(self.last_pass.saturating_add(RETRY_INTERVAL));
+        self.plan.wake_by(self.last_pass.saturating_add(RETRY_INTERVAL));
     }
 
     /// The device refused to restore best-effort work: have another pass try again, or end all of
@@ -142,16 +142,12 @@ impl<D: Device> PassState<D> {
         self.loss.note(error);
     }
 
-    fn wake_by(&mut self, at: Duration) {
-        self.plan.wake = Some(self.plan.wake.map_or(at, |wake| wake.min(at)));
-    }
-
     /// Holds neighbours if there is real-time work, before it is launched; releases them some time
     /// after the last.
     pub(super) fn hold_neighbours(&mut self) {
         let has_work = self.rt.running() > 0 || self.rt.waiting() > 0;
         if let Some(at) = self.neighbours.note(has_work, self.last_pass) {
-            self.wake_by(at);
+            self.plan.wake_by(at);
         }
     }
 
@@ -209,10 +205,11 @@ impl<D: Device> PassState<D> {
         }
         self.plan.preempt = true;
         if self.caps.is_some_and(Caps::is_adaptive) && group.is_capped() {
-            self.wake_by(self.capped_at.saturating_add(RECAP_INTERVAL));
+            self.plan.wake_by(self.capped_at.saturating_add(RECAP_INTERVAL));
         }
         if !has_work {
-            self.wake_by(self.steady.ends()); // the device does not report the end of the pause
+            // The device does not report the end of the pause.
+            self.plan.wake_by(self.steady.ends());
         }
     }
 

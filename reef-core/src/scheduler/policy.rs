@@ -219,6 +219,11 @@ impl Plan {
         self.wake = None;
     }
 
+    /// Decides again at this time, or before.
+    pub(crate) fn wake_by(&mut self, at: Duration) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+
     /// Opens one queue and closes the others.
     pub fn only(&mut self, index: usize) {
         self.limits.fill(LaunchLimit::Closed);

@@ -106,7 +106,7 @@ impl Scheduler for RtShare {
         self.debt.kept_off = plan.preempt;
         if held && !view.rt_waiting.is_empty() {
             let until = self.debt.until(now, self.reserve);
-            plan.wake = Some(plan.wake.map_or(until, |wake| wake.min(until)));
+            plan.wake_by(until);
         }
     }
 }

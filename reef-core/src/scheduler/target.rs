@@ -219,8 +219,7 @@ impl Scheduler for LatencyTarget {
         (plan.preempt, plan.pad) = (true, false);
         if view.rt() == 0 {
             // In short pauses as well: a queue that goes on would meet the next task.
-            let ends = self.steady.ends();
-            plan.wake = Some(plan.wake.map_or(ends, |wake| wake.min(ends)));
+            plan.wake_by(self.steady.ends());
         }
     }
 }
@@ -292,12 +291,12 @@ impl TaskTimes {
         if self.kinds.len() == MAX_KINDS {
             self.kinds.retain(|kind| kind.fresh > 0);
         }
-        let changed = self.kinds.iter_mut().filter_map(|kind| kind.settle().then_some(())).count();
+        let changed = self.kinds.iter_mut().fold(false, |changed, kind| kind.settle() | changed);
         let known = self.kinds.iter().filter(|kind| kind.median > 0.0);
         let mut all: Vec<f64> =
             known.flat_map(|kind| kind.times.iter().map(|time| time / kind.median)).collect();
         self.alone = quantile(&mut all, 0.99).max(1.0);
-        changed > 0
+        changed
     }
 
     /// Returns the time of a task divided by the median alone of its kind, if that is known.

@@ -4,6 +4,7 @@ use crate::common::{self, Driver, FAKE, SHIM, UUID, call, library, until};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::ffi::{CString, c_char};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -119,6 +120,30 @@ fn begin() -> Program {
     let mut program = Program { driver, registry, module: 0, stream, at, shape };
     program.module = program.load();
     program
+}
+
+/// Runs a test of this file in a process of its own, with these variables.
+#[allow(dead_code)] // files call one of the two
+pub(crate) fn run_alone(test: &str, variables: &[(&str, &str)]) {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--include-ignored", test]).envs(variables.iter().copied());
+    let output = child.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(" 1 passed;"), "{said}{errors}");
+}
+
+/// Runs a test of this file in a process of its own, and returns the library's report of it.
+#[allow(dead_code)]
+pub(crate) fn report_of(test: &str, variables: &[(&str, &str)]) -> String {
+    let name = format!("reef-{test}-{}", std::process::id());
+    let report = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_file(&report);
+    let path = report.to_str().expect("a folder in UTF-8");
+    run_alone(test, &[variables, &[("REEF_EXPLAIN", path)]].concat());
+    let text = std::fs::read_to_string(&report).unwrap();
+    std::fs::remove_file(report).unwrap();
+    text
 }
 
 impl Program {

@@ -2,9 +2,8 @@
 
 use crate::common::{self, Driver, FAKE, call, library};
 use crate::nodes::{Call, capture, chain, destroy, destroy_exec, instantiate, launch};
-use crate::program::{Held, Shape, expected};
+use crate::program::{Held, Shape, expected, run_alone};
 use crate::{is_stopped, learned};
-use std::process::Command;
 
 /// `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`.
 const REFUSED: u32 = 910;
@@ -84,9 +83,7 @@ fn parameters_from_another_context_are_of_the_function_own() {
 
 #[test]
 fn panic_of_the_library_leaves_its_graphs_usable() {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--ignored", "updates::program_after_a_panic"]);
-    assert!(child.status().unwrap().success());
+    run_alone("updates::program_after_a_panic", &[]);
 }
 
 #[test]

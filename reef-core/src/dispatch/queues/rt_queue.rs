@@ -73,7 +73,7 @@ pub(super) struct Launched<D: Device> {
 }
 
 impl<D: Device> Launched<D> {
-    /// Its commands have ended. Returns whether that was the whole task.
+    /// Its commands have ended. Returns the end of the task, if that was all of it.
     fn finish(self, now: Duration) -> Option<RtEnd> {
         match self.refused {
             None => Some(self.request.finish(now)),

@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use crate::hal::fake::Fake;
     use crate::hal::options::{Options, Precision};
-    use reef_core::Device;
     use reef_core::op::{Function, Layout, Op, Operands, Operators, Storage, Tensor, Window};
+    use reef_core::{Backend, Device, Launch};
 
     /// A caller may say that all is rounded: where kernels don't, launches are those for numbers
     /// that aren't.
@@ -146,17 +146,7 @@ mod tests {
             let conv = Conv2d { input, output, window, groups: 1, residual, relu, function };
             let op = Op::Conv2d(conv);
             let constants = gpu.pack(&op, &vec![0.5; 8 * 8 * 9], &[0.5; 8]).unwrap();
-            let memory = gpu.alloc(1 << 16).unwrap();
-            let storage = || Storage { buffer: &memory, offset: 0 };
-            let operands = Operands {
-                input: storage(),
-                residual: None,
-                output: storage(),
-                constants: Some(&constants),
-                scratch: Some(storage()),
-                rounded,
-            };
-            let launches = gpu.operator(&op, &operands).unwrap();
+            let launches = launches(&gpu, &op, &constants, rounded);
             let names = launches.iter().map(|launch| launch.kernel().name().to_owned());
             let words = launches.iter().map(|launch| launch.kernel().bound().last().copied());
             names.zip(words).collect::<Vec<_>>()
@@ -171,6 +161,26 @@ mod tests {
         assert_eq!(kernels(Precision::Tf32, true, output), kernels(Precision::Tf32, true, none));
     }
 
+    /// Launches of an operation, whose tensors share a buffer.
+    fn launches(
+        gpu: &Gpu<Fake>,
+        op: &Op,
+        constants: &<Gpu<Fake> as Backend>::Buffer,
+        rounded: Rounded,
+    ) -> Vec<Launch<Gpu<Fake>>> {
+        let memory = gpu.alloc(32 << 20).unwrap();
+        let storage = || Storage { buffer: &memory, offset: 0 };
+        let operands = Operands {
+            input: storage(),
+            residual: None,
+            output: storage(),
+            constants: Some(constants),
+            scratch: Some(storage()),
+            rounded,
+        };
+        gpu.operator(op, &operands).unwrap()
+    }
+
     /// Kernels and grid of a convolution of 512 channels over 28 x 28.
     fn launched(gpu: &Gpu<Fake>, rounded: Rounded) -> Vec<(String, u32)> {
         let tensor = Tensor::new(Layout::Native, [1, 512, 28, 28]);
@@ -181,17 +191,7 @@ mod tests {
         let op = Op::Conv2d(conv);
         let [_, bytes] = crate::operators::pack::layout(&op, Element::of(gpu)).unwrap();
         let constants = gpu.alloc(bytes).unwrap();
-        let memory = gpu.alloc(32 << 20).unwrap();
-        let storage = || Storage { buffer: &memory, offset: 0 };
-        let operands = Operands {
-            input: storage(),
-            residual: None,
-            output: storage(),
-            constants: Some(&constants),
-            scratch: Some(storage()),
-            rounded,
-        };
-        let launches = gpu.operator(&op, &operands).unwrap();
+        let launches = launches(gpu, &op, &constants, rounded);
         launches.iter().map(|l| (l.kernel().name().to_owned(), l.grid()[0])).collect()
     }
 
