@@ -1,6 +1,8 @@
-"""reef check --exec on kernels of Triton, numba and PyTorch whose answers are known. again.py FOLDER
+"""reef check --exec on kernels whose answers are known, or which CUB launches. again.py FOLDER [cub]
 
-FOLDER has the command `reef` and libreef_cuda_shim.so. Prints a row for each kernel, and fails if an answer is another one.
+FOLDER has the command `reef` and libreef_cuda_shim.so. The kernels are of Triton, numba and PyTorch; with `cub`, those of algorithms of
+CUB (`again.cu`, built by nvcc if FOLDER has no `again_cub`). Prints a row for each kernel, and fails if an answer is another one, or if a
+kernel that is idempotent by its text is not.
 """
 
 import json
@@ -73,25 +75,48 @@ except (ImportError, AttributeError):  # not there, or for an older NumPy
 '''
 
 
-def main():
-    folder = Path(sys.argv[1]).resolve()
-    program = folder / "again_program.py"
-    program.write_text(PROGRAM)
+def checked(folder, command):
+    """Runs a program alone and checked; returns a row for each kernel."""
     environment = {**os.environ, "REEF_SHIM": str(folder / "libreef_cuda_shim.so")}
-    alone = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment)
+    alone = subprocess.run(command, capture_output=True, text=True, env=environment)
     print("alone:", alone.stdout, alone.stderr[-2000:], flush=True)
-    command = [folder / "reef", "check", "--exec", "--json", "--", sys.executable, program]
-    checked = subprocess.run(command, capture_output=True, text=True, env=environment)
-    print(checked.stderr[-3000:], flush=True)
-    at = checked.stdout.index("[\n") if "[\n" in checked.stdout else len(checked.stdout)
-    assert checked.stdout[:at] == alone.stdout, (checked.stdout, alone.stdout)
-    rows = json.loads(checked.stdout[at:])
+    check = [folder / "reef", "check", "--exec", "--json", "--", *command]
+    found = subprocess.run(check, capture_output=True, text=True, env=environment)
+    print(found.stderr[-3000:], flush=True)
+    at = found.stdout.index("[\n") if "[\n" in found.stdout else len(found.stdout)
+    assert found.stdout[:at] == alone.stdout, (found.stdout, alone.stdout)
+    rows = json.loads(found.stdout[at:])
     for row in rows:
         name = row["kernel"][:60]
         print(f"{name:60} {row['checked']}/{row['launches']} {row['by_parts']} {row['text']:12} {row['found']}", flush=True)
         for why in ("left_out", "no_parts"):
             if row[why]:
                 print("    ", row[why][:150])
+    return rows
+
+
+def of_cub(folder):
+    program = folder / "again_cub"
+    if not program.exists():
+        source = Path(__file__).with_name("again.cu")
+        code = "arch=compute_90,code=[sm_90,compute_90]"
+        subprocess.run(["nvcc", "-std=c++17", "-gencode", code, "-lineinfo", source, "-o", program], check=True)
+    rows = checked(folder, [str(program)])
+    seen = {}
+    for row in rows:
+        answer = row["text"], row["found"]
+        seen[answer] = seen.get(answer, 0) + 1
+    for (text, found), count in sorted(seen.items()):
+        print(f"{count:4} kernels: text says {text}, {found}")
+    wrong = [row["kernel"] for row in rows if row["text"] in ("yes", "if distinct") and row["found"].startswith("not idempotent")]
+    assert rows and not wrong, wrong
+    print("none is called idempotent wrongly")
+
+
+def of_languages(folder):
+    program = folder / "again_program.py"
+    program.write_text(PROGRAM)
+    rows = checked(folder, [sys.executable, str(program)])
     wrong = []
     for part, found in EXPECTED.items():
         seen = {row["found"] for row in rows if part in row["kernel"]}
@@ -104,4 +129,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    (of_cub if "cub" in sys.argv[2:] else of_languages)(Path(sys.argv[1]).resolve())
