@@ -5,7 +5,7 @@
 
 use crate::driver::Driver;
 use crate::facts::CudaFacts;
-use crate::split::Split;
+use crate::parts::{Parts, Split};
 use cudarc::driver::sys::*;
 use parking_lot::Mutex;
 use reef_core::Result;
@@ -47,6 +47,8 @@ pub struct Context {
     pub(crate) own: CudaFacts,
     /// The two parts in which streams are opened, if the device was split.
     pub(crate) split: Option<Split>,
+    /// Parts that graphs were captured for.
+    pub(crate) parts: Parts,
     /// Stream for allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,
     /// Pinned memory of the host.

@@ -1,6 +1,7 @@
 //! The devices that there are, and their features.
 
 use crate::driver::{BACKEND, Driver};
+use crate::parts::has_parts;
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
 use reef_gpu::{Facts, TickRate};
@@ -96,6 +97,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, CudaFact
         tick_rate: TickRate::Known(1_000_000_000),
         graphs: true,
         starts_early: own.starts_early,
+        parts: has_parts(driver),
         features: features(driver, &own)?,
     };
     Ok((facts, own))

@@ -261,8 +261,13 @@ extern "C" fn divide(
                 0
             };
         }
-        (*part).__bindgen_anon_1.sm.smCount = units;
-        (*rest).__bindgen_anon_1.sm.smCount = all - units;
+        // At most as many groups as the device has, as the driver says; here all but one.
+        let count = (*parts).min((all - 1) / units);
+        for at in 0..count {
+            (*part.add(at as usize)).__bindgen_anon_1.sm.smCount = units;
+        }
+        *parts = count;
+        (*rest).__bindgen_anon_1.sm.smCount = all - count * units;
     }
     0
 }

@@ -17,7 +17,7 @@ mod ipc;
 mod memory;
 mod module;
 mod open;
-mod split;
+mod parts;
 mod stream;
 mod transfers;
 

@@ -3,7 +3,7 @@
 use crate::context::{Context, Primary};
 use crate::driver::{BACKEND, Driver};
 use crate::facts::{self, find};
-use crate::split::Split;
+use crate::parts::{Parts, Split};
 use parking_lot::Mutex;
 use reef_core::Result;
 use reef_gpu::{Facts, Options, StreamKind, Streams, Vendor};
@@ -39,7 +39,8 @@ impl Context {
             options.split.map(|units| Split::new(driver, primary.device, units)).transpose()?;
         let housekeeping = std::ptr::null_mut();
         let pinned = Mutex::default();
-        let mut context = Self { driver, facts, own, split, housekeeping, pinned, primary };
+        let parts = Parts::default();
+        let mut context = Self { driver, facts, own, split, parts, housekeeping, pinned, primary };
         context.housekeeping = context.open_stream(StreamKind::RealTime)?.0;
         context.keep_freed_memory()?;
         Ok(context)

@@ -5,20 +5,26 @@ use crate::driver::NOT_READY;
 use crate::handles::Stream;
 use reef_core::Result;
 use reef_gpu::{StreamKind, Streams};
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 
 /// `CU_STREAM_NON_BLOCKING`: no hidden order with the legacy default stream.
 const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_WAIT_VALUE_EQ`
 const EQUAL: c_uint = 1;
 
+impl Context {
+    fn priority(&self, kind: StreamKind) -> c_int {
+        let (lowest, highest) = self.own.priorities;
+        if kind == StreamKind::RealTime { highest } else { lowest }
+    }
+}
+
 impl Streams for Context {
     type Stream = Stream;
 
     fn open_stream(&self, kind: StreamKind) -> Result<Stream> {
         self.bind()?;
-        let (lowest, highest) = self.own.priorities;
-        let priority = if kind == StreamKind::RealTime { highest } else { lowest };
+        let priority = self.priority(kind);
         let part = match kind {
             StreamKind::RealTime => self.split.as_ref().map(|split| &split.real_time),
             StreamKind::BestEffort => self.split.as_ref().map(|split| &split.best_effort),
@@ -30,6 +36,14 @@ impl Streams for Context {
         // SAFETY: the pointer is valid for the call.
         unsafe { self.driver.cuStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;
         Ok(Stream(stream))
+    }
+
+    fn open_part_stream(&self, kind: StreamKind, percent: u32) -> Result<Stream> {
+        self.bind()?;
+        match self.parts.get(self.driver, self.primary.device, kind, percent) {
+            Some(part) => part.stream(self.priority(kind)).map(Stream),
+            None => self.open_stream(kind),
+        }
     }
 
     unsafe fn close_stream(&self, stream: Stream) {

@@ -18,7 +18,7 @@ use crate::hal::facts::TickRate;
 use crate::hal::options::Options;
 use crate::launch::checkpoint::Checkpoint;
 use crate::launch::gated::Gated;
-use crate::launch::graph::Graph;
+use crate::launch::graph::{Graph, Runner};
 use crate::launch::guarded::Guarded;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::retained::Retained;
@@ -266,6 +266,10 @@ impl<V: Vendor> Device for Gpu<V> {
         }
     }
 
+    fn has_parts(&self) -> bool {
+        Gpu::has_parts(self)
+    }
+
     fn event(&self) -> Result<Event<V>> {
         Event::new(self.context(), &self.0.clock)
     }
@@ -296,7 +300,10 @@ impl<V: Vendor> Device for Gpu<V> {
 
     fn prepare(&self, command: &Command<Self>, priority: Priority) -> Result<()> {
         match command {
-            Command::Graph(graph) => graph.prepare(self, self.unstopped(priority), priority),
+            Command::Graph(graph) => {
+                let queue = self.unstopped(priority);
+                graph.prepare(self, Runner { queue, class: priority, percent: 100 })
+            }
             _ => Ok(()),
         }
     }
@@ -331,6 +338,7 @@ impl<V: Vendor> Device for Gpu<V> {
             timeout: self.timeout(priority),
             priority,
             block_cap: None,
+            percent: 100,
             epoch_signal: None,
             epoch_written: None,
             token,

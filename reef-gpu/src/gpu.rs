@@ -136,8 +136,15 @@ impl<V: Vendor> Gpu<V> {
             Some(blocks) => Caps::all(blocks),
             // Without graphs each launch waits for the one before on the host: not measured.
             None if !self.facts().graphs => Caps::all(every_second),
-            None => Caps { short: SHORT_BLOCKS, long: every_second },
+            None => Caps { short: SHORT_BLOCKS, long: every_second, percent: 100 },
         }
+    }
+
+    /// Returns whether graphs can run on a part of the units. They are not told to where an option
+    /// says how best-effort blocks run.
+    pub(crate) fn has_parts(&self) -> bool {
+        let Options { beside, split, gates, .. } = self.options();
+        self.facts().parts && beside.is_none() && split.is_none() && gates.is_none()
     }
 
     /// Options that the device was opened with.

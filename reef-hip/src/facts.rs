@@ -94,6 +94,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         tick_rate: tick_rate(get(attribute::WALL_CLOCK_RATE)),
         graphs,
         starts_early: false,
+        parts: false,
         features: features(driver, device, graphs),
     })
 }

@@ -20,7 +20,9 @@ impl From<ColocationKind> for Colocation {
     fn from(beside: ColocationKind) -> Self {
         match beside {
             ColocationKind::Padded => Self::Padded,
-            ColocationKind::Capped { short, long } => Self::Capped(Caps { short, long }),
+            ColocationKind::Capped { short, long } => {
+                Self::Capped(Caps { short, long, percent: 100 })
+            }
             ColocationKind::Never => Self::Never,
         }
     }
@@ -30,7 +32,7 @@ impl From<Colocation> for ColocationKind {
     fn from(colocation: Colocation) -> Self {
         match colocation {
             Colocation::Padded => Self::Padded,
-            Colocation::Capped(Caps { short, long }) => Self::Capped { short, long },
+            Colocation::Capped(Caps { short, long, .. }) => Self::Capped { short, long },
             Colocation::Never => Self::Never,
         }
     }

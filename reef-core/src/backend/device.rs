@@ -163,6 +163,12 @@ pub trait Device: Backend {
         Colocation::Never
     }
 
+    /// Returns whether the graphs of a queue can run on a part of the units
+    /// ([`run_on`](crate::Queue::run_on)). The default is `false`.
+    fn has_parts(&self) -> bool {
+        false
+    }
+
     /// Creates an event that has not been reached.
     ///
     /// # Errors

@@ -109,17 +109,20 @@ pub struct Caps {
     pub short: u32,
     /// Cap of a queue whose stop took longer.
     pub long: u32,
+    /// Part of the units in percent that graphs of the queue run on
+    /// ([`run_on`](crate::Queue::run_on)); 100: all.
+    pub percent: u32,
 }
 
 impl Caps {
     /// One cap for all queues.
     pub fn all(blocks: u32) -> Self {
-        Self { short: blocks, long: blocks }
+        Self { short: blocks, long: blocks, percent: 100 }
     }
 
     /// These, and at most this many blocks.
     pub fn at_most(self, blocks: u32) -> Self {
-        Self { short: self.short.min(blocks), long: self.long.min(blocks) }
+        Self { short: self.short.min(blocks), long: self.long.min(blocks), ..self }
     }
 
     /// True if the cap depends on the blocks.

@@ -156,6 +156,11 @@ pub trait Queue: Debug + Send + 'static {
     /// [`Device::colocation`](crate::Device::colocation) says so.
     fn cap_blocks(&mut self, _blocks: Option<u32>) {}
 
+    /// From now on whole graphs run on this part of the units in percent: the first ones if the
+    /// queue is a real-time one, else the last ones. 100: on all. Only where
+    /// [`Device::has_parts`](crate::Device::has_parts) says so.
+    fn run_on(&mut self, _percent: u32) {}
+
     /// Names the thread that the device unparks when [`completed`](Self::completed) reaches what
     /// [`wake_at`](Self::wake_at) asked for, or when a [`try_drain`](Self::try_drain) that gave
     /// `None` would give more. `false`: this device wakes no thread, poll instead.

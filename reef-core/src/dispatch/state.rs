@@ -171,6 +171,7 @@ impl<D: Device> PassState<D> {
             rt_ended: &self.rt_ended,
             preempted,
             capped: group.is_capped() && !group.is_preempted(),
+            has_parts: group.has_parts(),
             quiesced: preempted && group.is_quiesced(),
             ..View::new(&self.rt_views, self.rt.running(), &self.views)
         };
@@ -199,7 +200,12 @@ impl<D: Device> PassState<D> {
                 let blocks = u64::from(self.rt.units()) * u64::from(percent) / 100;
                 caps.at_most(blocks.clamp(1, u64::from(u32::MAX)) as u32)
             }
+            Width::Parts { best_effort, .. } if group.has_parts() => {
+                Caps { percent: best_effort.clamp(1, 100), ..caps }
+            }
+            Width::Parts { .. } => caps,
         });
+        self.rt.run_on(self.rt_percent(group));
         if self.caps.is_none() {
             return;
         }
@@ -210,6 +216,21 @@ impl<D: Device> PassState<D> {
         if !has_work {
             // The device does not report the end of the pause.
             self.plan.wake_by(self.steady.ends());
+        }
+    }
+
+    /// Returns the part of the units for real-time graphs: all if nothing is there to run next to
+    /// them.
+    fn rt_percent(&self, group: &Group<D>) -> u32 {
+        match self.plan.width {
+            Width::Parts { real_time, .. }
+                if self.caps.is_some()
+                    && group.has_parts()
+                    && self.views.iter().any(QueueView::is_ready) =>
+            {
+                real_time.clamp(1, 100)
+            }
+            _ => 100,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::backend::command::Command;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::{Caps, Seq};
+use crate::backend::info::{Caps, Priority, Seq};
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::padding_plan::Profile;
@@ -376,6 +376,60 @@ fn width_of_a_plan_bounds_the_caps() {
     assert_eq!(dispatcher.stats().preemptions, 1, "another width does not count as a preemption");
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     ticket.wait().expect("it ends");
+}
+
+/// REEF with parts of the units next to real-time work.
+#[derive(Debug)]
+struct InParts(Reef);
+
+impl Scheduler for InParts {
+    fn name(&self) -> &'static str {
+        "in-parts"
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        self.0.decide(now, view, plan);
+        plan.width = Width::Parts { real_time: 85, best_effort: 40 };
+    }
+}
+
+/// Tells which parts the queues of a device were told, next to real-time work that lasts.
+fn parts_told(has_parts: bool, has_be_work: bool) -> Vec<(Priority, u32)> {
+    let device = Fake::default();
+    script(&device).capped.store(9, Ordering::SeqCst);
+    script(&device).has_parts.store(has_parts, Ordering::SeqCst);
+    let dispatcher =
+        Dispatcher::start(&device, Box::new(InParts(Reef::default()))).expect("a dispatcher");
+    let _at_last = AtLast(device.clone());
+    let _be = has_be_work.then(|| busy_client(&dispatcher, &device));
+    let mut rt = dispatcher.real_time().expect("a client");
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let ticket = rt.submit(&one_kernel()).expect("room");
+    let caps = || dispatcher.dispatch.group.current_caps();
+    eventually("best-effort work goes on next to it", || {
+        dispatcher.look();
+        caps().is_some() && !dispatcher.is_preempted()
+    });
+    thread::sleep(SETTLE_TIME);
+    let percent = if has_parts { 40 } else { 100 };
+    assert_eq!(caps().map(|caps| caps.percent), Some(percent));
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
+    let told = script(&device).parts.lock().clone();
+    told
+}
+
+#[test]
+fn graphs_of_both_classes_run_on_the_parts_of_the_plan() {
+    let told = parts_told(true, true);
+    assert!(told.contains(&(Priority::RealTime, 85)), "{told:?}");
+    assert_eq!(parts_told(false, true), [], "a device without parts");
+}
+
+#[test]
+fn real_time_graphs_have_all_units_where_nothing_runs_next_to_them() {
+    let told = parts_told(true, false);
+    assert!(!told.contains(&(Priority::RealTime, 85)), "{told:?}");
 }
 
 #[test]

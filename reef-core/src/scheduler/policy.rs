@@ -41,15 +41,25 @@ pub struct View<'a> {
     pub quiesced: bool,
     /// They run capped next to real-time work, which counts as preempted.
     pub capped: bool,
+    /// Graphs can run on parts of the device ([`Width::Parts`]).
+    pub has_parts: bool,
     /// Best-effort queues in the order in which their clients came.
     pub queues: &'a [QueueView],
 }
 
 impl<'a> View<'a> {
-    /// These tasks and queues, nothing preempted.
+    /// These tasks and queues, nothing preempted, on a device without parts.
     pub fn new(rt_waiting: &'a [RtTaskView], rt_running: usize, queues: &'a [QueueView]) -> Self {
-        let (preempted, quiesced, capped) = (false, false, false);
-        Self { rt_waiting, rt_running, rt_ended: &[], preempted, quiesced, capped, queues }
+        Self {
+            rt_waiting,
+            rt_running,
+            rt_ended: &[],
+            preempted: false,
+            quiesced: false,
+            capped: false,
+            has_parts: false,
+            queues,
+        }
     }
 
     /// Real-time tasks in all.
@@ -182,6 +192,15 @@ pub enum Width {
     Units {
         /// Part of the units in percent.
         percent: u32,
+    },
+    /// The device's caps, and graphs of each class run on a part of the units: real-time ones on
+    /// the first, best-effort ones on the last. Where the parts overlap, priorities of streams
+    /// decide. Devices without parts run as if it were [`Device`](Self::Device).
+    Parts {
+        /// Units of real-time graphs in percent, while best-effort work is there.
+        real_time: u32,
+        /// Units of best-effort graphs in percent.
+        best_effort: u32,
     },
 }
 

@@ -38,13 +38,27 @@ const MAX_OWED: f64 = 4.0;
 const MAX_EXCESS: f64 = 3.0;
 /// Late tasks that must be saved up before a larger width is tried.
 const PROBE_CREDIT: f64 = MAX_EXCESS + 1.0;
-/// Widths, each dearer for real-time work than the one before. A device without caps knows none and
-/// all.
-const WIDTHS: [Option<Width>; 4] = [
+/// Time for which a width that was too large is not tried again, at first and at most. It doubles.
+const MIN_REST: Duration = Duration::from_secs(1);
+const MAX_REST: Duration = Duration::from_secs(64);
+/// Widths of devices without parts, in the order of what best-effort work keeps. A device without
+/// caps knows none and all.
+const BY_CAPS: &[Option<Width>] = &[
     None,
     Some(Width::Units { percent: 12 }),
     Some(Width::Units { percent: 25 }),
     Some(Width::Device),
+];
+/// Widths of devices with parts, in that order. What a width costs depends on the tasks: on five
+/// sixths of the units some are hardly slower, and others by a fifth.
+const BY_PARTS: &[Option<Width>] = &[
+    None,
+    Some(Width::Units { percent: 12 }),
+    Some(Width::Parts { real_time: 85, best_effort: 15 }),
+    Some(Width::Parts { real_time: 85, best_effort: 40 }),
+    Some(Width::Device),
+    Some(Width::Parts { real_time: 85, best_effort: 100 }),
+    Some(Width::Parts { real_time: 73, best_effort: 100 }),
 ];
 /// Width while no task is known.
 const UNKNOWN: usize = 1;
@@ -52,16 +66,18 @@ const UNKNOWN: usize = 1;
 /// Holds the 99th percentile of real-time tasks at a multiple of that alone, around another
 /// scheduler.
 ///
-/// While real-time work lasts, best-effort work runs next to it on as many blocks as the target
-/// allows: as many as the device has by itself, 25 or 12 % of its units, or none. Where pauses
-/// interrupt real-time work, the other scheduler decides alone.
+/// While real-time work lasts, best-effort work runs next to it as widely as the target allows: as
+/// the device does by itself, on 25 or 12 % of its units, or not at all; with parts
+/// ([`Width::Parts`]) also on others. Where pauses interrupt real-time work, the other scheduler
+/// decides alone.
 ///
 /// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. A
 /// task is *late* if it takes longer than the target times the 99th percentile alone. A hundredth
-/// of the tasks may be late. A width goes down one step when three more than that were late in it,
-/// and goes up one step when four late tasks have been saved up. Tasks that were submitted before a
-/// change say nothing about the width after it. Where only long or new tasks are there, whose times
-/// alone are not known, the width is 12 %.
+/// of the tasks may be late. A width goes down when three more than that were late in it, and goes
+/// up when four late tasks have been saved up. One that was too large rests for a second, and twice
+/// as long each time; it is passed over meanwhile. Tasks that were submitted before a change say
+/// nothing about the width after it. Where only long or new tasks are there, whose times alone are
+/// not known, the width is 12 %.
 #[derive(Debug)]
 pub struct LatencyTarget {
     inner: Box<dyn Scheduler>,
@@ -70,7 +86,7 @@ pub struct LatencyTarget {
     tasks: TaskTimes,
     /// State of work that lasts; `None` where it doesn't.
     state: Option<State>,
-    width: usize,
+    ladder: Ladder,
     credit: f64,
     excess: f64,
     next_alone: Duration,
@@ -111,7 +127,7 @@ impl LatencyTarget {
             steady: Steady::default(),
             tasks: TaskTimes::default(),
             state: None,
-            width: WIDTHS.len() - 1,
+            ladder: Ladder::new(BY_CAPS),
             credit: FIRST_CREDIT,
             excess: 0.0,
             next_alone: Duration::ZERO,
@@ -136,18 +152,19 @@ impl LatencyTarget {
         let cost = f64::from(u8::from(is_late)) - LATE_SHARE;
         self.credit = (self.credit - cost).clamp(-MAX_OWED, MAX_CREDIT);
         self.excess = (self.excess + cost).max(0.0);
-        let has_room = self.width + 1 < WIDTHS.len() && self.credit >= PROBE_CREDIT;
         if self.excess > MAX_EXCESS {
             self.credit = self.credit.min(0.0);
-            self.change(self.width.saturating_sub(1), now);
-        } else if has_room && self.excess == 0.0 && !is_late {
+            self.ladder.fall(now);
+        } else if self.credit >= PROBE_CREDIT
+            && self.excess == 0.0
+            && !is_late
+            && self.ladder.rise(now)
+        {
             self.credit -= PROBE_CREDIT;
-            self.change(self.width + 1, now);
+        } else {
+            return;
         }
-    }
-
-    fn change(&mut self, width: usize, now: Duration) {
-        (self.width, self.excess, self.state) = (width, 0.0, Some(State::Beside(now)));
+        (self.excess, self.state) = (0.0, Some(State::Beside(now)));
     }
 
     /// Goes on to the next state, if it is time.
@@ -177,9 +194,10 @@ impl LatencyTarget {
     fn settle(&mut self, spent: Duration, now: Duration) {
         if self.tasks.settle() {
             self.interval = MIN_INTERVAL;
+            self.ladder.wake();
         }
         if self.tasks.is_unknown() {
-            self.width = UNKNOWN;
+            self.ladder.at = UNKNOWN;
         }
         self.next_alone = now.saturating_add(self.interval.max(MEASURED_PART * spent));
         self.interval = (2 * self.interval).min(MAX_INTERVAL);
@@ -205,12 +223,15 @@ impl Scheduler for LatencyTarget {
         if !plan.pad {
             return; // nothing runs next to it anyway
         }
+        if view.has_parts {
+            self.ladder.use_parts();
+        }
         view.rt_ended.iter().for_each(|end| self.note(end, now));
         self.advance(now);
         let width = match self.state {
             None => return,
             Some(State::Alone(_)) => None,
-            Some(State::Beside(_)) => WIDTHS[self.width],
+            Some(State::Beside(_)) => self.ladder.width(),
         };
         plan.width = width.unwrap_or_default();
         if width.is_some() {
@@ -221,6 +242,56 @@ impl Scheduler for LatencyTarget {
             // In short pauses as well: a queue that goes on would meet the next task.
             plan.wake_by(self.steady.ends());
         }
+    }
+}
+
+/// Widths, and which of them were too large.
+#[derive(Debug)]
+struct Ladder {
+    widths: &'static [Option<Width>],
+    at: usize,
+    /// Of each width the time until which it rests, and how long it will the next time.
+    rests: Vec<(Duration, Duration)>,
+}
+
+impl Ladder {
+    /// These widths, at that of the device itself.
+    fn new(widths: &'static [Option<Width>]) -> Self {
+        let is_own = |width: &Option<Width>| *width == Some(Width::Device);
+        let at = widths.iter().position(is_own).unwrap_or(0);
+        Self { widths, at, rests: vec![(Duration::ZERO, MIN_REST); widths.len()] }
+    }
+
+    fn use_parts(&mut self) {
+        if self.widths.len() != BY_PARTS.len() {
+            *self = Self::new(BY_PARTS);
+        }
+    }
+
+    fn width(&self) -> Option<Width> {
+        self.widths[self.at]
+    }
+
+    /// Goes down, as this width is too large.
+    fn fall(&mut self, now: Duration) {
+        let (until, time) = &mut self.rests[self.at];
+        (*until, *time) = (now.saturating_add(*time), (2 * *time).min(MAX_REST));
+        let below = (0..self.at).rev().find(|&at| self.rests[at].0 <= now);
+        self.at = below.unwrap_or(0);
+    }
+
+    /// Goes up to the next width that does not rest. Returns `false` if there is none.
+    fn rise(&mut self, now: Duration) -> bool {
+        let above = (self.at + 1..self.widths.len()).find(|&at| self.rests[at].0 <= now);
+        above.is_some_and(|at| {
+            self.at = at;
+            true
+        })
+    }
+
+    /// Ends all rests: what was measured no longer holds.
+    fn wake(&mut self) {
+        self.rests.fill((Duration::ZERO, MIN_REST));
     }
 }
 
@@ -352,17 +423,19 @@ mod tests {
         tasks: u64,
         late: u64,
         kept: f64,
+        has_parts: bool,
     }
 
     impl<'a> Plant<'a> {
         fn new(ratio: f64, time: &'a dyn Fn(Option<Width>, u64) -> Duration) -> Self {
             let target = LatencyTarget::new(Box::new(Reef::default()), ratio).expect("a ratio");
             let now = Duration::from_secs(1);
-            Self { target, now, time, width: None, tasks: 0, late: 0, kept: 0.0 }
+            Self { target, now, time, width: None, tasks: 0, late: 0, kept: 0.0, has_parts: false }
         }
 
         fn decide(&mut self, running: usize, ended: &[RtEnd]) -> Plan {
-            let view = View { rt_ended: ended, ..View::new(&[], running, &[]) };
+            let has_parts = self.has_parts;
+            let view = View { rt_ended: ended, has_parts, ..View::new(&[], running, &[]) };
             let mut plan = Plan::default();
             plan.open(&view);
             self.target.decide(self.now, &view, &mut plan);
@@ -379,6 +452,7 @@ mod tests {
                     None => 0.0,
                     Some(Width::Device) => 1.0,
                     Some(Width::Units { percent }) => f64::from(percent) / 100.0,
+                    Some(Width::Parts { best_effort, .. }) => f64::from(best_effort) / 100.0,
                 };
                 self.now += total;
                 self.decide(0, &[RtEnd { task: 7, submitted, total }]);
@@ -410,7 +484,7 @@ mod tests {
             None => ALONE,
             Some(Width::Units { percent: 12 }) => ALONE.mul_f64(1.03),
             Some(Width::Units { .. }) => ALONE.mul_f64(1.07),
-            Some(Width::Device) => ALONE.mul_f64(1.15),
+            Some(_) => ALONE.mul_f64(1.15),
         };
         for (ratio, least, most) in [(1.02, 0.0, 0.02), (1.05, 0.10, 0.13), (1.10, 0.2, 0.26)] {
             let mut plant = Plant::new(ratio, &time);
@@ -420,6 +494,36 @@ mod tests {
             assert!((least..=most).contains(&kept), "target {ratio}: kept {kept}");
             assert!(late <= 0.011, "target {ratio}: {late} of the tasks are late");
         }
+    }
+
+    #[test]
+    fn parts_are_passed_over_where_tasks_need_all_units() {
+        let time = |width: Option<Width>, _| match width {
+            None | Some(Width::Units { .. }) => ALONE,
+            Some(Width::Device) => ALONE.mul_f64(1.08),
+            Some(Width::Parts { .. }) => ALONE.mul_f64(1.17),
+        };
+        let mut plant = Plant { has_parts: true, ..Plant::new(1.10, &time) };
+        plant.run(5_000, ALONE.mul_f64(1.10));
+        // All that is larger rests, and each for longer than the time before.
+        (plant.late, plant.kept) = (0, 0.0);
+        plant.run(100_000, ALONE.mul_f64(1.10));
+        assert!(plant.kept > 95_000.0, "kept {} of 100,000", plant.kept);
+        assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
+    }
+
+    #[test]
+    fn smaller_width_is_found_below_one_that_costs_more() {
+        // The part of 15 % alone is harmless, though the width below it is not.
+        let time = |width: Option<Width>, _| match width {
+            None | Some(Width::Parts { best_effort: 15, .. }) => ALONE,
+            _ => ALONE.mul_f64(1.2),
+        };
+        let mut plant = Plant { has_parts: true, ..Plant::new(1.05, &time) };
+        plant.run(100_000, ALONE.mul_f64(1.05));
+        let part = Some(Width::Parts { real_time: 85, best_effort: 15 });
+        assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
+        assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
     }
 
     #[test]
@@ -514,7 +618,7 @@ mod tests {
         plant.decide(1, &[]);
         plant.now += 32 * ALONE;
         plant.decide(1, &late);
-        assert_eq!(plant.target.width, WIDTHS.len() - 2);
+        assert_eq!(plant.target.ladder.at, BY_CAPS.len() - 2);
     }
 
     #[test]
@@ -545,7 +649,7 @@ mod tests {
         };
         let mut plant = Plant::new(1.10, &time);
         plant.run(100, long);
-        assert!(plant.target.width < WIDTHS.len() - 1, "{:?}", plant.target);
+        assert!(plant.target.ladder.at < BY_CAPS.len() - 1, "{:?}", plant.target);
     }
 
     #[test]
@@ -566,7 +670,7 @@ mod tests {
             plant.now += ALONE;
             plant.decide(0, &[RtEnd { task, submitted, total: ALONE }]);
         }
-        assert_eq!(plant.target.width, UNKNOWN);
+        assert_eq!(plant.target.ladder.at, UNKNOWN);
         assert!(plant.target.tasks.kinds.len() <= MAX_KINDS);
     }
 }

@@ -47,6 +47,10 @@ pub(crate) struct Script {
     pub(crate) capped: AtomicU32,
     /// The cap of queues whose blocks are long; 0: as for short ones.
     pub(crate) capped_long: AtomicU32,
+    /// Graphs of it can run on a part of the units.
+    pub(crate) has_parts: AtomicBool,
+    /// Parts of the units that queues of each class were told, in percent.
+    pub(crate) parts: Mutex<Vec<(Priority, u32)>>,
     /// Number of launches on real-time queues that panic.
     pub(crate) rt_launch_panics: AtomicU32,
     pub(crate) evict_fails: AtomicU32,
@@ -256,6 +260,12 @@ impl Queue for FakeQueue {
         self.caps.push(blocks);
     }
 
+    fn run_on(&mut self, percent: u32) {
+        if let Some((Fake(script), class)) = &self.of {
+            script.parts.lock().push((*class, percent));
+        }
+    }
+
     fn wake(&mut self, thread: Thread) -> bool {
         self.wakes = Some(thread);
         // A device is polled.
@@ -341,9 +351,13 @@ impl Device for Fake {
             short => {
                 let long = self.0.capped_long.load(Ordering::SeqCst);
                 let long = if long == 0 { short } else { long };
-                Colocation::Capped(Caps { short, long })
+                Colocation::Capped(Caps { short, long, percent: 100 })
             }
         }
+    }
+
+    fn has_parts(&self) -> bool {
+        self.0.has_parts.load(Ordering::SeqCst)
     }
 
     fn event(&self) -> Result<FakeEvent> {

@@ -186,6 +186,11 @@ impl<D: Device> Group<D> {
         }
     }
 
+    /// Returns whether graphs of its queues can run on a part of the units.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.device.has_parts()
+    }
+
     /// Returns the caps with which the group runs next to real-time work, or did when it was
     /// stopped.
     pub(crate) fn current_caps(&self) -> Option<Caps> {

@@ -20,6 +20,8 @@ pub(crate) struct Launcher<D: Device> {
     barrier: bool,
     /// Cap that the queue was told last: a number of blocks at a time, 0 for all.
     cap: u32,
+    /// Part of the units that graphs run on, in percent.
+    percent: u32,
     window: u64,
     /// The queue was given up with what it has on the device.
     is_abandoned: bool,
@@ -49,6 +51,15 @@ pub(crate) struct Allowance {
     pub(crate) limit: u64,
     /// Upper bound of blocks at a time, 0 for all.
     pub(crate) cap: u32,
+    /// Part of the units that graphs run on, in percent.
+    pub(crate) percent: u32,
+}
+
+impl Allowance {
+    /// Commands before `limit`, at full width.
+    pub(crate) const fn until(limit: u64) -> Self {
+        Self { limit, cap: 0, percent: 100 }
+    }
 }
 
 /// Result of a [`Launcher::step`].
@@ -60,8 +71,9 @@ pub(crate) struct Step {
 
 impl<D: Device> Launcher<D> {
     pub(crate) fn new(queue: D::Queue, commands: Consumer<Command<D>>, window: u64) -> Self {
-        let (partial, barrier, cap, is_abandoned) = (None, false, 0, false);
-        Self { queue, commands, partial, barrier, cap, window, is_abandoned }
+        let (partial, barrier, is_abandoned) = (None, false, false);
+        let (cap, percent) = (0, 100);
+        Self { queue, commands, partial, barrier, cap, percent, window, is_abandoned }
     }
 
     /// The next command continues where this record says.
@@ -73,9 +85,9 @@ impl<D: Device> Launcher<D> {
     pub(crate) fn step(&mut self, allowed: impl Fn() -> Allowance) -> Result<Step> {
         let mut completed = self.note_completed()?;
         for _ in 0..self.room() {
-            let Allowance { limit, cap } = allowed();
-            match self.blocked(limit) {
-                None => completed |= self.launch_next(cap)?,
+            let allowed = allowed();
+            match self.blocked(allowed.limit) {
+                None => completed |= self.launch_next(allowed)?,
                 Some(waits) => return self.step_ends(completed, waits),
             }
         }
@@ -125,10 +137,14 @@ impl<D: Device> Launcher<D> {
     }
 
     /// Launches the next command; returns whether it is already complete.
-    fn launch_next(&mut self, cap: u32) -> Result<bool> {
+    fn launch_next(&mut self, Allowance { cap, percent, .. }: Allowance) -> Result<bool> {
         if self.cap != cap {
             self.queue.cap_blocks((cap > 0).then_some(cap));
             self.cap = cap;
+        }
+        if self.percent != percent {
+            self.queue.run_on(percent);
+            self.percent = percent;
         }
         let (at, command) = self.commands.next().expect("the caller saw it");
         self.barrier = command.is_barrier();

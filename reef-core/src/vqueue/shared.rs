@@ -36,6 +36,8 @@ pub(crate) struct Shared<D: Device> {
     /// Upper bounds of blocks that run at a time, if the queue's blocks are short and if they are
     /// long; 0 for all. Written by the group while the queue is held.
     caps: [AtomicU32; 2],
+    /// Part of the units that graphs run on, in percent.
+    percent: AtomicU32,
     /// Written by the group, and by the thread that takes back.
     drain: DrainTime,
     /// Written by the group, and by the thread that takes back.
@@ -76,6 +78,7 @@ impl<D: Device> Shared<D> {
             cursors,
             limit: AtomicU64::new(if listener.is_some() { 0 } else { u64::MAX }),
             caps: Default::default(),
+            percent: AtomicU32::new(100),
             drain: DrainTime::default(),
             hold: Hold::default(),
             quiesced: Quiesced::default(),
@@ -110,13 +113,15 @@ impl<D: Device> Shared<D> {
         // After the hold: a thread that sees the release of the queue sees the cap that was set
         // before.
         let cap = &self.caps[usize::from(self.drain.is_long())];
-        Allowance { limit, cap: cap.load(Ordering::Acquire) }
+        let percent = self.percent.load(Ordering::Acquire);
+        Allowance { limit, cap: cap.load(Ordering::Acquire), percent }
     }
 
     /// Caps the blocks that run at a time from the next launch on, or ends that. Only while the
     /// queue is held.
     pub(crate) fn set_caps(&self, caps: Option<Caps>) {
-        let Caps { short, long } = caps.unwrap_or(Caps::all(0));
+        let Caps { short, long, percent } = caps.unwrap_or(Caps::all(0));
+        self.percent.store(percent, Ordering::Release);
         for (cap, blocks) in self.caps.iter().zip([short, long]) {
             cap.store(blocks, Ordering::Release);
         }

@@ -118,7 +118,7 @@ fn queue_of_long_blocks_has_the_smaller_cap() {
     thread::sleep(Duration::from_millis(2)); // its block runs on
     device.0.hung.store(0, Ordering::SeqCst);
     eventually("drained", || late.shared().is_quiesced() && other.shared().is_quiesced());
-    let caps = Caps { short: 9, long: 3 };
+    let caps = Caps { short: 9, long: 3, percent: 100 };
     assert!(late.group().try_restore_as(Some(caps)).expect("it is preempted"));
     // The time of a stop is a busy host's too, so the other queue is one that was never stopped.
     let (_submitter, fresh) = late.group().enable(Config::default()).expect("a queue");

@@ -180,7 +180,7 @@ fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
 }
 
 /// Allowance of a cancelled queue.
-const NO_LAUNCHES: Allowance = Allowance { limit: 0, cap: 0 };
+const NO_LAUNCHES: Allowance = Allowance::until(0);
 
 /// Launches and notes completions.
 fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {

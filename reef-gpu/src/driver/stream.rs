@@ -46,7 +46,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Stream<V: Vendor> {
     raw: V::Stream,
-    kind: StreamKind,
+    /// Kind of streams to keep it with; `None`: it is on a part of the units, and is closed.
+    kind: Option<StreamKind>,
     given_up: bool,
     context: Arc<Context<V>>,
 }
@@ -56,7 +57,17 @@ impl<V: Vendor> Stream<V> {
         let kind = kind.into();
         let kept = context.kept_stream(kind);
         let raw = kept.map_or_else(|| context.call().open_stream(kind), Ok)?;
-        Ok(Self { raw, kind, given_up: false, context: context.clone() })
+        Ok(Self { raw, kind: Some(kind), given_up: false, context: context.clone() })
+    }
+
+    /// Opens one for captures whose launches run on a part of the units in percent.
+    pub(crate) fn open_part(
+        context: &Arc<Context<V>>,
+        kind: impl Into<StreamKind>,
+        percent: u32,
+    ) -> Result<Self> {
+        let raw = context.call().open_part_stream(kind.into(), percent)?;
+        Ok(Self { raw, kind: None, given_up: false, context: context.clone() })
     }
 
     pub(crate) fn context(&self) -> &Arc<Context<V>> {
@@ -147,11 +158,11 @@ impl<V: Vendor> Drop for Stream<V> {
         if self.given_up {
             return;
         }
-        match self.wait() {
-            Ok(()) => self.context.keep_stream(self.kind, self.raw),
+        match (self.wait(), self.kind) {
+            (Ok(()), Some(kind)) => self.context.keep_stream(kind, self.raw),
             // SAFETY: opened once, and this is its only owner. Of a lost device nothing is left to
             // wait for.
-            Err(_) => unsafe { self.context.call().close_stream(self.raw) },
+            _ => unsafe { self.context.call().close_stream(self.raw) },
         }
     }
 }

@@ -221,6 +221,17 @@ pub trait Streams {
     /// The driver's.
     fn open_stream(&self, kind: StreamKind) -> Result<Self::Stream>;
 
+    /// As [`open_stream`](Self::open_stream); what is captured in it runs on a part of the units in
+    /// percent, wherever it is launched. Real-time streams have the first units, others the last
+    /// ones. All of them if the driver refuses such a part. Only where [`Facts::parts`].
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn open_part_stream(&self, kind: StreamKind, _percent: u32) -> Result<Self::Stream> {
+        self.open_stream(kind)
+    }
+
     /// Closes a stream that is idle, or whose device is lost.
     ///
     /// # Safety

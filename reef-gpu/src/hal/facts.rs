@@ -41,6 +41,9 @@ pub struct Facts {
     pub graphs: bool,
     /// A launch can start while the one before it runs ([`Start::Early`](crate::Start::Early)).
     pub starts_early: bool,
+    /// Graphs can run on a part of the units
+    /// ([`Streams::open_part_stream`](crate::Streams::open_part_stream)).
+    pub parts: bool,
     /// Other features that it has or lacks, for people to read.
     pub features: Vec<String>,
 }

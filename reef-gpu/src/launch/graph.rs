@@ -43,6 +43,26 @@ struct Sequence<V: Vendor> {
 /// The queue that it is for, and what that runs.
 type Prepared<V> = (Weak<()>, Arc<Exec<V>>);
 
+/// The queue that runs a graph, and where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Runner<'a> {
+    /// Name of the queue, or of all that nothing stops.
+    pub(crate) queue: &'a Arc<()>,
+    pub(crate) class: Priority,
+    /// Part of the units in percent.
+    pub(crate) percent: u32,
+}
+
+impl Runner<'_> {
+    /// Opens a stream in which launches are captured for it.
+    fn stream<V: Vendor>(&self, gpu: &Gpu<V>) -> Result<Stream<V>> {
+        match self.percent {
+            100.. => Stream::open(gpu.context(), self.class),
+            percent => Stream::open_part(gpu.context(), self.class, percent),
+        }
+    }
+}
+
 /// Launches that run together, and the events that it sets when it begins and ends.
 type Armed<V> = (Arc<Exec<V>>, [Event<V>; 2]);
 
@@ -89,49 +109,34 @@ impl<V: Vendor> Graph<V> {
     }
 
     /// The graph for a queue that is never stopped.
-    pub(crate) fn plain(
-        &self,
-        gpu: &Gpu<V>,
-        queue: &Arc<()>,
-        priority: Priority,
-    ) -> Result<Arc<Exec<V>>> {
+    pub(crate) fn plain(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<Arc<Exec<V>>> {
         let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none();
-        self.prepared(queue, is_plain, || {
-            let stream = Stream::open(gpu.context(), priority)?;
+        self.prepared(runner, is_plain, || {
+            let stream = runner.stream(gpu)?;
             Exec::capture(&stream, gpu, || launch_noted(&stream, gpu, self.launches(), [0; 2]))
         })
     }
 
     /// Prepares the graph so that it notes when it begins and ends, and returns the events that it
     /// sets then. `None` while a run of it is on its way.
-    pub(crate) fn noting(
-        &self,
-        gpu: &Gpu<V>,
-        queue: &Arc<()>,
-        priority: Priority,
-    ) -> Result<Option<Armed<V>>> {
-        let exec = self.noting_exec(gpu, queue, priority)?;
+    pub(crate) fn noting(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<Option<Armed<V>>> {
+        let exec = self.noting_exec(gpu, runner)?;
         let _one_at_a_time = self.0.prepared.lock();
         let times = if exec.is_running() { None } else { exec.arm() };
         Ok(times.map(|times| (exec, times)))
     }
 
     /// Makes what queues run that nothing stops.
-    pub(crate) fn prepare(&self, gpu: &Gpu<V>, queue: &Arc<()>, priority: Priority) -> Result<()> {
-        self.noting_exec(gpu, queue, priority)?;
-        self.plain(gpu, queue, priority)?; // for a run that follows another closely
+    pub(crate) fn prepare(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<()> {
+        self.noting_exec(gpu, runner)?;
+        self.plain(gpu, runner)?; // for a run that follows another closely
         Ok(())
     }
 
-    fn noting_exec(
-        &self,
-        gpu: &Gpu<V>,
-        queue: &Arc<()>,
-        priority: Priority,
-    ) -> Result<Arc<Exec<V>>> {
+    fn noting_exec(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<Arc<Exec<V>>> {
         let notes = |exec: &Arc<Exec<V>>| exec.times.is_some();
-        self.prepared(queue, notes, || {
-            let stream = Stream::open(gpu.context(), priority)?;
+        self.prepared(runner, notes, || {
+            let stream = runner.stream(gpu)?;
             let event = || Event::new(gpu.context(), &gpu.0.clock);
             let times = [event()?, event()?];
             let words = times.each_ref().map(Event::arm);
@@ -146,15 +151,14 @@ impl<V: Vendor> Graph<V> {
     pub(crate) fn guarded(
         &self,
         gpu: &Gpu<V>,
-        queue: &Arc<()>,
-        priority: Priority,
+        runner: Runner<'_>,
         guarded: &mut Guarded<V>,
         epoch: Epoch,
     ) -> Result<Arc<Exec<V>>> {
         // Launches in flight hold it.
         let is_free = |exec: &Arc<Exec<V>>| Arc::strong_count(exec) == 1;
-        self.prepared(queue, is_free, || {
-            let stream = Stream::open(gpu.context(), priority)?;
+        self.prepared(runner, is_free, || {
+            let stream = runner.stream(gpu)?;
             let stop_list = guarded.stop_list(self.blocks())?;
             let mut exec = Exec::capture(&stream, gpu, || {
                 self.launches().iter().enumerate().try_for_each(|(at, launch)| {
@@ -184,23 +188,27 @@ impl<V: Vendor> Graph<V> {
         false
     }
 
-    /// One that `queue` has run before and that `may_run` now, or a new one.
+    /// One that the queue has run before on these units and that `may_run` now, or a new one.
     fn prepared(
         &self,
-        queue: &Arc<()>,
+        runner: Runner<'_>,
         may_run: impl Fn(&Arc<Exec<V>>) -> bool,
         make: impl FnOnce() -> Result<Exec<V>>,
     ) -> Result<Arc<Exec<V>>> {
-        let mine = |owner: &Weak<()>| owner.as_ptr() == Arc::as_ptr(queue);
-        let is_it = |(owner, exec): &&Prepared<V>| mine(owner) && may_run(exec);
+        let mine = |owner: &Weak<()>| owner.as_ptr() == Arc::as_ptr(runner.queue);
+        let is_it = |(owner, exec): &&Prepared<V>| {
+            mine(owner) && exec.percent == runner.percent && may_run(exec)
+        };
         let found = self.0.prepared.lock().iter().find(is_it).map(|(_, exec)| exec.clone());
         if let Some(exec) = found {
             return Ok(exec);
         }
         // Without the lock: this takes the driver milliseconds, and another queue may want to run
         // meanwhile.
-        let exec = Arc::new(make()?);
-        drop(self.add(queue, exec.clone()));
+        let mut exec = make()?;
+        exec.percent = runner.percent;
+        let exec = Arc::new(exec);
+        drop(self.add(runner.queue, exec.clone()));
         Ok(exec)
     }
 
@@ -233,6 +241,8 @@ pub(crate) struct Exec<V: Vendor> {
     /// Events that it sets when it begins and ends, if it notes that. Others have them while a run
     /// is on its way.
     times: Option<[Event<V>; 2]>,
+    /// Part of the units that it runs on, in percent.
+    percent: u32,
     gpu: Gpu<V>,
 }
 
@@ -248,7 +258,8 @@ impl<V: Vendor> Exec<V> {
         let filled = fill();
         // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
         let raw = unsafe { gpu.context().call().end_capture(stream.raw()) }?;
-        let made = Self { raw, stop_list: None, times: None, gpu: gpu.clone() };
+        let (stop_list, times) = (None, None);
+        let made = Self { raw, stop_list, times, percent: 100, gpu: gpu.clone() };
         filled.map(|()| made)
     }
 
@@ -291,9 +302,10 @@ impl<V: Vendor> Drop for Exec<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hal::calls::StreamKind;
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
-    use reef_core::{Device, Fill, Queue as _, Seq};
+    use reef_core::{Device, Fill, PreemptLevel, Preemptor as _, Queue as _, Seq};
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -353,6 +365,48 @@ mod tests {
             assert_eq!(calls(), before);
             while queue.completed().unwrap() < Seq(2) {}
         }
+    }
+
+    #[test]
+    fn graph_is_captured_once_for_each_part_of_the_units() {
+        let gpu = Gpu::new(Fake::with_parts(), Options::default()).unwrap();
+        let fill = Fill { buffer: gpu.alloc(8).unwrap(), offset: 0, bytes: 8, word: 7 };
+        let graph = Graph::new(&gpu, &[Command::Fill(fill)]).unwrap();
+        gpu.prepare(&Command::Graph(graph.clone()), Priority::RealTime).unwrap();
+        let mut queue = gpu.queue(Priority::RealTime, None).unwrap();
+        for (seq, percent) in [100, 85, 100, 40, 85].into_iter().enumerate() {
+            queue.run_on(percent);
+            queue.launch_graph(Seq(seq as u64), &graph, None).unwrap();
+        }
+        let parts = gpu.vendor().parts.lock().clone();
+        assert_eq!(parts, [(StreamKind::RealTime, 85), (StreamKind::RealTime, 40)]);
+    }
+
+    #[test]
+    fn best_effort_graph_runs_on_a_part_and_stops_there() {
+        let gpu = Gpu::new(Fake::with_parts(), Options::default()).unwrap();
+        let fill = Fill { buffer: gpu.alloc(8).unwrap(), offset: 0, bytes: 8, word: 7 };
+        let graph = Graph::new(&gpu, &[Command::Fill(fill)]).unwrap();
+        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
+        let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+        queue.run_on(40);
+        for seq in 0..3 {
+            queue.launch_graph(Seq(seq), &graph, None).unwrap();
+        }
+        let parts = || gpu.vendor().parts.lock().clone();
+        assert!(parts().iter().all(|part| *part == (StreamKind::BestEffort, 40)));
+        assert!(!parts().is_empty(), "from its second run on it is a graph");
+        preemptor.evict().unwrap();
+        while queue.try_drain().unwrap().is_none() {}
+    }
+
+    #[test]
+    fn options_for_best_effort_blocks_leave_graphs_on_all_units() {
+        for option in ["beside=16", "gates=4"] {
+            let options = Options::parse("fake", option).unwrap();
+            assert!(!Gpu::new(Fake::with_parts(), options).unwrap().has_parts(), "{option}");
+        }
+        assert!(!Gpu::new(Fake::with_graphs(), Options::default()).unwrap().has_parts());
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct RtQueue<D: Device> {
     pub(super) device: D,
     /// The thread that the device wakes when no client waits. Set once, before the first pass.
     service: Option<Thread>,
+    /// Part of the units that graphs run on, in percent.
+    percent: u32,
     pub(super) queue: D::Queue,
     priority: Priority,
     pub(super) info: DeviceInfo,
@@ -90,6 +92,7 @@ impl<D: Device> RtQueue<D> {
     pub(crate) fn open(device: &D, priority: Priority) -> Result<Self> {
         Ok(Self {
             device: device.clone(),
+            percent: 100,
             service: None,
             queue: device.queue(priority, None)?,
             priority,
@@ -104,6 +107,14 @@ impl<D: Device> RtQueue<D> {
             abandoned: Vec::new(),
             wakes: false,
         })
+    }
+
+    /// Has graphs run on this part of the units in percent from now on.
+    pub(crate) fn run_on(&mut self, percent: u32) {
+        if self.percent != percent {
+            self.queue.run_on(percent);
+            self.percent = percent;
+        }
     }
 
     /// Lets the device unpark `thread` when something finishes. `false`: it can't.
@@ -222,7 +233,7 @@ impl<D: Device> RtQueue<D> {
         let error = match self.device.queue(self.priority, None) {
             Ok(fresh) => {
                 self.queue = fresh; // drops the old one, so that nothing of it runs any more
-                self.next = 0;
+                (self.next, self.percent) = (0, 100);
                 self.paddable.clear();
                 self.donated.clear();
                 self.wake_service();

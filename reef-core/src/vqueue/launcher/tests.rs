@@ -7,7 +7,7 @@ use crate::testing::fake::{Fake, FakeEvent, FakeQueue, kernel};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const OPEN: fn() -> Allowance = || Allowance { limit: u64::MAX, cap: 0 };
+const OPEN: fn() -> Allowance = || Allowance::until(u64::MAX);
 
 fn launcher(window: u64) -> (Producer<Command<Fake>>, Launcher<Fake>) {
     let (producer, consumer) = ring(64);
@@ -54,7 +54,7 @@ fn window_is_filled_as_soon_as_it_has_room() {
 fn limit_bounds_launches() {
     let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, (0..4).map(|_| kernel()));
-    launcher.step(|| Allowance { limit: 2, cap: 0 }).unwrap();
+    launcher.step(|| Allowance::until(2)).unwrap();
     assert_eq!(launched(&mut launcher), [0, 1]);
 }
 
@@ -132,11 +132,11 @@ fn host_code_runs_alone_and_without_the_lock() {
 fn cap_is_set_before_the_next_launch() {
     let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [kernel(), kernel()]);
-    launcher.step(|| Allowance { limit: 1, cap: 0 }).unwrap();
+    launcher.step(|| Allowance::until(1)).unwrap();
     assert!(launcher.queue.caps.is_empty(), "nothing new");
-    launcher.step(|| Allowance { limit: 1, cap: 7 }).unwrap();
+    launcher.step(|| Allowance { cap: 7, ..Allowance::until(1) }).unwrap();
     assert!(launcher.queue.caps.is_empty(), "nothing is launched");
-    launcher.step(|| Allowance { limit: 2, cap: 7 }).unwrap();
+    launcher.step(|| Allowance { cap: 7, ..Allowance::until(2) }).unwrap();
     assert_eq!(launcher.queue.caps, [Some(7)]);
     push(&mut producer, [kernel()]);
     launcher.step(OPEN).unwrap();

@@ -104,6 +104,11 @@ impl Streams for Fake {
         Ok((self.opened.fetch_add(1, Ordering::Relaxed), kind))
     }
 
+    fn open_part_stream(&self, kind: StreamKind, percent: u32) -> Result<Self::Stream> {
+        self.parts.lock().push((kind, percent));
+        self.open_stream(kind)
+    }
+
     unsafe fn close_stream(&self, _: Self::Stream) {
         self.slow_calls.fetch_add(1, Ordering::Relaxed);
     }

@@ -53,6 +53,8 @@ pub(crate) struct Fake {
     pub(crate) waited: AtomicU32,
     /// Streams that were opened.
     pub(crate) opened: AtomicU32,
+    /// Parts of the units, in percent, for which streams were opened.
+    pub(crate) parts: Mutex<Vec<(StreamKind, u32)>>,
     /// Dynamic shared memory that functions were allowed.
     pub(crate) reserved: Mutex<Vec<u32>>,
     /// Device memory that was given back.
@@ -90,6 +92,13 @@ impl Fake {
     pub(crate) fn starting_early() -> Self {
         let mut fake = Self::with_graphs();
         fake.facts.starts_early = true;
+        fake
+    }
+
+    /// One that takes several launches at once, on a part of its units.
+    pub(crate) fn with_parts() -> Self {
+        let mut fake = Self::with_graphs();
+        fake.facts.parts = true;
         fake
     }
 
@@ -214,6 +223,7 @@ impl Default for Fake {
             tick_rate: TickRate::Known(1_000_000_000),
             graphs: false,
             starts_early: false,
+            parts: false,
             features: Vec::new(),
         };
         Self {
@@ -226,6 +236,7 @@ impl Default for Fake {
             starts: Mutex::default(),
             slow: Mutex::new(None),
             warpgroups: None,
+            parts: Mutex::default(),
             loads: AtomicU32::new(0),
             slow_calls: AtomicU32::new(0),
             at_capture: Mutex::new(None),

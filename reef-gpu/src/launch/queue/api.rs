@@ -54,7 +54,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             }
             None if self.is_stoppable() => self.resume_graph(seq, graph, &graph.all())?,
             None => {
-                let exec = graph.plain(&self.gpu, &self.token, self.priority)?;
+                let exec = graph.plain(&self.gpu, self.runner())?;
                 self.launch_open(seq, |stream| exec.launch(stream))?;
             }
         }
@@ -179,6 +179,10 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     /// The device writes signals that threads poll; it wakes no thread.
+    fn run_on(&mut self, percent: u32) {
+        self.percent = if self.gpu.has_parts() { percent.clamp(1, 100) } else { 100 };
+    }
+
     fn wake(&mut self, _: Thread) -> bool {
         false
     }
@@ -218,7 +222,7 @@ impl<V: Vendor> Queue<V> {
     ) -> Result<bool> {
         let position = seq.0 + 1;
         self.retained.graph(position, graph);
-        let noting = graph.noting(&self.gpu, &self.token, self.priority)?;
+        let noting = graph.noting(&self.gpu, self.runner())?;
         let Some((exec, [start, end])) = noting else { return Ok(false) };
         exec.launch(&self.stream)?;
         for event in events.iter().flatten() {

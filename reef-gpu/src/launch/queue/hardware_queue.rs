@@ -7,6 +7,7 @@ use crate::driver::timeout::Timeout;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::launch::gated::Gated;
+use crate::launch::graph::Runner;
 use crate::launch::guarded::{Epoch, Guarded};
 use crate::launch::queue::in_flight::InFlight;
 use crate::launch::queue::retained::Retained;
@@ -43,6 +44,8 @@ pub struct Queue<V: Vendor> {
     pub(crate) priority: Priority,
     /// Maximum of blocks at a time.
     pub(crate) block_cap: Option<u32>,
+    /// Part of the units that whole graphs run on, in percent.
+    pub(crate) percent: u32,
     /// Holds the epoch of graphs, and which one was written last.
     pub(crate) epoch_signal: Option<DeviceSignal<V>>,
     pub(crate) epoch_written: Option<u32>,
@@ -120,6 +123,11 @@ impl<V: Vendor> Queue<V> {
         self.stream.give_up();
         let why = format!("nothing in a queue has ended for {time:?}; it is given up");
         Err(Error::DeviceLost { backend: V::NAME, why })
+    }
+
+    /// Where a graph that it launches runs.
+    pub(super) fn runner(&self) -> Runner<'_> {
+        Runner { queue: &self.token, class: self.priority, percent: self.percent }
     }
 
     pub(super) fn epoch(&self) -> Epoch {

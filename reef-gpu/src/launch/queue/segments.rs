@@ -7,7 +7,7 @@ use crate::driver::signal::DeviceSignal;
 use crate::gpu::Gpu;
 use crate::hal::calls::{Start, Vendor};
 use crate::launch::checkpoint::{Checkpoint, Segment, whole};
-use crate::launch::graph::Graph;
+use crate::launch::graph::{Graph, Runner};
 use crate::launch::guarded::{Epoch, GuardedLaunch};
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::in_flight::InFlight;
@@ -138,8 +138,9 @@ impl<V: Vendor> Queue<V> {
             None => self.epoch_signal.insert(DeviceSignal::new(self.gpu.control())?).address(),
         };
         let epoch = Epoch { word, ..self.epoch() };
-        let exec =
-            graph.guarded(&self.gpu, &self.token, self.priority, &mut self.guarded, epoch)?;
+        // Not by `runner`, which would borrow all of the queue.
+        let runner = Runner { queue: &self.token, class: self.priority, percent: self.percent };
+        let exec = graph.guarded(&self.gpu, runner, &mut self.guarded, epoch)?;
         let Some(stop_list) = exec.stop_list().cloned() else {
             return Err(Error::State("a graph that was prepared for a queue that nothing stops"));
         };
