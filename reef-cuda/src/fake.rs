@@ -352,6 +352,7 @@ mod tests {
     use reef_core::{
         Args, Command, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq,
     };
+    use reef_gpu::{StreamKind, Streams as _};
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -409,6 +410,34 @@ mod tests {
         let why = "cuda: cuDevSmResourceSplitByCount: unknown (code 914)";
         assert_eq!(error, format!("cuda: split=200: no part of 132 multiprocessors ({why})"));
         assert_eq!(PARTS.load(Ordering::Relaxed), 0, "nothing is left open");
+    }
+
+    /// Streams of parts and parts that there are once streams of this part were opened twice, and
+    /// parts once the device is closed.
+    fn opened(missing: &[&str]) -> (u32, u32, u32) {
+        let count = |of: &AtomicU32| of.load(Ordering::Relaxed);
+        let before = (count(&STREAMS_OF_PARTS), count(&PARTS));
+        let device = open(driver(missing).unwrap(), 0).unwrap();
+        for _ in 0..2 {
+            device.vendor().open_part_stream(StreamKind::BestEffort, 40).unwrap();
+        }
+        let after = (count(&STREAMS_OF_PARTS) - before.0, count(&PARTS) - before.1);
+        drop(device);
+        (after.0, after.1, count(&PARTS) - before.1)
+    }
+
+    #[test]
+    fn part_is_made_once_and_ends_with_the_device() {
+        let _answers = Answers::take();
+        assert_eq!(opened(&[]), (2, 1, 0));
+    }
+
+    #[test]
+    fn part_that_the_driver_refuses_is_the_whole_device() {
+        let _answers = Answers::take();
+        assert_eq!(opened(&["cuGreenCtxCreate"]), (0, 0, 0));
+        assert!(!open(driver(&["cuGreenCtxCreate"]).unwrap(), 0).unwrap().has_parts());
+        assert!(open(driver(&[]).unwrap(), 0).unwrap().has_parts());
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Part {
     ) -> Result<Self> {
         let count = resources.len() as c_uint;
         let (mut description, mut raw) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the pointers are valid for the calls.
+        // SAFETY: the pointers are valid for the calls, and there are `count` resources.
         unsafe {
             driver.cuDevResourceGenerateDesc(&mut description, resources.as_mut_ptr(), count)?;
             driver.cuGreenCtxCreate(&mut raw, description, device, DEFAULT_STREAM)?;
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn parts_are_the_first_and_the_last_multiprocessors() {
-        assert_eq!(sizes(StreamKind::RealTime, 85), [8; 14]);
+        assert_eq!(sizes(StreamKind::RealTime, 79), [8; 13]);
         assert_eq!(sizes(StreamKind::RealTime, 73), [8; 12]);
-        assert_eq!(sizes(StreamKind::BestEffort, 15), [12, 8]);
+        assert_eq!(sizes(StreamKind::BestEffort, 21), [12, 8, 8]);
         assert_eq!(sizes(StreamKind::BestEffort, 40), [12, 8, 8, 8, 8, 8]);
         for kind in [StreamKind::RealTime, StreamKind::BestEffort] {
             assert_eq!(sizes(kind, 100).iter().sum::<u32>(), 132);

@@ -49,15 +49,17 @@ const BY_CAPS: &[Option<Width>] = &[
     Some(Width::Units { percent: 25 }),
     Some(Width::Device),
 ];
-/// Widths of devices with parts, in that order. What a width costs depends on the tasks: on five
-/// sixths of the units some are hardly slower, and others by a fifth.
+/// Widths of devices with parts, in that order. What a width costs depends on the tasks: on four
+/// fifths of the units some are hardly slower, and others by a quarter.
 const BY_PARTS: &[Option<Width>] = &[
     None,
     Some(Width::Units { percent: 12 }),
     Some(Width::Parts { real_time: 85, best_effort: 15 }),
-    Some(Width::Parts { real_time: 85, best_effort: 40 }),
+    Some(Width::Parts { real_time: 79, best_effort: 21 }),
+    Some(Width::Parts { real_time: 79, best_effort: 40 }),
+    Some(Width::Parts { real_time: 79, best_effort: 52 }),
     Some(Width::Device),
-    Some(Width::Parts { real_time: 85, best_effort: 100 }),
+    Some(Width::Parts { real_time: 79, best_effort: 100 }),
     Some(Width::Parts { real_time: 73, best_effort: 100 }),
 ];
 /// Width while no task is known.
@@ -514,14 +516,14 @@ mod tests {
 
     #[test]
     fn smaller_width_is_found_below_one_that_costs_more() {
-        // The part of 15 % alone is harmless, though the width below it is not.
+        // The part of 21 % alone is harmless, though the width below it is not.
         let time = |width: Option<Width>, _| match width {
-            None | Some(Width::Parts { best_effort: 15, .. }) => ALONE,
+            None | Some(Width::Parts { best_effort: 21, .. }) => ALONE,
             _ => ALONE.mul_f64(1.2),
         };
         let mut plant = Plant { has_parts: true, ..Plant::new(1.05, &time) };
         plant.run(100_000, ALONE.mul_f64(1.05));
-        let part = Some(Width::Parts { real_time: 85, best_effort: 15 });
+        let part = Some(Width::Parts { real_time: 79, best_effort: 21 });
         assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
         assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
     }
