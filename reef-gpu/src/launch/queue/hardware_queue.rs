@@ -125,7 +125,7 @@ impl<V: Vendor> Queue<V> {
         Err(Error::DeviceLost { backend: V::NAME, why })
     }
 
-    /// Where a graph that it launches runs.
+    /// Queue and units of a graph that it launches.
     pub(super) fn runner(&self) -> Runner<'_> {
         Runner { queue: &self.token, class: self.priority, percent: self.percent }
     }
