@@ -427,7 +427,7 @@ fn graphs_of_both_classes_run_on_the_parts_of_the_plan() {
 }
 
 #[test]
-fn real_time_graphs_have_all_units_where_nothing_runs_next_to_them() {
+fn real_time_graphs_have_all_units_while_alone() {
     let told = parts_told(true, false);
     assert!(!told.contains(&(Priority::RealTime, 85)), "{told:?}");
 }
