@@ -39,8 +39,11 @@ const MAX_EXCESS: f64 = 3.0;
 /// Late tasks that must be saved up before a larger width is tried.
 const PROBE_CREDIT: f64 = MAX_EXCESS + 1.0;
 /// Time for which a width that was too large is not tried again, at first and at most. It doubles.
-const MIN_REST: Duration = Duration::from_secs(1);
+const MIN_REST: Duration = Duration::from_millis(250);
 const MAX_REST: Duration = Duration::from_secs(64);
+/// First tasks next to a width that was never tried: graphs are captured for it meanwhile, which says
+/// nothing about later tasks.
+const FIRST_BESIDE: u32 = 16;
 /// Widths of devices without parts, in the order of what best-effort work keeps. A device without
 /// caps knows none and all.
 const BY_CAPS: &[Option<Width>] = &[
@@ -76,8 +79,8 @@ const UNKNOWN: usize = 1;
 /// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. A
 /// task is *late* if it takes longer than the target times the 99th percentile alone. A hundredth
 /// of the tasks may be late. A width goes down when three more than that were late in it, and goes
-/// up when four late tasks have been saved up. One that was too large rests for a second, and twice
-/// as long each time; it is passed over meanwhile. Tasks that were submitted before a change say
+/// up when four late tasks have been saved up. One that was too large rests for 0.25 s, and twice as
+/// long each time; it is passed over meanwhile. Tasks that were submitted before a change say
 /// nothing about the width after it. Where only long or new tasks are there, whose times alone are
 /// not known, the width is 12 %.
 #[derive(Debug)]
@@ -153,6 +156,9 @@ impl LatencyTarget {
     fn adapt(&mut self, is_late: bool, now: Duration) {
         let cost = f64::from(u8::from(is_late)) - LATE_SHARE;
         self.credit = (self.credit - cost).clamp(-MAX_OWED, MAX_CREDIT);
+        if self.ladder.is_new() {
+            return;
+        }
         self.excess = (self.excess + cost).max(0.0);
         if self.excess > MAX_EXCESS {
             self.credit = self.credit.min(0.0);
@@ -254,6 +260,8 @@ struct Ladder {
     at: usize,
     /// Of each width the time until which it rests, and how long it will the next time.
     rests: Vec<(Duration, Duration)>,
+    /// Of each width the first tasks that are still to come.
+    first: Vec<u32>,
 }
 
 impl Ladder {
@@ -261,7 +269,16 @@ impl Ladder {
     fn new(widths: &'static [Option<Width>]) -> Self {
         let is_own = |width: &Option<Width>| *width == Some(Width::Device);
         let at = widths.iter().position(is_own).unwrap_or(0);
-        Self { widths, at, rests: vec![(Duration::ZERO, MIN_REST); widths.len()] }
+        let rests = vec![(Duration::ZERO, MIN_REST); widths.len()];
+        Self { widths, at, rests, first: vec![FIRST_BESIDE; widths.len()] }
+    }
+
+    /// Counts a task next to this width, and returns whether it is one of the first.
+    fn is_new(&mut self) -> bool {
+        let left = &mut self.first[self.at];
+        let is_new = *left > 0;
+        *left = left.saturating_sub(1);
+        is_new
     }
 
     fn use_parts(&mut self) {
@@ -526,6 +543,26 @@ mod tests {
         let part = Some(Width::Parts { real_time: 79, best_effort: 21 });
         assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
         assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
+    }
+
+    #[test]
+    fn first_tasks_of_a_width_do_not_condemn_it() {
+        let seen = std::cell::RefCell::new(Vec::new());
+        // Next to each new width ten tasks are late.
+        let time = |width: Option<Width>, _| {
+            let mut seen = seen.borrow_mut();
+            seen.push(width);
+            let is_first = seen.iter().filter(|of| **of == width).count() <= 10;
+            match width {
+                Some(_) if is_first => ALONE.mul_f64(1.5),
+                Some(Width::Parts { real_time: 73, .. }) => ALONE.mul_f64(1.2),
+                _ => ALONE,
+            }
+        };
+        let mut plant = Plant { has_parts: true, ..Plant::new(1.10, &time) };
+        plant.run(4_000, ALONE.mul_f64(1.10));
+        let part = Some(Width::Parts { real_time: 79, best_effort: 100 });
+        assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
     }
 
     #[test]
