@@ -560,7 +560,7 @@ mod tests {
             }
         };
         let mut plant = Plant { has_parts: true, ..Plant::new(1.10, &time) };
-        plant.run(4_000, ALONE.mul_f64(1.10));
+        plant.run(1_600, ALONE.mul_f64(1.10));
         let part = Some(Width::Parts { real_time: 79, best_effort: 100 });
         assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
     }
