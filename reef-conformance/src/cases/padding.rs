@@ -171,8 +171,8 @@ pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: Preempt
     happened("evictions left a part of a kernel", cut, wanted);
 }
 
-/// Kernels and graphs of a queue whose width changes in between run in their order, each block
-/// once, however often it is evicted.
+/// Kernels and graphs of a queue whose width and part of the units change in between run in their
+/// order, each block once, however often it is evicted.
 pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptLevel) {
     if !caps(device, level) {
         return;
@@ -194,6 +194,7 @@ pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptL
         while done < commands.len() {
             for (at, command) in commands.iter().enumerate().skip(done) {
                 queue.cap_blocks(rng.random_bool(0.5).then_some(3));
+                queue.run_on(if rng.random_bool(0.5) { 40 } else { 100 });
                 launch::<D>(&mut queue, next + at as u64, command, left.take().as_ref());
             }
             doze(&mut rng, 500);
