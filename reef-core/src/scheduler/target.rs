@@ -41,8 +41,8 @@ const PROBE_CREDIT: f64 = MAX_EXCESS + 1.0;
 /// Time for which a width that was too large is not tried again, at first and at most. It doubles.
 const MIN_REST: Duration = Duration::from_millis(250);
 const MAX_REST: Duration = Duration::from_secs(64);
-/// First tasks next to a width that was never tried: graphs are captured for it meanwhile, which says
-/// nothing about later tasks.
+/// First tasks next to a width that was never tried: graphs are captured for it meanwhile, which
+/// says nothing about later tasks.
 const FIRST_BESIDE: u32 = 16;
 /// Widths of devices without parts, in the order of what best-effort work keeps. A device without
 /// caps knows none and all.
@@ -79,8 +79,8 @@ const UNKNOWN: usize = 1;
 /// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. A
 /// task is *late* if it takes longer than the target times the 99th percentile alone. A hundredth
 /// of the tasks may be late. A width goes down when three more than that were late in it, and goes
-/// up when four late tasks have been saved up. One that was too large rests for 0.25 s, and twice as
-/// long each time; it is passed over meanwhile. Tasks that were submitted before a change say
+/// up when four late tasks have been saved up. One that was too large rests for 0.25 s, and twice
+/// as long each time; it is passed over meanwhile. Tasks that were submitted before a change say
 /// nothing about the width after it. Where only long or new tasks are there, whose times alone are
 /// not known, the width is 12 %.
 #[derive(Debug)]
