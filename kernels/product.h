@@ -238,7 +238,8 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool MATRICES 
     template <class Place> __device__ void next(Place stage) {
 #pragma unroll
         for (u32 n = 0; n < PASSES; n++) {
-            if (IN_PARTS && n == PASSES - 1 && threadIdx.x / WIDTH + n * EACH >= TILE) continue;
+            if constexpr (IN_PARTS)
+                if (n == PASSES - 1 && threadIdx.x / WIDTH + n * EACH >= TILE) continue;
             copy_chunk(stage + place + n * EACH * LINE, data[n], exists[n] && left > (ALONG ? 0 : (int)(n * EACH)));
             data[n] += step;
         }
