@@ -84,7 +84,7 @@ impl<V: Vendor> Gpu<V> {
         self.0.groups.get_or_init(|| self.options().warpgroups.then(load).flatten()).as_ref()
     }
 
-    /// The same where they were found before.
+    /// Kernels on warpgroups where they were found before.
     ///
     /// # Errors
     ///

@@ -36,8 +36,8 @@ pub struct Options {
     /// Measures which tiles of convolutions are the fastest, `tune=on`; default off: a model picks
     /// them.
     pub tune: bool,
-    /// Lets convolutions run on warpgroups where the device has them; default on, `warpgroups=off`
-    /// keeps the other kernels.
+    /// Lets convolutions and products run on warpgroups where the device has them; default on,
+    /// `warpgroups=off` keeps the other kernels.
     pub warpgroups: bool,
 }
 

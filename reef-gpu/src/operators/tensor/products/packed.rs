@@ -129,7 +129,11 @@ mod tests {
         };
         let spec = |element, dims: &[usize]| Spec { element, dims: dims.to_vec() };
         let inputs = vec![spec(rows, &[count, terms]), spec(Element::F32, &[terms, 64])];
-        TensorOp { kind: Kind::Contract(contract), inputs, output: spec(Element::F32, &[count, 64]) }
+        TensorOp {
+            kind: Kind::Contract(contract),
+            inputs,
+            output: spec(Element::F32, &[count, 64]),
+        }
     }
 
     fn packed_of(op: &TensorOp) -> Option<PackedInput> {
@@ -142,13 +146,13 @@ mod tests {
     }
 
     fn kernel_on(gpu: &Gpu<Fake>, op: &TensorOp, is_packed: bool) -> Result<String> {
-        let buffers: [Buffer<Fake>; 3] = [0; 3].map(|_| gpu.alloc(1 << 20).unwrap());
+        let buffers: [Buffer<Fake>; 4] = [0; 4].map(|_| gpu.alloc(4 << 20).unwrap());
         let storage = |buffer| Storage { buffer, offset: 0 };
         let operands = TensorOperands {
             inputs: buffers[..2].iter().map(storage).collect(),
             output: storage(&buffers[2]),
             packed: is_packed,
-            scratch: None,
+            scratch: Some(storage(&buffers[3])),
         };
         let op = std::sync::Arc::new(op.clone());
         let launches = build::build(gpu, &op, &operands)?;
@@ -190,12 +194,12 @@ mod tests {
         assert!(!build::rounds_to_halves(&halves(), &single, 1), "it is packed");
     }
 
-    /// A product of 128 rows of halves by 64 columns, on a device opened like this.
+    /// A product of 197 rows of halves by 64 columns, on a device opened like this.
     fn kernel_of(fake: Fake, warpgroups: bool, terms: usize) -> String {
         let options =
             Options { precision: Some(Precision::Fp16), warpgroups, ..Options::default() };
         let gpu = Gpu::new(fake, options).unwrap();
-        kernel_on(&gpu, &product(terms, Element::F16), true).unwrap()
+        kernel_on(&gpu, &product_of_rows(197, terms, Element::F16), true).unwrap()
     }
 
     #[test]
@@ -228,10 +232,10 @@ mod tests {
             Gpu::new(Fake::with_warpgroups(true), options).unwrap()
         };
         let named = |precision, op: &TensorOp| kernel_on(&on(precision), op, true).unwrap();
-        let singles = product(768, Element::F32);
+        let singles = product_of_rows(197, 768, Element::F32);
         assert!(named(Precision::Fp16, &singles).starts_with("product_narrow_f16_"));
         assert!(named(Precision::Tf32, &singles).starts_with("product_rounded_tf32_"));
-        let few = product_of_rows(63, 768, Element::F16);
+        let few = product_of_rows(128, 768, Element::F16);
         assert!(named(Precision::Fp16, &few).starts_with("product_along_pairs_"));
     }
 

@@ -28,8 +28,9 @@ const COUNTS: usize = 4096;
 /// rows.
 pub(super) const MIN_SIDE: usize = 8;
 const MANY_TERMS: usize = 128;
-/// Rows of a product on warpgroups: those of 128 and 197 were measured.
-const MIN_ROWS_OF_GROUPS: usize = 64;
+/// Rows of a product on warpgroups at least: with 197 ViT-B/16 takes 15 % less, with 128 BERT takes
+/// 3 % more than with tiles of warps (H200, 2026-11-27).
+const MIN_ROWS_OF_GROUPS: usize = 129;
 /// Terms of one, whose blocks look at the guard once: about 20 µs of a block.
 const MAX_TERMS_OF_GROUPS: usize = 4096;
 /// Terms are counted in 31 bits.
@@ -265,7 +266,7 @@ pub(super) fn contract_of(op: &TensorOp) -> Option<&Contract> {
     }
 }
 
-/// Tile and parts of sums of so many columns and terms.
+/// Tile and parts of sums for these numbers of columns and terms.
 fn cut<V: Vendor>(
     gpu: &Gpu<V>,
     inputs: Inputs,
