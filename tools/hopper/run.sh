@@ -28,8 +28,8 @@ for guarded in 0 1; do
     "$nvcc" "${flags[@]}" -DREEF_SLAB=128 -DREEF_GUARDED=$guarded -cubin groups.cu -o "$folder/groups-$build.cubin"
 done
 flags+=(-DREEF_GUARDED=0)
-for part in study today halves singles; do "$nvcc" "${flags[@]}" -c "$part.cu" -o "$folder/$part.o"; done
-"$nvcc" "${flags[@]}" "$folder"/{study,today,halves,singles}.o -o "$folder/study" -cudart static \
+for part in study today kinds; do "$nvcc" "${flags[@]}" -c "$part.cu" -o "$folder/$part.o"; done
+"$nvcc" "${flags[@]}" "$folder"/{study,today,kinds}.o -o "$folder/study" -cudart static \
     ${NVCC_LIBRARIES:+-L"$NVCC_LIBRARIES"}
 rm "$folder"/*.o
 cp peers.py "$folder"

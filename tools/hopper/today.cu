@@ -84,7 +84,7 @@ struct Group {
 };
 #define TILE(turned, bm, bn, depth, spare) {turned, spare, {bm, bn, 2 * (turned ? bn : bm), depth, 1, 128}},
 const Group GROUPS[] = {
-#include "groups.h"
+#include "groups.cu"
 };
 const u32 SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
