@@ -238,6 +238,8 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool MATRICES 
     template <class Place> __device__ void next(Place stage) {
 #pragma unroll
         for (u32 n = 0; n < PASSES; n++) {
+            if constexpr (IN_PARTS)
+                if (n == PASSES - 1 && threadIdx.x / WIDTH + n * EACH >= TILE) continue;
             copy_chunk(stage + place + n * EACH * LINE, data[n], exists[n] && left > (ALONG ? 0 : (int)(n * EACH)));
             data[n] += step;
         }
@@ -248,9 +250,10 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool MATRICES 
     static constexpr u32 WORDS = SLAB_TERMS / (NARROW ? 2 : 1); // of a line of a slab
     static constexpr u32 LINE = ALONG ? WORDS * sizeof(float) : TILE * sizeof(float); // bytes of a line, or of a term
     static constexpr u32 WIDTH = LINE / CHUNK;                                        // and chunks
-    static constexpr u32 EACH = THREADS / WIDTH, PASSES = BYTES / CHUNK / THREADS;
+    static constexpr u32 EACH = THREADS / WIDTH, PASSES = (BYTES / CHUNK + THREADS - 1) / THREADS;
+    static constexpr bool IN_PARTS = BYTES / CHUNK % THREADS != 0; // the last pass has no lines for some threads
     static_assert(EACH % 16 == 0 || ALONG && EACH % (MATRICES ? 8 : NARROW ? 4 : 2) == 0, "all passes are swizzled alike");
-    static_assert(ALONG || !NARROW && !MATRICES, "halves and matrices lie along");
+    static_assert(ALONG || !NARROW && !MATRICES && !IN_PARTS, "halves, matrices and parts of passes lie along");
 
     const char *data[PASSES];
     bool exists[PASSES];

@@ -8,12 +8,13 @@
 #include "conv.h"
 #include "wgmma.h"
 
-// A block's tile of sums: a warpgroup for each 64 pixels.
-template <class Math, int BM, int BN, int DEPTH> class Groups {
+// A block's tile of sums: a warpgroup for each 64 pixels. `SPARE`: slabs that aren't under way, one that is multiplied and one that
+// may still be read; with one, products are waited for before copies of the slab behind the next ones are asked for.
+template <class Math, int BM, int BN, int DEPTH, int SPARE = 2> class Groups {
   public:
     typedef typename Math::Element Element;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = 1, THREADS = 2 * BM, STAGES = DEPTH;
-    static constexpr int AHEAD = DEPTH - 2; // slabs whose copies are under way
+    static constexpr int AHEAD = DEPTH - SPARE; // slabs whose copies are under way
     static constexpr int BLOCKS = STAGES * (BM + BN) * SLAB <= 96 << 10 ? 2 : 1; // of a unit, as shared memory allows
     static constexpr u32 LINE = BN + 8, STAGE_BYTES = (BM + BN) * SLAB;
     // Whether what is added to sums is asked for before them: only the smallest tile has the registers.
@@ -41,7 +42,7 @@ template <class Math, int BM, int BN, int DEPTH> class Groups {
             add(slabs + reading * STAGE_BYTES);
             if (slab + AHEAD < count) bring(slabs + writing * STAGE_BYTES);
             end_copies();
-            wait_products<1>(sums);
+            wait_products<SPARE - 1>(sums);
             if (++slab == count) break;
             reading = reading == DEPTH - 1 ? 0 : reading + 1;
             writing = writing == DEPTH - 1 ? 0 : writing + 1;
@@ -61,7 +62,7 @@ template <class Math, int BM, int BN, int DEPTH> class Groups {
         }
     }
 
-  private:
+  protected:
     // Asks for the products of a slab.
     __device__ void add(Place stage) {
         const Lines rows = lines_at(stage + threadIdx.x / 128 * 64 * SLAB), columns = lines_at(stage + BM * SLAB);

@@ -43,11 +43,23 @@ template <class Math, int COLUMNS> struct Product;
 #define REEF_EIGHT(n)                                                                                             \
     "+f"(sums[n]), "+f"(sums[n + 1]), "+f"(sums[n + 2]), "+f"(sums[n + 3]), "+f"(sums[n + 4]), "+f"(sums[n + 5]), \
         "+f"(sums[n + 6]), "+f"(sums[n + 7])
+#define REEF_FOUR(n) "+f"(sums[n]), "+f"(sums[n + 1]), "+f"(sums[n + 2]), "+f"(sums[n + 3])
+#define REEF_16 REEF_EIGHT(0), REEF_EIGHT(8)
+#define REEF_20 REEF_16, REEF_FOUR(16)
+#define REEF_28 REEF_16, REEF_EIGHT(16), REEF_FOUR(24)
 #define REEF_32 REEF_EIGHT(0), REEF_EIGHT(8), REEF_EIGHT(16), REEF_EIGHT(24)
+#define REEF_36 REEF_32, REEF_FOUR(32)
+#define REEF_52 REEF_32, REEF_EIGHT(32), REEF_EIGHT(40), REEF_FOUR(48)
 #define REEF_64 REEF_32, REEF_EIGHT(32), REEF_EIGHT(40), REEF_EIGHT(48), REEF_EIGHT(56)
+#define REEF_PLACES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define REEF_PLACES_20 REEF_PLACES_16 ", %16, %17, %18, %19"
+#define REEF_PLACES_28 REEF_PLACES_20 ", %20, %21, %22, %23, %24, %25, %26, %27"
 #define REEF_PLACES_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REEF_PLACES_36 REEF_PLACES_32 ", %32, %33, %34, %35"
+#define REEF_PLACES_52 \
+    REEF_PLACES_36 ", %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51"
 #define REEF_PLACES_64 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -63,6 +75,11 @@ template <class Math, int COLUMNS> struct Product;
                          : "l"(rows), "l"(lines));                                                             \
         }                                                                                                      \
     };
+REEF_PRODUCT(F16, 32, "m64n32k16", "f16.f16", ", 0, 0", 16, "%16", "%17")
+REEF_PRODUCT(F16, 40, "m64n40k16", "f16.f16", ", 0, 0", 20, "%20", "%21")
+REEF_PRODUCT(F16, 56, "m64n56k16", "f16.f16", ", 0, 0", 28, "%28", "%29")
+REEF_PRODUCT(F16, 72, "m64n72k16", "f16.f16", ", 0, 0", 36, "%36", "%37")
+REEF_PRODUCT(F16, 104, "m64n104k16", "f16.f16", ", 0, 0", 52, "%52", "%53")
 REEF_PRODUCT(F16, 64, "m64n64k16", "f16.f16", ", 0, 0", 32, "%32", "%33")
 REEF_PRODUCT(F16, 128, "m64n128k16", "f16.f16", ", 0, 0", 64, "%64", "%65")
 REEF_PRODUCT(RoundedTf32, 64, "m64n64k8", "tf32.tf32", "", 32, "%32", "%33")

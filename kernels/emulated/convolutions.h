@@ -6,12 +6,7 @@
 #include "sums.h"
 alignas(1024) char memory[256 << 10];
 
-// activation.h is PTX: bounds stand for it.
-struct Activation {
-    float low, high;
-    float operator()(float x) const { return at_most(at_least(x, low), high); }
-    float4 operator()(float4 v) const { return {(*this)(v.x), (*this)(v.y), (*this)(v.z), (*this)(v.w)}; }
-};
+#include "activation.h"
 #include "conv.h"
 #if REEF_SLAB == 128
 #include "warpgroups.h"

@@ -13,7 +13,7 @@ use crate::hal::facts::Facts;
 use crate::hal::options::{Options, Precision};
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
-use reef_core::{Caps, Priority, Result};
+use reef_core::{Caps, Error, Priority, Result};
 use std::sync::{Arc, OnceLock};
 
 /// More blocks than a launch of a network has: such launches run as they are.
@@ -77,11 +77,21 @@ impl<V: Vendor> Gpu<V> {
         self.shipped(&self.0.network, "network")
     }
 
-    /// Kernels of convolutions on warpgroups, if they may be used and this device and its driver
+    /// Kernels on warpgroups, if they may be used and this device and its driver
     /// run them: asked once.
     pub(crate) fn groups(&self) -> Option<&Builds<V>> {
         let load = || Builds::usable(self.context(), GROUPS, FIRST_OF_GROUPS).ok();
         self.0.groups.get_or_init(|| self.options().warpgroups.then(load).flatten()).as_ref()
+    }
+
+    /// Kernels on warpgroups where they were found before.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there are none.
+    pub(crate) fn found_groups(&self) -> Result<&Builds<V>> {
+        self.groups()
+            .ok_or_else(|| Error::NotFound(format!("{}: no kernels of warpgroups", V::NAME)))
     }
 
     /// Kernels of operations on ordinary tensors.

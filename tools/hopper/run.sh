@@ -3,7 +3,7 @@
 #
 #     tools/hopper/run.sh [FOLDER]        (default: target/hopper; NVCC=... another compiler than that of the PATH)
 #
-# FOLDER has what it needs on a machine that has a GPU and no compiler: `study`, six images, peers.py. STUDY_ONLY_BUILD=1 stops
+# FOLDER has what it needs on a machine that has a GPU and no compiler: `study`, eight images, peers.py. STUDY_ONLY_BUILD=1 stops
 # there.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,13 +23,20 @@ cp ../../kernels/*.h "$folder/kernels"
 flags=(-std=c++17 -O2 -gencode "arch=compute_90a,code=sm_90a" -I"$folder/kernels")
 "$nvcc" "${flags[@]}" -DREEF_SLAB=128 -DREEF_GUARDED=0 -cubin gathered.cu -o "$folder/gathered-plain.cubin"
 "$nvcc" "${flags[@]}" -DREEF_SLAB=128 -DREEF_GUARDED=1 -cubin gathered.cu -o "$folder/gathered-guarded.cubin"
+for guarded in 0 1; do
+    build=$([ $guarded = 0 ] && echo plain || echo guarded)
+    "$nvcc" "${flags[@]}" -DREEF_SLAB=128 -DREEF_GUARDED=$guarded -cubin groups.cu -o "$folder/groups-$build.cubin"
+done
 flags+=(-DREEF_GUARDED=0)
-for part in study today halves singles; do "$nvcc" "${flags[@]}" -c "$part.cu" -o "$folder/$part.o"; done
-"$nvcc" "${flags[@]}" "$folder"/{study,today,halves,singles}.o -o "$folder/study" -cudart static \
+for part in study today kinds; do "$nvcc" "${flags[@]}" -c "$part.cu" -o "$folder/$part.o"; done
+"$nvcc" "${flags[@]}" "$folder"/{study,today,kinds}.o -o "$folder/study" -cudart static \
     ${NVCC_LIBRARIES:+-L"$NVCC_LIBRARIES"}
 rm "$folder"/*.o
 cp peers.py "$folder"
 [ -z "${STUDY_ONLY_BUILD:-}" ] || exit 0
 "$folder/study" "$folder"/{network,tensor,gathered}-plain.cubin "$folder/study.csv"
 "$folder/study" "$folder"/{network,tensor,gathered}-guarded.cubin "$folder/guarded.csv" vgg19 gathered
+for network in vit bert; do
+    "$folder/study" "$folder"/{network,tensor,groups}-plain.cubin "$folder/groups-$network.csv" $network groups
+done
 python3 "$folder/peers.py"

@@ -2,6 +2,7 @@
 // (`mma.sync`), and by wgmma.h. Weights are others at each launch, more than the second cache holds, as in a network.
 //
 //     study NETWORK.cubin TENSOR.cubin GATHERED.cubin [CSV [NETWORK [gathered]]]        (run.sh)
+//     study NETWORK.cubin TENSOR.cubin GROUPS.cubin CSV NETWORK groups                  products of halves alone
 
 #include "study.h"
 
@@ -178,9 +179,11 @@ int main(int count, char **arguments) {
     for (bool halves : {true, false})
         for (const Shape &s : SHAPES) {
             if (count > 5 && strcmp(arguments[5], s.network)) continue;
+            if (count > 6 && !strcmp(arguments[6], "groups") && !halves) continue;
             Work w = work_of(s, halves);
             const Found today = fastest_of_today(w);
-            const Found gathered = fastest_of_gathered(w);
+            const bool groups = count > 6 && !strcmp(arguments[6], "groups");
+            const Found gathered = groups ? fastest_of_groups(w) : fastest_of_gathered(w);
             const bool alone = count > 6; // no tensor maps
             const Found other = alone ? gathered : halves ? fastest_of_wgmma_halves(w) : fastest_of_wgmma_singles(w);
             printf("%-6s %-12s %-4s %8.2f %-12s %8.2f %-16s %8.2f %-30s %6.2f %8.0f\n", s.network, s.name,

@@ -57,6 +57,7 @@ void record(const Work &work, const char *who, const std::string &how, double mi
 
 Found fastest_of_today(const Work &work);
 Found fastest_of_gathered(const Work &work);
+Found fastest_of_groups(const Work &work);
 Found fastest_of_wgmma_halves(const Work &work);
 Found fastest_of_wgmma_singles(const Work &work);
 

@@ -77,6 +77,15 @@ const Cut CUTS[] = {{32, 32, 128, 4, 4, 256}, {64, 32, 256, 4, 4, 256}, {64, 64,
 const Cut GATHERED[] = {{64, 64, 128, 6, 1, 128}, {64, 64, 128, 12, 1, 128}, {128, 64, 256, 4, 1, 128}, {128, 64, 256, 8, 1, 128},
                         {64, 128, 128, 8, 1, 128}, {128, 128, 256, 3, 1, 128}, {128, 128, 256, 6, 1, 128},
                         {64, 32, 128, 8, 1, 128}, {64, 128, 128, 4, 1, 128}};
+// Of groups.cu, for products of halves. `kind`: 1 if columns are the side of 64 lines.
+struct Group {
+    u32 kind, spare;
+    Cut cut;
+};
+#define TILE(turned, bm, bn, depth, spare) {turned, spare, {bm, bn, 2 * (turned ? bn : bm), depth, 1, 128}},
+const Group GROUPS[] = {
+#include "groups.cu"
+};
 const u32 SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 cudaKernel_t kernel_of(int image, const std::string &name, u32 shared) {
@@ -167,6 +176,18 @@ Found fastest_of_gathered(const Work &w) {
         const std::string size = std::to_string(cut.rows) + "x" + std::to_string(cut.columns) + "_" + std::to_string(cut.stages);
         const std::string name = std::string(w.shape.side ? "conv_" : "product_") + (w.halves ? "f16_" : "tf32_") + size;
         take(w, cut, kernel_of(2, name, cut.shared()), "gathered", size, best);
+    }
+    return best;
+}
+
+Found fastest_of_groups(const Work &w) {
+    Found best = {"", 1e30};
+    for (const auto &[kind, spare, cut] : GROUPS) {
+        if (w.shape.side || !w.halves) continue;
+        const std::string size = std::to_string(cut.rows) + "x" + std::to_string(cut.columns) + "_" + std::to_string(cut.stages) + "_" +
+                                 std::to_string(spare);
+        const std::string how = (kind ? "turned " : "") + size;
+        take(w, cut, kernel_of(2, "product_" + std::to_string(kind) + "_" + size, cut.shared()), "groups", how, best);
     }
     return best;
 }

@@ -16,7 +16,7 @@ pub enum Precision {
 }
 
 /// Options of a device, chosen when it is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// `precision=tf32|fp32|fp16`; `None`: the device's default.
@@ -36,9 +36,24 @@ pub struct Options {
     /// Measures which tiles of convolutions are the fastest, `tune=on`; default off: a model picks
     /// them.
     pub tune: bool,
-    /// Lets convolutions run on warpgroups where the device has them, `warpgroups=on`; default off:
-    /// no device has confirmed those kernels yet.
+    /// Lets convolutions and products run on warpgroups where the device has them; default on,
+    /// `warpgroups=off` keeps the other kernels.
     pub warpgroups: bool,
+}
+
+/// Options of a device that nothing is said of.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            precision: None,
+            beside: None,
+            split: None,
+            gates: None,
+            timeout: None,
+            tune: false,
+            warpgroups: true,
+        }
+    }
 }
 
 impl Options {
@@ -134,6 +149,14 @@ mod tests {
         ] {
             assert!(Options::parse("cuda", bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn warpgroups_are_on_unless_turned_off() {
+        let read = |text| Options::parse("cuda", text).unwrap().warpgroups;
+        assert_eq!(["", "warpgroups=on", "warpgroups=off"].map(read), [true, true, false]);
+        assert!(Options::default().warpgroups);
+        assert!(!read("warpgroups=off&precision=fp16"), "others leave it as it is");
     }
 
     #[test]

@@ -75,10 +75,7 @@ pub(super) fn by_tiles<V: Vendor>(
 fn builds<V: Vendor>(gpu: &Gpu<V>, body: Body) -> Result<&Builds<V>> {
     match body {
         Body::Network => gpu.network(),
-        Body::Groups => {
-            let none = || Error::NotFound(format!("{}: no kernels of warpgroups", V::NAME));
-            gpu.groups().ok_or_else(none)
-        }
+        Body::Groups | Body::ProductGroups => gpu.found_groups(),
     }
 }
 

@@ -18,8 +18,10 @@ use crate::operators::tiles::slabs::{SLAB, Shape};
 pub(in crate::operators) enum Body {
     /// kernels/network.cu.
     Network,
-    /// Warpgroups: kernels/hopper.cu.
+    /// Warpgroups: convolutions of kernels/hopper.cu.
     Groups,
+    /// Warpgroups: products of kernels/hopper.cu.
+    ProductGroups,
 }
 
 impl Body {
@@ -28,6 +30,7 @@ impl Body {
         match self {
             Self::Network => "conv",
             Self::Groups => "groups",
+            Self::ProductGroups => "product_groups",
         }
     }
 
@@ -35,7 +38,7 @@ impl Body {
     pub(in crate::operators) fn slab(self) -> usize {
         match self {
             Self::Network => SLAB,
-            Self::Groups => SLAB / 2,
+            Self::Groups | Self::ProductGroups => SLAB / 2,
         }
     }
 
@@ -49,14 +52,26 @@ impl Body {
         match self {
             Self::Network => 1.3,
             Self::Groups => 3.0,
+            Self::ProductGroups => 5.3,
         }
     }
 
-    /// Blocks of a unit, as they share it: those of warps come in whole rounds.
-    fn rounds(self, blocks: usize, units: usize) -> f64 {
+    /// Microseconds of a slab: blocks of warps come in whole rounds, those of products wait for
+    /// memory that all share.
+    fn micros_of_slab(self, [latency, work]: [f64; 2], blocks: usize, units: usize) -> f64 {
+        let rounds = blocks as f64 / units as f64;
         match self {
-            Self::Network => blocks.div_ceil(units) as f64,
-            Self::Groups => (blocks as f64 / units as f64).max(1.0),
+            Self::Network => latency.max(work * rounds.ceil()),
+            Self::Groups => latency.max(work * rounds.max(1.0)),
+            Self::ProductGroups => latency + work * rounds,
+        }
+    }
+
+    /// Microseconds of a split: in any case, and for each part of a thousand sums.
+    fn split(self) -> [f64; 2] {
+        match self {
+            Self::Network | Self::Groups => [0.66, 0.1],
+            Self::ProductGroups => [0.11, 0.05],
         }
     }
 }
@@ -69,7 +84,7 @@ pub(in crate::operators) struct Tile {
     pub(in crate::operators) threads: u32,
     pub(in crate::operators) body: Body,
     /// Slabs under way.
-    stages: usize,
+    pub(in crate::operators) stages: usize,
     /// Warps that share one place of the tile.
     shares: usize,
     /// Microseconds from one slab to the next if a unit has one block.
@@ -102,6 +117,17 @@ impl Tile {
         Self { pixels, outputs, threads, body, stages, shares, latency, work, whole }
     }
 
+    /// Of products of halves: two threads for each column.
+    pub(in crate::operators) const fn of_product_groups(
+        [pixels, outputs]: [usize; 2],
+        stages: usize,
+        [latency, work, fixed]: [f64; 3],
+    ) -> Self {
+        let (body, threads) = (Body::ProductGroups, 2 * outputs as u32);
+        let (shares, whole) = (1, [1.0, fixed]);
+        Self { pixels, outputs, threads, body, stages, shares, latency, work, whole }
+    }
+
     /// The tile with times that compare with those of tiles of warpgroups.
     const fn next_to_groups(self) -> Self {
         Self { whole: NEXT_TO_GROUPS, ..self }
@@ -122,7 +148,7 @@ impl Tile {
     fn guard(&self) -> u32 {
         match self.body {
             Body::Network => GUARD,
-            Body::Groups => GUARD_OF_GROUPS,
+            Body::Groups | Body::ProductGroups => GUARD_OF_GROUPS,
         }
     }
 
@@ -159,8 +185,6 @@ pub(in crate::operators) const WAVES: [Tile; 2] =
 /// warpgroups read, all up to the next 1024 bytes.
 const GUARD: u32 = 128;
 const GUARD_OF_GROUPS: u32 = 1024;
-/// Microseconds of a split: in any case, and for each part of a thousand sums.
-const SPLIT: [f64; 2] = [0.66, 0.1];
 const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 /// Maximum of blocks of a unit if sums are split.
 const MAX_SPLIT_BLOCKS: usize = 4;
@@ -204,13 +228,14 @@ impl Plan {
 
     fn micros(&self, shape: &Shape, units: usize) -> f64 {
         let body = self.tile.body;
-        let rounds = body.rounds(self.tile.count(shape) * self.splits, units);
+        let blocks = self.tile.count(shape) * self.splits;
         let slabs = body.slabs(shape.slabs).div_ceil(self.splits) as f64 + body.slabs_around();
         let sums = (self.tile.pixels * self.tile.outputs) as f64 / 1024.0;
-        let split =
-            if self.splits == 1 { 0.0 } else { SPLIT[0] + SPLIT[1] * self.splits as f64 * sums };
+        let [once, each] = body.split();
+        let split = if self.splits == 1 { 0.0 } else { once + each * self.splits as f64 * sums };
         let [factor, fixed] = self.tile.whole;
-        factor * (slabs * self.tile.latency.max(self.tile.work * rounds) + split) + fixed
+        let slab = body.micros_of_slab([self.tile.latency, self.tile.work], blocks, units);
+        factor * (slabs * slab + split) + fixed
     }
 }
 

@@ -61,7 +61,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     let words = first.words(&plan)?;
     group.of = group.of.map(|product| product.with_plan(words.address()));
     let kept = others.iter().flat_map(BoundTensors::buffers).chain([words]);
-    first.launch_keeping(&name, products[0].grid(blocks), &group, kept).map(Some)
+    products[0].launch_of(first, &name, blocks, &group, kept).map(Some)
 }
 
 #[cfg(test)]

@@ -114,18 +114,26 @@ mod tests {
     /// 128 rows of `terms` that are stored like this, by 64 columns of which those of a term lie
     /// side by side.
     fn product(terms: usize, rows: Element) -> TensorOp {
+        product_of_rows(128, terms, rows)
+    }
+
+    fn product_of_rows(count: usize, terms: usize, rows: Element) -> TensorOp {
         let view = |dims: &[usize], strides: &[usize]| View {
             dims: dims.to_vec(),
             strides: strides.to_vec(),
         };
         let contract = Contract {
             domain: Domain::F32,
-            kept: [view(&[128, 64], &[terms, 0]), view(&[128, 64], &[0, 1])],
+            kept: [view(&[count, 64], &[terms, 0]), view(&[count, 64], &[0, 1])],
             summed: [view(&[terms], &[1]), view(&[terms], &[64])],
         };
         let spec = |element, dims: &[usize]| Spec { element, dims: dims.to_vec() };
-        let inputs = vec![spec(rows, &[128, terms]), spec(Element::F32, &[terms, 64])];
-        TensorOp { kind: Kind::Contract(contract), inputs, output: spec(Element::F32, &[128, 64]) }
+        let inputs = vec![spec(rows, &[count, terms]), spec(Element::F32, &[terms, 64])];
+        TensorOp {
+            kind: Kind::Contract(contract),
+            inputs,
+            output: spec(Element::F32, &[count, 64]),
+        }
     }
 
     fn packed_of(op: &TensorOp) -> Option<PackedInput> {
@@ -138,13 +146,13 @@ mod tests {
     }
 
     fn kernel_on(gpu: &Gpu<Fake>, op: &TensorOp, is_packed: bool) -> Result<String> {
-        let buffers: [Buffer<Fake>; 3] = [0; 3].map(|_| gpu.alloc(1 << 20).unwrap());
+        let buffers: [Buffer<Fake>; 4] = [0; 4].map(|_| gpu.alloc(4 << 20).unwrap());
         let storage = |buffer| Storage { buffer, offset: 0 };
         let operands = TensorOperands {
             inputs: buffers[..2].iter().map(storage).collect(),
             output: storage(&buffers[2]),
             packed: is_packed,
-            scratch: None,
+            scratch: Some(storage(&buffers[3])),
         };
         let op = std::sync::Arc::new(op.clone());
         let launches = build::build(gpu, &op, &operands)?;
@@ -184,6 +192,51 @@ mod tests {
         let takes = |op| build::takes_halves(&halves(), op);
         assert!(takes(&half) && build::rounds_to_halves(&halves(), &single, 0));
         assert!(!build::rounds_to_halves(&halves(), &single, 1), "it is packed");
+    }
+
+    /// A product of 197 rows of halves by 64 columns, on a device opened like this.
+    fn kernel_of(fake: Fake, warpgroups: bool, terms: usize) -> String {
+        let options =
+            Options { precision: Some(Precision::Fp16), warpgroups, ..Options::default() };
+        let gpu = Gpu::new(fake, options).unwrap();
+        kernel_on(&gpu, &product_of_rows(197, terms, Element::F16), true).unwrap()
+    }
+
+    #[test]
+    fn products_of_halves_are_on_warpgroups_where_they_run() {
+        let on = kernel_of(Fake::with_warpgroups(true), true, 768);
+        assert!(on.starts_with("product_groups_f16_"), "{on}");
+        let others = [
+            (Fake::with_tensor_cores(132), true),
+            (Fake::with_warpgroups(false), true),
+            (Fake::with_warpgroups(true), false),
+        ];
+        for (fake, option) in others {
+            let name = kernel_of(fake, option, 768);
+            assert!(name.starts_with("product_along_pairs_"), "{name}");
+        }
+    }
+
+    /// Blocks on warpgroups look at their guard once.
+    #[test]
+    fn long_sums_stay_with_tiles_that_look_inside() {
+        let name = |terms| kernel_of(Fake::with_warpgroups(true), true, terms);
+        assert!(name(8192).starts_with("product_groups_"));
+        assert!(name(8200).starts_with("product_along_pairs_"));
+    }
+
+    #[test]
+    fn warpgroups_take_neither_singles_nor_few_rows() {
+        let on = |precision| {
+            let options = Options { precision: Some(precision), ..Options::default() };
+            Gpu::new(Fake::with_warpgroups(true), options).unwrap()
+        };
+        let named = |precision, op: &TensorOp| kernel_on(&on(precision), op, true).unwrap();
+        let singles = product_of_rows(197, 768, Element::F32);
+        assert!(named(Precision::Fp16, &singles).starts_with("product_narrow_f16_"));
+        assert!(named(Precision::Tf32, &singles).starts_with("product_rounded_tf32_"));
+        let few = product_of_rows(128, 768, Element::F16);
+        assert!(named(Precision::Fp16, &few).starts_with("product_along_pairs_"));
     }
 
     #[test]
