@@ -1,0 +1,14 @@
+//! Elements that nothing reads aren't made: a network that reads one row of the last layer's result
+//! makes that row alone, and of what only that row is made of.
+//!
+//! In: steps in launch order. Out: steps with smaller results where all that reads them reads the
+//! same places of one axis ([`trim`]): a [`cut`]. What [`rules`] know of an operation says which
+//! places of its inputs it reads then. What others read as a whole stays whole, and so do constants.
+//!
+//! Invariant: every element that is still made is made by the same operation of the same elements.
+
+mod cut;
+mod rules;
+#[cfg(test)]
+mod tests;
+pub(super) mod trim;
