@@ -2,11 +2,11 @@
 
 use super::axes::{Result, elements};
 use super::constant::Constant;
-use super::demand::trim::trimmed;
 use super::fuse::formulas::fuse;
 use super::model::TensorModel;
 use super::scalars::with_scalars;
 use super::step::{Recent, TensorStep};
+use super::trim::steps::trimmed;
 use super::value::{KnownValues, Value, ValueData};
 use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;

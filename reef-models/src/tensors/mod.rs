@@ -5,7 +5,7 @@
 //! that fill them.
 //!
 //! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each
-//! other are one step ([`fuse`]). What nothing reads is not made ([`demand`]). For a device that has several of its operations as one, a network
+//! other are one step ([`fuse`]). What nothing reads is not made ([`trim`]). For a device that has several of its operations as one, a network
 //! has them so ([`attention`], [`join`]), what it rounds wherever it is read is stored so
 //! ([`narrow`]), and what it runs side by side are [`groups`]. For one that convolves each channel
 //! by itself, pictures lie channels last where that saves steps ([`layout`]).
@@ -18,7 +18,6 @@ pub(crate) mod attention;
 pub(crate) mod axes;
 pub(crate) mod builder;
 pub(crate) mod constant;
-mod demand;
 pub(crate) mod expressions;
 mod fuse;
 pub(crate) mod groups;
@@ -31,5 +30,6 @@ pub(crate) mod normal;
 mod scalars;
 pub(crate) mod step;
 pub(crate) mod sums;
+mod trim;
 pub(crate) mod value;
 pub(crate) mod windows;

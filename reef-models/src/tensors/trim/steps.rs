@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Part of a storage that is read; `None` if all of it is.
-type Demand = Option<Cut>;
+type Part = Option<Cut>;
 
 /// `steps` without the places that nothing reads. `is_constant` says so of a storage, and `storage`
 /// makes one.
@@ -20,20 +20,20 @@ pub(in crate::tensors) fn trimmed(
     is_constant: &dyn Fn(usize) -> bool,
     storage: &mut dyn FnMut(&Spec) -> Result<usize>,
 ) -> Result<Vec<TensorStep>> {
-    let (demands, plans) = demands(&steps, outputs, is_constant);
-    if !demands.values().any(Option::is_some) {
+    let (read, plans) = parts_read(&steps, outputs, is_constant);
+    if !read.values().any(Option::is_some) {
         return Ok(steps);
     }
     let own: HashSet<usize> = steps.iter().map(|step| step.writes).collect();
     let mut made = Made { steps: Vec::new(), parts: HashMap::new(), storage };
     for (step, plan) in steps.into_iter().zip(plans) {
-        let part = demands.get(&step.writes).cloned().flatten();
+        let part = read.get(&step.writes).cloned().flatten();
         let Some(plan) = plan else {
             made.steps.push(step);
             continue;
         };
         // What no step makes is there as a whole.
-        let is_whole = |read: &usize| !own.contains(read) || demands[read].is_none();
+        let is_whole = |storage: &usize| !own.contains(storage) || read[storage].is_none();
         let whole = plan.of_whole.filter(|_| step.reads.iter().all(is_whole));
         let (op, parts) = match whole {
             Some(op) => (op, vec![None; step.reads.len()]),
@@ -45,34 +45,33 @@ pub(in crate::tensors) fn trimmed(
 }
 
 /// What is read of each storage, and each step as it makes and reads that, if it is another.
-fn demands(
+fn parts_read(
     steps: &[TensorStep],
     outputs: &[Port],
     is_constant: &dyn Fn(usize) -> bool,
-) -> (HashMap<usize, Demand>, Vec<Option<Trimmed>>) {
-    let mut demands: HashMap<usize, Demand> =
-        outputs.iter().map(|port| (port.storage, None)).collect();
+) -> (HashMap<usize, Part>, Vec<Option<Trimmed>>) {
+    let mut parts: HashMap<usize, Part> = outputs.iter().map(|port| (port.storage, None)).collect();
     let mut plans = vec![None; steps.len()];
     for (step, plan) in steps.iter().zip(&mut plans).rev() {
         let varies = |plan: &Trimmed| {
             let reads = step.reads.iter().zip(&plan.inputs);
             reads.into_iter().all(|(&read, part)| part.is_none() || !is_constant(read))
         };
-        let part = demands.get(&step.writes).cloned().flatten();
+        let part = parts.get(&step.writes).cloned().flatten();
         *plan = part.and_then(|cut| of_result(&step.op, &cut)).filter(varies);
         if plan.is_none() {
-            demands.insert(step.writes, None);
+            parts.insert(step.writes, None);
             *plan = of_move(&step.op).filter(varies);
         }
         for (k, &read) in step.reads.iter().enumerate() {
             let part = plan.as_ref().and_then(|plan| plan.inputs[k].clone());
-            let demand = demands.entry(read).or_insert_with(|| part.clone());
-            if *demand != part {
-                *demand = None;
+            let known = parts.entry(read).or_insert_with(|| part.clone());
+            if *known != part {
+                *known = None;
             }
         }
     }
-    (demands, plans)
+    (parts, plans)
 }
 
 /// Steps so far, and the storages of parts.
@@ -89,7 +88,7 @@ impl Made<'_> {
         step: &TensorStep,
         op: TensorOp,
         parts: &[Option<Cut>],
-        part: Demand,
+        part: Part,
     ) -> Result<()> {
         let mut reads = step.reads.clone();
         for (k, (read, part)) in reads.iter_mut().zip(parts).enumerate() {
