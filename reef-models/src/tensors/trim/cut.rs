@@ -11,7 +11,7 @@ pub(super) struct Cut {
     pub(super) inner: usize,
     /// Places of the axis.
     pub(super) size: usize,
-    /// Those that are kept.
+    /// Places that are kept.
     pub(super) places: Vec<usize>,
 }
 
@@ -22,7 +22,7 @@ impl Cut {
         (0..dims.len()).find(|&k| dims[k] == self.size && strides[k] == self.inner)
     }
 
-    /// What is left of a tensor; `None` if it has no such axis.
+    /// Gives the part of a tensor; `None` if it has no such axis.
     pub(super) fn spec(&self, spec: &Spec) -> Option<Spec> {
         let mut left = spec.clone();
         left.dims[self.axis(&spec.dims)?] = self.places.len();

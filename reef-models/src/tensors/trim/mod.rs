@@ -3,7 +3,7 @@
 //!
 //! In: steps in launch order. Out: steps with smaller results where all that reads them reads the
 //! same places of one axis ([`steps`]): a [`cut`]. What [`rules`] know of an operation says which
-//! places of its inputs it reads then. What others read as a whole stays whole, and so do constants.
+//! places of its inputs it reads then. Results that others read stay whole, and so do constants.
 //!
 //! Invariant: every element that is still made is made by the same operation of the same elements.
 

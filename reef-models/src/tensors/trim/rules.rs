@@ -9,7 +9,7 @@ pub(super) struct Trimmed {
     pub(super) op: TensorOp,
     /// The part of each input, if it is one.
     pub(super) inputs: Vec<Option<Cut>>,
-    /// The same of whole inputs, if there is need for that.
+    /// Operation of whole inputs, if there is need for that.
     pub(super) of_whole: Option<TensorOp>,
 }
 

@@ -25,11 +25,11 @@ pub(in crate::tensors) fn trimmed(
         return Ok(steps);
     }
     let own: HashSet<usize> = steps.iter().map(|step| step.writes).collect();
-    let mut made = Made { steps: Vec::new(), parts: HashMap::new(), storage };
+    let mut output = Output { steps: Vec::new(), parts: HashMap::new(), storage };
     for (step, plan) in steps.into_iter().zip(plans) {
         let part = read.get(&step.writes).cloned().flatten();
         let Some(plan) = plan else {
-            made.steps.push(step);
+            output.steps.push(step);
             continue;
         };
         // What no step makes is there as a whole.
@@ -39,12 +39,12 @@ pub(in crate::tensors) fn trimmed(
             Some(op) => (op, vec![None; step.reads.len()]),
             None => (plan.op, plan.inputs),
         };
-        made.step(&step, op, &parts, part)?;
+        output.step(&step, op, &parts, part)?;
     }
-    Ok(made.steps)
+    Ok(output.steps)
 }
 
-/// What is read of each storage, and each step as it makes and reads that, if it is another.
+/// Parts that are read of each storage, and each step as it makes and reads that, if it is another.
 fn parts_read(
     steps: &[TensorStep],
     outputs: &[Port],
@@ -75,13 +75,13 @@ fn parts_read(
 }
 
 /// Steps so far, and the storages of parts.
-struct Made<'a> {
+struct Output<'a> {
     steps: Vec<TensorStep>,
     parts: HashMap<(usize, Cut), usize>,
     storage: &'a mut dyn FnMut(&Spec) -> Result<usize>,
 }
 
-impl Made<'_> {
+impl Output<'_> {
     /// Adds `op` of these parts of what `step` reads, which makes this part of what it writes.
     fn step(
         &mut self,

@@ -1,4 +1,4 @@
-//! Networks that read a part of a result, beside the same ones that give all of it.
+//! Networks that read a part of a result, compared with ones that give all of it.
 
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
@@ -65,7 +65,7 @@ fn layer(b: &mut Builder<'_>, x: &Value) -> Result<Value> {
 }
 
 /// Elements that all steps of a network make.
-fn made(model: &TensorModel) -> usize {
+fn elements(model: &TensorModel) -> usize {
     model.steps.iter().map(|step| step.op.output.elements()).sum()
 }
 
@@ -85,10 +85,10 @@ fn places_that_are_read_have_the_bits_of_the_whole() {
 
 #[test]
 fn only_places_that_are_read_are_made() {
-    let [part, whole] = [false, true].map(|whole| made(&model(layer, &[0], whole)));
+    let [part, whole] = [false, true].map(|whole| elements(&model(layer, &[0], whole)));
     // Keys and values of all tokens are left, each once by its product and once by its heads' move.
     assert!(part < whole / 2 && part >= 4 * TOKENS * WIDTH, "{part} of {whole}");
-    let many = made(&model(layer, &[0, 1, 2, 3], false));
+    let many = elements(&model(layer, &[0, 1, 2, 3], false));
     assert!(many + TOKENS * WIDTH >= whole, "{many} of {whole}: most are read");
 }
 

@@ -137,17 +137,17 @@ impl Conv {
         })
     }
 
-    /// Memory that a tile should prefetch: `next` of the panels, `rows`, and in the `last` chunk
+    /// Memory that a tile should prefetch: `next` of the panels, rows `ahead`, and in the `last` chunk
     /// the commit's operands.
     fn hints(
         &self,
         share: &Share,
         [row, column]: [usize; 2],
         next: (*const f32, usize),
-        (rows, rows_pitch): (*const f32, usize),
+        ahead: (*const f32, usize),
         last: bool,
     ) -> Hints {
-        let (next, next_step) = next;
+        let ((next, next_step), (rows, rows_pitch)) = (next, ahead);
         if !last {
             let (output, residual) = (next, next);
             return Hints { next, next_step, rows, rows_pitch, output, residual, pitch: 0 };
