@@ -137,8 +137,8 @@ impl Conv {
         })
     }
 
-    /// Memory that a tile should prefetch: `next` of the panels, rows `ahead`, and in the `last` chunk
-    /// the commit's operands.
+    /// Memory that a tile should prefetch: `next` of the panels, rows `ahead`, and in the `last`
+    /// chunk the commit's operands.
     fn hints(
         &self,
         share: &Share,
