@@ -6,13 +6,14 @@ use super::fuse::formulas::fuse;
 use super::model::TensorModel;
 use super::scalars::with_scalars;
 use super::step::{Recent, TensorStep};
+use super::trim::steps::trimmed;
 use super::value::{KnownValues, Value, ValueData};
 use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;
 use crate::model::seeded::Seeded;
 use crate::model::tensor::TensorSpec;
 use reef_core::tensor::{Array, Element, Kind, Move, Scalar, Spec, TensorOp};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Bytes that are charged for each step: its operation, its names and its place in lists.
@@ -229,7 +230,11 @@ impl<'a> Builder<'a> {
         }
         let needed = self.needed(&ports);
         self.steps.retain(|step| needed[step.writes]);
-        let steps = fuse(std::mem::take(&mut self.steps), &ports);
+        let known: HashSet<usize> = self.constants.iter().map(|(storage, _)| *storage).collect();
+        let steps = std::mem::take(&mut self.steps);
+        let constant = |storage: usize| known.contains(&storage);
+        let steps = trimmed(steps, &ports, &constant, &mut |spec| self.storage(spec))?;
+        let steps = fuse(steps, &ports);
         let constants = self.constants.into_iter().filter(|(storage, _)| needed[*storage]);
         let own = |(storage, held)| Ok((storage, owned(held, self.ledger)?));
         self.stored.clear();

@@ -46,9 +46,10 @@ mod tests {
             let model = build_tensors(name, None, 2, Tensors::Seeded(Seeded(1))).unwrap();
             let steps = joined(model.steps(), &model.outputs, &|_| true);
             let count = |name| steps.iter().filter(|step| step.op.name() == name).count();
-            // Nothing is left of heads that are moved, but one move of ViT's picture.
+            // Nothing is left of heads that are moved, but one move of ViT's picture. The last
+            // layer takes the first token of queries and of a residual.
             assert_eq!(count("attention"), layers, "{name}");
-            assert!(count("move") <= 2, "{name}: {}", count("move"));
+            assert!(count("move") <= 3, "{name}: {}", count("move"));
             assert!(model.arena_of(steps.chunks(1)).bytes <= model.arena().bytes, "{name}");
         }
     }

@@ -80,6 +80,7 @@ mod tests {
                                 next: b.as_ptr(),
                                 next_step: 0,
                                 rows: a.as_ptr(),
+                                rows_pitch: a_pitch,
                                 output: b.as_ptr(),
                                 residual: b.as_ptr(),
                                 pitch: 0,

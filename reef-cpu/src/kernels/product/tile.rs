@@ -56,8 +56,10 @@ pub(in crate::kernels) struct Hints {
     /// Read soon, and how many floats of it are brought near for each two terms.
     pub next: *const f32,
     pub next_step: usize,
-    /// The next tile's `a`, with the same pitch.
+    /// As many rows and terms as the tile has, which are read soon: the next tile's `a`, or what
+    /// will be copied to there. Then floats from a row to the next.
     pub rows: *const f32,
+    pub rows_pitch: usize,
     /// Written later: a panel's lines of `rows` rows.
     pub output: *const f32,
     /// Read later: as many.

@@ -190,6 +190,7 @@ fn timing_of_a_tile() {
             next: a.as_ptr(),
             next_step: 0,
             rows: a.as_ptr(),
+            rows_pitch: 272,
             output: a.as_ptr(),
             residual: a.as_ptr(),
             pitch: 0,

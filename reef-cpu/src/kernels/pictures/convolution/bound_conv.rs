@@ -65,8 +65,13 @@ impl BoundConv<'_> {
     /// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1
     /// cache that they evict each other; copying them costs less.
     pub(in crate::kernels) fn reads_in_place(&self) -> bool {
+        self.sees_pixels() && !self.op.input.of.is_multiple_of(1024)
+    }
+
+    /// Returns whether each output sees the pixel of the input at its place, and no other.
+    pub(in crate::kernels) fn sees_pixels(&self) -> bool {
         let Conv2d { input, window, .. } = self.op;
         let plain = window.size == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
-        plain && !is_planar(input) && input.of % 1024 != 0
+        plain && !is_planar(input)
     }
 }

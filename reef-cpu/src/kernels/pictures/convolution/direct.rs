@@ -105,6 +105,7 @@ impl Direct {
                 next: panel.as_ptr(),
                 next_step: 2 * COLUMNS,
                 rows: self.input.at(ahead, 0),
+                rows_pitch: self.input.pitch(),
                 output: to,
                 residual: from,
                 pitch: output.pitch(),

@@ -42,7 +42,7 @@ impl Turns {
             rest: all - pairs * (left - 1),
             pitch: tile.hints.pitch * 4,
             row: tile.hints.rows,
-            row_pitch: tile.a_pitch * 4,
+            row_pitch: tile.hints.rows_pitch * 4,
             next_step: tile.hints.next_step * 4,
         }
     }

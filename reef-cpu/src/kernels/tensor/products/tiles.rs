@@ -33,6 +33,7 @@ pub(in crate::kernels::tensor) fn multiply_tile(
         next: panel.as_ptr(),
         next_step: 0,
         rows: a.floats.as_ptr(),
+        rows_pitch: a.pitch,
         output: sums,
         residual: sums,
         pitch: to.pitch,

@@ -62,6 +62,8 @@ pub(super) struct Conv {
     chunks: Vec<Columns>,
     /// Floats from a gathered row to the next; 0 if the input's pixels are the rows.
     pub(super) gathered_pitch: usize,
+    /// Pixels as they lie are copied, because of their pitch alone.
+    pub(super) copies_pixels: bool,
     /// Formula behind the sums before they are committed.
     finish: Option<Box<dyn ScratchEpilogue>>,
 }
@@ -88,6 +90,7 @@ impl Conv {
             plan: Plan::new(pixels, shape, op.groups, costs, conv.units),
             units: conv.units as usize,
             gathered_pitch,
+            copies_pixels: gathered_pitch > 0 && conv.sees_pixels(),
             group_inputs: op.input.channels / op.groups,
             constants: conv.constants(),
             input,

@@ -54,13 +54,16 @@ impl Conv {
             let b = self.panel(share, column, first_term);
             let next = self.next_panel([share, after], column, first_term, chunk);
             let tiles = share.pixels.len().div_ceil(ROWS);
+            let is_last = column + COLUMNS >= share.outputs.len();
             for row in (0..share.pixels.len()).step_by(ROWS) {
                 if stop.is_set() {
                     return false;
                 }
                 let next = part_of_panel(next, chunk.depth, [row / ROWS, tiles]);
                 let ahead = if row + ROWS < share.pixels.len() { row + ROWS } else { 0 };
-                let ahead = a.wrapping_add(ahead * a_pitch);
+                let ahead = (a.wrapping_add(ahead * a_pitch), a_pitch);
+                let copied = self.copied_next([share, after], row, first_term + chunk.depth);
+                let ahead = copied.filter(|_| is_last).unwrap_or(ahead);
                 let tile = Tile {
                     a: a.wrapping_add(row * a_pitch),
                     a_pitch,
@@ -118,22 +121,40 @@ impl Conv {
         next.as_ptr()
     }
 
-    /// Memory that a tile should prefetch: `next` of the panels, `rows`, and in the `last` chunk
-    /// the commit's operands.
+    /// Rows from `row` on of what is copied for the terms from `term` on, or for the share `after`
+    /// if there are none, and their pitch; `None` if pixels as they lie are not what is copied.
+    fn copied_next(
+        &self,
+        [share, after]: [&Share; 2],
+        row: usize,
+        term: usize,
+    ) -> Option<(*const f32, usize)> {
+        let (share, term) = if term < self.shape.depth { (share, term) } else { (after, 0) };
+        let pixel = share.pixels.start + row;
+        (self.copies_pixels && pixel < share.pixels.end).then(|| {
+            let channel = share.group * self.group_inputs + term;
+            (self.input.at(pixel, channel).cast_const(), self.input.pitch())
+        })
+    }
+
+    /// Memory that a tile should prefetch: `next` of the panels, rows `ahead`, and in the `last`
+    /// chunk the commit's operands.
     fn hints(
         &self,
         share: &Share,
         [row, column]: [usize; 2],
         next: (*const f32, usize),
-        rows: *const f32,
+        ahead: (*const f32, usize),
         last: bool,
     ) -> Hints {
-        let (next, next_step) = next;
+        let ((next, next_step), (rows, rows_pitch)) = (next, ahead);
         if !last {
-            return Hints { next, next_step, rows, output: next, residual: next, pitch: 0 };
+            let (output, residual) = (next, next);
+            return Hints { next, next_step, rows, rows_pitch, output, residual, pitch: 0 };
         }
         let channel = share.group * self.shape.outputs + share.outputs.start + column;
         let [output, residual] = self.epilogue.touches(share.pixels.start + row, channel);
-        Hints { next, next_step, rows, output, residual, pitch: self.epilogue.output.pitch() }
+        let pitch = self.epilogue.output.pitch();
+        Hints { next, next_step, rows, rows_pitch, output, residual, pitch }
     }
 }

@@ -197,6 +197,7 @@ impl Winograd {
                             next,
                             next_step,
                             rows: inputs.as_ptr().wrapping_add(ahead),
+                            rows_pitch: pitch,
                             output: own,
                             residual: own,
                             pitch: COLUMNS,
