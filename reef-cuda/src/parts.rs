@@ -29,9 +29,12 @@ const GROUP: c_uint = 8;
 /// Maximum number of groups of a device.
 const MAX_GROUPS: usize = 64;
 
-/// Parts that were asked for; `None`: the driver refused it.
+/// Parts that were asked for.
 #[derive(Default)]
-pub(crate) struct Parts(Mutex<Vec<(StreamKind, u32, Option<Arc<Part>>)>>);
+pub(crate) struct Parts(Mutex<Vec<Asked>>);
+
+/// Kind and size in percent of a part, and the part; `None`: the driver refused it.
+type Asked = (StreamKind, u32, Option<Arc<Part>>);
 
 impl Parts {
     /// Returns the part of this size in percent for streams of this kind, or `None` if there can't
