@@ -415,8 +415,7 @@ fn parts_told(has_parts: bool, has_be_work: bool) -> Vec<(Priority, u32)> {
     assert_eq!(caps().map(|caps| caps.percent), Some(percent));
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     ticket.wait().expect("it ends");
-    let told = script(&device).parts.lock().clone();
-    told
+    script(&device).parts.lock().clone()
 }
 
 #[test]
