@@ -31,10 +31,10 @@ const MAX_GROUPS: usize = 64;
 
 /// Parts that were asked for.
 #[derive(Default)]
-pub(crate) struct Parts(Mutex<Vec<Asked>>);
+pub(crate) struct Parts(Mutex<Vec<PartEntry>>);
 
 /// Kind and size in percent of a part, and the part; `None`: the driver refused it.
-type Asked = (StreamKind, u32, Option<Arc<Part>>);
+type PartEntry = (StreamKind, u32, Option<Arc<Part>>);
 
 impl Parts {
     /// Returns the part of this size in percent for streams of this kind, or `None` if there can't
