@@ -97,7 +97,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, CudaFact
         tick_rate: TickRate::Known(1_000_000_000),
         graphs: true,
         starts_early: own.starts_early,
-        parts: has_parts(driver),
+        parts: has_parts(driver, device),
         features: features(driver, &own)?,
     };
     Ok((facts, own))

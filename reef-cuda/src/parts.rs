@@ -122,8 +122,13 @@ impl Drop for Part {
     }
 }
 
-/// Returns whether this driver has parts.
-pub(crate) fn has_parts(driver: &Driver) -> bool {
+/// Returns whether this driver divides this device into groups.
+pub(crate) fn has_parts(driver: &Driver, device: CUdevice) -> bool {
+    has_calls(driver) && groups(driver, device).is_ok_and(|groups| groups.len() > 1)
+}
+
+/// Returns whether the driver has the calls for parts.
+fn has_calls(driver: &Driver) -> bool {
     driver.cuDeviceGetDevResource.is_some()
         && driver.cuDevSmResourceSplitByCount.is_some()
         && driver.cuDevResourceGenerateDesc.is_some()
@@ -182,7 +187,7 @@ fn divide(
     option: &str,
     units: u32,
 ) -> Result<[CUdevResource; 2]> {
-    if !has_parts(driver) {
+    if !has_calls(driver) {
         let what = format!("{option}: green contexts, which drivers have from CUDA 12.5 on");
         return Err(Error::Unsupported { backend: BACKEND, what });
     }

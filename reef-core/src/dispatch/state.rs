@@ -201,7 +201,8 @@ impl<D: Device> PassState<D> {
                 caps.at_most(blocks.clamp(1, u64::from(u32::MAX)) as u32)
             }
             Width::Parts { best_effort, .. } if group.has_parts() => {
-                Caps { percent: best_effort.clamp(1, 100), ..caps }
+                // Capped launches would run one by one, and on all units.
+                Caps { percent: best_effort.clamp(1, 100), ..Caps::all(caps.short) }
             }
             Width::Parts { .. } => caps,
         });

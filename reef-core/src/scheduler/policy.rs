@@ -193,9 +193,10 @@ pub enum Width {
         /// Part of the units in percent.
         percent: u32,
     },
-    /// The device's caps, and graphs of each class run on a part of the units: real-time ones on
-    /// the first, best-effort ones on the last. Where the parts overlap, priorities of streams
-    /// decide. Devices without parts run as if it were [`Device`](Self::Device).
+    /// The device's cap of short blocks, and graphs of each class run on a part of the units:
+    /// real-time ones on the first, best-effort ones on the last. Where the parts overlap,
+    /// priorities of streams decide. Devices without parts run as if it were
+    /// [`Device`](Self::Device).
     Parts {
         /// Units of real-time graphs in percent, while best-effort work is there.
         real_time: u32,

@@ -38,9 +38,11 @@ const MAX_OWED: f64 = 4.0;
 const MAX_EXCESS: f64 = 3.0;
 /// Late tasks that must be saved up before a larger width is tried.
 const PROBE_CREDIT: f64 = MAX_EXCESS + 1.0;
-/// Time for which a width that was too large is not tried again, at first and at most. It doubles.
+/// Time for which a width that was too large is not tried again, at first and at most. It doubles,
+/// and begins anew after the width has lasted for this many times as long.
 const MIN_REST: Duration = Duration::from_millis(250);
-const MAX_REST: Duration = Duration::from_secs(64);
+const MAX_REST: Duration = Duration::from_secs(32);
+const LASTING: u32 = 4;
 /// First tasks next to a width that was never tried: graphs are captured for it meanwhile, which
 /// says nothing about later tasks.
 const FIRST_BESIDE: u32 = 16;
@@ -80,7 +82,8 @@ const UNKNOWN: usize = 1;
 /// task is *late* if it takes longer than the target times the 99th percentile alone. A hundredth
 /// of the tasks may be late. A width goes down when three more than that were late in it, and goes
 /// up when four late tasks have been saved up. One that was too large rests for 0.25 s, and twice
-/// as long each time; it is passed over meanwhile. Tasks that were submitted before a change say
+/// as long each time; it is passed over meanwhile. Its first 16 tasks ever do not count
+/// against it. Tasks that were submitted before a change say
 /// nothing about the width after it. Where only long or new tasks are there, whose times alone are
 /// not known, the width is 12 %.
 #[derive(Debug)]
@@ -258,6 +261,8 @@ impl Scheduler for LatencyTarget {
 struct Ladder {
     widths: &'static [Option<Width>],
     at: usize,
+    /// Time since which this width lasts.
+    since: Duration,
     /// Of each width the time until which it rests, and how long it will the next time.
     rests: Vec<(Duration, Duration)>,
     /// Of each width the first tasks that are still to come.
@@ -270,7 +275,8 @@ impl Ladder {
         let is_own = |width: &Option<Width>| *width == Some(Width::Device);
         let at = widths.iter().position(is_own).unwrap_or(0);
         let rests = vec![(Duration::ZERO, MIN_REST); widths.len()];
-        Self { widths, at, rests, first: vec![FIRST_BESIDE; widths.len()] }
+        let first = vec![FIRST_BESIDE; widths.len()];
+        Self { widths, at, since: Duration::ZERO, rests, first }
     }
 
     /// Counts a task next to this width, and returns whether it is one of the first.
@@ -294,16 +300,19 @@ impl Ladder {
     /// Goes down, as this width is too large.
     fn fall(&mut self, now: Duration) {
         let (until, time) = &mut self.rests[self.at];
+        if now.saturating_sub(self.since) > LASTING * *time {
+            *time = MIN_REST;
+        }
         (*until, *time) = (now.saturating_add(*time), (2 * *time).min(MAX_REST));
         let below = (0..self.at).rev().find(|&at| self.rests[at].0 <= now);
-        self.at = below.unwrap_or(0);
+        (self.at, self.since) = (below.unwrap_or(0), now);
     }
 
     /// Goes up to the next width that does not rest. Returns `false` if there is none.
     fn rise(&mut self, now: Duration) -> bool {
         let above = (self.at + 1..self.widths.len()).find(|&at| self.rests[at].0 <= now);
         above.is_some_and(|at| {
-            self.at = at;
+            (self.at, self.since) = (at, now);
             true
         })
     }
@@ -563,6 +572,24 @@ mod tests {
         plant.run(1_600, ALONE.mul_f64(1.10));
         let part = Some(Width::Parts { real_time: 79, best_effort: 100 });
         assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
+    }
+
+    #[test]
+    fn width_that_lasted_rests_shortly() {
+        let mut ladder = Ladder::new(BY_CAPS);
+        let at = ladder.at;
+        let mut now = Duration::from_secs(1);
+        for _ in 0..10 {
+            ladder.fall(now);
+            now = ladder.rests[at].0;
+            while ladder.at < at {
+                assert!(ladder.rise(now));
+            }
+        }
+        assert_eq!(ladder.rests[at].1, MAX_REST);
+        now += Duration::from_secs(600);
+        ladder.fall(now);
+        assert_eq!(ladder.rests[at].0, now + MIN_REST);
     }
 
     #[test]

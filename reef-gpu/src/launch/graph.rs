@@ -3,7 +3,8 @@
 //! A graph is prepared for each best-effort queue that runs it, at its second run there: launches
 //! that can be stopped have the addresses of the queue's preemptor and lists baked in. For all
 //! real-time queues of a device it is prepared once, before its first run: that would be in a pass
-//! of a dispatcher, for which everything else waits. Addresses never change, and only stopped
+//! of a dispatcher, for which everything else waits. For a part of the units another thread
+//! prepares it, and until then it runs on all. Addresses never change, and only stopped
 //! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal
 //! that is written before the first run of each epoch.
 
@@ -20,6 +21,7 @@ use crate::launch::stop_lists::StopList;
 use parking_lot::Mutex;
 use reef_core::{Command, Error, Launch, Priority, Result};
 use std::sync::{Arc, Weak};
+use std::thread;
 
 /// A sequence of launches, ready to run as often as wanted.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ struct Sequence<V: Vendor> {
     prepared: Mutex<Vec<Prepared<V>>>,
     /// Best-effort queues that have run it.
     ran_on: Mutex<Vec<Weak<()>>>,
+    /// Classes and parts of the units, in percent, for which another thread prepares it, or has.
+    aside: Mutex<Vec<(Priority, u32)>>,
 }
 
 /// The queue that it is for, and what that runs.
@@ -84,6 +88,7 @@ impl<V: Vendor> Graph<V> {
             _buffers,
             prepared: Mutex::default(),
             ran_on: Mutex::default(),
+            aside: Mutex::default(),
         })))
     }
 
@@ -110,6 +115,10 @@ impl<V: Vendor> Graph<V> {
 
     /// The graph for a queue that is never stopped.
     pub(crate) fn plain(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<Arc<Exec<V>>> {
+        self.plain_exec(gpu, self.where_prepared(gpu, runner))
+    }
+
+    fn plain_exec(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<Arc<Exec<V>>> {
         let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none();
         self.prepared(runner, is_plain, || {
             let stream = runner.stream(gpu)?;
@@ -120,7 +129,7 @@ impl<V: Vendor> Graph<V> {
     /// Prepares the graph so that it notes when it begins and ends, and returns the events that it
     /// sets then. `None` while a run of it is on its way.
     pub(crate) fn noting(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<Option<Armed<V>>> {
-        let exec = self.noting_exec(gpu, runner)?;
+        let exec = self.noting_exec(gpu, self.where_prepared(gpu, runner))?;
         let _one_at_a_time = self.0.prepared.lock();
         let times = if exec.is_running() { None } else { exec.arm() };
         Ok(times.map(|times| (exec, times)))
@@ -129,8 +138,36 @@ impl<V: Vendor> Graph<V> {
     /// Makes what queues run that nothing stops.
     pub(crate) fn prepare(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<()> {
         self.noting_exec(gpu, runner)?;
-        self.plain(gpu, runner)?; // for a run that follows another closely
+        self.plain_exec(gpu, runner)?; // for a run that follows another closely
         Ok(())
+    }
+
+    /// The queue on its part of the units if the graph is prepared for that, else on all: then
+    /// another thread begins to prepare it.
+    fn where_prepared<'a>(&self, gpu: &Gpu<V>, runner: Runner<'a>) -> Runner<'a> {
+        let is_its = |(owner, exec): &&Prepared<V>| {
+            owner.as_ptr() == Arc::as_ptr(runner.queue) && exec.percent == runner.percent
+        };
+        if runner.percent >= 100 || self.0.prepared.lock().iter().filter(is_its).count() >= 2 {
+            return runner;
+        }
+        self.prepare_aside(gpu, runner);
+        Runner { percent: 100, ..runner }
+    }
+
+    /// Prepares it on another thread, once. If that fails it runs on all units for good.
+    fn prepare_aside(&self, gpu: &Gpu<V>, runner: Runner<'_>) {
+        let Runner { class, percent, .. } = runner;
+        let mut aside = self.0.aside.lock();
+        if aside.contains(&(class, percent)) {
+            return;
+        }
+        aside.push((class, percent));
+        let (graph, gpu, queue) = (self.clone(), gpu.clone(), runner.queue.clone());
+        let prepare = move || {
+            let _ = graph.prepare(&gpu, Runner { queue: &queue, class, percent });
+        };
+        let _ = thread::Builder::new().name("reef-prepare".into()).spawn(prepare);
     }
 
     fn noting_exec(&self, gpu: &Gpu<V>, runner: Runner<'_>) -> Result<Arc<Exec<V>>> {
@@ -307,8 +344,7 @@ mod tests {
     use crate::hal::options::Options;
     use reef_core::{Device, Fill, PreemptLevel, Preemptor as _, Queue as _, Seq};
     use std::sync::mpsc;
-    use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn buffers_of_copies_and_fills_live_as_long_as_the_graph() {
@@ -374,11 +410,21 @@ mod tests {
         let graph = Graph::new(&gpu, &[Command::Fill(fill)]).unwrap();
         gpu.prepare(&Command::Graph(graph.clone()), Priority::RealTime).unwrap();
         let mut queue = gpu.queue(Priority::RealTime, None).unwrap();
-        for (seq, percent) in [100, 85, 100, 40, 85].into_iter().enumerate() {
+        let mut seqs = (0..).map(Seq);
+        let mut launched_on = |percent| {
             queue.run_on(percent);
-            queue.launch_graph(Seq(seq as u64), &graph, None).unwrap();
+            queue.launch_graph(seqs.next().unwrap(), &graph, None).unwrap();
+            graph.where_prepared(&gpu, queue.runner()).percent
+        };
+        for percent in [85, 100, 40, 85] {
+            // Launches don't wait for another thread that prepares it.
+            let start = Instant::now();
+            while launched_on(percent) != percent {
+                assert!(start.elapsed() < Duration::from_secs(60), "{percent} % in a minute");
+            }
         }
-        let parts = gpu.vendor().parts.lock().clone();
+        let mut parts = gpu.vendor().parts.lock().clone();
+        parts.dedup(); // one that notes its times, and one that doesn't
         assert_eq!(parts, [(StreamKind::RealTime, 85), (StreamKind::RealTime, 40)]);
     }
 

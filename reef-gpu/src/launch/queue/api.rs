@@ -178,11 +178,11 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         self.block_cap = blocks.filter(|_| self.is_stoppable());
     }
 
-    /// The device writes signals that threads poll; it wakes no thread.
     fn run_on(&mut self, percent: u32) {
         self.percent = if self.gpu.has_parts() { percent.clamp(1, 100) } else { 100 };
     }
 
+    /// The device writes signals that threads poll; it wakes no thread.
     fn wake(&mut self, _: Thread) -> bool {
         false
     }

@@ -126,7 +126,7 @@ impl<V: Vendor> Queue<V> {
     }
 
     /// Queue and units of a graph that it launches.
-    pub(super) fn runner(&self) -> Runner<'_> {
+    pub(crate) fn runner(&self) -> Runner<'_> {
         Runner { queue: &self.token, class: self.priority, percent: self.percent }
     }
 

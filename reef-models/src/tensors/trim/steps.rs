@@ -25,7 +25,8 @@ pub(in crate::tensors) fn trimmed(
         return Ok(steps);
     }
     let own: HashSet<usize> = steps.iter().map(|step| step.writes).collect();
-    let mut output = Output { steps: Vec::new(), parts: HashMap::new(), storage };
+    let (parts, results) = (HashMap::new(), HashSet::new());
+    let mut output = Output { steps: Vec::new(), parts, results, storage };
     for (step, plan) in steps.into_iter().zip(plans) {
         let part = read.get(&step.writes).cloned().flatten();
         let Some(plan) = plan else {
@@ -78,6 +79,8 @@ fn parts_read(
 struct Output<'a> {
     steps: Vec<TensorStep>,
     parts: HashMap<(usize, Cut), usize>,
+    /// Storages of the network that parts are made in, as they equal them.
+    results: HashSet<usize>,
     storage: &'a mut dyn FnMut(&Spec) -> Result<usize>,
 }
 
@@ -96,7 +99,8 @@ impl Output<'_> {
                 *read = self.part(*read, cut, &step.op.inputs[k], &step.name)?;
             }
         }
-        if part.is_none() && parts[..] != [None] && is_copy(&op) {
+        let is_part = parts[..] != [None] && !self.results.contains(&reads[0]);
+        if part.is_none() && is_part && is_copy(&op) {
             self.rename(reads[0], step.writes);
             return Ok(());
         }
@@ -119,6 +123,7 @@ impl Output<'_> {
             used.filter(|storage| **storage == from).for_each(|storage| *storage = to);
         }
         self.parts.values_mut().filter(|part| **part == from).for_each(|part| *part = to);
+        self.results.insert(to);
     }
 
     /// The storage of a part of `whole`, which is seen as `spec`.

@@ -120,6 +120,30 @@ fn constants_are_not_taken_apart_at_each_inference() {
 }
 
 #[test]
+fn two_results_may_be_the_same_place() {
+    let ledger = Ledger::new(&Budget::default());
+    let mut b = Builder::new(&ledger);
+    let x = b.input("x", Spec { element: Element::F32, dims: vec![1, TOKENS, WIDTH] }).unwrap();
+    let made = layer(&mut b, &x).unwrap();
+    let first = b.pick_axis(&made, 1, vec![0]).unwrap();
+    let used = b.binary(Binary::Add, &first, &first).unwrap();
+    let second = b.pick_axis(&made, 1, vec![0]).unwrap();
+    let later = b.binary(Binary::Mul, &first, &second).unwrap();
+    let outputs = [("first", first), ("second", second), ("used", used), ("later", later)];
+    let outputs = outputs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let have = b.finish("m", outputs).unwrap().execute(&[input()]).unwrap();
+    let want = model(layer, &[0], true).execute(&[input()]).unwrap();
+    let values = |array: &Array| -> Vec<f32> {
+        let Array::F32(values) = array else { panic!("singles") };
+        values.clone()
+    };
+    let (first, want) = (values(&have[0]), values(&want[0]));
+    assert_eq!([&first, &values(&have[1])], [&want, &want]);
+    assert_eq!(values(&have[2]), want.iter().map(|x| x + x).collect::<Vec<_>>());
+    assert_eq!(values(&have[3]), want.iter().map(|x| x * x).collect::<Vec<_>>());
+}
+
+#[test]
 fn part_of_an_input_is_one_move() {
     let model = model(|_, x| Ok(x.clone()), &[2], false);
     assert_eq!(model.steps.len(), 1);
