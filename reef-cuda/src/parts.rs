@@ -77,17 +77,13 @@ impl Split {
     pub(crate) fn new(driver: &'static Driver, device: CUdevice, units: u32) -> Result<Self> {
         let [part, rest] = divide(driver, device, "split", units)?;
         Ok(Self {
-            real_time: Part::new(driver, device, part)?,
-            best_effort: Part::new(driver, device, rest)?,
+            real_time: Part::of(driver, device, &mut [part])?,
+            best_effort: Part::of(driver, device, &mut [rest])?,
         })
     }
 }
 
 impl Part {
-    fn new(driver: &'static Driver, device: CUdevice, resource: CUdevResource) -> Result<Self> {
-        Self::of(driver, device, &mut [resource])
-    }
-
     /// The multiprocessors of all `resources`.
     fn of(
         driver: &'static Driver,
@@ -136,16 +132,25 @@ fn has_calls(driver: &Driver) -> bool {
         && driver.cuGreenCtxStreamCreate.is_some()
 }
 
+/// All multiprocessors of the device.
+fn whole(driver: &Driver, device: CUdevice) -> Result<CUdevResource> {
+    // SAFETY: plain data, filled by the driver below.
+    let mut all: CUdevResource = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is valid for the call.
+    unsafe { driver.cuDeviceGetDevResource(device, &mut all, MULTIPROCESSORS) }?;
+    Ok(all)
+}
+
 /// Returns the device's multiprocessors in groups, in order; the last has what is left.
 fn groups(driver: &Driver, device: CUdevice) -> Result<Vec<CUdevResource>> {
+    let all = whole(driver, device)?;
     // SAFETY: plain data, filled by the driver below.
-    let [mut all, mut rest]: [CUdevResource; 2] = unsafe { std::mem::zeroed() };
+    let mut rest: CUdevResource = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     let mut groups: [CUdevResource; MAX_GROUPS] = unsafe { std::mem::zeroed() };
     let mut count = MAX_GROUPS as c_uint;
-    // SAFETY: the pointers are valid for the calls, with room for `count` groups.
+    // SAFETY: the pointers are valid for the call, with room for `count` groups.
     unsafe {
-        driver.cuDeviceGetDevResource(device, &mut all, MULTIPROCESSORS)?;
         driver.cuDevSmResourceSplitByCount(
             groups.as_mut_ptr(),
             &mut count,
@@ -192,9 +197,8 @@ fn divide(
         return Err(Error::Unsupported { backend: BACKEND, what });
     }
     // SAFETY: plain data, filled by the driver below.
-    let [mut all, mut part, mut rest]: [CUdevResource; 3] = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is valid for the call.
-    unsafe { driver.cuDeviceGetDevResource(device, &mut all, MULTIPROCESSORS) }?;
+    let [mut part, mut rest]: [CUdevResource; 2] = unsafe { std::mem::zeroed() };
+    let all = whole(driver, device)?;
     let mut parts = 1;
     // SAFETY: the pointers are valid for the call.
     let divided = unsafe {

@@ -16,7 +16,7 @@ use common::{Driver, FAKE, call, library, until};
 use nodes::{
     Call, capture, chain, destroy, destroy_exec, instantiate, launch, new_graph, nodes as nodes_of,
 };
-use program::{Held, Shape, WAVE, expected, program, report_of, run_alone};
+use program::{Held, Program, Shape, WAVE, expected, program, report_of, run_alone};
 use std::time::Duration;
 
 /// `REEF_SLICES` of the program: with stops, which graphs don't have.
@@ -266,11 +266,23 @@ fn whole_graph_with_the_handle_of_one_in_slices_is_updated() {
     destroy_exec(&program, exec);
 }
 
+/// Loads the kernels as a library; returns that and its kernel `tiles`.
+fn library_with_tiles(program: &Program) -> [usize; 2] {
+    let driver = program.driver;
+    let (mut library, mut kernel) = (0_usize, 0_usize);
+    let text = std::ffi::CString::new(program::PTX).unwrap();
+    let load = text.as_ptr();
+    assert_eq!(call!(driver, cuLibraryLoadData(&raw mut library, load, 0, 0, 0, 0, 0, 0)), 0);
+    let name = c"tiles".as_ptr();
+    assert_eq!(call!(driver, cuLibraryGetKernel(&raw mut kernel, library, name)), 0);
+    [library, kernel]
+}
+
 /// A thread may unload it while another one instantiates.
 #[test]
 fn kernel_that_no_node_has_is_not_asked_for() {
     let (program, tiles) = learned();
-    let (driver, fake) = (program.driver, Driver::open(&library(FAKE)));
+    let fake = Driver::open(&library(FAKE));
     let learn = |kernel| {
         program.hold(true);
         (0..3).for_each(|_| assert_eq!(program.launch(kernel, &tiles.shape, 0), 0));
@@ -279,12 +291,7 @@ fn kernel_that_no_node_has_is_not_asked_for() {
     };
     let module = program.load();
     learn(program.kernel_of(module, "tiles"));
-    let (mut library, mut kernel) = (0_usize, 0_usize);
-    let text = std::ffi::CString::new(program::PTX).unwrap();
-    let load = text.as_ptr();
-    assert_eq!(call!(driver, cuLibraryLoadData(&raw mut library, load, 0, 0, 0, 0, 0, 0)), 0);
-    let name = c"tiles".as_ptr();
-    assert_eq!(call!(driver, cuLibraryGetKernel(&raw mut kernel, library, name)), 0);
+    let [library, kernel] = library_with_tiles(&program);
     learn(kernel);
     // The calls by which the library forgets them come too late.
     let misuses = program.misuses();
@@ -310,13 +317,8 @@ fn graph_is_whole_a_minute_after_real_time_work() {
 #[test]
 fn kernel_of_a_library_is_in_slices() {
     let program = program();
-    let (driver, shape) = (program.driver, Shape::line());
-    let (mut library, mut kernel) = (0_usize, 0_usize);
-    let text = std::ffi::CString::new(program::PTX).unwrap();
-    let load = text.as_ptr();
-    assert_eq!(call!(driver, cuLibraryLoadData(&raw mut library, load, 0, 0, 0, 0, 0, 0)), 0);
-    let name = c"tiles".as_ptr();
-    assert_eq!(call!(driver, cuLibraryGetKernel(&raw mut kernel, library, name)), 0);
+    let shape = Shape::line();
+    let [_, kernel] = library_with_tiles(&program);
     program.learn_slices(kernel, &shape);
     let tiles = Call { kernel, shape, value: 3 };
     let (graph, nodes) = chain(&program, &[tiles]);

@@ -58,6 +58,12 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
+    /// Returns whether this was prepared for it.
+    fn owns<V: Vendor>(&self, prepared: &Prepared<V>) -> bool {
+        let (owner, exec) = prepared;
+        owner.as_ptr() == Arc::as_ptr(self.queue) && exec.percent == self.percent
+    }
+
     /// Opens a stream in which launches are captured for it.
     fn stream<V: Vendor>(&self, gpu: &Gpu<V>) -> Result<Stream<V>> {
         match self.percent {
@@ -145,10 +151,9 @@ impl<V: Vendor> Graph<V> {
     /// The queue on its part of the units if the graph is prepared for that, else on all: then
     /// another thread begins to prepare it.
     fn where_prepared<'a>(&self, gpu: &Gpu<V>, runner: Runner<'a>) -> Runner<'a> {
-        let is_its = |(owner, exec): &&Prepared<V>| {
-            owner.as_ptr() == Arc::as_ptr(runner.queue) && exec.percent == runner.percent
-        };
-        if runner.percent >= 100 || self.0.prepared.lock().iter().filter(is_its).count() >= 2 {
+        let count = || self.0.prepared.lock().iter().filter(|it| runner.owns(it)).count();
+        // One that notes its times, and one that doesn't.
+        if runner.percent >= 100 || count() >= 2 {
             return runner;
         }
         self.prepare_aside(gpu, runner);
@@ -232,10 +237,7 @@ impl<V: Vendor> Graph<V> {
         may_run: impl Fn(&Arc<Exec<V>>) -> bool,
         make: impl FnOnce() -> Result<Exec<V>>,
     ) -> Result<Arc<Exec<V>>> {
-        let mine = |owner: &Weak<()>| owner.as_ptr() == Arc::as_ptr(runner.queue);
-        let is_it = |(owner, exec): &&Prepared<V>| {
-            mine(owner) && exec.percent == runner.percent && may_run(exec)
-        };
+        let is_it = |it: &&Prepared<V>| runner.owns(it) && may_run(&it.1);
         let found = self.0.prepared.lock().iter().find(is_it).map(|(_, exec)| exec.clone());
         if let Some(exec) = found {
             return Ok(exec);

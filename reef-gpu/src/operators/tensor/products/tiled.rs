@@ -31,7 +31,7 @@ const MANY_TERMS: usize = 128;
 /// Rows of a product on warpgroups at least: with 197 ViT-B/16 takes 15 % less, with 128 BERT takes
 /// 3 % more than with tiles of warps (H200, 2026-11-27).
 const MIN_ROWS_OF_GROUPS: usize = 129;
-/// Terms of one, whose blocks look at the guard once: about 20 µs of a block.
+/// Pairs of terms of one, whose blocks look at the guard once: about 20 µs of a block.
 const MAX_TERMS_OF_GROUPS: usize = 4096;
 /// Terms are counted in 31 bits.
 const MAX_TERMS: usize = 1 << 31;
