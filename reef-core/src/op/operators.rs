@@ -2,6 +2,7 @@
 
 use super::operands::{Operands, PackedInput, Scratch, TensorOperands};
 use super::ops::Op;
+use super::quantized::{Format, Quantization};
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
@@ -31,6 +32,12 @@ pub trait Operators: Device {
     /// Returns the rounding of this device's kernels for `op`. The default is none.
     fn rounding(&self, _op: &Op) -> Rounding {
         Rounding::default()
+    }
+
+    /// Returns the tensors of `op` that this device's kernels take with numbers of 8 bits of
+    /// `format`, whatever its layouts are. The default is none.
+    fn quantization(&self, _op: &Op, _format: Format) -> Quantization {
+        Quantization::default()
     }
 
     /// The launches, in order, that compute `op` on these operands.

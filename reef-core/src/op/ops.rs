@@ -1,7 +1,7 @@
 //! Operations of networks for pictures.
 
 use super::function::Function;
-use super::tensor::{MAX_ELEMENTS, Tensor, Window, product};
+use super::tensor::{Layout, MAX_ELEMENTS, Tensor, Window, product};
 use crate::backend::error::{Error, Result};
 
 /// `output = function?(relu?(convolve(input, weights) + bias + residual?))`.
@@ -19,7 +19,7 @@ pub struct Conv2d {
     pub window: Window,
     /// Channels are convolved within this many groups.
     pub groups: usize,
-    /// A tensor like the output is added before `relu`.
+    /// A tensor like the output, of the same layout, is added before `relu`.
     pub residual: bool,
     /// Negative values become zero.
     pub relu: bool,
@@ -61,6 +61,18 @@ pub struct Pool2d {
     pub output: Tensor,
     /// The window; the whole picture for a global pool.
     pub window: Window,
+}
+
+impl Pool2d {
+    /// A pool has no constants that could bring one scale to another.
+    fn check_numbers(&self) -> Result<()> {
+        let [input, output] = [self.input.layout, self.output.layout].map(Layout::quantized);
+        if input != output {
+            let text = format!("a pool of numbers of 8 bits keeps them: {input:?}, {output:?}");
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
 }
 
 /// `output[c] = relu?(input[c] * weights[c] + bias[c])`: a batch normalisation that can't be
@@ -195,6 +207,9 @@ impl Op {
         self.window().map_or(Ok(()), Window::check)?;
         if let Self::Conv2d(op) = self {
             op.check_groups()?;
+        }
+        if let Self::Pool2d(op) = self {
+            op.check_numbers()?;
         }
         let [weights, _] = self.constants();
         if weights > MAX_ELEMENTS {

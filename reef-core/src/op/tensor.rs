@@ -1,5 +1,6 @@
 //! Tensors of pictures, and windows over them.
 
+use super::quantized::Quantized;
 use crate::backend::error::{Error, Result};
 
 /// Upper bound of each size of a tensor or a window.
@@ -21,6 +22,18 @@ pub enum Layout {
     Nchw,
     /// The backend's choice, the same for every native tensor of the device.
     Native,
+    /// As a native one, but of numbers of 8 bits.
+    Quantized(Quantized),
+}
+
+impl Layout {
+    /// The numbers of 8 bits that it has, if those are what it has.
+    pub fn quantized(self) -> Option<Quantized> {
+        match self {
+            Self::Quantized(quantized) => Some(quantized),
+            Self::Nchw | Self::Native => None,
+        }
+    }
 }
 
 /// A tensor, or some adjoining channels of a wider one.
