@@ -18,7 +18,7 @@
 struct Conv {
     const char *input;    // first channel of the first pixel
     const char *weights;  // per output, `slabs` slabs: taps, and of each the channels; then zeros
-    const float *bias;    // a multiple of 4 of them
+    const float *bias;    // a multiple of 4 of them; behind them as many factors of sums, where tiles have factors
     const char *residual; // laid out like the output, or null
     char *output;
     float *partials; // [splits][pixels][outputs rounded up to 4]
@@ -139,16 +139,25 @@ template <class Tile> class Gather {
 #define REEF_EACH_PLACE(i) _Pragma("unroll") for (int i = 0; i < EACH; i++)
 #endif
 
+// Factors of the sums of four adjoining outputs.
+struct OutputFactors {
+    float4 factors;
+    __device__ void bring(const float *from) { factors = load4(from); }
+    __device__ float4 times(float4 s) const {
+        return make_float4(s.x * factors.x, s.y * factors.y, s.z * factors.z, s.w * factors.w);
+    }
+};
+
 // The sums of a tile as its threads take them from shared memory, four adjoining outputs at a time.
 template <class Tile> class Finish {
   public:
-    typedef typename Tile::Element Element;
+    typedef typename Tile::Output Element;
 
     // Before the sums, so that what is added to them is here in time.
     __device__ Finish(const Conv &c, u32 first_pixel, u32 first_output) : conv(c) {
         output = first_output + threadIdx.x % QUADS * 4;
         pixel = first_pixel + threadIdx.x / QUADS;
-        if (output < conv.outputs) bias = load4(conv.bias + output);
+        if (output < conv.outputs) bias = load4(conv.bias + output), factors.bring(conv.bias + pitch() + output);
     }
 
     // Asks for what else is added, if it comes four at a time.
@@ -199,7 +208,7 @@ template <class Tile> class Finish {
             if (conv.fours)
                 write_four(i);
             else
-                write_each(place(i), sums[i] + bias);
+                write_each(place(i), factors.times(sums[i]) + bias);
         }
     }
 
@@ -219,7 +228,7 @@ template <class Tile> class Finish {
     }
 
     __device__ void write_four(int i) const {
-        float4 value = sums[i] + bias;
+        float4 value = factors.times(sums[i]) + bias;
         if (conv.residual) value = value + wide(residual[i]);
         value = conv.activation(value);
         if (conv.rounds) value = as_multiplied<Element>(value);
@@ -237,6 +246,7 @@ template <class Tile> class Finish {
 
     const Conv &conv;
     u32 pixel, output;
+    typename Tile::Factors factors;
     float4 bias, sums[EACH];
     Four residual[EACH];
 };

@@ -120,13 +120,15 @@ __device__ inline u32 as_halves(float low, float high) {
     return word;
 }
 
-// 32-bit floats, multiplied with 11 bits of precision. Weights are rounded when they are packed.
+// 32-bit floats, multiplied with 11 bits of precision. Weights are rounded when they are packed. `whole`: what a sum is worth.
 struct Tf32 {
     typedef float Element;
+    typedef float Sum;
 
     __device__ static void round(u32 (&a)[4]) {
         for (u32 &word : a) word = as_tf32(__uint_as_float(word));
     }
+    __device__ static float whole(float sum) { return sum; }
 
     __device__ static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
@@ -144,8 +146,10 @@ struct RoundedTf32 : Tf32 {
 // 16-bit floats.
 struct F16 {
     typedef Half Element;
+    typedef float Sum;
 
     __device__ static void round(u32 (&)[4]) {}
+    __device__ static float whole(float sum) { return sum; }
 
     __device__ static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
@@ -154,6 +158,14 @@ struct F16 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 };
+
+// Whole numbers of 8 bits, four in a word.
+__device__ inline void multiply_integers(int (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
 #endif
 

@@ -4,13 +4,20 @@
 
 #include "mma.h"
 
+// Sums that are what they are.
+struct NoFactors {
+    __device__ void bring(const float *) {}
+    __device__ float4 times(float4 sums) const { return sums; }
+};
+
 #if REEF_ASYNC
 
 // A block's tile of sums on tensor cores. Its warps stand WM x WN over the tile; WK of them share
 // each place and split every slab between them.
 template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class Warps {
   public:
-    typedef typename Math::Element Element;
+    typedef typename Math::Element Element, Output;
+    typedef NoFactors Factors;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = WK, THREADS = 32 * WM * WN * WK;
     static constexpr int STAGES = DEPTH, BLOCKS = 2; // of a unit, at least
     static constexpr u32 LINE = BN + 8; // floats of a row of sums in shared memory; no two of a warp's stores in one bank
@@ -28,7 +35,7 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
         }
         for (auto &line : sums)
             for (auto &tile : line)
-                for (float &sum : tile) sum = 0;
+                for (auto &sum : tile) sum = 0;
     }
 
     // Adds the products of one slab.
@@ -44,7 +51,9 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
                 Math::round(a[i]);
             }
             for (int j = 0; j < NT / 2; j++) load_matrices(b[j], b_from + 16 * j * SLAB);
+#pragma unroll
             for (int i = 0; i < MT; i++)
+#pragma unroll
                 for (int j = 0; j < NT; j++)
                     Math::multiply(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
@@ -57,9 +66,9 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
         for (int i = 0; i < MT; i++)
             for (int j = 0; j < NT; j++) {
                 float *corner = to + 16 * i * LINE + 8 * j;
-                const float (&c)[4] = sums[i][j];
-                *(float2 *)corner = make_float2(c[0], c[1]);
-                *(float2 *)(corner + 8 * LINE) = make_float2(c[2], c[3]);
+                const auto &c = sums[i][j];
+                *(float2 *)corner = make_float2(Math::whole(c[0]), Math::whole(c[1]));
+                *(float2 *)(corner + 8 * LINE) = make_float2(Math::whole(c[2]), Math::whole(c[3]));
             }
     }
 
@@ -78,7 +87,7 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
     __device__ static u32 share() { return threadIdx.x / 32 / (WM * WN); }
 
     u32 pixels[BASES], outputs[BASES]; // where the thread's rows of matrices begin in a slab
-    float sums[MT][NT][4];
+    typename Math::Sum sums[MT][NT][4];
 };
 
 #endif
@@ -86,7 +95,8 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
 // A block's tile of sums without tensor cores: 16 x 16 threads, each for every 16th row and column.
 template <class E, int BM, int BN, int DEPTH> class Threads {
   public:
-    typedef E Element;
+    typedef E Element, Output;
+    typedef NoFactors Factors;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = 1, THREADS = 256, STAGES = DEPTH;
     static constexpr int BLOCKS = 1;
     static constexpr u32 LINE = BN + 8;

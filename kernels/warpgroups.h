@@ -12,7 +12,8 @@
 // may still be read; with one, products are waited for before copies of the slab behind the next ones are asked for.
 template <class Math, int BM, int BN, int DEPTH, int SPARE = 2> class Groups {
   public:
-    typedef typename Math::Element Element;
+    typedef typename Math::Element Element, Output;
+    typedef NoFactors Factors;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = 1, THREADS = 2 * BM, STAGES = DEPTH;
     static constexpr int AHEAD = DEPTH - SPARE; // slabs whose copies are under way
     static constexpr int BLOCKS = STAGES * (BM + BN) * SLAB <= 96 << 10 ? 2 : 1; // of a unit, as shared memory allows

@@ -50,6 +50,35 @@ static u32 check_widest() {
     return printf("widest input: [%u] is %g, not %g\n", last, output[last], want), 1;
 }
 
+// Each float of 8 bits, as a number and as half of it in pairs; and none that lies between two of them goes to a third.
+static u32 check_numbers() {
+    u32 failed = 0;
+    for (u32 bits = 0; bits < 256; bits++) {
+        const float value = to_float(Fp8{(unsigned char)bits});
+        Fp8 again;
+        set(again, value);
+        failed += value == value ? again.bits != bits : (again.bits & 0x7f) != 0x7f;
+        for (bool odd : {false, true}) {
+            const u32 pair = halves_of(odd ? bits << 24 : bits << 16, odd);
+            const float half = of_half(pair >> 16) * 256;
+            failed += value == value ? half != value : half == half;
+        }
+        const float next = to_float(Fp8{(unsigned char)(bits + 1)}), middle = value + (next - value) / 2;
+        if ((bits & 0x7f) >= 0x7e) continue;
+        set(again, middle);
+        failed += again.bits != (bits & 1 ? bits + 1 : bits);
+    }
+    Int8 number;
+    for (float value : {-1e9f, -127.5f, -2.5f, -0.5f, 0.5f, 1.5f, 126.6f, 1e9f}) {
+        set(number, value);
+        failed += number.number != (int)nearbyintf(std::max(-127.0f, std::min(127.0f, value)));
+    }
+    set(number, NAN);
+    failed += number.number != 0;
+    if (failed) printf("numbers of 8 bits: %u are wrong\n", failed);
+    return failed > 0;
+}
+
 int main(int, char **arguments) {
     u32 failed = check_widest(), cases = arguments[1] ? atoi(arguments[1]) : 10;
     for (u32 n = 0; n < cases; n++) {
@@ -57,7 +86,14 @@ int main(int, char **arguments) {
         failed += check<Warps<RoundedTf32, 64, 32, 2, 1, 4, 4>>("rounded 64x32") + check<Warps<F16, 64, 32, 2, 1, 4, 4>>("f16 64x32");
         failed += check<Warps<Tf32, 64, 64, 2, 2, 2, 3>>("tf32 64x64") + check<Warps<F16, 64, 64, 2, 2, 2, 3>>("f16 64x64");
         failed += check<Threads<float, 32, 32, 2>>("fp32 32x32");
+        failed += check<QuantizedWarps<Int8, F16, 32, 32, 1, 1, 4, 4>>("f16 to int8 32x32");
+        failed += check<QuantizedWarps<Int8, Int8Terms, 64, 32, 2, 1, 4, 4>>("int8 64x32");
+        failed += check<QuantizedWarps<Half, Int8Terms, 64, 64, 2, 2, 2, 3>>("int8 to f16 64x64");
+        failed += check<QuantizedWarps<Fp8, F16, 64, 64, 2, 2, 2, 3>>("f16 to fp8 64x64");
+        failed += check<QuantizedWarps<Fp8, Fp8Terms, 32, 32, 1, 1, 4, 4>>("fp8 32x32");
+        failed += check<QuantizedWarps<Half, Fp8Terms, 64, 32, 2, 1, 4, 4>>("fp8 to f16 64x32");
     }
-    printf("conv: %u of %u failed\n", failed, 7 * cases + 1);
+    failed += check_numbers();
+    printf("conv: %u of %u failed\n", failed, 13 * cases + 2);
     return failed > 0;
 }

@@ -10,6 +10,9 @@ alignas(1024) char memory[256 << 10];
 #include "conv.h"
 #if REEF_SLAB == 128
 #include "warpgroups.h"
+#else
+#include "quantized.h"
+#include "quantized_sums.h"
 #endif
 #include "random.h"
 
@@ -26,6 +29,7 @@ static Divisor divisor(u32 by) {
 // One convolution by tiles of this kind, each block by `body`.
 template <class Tile, class Body> static u32 check_by(Body body, const char *name) {
     typedef typename Tile::Element Element;
+    typedef typename Tile::Output Output;
     const u32 chunk = CHUNK / sizeof(Element), images = any(1, 2), height = any(1, 13), width = any(1, 13);
     const u32 channels = chunk * any(1, any(0, 1) ? 3 : 20), outputs = any(1, 70), down = any(1, 3), right = any(1, 3);
     const u32 rows = any(1, any(0, 3) ? 3 : 15), columns = any(1, any(0, 3) ? 3 : 15), up = any(0, rows - 1), left = any(0, columns - 1);
@@ -47,14 +51,19 @@ template <class Tile, class Body> static u32 check_by(Body body, const char *nam
     c.fours = outputs % 4 == 0 && c.output_pitch % 4 == 0;
     c.activation = {any(0, 1) ? 0.0f : -INFINITY, INFINITY};
     // Numbers that are not there are none, so that reading them shows.
-    std::vector<Element> input(images * height * width * c.input_pitch), weights(outputs * c.slabs * per_slab), output(c.pixels * c.output_pitch), residual(output.size());
-    std::vector<float> bias((outputs + 3) / 4 * 4), partials(c.splits * c.pixels * ((outputs + 3) & ~3u), NAN);
+    std::vector<Element> input(images * height * width * c.input_pitch), weights(outputs * c.slabs * per_slab);
+    std::vector<Output> output(c.pixels * c.output_pitch), residual(output.size());
+    const u32 fours = (outputs + 3) / 4 * 4;
+    std::vector<float> bias(2 * fours), partials(c.splits * c.pixels * ((outputs + 3) & ~3u), NAN);
     std::vector<u32> arrivals(c.pixel_tiles * c.output_tiles);
     for (u32 n = 0; n < input.size(); n++) set(input[n], n % c.input_pitch < channels ? (float)any(0, 16) - 8 : NAN);
     for (u32 n = 0; n < weights.size(); n++) set(weights[n], n % (c.slabs * per_slab) < terms ? (float)any(0, 16) - 8 : 0);
-    for (Element &value : output) set(value, NAN);
-    for (Element &value : residual) set(value, (float)any(0, 16) - 8);
-    for (float &value : bias) value = (float)any(0, 16) - 8;
+    Output untouched; // an integer of 8 bits is always a number
+    memset(&untouched, 0x7f, sizeof untouched);
+    for (Output &value : output) value = untouched;
+    for (Output &value : residual) set(value, (float)any(0, 16) - 8);
+    // Factors are powers of two, so that plain loops round at the same places.
+    for (u32 n = 0; n < bias.size(); n++) bias[n] = n < fours ? (float)any(0, 16) - 8 : 1.0f / (1 << any(0, 4));
     const bool added = any(0, 1);
     c.input = (const char *)input.data(), c.weights = (const char *)weights.data(), c.bias = bias.data(), c.output = (char *)output.data();
     c.residual = added ? (const char *)residual.data() : nullptr, c.partials = partials.data(), c.arrivals = arrivals.data();
@@ -77,7 +86,7 @@ template <class Tile, class Body> static u32 check_by(Body body, const char *nam
     for (u32 pixel = 0; pixel < c.pixels; pixel++)
         for (u32 n = 0; n < c.output_pitch; n++) {
             const u32 image = pixel / c.image, y = pixel % c.image / line, x = pixel % line, at = pixel * c.output_pitch + n;
-            double sum = n < outputs ? bias[n] : 0;
+            double sum = 0;
             for (u32 k = 0; n < outputs && k < terms; k++) {
                 const u32 tap = k / channels;
                 const int row = (int)(y * down + tap / columns) - (int)up, column = (int)(x * right + tap % columns) - (int)left;
@@ -85,10 +94,11 @@ template <class Tile, class Body> static u32 check_by(Body body, const char *nam
                 const u32 from = ((image * height + row) * width + column) * c.input_pitch + k % channels;
                 sum += (double)to_float(input[from]) * to_float(weights[n * c.slabs * per_slab + k]);
             }
+            if (n < outputs) sum = sum * (std::is_same<typename Tile::Factors, NoFactors>::value ? 1 : bias[fours + n]) + bias[n];
             if (added) sum += to_float(residual[at]);
-            Element want;
-            set(want, std::max((float)sum, c.activation.low));
-            if (n < outputs ? to_float(output[at]) == to_float(want) : std::isnan(to_float(output[at]))) continue;
+            Output want = untouched;
+            if (n < outputs) set(want, std::max((float)sum, c.activation.low));
+            if (!memcmp(&output[at], &want, sizeof want) || to_float(output[at]) == to_float(want)) continue;
             printf("%s: %ux%ux%ux%u, %ux%u by %ux%u from -%u -%u, %u outputs in %u, %u splits: [%u, %u] is %g, not %g\n", name, images, height,
                    width, channels, rows, columns, down, right, up, left, outputs, c.output_pitch, c.splits, pixel, n, to_float(output[at]), to_float(want));
             return 1;

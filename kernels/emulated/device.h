@@ -23,6 +23,8 @@
 struct float2 { float x, y; };
 struct uint2 { unsigned x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
+struct char4 { signed char x, y, z, w; };
+struct uchar4 { unsigned char x, y, z, w; };
 struct Index { unsigned x; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
@@ -150,6 +152,8 @@ struct Divisor {
 };
 struct Half { u16 bits; };
 inline u32 __float_as_uint(float value) { u32 bits; memcpy(&bits, &value, 4); return bits; }
+inline float __uint_as_float(u32 bits) { float value; memcpy(&value, &bits, 4); return value; }
+inline int __float2int_rn(float value) { return (int)nearbyintf(value); }
 inline u16 half_of(float value) { _Float16 half = (_Float16)value; u16 bits; memcpy(&bits, &half, 2); return bits; }
 inline float of_half(u16 bits) { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
 inline float to_float(float value) { return value; }
@@ -222,7 +226,7 @@ template <int groups> void wait_copies() {
         }
 }
 
-inline float of_bits(u32 bits) { float value; memcpy(&value, &bits, 4); return value; }
+inline float of_bits(u32 bits) { return __uint_as_float(bits); }
 inline u32 as_tf32(float value) {
     u32 bits;
     memcpy(&bits, &value, 4);
@@ -238,7 +242,7 @@ inline float power_of_two(float x) { return exp2f(x); }
 inline u32 as_halves(float low, float high) { return half_of(low) | (u32)half_of(high) << 16; }
 
 // D += A B of a warp, from fragments as the PTX manual has them: `at(lane, word, part)` of A is at row, term.
-template <int TERMS, class Unpack> void multiply_of_warp(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, Unpack part) {
+template <int TERMS, class Sum, class Unpack> void multiply_of_warp(Sum (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, Unpack part) {
     const u32 lane = running % 32, g = lane / 4, t = lane % 4, parts = TERMS / 8;
     Lanes &all = warps[running / 32];
     memcpy(all.a[lane], a, 16), all.b[lane][0] = b0, all.b[lane][1] = b1;
@@ -254,7 +258,8 @@ template <int TERMS, class Unpack> void multiply_of_warp(float (&c)[4], const u3
     meet_warp();
 }
 struct Tf32 {
-    typedef float Element;
+    typedef float Element, Sum;
+    static float whole(float sum) { return sum; }
     static void round(u32 (&a)[4]) {
         for (u32 &word : a) word = as_tf32(of_bits(word));
     }
@@ -267,11 +272,16 @@ struct RoundedTf32 : Tf32 {
 };
 struct F16 {
     typedef Half Element;
+    typedef float Sum;
+    static float whole(float sum) { return sum; }
     static void round(u32 (&)[4]) {}
     static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         multiply_of_warp<16>(c, a, b0, b1, [](u32 word, u32 p) { return of_half((u16)(word >> 16 * p)); });
     }
 };
+inline void multiply_integers(int (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    multiply_of_warp<32>(c, a, b0, b1, [](u32 word, u32 p) { return (int)(signed char)(word >> 8 * p); });
+}
 
 // Of four matrices of eight rows of 16 bytes, each of which a lane points at, what `of(rows, lane)` gives a lane.
 template <class Of> void load_of_warp(u32 (&to)[4], const char *row, Of of) {

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp ./*.h ./*.cpp "$work"
-for program in sums conv warpgroups product products_by_groups attention normal; do
+for program in sums conv quantized quantized_sums warpgroups product products_by_groups attention normal; do
     # The headers' own includes are what device.h stands for.
     sed '/^#include/d' "../$program.h" >"$work/$program.h"
 done

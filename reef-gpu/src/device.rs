@@ -61,6 +61,7 @@ impl<V: Vendor> Gpu<V> {
             network: OnceLock::new(),
             groups: OnceLock::new(),
             tensor: OnceLock::new(),
+            quantized: OnceLock::new(),
             writer,
             control,
             clock,

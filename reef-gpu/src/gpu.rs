@@ -40,6 +40,8 @@ pub(crate) struct Open<V: Vendor> {
     pub(crate) groups: OnceLock<Option<Builds<V>>>,
     /// kernels/tensor.cu, likewise.
     pub(crate) tensor: OnceLock<Builds<V>>,
+    /// kernels/quantized.cu, likewise.
+    pub(crate) quantized: OnceLock<Builds<V>>,
     pub(crate) writer: Writer<V>,
     /// Control stream of all preemptors.
     pub(crate) control: ControlStream<V>,
@@ -97,6 +99,11 @@ impl<V: Vendor> Gpu<V> {
     /// Kernels of operations on ordinary tensors.
     pub(crate) fn tensor(&self) -> Result<&Builds<V>> {
         self.shipped(&self.0.tensor, "tensor")
+    }
+
+    /// Kernels of networks for pictures whose tensors have numbers of 8 bits.
+    pub(crate) fn quantized(&self) -> Result<&Builds<V>> {
+        self.shipped(&self.0.quantized, "quantized")
     }
 
     fn shipped<'a>(&self, place: &'a OnceLock<Builds<V>>, name: &str) -> Result<&'a Builds<V>> {

@@ -11,6 +11,8 @@ pub(crate) const TURNS: &str = "turns";
 
 /// The source that devices of one capability of NVIDIA's have.
 pub(crate) const HOPPER: &str = "hopper";
+/// The source for tensor cores alone, which AMD's devices of REEF have none of.
+pub(crate) const QUANTIZED: &str = "quantized";
 
 /// Options that a build is compiled with.
 pub(crate) fn defines(build: &str) -> Vec<&'static str> {
@@ -38,6 +40,6 @@ pub(crate) fn with_ending(folder: &Path, ending: &str) -> Result<Vec<(String, St
 /// The sources that all GPUs have, AMD's too, as [`with_ending`] gives them.
 pub(crate) fn of_all_gpus(folder: &Path) -> Result<Vec<(String, String)>> {
     let mut sources = with_ending(folder, ".cu")?;
-    sources.retain(|(source, _)| source != HOPPER);
+    sources.retain(|(source, _)| ![HOPPER, QUANTIZED].contains(&source.as_str()));
     Ok(sources)
 }

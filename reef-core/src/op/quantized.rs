@@ -42,6 +42,12 @@ impl Format {
         if scale >= f32::MIN_POSITIVE && scale.is_finite() { scale } else { 1.0 }
     }
 
+    /// Returns the scale of weights that are multiplied with one another's inputs: those of one
+    /// output channel.
+    pub fn scale_of_all(self, values: &[f32]) -> f32 {
+        self.scale_of(values.iter().fold(0.0, |largest, value| value.abs().max(largest)))
+    }
+
     /// Returns the bits of the number nearest to `x`, the even one of two; those of the largest for
     /// what lies beyond. NaN is 0 as an integer and NaN as a float.
     pub fn bits_of(self, x: f32) -> u8 {

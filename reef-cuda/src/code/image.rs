@@ -70,6 +70,7 @@ const OWN: (Capability, ShippedSource<&[u8]>) = (
 const SOURCES: &[ShippedSource<Images>] = &[
     source!("builtin", Some(images!("builtin", "turns"))),
     source!("network", Some(images!("network", "turns"))),
+    source!("quantized", None),
     source!("tensor", None),
 ];
 

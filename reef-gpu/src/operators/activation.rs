@@ -42,6 +42,12 @@ impl ActivationParams {
         }
     }
 
+    /// The same of values that are counted in this scale: bounds are. Other functions than bounds
+    /// have no such form.
+    pub(super) fn counted_in(self, scale: f32) -> Self {
+        Self { low: self.low / scale, high: self.high / scale, ..self }
+    }
+
     pub(super) fn work(work: Work) -> Self {
         Self { work: work as u32, ..Self::clamp(0.0, 0.0) }
     }

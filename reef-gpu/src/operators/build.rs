@@ -6,6 +6,7 @@
 //! take any layout.
 
 use super::convolution::build as convolution;
+use super::convolution::quantized::{check, quantization};
 use super::element::Element;
 use super::site::BoundOp;
 use super::tensor::build as tensor;
@@ -15,8 +16,8 @@ use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use reef_core::op::{
-    Activate, Function, Op, Operands, Operators, PackedInput, Pool2d, PoolKind, Scratch,
-    TensorOperands,
+    Activate, Format, Function, Op, Operands, Operators, PackedInput, Pool2d, PoolKind,
+    Quantization, Scratch, TensorOperands,
 };
 use reef_core::program::Program;
 use reef_core::rounding::{Rounded, Rounding};
@@ -26,6 +27,8 @@ use std::sync::Arc;
 
 impl<V: Vendor> Operators for Gpu<V> {
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer<V>> {
+        op.check()?;
+        check(self, op)?;
         let bytes = pack::pack(op, Element::of(self), weights, bias)?;
         let buffer = Buffer::device(self.context(), bytes.len())?;
         buffer.write(0, &bytes)?;
@@ -55,8 +58,16 @@ impl<V: Vendor> Operators for Gpu<V> {
         }
     }
 
+    fn quantization(&self, op: &Op, format: Format) -> Quantization {
+        if op.check().is_err() {
+            return Quantization::default();
+        }
+        quantization(self, op, format)
+    }
+
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
         op.check()?;
+        check(self, op)?;
         let allowed = self.rounding(op);
         let (op, function) = self.in_one(op);
         let bound = BoundOp::new(self, &op, operands)?.rounding(allowed);

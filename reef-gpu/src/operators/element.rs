@@ -3,6 +3,7 @@
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::hal::options::Precision;
+use reef_core::op::{Format, Layout, Tensor};
 use reef_core::tensor::{Half, Stored};
 
 /// Element of native tensors and packed weights.
@@ -14,6 +15,8 @@ pub(super) enum Element {
     Tf32,
     /// 16-bit floats.
     F16,
+    /// Numbers of 8 bits.
+    Eight(Format),
 }
 
 impl Element {
@@ -26,10 +29,19 @@ impl Element {
         }
     }
 
+    /// The element that `tensor` has where native ones have this.
+    pub(super) fn in_tensor(self, tensor: &Tensor) -> Self {
+        match tensor.layout {
+            Layout::Quantized(quantized) => Self::Eight(quantized.format()),
+            Layout::Nchw | Layout::Native => self,
+        }
+    }
+
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::F32 | Self::Tf32 => 4,
             Self::F16 => 2,
+            Self::Eight(_) => 1,
         }
     }
 
@@ -38,6 +50,7 @@ impl Element {
         match self {
             Self::F32 | Self::Tf32 => "f32",
             Self::F16 => "f16",
+            Self::Eight(format) => format.name(),
         }
     }
 
@@ -47,6 +60,7 @@ impl Element {
             Self::F32 => to.copy_from_slice(&value.to_le_bytes()),
             Self::Tf32 => to.copy_from_slice(&tf32(value).to_le_bytes()),
             Self::F16 => to.copy_from_slice(&Half::from_f32(value).0.to_le_bytes()),
+            Self::Eight(format) => to.copy_from_slice(&[format.bits_of(value)]),
         }
     }
 }
@@ -54,6 +68,11 @@ impl Element {
 /// Returns whether the device has what kernels/mma.h uses.
 pub(super) fn has_tensor_cores(gpu: &Gpu<impl Vendor>) -> bool {
     gpu.facts().tensor_cores
+}
+
+/// Returns whether this device has kernels for tensors of 8 bits: next to halves, on tensor cores.
+pub(super) fn has_quantized(gpu: &Gpu<impl Vendor>) -> bool {
+    has_tensor_cores(gpu) && gpu.precision() == Precision::Fp16
 }
 
 /// Name of the kernels on tensor cores that multiply as the device does; `None` if it doesn't

@@ -41,7 +41,8 @@ impl Operand {
 
     /// A tensor whose storage is at this address.
     pub(super) fn at(storage: u64, tensor: Tensor, element: Stored) -> Self {
-        Self { storage, tensor, bytes: if is_planar(&tensor) { 4 } else { element.bytes() } }
+        let bytes = if is_planar(&tensor) { 4 } else { element.in_tensor(&tensor).bytes() };
+        Self { storage, tensor, bytes }
     }
 
     /// Address of the first channel of the first pixel.
@@ -49,6 +50,11 @@ impl Operand {
         let Tensor { first, height, width, .. } = self.tensor;
         let step = if is_planar(&self.tensor) { height * width } else { 1 };
         self.storage + (first * step * self.bytes) as u64
+    }
+
+    /// Bytes of one element.
+    pub(super) fn element_bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn is_planar(&self) -> bool {

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! convolution by tiles   for each output whole slabs: row, column, channel; then zeros
+//!   of 8 bits            behind the biases a factor for each output
 //! any other convolution  as given, 32-bit
 //! linear                 a row for each output, of a multiple of 4
 //! scale and shift        as given, 32-bit
 //! ```
 
+use super::convolution::quantized::{self, is_quantized};
 use super::element::Element;
 use super::tiles::slabs::{ImplicitGemm, SLAB};
 use reef_core::op::{Conv2d, Op};
@@ -29,7 +31,8 @@ pub(super) fn layout(op: &Op, element: Element) -> Result<[usize; 2]> {
         },
     };
     let start = bytes.next_multiple_of(16);
-    Ok([start, start + biases.next_multiple_of(4) * size_of::<f32>()])
+    let vectors = if is_quantized(op) { 2 } else { 1 };
+    Ok([start, start + vectors * biases.next_multiple_of(4) * size_of::<f32>()])
 }
 
 /// The packed constants.
@@ -46,7 +49,19 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     }
     let mut packed = vec![0; bytes];
     let (to, biases) = packed.split_at_mut(start);
-    write_all(Element::F32, biases, bias);
+    match op {
+        Op::Conv2d(conv) if is_quantized(op) => {
+            let (weights, [bias, factors]) = quantized::constants(conv, weights, bias);
+            let (to_bias, to_factors) = biases.split_at_mut(biases.len() / 2);
+            write_all(Element::F32, to_bias, &bias);
+            write_all(Element::F32, to_factors, &factors);
+            let gemm = tiles(conv, element)?
+                .ok_or_else(|| Error::invalid(format!("no tiles for {conv:?}")))?;
+            write_slabs(conv, &gemm, element.in_tensor(&conv.input), to, &weights);
+            return Ok(packed);
+        }
+        _ => write_all(Element::F32, biases, bias),
+    }
     match op {
         Op::Conv2d(op) => match tiles(op, element)? {
             Some(gemm) => write_slabs(op, &gemm, element, to, weights),

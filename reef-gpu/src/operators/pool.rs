@@ -32,6 +32,13 @@ pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Ve
         average: (op.kind == PoolKind::Average).into(),
         scale: 1.0 / op.window.size.iter().product::<usize>() as f32,
     };
+    if let Some(numbers) = op.input.layout.quantized() {
+        let lanes = if fours { "fours" } else { "any" };
+        let name = format!("pool_{lanes}_{}", numbers.format().name());
+        let kernels = bound.gpu.quantized()?;
+        let launch = bound.launch_of(kernels, &name, params.blocks, THREADS, 0, &params)?;
+        return Ok(vec![launch]);
+    }
     let (name, blocks) = match op {
         _ if !fours => ("pool_any", params.blocks),
         op if !is_of_whole_pictures(op) => ("pool_fours", params.blocks),
@@ -41,8 +48,7 @@ pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Ve
             (name, (op.input.batch * channels.div_ceil(quads)) as u32)
         }
     };
-    let launch = bound.launch(name, blocks, THREADS, &params);
-    Ok(vec![launch?])
+    Ok(vec![bound.launch(name, blocks, THREADS, &params)?])
 }
 
 fn is_of_whole_pictures(op: &Pool2d) -> bool {

@@ -5,7 +5,7 @@ use super::target::{Target, for_own, targets};
 use super::toolchain::Toolchain;
 use crate::error::Result;
 use crate::nvrtc::{self, Nvrtc, Program, options};
-use crate::sources::{BUILDS, TURNS, with_ending};
+use crate::sources::{BUILDS, QUANTIZED, TURNS, with_ending};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -78,10 +78,10 @@ fn planned_images(sources: &Path) -> Result<Vec<(String, Image)>> {
     Ok(wanted)
 }
 
-/// Kernels of tensors are not worth a third build: narrow launches of them come one behind the
-/// other.
+/// Kernels of tensors, and those of numbers of 8 bits, are not worth a third build: narrow launches
+/// of them come one behind the other.
 fn builds(source: &str) -> Vec<&'static str> {
-    let turns = (source != "tensor").then_some(TURNS);
+    let turns = (!["tensor", QUANTIZED].contains(&source)).then_some(TURNS);
     BUILDS.map(|(build, _)| build).into_iter().chain(turns).collect()
 }
 

@@ -3,7 +3,9 @@
 //! In: a convolution whose operands are checked. Out: its launches, and the scratch memory that
 //! they need. Invariant: scratch memory and launches come from the same plan. `build` chooses the
 //! plan, modelled by `tiles` or measured by `tune`; `tiled` launches any plan that it is given.
+//! `quantized` says which of them have kernels for numbers of 8 bits.
 
 pub(super) mod build;
+pub(super) mod quantized;
 mod tiled;
 mod tune;

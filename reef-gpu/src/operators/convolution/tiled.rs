@@ -1,6 +1,7 @@
 //! The launches of a convolution by a given plan, with the input brought into the native layout
 //! first where it isn't, and the scratch memory that they need.
 
+use super::quantized;
 use crate::code::loaded::Builds;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
@@ -63,7 +64,7 @@ pub(super) fn by_tiles<V: Vendor>(
     }
     let params = tile_params(bound, op, &input, plan, &shape, memory);
     let Tile { pixels, outputs, threads, body, .. } = plan.tile;
-    let family = family(bound.gpu, gemm, bound.rounded);
+    let family = family(bound.gpu, op, gemm, bound.rounded);
     let name = format!("{}_{family}_{pixels}x{outputs}", body.prefix());
     let count = params.pixel_tiles * params.output_tiles * params.splits;
     let builds = builds(bound.gpu, body)?;
@@ -75,6 +76,7 @@ pub(super) fn by_tiles<V: Vendor>(
 fn builds<V: Vendor>(gpu: &Gpu<V>, body: Body) -> Result<&Builds<V>> {
     match body {
         Body::Network => gpu.network(),
+        Body::Quantized => gpu.quantized(),
         Body::Groups | Body::ProductGroups => gpu.found_groups(),
     }
 }
@@ -103,17 +105,28 @@ fn check_words<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d, gemm: &ImplicitGe
 /// Name of the kernels that multiply as this device does.
 pub(super) fn family<V: Vendor>(
     gpu: &Gpu<V>,
+    op: &Conv2d,
     gemm: &ImplicitGemm,
     rounded: Rounded,
 ) -> &'static str {
+    if let Some(family) = quantized::family(op) {
+        return family;
+    }
     match Element::of(gpu) {
         // What is converted is rounded on the way.
         Element::Tf32 if rounded.input || gemm.converts => "rounded",
         Element::Tf32 => "tf32",
         Element::F32 => "fp32",
         Element::F16 if has_tensor_cores(gpu) => "f16",
-        Element::F16 => "fp16",
+        Element::F16 | Element::Eight(_) => "fp16",
     }
+}
+
+/// The function of outputs, which are counted in their scale.
+fn activation(op: &Conv2d) -> ActivationParams {
+    let activation = ActivationParams::behind(op.relu, op.function);
+    let numbers = op.output.layout.quantized();
+    numbers.map_or(activation, |numbers| activation.counted_in(numbers.scale()))
 }
 
 fn tile_params<V: Vendor>(
@@ -130,7 +143,7 @@ fn tile_params<V: Vendor>(
     let channels = input.tensor.channels;
     // How much further the next slab is, counted in channels, then columns, then rows.
     let body = plan.tile.body;
-    let step = body.slab() / bound.element.bytes();
+    let step = body.slab() / input.element_bytes();
     let (taps, columns) = (step / channels, op.window.size[1]);
     ConvParams {
         input: input.first(),
@@ -163,7 +176,7 @@ fn tile_params<V: Vendor>(
         slab_rows: (taps / columns) as u32,
         slab_columns: (taps % columns) as u32,
         slab_channels: (step % channels) as u32,
-        activation: ActivationParams::behind(op.relu, op.function),
+        activation: activation(op),
         fours: bound.output.is_in_fours().into(),
         rounds: bound.rounded.output.into(),
         unused: 0,

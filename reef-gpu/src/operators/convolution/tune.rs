@@ -41,7 +41,7 @@ pub(super) fn tuned_plan<V: Vendor>(
     tiles: &[Tile],
 ) -> Result<Plan> {
     let shape = gemm.shape(op);
-    let text = format!("{} of {} tiles {op:?}", family(gpu, gemm, rounded), tiles.len());
+    let text = format!("{} of {} tiles {op:?}", family(gpu, op, gemm, rounded), tiles.len());
     let make = || measure(&Bench::new(gpu, op, rounded)?, gemm, tiles, &shape);
     let choice = plans.get_or_measure(&text, || load_or_measure(gpu, &text, make))?;
     let candidate = |plan: &Plan| name(plan, tiles) == choice;

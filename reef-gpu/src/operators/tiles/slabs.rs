@@ -42,7 +42,7 @@ pub(in crate::operators) struct ImplicitGemm {
 }
 
 impl ImplicitGemm {
-    /// `None` if tiles don't fit.
+    /// `None` if tiles don't fit. `element` is that of native tensors.
     pub(in crate::operators) fn new(op: &Conv2d, element: Element) -> Option<Self> {
         if op.groups != 1
             || is_planar(&op.output)
@@ -51,6 +51,10 @@ impl ImplicitGemm {
             return None;
         }
         let converts = !Operand::at(0, op.input, element).is_in_pieces_of(CHUNK);
+        let element = element.in_tensor(&op.input);
+        if converts && matches!(element, Element::Eight(_)) {
+            return None;
+        }
         let channels = op.input.channels.next_multiple_of(CHUNK / element.bytes());
         let sum = op.window.size.iter().product::<usize>() * channels * element.bytes();
         Some(Self { channels, slabs: sum.div_ceil(SLAB), converts })
@@ -64,7 +68,8 @@ impl ImplicitGemm {
         let pitch = if self.converts { self.channels } else { op.input.of };
         let [rows, columns] = op.window.size.map(|size| size as u128);
         let last_tap = (rows - 1) * op.input.width as u128 + columns - 1;
-        let reach = (last_tap * pitch as u128 + self.channels as u128) * element.bytes() as u128;
+        let bytes = element.in_tensor(&op.input).bytes() as u128;
+        let reach = (last_tap * pitch as u128 + self.channels as u128) * bytes;
         reach.max((self.slabs * SLAB) as u128) < MAX_WORD_BYTES
     }
 

@@ -18,6 +18,8 @@ use crate::operators::tiles::slabs::{SLAB, Shape};
 pub(in crate::operators) enum Body {
     /// kernels/network.cu.
     Network,
+    /// kernels/quantized.cu.
+    Quantized,
     /// Warpgroups: convolutions of kernels/hopper.cu.
     Groups,
     /// Warpgroups: products of kernels/hopper.cu.
@@ -29,6 +31,7 @@ impl Body {
     pub(in crate::operators) fn prefix(self) -> &'static str {
         match self {
             Self::Network => "conv",
+            Self::Quantized => "quantized",
             Self::Groups => "groups",
             Self::ProductGroups => "product_groups",
         }
@@ -37,7 +40,7 @@ impl Body {
     /// Bytes of a slab: `SLAB` in kernels/mma.h, and `REEF_SLAB` in kernels/hopper.cu.
     pub(in crate::operators) fn slab(self) -> usize {
         match self {
-            Self::Network => SLAB,
+            Self::Network | Self::Quantized => SLAB,
             Self::Groups | Self::ProductGroups => SLAB / 2,
         }
     }
@@ -50,7 +53,7 @@ impl Body {
     /// Slabs' worth of time before the first one and after the last.
     fn slabs_around(self) -> f64 {
         match self {
-            Self::Network => 1.3,
+            Self::Network | Self::Quantized => 1.3,
             Self::Groups => 3.0,
             Self::ProductGroups => 5.3,
         }
@@ -61,7 +64,7 @@ impl Body {
     fn micros_of_slab(self, [latency, work]: [f64; 2], blocks: usize, units: usize) -> f64 {
         let rounds = blocks as f64 / units as f64;
         match self {
-            Self::Network => latency.max(work * rounds.ceil()),
+            Self::Network | Self::Quantized => latency.max(work * rounds.ceil()),
             Self::Groups => latency.max(work * rounds.max(1.0)),
             Self::ProductGroups => latency + work * rounds,
         }
@@ -70,7 +73,7 @@ impl Body {
     /// Microseconds of a split: in any case, and for each part of a thousand sums.
     fn split(self) -> [f64; 2] {
         match self {
-            Self::Network | Self::Groups => [0.66, 0.1],
+            Self::Network | Self::Quantized | Self::Groups => [0.66, 0.1],
             Self::ProductGroups => [0.11, 0.05],
         }
     }
@@ -128,6 +131,11 @@ impl Tile {
         Self { pixels, outputs, threads, body, stages, shares, latency, work, whole }
     }
 
+    /// The tile of numbers of 8 bits.
+    const fn quantized(self) -> Self {
+        Self { body: Body::Quantized, ..self }
+    }
+
     /// The tile with times that compare with those of tiles of warpgroups.
     const fn next_to_groups(self) -> Self {
         Self { whole: NEXT_TO_GROUPS, ..self }
@@ -147,7 +155,7 @@ impl Tile {
 
     fn guard(&self) -> u32 {
         match self.body {
-            Body::Network => GUARD,
+            Body::Network | Body::Quantized => GUARD,
             Body::Groups | Body::ProductGroups => GUARD_OF_GROUPS,
         }
     }
@@ -163,6 +171,10 @@ pub(in crate::operators) const WARPS: [Tile; 3] = [
     Tile::new([64, 32], 256, [4, 4], [0.25, 0.23]),
     Tile::new([64, 64], 256, [3, 2], [0.49, 0.34]),
 ];
+/// With numbers of 8 bits; `CONV_QUANTIZED` in kernels/quantized.cu. A slab takes as long, and has
+/// more terms.
+pub(in crate::operators) const QUANTIZED: [Tile; 3] =
+    [WARPS[0].quantized(), WARPS[1].quantized(), WARPS[2].quantized()];
 /// [`Tile::whole`] of tiles of warps next to those of warpgroups.
 const NEXT_TO_GROUPS: [f64; 2] = [1.4, 1.0];
 /// On tensor cores where a device has kernels/hopper.cu as well; `CONV_GROUPS` there.

@@ -146,8 +146,8 @@ impl Product {
         more: impl IntoIterator<Item = Buffer<V>>,
     ) -> Result<Launch<Gpu<V>>> {
         let builds = match self.cut.tile.body {
-            Body::Network => bound.gpu().tensor()?,
             Body::Groups | Body::ProductGroups => bound.gpu().found_groups()?,
+            _ => bound.gpu().tensor()?,
         };
         let grid = self.grid(blocks);
         let kernel = Kernel::preemptible(builds, name, grid.shared as u32, &params.words())?;
