@@ -34,6 +34,7 @@ mod model;
 pub mod onnx;
 mod open;
 mod program;
+mod quantize;
 mod run;
 #[cfg_attr(
     not(feature = "onnx"),
@@ -51,6 +52,7 @@ pub use memory::{Budget, Charge, Exhausted};
 pub use model::{Port, Ports, Seeded};
 pub use open::{Model, ModelBuilder, Weights, weights_of};
 pub use program::is_program;
+pub use quantize::Scales;
 #[cfg(feature = "pictures")]
 pub use run::picture;
 pub use run::{InstanceRegion, LaunchName, Network, measure, measure_with, measured};
@@ -64,6 +66,7 @@ pub mod kinds {
     pub use crate::model::tensor::{Constants, Kind, Norm, Source, TensorSpec};
     pub use crate::model::tensors::Tensors;
     pub use crate::program::model::{Exchange, ProgramInput, ProgramModel};
+    pub use crate::quantize::plan::{full_quantization, plan, quantized_steps};
     pub use crate::run::reference;
     pub use crate::tensors::model::TensorModel;
     pub use crate::tensors::step::TensorStep;

@@ -106,6 +106,14 @@ pub enum Error {
         /// The decoder's words, or the system's.
         why: String,
     },
+    /// Scales of numbers of 8 bits that are broken, or don't fit a network or a device.
+    #[error("{file}: {why}")]
+    Scales {
+        /// Path as given, or the network's name.
+        file: String,
+        /// Field and value, and the remedy.
+        why: String,
+    },
     /// A network that looks at something else than squares of three colours.
     #[error("{network} looks at {shape:?}, no square picture")]
     NoPicture {

@@ -17,8 +17,8 @@
 //! those of [`reef_core::op`], field by field.
 
 use reef_core::op::{
-    Activate, Bounds, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift,
-    Tensor, Window,
+    Activate, Bounds, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, Quantized,
+    ScaleShift, Tensor, Window,
 };
 use serde::{Deserialize, Serialize};
 
@@ -201,4 +201,7 @@ struct TensorForm {
 enum LayoutForm {
     Nchw,
     Native,
+    /// Scales have a file of their own.
+    #[serde(skip)]
+    Quantized(Quantized),
 }

@@ -13,6 +13,7 @@ pub(crate) mod fold;
 pub(crate) mod params;
 pub(crate) mod picture_model;
 pub(crate) mod ports;
+pub(crate) mod rounded_weights;
 pub(crate) mod seeded;
 pub(crate) mod tensor;
 pub(crate) mod tensors;

@@ -19,6 +19,7 @@ use crate::model::tensors::Tensors;
 use crate::onnx::read::{File, Imported, Kernels, ReadOptions, file_of, read, read_file};
 use crate::program::folder::is_program;
 use crate::program::model::ProgramModel;
+use crate::quantize::scales::Scales;
 use crate::run::network::Network;
 #[cfg(feature = "onnx")]
 use crate::tensors::model::TensorModel;
@@ -52,6 +53,7 @@ pub struct ModelBuilder<'a> {
     batch: Option<usize>,
     seed: Seeded,
     budget: Budget,
+    scales: Option<Scales>,
     #[cfg(feature = "onnx")]
     onnx: ReadOptions,
 }
@@ -98,6 +100,7 @@ impl<'a> ModelBuilder<'a> {
             batch: None,
             seed: Seeded(1),
             budget: Budget::default(),
+            scales: None,
             #[cfg(feature = "onnx")]
             onnx: ReadOptions::default(),
         }
@@ -134,6 +137,11 @@ impl<'a> ModelBuilder<'a> {
         Self { seed: Seeded(seed), ..self }
     }
 
+    /// Numbers of 8 bits between the steps of the network: see [`Model::with_scales`].
+    pub fn scales<'s>(self, scales: impl Into<Option<&'s Scales>>) -> Self {
+        Self { scales: scales.into().cloned(), ..self }
+    }
+
     /// Bytes of memory that reading takes at most; [`Budget::USUAL`] unless it is said.
     pub fn memory_limit(self, bytes: u64) -> Self {
         self.budget(&Budget::new(bytes))
@@ -153,8 +161,16 @@ impl<'a> ModelBuilder<'a> {
     /// read, `OutOfRange` for a size or a batch that the network can't have; `MissingTensor` or
     /// `Length` if weights are of another network; `Onnx` with the node, `Unbound` if values of
     /// inputs have to be given; `Io`, `Json`, `Graph`, `Param`, `Safetensors` for the file that is
-    /// wrong; `Memory` if it would take more than it may.
+    /// wrong; `Memory` if it would take more than it may; those of [`Model::with_scales`].
     pub fn read(self) -> Result<Model> {
+        let model = self.read_place()?;
+        match &self.scales {
+            Some(scales) => model.with_scales(scales),
+            None => Ok(model),
+        }
+    }
+
+    fn read_place(&self) -> Result<Model> {
         match &self.place {
             Place::Path(path) => self.read_path(path),
             #[cfg(feature = "onnx")]

@@ -17,6 +17,9 @@ impl Model {
     ///
     /// Those of `out`.
     pub fn write_structure(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        if let Some(scales) = self.scales() {
+            write!(out, "{scales:?} ")?;
+        }
         match self.kind() {
             ModelKind::Picture(model, _) => {
                 let graph = model.graph();

@@ -6,6 +6,8 @@ use crate::model::picture_model::{Layer, PictureModel};
 use crate::model::seeded::Seeded;
 use crate::model::tensors::Tensors;
 use crate::program::model::ProgramModel;
+use crate::quantize::plan::plan_for;
+use crate::quantize::scales::Scales;
 use crate::run::memory::{scratch, tensor_scratch};
 use crate::run::rounded::rounded;
 use crate::tensors::groups::groups;
@@ -46,11 +48,16 @@ impl ModelKind {
     }
 
     /// Bytes of activations and scratch memory on `device`; `None` if the kind counts inputs and
-    /// outputs itself.
-    pub(super) fn activation_bytes<D: Operators>(&self, device: &D) -> Option<usize> {
+    /// outputs itself. Scales that don't fit the device change nothing.
+    pub(super) fn activation_bytes<D: Operators>(
+        &self,
+        device: &D,
+        scales: Option<&Scales>,
+    ) -> Option<usize> {
         match self {
             Self::Picture(model, _) => {
-                let scratch = scratch(device, model, &rounded(device, model));
+                let model = plan_for(device, model, scales).unwrap_or_else(|_| model.clone());
+                let scratch = scratch(device, &model, &rounded(device, &model));
                 Some(arena::plan(model.graph()).bytes + scratch.bytes)
             }
             Self::Tensors(model) => {

@@ -3,6 +3,7 @@
 //! ```text
 //! Model::open(what) ──► ModelBuilder ── read ──► Model
 //! Model ── weights(device) ──► Weights ── network ──► Network
+//! Model ── calibrate(device, samples) ──► Scales
 //! ```
 //!
 //! In: a name, a path or the bytes of an ONNX file, and what the caller chooses. Out: a [`Model`],
@@ -12,6 +13,7 @@
 //! behind it, and only this folder tells them apart.
 
 pub(crate) mod builder;
+mod calibrate;
 mod describe;
 pub(crate) mod kind;
 pub(crate) mod model;

@@ -13,6 +13,8 @@ use crate::model::tensors::Tensors;
 #[cfg(feature = "onnx")]
 use crate::onnx::{evaluate::execute::execute_with, pictures::Options};
 use crate::program::model::ProgramModel;
+use crate::quantize::plan::plan_for;
+use crate::quantize::scales::Scales;
 use crate::run::network::Network;
 use crate::run::reference;
 use crate::tensors::model::TensorModel;
@@ -56,6 +58,7 @@ use std::sync::Arc;
 pub struct Model {
     kind: ModelKind,
     latencies: Option<Latencies>,
+    scales: Option<Arc<Scales>>,
     /// The ONNX file that it was read from, to be executed as it stands.
     #[cfg(feature = "onnx")]
     origin: Option<Origin>,
@@ -74,6 +77,7 @@ impl Model {
         Self {
             kind,
             latencies: None,
+            scales: None,
             #[cfg(feature = "onnx")]
             origin: None,
         }
@@ -159,7 +163,26 @@ impl Model {
         Self { latencies, ..self }
     }
 
-    /// Bytes of all constants on a device.
+    /// Scales of its numbers of 8 bits, if it has some.
+    pub fn scales(&self) -> Option<&Scales> {
+        self.scales.as_deref()
+    }
+
+    /// Returns the network with numbers of 8 bits between its steps, on devices with kernels that
+    /// take them: convolutions and pools. Its input and its output are floats as before.
+    ///
+    /// On a device without such kernels [`weights`](Self::weights) is an error.
+    ///
+    /// # Errors
+    ///
+    /// `NotPicture` or `Kind` for a network that isn't one for pictures, `Scales` if they are of
+    /// another network.
+    pub fn with_scales(self, scales: &Scales) -> Result<Self> {
+        scales.check(self.picture()?.0)?;
+        Ok(Self { scales: Some(Arc::new(scales.clone())), ..self })
+    }
+
+    /// Bytes of all constants on a device, before any is brought to numbers of 8 bits.
     pub fn constant_bytes(&self) -> usize {
         self.kind.constant_bytes()
     }
@@ -172,7 +195,7 @@ impl Model {
 
     /// Bytes that each instance takes on `device` and, for inputs and outputs, on the host.
     pub fn instance_bytes<D: Operators>(&self, device: &D) -> usize {
-        match (&self.kind, self.kind.activation_bytes(device)) {
+        match (&self.kind, self.kind.activation_bytes(device, self.scales())) {
             (ModelKind::Program(model, _), _) => model.instance_bytes(),
             (_, activations) => {
                 let ends = self.inputs().bytes() + self.outputs().bytes();
@@ -184,7 +207,8 @@ impl Model {
     /// Returns what the network gives for `input` by plain loops on the host.
     ///
     /// An ONNX file is executed node by node as it stands, before anything of it was rewritten, so
-    /// that a fault of the reader shows too; anything else is executed step by step.
+    /// that a fault of the reader shows too; anything else is executed step by step. All numbers
+    /// are floats, whether the network has [scales](Self::scales) or not.
     ///
     /// # Errors
     ///
@@ -204,9 +228,10 @@ impl Model {
     /// # Errors
     ///
     /// `MissingTensor`, `Length`; `Kind` for kernels that come as source, which
-    /// [`load_kernels`](Self::load_kernels) takes; the device's.
+    /// [`load_kernels`](Self::load_kernels) takes; `Scales` if the network has some and the device
+    /// no kernels for them; the device's.
     pub fn weights<D: Operators>(&self, device: &D) -> Result<Weights<D>> {
-        Weights::load(device, &self.kind)
+        Weights::load(device, &self.kind, self.scales())
     }
 
     /// As [`weights`](Self::weights), on the device of `base`, for the same network at other sizes:
@@ -216,7 +241,7 @@ impl Model {
     ///
     /// As [`weights`](Self::weights).
     pub fn weights_beside<D: Operators>(&self, base: &Weights<D>) -> Result<Weights<D>> {
-        Weights::load_beside(base, &self.kind)
+        Weights::load_beside(base, &self.kind, self.scales())
     }
 
     /// Makes an instance on a device, with constants of its own.
@@ -251,7 +276,8 @@ impl Model {
     }
 
     /// Writes the network to a folder, which is made if it isn't there, with its weights and the
-    /// times of its launches if it has some.
+    /// times of its launches if it has some. [Scales](Self::scales) are left out: they have a file
+    /// of their own.
     ///
     /// # Errors
     ///
@@ -279,6 +305,20 @@ impl Model {
     pub fn picture(&self) -> Result<(&PictureModel, &Tensors)> {
         match &self.kind {
             ModelKind::Picture(model, tensors) => Ok((model, tensors)),
+            other => Err(other.not_picture()),
+        }
+    }
+
+    /// The network for pictures as it runs on `device`: with its [scales](Self::scales), if it has
+    /// some.
+    ///
+    /// # Errors
+    ///
+    /// As [`picture`](Self::picture); `Scales` if the device has no kernels for them.
+    #[doc(hidden)]
+    pub fn picture_on<D: Operators>(&self, device: &D) -> Result<Arc<PictureModel>> {
+        match &self.kind {
+            ModelKind::Picture(model, _) => plan_for(device, model, self.scales()),
             other => Err(other.not_picture()),
         }
     }

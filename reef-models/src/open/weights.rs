@@ -2,14 +2,16 @@
 
 use super::kind::{ModelKind, picture_bytes};
 use crate::errors::error::{Error, Result};
-use crate::model::picture_model::PictureModel;
+use crate::model::picture_model::{Layer, PictureModel};
 use crate::model::seeded::Seeded;
 use crate::program::model::ProgramModel;
 use crate::program::network::ProgramWeights;
+use crate::quantize::plan::plan_for;
+use crate::quantize::scales::Scales;
 use crate::run::constants::{PackedWeights, TensorWeights};
 use crate::run::network::Network;
 use crate::tensors::model::TensorModel;
-use reef_core::op::Operators;
+use reef_core::op::{Op, Operators};
 use reef_core::program::Program;
 use std::sync::Arc;
 
@@ -41,11 +43,12 @@ enum WeightsKind<D: Operators> {
 
 impl<D: Operators> Weights<D> {
     /// Brings the constants of a network onto `device`.
-    pub(super) fn load(device: &D, model: &ModelKind) -> Result<Self> {
+    pub(super) fn load(device: &D, model: &ModelKind, scales: Option<&Scales>) -> Result<Self> {
         let kind = match model {
             ModelKind::Picture(model, tensors) => {
-                let weights = PackedWeights::pack(device, model, tensors)?;
-                WeightsKind::Picture(model.clone(), weights)
+                let model = plan_for(device, model, scales)?;
+                let weights = PackedWeights::pack(device, &model, tensors)?;
+                WeightsKind::Picture(model, weights)
             }
             ModelKind::Tensors(model) => {
                 let weights = TensorWeights::upload(device, model, None)?;
@@ -63,19 +66,27 @@ impl<D: Operators> Weights<D> {
     }
 
     /// As [`load`](Self::load), without constants that `base` has already.
-    pub(super) fn load_beside(base: &Self, model: &ModelKind) -> Result<Self> {
+    pub(super) fn load_beside(
+        base: &Self,
+        model: &ModelKind,
+        scales: Option<&Scales>,
+    ) -> Result<Self> {
         let device = &base.device;
         let kind = match (model, &base.kind) {
-            (ModelKind::Picture(model, _), WeightsKind::Picture(other, weights))
-                if has_constants_of(model, other) =>
-            {
-                WeightsKind::Picture(model.clone(), weights.clone())
+            (ModelKind::Picture(model, tensors), WeightsKind::Picture(other, weights)) => {
+                let model = plan_for(device, model, scales)?;
+                let weights = if has_constants_of(&model, other) {
+                    weights.clone()
+                } else {
+                    PackedWeights::pack(device, &model, tensors)?
+                };
+                WeightsKind::Picture(model, weights)
             }
             (ModelKind::Tensors(model), WeightsKind::Tensors(_, others)) => {
                 let weights = TensorWeights::upload(device, model, Some(others))?;
                 WeightsKind::Tensors(Arc::new(model.without_values()), weights)
             }
-            (other, _) => return Self::load(device, other),
+            (other, _) => return Self::load(device, other, scales),
         };
         Ok(Self { device: device.clone(), kind })
     }
@@ -125,12 +136,14 @@ impl<D: Operators> Weights<D> {
     }
 }
 
-/// Returns whether both have the same tensors in the same steps. Packed constants don't depend on
-/// batch, rows and columns ([`Operators::pack`]).
+/// Returns whether both have the same tensors in the same steps, with numbers of the same kind.
+/// Packed constants don't depend on batch, rows and columns ([`Operators::pack`]).
 fn has_constants_of(model: &PictureModel, other: &PictureModel) -> bool {
     let of = |model: &PictureModel| {
-        let layers = model.layers().iter();
-        layers.map(|layer| (layer.constants.clone(), layer.op.constants())).collect::<Vec<_>>()
+        let layouts = |op: &Op| [op.input().layout, op.output().layout];
+        let constants =
+            |layer: &Layer| (layer.constants.clone(), layer.op.constants(), layouts(&layer.op));
+        model.layers().iter().map(constants).collect::<Vec<_>>()
     };
     of(model) == of(other)
 }

@@ -46,7 +46,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Network<D: Operators> {
     pub(super) device: D,
-    pub(super) memory: Memory<D>,
+    pub(crate) memory: Memory<D>,
     /// Copy in, zeros for the scratch memory if it needs any, launches, copy out.
     commands: Arc<[Command<D>]>,
     /// Of each launch.

@@ -1,14 +1,18 @@
 //! Every operation as plain loops over dense arrays: slow, obvious, and right.
 //!
 //! Kernels are checked against it. All storages are row-major `[batch][of][height][width]`,
-//! whatever [`Layout`](reef_core::op::Layout) a tensor claims; sums are in `f64`.
+//! whatever [`Layout`] a tensor claims; sums are in `f64`. Of a tensor with numbers of 8 bits they
+//! hold the values of these numbers.
 
 use crate::errors::error::{Error, Result};
 use crate::model::picture_model::PictureModel;
+use crate::model::rounded_weights::nearest;
 use crate::model::tensor::Source;
 use reef_core::op::{
-    Activate, Conv2d, Function, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
+    Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
+    Window,
 };
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Operands of one operation: whole storages, and its folded constants.
@@ -26,10 +30,15 @@ pub struct Inputs<'a> {
 
 /// Computes `op` into the storage of its output; other channels of that storage stay.
 ///
+/// An input with numbers of 8 bits has those values already, and the weights of its convolution are
+/// rounded to such numbers. Values of an output with them are rounded at the end.
+///
 /// # Panics
 ///
 /// If a slice is shorter than its tensor, a factor is missing, or the shapes contradict each other.
 pub fn apply(op: &Op, inputs: Inputs<'_>, output: &mut [f32]) {
+    let weights = multiplied(op, inputs.weights);
+    let inputs = Inputs { weights: &weights, ..inputs };
     match op {
         Op::Conv2d(op) => conv2d(op, inputs, output),
         Op::Pool2d(op) => pool2d(op, inputs.input, output),
@@ -37,6 +46,26 @@ pub fn apply(op: &Op, inputs: Inputs<'_>, output: &mut [f32]) {
         Op::Linear(op) => linear(op, inputs, output),
         Op::Activate(op) => function(op, inputs.input, output),
         Op::Multiply(op) => multiply(op, inputs, output),
+    }
+    round(op.output(), output);
+}
+
+/// Weights that the input is multiplied by.
+fn multiplied<'a>(op: &Op, weights: &'a [f32]) -> Cow<'a, [f32]> {
+    match (op, op.input().layout) {
+        (Op::Conv2d(op), Layout::Quantized(numbers)) => {
+            nearest(weights, op.output.channels, numbers.format()).into()
+        }
+        _ => weights.into(),
+    }
+}
+
+/// Rounds the values of a tensor with numbers of 8 bits.
+fn round(tensor: &Tensor, storage: &mut [f32]) {
+    let Some(numbers) = tensor.layout.quantized() else { return };
+    for (image, channel) in planes(tensor) {
+        let values = storage[plane(tensor, image, channel)].iter_mut();
+        values.for_each(|value| *value = numbers.nearest(*value));
     }
 }
 

@@ -1,14 +1,14 @@
 //! Activations that are rounded where they are written, because all their readers round them.
 
-use crate::model::picture_model::PictureModel;
-use reef_core::op::Operators;
+use crate::model::picture_model::{Layer, PictureModel};
+use reef_core::op::{Operators, Tensor};
 use reef_core::rounding::{Rounded, Rounding};
 use std::collections::HashSet;
 
 /// Storages that a step reads, the one it writes, and its rounding.
 type Use<'a> = (&'a [usize], usize, Rounding);
 
-/// Numbers of each step that are rounded.
+/// Numbers of each step that are rounded; those of 8 bits are that in any case.
 pub(crate) fn rounded<D: Operators>(device: &D, model: &PictureModel) -> Vec<Rounded> {
     device.foresee(&model.layers().iter().map(|layer| &layer.op).collect::<Vec<_>>());
     let steps = model.graph().steps.iter().zip(model.layers());
@@ -16,11 +16,12 @@ pub(crate) fn rounded<D: Operators>(device: &D, model: &PictureModel) -> Vec<Rou
         .map(|(step, layer)| (&step.reads[..], step.writes, device.rounding(&layer.op)))
         .collect();
     let storages = storages(&uses);
-    let of = |(reads, writes, _): &Use<'_>| Rounded {
-        input: storages.contains(&reads[0]),
-        output: storages.contains(writes),
+    let is_float = |tensor: &Tensor| tensor.layout.quantized().is_none();
+    let of = |((reads, writes, _), layer): (&Use<'_>, &Layer)| Rounded {
+        input: storages.contains(&reads[0]) && is_float(layer.op.input()),
+        output: storages.contains(writes) && is_float(layer.op.output()),
     };
-    uses.iter().map(of).collect()
+    uses.iter().zip(model.layers()).map(of).collect()
 }
 
 /// Storages that have writers and readers, and that each of these treats as it must: writers round,

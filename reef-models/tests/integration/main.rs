@@ -4,6 +4,7 @@
 mod arena;
 mod bad_graphs;
 mod bad_models;
+mod eight_bits;
 mod format;
 mod golden;
 #[path = "../handmade/mod.rs"]

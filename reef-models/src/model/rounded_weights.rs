@@ -1,0 +1,27 @@
+//! Weights in numbers of 8 bits.
+
+use reef_core::op::Format;
+
+/// Returns the values nearest to weights that have numbers, symmetric and by output: the scale of
+/// each is that of its largest weight. Kernels that take an input of 8 bits multiply by these.
+pub(crate) fn nearest(weights: &[f32], outputs: usize, format: Format) -> Vec<f32> {
+    let rows = weights.chunks((weights.len() / outputs.max(1)).max(1));
+    rows.flat_map(|row| {
+        let largest = row.iter().fold(0.0, |largest: f32, weight| largest.max(weight.abs()));
+        let scale = format.scale_of(largest);
+        row.iter().map(move |&weight| format.nearest(weight / scale) * scale)
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_output_has_the_scale_of_its_own_weights() {
+        let weights = [1.27, -0.014, 127.0, 0.4, 0.0, 0.0];
+        assert_eq!(nearest(&weights, 3, Format::Int8), [1.27, -0.01, 127.0, 0.0, 0.0, 0.0]);
+        assert_eq!(nearest(&[448.0, 17.0], 1, Format::Fp8), [448.0, 16.0]);
+    }
+}

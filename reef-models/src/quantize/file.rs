@@ -1,0 +1,167 @@
+//! The JSON form of scales.
+
+use super::scales::{Scales, check_percentile};
+use crate::errors::error::{Error, Result};
+use crate::files::json;
+use reef_core::op::Format;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+const KIND: &str = "reef-scales";
+const VERSION: u32 = 1;
+
+/// Scales as they stand in a file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScalesFile {
+    kind: String,
+    version: u32,
+    network: String,
+    format: String,
+    percentile: f64,
+    samples: usize,
+    largest: BTreeMap<String, f32>,
+}
+
+impl ScalesFile {
+    fn of(scales: &Scales) -> Self {
+        Self {
+            kind: KIND.into(),
+            version: VERSION,
+            network: scales.network.clone(),
+            format: scales.format.name().into(),
+            percentile: scales.percentile,
+            samples: scales.samples,
+            largest: scales.largest.clone(),
+        }
+    }
+
+    /// The scales, or the fault of the file.
+    fn scales(self) -> Result<Scales, String> {
+        let Self { kind, version, network, format, percentile, samples, largest } = self;
+        if kind != KIND {
+            return Err(format!("kind: must be {KIND:?}, got {kind:?}"));
+        }
+        if version != VERSION {
+            return Err(format!("version: must be {VERSION}, got {version}"));
+        }
+        let format = format_named(&format)?;
+        check_percentile(percentile)?;
+        let is_wrong = |value: f32| !(value >= 0.0 && value.is_finite());
+        if let Some((name, value)) = largest.iter().find(|(_, value)| is_wrong(**value)) {
+            return Err(format!("largest.{name}: must be finite and not negative, got {value}"));
+        }
+        Ok(Scales { network, format, percentile, samples, largest })
+    }
+}
+
+/// The format of a name.
+fn format_named(name: &str) -> Result<Format, String> {
+    let found = Format::ALL.into_iter().find(|format| format.name() == name);
+    let names = || Format::ALL.map(Format::name).join(" or ");
+    found.ok_or_else(|| format!("format: must be {}, got {name:?}", names()))
+}
+
+impl Scales {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if it can't be read, and those of [`from_json`](Self::from_json).
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let file = path.as_ref().display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| io(&file, &error))?;
+        Self::from_json(&text, &file)
+    }
+
+    /// Parses the text of a file; `file` names it in errors.
+    ///
+    /// # Errors
+    ///
+    /// `Json`, or `Scales` if it is JSON of something else.
+    pub fn from_json(text: &str, file: &str) -> Result<Self> {
+        let wrong = |why| Error::Scales { file: file.into(), why };
+        json::parse::<ScalesFile>(text, file)?.scales().map_err(wrong)
+    }
+
+    /// The text that [`from_json`](Self::from_json) reads.
+    ///
+    /// # Errors
+    ///
+    /// None that this data can cause.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string_pretty(&ScalesFile::of(self))
+            .map_err(|error| Error::Json { file: "scales".into(), why: error.to_string() })
+    }
+
+    /// Writes the file that [`load`](Self::load) reads.
+    ///
+    /// # Errors
+    ///
+    /// `Io`.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (file, text) = (path.as_ref().display().to_string(), self.to_json()? + "\n");
+        std::fs::write(path, text).map_err(|error| io(&file, &error))
+    }
+}
+
+fn io(file: &str, error: &dyn fmt::Display) -> Error {
+    Error::Io { file: file.into(), why: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn scales(largest: impl IntoIterator<Item = (String, f32)>) -> Scales {
+        Scales {
+            network: "mine".into(),
+            format: Format::Fp8,
+            percentile: 99.9,
+            samples: 3,
+            largest: largest.into_iter().collect(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn file_gives_back_each_bit(bits in prop::collection::vec(0..0x7f80_0000_u32, 0..20)) {
+            let named = |(i, bits): (usize, &u32)| (format!("layer{i}"), f32::from_bits(*bits));
+            let scales = scales(bits.iter().enumerate().map(named));
+            prop_assert_eq!(Scales::from_json(&scales.to_json().unwrap(), "a"), Ok(scales));
+        }
+    }
+
+    #[test]
+    fn errors_name_the_file_the_field_and_the_value() {
+        let good = scales([("conv1".into(), 2.5)]).to_json().unwrap();
+        let error = |from: &str, to: &str| {
+            assert!(good.contains(from), "{good}");
+            Scales::from_json(&good.replacen(from, to, 1), "a.json").unwrap_err().to_string()
+        };
+        let rows = [
+            ("reef-scales", "profile", "a.json: kind: must be \"reef-scales\", got \"profile\""),
+            ("\"version\": 1", "\"version\": 2", "a.json: version: must be 1, got 2"),
+            ("fp8", "int4", "a.json: format: must be int8 or fp8, got \"int4\""),
+            ("99.9", "0", "a.json: percentile: must be above 0 and at most 100, got 0"),
+            ("99.9", "101", "a.json: percentile: must be above 0 and at most 100, got 101"),
+            ("2.5", "-1", "a.json: largest.conv1: must be finite and not negative, got -1"),
+            ("2.5", "1e39", "a.json: largest.conv1: must be finite and not negative, got inf"),
+        ];
+        for (from, to, want) in rows {
+            assert_eq!(error(from, to), want);
+        }
+        assert!(error("2.5", "\"x\"").starts_with("a.json: largest.conv1: invalid type: string"));
+        assert!(error("{", "").starts_with("a.json: "), "not JSON");
+        assert!(error("\"samples\"", "\"more\"").starts_with("a.json: more: unknown field"));
+    }
+
+    #[test]
+    fn missing_file_is_an_error_with_its_name() {
+        let said = Scales::load("/missing/scales.json").unwrap_err().to_string();
+        assert!(said.starts_with("/missing/scales.json: No such file"), "{said}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Networks with scales on devices.
+
+use super::device::{Eight, plain};
+use super::{scaled, text};
+use reef_core::op::{Format, Operators};
+use reef_core::{Priority, Queue, Seq, issue};
+use reef_models::kinds::{full_quantization, plan, reference};
+use reef_models::{Model, Network, Result, Scales, Seeded};
+
+/// Output of an inference.
+fn infer<D: Operators>(device: &D, network: &Network<D>, input: &[f32]) -> Vec<f32> {
+    network.stage_input(input).unwrap();
+    let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+    for (seq, command) in (0..).map(Seq).zip(&*network.inference()) {
+        issue(command, seq, None, &mut queue).unwrap();
+    }
+    assert_eq!(queue.completed().unwrap(), Seq(network.inference().len() as u64));
+    network.staged_output().unwrap()
+}
+
+#[test]
+fn device_gets_the_layouts_of_its_kernels() {
+    for (name, size) in [("resnet18", 32), ("densenet121", 32), ("inception_v3", 75)] {
+        let (model, scales) = scaled(name, size, Format::Int8);
+        let (floats, tensors) = model.picture().unwrap();
+        let input = Seeded(3).input(model.input_len());
+        let planned = plan(floats, &scales, full_quantization).unwrap();
+        let want = reference::execute(&planned, tensors, &input).unwrap();
+        let opened = Model::open(name).input_size(size).scales(&scales).read().unwrap();
+        assert_eq!(*opened.picture_on(&Eight::new()).unwrap(), planned);
+        let network = opened.load(&Eight::new()).unwrap();
+        assert_eq!(infer(&Eight::new(), &network, &input), want, "{name}");
+        assert_ne!(want, opened.expected(&input).unwrap(), "{name}: these are floats");
+    }
+}
+
+#[test]
+fn scales_serve_any_size_and_constants_of_others_do_not() {
+    let (_, scales) = scaled("resnet18", 32, Format::Fp8);
+    let open = |size| Model::open("resnet18").input_size(size);
+    let device = Eight::new();
+    let floats = open(32).read().unwrap().weights(&device).unwrap();
+    let model = open(64).scales(&scales).read().unwrap();
+    let beside = model.weights_beside(&floats).unwrap();
+    assert_eq!(beside.own_bytes(Some(&floats)), model.constant_bytes());
+    let again = open(32).scales(&scales).read().unwrap().weights_beside(&beside).unwrap();
+    assert_eq!(again.own_bytes(Some(&beside)), 0, "equal numbers, whatever the size is");
+}
+
+#[test]
+fn device_without_kernels_of_8_bits_is_an_error() {
+    let (model, scales) = scaled("resnet18", 32, Format::Int8);
+    let model = model.with_scales(&scales).unwrap();
+    let said = model.load(&plain()).unwrap_err().to_string();
+    let begin = "resnet18: scales: nothing has no kernels that take steps of it in int8: ";
+    assert!(said.starts_with(begin) && said.ends_with("precision=fp16"), "{said}");
+    assert!(model.instance_bytes(&plain()) > 0);
+}
+
+#[test]
+fn scales_of_another_network_are_an_error() {
+    let (model, scales) = scaled("resnet18", 32, Format::Int8);
+    let error = |model: Result<Model>| model.unwrap_err().to_string();
+    let other = Model::open("resnet50").input_size(32).scales(&scales).read();
+    let want = "resnet50: scales must be of this network, got those of resnet18";
+    assert_eq!(error(other), want);
+    let some = Scales::from_json(&text("resnet18", Format::Int8, [("conv1", 1.0)]), "a").unwrap();
+    let want = "resnet18: scales have no storage \"maxpool\": calibrate it again";
+    assert_eq!(error(model.with_scales(&some)), want);
+    let tensors = error(Model::open("distilbert").input_size(8).scales(&scales).read());
+    assert!(tensors.contains("takes tensors"), "{tensors}");
+}
+
+#[test]
+fn scales_are_part_of_the_structure() {
+    let (model, scales) = scaled("resnet18", 32, Format::Int8);
+    let structure = |model: &Model| {
+        let mut text = String::new();
+        model.write_structure(&mut text).unwrap();
+        text
+    };
+    let [int8, fp8] = [Format::Int8, Format::Fp8]
+        .map(|format| model.clone().with_scales(&scales.clone().with_format(format)).unwrap());
+    assert_ne!(structure(&int8), structure(&model));
+    assert_ne!(structure(&int8), structure(&fp8));
+    assert_eq!(int8.scales(), Some(&scales));
+}

@@ -1,0 +1,134 @@
+//! Values that networks with numbers of 8 bits give, by plain loops.
+
+use super::scaled;
+use proptest::prelude::*;
+use reef_core::op::{Conv2d, Format, Layout, Op, Pool2d, PoolKind, Quantized, Tensor, Window};
+use reef_models::Seeded;
+use reef_models::kinds::reference::{self, Inputs, apply};
+use reef_models::kinds::{full_quantization, plan};
+
+fn numbers(format: Format, scale: f32) -> Layout {
+    Layout::Quantized(Quantized::new(format, scale).unwrap())
+}
+
+const POINT: Window = Window { size: [1; 2], stride: [1; 2], padding: [0; 2] };
+
+/// A convolution of 1 x 1 from `inputs` to `outputs` channels of two pixels.
+fn conv(input: Layout, output: Layout, inputs: usize, outputs: usize) -> Conv2d {
+    Conv2d {
+        input: Tensor::new(input, [1, inputs, 1, 2]),
+        output: Tensor::new(output, [1, outputs, 1, 2]),
+        window: POINT,
+        groups: 1,
+        residual: false,
+        relu: false,
+        function: None,
+    }
+}
+
+/// By hand: weights 1.27 and -0.624 in steps of 0.01 are 127 and -62 of them.
+#[test]
+fn convolution_of_integers_gives_what_a_hand_computes() {
+    let [half, quarter] = [0.5, 0.25].map(|scale| numbers(Format::Int8, scale));
+    let op = Conv2d { residual: true, relu: true, ..conv(half, quarter, 2, 1) };
+    let inputs = Inputs {
+        input: &[1.0, -63.5, 0.5, 2.0],
+        residual: Some(&[0.25, 2.0]),
+        weights: &[1.27, -0.624],
+        bias: &[0.1],
+    };
+    let mut output = [9.0; 2];
+    apply(&Op::Conv2d(op), inputs, &mut output);
+    // 1.27 * 1 - 0.62 * 0.5 + 0.1 + 0.25 = 1.31 lies between 1.25 and 1.5; the other is negative.
+    assert_eq!(output, [1.25, 0.0]);
+    let rounded = [1.27f32, -0.62].map(f64::from);
+    let op = Conv2d { output: Tensor { layout: Layout::Native, ..op.output }, ..op };
+    apply(&Op::Conv2d(Conv2d { relu: false, ..op }), inputs, &mut output);
+    let want = rounded[0] + rounded[1] * 0.5 + 0.35;
+    assert!((f64::from(output[0]) - want).abs() < 1e-6, "{output:?} {want}");
+}
+
+#[test]
+fn weights_stay_where_the_input_is_floats() {
+    let op = conv(Layout::Native, numbers(Format::Fp8, 1.0), 1, 1);
+    let inputs = Inputs { input: &[1.0, 400.0], residual: None, weights: &[1.03], bias: &[0.0] };
+    let mut output = [0.0; 2];
+    apply(&Op::Conv2d(op), inputs, &mut output);
+    assert_eq!(output, [1.0, 416.0], "412 lies between 384 and 416, in steps of 32");
+}
+
+#[test]
+fn average_is_rounded_to_a_number() {
+    let layout = numbers(Format::Int8, 0.5);
+    let op = Pool2d {
+        kind: PoolKind::Average,
+        input: Tensor::new(layout, [1, 1, 1, 2]),
+        output: Tensor::new(layout, [1, 1, 1, 1]),
+        window: Window { size: [1, 2], ..POINT },
+    };
+    let inputs = Inputs { input: &[0.5, 2.0], residual: None, weights: &[], bias: &[] };
+    let mut output = [0.0];
+    apply(&Op::Pool2d(op), inputs, &mut output);
+    assert_eq!(output, [1.0], "1.25 is 2.5 numbers, and 2 is even");
+}
+
+/// Greatest distance of a value up to `largest` from the nearest that has a number.
+fn worst(format: Format, largest: f32) -> f32 {
+    match format {
+        Format::Int8 => largest / 127.0 / 2.0,
+        Format::Fp8 => largest / 448.0 * 16.0, // half a step of the largest floats
+    }
+}
+
+proptest! {
+    #[test]
+    fn error_of_a_convolution_is_bounded_by_its_scales(
+        values in prop::collection::vec(-3f32..3.0, 8),
+        weights in prop::collection::vec(-2f32..2.0, 12),
+        format in prop::sample::select(Format::ALL.to_vec()),
+    ) {
+        let largest = |values: &[f32]| values.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let run = |op: Conv2d, input: &[f32]| {
+            let mut output = vec![0.0; 6];
+            let inputs = Inputs { input, residual: None, weights: &weights, bias: &[0.5; 3] };
+            apply(&Op::Conv2d(op), inputs, &mut output);
+            output
+        };
+        let want = run(conv(Layout::Native, Layout::Native, 4, 3), &values);
+        let [x, y] = [largest(&values), largest(&want)];
+        let [input, output] =
+            [x, y].map(|largest| Quantized::new(format, format.scale_of(largest)).unwrap());
+        let nearest: Vec<f32> = values.iter().map(|&value| input.nearest(value)).collect();
+        let [in8, out8] = [input, output].map(Layout::Quantized);
+        let have = run(conv(in8, out8, 4, 3), &nearest);
+        for channel in 0..3 {
+            let row = &weights[channel * 4..][..4];
+            let w = largest(row);
+            let (dx, dw) = (worst(format, x), worst(format, w));
+            let sum = row.iter().map(|weight| weight.abs() * dx + x * dw + dx * dw).sum::<f32>();
+            let bound = (sum + worst(format, y)) * 1.0001 + 1e-6;
+            for at in channel * 2..channel * 2 + 2 {
+                let off = (have[at] - want[at]).abs();
+                prop_assert!(off <= bound, "{} for {}: off by {off} > {bound}", have[at], want[at]);
+            }
+        }
+    }
+}
+
+#[test]
+fn outputs_of_networks_are_near_those_of_floats() {
+    for (name, size) in [("resnet18", 64), ("densenet121", 32), ("inception_v3", 75)] {
+        for format in Format::ALL {
+            let (model, scales) = scaled(name, size, format);
+            let (floats, tensors) = model.picture().unwrap();
+            let input = Seeded(2).input(model.input_len());
+            let want = reference::execute(floats, tensors, &input).unwrap();
+            let planned = plan(floats, &scales, full_quantization).unwrap();
+            let have = reference::execute(&planned, tensors, &input).unwrap();
+            let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let off = have.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            println!("{name} {}: off by {}", format.name(), off / largest);
+            assert!(off > 0.0 && off < largest * 0.2, "{name} {}: {off}", format.name());
+        }
+    }
+}
