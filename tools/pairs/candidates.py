@@ -1,15 +1,15 @@
 """Ways to let best-effort work run next to a real-time program that never pauses, under MPS.
 
-candidates.py [--sections a,d,c,l] [--seconds S] [--budget S] [--json FILE] [--dry]
+candidates.py [--sections f,a,d,c,g,l,h] [--seconds S] [--budget S] [--json FILE] [--dry]
 
 Sections:
     f   facts: green contexts of an MPS client, and graphs on them
     a   few multiprocessors: the trainer on a green context, or with as many threads of MPS
     d   by resource: five kinds of kernels, at a share of the time, or with few threads of MPS
     c   by length: kernels of 5 to 1,000 us, at a share of the time
-    l   some of c next to the language model
-Works of the real-time program: `llm` and `train` are those of programs.py, `decode` is a smaller `llm`, and
-`compute` a chain of products. Others are KIND[:US][@SMS][/SHARE]: `gemm`, `copy`, `sweep` (the L2 cache),
+    g   as a, with a trainer of transformers; l, h: some of c next to the language model, and next to products
+`llm` and `train` are those of programs.py, `native` is `train` without cuDNN's batch norms, `gpt` trains transformers,
+`decode` is a smaller `llm`, and `compute` a chain of products. Others are KIND[:US][@SMS][/SHARE]: `gemm`, `copy`, `sweep` (the L2 cache),
 `small`, `spin:US` (arithmetic, one wave that fills the device), `few:US` (16 blocks), `waves:US` (blocks of 20 us), and
 `nap:US` (nothing but the pace). `@28` is a green context of 28 multiprocessors, `@0-132` one step in turn on
 all, without and with one. `/30` launches a unit whenever 30 % of the time is over that it takes alone.
@@ -27,23 +27,24 @@ import beside
 THREADS = {8: "6", 16: "12", 28: "21", 40: "30"}  # multiprocessors, and percent of MPS that give them
 KINDS = ["gemm", "copy", "sweep", "small", "spin:100"]
 LENGTHS = [5, 20, 50, 100, 300, 1000]
-LONG = 4.4  # times --seconds: laps of llm are that much longer
+LONG = 4.05  # times --seconds: laps of llm are that much longer
 
 
 def plan(sections):
     """Returns the runs: section, real-time work, client of the best-effort work ("": all threads), its work."""
-    runs = [("a", "llm", "", f"train@{units}") for units in THREADS]
-    runs += [("a", "llm", percent, "train") for percent in THREADS.values()] + [("a", "llm", "", "train")]
-    for rt in ("decode", "compute"):
+    runs = [("a", "llm", "", f"native@{units}") for units in THREADS]
+    runs += [("a", "llm", percent, "native") for percent in THREADS.values()] + [("a", "llm", "21", "train"), ("a", "llm", "", "native")]
+    for rt, percents in (("decode", ("12", "30")), ("compute", ("30",))):
         runs += [("d", rt, "", f"{kind}/{share}") for kind in KINDS for share in (10, 30)]
-        runs += [("d", rt, percent, kind) for kind in KINDS for percent in ("12", "30")]
+        runs += [("d", rt, percent, kind) for kind in KINDS for percent in percents]
     runs += [("d", "decode", "", f"{kind}@{units}") for kind in ("gemm", "copy") for units in (16, 40)]
-    for share in (10, 30):
-        runs += [("c", "decode", "", f"{kind}:{us}/{share}") for kind in ("spin", "few") for us in LENGTHS]
+    for share, lengths in ((30, LENGTHS), (10, LENGTHS[::2] + LENGTHS[-1:])):
+        runs += [("c", "decode", "", f"{kind}:{us}/{share}") for kind in ("spin", "few") for us in lengths]
         runs += [("c", "decode", "", f"waves:{us}/{share}") for us in (100, 300, 1000)]
-    runs += [("c", "compute", "", f"spin:{us}/30") for us in LENGTHS]
     runs += [("c", "decode", "", f"nap:{us}/30") for us in (5, 100)]
+    runs += [("g", "llm", "", "gpt@28"), ("g", "llm", "21", "gpt")]
     runs += [("l", "llm", "", f"{work}/30") for work in ("spin:20", "spin:300", "waves:300", "few:300")]
+    runs += [("h", "compute", "", f"spin:{us}/30") for us in LENGTHS]
     return [run for section in sections for run in runs if run[0] == section]
 
 
@@ -113,7 +114,7 @@ class Study:
         """Measures best-effort work alone, once."""
         key = f"{client}|{work}"
         if key not in self.alone:
-            self.alone[key] = self.be[client].ask(work=work, settle=0.1, seconds=min(0.4, self.args.seconds), after=0)
+            self.alone[key] = self.be[client].ask(work=work, settle=0.1, seconds=min(0.35, self.args.seconds), after=0)
             self.add(dict(section="alone", client=client, be=self.alone[key]))
         return self.alone[key]
 
@@ -123,7 +124,7 @@ class Study:
         if "/" not in work:
             self.measure_base(client, work)
         self.be[client].ask(build=[work])
-        alone, seconds, settle = self.measure_alone(rt), self.seconds(rt), 0.3 if base == "train" else 0.12
+        alone, seconds, settle = self.measure_alone(rt), self.seconds(rt), 0.3 if base in ("train", "native", "gpt") else 0.12
         self.be[client].send(work=work, settle=settle, seconds=seconds, after=0.1)
         self.rt.send(work=rt, settle=settle, seconds=seconds, after=0.1)
         first, second = checked(self.rt.result(60), self.be[client].result(60))
@@ -148,10 +149,10 @@ class Study:
                     self.run(*run)
                 else:
                     left.append(" ".join(run))
-            except RuntimeError as error:
+            except (RuntimeError, ZeroDivisionError) as error:
                 print(*run, error, flush=True)
-        for rate in ("train@132", "train@0-132", "train") if "a" in self.args.sections else ():
-            print("alone", rate, self.be[""].ask(work=rate, settle=0.2, seconds=0.6, after=0)["per_s"], flush=True)
+        for rate in ("native@132", "native@0-132", "native") if "a" in self.args.sections else ():
+            print("alone", rate, self.be[""].ask(work=rate, settle=0.4, seconds=1, after=0)["per_s"], flush=True)
         print(f"{time.monotonic() - self.begin:.0f} s, left out: {', '.join(left) or 'nothing'}")
 
     def end(self):
@@ -161,7 +162,8 @@ class Study:
 
 def facts(env, path):
     """Prints facts of a process without MPS, of a client of MPS, and of one with few threads."""
-    guests = dict(plain=Guest(os.environ), mps=Guest(env), mps_30=Guest(env, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="30"))
+    clients = dict(mps=env, mps_30=dict(env, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="30"), plain=dict(os.environ))
+    guests = {name: Guest(env) for name, env in clients.items()}
     found = {}
     for name, guest in guests.items():
         try:
@@ -177,7 +179,7 @@ def facts(env, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sections", default="f,a,d,c,l", type=lambda text: text.split(","))
+    parser.add_argument("--sections", default="f,a,d,c,g,l,h", type=lambda text: text.split(","))
     parser.add_argument("--seconds", type=float, default=1.05)
     parser.add_argument("--budget", type=float, default=220)
     parser.add_argument("--json")

@@ -26,14 +26,13 @@ class Green:
     def __init__(self, units):
         begin = time.perf_counter()
         kind = ctypes.c_uint64 * 18  # CUdevResource; its count of multiprocessors is at byte 96
-        part, self.all = kind(), kind()
-        cu("cuDeviceGetDevResource", 0, ctypes.byref(self.all), 1)
-        self.has = self.all[12] & 0xFFFFFFFF
-        if units < self.has:
+        part, whole = kind(), kind()
+        cu("cuDeviceGetDevResource", 0, ctypes.byref(whole), 1)
+        if units < whole[12] & 0xFFFFFFFF:
             groups, flags = ctypes.c_uint(1), 1 if units % 8 else 0  # 1: any even number
-            cu("cuDevSmResourceSplitByCount", part, ctypes.byref(groups), self.all, None, flags, units)
+            cu("cuDevSmResourceSplitByCount", part, ctypes.byref(groups), whole, None, flags, units)
         else:
-            part = self.all
+            part = whole
         self.units = part[12] & 0xFFFFFFFF
         self.raw = made("cuGreenCtxCreate", made("cuDevResourceGenerateDesc", part, 1), 0, 1)
         self.stream = made("cuGreenCtxStreamCreate", self.raw, 1, 0)
@@ -57,7 +56,7 @@ class Facts:
     def note(self, name, find):
         try:
             self.found[name] = find()
-        except (RuntimeError, OSError, AttributeError) as error:
+        except Exception as error:  # a fact too
             self.found[name] = str(error)[:120]
 
     def spread(self, stream):
@@ -115,15 +114,39 @@ class Facts:
     def update(self, ready, graph):
         cu("cuGraphExecUpdate_v2", ready, graph, (ctypes.c_uint64 * 3)())
 
+    def together(self, units, blocks=132):
+        """Launches blocks that need to run together (a cooperative launch) on some multiprocessors."""
+        stream, function = self.guest.stream(units), self.guest.kernels["where"].kernel.ptr
+        word = ctypes.c_uint64(self.guest.words.data_ptr() + 1024)
+        args = (ctypes.c_void_p * 1)(ctypes.addressof(word))
+        sizes = map(ctypes.c_uint, (blocks, 1, 1, 1024, 1, 1, 0))
+        cu("cuLaunchCooperativeKernel", ctypes.c_void_p(function), *sizes, ctypes.c_void_p(stream.cuda_stream), args)
+        self.torch.cuda.synchronize()
+        return "launched"
+
+    def resource(self):
+        resource = (ctypes.c_uint64 * 18)()
+        cu("cuDeviceGetDevResource", 0, resource, 1)
+        return resource[12] & 0xFFFFFFFF
+
     def all(self):
-        plain, part = self.guest.stream(0), self.guest.stream(16)
-        green = self.guest.greens[16]
-        self.found.update(has=green.has, got=green.units, made_ms=green.made_ms)
+        plain = self.guest.stream(0)
+        self.note("multiprocessors", self.resource)
+        self.note("attribute", lambda: self.torch.cuda.get_device_properties(0).multi_processor_count)
         self.note("spread: plain stream", lambda: self.spread(plain))
-        self.note("spread: stream of 16", lambda: self.spread(part))
-        self.note("spread: stream of 28", lambda: self.spread(self.guest.stream(28)))
+        self.note("132 blocks together, plain stream", lambda: self.together(0))
+        for units in (8, 16, 28, 132):
+            self.note(f"spread: stream of {units}", lambda: self.spread(self.guest.stream(units)))
+            self.note(f"132 blocks together, stream of {units}", lambda: self.together(units))
+        if 16 in self.guest.greens:
+            self.graphs(plain, self.guest.stream(16), self.guest.greens[16])
+        return self.found
+
+    def graphs(self, plain, part, green):
+        self.found.update(made_ms=green.made_ms)
         self.note("spread: context of 16 is current", lambda: self.spread_current(green))
         graph, there = self.captured(plain)[0], self.captured(part)[0]
+        self.us(graph, plain)
         self.note("us: captured on all", lambda: self.us(graph, plain))
         self.note("us: captured on all, launched on 16", lambda: self.us(graph, part))
         self.note("us: captured on 16", lambda: self.us(there, part))
@@ -131,4 +154,3 @@ class Facts:
         self.note("us: captured on all, node moved", lambda: self.moved(green, plain, False))
         self.note("us: captured on all, node of the instance moved", lambda: self.moved(green, plain, True))
         self.note("us: captured on all, updated by one of 16", lambda: self.us(graph, plain, lambda ready: self.update(ready, there)))
-        return self.found

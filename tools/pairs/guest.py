@@ -3,7 +3,7 @@
 guest.py    writes "ready", then a line of JSON for each line of JSON: {"work": NAME, "settle": S, "seconds": S, "after": S},
             {"build": [NAME, ..]} or {"facts": 1}
 
-Rounds of kernels are of a clock of 1.98 GHz, so that all processes have the same ones; lengths are measured.
+Rounds of kernels are the same in all processes. Lengths are measured.
 """
 import gc
 import json
@@ -90,6 +90,36 @@ class On:
             self.step()
 
 
+def native(torch):
+    """The trainer `train`, with PyTorch's own batch norms: those of cuDNN need the whole device."""
+    trainer = programs.torch_train(torch)
+
+    def without(norm):
+        def forward(x):
+            torch.backends.cudnn.enabled = False
+            try:
+                return norm(x)
+            finally:
+                torch.backends.cudnn.enabled = True
+
+        return forward
+
+    for one in trainer.model.modules():
+        if isinstance(one, torch.nn.BatchNorm2d):
+            one.forward = without(one.forward)
+    return trainer
+
+
+def gpt(torch):
+    """Trainer of four transformer layers: nothing of cuDNN."""
+    layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, dropout=0, batch_first=True, norm_first=True)
+    model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
+    return programs.Trainer(torch, model, torch.randn(16, 512, 1024, device="cuda"), lambda m, b: m(b).square().mean())
+
+
+TRAINERS = dict(train=programs.torch_train, native=native, gpt=gpt)
+
+
 class Guest:
     """Program that makes works by their names."""
 
@@ -97,7 +127,7 @@ class Guest:
         import cupy
         import torch
 
-        self.torch, self.cupy, self.trainer = torch, cupy, None
+        self.torch, self.cupy, self.trainers, self.kept = torch, cupy, {}, []
         self.works, self.streams, self.lengths, self.greens = {}, {}, {}, {}
         torch.manual_seed(3)
         module = cupy.RawModule(code=KERNELS)
@@ -116,16 +146,16 @@ class Guest:
 
     def unit(self, kind, us):
         """Returns what enqueues a unit of this kind."""
-        torch, int32, full = self.torch, self.cupy.int32, max(1, int((us - 1.5) * 124))
+        torch, int32, full = self.torch, self.cupy.int32, max(1, int((us - 1.5) * 105))
         words, spin = self.words.data_ptr(), lambda grid, block, rounds: self.launch("spin", grid, block, int32(rounds), words)
         return dict(
             gemm=lambda: torch.mm(self.a, self.b, out=self.c),
             copy=lambda: torch.mul(self.long, 1.5, out=self.out),
-            sweep=lambda: self.launch("sweep", 264, 1024, self.cached.data_ptr(), int32(1 << 20), int32(36), words),
-            small=lambda: [torch.add(self.tiny, 1, out=self.tiny) for _ in range(24)],
+            sweep=lambda: self.launch("sweep", 264, 1024, self.cached.data_ptr(), int32(1 << 20), int32(50), words),
+            small=lambda: [torch.add(self.tiny, 1, out=self.tiny) for _ in range(96)],
             spin=lambda: spin(264, 1024, full),
             few=lambda: spin(16, 256, 4 * full),
-            waves=lambda: spin(264 * us // 20, 1024, 20 * 124),
+            waves=lambda: spin(264 * us // 20, 1024, 20 * 105),
             nap=lambda: None,
         )[kind]
 
@@ -173,16 +203,19 @@ class Guest:
         torch = self.torch
         if kind == "llm":
             return programs.torch_llm(torch)
-        if kind == "train":
-            self.trainer = self.trainer or programs.torch_train(torch)
-            return On(torch, self.trainer, streams)
+        if kind in TRAINERS:
+            self.trainers[kind] = self.trainers.get(kind) or TRAINERS[kind](torch)
+            return On(torch, self.trainers[kind], streams)
         if kind == "decode":
+            model = programs.Decoder(torch, layers=4, words=8000)
             with torch.no_grad():
-                replay, token = programs.graphed(torch, programs.Decoder(torch, layers=5, words=8000).step)
+                replay, token = programs.graphed(torch, model.step)
+            self.kept.append(model)  # a graph doesn't keep its memory
             return lambda: (replay(), token.item())
         if kind == "compute":
             square = [torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
             replay, _ = programs.graphed(torch, lambda: [torch.mm(*square[:2], out=square[2]) for _ in range(16)])
+            self.kept.append(square)
             return lambda: (replay(), torch.cuda.synchronize())
         return self.graph(kind, us, streams[0], share)
 
