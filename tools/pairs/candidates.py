@@ -1,13 +1,14 @@
 """Ways to let best-effort work run next to a real-time program that never pauses, under MPS.
 
-candidates.py [--sections f,a,d,c,g,l,h] [--seconds S] [--budget S] [--json FILE] [--dry]
+candidates.py [--sections f,a,d,c,e,h,n] [--seconds S] [--budget S] [--json FILE] [--dry]
 
 Sections:
     f   facts: green contexts of an MPS client, and graphs on them
-    a   few multiprocessors: the trainer on a green context, or with as many threads of MPS
+    a   few multiprocessors: trainers on a green context, or with as many threads of MPS, next to the language model
+    e   the same next to the decoder; n: a trainer with cuDNN on a green context, which fails
     d   by resource: five kinds of kernels, at a share of the time, or with few threads of MPS
     c   by length: kernels of 5 to 1,000 us, at a share of the time
-    g   as a, with a trainer of transformers; l, h: some of c next to the language model, and next to products
+    h   some of d and c next to products
 `llm` and `train` are those of programs.py, `native` is `train` without cuDNN's batch norms, `gpt` trains transformers,
 `decode` is a smaller `llm`, and `compute` a chain of products. Others are KIND[:US][@SMS][/SHARE]: `gemm`, `copy`, `sweep` (the L2 cache),
 `small`, `spin:US` (arithmetic, one wave that fills the device), `few:US` (16 blocks), `waves:US` (blocks of 20 us), and
@@ -24,28 +25,36 @@ import time
 
 import beside
 
-THREADS = {8: "6", 16: "12", 28: "21", 40: "30"}  # multiprocessors, and percent of MPS that give them
+THREADS = {8: "7", 16: "13", 28: "22", 40: "31"}  # multiprocessors, and percent of MPS that give them
 KINDS = ["gemm", "copy", "sweep", "small", "spin:100"]
+TRAINERS = ("train", "native", "gpt")
 LENGTHS = [5, 20, 50, 100, 300, 1000]
-LONG = 4.05  # times --seconds: laps of llm are that much longer
+LONG = 4.2  # times --seconds: laps of llm are that much longer
 
 
 def plan(sections):
     """Returns the runs: section, real-time work, client of the best-effort work ("": all threads), its work."""
-    runs = [("a", "llm", "", f"native@{units}") for units in THREADS]
-    runs += [("a", "llm", percent, "native") for percent in THREADS.values()] + [("a", "llm", "21", "train"), ("a", "llm", "", "native")]
-    for rt, percents in (("decode", ("12", "30")), ("compute", ("30",))):
-        runs += [("d", rt, "", f"{kind}/{share}") for kind in KINDS for share in (10, 30)]
-        runs += [("d", rt, percent, kind) for kind in KINDS for percent in percents]
-    runs += [("d", "decode", "", f"{kind}@{units}") for kind in ("gemm", "copy") for units in (16, 40)]
-    for share, lengths in ((30, LENGTHS), (10, LENGTHS[::2] + LENGTHS[-1:])):
-        runs += [("c", "decode", "", f"{kind}:{us}/{share}") for kind in ("spin", "few") for us in lengths]
-        runs += [("c", "decode", "", f"waves:{us}/{share}") for us in (100, 300, 1000)]
-    runs += [("c", "decode", "", f"nap:{us}/30") for us in (5, 100)]
-    runs += [("g", "llm", "", "gpt@28"), ("g", "llm", "21", "gpt")]
-    runs += [("l", "llm", "", f"{work}/30") for work in ("spin:20", "spin:300", "waves:300", "few:300")]
-    runs += [("h", "compute", "", f"spin:{us}/30") for us in LENGTHS]
+    runs = [("a", "llm", percent, "native") for percent in THREADS.values()] + [("a", "llm", "22", "train"), ("a", "llm", "", "native")]
+    runs += [("a", "llm", "", "gpt@28"), ("a", "llm", "22", "gpt")]
+    for rt, shares, percents in (("decode", (30, 10), ("13", "31")), ("compute", (30,), ("31",))):
+        name = "d" if rt == "decode" else "h"
+        runs += [(name, rt, "", f"{kind}/{share}") for share in shares for kind in KINDS]
+        runs += [(name, rt, percent, kind) for percent in percents for kind in KINDS]
+    runs += [("h", "compute", "", f"spin:{us}/30") for us in (20, 300, 1000)]
+    runs += [("c", "decode", "", f"spin:{us}/30") for us in LENGTHS if us != 100]
+    runs += [("c", "decode", "", f"few:{us}/30") for us in (5, 100, 300, 1000)]
+    runs += [("c", "decode", "", f"waves:{us}/30") for us in (100, 300, 1000)]
+    runs += [("c", "decode", "", f"{work}/10") for work in ("spin:5", "spin:20", "spin:300", "spin:1000", "few:1000", "waves:1000")]
+    runs += [("c", "decode", "", "nap:5/30")]
+    runs += [("e", "decode", "", f"gpt@{units}") for units in THREADS] + [("e", "decode", percent, "gpt") for percent in THREADS.values()]
+    runs += [("e", "decode", "", "gpt"), ("e", "decode", "", "gemm@40"), ("e", "decode", "", "copy@40")]
+    runs += [("n", "decode", "", "native@16")]
     return [run for section in sections for run in runs if run[0] == section]
+
+
+def base_of(work):
+    """Returns the work without its context and share."""
+    return work.partition("/")[0].partition("@")[0]
 
 
 class Guest(beside.Program):
@@ -76,7 +85,7 @@ class Study:
 
     def __init__(self, args, env):
         self.args, self.env, self.begin, self.rows, self.alone, self.tried = args, env, time.monotonic(), [], {}, {}
-        self.runs = plan(args.sections)
+        self.runs, self.paced = plan(args.sections), None
         self.rt = Guest(env, CUDA_MPS_CLIENT_PRIORITY="0")
         self.be = {name: self.best_effort(name) for name in {"", *(run[2] for run in self.runs)}}
         for guest in [self.rt, *self.be.values()]:
@@ -95,16 +104,16 @@ class Study:
         for name, guest in self.be.items():
             guest.send(build=names([run for run in self.runs if run[2] == name]))
         for guest in [self.rt, *self.be.values()]:
-            failed = guest.result(90)["failed"]
-            print("# failed:", failed, flush=True) if failed else None
+            result = guest.result(90)
+            print("#", result["multiprocessors"], result["failed"] or "", flush=True)
 
     def seconds(self, rt):
         return self.args.seconds * (LONG if rt == "llm" else 1)
 
     def measure_alone(self, rt):
-        """Measures the real-time work alone, if it is 15 s old."""
+        """Measures the real-time work alone, if that is 20 s old."""
         now = time.monotonic()
-        if now - self.tried.get(rt, -1e9) > (40 if rt == "llm" else 15):
+        if now - self.tried.get(rt, -1e9) > (40 if rt == "llm" else 20):
             self.alone[rt] = self.rt.ask(work=rt, settle=0.1, seconds=self.seconds(rt), after=0)
             self.tried[rt] = now
             self.add(dict(section="alone", rt=self.alone[rt]))
@@ -114,21 +123,31 @@ class Study:
         """Measures best-effort work alone, once."""
         key = f"{client}|{work}"
         if key not in self.alone:
-            self.alone[key] = self.be[client].ask(work=work, settle=0.1, seconds=min(0.35, self.args.seconds), after=0)
+            seconds = min(0.35 if base_of(work) in TRAINERS else 0.22, self.args.seconds)
+            self.alone[key] = self.be[client].ask(work=work, settle=0.06, seconds=seconds, after=0)
             self.add(dict(section="alone", client=client, be=self.alone[key]))
         return self.alone[key]
 
+    def check_pace(self, work, full):
+        """Ends the study if a share isn't kept alone."""
+        self.paced = 100 * self.be[""].ask(work=work, settle=0.06, seconds=0.2, after=0)["per_s"] / full["per_s"]
+        if abs(self.paced - float(work.partition("/")[2])) > 10:
+            raise SystemExit(f"{work} alone: {self.paced:.1f} %")
+
     def run(self, section, rt, client, work):
-        base = work.partition("/")[0].partition("@")[0]
+        base = base_of(work)
         full = self.measure_base("", base) if not base.startswith("nap") else None
-        if "/" not in work:
+        if base in TRAINERS:
             self.measure_base(client, work)
-        self.be[client].ask(build=[work])
-        alone, seconds, settle = self.measure_alone(rt), self.seconds(rt), 0.3 if base in ("train", "native", "gpt") else 0.12
-        self.be[client].send(work=work, settle=settle, seconds=seconds, after=0.1)
-        self.rt.send(work=rt, settle=settle, seconds=seconds, after=0.1)
+        built = self.be[client].ask(build=[work])
+        us = built["lengths"].get(base if ":" in base else base + ":0")
+        if "/" in work and full and not self.paced:
+            self.check_pace(work, full)
+        alone, seconds, settle = self.measure_alone(rt), self.seconds(rt), 0.3 if base in TRAINERS else 0.1
+        self.be[client].send(work=work, settle=settle, seconds=seconds, after=0.06)
+        self.rt.send(work=rt, settle=settle, seconds=seconds, after=0.06)
         first, second = checked(self.rt.result(60), self.be[client].result(60))
-        row = dict(section=section, client=client, rt=first, be=second, kept=full and 100 * second["per_s"] / full["per_s"])
+        row = dict(section=section, client=client, us=us, rt=first, be=second, kept=full and 100 * second["per_s"] / full["per_s"])
         self.add(dict(row, p50_ratio=first["p50"] / alone["p50"], p99_ratio=first["p99"] / alone["p99"]))
 
     def add(self, row):
@@ -137,7 +156,7 @@ class Study:
         text = f"{row['section']:5} {rt.get('work', ''):8} {row.get('client', ''):3} {be.get('work', ''):14}"
         text += "".join(f" {rt.get(key, 0):8.3f}" for key in ("p50", "p99")) + f" {rt.get('steps', 0):5}"
         text += f" {row.get('p50_ratio', 0):6.3f} {row.get('p99_ratio', 0):6.3f} {row.get('kept') or 0:6.1f} {be.get('per_s', 0):9.1f}"
-        print(text, flush=True)
+        print(text, f"{row.get('us') or 0:7.1f}", flush=True)
         if self.args.json:
             pathlib.Path(self.args.json).write_text(json.dumps(self.rows, indent=1))
 
@@ -151,8 +170,8 @@ class Study:
                     left.append(" ".join(run))
             except (RuntimeError, ZeroDivisionError) as error:
                 print(*run, error, flush=True)
-        for rate in ("native@132", "native@0-132", "native") if "a" in self.args.sections else ():
-            print("alone", rate, self.be[""].ask(work=rate, settle=0.4, seconds=1, after=0)["per_s"], flush=True)
+        for rate in ("gpt@132", "gpt@0-132", "gpt") if "e" in self.args.sections else ():
+            print("alone", rate, self.be[""].ask(work=rate, settle=0.3, seconds=0.7, after=0)["per_s"], flush=True)
         print(f"{time.monotonic() - self.begin:.0f} s, left out: {', '.join(left) or 'nothing'}")
 
     def end(self):
@@ -179,8 +198,8 @@ def facts(env, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sections", default="f,a,d,c,g,l,h", type=lambda text: text.split(","))
-    parser.add_argument("--seconds", type=float, default=1.05)
+    parser.add_argument("--sections", default="f,a,d,c,e,h,n", type=lambda text: text.split(","))
+    parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--budget", type=float, default=220)
     parser.add_argument("--json")
     parser.add_argument("--dry", action="store_true", help="print the runs alone")
