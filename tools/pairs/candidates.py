@@ -1,19 +1,20 @@
 """Ways to let best-effort work run next to a real-time program that never pauses, under MPS.
 
-candidates.py [--sections f,a,d,c,e,h,n] [--seconds S] [--budget S] [--json FILE] [--dry]
+candidates.py [--sections f,a,d,c,e,n,h] [--seconds S] [--budget S] [--json FILE] [--dry]
 
 Sections:
     f   facts: green contexts of an MPS client, and graphs on them
     a   few multiprocessors: trainers on a green context, or with as many threads of MPS, next to the language model
-    e   the same next to the decoder; n: a trainer with cuDNN on a green context, which fails
+    e   the same next to the decoder; n: a trainer with cuDNN on a green context, of which it has never used another
     d   by resource: five kinds of kernels, at a share of the time, or with few threads of MPS
     c   by length: kernels of 5 to 1,000 us, at a share of the time
     h   some of d and c next to products
 `llm` and `train` are those of programs.py, `native` is `train` without cuDNN's batch norms, `gpt` trains transformers,
-`decode` is a smaller `llm`, and `compute` a chain of products. Others are KIND[:US][@SMS][/SHARE]: `gemm`, `copy`, `sweep` (the L2 cache),
-`small`, `spin:US` (arithmetic, one wave that fills the device), `few:US` (16 blocks), `waves:US` (blocks of 20 us), and
-`nap:US` (nothing but the pace). `@28` is a green context of 28 multiprocessors, `@0-132` one step in turn on
-all, without and with one. `/30` launches a unit whenever 30 % of the time is over that it takes alone.
+`decode` is a smaller `llm`, and `compute` a chain of products. Others are KIND[:US][@SMS][/SHARE]: `gemm`, `copy`,
+`sweep` (reads what fits into the L2 cache), `small` (96 kernels of 1 us), `spin:US` (arithmetic, one wave that fills
+the device), `few:US` (16 blocks), `waves:US` (waves of 20 us), and `nap:US` (nothing but the pace). `@28` is a green
+context of 28 multiprocessors, `@0-132` one step in turn on all, without and with one. `/30` launches a unit whenever
+30 % of the time is over that it takes alone.
 Latency is the 99th percentile of a lap, by that alone shortly before. Kept is the rate of units, by the rate
 alone with all threads, one behind the other.
 """
@@ -34,8 +35,8 @@ LONG = 4.2  # times --seconds: laps of llm are that much longer
 
 def plan(sections):
     """Returns the runs: section, real-time work, client of the best-effort work ("": all threads), its work."""
-    runs = [("a", "llm", percent, "native") for percent in THREADS.values()] + [("a", "llm", "22", "train"), ("a", "llm", "", "native")]
-    runs += [("a", "llm", "", "gpt@28"), ("a", "llm", "22", "gpt")]
+    runs = [("a", "llm", percent, "native") for percent in THREADS.values()] + [("a", "llm", "22", "train")]
+    runs += [("a", "llm", "", "native"), ("a", "llm", "", "gpt@28"), ("a", "llm", "22", "gpt")]
     for rt, shares, percents in (("decode", (30, 10), ("13", "31")), ("compute", (30,), ("31",))):
         name = "d" if rt == "decode" else "h"
         runs += [(name, rt, "", f"{kind}/{share}") for share in shares for kind in KINDS]
@@ -44,9 +45,11 @@ def plan(sections):
     runs += [("c", "decode", "", f"spin:{us}/30") for us in LENGTHS if us != 100]
     runs += [("c", "decode", "", f"few:{us}/30") for us in (5, 100, 300, 1000)]
     runs += [("c", "decode", "", f"waves:{us}/30") for us in (100, 300, 1000)]
-    runs += [("c", "decode", "", f"{work}/10") for work in ("spin:5", "spin:20", "spin:300", "spin:1000", "few:1000", "waves:1000")]
+    tenths = ("spin:5", "spin:20", "spin:300", "spin:1000", "few:1000", "waves:1000")
+    runs += [("c", "decode", "", f"{work}/10") for work in tenths]
     runs += [("c", "decode", "", "nap:5/30")]
-    runs += [("e", "decode", "", f"gpt@{units}") for units in THREADS] + [("e", "decode", percent, "gpt") for percent in THREADS.values()]
+    runs += [("e", "decode", "", f"gpt@{units}") for units in THREADS]
+    runs += [("e", "decode", percent, "gpt") for percent in THREADS.values()]
     runs += [("e", "decode", "", "gpt"), ("e", "decode", "", "gemm@40"), ("e", "decode", "", "copy@40")]
     runs += [("n", "decode", "", "native@16")]
     return [run for section in sections for run in runs if run[0] == section]
@@ -147,7 +150,8 @@ class Study:
         self.be[client].send(work=work, settle=settle, seconds=seconds, after=0.06)
         self.rt.send(work=rt, settle=settle, seconds=seconds, after=0.06)
         first, second = checked(self.rt.result(60), self.be[client].result(60))
-        row = dict(section=section, client=client, us=us, rt=first, be=second, kept=full and 100 * second["per_s"] / full["per_s"])
+        kept = full and 100 * second["per_s"] / full["per_s"]
+        row = dict(section=section, client=client, us=us, rt=first, be=second, kept=kept)
         self.add(dict(row, p50_ratio=first["p50"] / alone["p50"], p99_ratio=first["p99"] / alone["p99"]))
 
     def add(self, row):
@@ -155,7 +159,8 @@ class Study:
         self.rows.append(dict(row, at=round(time.monotonic() - self.begin, 1)))
         text = f"{row['section']:5} {rt.get('work', ''):8} {row.get('client', ''):3} {be.get('work', ''):14}"
         text += "".join(f" {rt.get(key, 0):8.3f}" for key in ("p50", "p99")) + f" {rt.get('steps', 0):5}"
-        text += f" {row.get('p50_ratio', 0):6.3f} {row.get('p99_ratio', 0):6.3f} {row.get('kept') or 0:6.1f} {be.get('per_s', 0):9.1f}"
+        text += "".join(f" {row.get(key) or 0:6.3f}" for key in ("p50_ratio", "p99_ratio"))
+        text += f" {row.get('kept') or 0:6.1f} {be.get('per_s', 0):9.1f}"
         print(text, f"{row.get('us') or 0:7.1f}", flush=True)
         if self.args.json:
             pathlib.Path(self.args.json).write_text(json.dumps(self.rows, indent=1))
@@ -198,7 +203,7 @@ def facts(env, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sections", default="f,a,d,c,e,h,n", type=lambda text: text.split(","))
+    parser.add_argument("--sections", default="f,a,d,c,e,n,h", type=lambda text: text.split(","))
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--budget", type=float, default=220)
     parser.add_argument("--json")

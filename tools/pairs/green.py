@@ -109,7 +109,8 @@ class Facts:
         if not is_exec:
             cu("cuGraphKernelNodeSetParams_v2", node, ctypes.byref(params))
             return self.us(graph, plain)
-        return self.us(graph, plain, lambda ready: cu("cuGraphExecKernelNodeSetParams_v2", ready, node, ctypes.byref(params)))
+        change = lambda ready: cu("cuGraphExecKernelNodeSetParams_v2", ready, node, ctypes.byref(params))
+        return self.us(graph, plain, change)
 
     def update(self, ready, graph):
         cu("cuGraphExecUpdate_v2", ready, graph, (ctypes.c_uint64 * 3)())
@@ -153,4 +154,5 @@ class Facts:
         self.note("us: captured on 16, launched on all", lambda: self.us(there, plain))
         self.note("us: captured on all, node moved", lambda: self.moved(green, plain, False))
         self.note("us: captured on all, node of the instance moved", lambda: self.moved(green, plain, True))
-        self.note("us: captured on all, updated by one of 16", lambda: self.us(graph, plain, lambda ready: self.update(ready, there)))
+        update = lambda ready: self.update(ready, there)
+        self.note("us: captured on all, updated by one of 16", lambda: self.us(graph, plain, update))

@@ -91,7 +91,7 @@ class On:
 
 
 def native(torch):
-    """The trainer `train`, with PyTorch's own batch norms: those of cuDNN need the whole device."""
+    """The trainer `train`, with PyTorch's own batch norms instead of cuDNN's."""
     trainer = programs.torch_train(torch)
 
     def without(norm):
@@ -111,7 +111,7 @@ def native(torch):
 
 
 def gpt(torch):
-    """Trainer of four transformer layers: nothing of cuDNN."""
+    """Trainer of four transformer layers: no convolutions."""
     layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, dropout=0, batch_first=True, norm_first=True)
     model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
     return programs.Trainer(torch, model, torch.randn(16, 512, 1024, device="cuda"), lambda m, b: m(b).square().mean())
