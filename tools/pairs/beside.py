@@ -73,8 +73,8 @@ class Way:
 class Program:
     """A program that waits for its turns."""
 
-    def __init__(self, prefix, name, env):
-        command = prefix + [sys.executable, str(HERE / "programs.py"), name]
+    def __init__(self, prefix, name, env, script="programs.py"):
+        command = prefix + [sys.executable, str(HERE / script), name]
         self.name, self.lines, self.error, self.why = name, queue.Queue(), tempfile.TemporaryFile(), None
         self.process = subprocess.Popen(
             command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.error, text=True
@@ -326,4 +326,5 @@ def main():
     print(f"{time.monotonic() - begin:.0f} s", "left out: " + ", ".join(left) if left else "")
 
 
-main()
+if __name__ == "__main__":
+    main()

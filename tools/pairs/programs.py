@@ -337,4 +337,5 @@ def main():
         print(json.dumps(dict(name=name, **run(step, *map(float, line.split())))), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
