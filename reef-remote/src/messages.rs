@@ -5,7 +5,7 @@
 //! the session.
 
 use crate::error::RemoteError;
-use reef_core::op::Op;
+use reef_core::op::{Format, Op};
 use reef_core::tensor::TensorOp;
 use reef_wire::little_endian::U64;
 use reef_wire::messages;
@@ -257,6 +257,8 @@ pub enum Question {
     Scratch(Op, [bool; 2]),
     /// Three flags.
     Rounding(Op),
+    /// Three flags.
+    Quantization(Op, Format),
     /// A pair of numbers.
     TensorScratch(TensorOp),
     /// A number.

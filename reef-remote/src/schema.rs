@@ -9,7 +9,7 @@ use crate::messages::{
     BlocksLeft, Change, ColocationKind, DECLARED, Event, Facts, Operation, PackedSpec, Question,
     RemoteCommand, Request, Shape, Traced,
 };
-use reef_core::op::{Function, Layout, Op, PoolKind};
+use reef_core::op::{Format, Function, Layout, Op, PoolKind};
 use reef_core::tensor::{
     self, Binary, Domain, Element, FoldKind, RowTerm, Scalar, ScatterKind, ScoreStep, Target, Term,
     Unary,
@@ -35,7 +35,9 @@ type Forms = serde_reflection::Result<serde_reflection::Registry>;
 /// variants are looked for one by one.
 macro_rules! forms {
     ($($form:ty),+ $(,)?) => {{
-        let mut tracer = Tracer::new(TracerConfig::default().is_human_readable(false));
+        // A scale must not be 0.
+        let config = TracerConfig::default().is_human_readable(false).default_f32_value(1.0);
+        let mut tracer = Tracer::new(config);
         let samples = Samples::new();
         let traced = Ok(());
         $(let traced = traced.and_then(|()| tracer.trace_type::<$form>(&samples).map(|_| ()));)+
@@ -45,6 +47,7 @@ macro_rules! forms {
 
 fn operations() -> Forms {
     forms!(
+        Format,
         Layout,
         Function,
         PoolKind,
@@ -72,6 +75,7 @@ fn commands() -> Forms {
 
 fn events() -> Forms {
     forms!(
+        Format,
         Layout,
         Function,
         PoolKind,
@@ -123,6 +127,8 @@ mod tests {
             "Formula",
             "Element",
             "Spec",
+            "Quantized",
+            "Fp8",
         ] {
             assert!(text.contains(name), "no {name}");
         }

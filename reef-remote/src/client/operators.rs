@@ -8,7 +8,9 @@ use crate::messages::{
     PrepareEach, Question, Shape, Stage, TensorCall,
 };
 use reef_core::dkp::Resources;
-use reef_core::op::{Op, Operands, Operators, PackedInput, Scratch, Storage, TensorOperands};
+use reef_core::op::{
+    Format, Op, Operands, Operators, PackedInput, Quantization, Scratch, Storage, TensorOperands,
+};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::tensor::TensorOp;
 use reef_core::{Args, Error, Launch, Result};
@@ -170,6 +172,7 @@ impl Operators for Remote {
                 .map(|rounded| Question::Scratch(op, rounded))
                 .into_iter()
                 .chain([Question::Rounding(op)])
+                .chain(Format::ALL.map(|format| Question::Quantization(op, format)))
         };
         self.0.ask_each(ops.iter().flat_map(about));
     }
@@ -197,6 +200,11 @@ impl Operators for Remote {
     fn rounding(&self, op: &Op) -> Rounding {
         let [input, output, keeps] = self.ask(Question::Rounding(*op));
         Rounding { input, output, keeps }
+    }
+
+    fn quantization(&self, op: &Op, format: Format) -> Quantization {
+        let [input, output, keeps] = self.ask(Question::Quantization(*op, format));
+        Quantization { input, output, keeps }
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {

@@ -14,7 +14,7 @@ use crate::messages::{
 };
 use parking_lot::Mutex;
 use reef_core::dkp::Resources;
-use reef_core::op::{Operands, Operators, TensorOperands};
+use reef_core::op::{Operands, Operators, Quantization, TensorOperands};
 use reef_core::rounding::Rounded;
 use reef_core::tensor::TensorOp;
 use reef_core::{Command, Device, Error, Launch, Task};
@@ -436,6 +436,11 @@ impl<D: Operators> Session<D> {
                 op.check()?;
                 let rounding = device.rounding(&op);
                 encode(&[rounding.input, rounding.output, rounding.keeps])
+            }
+            Question::Quantization(op, format) => {
+                op.check()?;
+                let Quantization { input, output, keeps } = device.quantization(&op, format);
+                encode(&[input, output, keeps])
             }
             Question::TensorScratch(op) => pair(device.tensor_scratch(checked(&op)?)),
             Question::Grouped(ops) => {

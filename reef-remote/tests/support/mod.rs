@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test program uses a part
 
 use reef_core::Device;
+use reef_core::op::Operators;
 use reef_cpu::Cpu;
 use reef_remote::observe::Sessions;
 use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
@@ -86,6 +87,11 @@ pub(crate) fn shared_by(
         Ok(host as Arc<dyn DeviceHost>)
     });
     Served { host: known, ..listen(devices) }
+}
+
+/// As [`shared`], of another device.
+pub(crate) fn shared_of<D: Operators>(device: D) -> Served {
+    listen(Devices::shared(move |_| Ok(Arc::new(Host::start(&device)?) as Arc<dyn DeviceHost>)))
 }
 
 /// A device for each session, with raw launches.
