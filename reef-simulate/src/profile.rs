@@ -46,6 +46,9 @@ pub struct DeviceProfile {
     /// Time for which a program runs on after its gate has closed, in µs.
     #[serde(default)]
     pub run_on_us: f64,
+    /// Time that the gate before each kernel of a program costs while it runs in windows, in µs.
+    #[serde(default)]
+    pub gate_us: f64,
 }
 
 /// Measured numbers of a network.
@@ -69,6 +72,9 @@ pub struct NetworkProfile {
     /// First part of each inference, if it slows others more than the rest.
     #[serde(default)]
     pub peak: Option<Peak>,
+    /// Mean time of a kernel alone, in µs. One that has begun ends, though the gate has closed.
+    #[serde(default)]
+    pub kernel_us: f64,
 }
 
 /// Part of each inference that slows others more than the rest.
@@ -79,6 +85,9 @@ pub struct Peak {
     pub part: f64,
     /// Pressure in that part.
     pub pressure: f64,
+    /// Mean time of a kernel alone in that part, in µs.
+    #[serde(default)]
+    pub kernel_us: f64,
 }
 
 /// Distribution of the times of inferences.
@@ -109,14 +118,17 @@ impl Profile {
     pub fn check(&self) -> Result<(), Error> {
         self.device.check()?;
         for (name, network) in &self.networks {
-            let NetworkProfile { alone_us, sensitivity, pressure, tail, peak, .. } = network;
+            let NetworkProfile { alone_us, sensitivity, pressure, tail, peak, kernel_us, .. } =
+                network;
             in_range(&format!("networks.{name}.alone_us"), *alone_us, 0.001, 1e9)?;
             in_range(&format!("networks.{name}.sensitivity"), *sensitivity, 0.0, 1e3)?;
             in_range(&format!("networks.{name}.pressure"), *pressure, 0.0, 1e3)?;
             in_range(&format!("networks.{name}.tail"), *tail, 1.0, 100.0)?;
-            let Some(Peak { part, pressure }) = peak else { continue };
+            in_range(&format!("networks.{name}.kernel_us"), *kernel_us, 0.0, 1e9)?;
+            let Some(Peak { part, pressure, kernel_us }) = peak else { continue };
             in_range(&format!("networks.{name}.peak.part"), *part, 0.0, 1.0)?;
             in_range(&format!("networks.{name}.peak.pressure"), *pressure, 0.0, 1e3)?;
+            in_range(&format!("networks.{name}.peak.kernel_us"), *kernel_us, 0.0, 1e9)?;
         }
         Ok(())
     }
@@ -132,7 +144,8 @@ impl DeviceProfile {
         in_range("device.capped_pressure", self.capped_pressure, 0.0, 1e3)?;
         in_range("device.period_us", self.period_us, 100.0, 1e6)?;
         in_range("device.open_us", self.open_us, 0.0, 1e6)?;
-        in_range("device.run_on_us", self.run_on_us, 0.0, 1e6)
+        in_range("device.run_on_us", self.run_on_us, 0.0, 1e6)?;
+        in_range("device.gate_us", self.gate_us, 0.0, 1e6)
     }
 }
 

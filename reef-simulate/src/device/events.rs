@@ -147,6 +147,7 @@ impl Device {
         let ended = self.tasks.take_ended();
         let Some(gates) = &mut self.gates else { return };
         let until = gates.step(self.now, self.tasks.counts(), ended);
+        self.queues.follow(gates, &mut self.rng);
         self.wake_by(until);
     }
 

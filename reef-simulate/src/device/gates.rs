@@ -7,7 +7,7 @@
 use crate::arrivals::NEVER;
 use crate::profile::DeviceProfile;
 use reef_core::scheduler::LaunchLimit;
-use reef_guest::beside::{Allowance, Controller, Slo, Windows};
+use reef_guest::beside::{Allowance, Controller, Percent, Slo, Windows};
 use reef_guest::page::Lap;
 
 /// Time without work after which a real-time client holds no queue, in nanoseconds.
@@ -25,6 +25,16 @@ pub(crate) struct Gates {
     period: u64,
     open: u64,
     run_on: u64,
+    /// Nanoseconds that the gate before each kernel costs.
+    cost: f64,
+}
+
+/// State of a queue's gate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GateState {
+    pub(super) is_open: bool,
+    /// Nanoseconds that the gate before each kernel costs: 0 unless the queue runs in windows.
+    pub(super) cost: f64,
 }
 
 /// Windows and controller of one real-time client.
@@ -46,6 +56,8 @@ struct Gate {
     /// State of the gate before this step.
     was_open: bool,
     runs: bool,
+    /// A client with work lets less than all pass.
+    in_windows: bool,
     /// Time at which `runs` follows `is_open`.
     change: u64,
 }
@@ -67,12 +79,21 @@ impl Gates {
             period,
             open: nanos(device.open_us),
             run_on: nanos(device.run_on_us),
+            cost: device.gate_us * 1e3,
         }
     }
 
     /// The queues that run: open or closed.
     pub(super) fn limits(&self) -> &[LaunchLimit] {
         &self.limits
+    }
+
+    /// The state of each queue's gate.
+    pub(super) fn states(&self) -> impl Iterator<Item = GateState> {
+        self.queues.iter().map(|gate| GateState {
+            is_open: gate.runs,
+            cost: if gate.in_windows { self.cost } else { 0.0 },
+        })
     }
 
     /// Opens and closes gates. `tasks` has the number of tasks of each real-time client; `ended` is
@@ -134,6 +155,7 @@ impl Passage {
             if is_held {
                 gate.duty = duty;
                 gate.is_open &= step.is_open;
+                gate.in_windows |= duty < Percent::ALL.parts();
             }
         }
         until
@@ -143,13 +165,14 @@ impl Passage {
 impl Gate {
     fn new(allowance: &Allowance) -> Self {
         let allowance = *allowance;
-        Self { allowance, duty: 0, is_open: true, was_open: true, runs: true, change: NEVER }
+        let (is_open, was_open, runs, in_windows) = (true, true, true, false);
+        Self { allowance, duty: 0, is_open, was_open, runs, in_windows, change: NEVER }
     }
 
     /// Opens it before all clients with work have their say.
     fn begin(&mut self) {
         self.was_open = self.is_open;
-        self.is_open = true;
+        (self.is_open, self.in_windows) = (true, false);
     }
 
     /// Follows the gate, later by what it costs. Returns the time of the next change.

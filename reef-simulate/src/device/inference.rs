@@ -19,13 +19,17 @@ pub(crate) struct Inference {
     spread: f64,
     /// The first part of each inference.
     pub(crate) peak: Option<Peak>,
+    /// Nanoseconds of a kernel alone outside of the peak, and in it. Zero: nothing runs on.
+    pub(crate) kernels: [f64; 2],
 }
 
 impl Inference {
     pub(crate) fn new(network: &NetworkProfile) -> Self {
-        let NetworkProfile { alone_us, service, sensitivity, pressure, tail, peak } = *network;
+        let NetworkProfile { alone_us, service, sensitivity, pressure, tail, peak, kernel_us } =
+            *network;
         let spread = libm::log(tail) / NORMAL_99;
-        Self { alone: alone_us * 1e3, sensitivity, pressure, service, spread, peak }
+        let kernels = [kernel_us, peak.map_or(0.0, |peak| peak.kernel_us)].map(|time| time * 1e3);
+        Self { alone: alone_us * 1e3, sensitivity, pressure, service, spread, peak, kernels }
     }
 
     /// Nanoseconds that the next one takes alone.

@@ -1,6 +1,7 @@
 //! Best-effort clients of a device, each with a queue.
 
-use crate::arrivals::{NEVER, Source};
+use crate::arrivals::{NEVER, Source, exponential};
+use crate::device::gates::{GateState, Gates};
 use crate::device::inference::Inference;
 use crate::totals::Totals;
 use rand_chacha::ChaCha8Rng;
@@ -26,6 +27,11 @@ pub(crate) struct BeQueue {
     done: f64,
     /// Progress of `work` in a nanosecond.
     rate: f64,
+    /// Nanoseconds alone that are left of a kernel that runs on after its gate has closed. `None`:
+    /// the gate is open.
+    run_on: Option<f64>,
+    /// Nanoseconds that a gate before each kernel costs.
+    gate: f64,
     /// It always has the next inference, and the end of one is not reported.
     endless: bool,
 }
@@ -33,7 +39,7 @@ pub(crate) struct BeQueue {
 impl BeQueue {
     pub(crate) fn new(inference: Inference, source: Source) -> Self {
         let (pending, completed, work, whole) = (VecDeque::new(), 0, 0.0, 0.0);
-        let (done, rate) = (0.0, 0.0);
+        let (done, rate, run_on) = (0.0, 0.0, None);
         Self {
             inference,
             source,
@@ -44,6 +50,8 @@ impl BeQueue {
             whole,
             done,
             rate,
+            run_on,
+            gate: 0.0,
             endless: false,
         }
     }
@@ -74,12 +82,39 @@ impl BeQueue {
         if self.work - rest > 0.5 { self.work - rest } else { self.work.max(0.0) }
     }
 
+    /// Follows its gate: a kernel that has begun ends, though the gate has closed. Lengths of
+    /// kernels are exponential, so what is left of one has the same mean.
+    fn follow(&mut self, gate: GateState, rng: &mut ChaCha8Rng) {
+        self.gate = gate.cost;
+        let mean = self.kernel();
+        self.run_on = match self.run_on {
+            _ if gate.is_open => None,
+            None if self.is_ready() && mean > 0.0 => Some(exponential(rng, mean)),
+            None => Some(0.0),
+            left => left,
+        };
+    }
+
+    /// Nanoseconds of a kernel alone: the mean. 0: unknown.
+    fn kernel(&self) -> f64 {
+        self.inference.kernels[usize::from(self.is_peak())]
+    }
+
+    /// Part of the time that gates leave to kernels.
+    fn ungated(&self) -> f64 {
+        let kernel = self.kernel();
+        if kernel > 0.0 { kernel / (kernel + self.gate) } else { 1.0 }
+    }
+
+    fn is_peak(&self) -> bool {
+        let peak = self.inference.peak;
+        peak.is_some_and(|peak| self.work - self.whole * (1.0 - peak.part) > 0.5)
+    }
+
     /// Pressure of what it runs now.
     fn pressure(&self) -> f64 {
         let Inference { peak, pressure, .. } = self.inference;
-        let rest = |part: f64| self.whole * (1.0 - part);
-        let now = peak.filter(|peak| self.work - rest(peak.part) > 0.5);
-        now.map_or(pressure, |peak| peak.pressure)
+        peak.filter(|_| self.is_peak()).map_or(pressure, |peak| peak.pressure)
     }
 
     fn submitted(&self) -> u64 {
@@ -113,7 +148,7 @@ impl Queues {
     /// `tracked`: the scheduler may decide otherwise because an inference has ended.
     pub(super) fn new(mut all: Vec<BeQueue>, tracked: bool, rng: &mut ChaCha8Rng) -> Self {
         for queue in &mut all {
-            let is_even = queue.inference.peak.is_none();
+            let is_even = queue.inference.peak.is_none() && queue.inference.kernels[0] == 0.0;
             queue.endless = !tracked && is_even && queue.source.answered(0) == Some(0);
             queue.next = if queue.endless { NEVER } else { queue.source.next(rng) };
         }
@@ -151,12 +186,20 @@ impl Queues {
         for queue in &mut self.all {
             queue.work -= time * queue.rate;
             queue.done += time * queue.rate;
+            queue.run_on = queue.run_on.map(|left| left - time * queue.rate);
         }
     }
 
     /// Returns the number of queues that would run at these limits.
     pub(super) fn runnable(&self, limits: &[LaunchLimit]) -> u64 {
         self.all.iter().zip(limits).map(|(queue, &limit)| u64::from(queue.may_run(limit))).sum()
+    }
+
+    /// Lets the queues follow their gates.
+    pub(super) fn follow(&mut self, gates: &Gates, rng: &mut ChaCha8Rng) {
+        for (queue, gate) in self.all.iter_mut().zip(gates.states()) {
+            queue.follow(gate, rng);
+        }
     }
 
     /// Sets the rates next to real-time work of the pressure `rt_pressure`; `factor` is the part of
@@ -168,7 +211,10 @@ impl Queues {
         factor: f64,
         start: u64,
     ) {
-        let runs = |queue: &BeQueue, limit| factor > 0.0 && queue.may_run(limit);
+        let runs = |queue: &BeQueue, limit| {
+            let runs_on = queue.is_ready() && queue.run_on.is_some_and(|left| left > 0.5);
+            factor > 0.0 && (queue.may_run(limit) || runs_on)
+        };
         let each = self.all.iter().zip(limits).filter(|(queue, limit)| runs(queue, **limit));
         self.pressure = each.map(|(queue, _)| queue.pressure()).sum();
         self.next_finish = NEVER;
@@ -178,9 +224,10 @@ impl Queues {
                 continue;
             }
             let others = self.pressure - queue.pressure() + rt_pressure;
-            queue.rate = factor / queue.inference.slowdown(others);
+            queue.rate = factor * queue.ungated() / queue.inference.slowdown(others);
             if !queue.endless {
-                let left = (queue.until_change() / queue.rate + 0.5) as u64;
+                let work = queue.until_change().min(queue.run_on.unwrap_or(f64::INFINITY));
+                let left = (work / queue.rate + 0.5) as u64;
                 let finish = start.saturating_add(left);
                 self.next_finish = self.next_finish.min(finish);
             }

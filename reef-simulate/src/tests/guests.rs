@@ -65,12 +65,54 @@ fn queue_starts_and_ends_later_than_its_gate() {
     assert!((kept(0.0, 50.0) - 0.35).abs() < 0.005, "{}", kept(0.0, 50.0));
 }
 
+/// Kernels of 50 µs begin in windows of 300 µs of each millisecond.
+#[test]
+fn kernel_that_has_begun_ends_after_its_gate_closes() {
+    let kept = |kernel_us, share| {
+        let mut fleet = pair(|_, be| be.beside = Some(share));
+        fleet.profile.networks.get_mut("fixed").unwrap().kernel_us = kernel_us;
+        run(&fleet, 20.0).be_kept()
+    };
+    assert!((kept(50.0, 30) - 0.35).abs() < 0.005, "{}", kept(50.0, 30));
+    assert!(kept(50.0, 0) < 0.001, "nothing begins: {}", kept(50.0, 0));
+    assert!(kept(50.0, 100) > 0.999, "nothing closes: {}", kept(50.0, 100));
+}
+
+/// The longer kernels of the peak run on for longer, so that more of it passes in a window.
+#[test]
+fn kernels_of_the_peak_have_their_own_length() {
+    let kept = |rest, peak| {
+        let mut fleet = pair(|_, be| be.beside = Some(20));
+        let network = fleet.profile.networks.get_mut("fixed").unwrap();
+        (network.alone_us, network.kernel_us) = (20_000.0, rest);
+        network.peak = Some(Peak { part: 0.5, pressure: 1.0, kernel_us: peak });
+        run(&fleet, 20.0).be_kept()
+    };
+    let (short, long, both) = (kept(50.0, 50.0), kept(200.0, 200.0), kept(50.0, 200.0));
+    assert!((short - 0.25).abs() < 0.005 && (long - 0.40).abs() < 0.01, "{short}, {long}");
+    let mean = 2.0 / (1.0 / 0.25 + 1.0 / 0.40);
+    assert!((both - mean).abs() < 0.01, "{both}, not {mean}");
+}
+
+#[test]
+fn gate_before_each_kernel_costs_time_in_windows_alone() {
+    let kept = |gate_us, share| {
+        let mut fleet = pair(|_, be| be.beside = Some(share));
+        fleet.profile.device.gate_us = gate_us;
+        fleet.profile.networks.get_mut("fixed").unwrap().kernel_us = 20.0;
+        run(&fleet, 20.0).be_kept()
+    };
+    assert!((kept(0.0, 50) - 0.52).abs() < 0.005, "{}", kept(0.0, 50));
+    assert!((kept(5.0, 50) - (0.4 + 0.02)).abs() < 0.005, "{}", kept(5.0, 50));
+    assert!(kept(5.0, 100) > 0.999, "all passes: {}", kept(5.0, 100));
+}
+
 #[test]
 fn peak_of_an_inference_slows_a_part_of_the_laps() {
     let mut fleet = pair(|_, be| be.beside = Some(100));
     let network = fleet.profile.networks.get_mut("fixed").unwrap();
     network.alone_us = 100_000.0;
-    network.peak = Some(Peak { part: 0.2, pressure: 5.0 });
+    network.peak = Some(Peak { part: 0.2, pressure: 5.0, kernel_us: 0.0 });
     let totals = run(&fleet, 20.0);
     assert!((totals.rt_quantile_ms(0.5) - 0.520).abs() < 0.001);
     assert!((totals.rt_quantile_ms(0.99) - 1.000).abs() < 0.002);
