@@ -21,6 +21,16 @@ CONV_GROUPS(64, 64, 6)
 CONV_GROUPS(128, 64, 4)
 CONV_GROUPS(128, 128, 6)
 
+// The same of numbers of 8 bits, `QUANTIZED_GROUPS` there.
+#define CONV_QUANTIZED(bm, bn, stages)                                                         \
+    CONV(groups_int8_int8_##bm##x##bn, Quantized<Int8, Groups<Int8Terms, bm, bn, stages>>)     \
+    CONV(groups_int8_f16_##bm##x##bn, Quantized<Half, Groups<Int8Terms, bm, bn, stages>>)      \
+    CONV(groups_fp8_fp8_##bm##x##bn, Quantized<Fp8, Groups<Fp8Products, bm, bn, stages>>)      \
+    CONV(groups_fp8_f16_##bm##x##bn, Quantized<Half, Groups<Fp8Products, bm, bn, stages>>)
+
+CONV_QUANTIZED(64, 64, 6)
+CONV_QUANTIZED(128, 128, 6)
+
 // Products of halves with this tile of rows and columns, slabs, and those that aren't under way: one, and several at once.
 // `PAIRS_ON_GROUPS` in operators/tensor/products/inputs.rs says the same.
 #define PRODUCT(name, Params, multiply, Tile)                                 \

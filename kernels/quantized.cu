@@ -3,7 +3,7 @@
 #include "pool.h"
 #include "quantized_sums.h"
 
-// A convolution with this tile of pixels and outputs, warps, and slabs under way. `QUANTIZED` in operators/tiles/tile.rs says the same.
+// A convolution with this tile of pixels and outputs, warps, and slabs under way. `INT8` and `FP8` in operators/tiles/tile.rs say the same.
 #define CONV(name, ...)                                                             \
     typedef __VA_ARGS__ name##_tile;                                                \
     extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,              \
@@ -11,18 +11,19 @@
         name(reef::Guard guard, Conv conv) {                                        \
         REEF_EACH(turns, guard) convolve<name##_tile>(turns, conv);                 \
     }
-#define CONV_QUANTIZED(bm, bn, ...)                                                           \
-    CONV(quantized_f16_int8_##bm##x##bn, QuantizedWarps<Int8, F16, bm, bn, __VA_ARGS__>)      \
-    CONV(quantized_int8_int8_##bm##x##bn, QuantizedWarps<Int8, Int8Terms, bm, bn, __VA_ARGS__>) \
-    CONV(quantized_int8_f16_##bm##x##bn, QuantizedWarps<Half, Int8Terms, bm, bn, __VA_ARGS__>)  \
-    CONV(quantized_f16_fp8_##bm##x##bn, QuantizedWarps<Fp8, F16, bm, bn, __VA_ARGS__>)        \
-    CONV(quantized_fp8_fp8_##bm##x##bn, QuantizedWarps<Fp8, Fp8Terms, bm, bn, __VA_ARGS__>)   \
-    CONV(quantized_fp8_f16_##bm##x##bn, QuantizedWarps<Half, Fp8Terms, bm, bn, __VA_ARGS__>)
+#define CONV_OF(format, Number, Terms, bm, bn, ...)                                                         \
+    CONV(quantized_f16_##format##_##bm##x##bn, Quantized<Number, Warps<F16, bm, bn, __VA_ARGS__>>)          \
+    CONV(quantized_##format##_##format##_##bm##x##bn, Quantized<Number, Warps<Terms, bm, bn, __VA_ARGS__>>) \
+    CONV(quantized_##format##_f16_##bm##x##bn, Quantized<Half, Warps<Terms, bm, bn, __VA_ARGS__>>)
+#define CONV_INT8(bm, bn, ...) CONV_OF(int8, Int8, Int8Terms, bm, bn, __VA_ARGS__)
+#define CONV_FP8(bm, bn, ...) CONV_OF(fp8, Fp8, Fp8Terms, bm, bn, __VA_ARGS__)
 
 #if REEF_ASYNC
-CONV_QUANTIZED(32, 32, 1, 1, 4, 4)
-CONV_QUANTIZED(64, 32, 2, 1, 4, 4)
-CONV_QUANTIZED(64, 64, 2, 2, 2, 3)
+CONV_INT8(32, 32, 1, 1, 4, 4)
+CONV_INT8(64, 32, 2, 1, 4, 4)
+CONV_INT8(64, 64, 2, 2, 2, 3)
+CONV_FP8(32, 32, 1, 1, 4, 4)
+CONV_FP8(64, 64, 2, 2, 2, 3)
 #endif
 
 // Pools keep numbers and their scale.

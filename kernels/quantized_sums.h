@@ -39,9 +39,15 @@ struct Fp8Terms {
     }
 };
 
+// Floats as warpgroups multiply them (wgmma.h), which take them as they are.
+struct Fp8Products {
+    typedef Fp8 Element;
+    typedef float Sum;
+    __device__ static float whole(float sum) { return sum; }
+};
+
 // A tile whose outputs are of another kind than its inputs, or of 8 bits.
-template <class To, class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH>
-class QuantizedWarps : public Warps<Math, BM, BN, WM, WN, WK, DEPTH> {
+template <class To, class Tile> class Quantized : public Tile {
   public:
     typedef To Output;
     typedef OutputFactors Factors;

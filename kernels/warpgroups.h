@@ -26,7 +26,7 @@ template <class Math, int BM, int BN, int DEPTH, int SPARE = 2> class Groups {
     __device__ static Place place(char *memory) { return shared_place(memory); }
 
     __device__ Groups() {
-        for (float &sum : sums) sum = 0;
+        for (auto &sum : sums) sum = 0;
     }
 
     // Waits for the next slab.
@@ -58,8 +58,9 @@ template <class Math, int BM, int BN, int DEPTH, int SPARE = 2> class Groups {
         to += (threadIdx.x / 32 * 16 + lane / 4) * LINE + lane % 4 * 2;
 #pragma unroll
         for (int j = 0; j < BN / 8; j++) {
-            *(float2 *)(to + 8 * j) = make_float2(sums[4 * j], sums[4 * j + 1]);
-            *(float2 *)(to + 8 * LINE + 8 * j) = make_float2(sums[4 * j + 2], sums[4 * j + 3]);
+            const auto *c = sums + 4 * j;
+            *(float2 *)(to + 8 * j) = make_float2(Math::whole(c[0]), Math::whole(c[1]));
+            *(float2 *)(to + 8 * LINE + 8 * j) = make_float2(Math::whole(c[2]), Math::whole(c[3]));
         }
     }
 
@@ -74,7 +75,7 @@ template <class Math, int BM, int BN, int DEPTH, int SPARE = 2> class Groups {
         end_products();
     }
 
-    float sums[BN / 2];
+    typename Math::Sum sums[BN / 2];
 };
 
 // As `convolve`.

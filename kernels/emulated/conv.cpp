@@ -86,12 +86,12 @@ int main(int, char **arguments) {
         failed += check<Warps<RoundedTf32, 64, 32, 2, 1, 4, 4>>("rounded 64x32") + check<Warps<F16, 64, 32, 2, 1, 4, 4>>("f16 64x32");
         failed += check<Warps<Tf32, 64, 64, 2, 2, 2, 3>>("tf32 64x64") + check<Warps<F16, 64, 64, 2, 2, 2, 3>>("f16 64x64");
         failed += check<Threads<float, 32, 32, 2>>("fp32 32x32");
-        failed += check<QuantizedWarps<Int8, F16, 32, 32, 1, 1, 4, 4>>("f16 to int8 32x32");
-        failed += check<QuantizedWarps<Int8, Int8Terms, 64, 32, 2, 1, 4, 4>>("int8 64x32");
-        failed += check<QuantizedWarps<Half, Int8Terms, 64, 64, 2, 2, 2, 3>>("int8 to f16 64x64");
-        failed += check<QuantizedWarps<Fp8, F16, 64, 64, 2, 2, 2, 3>>("f16 to fp8 64x64");
-        failed += check<QuantizedWarps<Fp8, Fp8Terms, 32, 32, 1, 1, 4, 4>>("fp8 32x32");
-        failed += check<QuantizedWarps<Half, Fp8Terms, 64, 32, 2, 1, 4, 4>>("fp8 to f16 64x32");
+        failed += check<Quantized<Int8, Warps<F16, 32, 32, 1, 1, 4, 4>>>("f16 to int8 32x32");
+        failed += check<Quantized<Int8, Warps<Int8Terms, 64, 32, 2, 1, 4, 4>>>("int8 64x32");
+        failed += check<Quantized<Half, Warps<Int8Terms, 64, 64, 2, 2, 2, 3>>>("int8 to f16 64x64");
+        failed += check<Quantized<Fp8, Warps<F16, 64, 64, 2, 2, 2, 3>>>("f16 to fp8 64x64");
+        failed += check<Quantized<Fp8, Warps<Fp8Terms, 32, 32, 1, 1, 4, 4>>>("fp8 32x32");
+        failed += check<Quantized<Half, Warps<Fp8Terms, 64, 32, 2, 1, 4, 4>>>("fp8 to f16 64x32");
     }
     failed += check_numbers();
     printf("conv: %u of %u failed\n", failed, 13 * cases + 2);

@@ -8,11 +8,12 @@ alignas(1024) char memory[256 << 10];
 
 #include "activation.h"
 #include "conv.h"
-#if REEF_SLAB == 128
-#include "warpgroups.h"
-#else
 #include "quantized.h"
 #include "quantized_sums.h"
+inline float as_read(Int8 value) { return to_float(value); }
+inline float as_read(Fp8 value) { return to_float(value); }
+#if REEF_SLAB == 128
+#include "warpgroups.h"
 #endif
 #include "random.h"
 

@@ -321,22 +321,23 @@ inline Lines lines_at(const char *place) {
 }
 inline Lines behind(Lines lines, u32 bytes) { return {lines.at + bytes}; }
 inline void show_to_products() { fibers[running].unseen = false; }
-template <int N> void begin_products(float (&)[N]) {}
+template <class Sum, int N> void begin_products(Sum (&)[N]) {}
 inline void end_products() { fibers[running].products.emplace_back(); }
-template <int groups, int N> void wait_products(float (&)[N]) {
+template <int groups, class Sum, int N> void wait_products(Sum (&)[N]) {
     auto &all = fibers[running].products;
     for (; all.size() > groups + 1; all.erase(all.begin()))
         for (const auto &product : all.front()) product();
 }
+inline float as_read(Half value) { return to_float(value); }
+inline float as_read(float value) { return of_bits(__float_as_uint(value) & ~0x1fffu); } // lower bits are cut off
 // The hardware swizzles addresses: chunk by line, each of 128 bytes.
 template <class Element> float term_of(Lines lines, u32 line, u32 term) {
     uintptr_t at = (uintptr_t)lines.at + line * 128 + term * sizeof(Element);
     at ^= (at >> 7 & 7) << 4;
-    if (sizeof(Element) == 2) return to_float(*(const Half *)at);
-    return of_bits(*(const u32 *)at & ~0x1fffu); // lower bits are cut off
+    return as_read(*(const Element *)at);
 }
 template <class Math, int COLUMNS> struct Product {
-    static void add(float (&sums)[COLUMNS / 2], Lines rows, Lines columns) {
+    static void add(typename Math::Sum (&sums)[COLUMNS / 2], Lines rows, Lines columns) {
         for (const Fiber &fiber : fibers)
             if (fiber.unseen) fprintf(stderr, "copies that products don't see\n"), abort();
         auto product = [&sums, rows, columns, thread = running] {

@@ -1,7 +1,7 @@
 //! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles
 //! don't fit.
 
-use super::quantized::is_quantized;
+use super::quantized;
 use super::tiled::{by_tiles, family, is_rounded, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
@@ -14,8 +14,8 @@ use crate::operators::operand::{check_window, is_in_fours};
 use crate::operators::params::{ConvAnyParams, View, window};
 use crate::operators::site::{BoundOp, blocks};
 use crate::operators::tiles::slabs::ImplicitGemm;
-use crate::operators::tiles::tile::{Plan, QUANTIZED, THREADS, Tile, WARPS, WAVES, WITH_GROUPS};
-use reef_core::op::{Conv2d, Op, Scratch};
+use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES, WITH_GROUPS};
+use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Error, Launch, Result};
 
@@ -68,7 +68,7 @@ fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Roun
     let op = &Conv2d { function: None, ..*op }; // which makes no difference
     let on_groups = || is_rounded(family(gpu, op, gemm, rounded)) && gpu.groups().is_some();
     let tiles: &[Tile] = match gpu.facts() {
-        _ if is_quantized(&Op::Conv2d(*op)) => &QUANTIZED,
+        _ if quantized::family(op).is_some() => quantized::tiles(op, on_groups),
         facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => {
             if on_groups() {
                 &WITH_GROUPS

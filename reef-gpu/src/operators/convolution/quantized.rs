@@ -8,6 +8,7 @@ use crate::hal::calls::Vendor;
 use crate::operators::element::{Element, has_quantized};
 use crate::operators::operand::{is_in_fours, is_planar};
 use crate::operators::tiles::slabs::ImplicitGemm;
+use crate::operators::tiles::tile::{FP8, FP8_WITH_GROUPS, INT8, INT8_WITH_GROUPS, Tile};
 use reef_core::op::{Conv2d, Format, Function, Layout, Op, Quantization, Quantized, Tensor};
 use reef_core::{Error, Result};
 
@@ -96,10 +97,25 @@ pub(in crate::operators) fn constants(
     (divided.collect(), [bias.iter().map(|b| b / output).collect(), factors.collect()])
 }
 
+/// Tiles for its numbers; `on_groups` tells whether the device has warpgroups for them.
+pub(super) fn tiles(op: &Conv2d, on_groups: impl Fn() -> bool) -> &'static [Tile] {
+    let [input, output] = formats(op);
+    let groups = input.is_some() && on_groups();
+    match input.or(output) {
+        Some(Format::Fp8) if groups => &FP8_WITH_GROUPS,
+        Some(Format::Fp8) => &FP8,
+        _ if groups => &INT8_WITH_GROUPS,
+        _ => &INT8,
+    }
+}
+
+fn formats(op: &Conv2d) -> [Option<Format>; 2] {
+    [op.input, op.output].map(|tensor| tensor.layout.quantized().map(Quantized::format))
+}
+
 /// Name of the kernels for its numbers.
 pub(super) fn family(op: &Conv2d) -> Option<&'static str> {
-    let [input, output] =
-        [op.input, op.output].map(|t| t.layout.quantized().map(Quantized::format));
+    let [input, output] = formats(op);
     Some(match (input, output) {
         (None, None) => return None,
         (None, Some(Format::Int8)) => "f16_int8",
@@ -142,7 +158,7 @@ mod tests {
     fn launches(gpu: &Gpu<Fake>, op: &Op) -> Result<Vec<Launch<Gpu<Fake>>>> {
         let [weights, bias] = op.constants().map(|count| vec![0.5; count]);
         let constants = gpu.pack(op, &weights, &bias)?;
-        let memory = gpu.alloc(1 << 20)?;
+        let memory = gpu.alloc(32 << 20)?;
         let storage = || Storage { buffer: &memory, offset: 0 };
         let operands = Operands {
             input: storage(),
@@ -179,6 +195,27 @@ mod tests {
             let kind = PoolKind::Max;
             let pool = Op::Pool2d(Pool2d { kind, input: tensor, output: tensor, window });
             assert_eq!(kernels(&gpu, &pool), [format!("pool_fours_{name}")]);
+        }
+    }
+
+    #[test]
+    fn warpgroups_take_inputs_of_8_bits_alone() {
+        let options = Options { precision: Some(Precision::Fp16), ..Options::default() };
+        let gpu = Gpu::new(Fake::with_warpgroups(true), options).unwrap();
+        for format in Format::ALL {
+            let (name, eight) = (format.name(), numbers(format, 0.5));
+            let wide = |input, output| {
+                let tensor = |layout| Tensor::new(layout, [1, 512, 28, 28]);
+                let (input, output) = (tensor(input), tensor(output));
+                Op::Conv2d(Conv2d { input, output, ..conv(eight, eight) })
+            };
+            let rows = [(eight, eight, name), (eight, Layout::Native, "f16")];
+            for (input, output, to) in rows {
+                let names = kernels(&gpu, &wide(input, output));
+                assert!(names[0].starts_with(&format!("groups_{name}_{to}_")), "{names:?}");
+            }
+            let names = kernels(&gpu, &wide(Layout::Native, eight));
+            assert!(names[0].starts_with(&format!("quantized_f16_{name}_")), "{names:?}");
         }
     }
 

@@ -84,7 +84,7 @@ fn builds<V: Vendor>(gpu: &Gpu<V>, body: Body) -> Result<&Builds<V>> {
 /// Returns whether tiles of warpgroups multiply the numbers of this family as they are: they don't
 /// round, so that singles must be rounded where they are written.
 pub(super) fn is_rounded(family: &str) -> bool {
-    matches!(family, "rounded" | "f16")
+    matches!(family, "rounded" | "f16") || family.starts_with("int8") || family.starts_with("fp8")
 }
 
 /// Refuses what the kernels' words can't count: they would read at other places.

@@ -171,10 +171,13 @@ pub(in crate::operators) const WARPS: [Tile; 3] = [
     Tile::new([64, 32], 256, [4, 4], [0.25, 0.23]),
     Tile::new([64, 64], 256, [3, 2], [0.49, 0.34]),
 ];
-/// With numbers of 8 bits; `CONV_QUANTIZED` in kernels/quantized.cu. A slab takes as long, and has
-/// more terms.
-pub(in crate::operators) const QUANTIZED: [Tile; 3] =
+/// With integers of 8 bits; `CONV_INT8` in kernels/quantized.cu. A slab takes as long as of halves,
+/// and has more terms.
+pub(in crate::operators) const INT8: [Tile; 3] =
     [WARPS[0].quantized(), WARPS[1].quantized(), WARPS[2].quantized()];
+/// With floats of 8 bits, which are multiplied as halves; `CONV_FP8` there.
+pub(in crate::operators) const FP8: [Tile; 2] =
+    [WARPS[0].quantized().that_takes(0.55, 0.45), WARPS[2].quantized().that_takes(1.2, 0.9)];
 /// [`Tile::whole`] of tiles of warps next to those of warpgroups.
 const NEXT_TO_GROUPS: [f64; 2] = [1.4, 1.0];
 /// On tensor cores where a device has kernels/hopper.cu as well; `CONV_GROUPS` there.
@@ -186,6 +189,17 @@ pub(in crate::operators) const WITH_GROUPS: [Tile; 6] = [
     Tile::of_groups([128, 64], 4, [0.25, 0.33, 2.2]),
     Tile::of_groups([128, 128], 6, [0.30, 0.31, 4.3]),
 ];
+/// The same of numbers of 8 bits, as inputs; `CONV_QUANTIZED` in kernels/hopper.cu.
+const QUANTIZED_GROUPS: [Tile; 2] = [WITH_GROUPS[3], WITH_GROUPS[5]];
+pub(in crate::operators) const INT8_WITH_GROUPS: [Tile; 5] = [
+    INT8[0].next_to_groups(),
+    INT8[1].next_to_groups(),
+    INT8[2].next_to_groups(),
+    QUANTIZED_GROUPS[0],
+    QUANTIZED_GROUPS[1],
+];
+pub(in crate::operators) const FP8_WITH_GROUPS: [Tile; 4] =
+    [FP8[0].next_to_groups(), FP8[1].next_to_groups(), QUANTIZED_GROUPS[0], QUANTIZED_GROUPS[1]];
 /// Without; `CONV_THREADS` in kernels/network.cu. Their costs are guesses.
 pub(in crate::operators) const THREADS: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 64], 256, [2, 1], [1.5, 1.2])];
@@ -330,7 +344,10 @@ mod tests {
         let want: Vec<_> = WITH_GROUPS[WARPS.len()..].iter().map(tile).collect();
         assert_eq!(lines.collect::<Vec<_>>(), want);
         assert!(source.contains(&format!("#define REEF_SLAB {}\n", Body::Groups.slab())));
-        for family in ["rounded", "f16"] {
+        let eight =
+            QUANTIZED_GROUPS.iter().map(tile).map(|line| line.replace("GROUPS", "QUANTIZED"));
+        eight.for_each(|line| assert!(source.contains(&format!("\n{line}\n")), "{line}"));
+        for family in ["rounded", "f16", "int8_int8", "int8_f16", "fp8_fp8", "fp8_f16"] {
             assert!(source.contains(&format!("    CONV({}_{family}_##", Body::Groups.prefix())));
         }
     }
