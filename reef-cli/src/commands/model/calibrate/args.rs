@@ -38,13 +38,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", num_args = 1..)]
     samples: Vec<PathBuf>,
     /// Largest number of samples; the number of those that are made up.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// Percentage of a picture's values in each tensor that are not above its largest.
     #[arg(long, value_name = "P", default_value_t = 100.0)]
     pub(super) percentile: f64,
-    /// Samples that the error is measured with. Without it they are the first of --samples, or others
-    /// that are made up.
+    /// Samples that the error is measured with. Without it they are the first of --samples, or
+    /// others that are made up.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     check: Vec<PathBuf>,
     /// Largest number of samples that the error is measured with.
@@ -62,11 +62,6 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
-}
-
-fn at_least_one(text: &str) -> Result<u64, String> {
-    let number: u64 = text.parse().map_err(|_| "must be a number".to_owned())?;
-    if number > 0 { Ok(number) } else { Err("must be at least 1, got 0".into()) }
 }
 
 impl Args {
