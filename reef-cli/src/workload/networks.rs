@@ -5,10 +5,10 @@ use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::picture::Transform;
-use reef::models::{self, Model, Network, Seeded, Weights, measured};
+use reef::models::{self, Model, Network, Scales, Seeded, Weights, measured};
 use reef::op::Operators;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Made-up weights of networks that are built, and what all look at without a photo: see
 /// [`Seeded`].
@@ -17,6 +17,28 @@ pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 /// Opens a network by its name, its folder or its ONNX file, for one picture at a time.
 pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Model> {
     Model::open(network).input_size(size).batch(1).seed(WEIGHTS.0).read()
+}
+
+/// Reads files of `reef model calibrate`, each of one of these networks.
+pub(crate) fn read_scales(
+    files: &[PathBuf],
+    networks: &[String],
+    size: Option<usize>,
+) -> Result<Vec<Scales>> {
+    let all = files.iter().map(|file| Ok(Scales::load(file)?)).collect::<Result<Vec<_>>>()?;
+    if all.is_empty() {
+        return Ok(all);
+    }
+    let models =
+        networks.iter().map(|name| open(name, size)).collect::<models::Result<Vec<_>>>()?;
+    for (scales, file) in all.iter().zip(files) {
+        let network = scales.network();
+        if !models.iter().any(|model| model.name() == network) {
+            let why = format!("--scales {}: no model is {network}", file.display());
+            return Err(Usage(why).into());
+        }
+    }
+    Ok(all)
 }
 
 /// Refuses networks and sizes that there are not, before anything long begins.
@@ -94,7 +116,7 @@ pub(crate) fn instance<D: Operators>(
     name: &str,
     size: Option<usize>,
 ) -> models::Result<Network<D>> {
-    LoadedModel::load(device, name, size)?.instance()
+    LoadedModel::load(device, name, size, &[])?.instance()
 }
 
 /// A network on a device, of which instances can be made.
@@ -107,8 +129,17 @@ struct LoadedModel<D: Operators> {
 }
 
 impl<D: Operators> LoadedModel<D> {
-    fn load(device: &D, name: &str, size: Option<usize>) -> models::Result<Self> {
+    fn load(
+        device: &D,
+        name: &str,
+        size: Option<usize>,
+        scales: &[Scales],
+    ) -> models::Result<Self> {
         let model = open(name, size)?;
+        let model = match scales.iter().find(|scales| scales.network() == model.name()) {
+            Some(scales) => model.with_scales(scales)?,
+            None => model,
+        };
         let transform = Transform::of_model(name, &model).ok();
         let is_program = model.kernels().is_some();
         Ok(Self { weights: program::weights(device, &model)?, transform, is_program })
@@ -131,13 +162,19 @@ impl<D: Operators> LoadedModel<D> {
 pub(crate) struct Loader<'a, D: Operators> {
     device: &'a D,
     size: Option<usize>,
+    scales: Vec<Scales>,
     loaded: BTreeMap<String, LoadedModel<D>>,
 }
 
 impl<'a, D: Operators> Loader<'a, D> {
     /// Loader for pictures of `size`, or else of each network's own size.
     pub(crate) fn new(device: &'a D, size: Option<usize>) -> Self {
-        Self { device, size, loaded: BTreeMap::new() }
+        Self { device, size, scales: Vec::new(), loaded: BTreeMap::new() }
+    }
+
+    /// With numbers of 8 bits in the networks that these are of.
+    pub(crate) fn scales(self, scales: impl IntoIterator<Item = Scales>) -> Self {
+        Self { scales: scales.into_iter().collect(), ..self }
     }
 
     /// Input of a network without a photo, as bytes.
@@ -149,7 +186,8 @@ impl<'a, D: Operators> Loader<'a, D> {
     /// Makes an instance that looks at `photo`, or else at noise.
     pub(crate) fn network(&mut self, name: &str, photo: Option<&Path>) -> Result<NamedNetwork<D>> {
         if !self.loaded.contains_key(name) {
-            self.loaded.insert(name.into(), LoadedModel::load(self.device, name, self.size)?);
+            let loaded = LoadedModel::load(self.device, name, self.size, &self.scales)?;
+            self.loaded.insert(name.into(), loaded);
         }
         let loaded = &self.loaded[name];
         let network = loaded.instance().with_context(|| name.to_string())?;

@@ -3,6 +3,7 @@
 #[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "daemon")]
+mod calibrate;
 mod carry;
 #[cfg(feature = "daemon")]
 mod carry_devices;

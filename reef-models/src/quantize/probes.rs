@@ -1,7 +1,9 @@
 //! Reads the storages of a network while it runs on a device.
 //!
-//! Steps share memory, so a storage is read right after the last step that writes it: as floats row
-//! by row, which a `ScaleShift` by 1 and 0 makes of the device's own layout.
+//! Steps share memory, so a storage is read right after the last step that writes it. A
+//! `ScaleShift` by 1 and 0 makes floats of the device's own elements. It takes each pixel for a
+//! picture, because not every device can turn a picture into planes. So values keep the order that
+//! the device has them in, picture after picture.
 
 use super::scales::inner_storages;
 use crate::errors::error::Result;
@@ -160,11 +162,11 @@ fn scratch<D: Operators>(device: &D, wanted: Scratch) -> Result<Option<D::Buffer
     Ok(Some(buffer))
 }
 
-/// The operation that makes rows of floats of a storage, if a step writes it.
+/// The operation that makes floats of a storage, if a step writes it.
 fn copy_of(model: &PictureModel, at: usize) -> Option<ScaleShift> {
     let step = model.graph().steps.iter().position(|step| step.writes == at)?;
-    let part = model.layers()[step].op.output();
-    let input = part.channels(0, part.of, part.of);
+    let Tensor { batch, of, height, width, layout, .. } = *model.layers()[step].op.output();
+    let input = Tensor::new(layout, [batch * height * width, of, 1, 1]);
     Some(ScaleShift { input, output: Tensor { layout: Layout::Nchw, ..input }, relu: false })
 }
 

@@ -10,14 +10,15 @@ use crate::report::table::millis;
 use crate::report::time;
 use crate::workload::clients::BE_GRAPH;
 use crate::workload::clock::{histogram, note};
-use crate::workload::networks::{Loader, check_all};
+use crate::workload::networks::{Loader, check_all, read_scales};
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use reef::models::Network;
+use reef::models::{Network, Scales};
 use reef::op::Operators;
 use reef::scheduler::RtOnly;
 use reef::{Command, Config, Dispatcher, PreemptLevel, Submitter, Task, VirtualQueue};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Inferences before any is counted.
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
+    /// Files of `reef model calibrate`: numbers of 8 bits in the models that they are of.
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    scales: Vec<PathBuf>,
     /// Commands that the best-effort loops keep launched. A device of another machine wants more.
     #[arg(long, default_value = "8", value_parser = clap::value_parser!(u64).range(1..=1024))]
     window: u64,
@@ -79,19 +83,24 @@ impl DeviceBench for Args {
 
     fn check(&self) -> Result<()> {
         check_time(self.time)?;
-        check_all(&self.networks, self.size)
+        check_all(&self.networks, self.size)?;
+        read_scales(&self.scales, &self.networks, self.size).map(drop)
     }
 
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
         let progress = Progress::new(args.networks.len(), args.common.json);
+        let scales = read_scales(&args.scales, &args.networks, args.size)?;
         let mut rows = Vec::new();
         for name in &args.networks {
             progress.begin(name);
-            rows.push(measure(device, args, name)?);
+            rows.push(measure(device, args, name, &scales)?);
         }
         progress.finish();
-        let facts = json!({ "seconds": args.time.as_secs_f64(), "batch": 1 });
+        let mut facts = json!({ "seconds": args.time.as_secs_f64(), "batch": 1 });
+        for scales in &scales {
+            facts["formats"][scales.network()] = scales.format().name().into();
+        }
         let results = Results { bench: "networks", facts, columns: &COLUMNS, rows: &rows };
         results.save(&args.common, device)?;
         if args.common.json {
@@ -99,6 +108,9 @@ impl DeviceBench for Args {
             return print(serde_json::to_string_pretty(&json)?);
         }
         print(format_args!("{} ({}), batch 1", args.common.device, device.info().name))?;
+        for scales in &scales {
+            print(format_args!("{} in {}", scales.network(), scales.format().name()))?;
+        }
         print(as_table(&COLUMNS, &rows))?;
         print(
             "device  from the first command to the end of the last, copies of input and output included",
@@ -159,8 +171,9 @@ fn loop_for<D: Operators>(
 }
 
 /// Inferences back to back, each as one graph where the device has graphs.
-fn measure<D: Operators>(device: &D, args: &Args, name: &str) -> Result<Row> {
-    let network = Loader::new(device, args.size).network(name, None)?.network;
+fn measure<D: Operators>(device: &D, args: &Args, name: &str, scales: &[Scales]) -> Result<Row> {
+    let mut loader = Loader::new(device, args.size).scales(scales.iter().cloned());
+    let network = loader.network(name, None)?.network;
     let dispatcher = Dispatcher::start(device, Box::new(RtOnly))?;
     let (mut client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
     let launches = network.launches().count();

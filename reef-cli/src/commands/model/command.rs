@@ -1,6 +1,6 @@
 //! Commands of `reef model`.
 
-use super::{import, list, profile, show, verify};
+use super::{calibrate, import, list, profile, show, verify};
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]
@@ -15,6 +15,8 @@ pub(crate) enum Command {
     Export(import::Export),
     /// Measure the kernels of a model on a device: MODEL.profile.json.
     Profile(profile::Args),
+    /// Find the scales of a model's numbers of 8 bits: a file, and the error against floats.
+    Calibrate(calibrate::args::Args),
     /// Compare a device with the reference, or with ONNX's own test data.
     Verify(verify::Args),
 }
@@ -26,6 +28,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Import(args) => import::import(args),
         Command::Export(args) => import::export(args),
         Command::Profile(args) => profile::run(args),
+        Command::Calibrate(args) => calibrate::run::run(args),
         Command::Verify(args) => verify::run(args),
     }
 }

@@ -1,5 +1,6 @@
 //! `reef model`: what networks are made of, and whether files of them are right.
 
+mod calibrate;
 pub(crate) mod command;
 pub(crate) mod facts;
 mod graph;

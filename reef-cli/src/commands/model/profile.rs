@@ -4,12 +4,13 @@ use crate::report::checks::check_file;
 use crate::report::device;
 use crate::report::output::{count, print};
 use crate::report::progress::Progress;
-use crate::workload::networks::Loader;
+use crate::workload::networks::{Loader, read_scales};
 use anyhow::{Context, Result};
 use reef::models::measure_with;
 use reef::op::Operators;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,6 +21,9 @@ pub(crate) struct Args {
     /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
+    /// File of `reef model calibrate`: numbers of 8 bits.
+    #[arg(long, value_name = "FILE")]
+    scales: Option<PathBuf>,
     /// File to write, instead of MODEL.profile.json.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -41,7 +45,10 @@ impl reef::Visit for Profile<'_> {
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
         let path = args.out.clone().unwrap_or_else(|| default_path(&args.model));
-        let network = Loader::new(&device, args.size).network(&args.model, None)?.network;
+        let files = args.scales.as_slice();
+        let scales = read_scales(files, slice::from_ref(&args.model), args.size)?;
+        let mut loader = Loader::new(&device, args.size).scales(scales);
+        let network = loader.network(&args.model, None)?.network;
         check_file(&path)?;
         let progress = Progress::new(network.step_names().len(), args.json);
         let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;

@@ -3,6 +3,9 @@
 //! The reference of an ONNX file is the file itself, node by node. Devices run the schedule that
 //! was made of it, so that is compared too, on the host and more strictly: rounding on a device
 //! must not hide a fault of the reader.
+//!
+//! With scales the reference has numbers of 8 bits where the device has them. Its own distance from
+//! floats is said, and bounded by nothing.
 
 use super::facts::describe;
 use super::onnx_tests;
@@ -13,12 +16,13 @@ use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use crate::workload::preempted::{self, also_preempted};
 use anyhow::{Result, bail};
-use reef::models::kinds::reference;
-use reef::models::{Model, Network, Seeded};
+use reef::models::kinds::{PictureModel, quantized_steps, reference};
+use reef::models::{Model, Network, Scales, Seeded};
 use reef::op::Operators;
 use reef::tensor::Array;
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Largest difference between a file's nodes and the schedule that was made of them, both in plain
 /// loops.
@@ -48,9 +52,12 @@ pub(crate) struct Args {
     /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
-    /// Largest difference, as a part of the largest output.
-    #[arg(long, default_value_t = 1e-3)]
-    tolerance: f64,
+    /// Largest difference, as a part of the largest output: 1e-3, or 0.1 with --scales.
+    #[arg(long)]
+    tolerance: Option<f64>,
+    /// File of `reef model calibrate`: numbers of 8 bits.
+    #[arg(long, value_name = "FILE")]
+    scales: Option<PathBuf>,
     /// Seed of the made-up picture, of the weights of a model that is built, and of the times of
     /// preemptions.
     #[arg(long, default_value_t = 1)]
@@ -67,8 +74,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.against {
-        Reference::OnnxTests if args.json || args.size.is_some() => {
-            Err(Usage("--json and --size go without --against onnx-tests".into()).into())
+        Reference::OnnxTests if args.json || args.size.is_some() || args.scales.is_some() => {
+            let why = "--json, --size and --scales go without --against onnx-tests";
+            Err(Usage(why.into()).into())
         }
         Reference::OnnxTests => onnx_tests::run::run(&onnx_tests::run::Args {
             folders: args.model.iter().map(PathBuf::from).collect(),
@@ -91,10 +99,12 @@ fn compare(args: &Args) -> Result<()> {
         return Err(Usage(why.into()).into());
     }
     let device = &resolve(&args.device)?;
-    let model = Model::open(network).input_size(args.size).seed(args.seed).read()?;
+    let scales = args.scales.as_ref().map(Scales::load).transpose()?;
+    let model =
+        Model::open(network).input_size(args.size).seed(args.seed).scales(&scales).read()?;
+    let tolerance = args.tolerance();
     if model.tensors().is_some() {
-        let Args { tolerance, json, preempt, .. } = args;
-        let (tolerance, json, preempt) = (*tolerance, *json, *preempt);
+        let (json, preempt) = (args.json, args.preempt);
         let comparison =
             Comparison { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
         return verify_tensors::verify(&comparison, &model);
@@ -103,19 +113,28 @@ fn compare(args: &Args) -> Result<()> {
     let input = Seeded(args.seed).input(model.input_len());
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {device}"));
-    let (have, preemptions) =
+    let (planned, (have, preemptions)) =
         reef::with_device(device, Verify { args, model: &model, input: &input })??;
     progress.begin("the reference");
-    let want = model.expected(&input)?;
+    let floats = model.expected(&input)?;
     let schedule = reference::execute(picture, tensors, &input)?;
+    let want = match &scales {
+        Some(_) => reference::execute(&planned, tensors, &input)?,
+        None => floats.clone(),
+    };
     progress.finish();
-    let (off, rewritten) = (off(&have, &want), off(&schedule, &want));
+    let (rewritten, from_floats) = (off(&schedule, &floats), off(&have, &floats));
+    let off = off(&have, &want);
     let largest_output = largest(want.iter().map(|&value| f64::from(value)));
     if args.json {
-        let facts = json!({
+        let mut facts = json!({
             "network": network, "device": device, "off": off, "largest": largest_output,
             "rewritten": rewritten,
         });
+        if let Some(scales) = &scales {
+            facts["format"] = scales.format().name().into();
+            facts["off_from_floats"] = from_floats.into();
+        }
         print(with_preemptions(facts, preemptions))?;
     } else {
         describe(network, picture)?;
@@ -125,15 +144,26 @@ fn compare(args: &Args) -> Result<()> {
         print(format_args!(
             "{device}: off by {off:.1e} of the largest output, {largest_output:.4}"
         ))?;
+        if let Some(scales) = &scales {
+            let (format, steps) = (scales.format().name(), quantized_steps(&planned));
+            print(format_args!("{format} in {steps} steps: off by {from_floats:.1e} of floats"))?;
+        }
         preempted::say(preemptions)?;
     }
     if rewritten.is_nan() || rewritten > MAX_REWRITTEN {
         bail!("{network}: the schedule differs from the network's file by {rewritten:.1e}");
     }
-    if off.is_nan() || off > args.tolerance {
+    if off.is_nan() || off > tolerance {
         bail!("{network}: {device} differs from the reference by {off:.1e}");
     }
     Ok(())
+}
+
+impl Args {
+    /// A number of 8 bits that is rounded the other way changes others, and those still others.
+    fn tolerance(&self) -> f64 {
+        self.tolerance.unwrap_or(if self.scales.is_some() { 0.1 } else { 1e-3 })
+    }
 }
 
 /// Largest difference, relative to the largest expected value.
@@ -156,7 +186,7 @@ struct Verify<'a> {
 }
 
 impl reef::Visit for Verify<'_> {
-    type Output = Result<(Vec<f32>, Option<u64>)>;
+    type Output = Result<(Arc<PictureModel>, (Vec<f32>, Option<u64>))>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let Self { args, model, input } = self;
@@ -170,6 +200,6 @@ impl reef::Visit for Verify<'_> {
         let seed = args.preempt.then_some(args.seed);
         let (have, _, preemptions) = also_preempted(&device, seed, fresh, made)?;
         let [Array::F32(have)] = &have[..] else { unreachable!("`made` gives singles") };
-        Ok((have.clone(), preemptions))
+        Ok((model.picture_on(&device)?, (have.clone(), preemptions)))
     }
 }

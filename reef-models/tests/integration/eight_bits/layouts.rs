@@ -1,8 +1,9 @@
 //! Storages that get numbers of 8 bits.
 
-use super::{scale_of, scaled};
+use super::{scale_of, scaled, text};
 use reef_core::op::{Format, Op, PoolKind, Quantization};
 use reef_models::kinds::{PictureModel, full_quantization, plan};
+use reef_models::{Model, NAMES, Scales};
 
 /// The network on a device that has all kernels of 8 bits.
 fn planned(name: &str, size: usize) -> PictureModel {
@@ -95,15 +96,27 @@ fn steps_that_a_device_has_no_kernels_for_stay_in_floats() {
 #[test]
 fn storage_of_zeros_stays_in_floats() {
     let (model, scales) = scaled("resnet18", 32, Format::Int8);
-    let text = scales.to_json().unwrap();
-    let value = serde_json::Value::from(scales.largest("layer1.0.conv1").unwrap()).to_string();
-    let text = text.replace(
-        &format!("\"layer1.0.conv1\": {}", scales.largest("layer1.0.conv1").unwrap()),
-        "\"layer1.0.conv1\": 0.0",
-    );
-    let scales = reef_models::Scales::from_json(&text, "a").unwrap();
-    assert_eq!(scales.largest("layer1.0.conv1"), Some(0.0), "{value}");
+    let zero = |(name, value)| (name, if name == "layer1.0.conv1" { 0.0 } else { value });
+    let text = text("resnet18", Format::Int8, scales.iter().map(zero));
+    let scales = Scales::from_json(&text, "a").unwrap();
     let planned = plan(model.picture().unwrap().0, &scales, full_quantization).unwrap();
     assert_eq!(scale_of(&planned, "layer1.0.conv1"), None);
     assert!(scale_of(&planned, "layer1.0.conv2").is_some());
+}
+
+#[test]
+fn every_network_has_one_layout_a_storage_and_valid_operations() {
+    for name in NAMES {
+        let model = Model::open(name).read().unwrap();
+        let model = model.picture().unwrap().0;
+        let names = model.graph().storages.iter().map(|storage| storage.name.as_str());
+        let text = text(name, Format::Fp8, names.clone().map(|name| (name, 1.0)));
+        let planned = plan(model, &Scales::from_json(&text, name).unwrap(), full_quantization);
+        let planned = planned.unwrap();
+        assert!(names.filter(|name| scale_of(&planned, name).is_some()).count() > 2, "{name}");
+        for layer in planned.layers() {
+            layer.op.check().unwrap();
+        }
+        assert_eq!([planned.input(), planned.output()], [model.input(), model.output()]);
+    }
 }

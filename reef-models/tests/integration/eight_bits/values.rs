@@ -3,9 +3,9 @@
 use super::scaled;
 use proptest::prelude::*;
 use reef_core::op::{Conv2d, Format, Layout, Op, Pool2d, PoolKind, Quantized, Tensor, Window};
-use reef_models::Seeded;
 use reef_models::kinds::reference::{self, Inputs, apply};
-use reef_models::kinds::{full_quantization, plan};
+use reef_models::kinds::{Source, TensorSpec, Tensors, full_quantization, plan};
+use reef_models::{Result, Seeded};
 
 fn numbers(format: Format, scale: f32) -> Layout {
     Layout::Quantized(Quantized::new(format, scale).unwrap())
@@ -130,5 +130,33 @@ fn outputs_of_networks_are_near_those_of_floats() {
             println!("{name} {}: off by {}", format.name(), off / largest);
             assert!(off > 0.0 && off < largest * 0.2, "{name} {}: {off}", format.name());
         }
+    }
+}
+
+/// Tensors of which each value is off by a part of up to 1e-5.
+struct Moved<'a>(&'a Tensors);
+
+impl Source for Moved<'_> {
+    fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
+        let values = self.0.tensor(tensor)?;
+        let noise = Seeded(99).input(values.len());
+        Ok(values.iter().zip(noise).map(|(value, noise)| value * (1.0 + 1e-5 * noise)).collect())
+    }
+}
+
+/// Number that is rounded the other way changes others, and those still others: so devices whose
+/// sums differ in the last bits are as far apart as `reef model verify --scales` allows.
+#[test]
+fn last_bits_of_weights_change_outputs_within_the_tolerance() {
+    for format in Format::ALL {
+        let (model, scales) = scaled("resnet18", 64, format);
+        let (floats, tensors) = model.picture().unwrap();
+        let input = Seeded(2).input(model.input_len());
+        let planned = plan(floats, &scales, full_quantization).unwrap();
+        let want = reference::execute(&planned, tensors, &input).unwrap();
+        let have = reference::execute(&planned, &Moved(tensors), &input).unwrap();
+        let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let off = have.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
+        assert!(off > 1e-3 && off < 0.1, "{}: {off}", format.name());
     }
 }

@@ -1,0 +1,84 @@
+//! Options of the command.
+
+use super::samples::Samples;
+use anyhow::Result;
+use reef::models::Model;
+use reef::op::Format;
+use std::path::PathBuf;
+
+/// Format of numbers of 8 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FormatName {
+    /// Whole numbers from -127 to 127.
+    Int8,
+    /// Floats with 4 bits of exponent and 3 of mantissa.
+    Fp8,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Int8 => Self::Int8,
+            FormatName::Fp8 => Self::Fp8,
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Model: a name of `reef model list`, a folder or an ONNX file.
+    pub(super) model: String,
+    /// Format of the numbers.
+    #[arg(long, value_enum)]
+    pub(super) format: FormatName,
+    /// File of scales to write.
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: PathBuf,
+    /// Samples: pictures, arrays of numpy, or folders of them. Without it they are made up.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    samples: Vec<PathBuf>,
+    /// Largest number of samples; the number of those that are made up.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// Percentage of a picture's values in each tensor that are not above its largest.
+    #[arg(long, value_name = "P", default_value_t = 100.0)]
+    pub(super) percentile: f64,
+    /// Samples that the error is measured with. Without it they are the first of --samples, or
+    /// others that are made up.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    check: Vec<PathBuf>,
+    /// Largest number of samples that the error is measured with.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    checks: u64,
+    /// Device that runs the model on the samples: cpu, cuda:0; `reef devices` lists them.
+    #[arg(long, default_value = "cpu")]
+    pub(super) device: String,
+    /// Rows and columns of pictures, where the model does not fix them.
+    #[arg(long)]
+    pub(super) size: Option<usize>,
+    /// Seed of made-up samples, and of the weights of a model that is built.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Args {
+    /// Samples of the calibration, and those that the error is measured with.
+    pub(super) fn read(&self, model: &Model) -> Result<[Vec<Vec<f32>>; 2]> {
+        let all = Samples::new(&self.model, model)?;
+        let most = self.count as usize;
+        let samples = match &self.samples[..] {
+            [] => all.made_up(self.seed..self.seed.saturating_add(self.count)),
+            paths => all.read("--samples", paths, most)?,
+        };
+        let most = self.checks as usize;
+        let checks = match (&self.check[..], &self.samples[..]) {
+            ([], []) => all.made_up((self.seed.saturating_add(self.count)..).take(most)),
+            ([], _) => samples.iter().take(most).cloned().collect(),
+            (paths, _) => all.read("--check", paths, most)?,
+        };
+        Ok([samples, checks])
+    }
+}

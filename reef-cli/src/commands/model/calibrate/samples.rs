@@ -1,0 +1,95 @@
+//! Samples of a network's inputs: pictures, arrays of numpy, or made up.
+
+use crate::report::usage::Usage;
+use anyhow::{Context, Result};
+use reef::models::picture::Transform;
+use reef::models::{Budget, Model, Seeded, npy};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Endings of files that a folder is searched for.
+const ENDINGS: [&str; 4] = ["npy", "png", "jpg", "jpeg"];
+
+/// Inputs of a network, each with all pictures of its batch.
+pub(super) struct Samples<'a> {
+    network: &'a str,
+    model: &'a Model,
+    /// Values of a picture.
+    picture: usize,
+}
+
+impl<'a> Samples<'a> {
+    /// Samples for a model that was opened as `network`.
+    pub(super) fn new(network: &'a str, model: &'a Model) -> Result<Self> {
+        let batch = model.picture()?.0.input().batch;
+        Ok(Self { network, model, picture: model.input_len() / batch })
+    }
+
+    /// Made-up inputs, from a seed on.
+    pub(super) fn made_up(&self, seeds: impl Iterator<Item = u64>) -> Vec<Vec<f32>> {
+        seeds.map(|seed| Seeded(seed).input(self.model.input_len())).collect()
+    }
+
+    /// Inputs of files and folders, at most `most` of them.
+    pub(super) fn read(
+        &self,
+        option: &str,
+        paths: &[PathBuf],
+        most: usize,
+    ) -> Result<Vec<Vec<f32>>> {
+        let wanted = most.saturating_mul(self.model.input_len());
+        let mut values = Vec::new();
+        for path in paths {
+            for file in files(option, path)? {
+                if values.len() >= wanted {
+                    break;
+                }
+                values.extend(self.pictures(&file)?);
+            }
+        }
+        values.truncate(wanted);
+        let inputs = values.chunks(self.model.input_len());
+        Ok(inputs.map(|input| self.filled(input)).collect())
+    }
+
+    /// Pictures of a file.
+    fn pictures(&self, file: &Path) -> Result<Vec<f32>> {
+        if file.extension().is_none_or(|extension| extension != "npy") {
+            return Ok(Transform::of_model(self.network, self.model)?.read(file)?);
+        }
+        let name = file.display().to_string();
+        let bytes = fs::read(file).with_context(|| name.clone())?;
+        let (spec, array) = npy::from_bytes(&bytes, &name, &Budget::default())?;
+        let values = array.values().to_f64();
+        if values.is_empty() || !values.len().is_multiple_of(self.picture) {
+            let (have, want) = (values.len(), self.picture);
+            let why = format!("{name}: must have a multiple of {want} values, got {have} ({spec})");
+            return Err(Usage(why).into());
+        }
+        Ok(values.into_iter().map(|value| value as f32).collect())
+    }
+
+    /// An input whose missing pictures are the first ones again.
+    fn filled(&self, input: &[f32]) -> Vec<f32> {
+        input.iter().copied().cycle().take(self.model.input_len()).collect()
+    }
+}
+
+/// The file, or those of the folder in the order of their names.
+fn files(option: &str, path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.into()]);
+    }
+    let shown = || format!("{option} {}", path.display());
+    let entries = fs::read_dir(path).with_context(shown)?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.retain(|file| {
+        let ending = file.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        ending.is_some_and(|ending| ENDINGS.contains(&&*ending))
+    });
+    if files.is_empty() {
+        return Err(Usage(format!("{}: must have .npy, .png or .jpg files", shown())).into());
+    }
+    files.sort();
+    Ok(files)
+}
