@@ -109,47 +109,9 @@ fn compare(args: &Args) -> Result<()> {
             Comparison { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
         return verify_tensors::verify(&comparison, &model);
     }
-    let (picture, tensors) = model.picture()?;
-    let input = Seeded(args.seed).input(model.input_len());
-    let progress = Progress::new(2, args.json);
-    progress.begin(&format!("on {device}"));
-    let (planned, (have, preemptions)) =
-        reef::with_device(device, Verify { args, model: &model, input: &input })??;
-    progress.begin("the reference");
-    let floats = model.expected(&input)?;
-    let schedule = reference::execute(picture, tensors, &input)?;
-    let want = match &scales {
-        Some(_) => reference::execute(&planned, tensors, &input)?,
-        None => floats.clone(),
-    };
-    progress.finish();
-    let (rewritten, from_floats) = (off(&schedule, &floats), off(&have, &floats));
-    let off = off(&have, &want);
-    let largest_output = largest(want.iter().map(|&value| f64::from(value)));
-    if args.json {
-        let mut facts = json!({
-            "network": network, "device": device, "off": off, "largest": largest_output,
-            "rewritten": rewritten,
-        });
-        if let Some(scales) = &scales {
-            facts["format"] = scales.format().name().into();
-            facts["off_from_floats"] = from_floats.into();
-        }
-        print(with_preemptions(facts, preemptions))?;
-    } else {
-        describe(network, picture)?;
-        print(format_args!(
-            "the schedule: off by {rewritten:.1e} of what the network's file says"
-        ))?;
-        print(format_args!(
-            "{device}: off by {off:.1e} of the largest output, {largest_output:.4}"
-        ))?;
-        if let Some(scales) = &scales {
-            let (format, steps) = (scales.format().name(), quantized_steps(&planned));
-            print(format_args!("{format} in {steps} steps: off by {from_floats:.1e} of floats"))?;
-        }
-        preempted::say(preemptions)?;
-    }
+    let compared = Compared::of(args, device, &model)?;
+    compared.say(args, network, device, &model)?;
+    let Compared { off, rewritten, .. } = compared;
     if rewritten.is_nan() || rewritten > MAX_REWRITTEN {
         bail!("{network}: the schedule differs from the network's file by {rewritten:.1e}");
     }
@@ -157,6 +119,75 @@ fn compare(args: &Args) -> Result<()> {
         bail!("{network}: {device} differs from the reference by {off:.1e}");
     }
     Ok(())
+}
+
+/// Differences of a network for pictures, relative to the largest expected value.
+struct Compared {
+    /// Of the device from the reference.
+    off: f64,
+    /// Of the schedule from the network's file.
+    rewritten: f64,
+    /// Of the device from floats.
+    from_floats: f64,
+    largest_output: f64,
+    /// Layouts on the device.
+    planned: Arc<PictureModel>,
+    preemptions: Option<u64>,
+}
+
+impl Compared {
+    fn of(args: &Args, device: &str, model: &Model) -> Result<Self> {
+        let (picture, tensors) = model.picture()?;
+        let input = &Seeded(args.seed).input(model.input_len());
+        let progress = Progress::new(2, args.json);
+        progress.begin(&format!("on {device}"));
+        let (planned, (have, preemptions)) =
+            reef::with_device(device, Verify { args, model, input })??;
+        progress.begin("the reference");
+        let floats = model.expected(input)?;
+        let schedule = reference::execute(picture, tensors, input)?;
+        let want = match model.scales() {
+            Some(_) => &reference::execute(&planned, tensors, input)?,
+            None => &floats,
+        };
+        progress.finish();
+        Ok(Self {
+            off: off(&have, want),
+            rewritten: off(&schedule, &floats),
+            from_floats: off(&have, &floats),
+            largest_output: largest(want.iter().map(|&value| f64::from(value))),
+            planned,
+            preemptions,
+        })
+    }
+
+    fn say(&self, args: &Args, network: &str, device: &str, model: &Model) -> Result<()> {
+        let Self { off, rewritten, from_floats, largest_output, planned, preemptions } = self;
+        let format = model.scales().map(|scales| scales.format().name());
+        if args.json {
+            let mut facts = json!({
+                "network": network, "device": device, "off": off, "largest": largest_output,
+                "rewritten": rewritten,
+            });
+            if let Some(format) = format {
+                facts["format"] = format.into();
+                facts["off_from_floats"] = (*from_floats).into();
+            }
+            return print(with_preemptions(facts, *preemptions));
+        }
+        describe(network, model.picture()?.0)?;
+        print(format_args!(
+            "the schedule: off by {rewritten:.1e} of what the network's file says"
+        ))?;
+        print(format_args!(
+            "{device}: off by {off:.1e} of the largest output, {largest_output:.4}"
+        ))?;
+        if let Some(format) = format {
+            let steps = quantized_steps(planned);
+            print(format_args!("{format} in {steps} steps: off by {from_floats:.1e} of floats"))?;
+        }
+        preempted::say(*preemptions)
+    }
 }
 
 impl Args {

@@ -113,7 +113,12 @@ fn every_network_has_one_layout_a_storage_and_valid_operations() {
         let text = text(name, Format::Fp8, names.clone().map(|name| (name, 1.0)));
         let planned = plan(model, &Scales::from_json(&text, name).unwrap(), full_quantization);
         let planned = planned.unwrap();
-        assert!(names.filter(|name| scale_of(&planned, name).is_some()).count() > 2, "{name}");
+        let quantized = names.filter(|name| scale_of(&planned, name).is_some()).count();
+        assert_eq!(
+            quantized > 0,
+            *name != "mobilenet_v1",
+            "its convolutions alternate with groups"
+        );
         for layer in planned.layers() {
             layer.op.check().unwrap();
         }

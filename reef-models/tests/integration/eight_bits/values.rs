@@ -1,11 +1,12 @@
 //! Values that networks with numbers of 8 bits give, by plain loops.
 
-use super::scaled;
+use super::{scaled, text};
 use proptest::prelude::*;
 use reef_core::op::{Conv2d, Format, Layout, Op, Pool2d, PoolKind, Quantized, Tensor, Window};
 use reef_models::kinds::reference::{self, Inputs, apply};
-use reef_models::kinds::{Source, TensorSpec, Tensors, full_quantization, plan};
-use reef_models::{Result, Seeded};
+use reef_models::kinds::{PictureModel, Source, TensorSpec, Tensors, full_quantization, plan};
+use reef_models::param::Params;
+use reef_models::{Result, Scales, Seeded};
 
 fn numbers(format: Format, scale: f32) -> Layout {
     Layout::Quantized(Quantized::new(format, scale).unwrap())
@@ -159,4 +160,56 @@ fn last_bits_of_weights_change_outputs_within_the_tolerance() {
         let off = have.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
         assert!(off > 1e-3 && off < 0.1, "{}: {off}", format.name());
     }
+}
+
+/// Two convolutions and a linear layer, of which only the first writes numbers of 8 bits: the
+/// linear layer reads floats.
+#[test]
+fn small_network_gives_what_a_hand_computes() {
+    let tensor = |channels: usize, layout: &str| {
+        format!(
+            "{{\"batch\": 1, \"channels\": {channels}, \"height\": 1, \"width\": 1, \
+             \"layout\": \"{layout}\", \"first\": 0, \"of\": {channels}}}"
+        )
+    };
+    let window = "\"window\": {\"size\": [1, 1], \"stride\": [1, 1], \"padding\": [0, 0]}";
+    let step = |name: &str, op: &str, ends: [String; 2], args: [usize; 2], more: &str| {
+        let [input, output] = ends;
+        format!(
+            "{{\"name\": \"{name}\", \"op\": {{\"{op}\": {{\"input\": {input}, \
+             \"output\": {output}, \"relu\": false{more}}}}}, \"args\": {args:?}, \
+             \"constants\": {{\"biased\": {{\"name\": \"{name}\"}}}}}}"
+        )
+    };
+    let conv = format!(", {window}, \"groups\": 1, \"residual\": false");
+    let steps = [
+        step("a", "conv2d", [tensor(2, "nchw"), tensor(2, "native")], [0, 1], &conv),
+        step("b", "conv2d", [tensor(2, "native"), tensor(1, "native")], [1, 2], &conv),
+        step("c", "linear", [tensor(1, "native"), tensor(1, "nchw")], [2, 3], ""),
+    ];
+    let storage =
+        |name, size| format!("{{\"name\": \"{name}\", \"size\": {size}, \"stype\": \"float32\"}}");
+    let storages = [("data", 2), ("a", 2), ("b", 1), ("output", 1)].map(|(n, s)| storage(n, s));
+    let network = format!(
+        "{{\"storage\": [{}], \"kernels\": [{}], \"args\": [0], \"shared_memory\": {{}}}}",
+        storages.join(", "),
+        steps.join(", ")
+    );
+    let model = PictureModel::from_json(&network, "small").unwrap();
+    let values = [
+        ("a.weight", vec![1.0, 0.0, 0.0, 1.0]),
+        ("a.bias", vec![0.0, 0.0]),
+        ("b.weight", vec![1.27, -0.624]),
+        ("b.bias", vec![0.1]),
+        ("c.weight", vec![2.0]),
+        ("c.bias", vec![0.0]),
+    ];
+    let tensors = values.map(|(name, values)| (name.to_owned(), values)).into();
+    let text = text("small", Format::Int8, [("a", 1.27), ("b", 1.0)]);
+    let scales = Scales::from_json(&text, "small.json").unwrap();
+    let planned = plan(&model, &scales, full_quantization).unwrap();
+    let output = reference::execute(&planned, &Params { tensors }, &[0.5, 0.333]).unwrap();
+    // a: 0.5 and 0.33, in steps of 0.01; weights of b: 1.27 and -0.62, in steps of 0.01.
+    let want = 2.0 * (1.27 * 0.5 - 0.62 * 0.33 + 0.1);
+    assert!((output[0] - want).abs() < 1e-6, "{output:?} {want}");
 }

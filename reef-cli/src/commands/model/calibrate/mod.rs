@@ -7,5 +7,6 @@
 
 pub(crate) mod args;
 mod deviation;
+mod measure;
 pub(crate) mod run;
 mod samples;

@@ -1,0 +1,82 @@
+//! The calibration, and the outputs with its scales.
+
+use super::args::Args;
+use super::deviation::{Deviation, Deviations};
+use crate::workload::tensors::run_once;
+use anyhow::Result;
+use reef::models::kinds::{PictureModel, full_quantization, plan, reference};
+use reef::models::{self, Model, Scales};
+use reef::op::Operators;
+use std::sync::Arc;
+use std::thread;
+
+/// The calibration, on whichever device was named.
+pub(super) struct Calibrate<'a> {
+    pub(super) args: &'a Args,
+    pub(super) model: Model,
+    pub(super) samples: &'a [Vec<f32>],
+    /// Samples that the error is measured with.
+    pub(super) checks: &'a [Vec<f32>],
+}
+
+/// A model with its scales.
+pub(super) struct Found {
+    pub(super) model: Model,
+    pub(super) scales: Scales,
+    /// Its layouts on the device, or else on one that has all kernels.
+    pub(super) planned: Arc<PictureModel>,
+    /// Outputs of the device for the checks, if it has kernels.
+    pub(super) outputs: Option<Vec<Vec<f32>>>,
+}
+
+impl reef::Visit for Calibrate<'_> {
+    type Output = Result<Found>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        let Self { args, model, samples, checks } = self;
+        let samples = samples.iter().cloned();
+        let scales = model.calibrate(&device, args.format.into(), args.percentile, samples)?;
+        let model = model.with_scales(&scales)?;
+        match model.picture_on(&device) {
+            Ok(planned) => {
+                let network = model.load(&device)?;
+                let infer = |input: &Vec<f32>| -> Result<_> {
+                    network.stage_input(input)?;
+                    run_once(&device, &network.inference())?;
+                    Ok(network.staged_output()?)
+                };
+                let outputs = Some(checks.iter().map(infer).collect::<Result<_>>()?);
+                Ok(Found { model, scales, planned, outputs })
+            }
+            Err(models::Error::Scales { .. }) => {
+                let planned = plan(model.picture()?.0, &scales, full_quantization)?.into();
+                Ok(Found { model, scales, planned, outputs: None })
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+}
+
+impl Found {
+    /// Distance of the outputs for each picture of these inputs from those of floats.
+    pub(super) fn deviations(&self, inputs: &[Vec<f32>]) -> Result<Deviations> {
+        let (floats, tensors) = self.model.picture()?;
+        let pictures = floats.input().batch;
+        let mut each = Vec::new();
+        for (k, input) in inputs.iter().enumerate() {
+            let (have, want) = thread::scope(|scope| {
+                let want = scope.spawn(|| reference::execute(floats, tensors, input));
+                let have = match &self.outputs {
+                    Some(outputs) => Ok(outputs[k].clone()),
+                    None => reference::execute(&self.planned, tensors, input),
+                };
+                (have, want.join().expect("loops don't panic"))
+            });
+            let (have, want) = (have?, want?);
+            let classes = want.len() / pictures;
+            let pairs = have.chunks(classes).zip(want.chunks(classes));
+            each.extend(pairs.map(|(have, want)| Deviation::of(have, want)));
+        }
+        Ok(Deviations { each })
+    }
+}
