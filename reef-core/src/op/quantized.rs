@@ -71,7 +71,7 @@ impl Format {
     }
 }
 
-/// What 2⁻¹²⁰ makes of the least normal E4M3 number, 2⁻⁶, is the least normal single.
+/// 2⁻¹²⁰, which makes the least normal single of the least normal E4M3 number, 2⁻⁶.
 const DOWN: f32 = f32::from_bits((127 - 120) << 23);
 
 /// The exponents of a single that was brought down are those of E4M3, so that rounding its bits is

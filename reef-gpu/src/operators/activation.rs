@@ -42,8 +42,8 @@ impl ActivationParams {
         }
     }
 
-    /// The same of values that are counted in this scale: bounds are. Other functions than bounds
-    /// have no such form.
+    /// Returns the function of values that are counted in this scale: bounds are. Other functions
+    /// than bounds have no such form.
     pub(super) fn counted_in(self, scale: f32) -> Self {
         Self { low: self.low / scale, high: self.high / scale, ..self }
     }

@@ -7,8 +7,7 @@ use reef_core::op::Format;
 pub(crate) fn nearest(weights: &[f32], outputs: usize, format: Format) -> Vec<f32> {
     let rows = weights.chunks((weights.len() / outputs.max(1)).max(1));
     rows.flat_map(|row| {
-        let largest = row.iter().fold(0.0, |largest: f32, weight| largest.max(weight.abs()));
-        let scale = format.scale_of(largest);
+        let scale = format.scale_of_all(row);
         row.iter().map(move |&weight| format.nearest(weight / scale) * scale)
     })
     .collect()

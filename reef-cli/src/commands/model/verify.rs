@@ -18,7 +18,7 @@ use crate::workload::preempted::{self, also_preempted};
 use anyhow::{Result, bail};
 use reef::models::kinds::{PictureModel, quantized_steps, reference};
 use reef::models::{Model, Network, Scales, Seeded};
-use reef::op::Operators;
+use reef::op::{Format, Operators};
 use reef::tensor::Array;
 use serde_json::json;
 use std::path::PathBuf;
@@ -52,7 +52,8 @@ pub(crate) struct Args {
     /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
-    /// Largest difference, as a part of the largest output: 1e-3, or 0.1 with --scales.
+    /// Largest difference, as a part of the largest output: 1e-3, with --scales 0.1 (int8) or 0.2
+    /// (fp8).
     #[arg(long)]
     tolerance: Option<f64>,
     /// File of `reef model calibrate`: numbers of 8 bits.
@@ -102,7 +103,7 @@ fn compare(args: &Args) -> Result<()> {
     let scales = args.scales.as_ref().map(Scales::load).transpose()?;
     let model =
         Model::open(network).input_size(args.size).seed(args.seed).scales(&scales).read()?;
-    let tolerance = args.tolerance();
+    let tolerance = args.tolerance(scales.as_ref().map(Scales::format));
     if model.tensors().is_some() {
         let (json, preempt) = (args.json, args.preempt);
         let comparison =
@@ -192,8 +193,12 @@ impl Compared {
 
 impl Args {
     /// A number of 8 bits that is rounded the other way changes others, and those still others.
-    fn tolerance(&self) -> f64 {
-        self.tolerance.unwrap_or(if self.scales.is_some() { 0.1 } else { 1e-3 })
+    fn tolerance(&self, format: Option<Format>) -> f64 {
+        self.tolerance.unwrap_or(match format {
+            None => 1e-3,
+            Some(Format::Int8) => 0.1,
+            Some(Format::Fp8) => 0.2,
+        })
     }
 }
 

@@ -189,7 +189,7 @@ pub(in crate::operators) const WITH_GROUPS: [Tile; 6] = [
     Tile::of_groups([128, 64], 4, [0.25, 0.33, 2.2]),
     Tile::of_groups([128, 128], 6, [0.30, 0.31, 4.3]),
 ];
-/// The same of numbers of 8 bits, as inputs; `CONV_QUANTIZED` in kernels/hopper.cu.
+/// Inputs of 8 bits on warpgroups; `CONV_QUANTIZED` in kernels/hopper.cu.
 const QUANTIZED_GROUPS: [Tile; 2] = [WITH_GROUPS[3], WITH_GROUPS[5]];
 pub(in crate::operators) const INT8_WITH_GROUPS: [Tile; 5] = [
     INT8[0].next_to_groups(),
