@@ -4,6 +4,9 @@
 mod colocated;
 #[path = "networks/data.rs"]
 mod data;
+#[cfg(feature = "cuda")]
+#[path = "networks/eight_bits.rs"]
+mod eight_bits;
 #[path = "../reef-models/tests/handmade/mod.rs"]
 mod handmade;
 #[path = "networks/preempted.rs"]
@@ -21,6 +24,8 @@ mod subject;
 mod tensors;
 
 use colocated::*;
+#[cfg(feature = "cuda")]
+use eight_bits::eight_bits_agree;
 use preempted::*;
 #[cfg(any(feature = "hip", feature = "cuda"))]
 use program::*;
@@ -162,6 +167,17 @@ mod cuda {
             graphs_that_start_early_give_what_launches_give("precision=fp16");
             kinds_agree("precision=fp16", 100);
             layers_agree("precision=fp16", 2e-3);
+            eight_bits_agree("precision=fp16");
+        }
+    }
+
+    /// Without warpgroups, on devices that have some.
+    mod of_warps {
+        use super::Cuda;
+
+        on! {
+            Cuda:
+            eight_bits_agree("precision=fp16&warpgroups=off");
         }
     }
 

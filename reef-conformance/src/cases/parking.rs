@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Length of the kernels that are stopped in their middle.
 const LONG_KERNEL: Duration = Duration::from_micros(500);
+/// Largest number of blocks of a command.
+const MAX_BLOCKS: u32 = 11;
 
 /// A queue and its work, which is parked and continued again and again.
 struct Journey<'a, D: Device> {
@@ -53,15 +55,25 @@ impl<'a, D: Device> Journey<'a, D> {
     }
 }
 
+/// Returns whether blocks of a command have run and others not: the running ones are stopped, or
+/// not all of them begin at once.
+fn is_left_in_the_middle<D: Device>(device: &D, level: PreemptLevel) -> bool {
+    match level {
+        PreemptLevel::HostQueue => false,
+        PreemptLevel::DeviceQueue => device.info().units < MAX_BLOCKS,
+        PreemptLevel::All => true,
+    }
+}
+
 pub fn a_parked_queue_continues_elsewhere<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let long = rounds_for(device, LONG_KERNEL);
-    let stops = level > PreemptLevel::HostQueue;
+    let stops = is_left_in_the_middle(device, level);
     let (mut parks, mut partial, mut refused, wanted) = (0, 0, 0, cycles() / 50);
     let mut rounds = Rounds::new(cycles().div_ceil(200));
     while rounds.next(if stops { partial } else { parks }, wanted) {
         let config = Config::default().level(level).window(rng.random_range(1..6));
-        let mut journey = Journey::begin(device, config, rng.random_range(3..12));
+        let mut journey = Journey::begin(device, config, rng.random_range(3..=MAX_BLOCKS));
         let mut values = Vec::new();
         for _ in 0..40 {
             for _ in 0..rng.random_range(1..6) {

@@ -20,7 +20,8 @@ pub trait Operators: Device {
     ///
     /// # Errors
     ///
-    /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
+    /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`; `Unsupported` as of
+    /// [`operator`](Self::operator).
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Self::Buffer>;
 
     /// Returns the memory that [`operator`](Self::operator) needs for `op` in addition to operands
@@ -36,6 +37,9 @@ pub trait Operators: Device {
 
     /// Returns the tensors of `op` that this device's kernels take with numbers of 8 bits of
     /// `format`, whatever its layouts are. The default is none.
+    ///
+    /// [`pack`](Self::pack) and [`operator`](Self::operator) must refuse all others as
+    /// `Unsupported`.
     fn quantization(&self, _op: &Op, _format: Format) -> Quantization {
         Quantization::default()
     }

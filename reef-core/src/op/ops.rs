@@ -180,6 +180,12 @@ impl Op {
         }
     }
 
+    /// Returns whether one of its tensors has numbers of 8 bits.
+    pub fn is_quantized(&self) -> bool {
+        let tensors = [Some(self.input()), Some(self.output()), self.second()];
+        tensors.into_iter().flatten().any(|tensor| tensor.layout.quantized().is_some())
+    }
+
     /// Returns whether it takes weights and a bias, whatever its shapes are.
     pub fn has_constants(&self) -> bool {
         matches!(self, Self::Conv2d(_) | Self::ScaleShift(_) | Self::Linear(_))

@@ -8,7 +8,7 @@
 //! scale and shift        as given, 32-bit
 //! ```
 
-use super::convolution::quantized::{self, is_quantized};
+use super::convolution::quantized;
 use super::element::Element;
 use super::tiles::slabs::{ImplicitGemm, SLAB};
 use reef_core::op::{Conv2d, Op};
@@ -31,7 +31,7 @@ pub(super) fn layout(op: &Op, element: Element) -> Result<[usize; 2]> {
         },
     };
     let start = bytes.next_multiple_of(16);
-    let vectors = if is_quantized(op) { 2 } else { 1 };
+    let vectors = if op.is_quantized() { 2 } else { 1 };
     Ok([start, start + vectors * biases.next_multiple_of(4) * size_of::<f32>()])
 }
 
@@ -50,7 +50,7 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     let mut packed = vec![0; bytes];
     let (to, biases) = packed.split_at_mut(start);
     match op {
-        Op::Conv2d(conv) if is_quantized(op) => {
+        Op::Conv2d(conv) if op.is_quantized() => {
             let (weights, [bias, factors]) = quantized::constants(conv, weights, bias);
             let (to_bias, to_factors) = biases.split_at_mut(biases.len() / 2);
             write_all(Element::F32, to_bias, &bias);

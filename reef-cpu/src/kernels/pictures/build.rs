@@ -7,7 +7,7 @@ use super::convolution::gathered::block as gathered;
 use super::convolution::winograd::{block as winograd, filters};
 #[cfg(target_arch = "x86_64")]
 use super::convolution::{direct, strips::block as strips};
-use super::pack::{as_conv, is_depthwise, packed_len};
+use super::pack::{as_conv, is_depthwise, packed_len, refuse_quantized};
 use super::{pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
 use crate::kernels::blocks::operand::Operand;
@@ -32,6 +32,7 @@ pub(crate) fn build(
     units: u32,
 ) -> Result<Vec<(Kernel, u32)>> {
     op.check()?;
+    refuse_quantized(op)?;
     let constants = check_constants(op, constants)?;
     let second = residual.as_ref().zip(op.second());
     for (place, tensor) in [(&input, op.input())].into_iter().chain(second) {

@@ -20,13 +20,28 @@ use crate::memory::buffer::Buffer;
 use reef_core::op::{Conv2d, Linear, Op, Window};
 use reef_core::{Error, Result};
 
+/// Refuses numbers of 8 bits, for which there are no kernels.
+///
+/// # Errors
+///
+/// `Unsupported`.
+pub(super) fn refuse_quantized(op: &Op) -> Result<()> {
+    if !op.is_quantized() {
+        return Ok(());
+    }
+    let what = format!("numbers of 8 bits: no kernel for {op:?}");
+    Err(Error::Unsupported { backend: "cpu", what })
+}
+
 /// Brings weights and bias into the kernels' order.
 ///
 /// # Errors
 ///
-/// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
+/// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`; `Unsupported` for numbers of 8
+/// bits.
 pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
     op.check()?;
+    refuse_quantized(op)?;
     let len = packed_len(op);
     let [want_weights, want_bias] = op.constants();
     if [weights.len(), bias.len()] != [want_weights, want_bias] {

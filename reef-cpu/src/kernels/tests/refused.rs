@@ -9,7 +9,8 @@ use crate::kernels::pictures::pack::pack;
 use crate::memory::buffer::Buffer;
 use reef_core::Error;
 use reef_core::op::{
-    Bounds, Conv2d, Function, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor,
+    Bounds, Conv2d, Format, Function, Layout, Linear, Op, Pool2d, PoolKind, Quantized, ScaleShift,
+    Tensor,
 };
 
 fn refusal(op: Op, bytes: usize) -> Error {
@@ -56,6 +57,25 @@ fn shapes_that_contradict_each_other_are_invalid() {
         multiply(image, image, image), // whose factor is missing
     ] {
         assert!(matches!(refusal(op, 1 << 16), Error::Invalid(_)), "{op:?}");
+    }
+}
+
+/// Taken as floats they would give numbers unlike any other device's.
+#[test]
+fn numbers_of_8_bits_are_unsupported() {
+    let eight = Quantized::new(Format::Int8, 0.5).map(Layout::Quantized).unwrap();
+    let good = conv(native([1, 8, 6, 6]), 8, window([3, 3], [1, 1], [1, 1]));
+    let quantized = Tensor { layout: eight, ..good.input };
+    let kind = PoolKind::Max;
+    for op in [
+        Op::Conv2d(Conv2d { input: quantized, ..good }),
+        Op::Conv2d(Conv2d { output: quantized, ..good }),
+        Op::Pool2d(Pool2d { kind, input: quantized, output: quantized, window: good.window }),
+        Op::Linear(Linear { input: quantized, output: good.output, relu: false, function: None }),
+    ] {
+        assert!(matches!(refusal(op, 1 << 16), Error::Unsupported { .. }), "{op:?}");
+        let [weights, bias] = op.constants().map(|count| vec![0.0; count]);
+        assert!(matches!(pack(&op, &weights, &bias), Err(Error::Unsupported { .. })), "{op:?}");
     }
 }
 

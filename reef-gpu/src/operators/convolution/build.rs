@@ -65,7 +65,7 @@ pub(in crate::operators) fn build<V: Vendor>(
 
 /// As measured if the device was asked to, and could; else as modelled.
 fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Rounded) -> Plan {
-    let op = &Conv2d { function: None, ..*op }; // which makes no difference
+    let op = &quantized::without_scales(&Conv2d { function: None, ..*op }); // no difference
     let on_groups = || is_rounded(family(gpu, op, gemm, rounded)) && gpu.groups().is_some();
     let tiles: &[Tile] = match gpu.facts() {
         _ if quantized::family(op).is_some() => quantized::tiles(op, on_groups),

@@ -29,26 +29,25 @@ pub(in crate::operators) fn quantization<V: Vendor>(
     }
 }
 
+/// Products of integers of 8 bits that 32 bits can count.
+const MAX_INTEGER_TERMS: usize = i32::MAX as usize / (127 * 127);
+/// Products of floats of 8 bits that warpgroups add up. They keep some 14 bits of a sum and cut off
+/// the rest (DeepSeek-V3 Technical Report, 2024, 3.5.2), so longer sums would be too small.
+const MAX_FP8_TERMS_OF_GROUPS: usize = 4608;
+
 fn of_convolution(op: &Conv2d, format: Format) -> Quantization {
     let Some(numbers) = Quantized::new(format, 1.0) else { return Quantization::default() };
+    let terms = op.window.size.iter().product::<usize>() * op.input.channels;
+    let counts = format != Format::Int8 || terms <= MAX_INTEGER_TERMS;
     let with = |layout| Tensor { layout, ..op.input };
     let tiles = |input| ImplicitGemm::new(&Conv2d { input, ..*op }, Element::F16).is_some();
     let is_bounded = matches!(op.function, None | Some(Function::Clamp(_)));
     let by_itself = !op.relu || op.function.is_none();
     Quantization {
-        input: !is_planar(&op.input) && tiles(with(Layout::Quantized(numbers))),
+        input: counts && !is_planar(&op.input) && tiles(with(Layout::Quantized(numbers))),
         output: tiles(op.input) && is_in_fours(&op.output) && is_bounded && by_itself,
         keeps: false,
     }
-}
-
-/// Returns whether one of its tensors has numbers of 8 bits.
-pub(in crate::operators) fn is_quantized(op: &Op) -> bool {
-    tensors(op).any(|tensor| tensor.layout.quantized().is_some())
-}
-
-fn tensors(op: &Op) -> impl Iterator<Item = &Tensor> {
-    [Some(op.input()), Some(op.output()), op.second()].into_iter().flatten()
 }
 
 /// Checks that the device has a kernel for an op, as far as numbers of 8 bits are concerned.
@@ -100,13 +99,25 @@ pub(in crate::operators) fn constants(
 /// Tiles for its numbers; `on_groups` tells whether the device has warpgroups for them.
 pub(super) fn tiles(op: &Conv2d, on_groups: impl Fn() -> bool) -> &'static [Tile] {
     let [input, output] = formats(op);
-    let groups = input.is_some() && on_groups();
+    let terms = op.window.size.iter().product::<usize>() * op.input.channels;
+    let fits = input != Some(Format::Fp8) || terms <= MAX_FP8_TERMS_OF_GROUPS;
+    let groups = input.is_some() && fits && on_groups();
     match input.or(output) {
         Some(Format::Fp8) if groups => &FP8_WITH_GROUPS,
         Some(Format::Fp8) => &FP8,
         _ if groups => &INT8_WITH_GROUPS,
         _ => &INT8,
     }
+}
+
+/// The same convolution for a plan, which scales make no difference to.
+pub(super) fn without_scales(op: &Conv2d) -> Conv2d {
+    let without = |tensor: Tensor| {
+        let numbers =
+            tensor.layout.quantized().map(|numbers| Quantized::new(numbers.format(), 1.0));
+        Tensor { layout: numbers.flatten().map_or(tensor.layout, Layout::Quantized), ..tensor }
+    };
+    Conv2d { input: without(op.input), output: without(op.output), ..*op }
 }
 
 fn formats(op: &Conv2d) -> [Option<Format>; 2] {
@@ -217,6 +228,42 @@ mod tests {
             let names = kernels(&gpu, &wide(Layout::Native, eight));
             assert!(names[0].starts_with(&format!("quantized_f16_{name}_")), "{names:?}");
         }
+    }
+
+    #[test]
+    fn long_sums_are_left_to_numbers_that_hold_them() {
+        let options = Options { precision: Some(Precision::Fp16), ..Options::default() };
+        let gpu = Gpu::new(Fake::with_warpgroups(true), options).unwrap();
+        let native = conv(Layout::Native, Layout::Native);
+        let over = |channels, size| {
+            let input = Tensor::new(Layout::Native, [1, channels, 28, 28]);
+            let window = Window { size: [size; 2], stride: [1, 1], padding: [size / 2; 2] };
+            Conv2d {
+                input,
+                output: Tensor::new(Layout::Native, [1, 512, 28, 28]),
+                window,
+                ..native
+            }
+        };
+        let takes = |op, format| gpu.quantization(&Op::Conv2d(op), format).input;
+        assert!(takes(over(576, 15), Format::Int8) && !takes(over(592, 15), Format::Int8));
+        assert!(takes(over(592, 15), Format::Fp8));
+        for (channels, prefix) in [(512, "groups_fp8_"), (528, "quantized_fp8_")] {
+            let mut op = over(channels, 3);
+            op.input.layout = numbers(Format::Fp8, 1.0);
+            let plan = tiles(&op, || true);
+            let names = plan.iter().map(|tile| format!("{}_fp8_", tile.body.prefix()));
+            assert_eq!(names.last().unwrap(), *prefix, "{channels} channels");
+        }
+    }
+
+    /// A plan that was measured serves all layers of a shape.
+    #[test]
+    fn plans_do_not_depend_on_scales() {
+        let [a, b] = [0.5, 0.25].map(|scale| conv(numbers(Format::Int8, scale), Layout::Native));
+        assert_ne!(a, b);
+        assert_eq!(without_scales(&a), without_scales(&b));
+        assert_ne!(without_scales(&a).input, conv(Layout::Native, Layout::Native).input);
     }
 
     #[test]
