@@ -37,8 +37,8 @@ pub(super) fn refuse_quantized(op: &Op) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`; `Unsupported` for numbers of 8
-/// bits.
+/// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`; `Unsupported` for numbers of
+/// 8 bits.
 pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
     op.check()?;
     refuse_quantized(op)?;

@@ -110,7 +110,7 @@ pub(super) fn tiles(op: &Conv2d, on_groups: impl Fn() -> bool) -> &'static [Tile
     }
 }
 
-/// The same convolution for a plan, which scales make no difference to.
+/// Convolution with scales of 1, which make no difference to a plan.
 pub(super) fn without_scales(op: &Conv2d) -> Conv2d {
     let without = |tensor: Tensor| {
         let numbers =
