@@ -65,7 +65,7 @@ fn network(format: Format, channels: i64) -> Vec<u8> {
         Format::Int8 => (127, 1.0 / 128.0),
         Format::Fp8 => (14, 1.0 / 16.0), // 14 is 448 / 32
     };
-    let weights = |name, dims: [i64; 4]| {
+    let weights = |name, dims: [i64; 4], unit: f32| {
         let each = dims[1..].iter().product::<i64>();
         let number = move |at: i64| match at % each {
             0 => most,
@@ -92,11 +92,11 @@ fn network(format: Format, channels: i64) -> Vec<u8> {
         node("Relu", &["s"], "e", &[]),
         conv("e", "w5", "f", &none),
         node("GlobalAveragePool", &["f"], "y", &[]),
-        weights("w1", [32, 16, 3, 3]),
-        weights("w2", [channels, 32, 1, 1]),
-        weights("w3", [64, channels, 3, 3]),
-        weights("w4", [channels, 64, 1, 1]),
-        weights("w5", [8, channels, 1, 1]),
+        weights("w1", [32, 16, 3, 3], unit),
+        weights("w2", [channels, 32, 1, 1], unit),
+        weights("w3", [64, channels, 3, 3], unit),
+        weights("w4", [channels, 64, 1, 1], unit),
+        weights("w5", [8, channels, 1, 1], unit / 128.0), // halves hold what it makes
         value(11, "x", &INPUT),
         value(12, "y", &[]),
     ];
