@@ -28,10 +28,12 @@ fn stop(program: &Held, tiles: usize, shape: &Shape, value: u32) -> usize {
     assert_eq!(program.launch(tiles, shape, value), 0);
     until("some blocks ran", || done(program) > 10);
     program.hold(true);
-    std::thread::sleep(Duration::from_millis(30));
-    let at = done(program);
-    std::thread::sleep(Duration::from_millis(30));
-    assert_eq!(done(program), at, "held: no block runs");
+    let mut at = done(program);
+    until("held: no block runs", || {
+        std::thread::sleep(Duration::from_millis(60));
+        let before = std::mem::replace(&mut at, done(program));
+        before == at
+    });
     at
 }
 
