@@ -84,6 +84,12 @@ fn scales_of_another_network_are_an_error() {
     let some = Scales::from_json(&text("resnet18", Format::Int8, [("conv1", 1.0)]), "a").unwrap();
     let want = "resnet18: scales have no storage \"maxpool\": calibrate it again";
     assert_eq!(error(model.with_scales(&some)), want);
+    let (_, all) = scaled("resnet18", 32, Format::Int8);
+    let more = all.iter().chain([("conv9", 1.0)]);
+    let more = Scales::from_json(&text("resnet18", Format::Int8, more), "a").unwrap();
+    let want = "resnet18: scales: storages must be those of the network, got \"conv9\": \
+                calibrate it again";
+    assert_eq!(error(Model::open("resnet18").scales(&more).read()), want);
     let tensors = error(Model::open("distilbert").input_size(8).scales(&scales).read());
     assert!(tensors.contains("takes tensors"), "{tensors}");
 }
