@@ -56,6 +56,19 @@ fn samples_are_pictures_and_arrays() {
     assert!(text(&error.stderr).contains(&want), "{}", text(&error.stderr));
 }
 
+#[test]
+fn two_files_of_scales_for_one_network_are_refused() {
+    let folder = Folder::new("calibrate-twice");
+    let [out, copy] = ["a.json", "b.json"].map(|name| folder.path(name));
+    says(&calibrate(&out, &["--format", "int8", "--checks", "0"]));
+    std::fs::copy(&out, &copy).expect("a file");
+    let both = format!("{out},{copy}");
+    let error = reef(&["bench", "networks", "resnet18", "--size", "32", "--scales", &both]);
+    let want = format!("--scales {copy}: must be of a network of its own, got resnet18 twice");
+    assert_eq!(error.status.code(), Some(2));
+    assert!(text(&error.stderr).contains(&want), "{}", text(&error.stderr));
+}
+
 /// A file of numpy with zeros and ones.
 fn npy(sizes: &[usize]) -> Vec<u8> {
     let sizes_text: Vec<_> = sizes.iter().map(usize::to_string).collect();
@@ -73,6 +86,8 @@ fn devices_without_kernels_of_8_bits_say_so() {
     let folder = Folder::new("calibrate-cpu");
     let out = folder.path("scales.json");
     says(&calibrate(&out, &["--format", "int8", "--checks", "0"]));
+    let endless = ["model", "verify", "resnet18", "--scales", "/dev/zero"];
+    assert_eq!(refuses(&endless), "/dev/zero: no file");
     for command in [
         &["model", "verify", "resnet18", "--device", "cpu"][..],
         &["model", "profile", "resnet18", "--device", "cpu"],
