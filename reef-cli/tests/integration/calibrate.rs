@@ -57,6 +57,20 @@ fn samples_are_pictures_and_arrays() {
 }
 
 #[test]
+fn seed_and_counts_end_where_their_numbers_do() {
+    let folder = Folder::new("calibrate-seed");
+    let out = folder.path("scales.json");
+    let last = u64::MAX.to_string();
+    says(&calibrate(&out, &["--format", "int8", "--checks", "1", "--seed", &last]));
+    for more in [["--count", "0"], ["--count", "65537"], ["--checks", "65537"]] {
+        let args = ["model", "calibrate", "resnet18", "--format", "int8", "--out", &out];
+        let error = reef(&[&args[..], &more].concat());
+        assert_eq!(error.status.code(), Some(2), "{more:?}");
+        assert!(text(&error.stderr).contains("65536"), "{}", text(&error.stderr));
+    }
+}
+
+#[test]
 fn two_files_of_scales_for_one_network_are_refused() {
     let folder = Folder::new("calibrate-twice");
     let [out, copy] = ["a.json", "b.json"].map(|name| folder.path(name));

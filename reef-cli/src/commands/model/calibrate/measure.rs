@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use super::deviation::{Deviation, Deviations};
+use super::samples::Inputs;
 use crate::workload::tensors::run_once;
 use anyhow::Result;
 use reef::models::kinds::{PictureModel, full_quantization, plan, reference};
@@ -13,8 +14,9 @@ use std::thread;
 /// The calibration, on whichever device was named.
 pub(super) struct Calibrate<'a> {
     pub(super) args: &'a Args,
-    pub(super) model: Model,
-    pub(super) samples: &'a [Vec<f32>],
+    pub(super) model: &'a Model,
+    /// Made or read one at a time.
+    pub(super) samples: Inputs<'a>,
     /// Samples that the error is measured with.
     pub(super) checks: &'a [Vec<f32>],
 }
@@ -34,9 +36,14 @@ impl reef::Visit for Calibrate<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let Self { args, model, samples, checks } = self;
-        let samples = samples.iter().cloned();
-        let scales = model.calibrate(&device, args.format.into(), args.percentile, samples)?;
-        let model = model.with_scales(&scales)?;
+        let mut failed = None;
+        let samples = samples.map_while(|input| input.map_err(|error| failed = Some(error)).ok());
+        let found = model.calibrate(&device, args.format.into(), args.percentile, samples);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let scales = found?;
+        let model = model.clone().with_scales(&scales)?;
         match model.picture_on(&device) {
             Ok(planned) => {
                 let network = model.load(&device)?;

@@ -4,13 +4,18 @@ use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::picture::Transform;
 use reef::models::{Budget, Model, Seeded, npy};
-use std::fs;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::{fs, iter};
 
 /// Endings of files that a folder is searched for.
 const ENDINGS: [&str; 4] = ["npy", "png", "jpg", "jpeg"];
 
-/// Inputs of a network, each with all pictures of its batch.
+/// Inputs of a network, made or read when they are asked for.
+pub(super) type Inputs<'a> = Box<dyn Iterator<Item = Result<Vec<f32>>> + 'a>;
+
+/// Makes and reads inputs of a network, each with all pictures of its batch.
 pub(super) struct Samples<'a> {
     network: &'a str,
     model: &'a Model,
@@ -25,31 +30,29 @@ impl<'a> Samples<'a> {
         Ok(Self { network, model, picture: model.input_len() / batch })
     }
 
-    /// Made-up inputs, from a seed on.
-    pub(super) fn made_up(&self, seeds: impl Iterator<Item = u64>) -> Vec<Vec<f32>> {
-        seeds.map(|seed| Seeded(seed).input(self.model.input_len())).collect()
+    /// Made-up inputs: those of some seeds after the first one. The seed after the last is 0.
+    pub(super) fn made_up(&self, first: u64, seeds: Range<u64>) -> Inputs<'_> {
+        let made = move |seed| Seeded(first.wrapping_add(seed)).input(self.model.input_len());
+        Box::new(seeds.map(move |seed| Ok(made(seed))))
     }
 
-    /// Inputs of files and folders, at most `most` of them.
-    pub(super) fn read(
-        &self,
-        option: &str,
-        paths: &[PathBuf],
-        most: usize,
-    ) -> Result<Vec<Vec<f32>>> {
-        let wanted = most.saturating_mul(self.model.input_len());
-        let mut values = Vec::new();
-        for path in paths {
-            for file in files(option, path)? {
-                if values.len() >= wanted {
-                    break;
+    /// Inputs of files and folders, at most `most` of them. After an error the next file follows.
+    pub(super) fn read(&self, option: &str, paths: &[PathBuf], most: u64) -> Result<Inputs<'_>> {
+        let all = paths.iter().map(|path| files(option, path));
+        let mut files = all.collect::<Result<Vec<_>>>()?.into_iter().flatten();
+        let (len, mut rest) = (self.model.input_len(), VecDeque::new());
+        let next = move || {
+            while rest.len() < len {
+                let Some(file) = files.next() else { break };
+                match self.pictures(&file) {
+                    Ok(pictures) => rest.extend(pictures),
+                    Err(error) => return Some(Err(error)),
                 }
-                values.extend(self.pictures(&file)?);
             }
-        }
-        values.truncate(wanted);
-        let inputs = values.chunks(self.model.input_len());
-        Ok(inputs.map(|input| self.filled(input)).collect())
+            let own: Vec<f32> = rest.drain(..len.min(rest.len())).collect();
+            (!own.is_empty()).then(|| Ok(self.filled(&own)))
+        };
+        Ok(Box::new(iter::from_fn(next).take(most as usize)))
     }
 
     /// Pictures of a file.
