@@ -71,6 +71,31 @@ fn seed_and_counts_end_where_their_numbers_do() {
 }
 
 #[test]
+fn error_counts_each_picture_of_a_batch_once() {
+    use crate::handmade::{file, ints, node, singles, value};
+    let folder = Folder::new("calibrate-batch");
+    let (network, array, out) =
+        (folder.path("two.onnx"), folder.path("three.npy"), folder.path("scales.json"));
+    let weight = |name| singles(name, &[4, 4, 1, 1], |at| (at % 7) as f32 / 7.0 - 0.4);
+    let steps = [
+        node("Conv", &["x", "a"], "c", &[ints("pads", &[0; 4])]),
+        node("Conv", &["c", "b"], "d", &[ints("pads", &[0; 4])]),
+        node("GlobalAveragePool", &["d"], "y", &[]),
+        weight("a"),
+        weight("b"),
+        value(11, "x", &[2, 4, 5, 5]),
+        value(12, "y", &[]),
+    ];
+    std::fs::write(&network, file(17, &steps)).expect("a file");
+    std::fs::write(&array, npy(&[3, 4, 5, 5])).expect("a file");
+    let all = ["model", "calibrate", &network, "--format", "int8", "--out", &out, "--samples"];
+    let said = says(&[&all[..], &[&array]].concat());
+    assert!(said.contains("of 2 samples\n"), "two batches: {said}");
+    assert!(said.contains("error against floats, 3 pictures, plain loops:\n"), "{said}");
+    assert!(said.contains(" of 3\n"), "{said}");
+}
+
+#[test]
 fn two_files_of_scales_for_one_network_are_refused() {
     let folder = Folder::new("calibrate-twice");
     let [out, copy] = ["a.json", "b.json"].map(|name| folder.path(name));

@@ -1,6 +1,6 @@
 //! Options of the command.
 
-use super::samples::{Inputs, Samples};
+use super::samples::{Input, Inputs, Samples};
 use anyhow::Result;
 use reef::op::Format;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ impl Args {
     }
 
     /// Samples that the error is measured with.
-    pub(super) fn checks(&self, all: &Samples<'_>) -> Result<Vec<Vec<f32>>> {
+    pub(super) fn checks(&self, all: &Samples<'_>) -> Result<Vec<Input>> {
         let checks = match (&self.check[..], &self.samples[..]) {
             ([], []) => all.made_up(self.seed, self.count..self.count + self.checks),
             ([], paths) => all.read("--samples", paths, self.count.min(self.checks))?,

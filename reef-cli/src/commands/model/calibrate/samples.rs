@@ -13,7 +13,14 @@ use std::{fs, iter};
 const ENDINGS: [&str; 4] = ["npy", "png", "jpg", "jpeg"];
 
 /// Inputs of a network, made or read when they are asked for.
-pub(super) type Inputs<'a> = Box<dyn Iterator<Item = Result<Vec<f32>>> + 'a>;
+pub(super) type Inputs<'a> = Box<dyn Iterator<Item = Result<Input>> + 'a>;
+
+/// An input of a network.
+pub(super) struct Input {
+    pub(super) values: Vec<f32>,
+    /// Pictures of its own. Those after them are the first ones again, and fill the batch.
+    pub(super) pictures: usize,
+}
 
 /// Makes and reads inputs of a network, each with all pictures of its batch.
 pub(super) struct Samples<'a> {
@@ -33,7 +40,7 @@ impl<'a> Samples<'a> {
     /// Made-up inputs: those of some seeds after the first one. The seed after the last is 0.
     pub(super) fn made_up(&self, first: u64, seeds: Range<u64>) -> Inputs<'_> {
         let made = move |seed| Seeded(first.wrapping_add(seed)).input(self.model.input_len());
-        Box::new(seeds.map(move |seed| Ok(made(seed))))
+        Box::new(seeds.map(move |seed| Ok(self.filled(&made(seed)))))
     }
 
     /// Inputs of files and folders, at most `most` of them. After an error the next file follows.
@@ -73,8 +80,9 @@ impl<'a> Samples<'a> {
     }
 
     /// An input whose missing pictures are the first ones again.
-    fn filled(&self, input: &[f32]) -> Vec<f32> {
-        input.iter().copied().cycle().take(self.model.input_len()).collect()
+    fn filled(&self, own: &[f32]) -> Input {
+        let values = own.iter().copied().cycle().take(self.model.input_len()).collect();
+        Input { values, pictures: own.len() / self.picture }
     }
 }
 
