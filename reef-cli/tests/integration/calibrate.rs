@@ -44,6 +44,10 @@ fn samples_are_pictures_and_arrays() {
     std::fs::write(&array, npy(&[2, 3, 32, 32])).expect("a file");
     let said = says(&calibrate(&out, &["--format", "int8", "--samples", &array, "--checks", "1"]));
     assert!(said.contains("22 storages of 2 samples"), "{said}");
+    let upper = folder.path("TWO.NPY");
+    std::fs::copy(&array, &upper).expect("a file");
+    let again = says(&calibrate(&out, &["--format", "int8", "--samples", &upper, "--checks", "1"]));
+    assert_eq!(again, said, "an ending in capitals means the same");
     std::fs::write(&array, npy(&[3, 32, 31])).expect("a file");
     let error = reef(&calibrate(&out, &["--format", "int8", "--samples", &array]));
     assert_eq!(error.status.code(), Some(2));

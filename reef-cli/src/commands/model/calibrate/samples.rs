@@ -64,7 +64,7 @@ impl<'a> Samples<'a> {
 
     /// Pictures of a file.
     fn pictures(&self, file: &Path) -> Result<Vec<f32>> {
-        if file.extension().is_none_or(|extension| extension != "npy") {
+        if ending(file).is_none_or(|ending| ending != "npy") {
             return Ok(Transform::of_model(self.network, self.model)?.read(file)?);
         }
         let name = file.display().to_string();
@@ -86,6 +86,11 @@ impl<'a> Samples<'a> {
     }
 }
 
+/// Ending of a file's name in small letters.
+fn ending(file: &Path) -> Option<String> {
+    file.extension().map(|ending| ending.to_string_lossy().to_lowercase())
+}
+
 /// The file, or those of the folder in the order of their names.
 fn files(option: &str, path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
@@ -94,10 +99,7 @@ fn files(option: &str, path: &Path) -> Result<Vec<PathBuf>> {
     let shown = || format!("{option} {}", path.display());
     let entries = fs::read_dir(path).with_context(shown)?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    files.retain(|file| {
-        let ending = file.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        ending.is_some_and(|ending| ENDINGS.contains(&&*ending))
-    });
+    files.retain(|file| ending(file).is_some_and(|ending| ENDINGS.contains(&&*ending)));
     if files.is_empty() {
         return Err(Usage(format!("{}: must have .npy, .png or .jpg files", shown())).into());
     }
