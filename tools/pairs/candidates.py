@@ -88,7 +88,7 @@ class Study:
 
     def __init__(self, args, env):
         self.args, self.env, self.begin, self.rows, self.alone, self.tried = args, env, time.monotonic(), [], {}, {}
-        self.runs, self.paced = plan(args.sections), None
+        self.runs, self.paced = plan(args.sections), {}
         self.rt = Guest(env, CUDA_MPS_CLIENT_PRIORITY="0")
         self.be = {name: self.best_effort(name) for name in {"", *(run[2] for run in self.runs)}}
         for guest in [self.rt, *self.be.values()]:
@@ -114,7 +114,7 @@ class Study:
         return self.args.seconds * (LONG if rt == "llm" else 1)
 
     def measure_alone(self, rt):
-        """Measures the real-time work alone, if that is 20 s old."""
+        """Measures the real-time work alone, if that is 20 s old, or 40 s for llm."""
         now = time.monotonic()
         if now - self.tried.get(rt, -1e9) > (40 if rt == "llm" else 20):
             self.alone[rt] = self.rt.ask(work=rt, settle=0.1, seconds=self.seconds(rt), after=0)
@@ -132,10 +132,13 @@ class Study:
         return self.alone[key]
 
     def check_pace(self, work, full):
-        """Ends the study if a share isn't kept alone."""
-        self.paced = 100 * self.be[""].ask(work=work, settle=0.06, seconds=0.2, after=0)["per_s"] / full["per_s"]
-        if abs(self.paced - float(work.partition("/")[2])) > 10:
-            raise SystemExit(f"{work} alone: {self.paced:.1f} %")
+        """Measures paced work alone, once; ends the study if it doesn't keep its share."""
+        if work in self.paced:
+            return
+        rate = self.be[""].ask(work=work, settle=0.06, seconds=0.2, after=0)["per_s"]
+        self.paced[work] = 100 * rate / full["per_s"]
+        if abs(self.paced[work] - float(work.partition("/")[2])) > 10:
+            raise SystemExit(f"{work} alone: {self.paced[work]:.1f} %")
 
     def run(self, section, rt, client, work):
         base = base_of(work)
@@ -144,7 +147,7 @@ class Study:
             self.measure_base(client, work)
         built = self.be[client].ask(build=[work])
         us = built["lengths"].get(base if ":" in base else base + ":0")
-        if "/" in work and full and not self.paced:
+        if "/" in work and full:
             self.check_pace(work, full)
         alone, seconds, settle = self.measure_alone(rt), self.seconds(rt), 0.3 if base in TRAINERS else 0.1
         self.be[client].send(work=work, settle=settle, seconds=seconds, after=0.06)

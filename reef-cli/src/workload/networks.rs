@@ -19,7 +19,7 @@ pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Model> 
     Model::open(network).input_size(size).batch(1).seed(WEIGHTS.0).read()
 }
 
-/// Reads files of `reef model calibrate`, each of one of these networks.
+/// Reads files of `reef model calibrate`, each of another one of these networks.
 pub(crate) fn read_scales(
     files: &[PathBuf],
     networks: &[String],
@@ -31,11 +31,14 @@ pub(crate) fn read_scales(
     }
     let models =
         networks.iter().map(|name| open(name, size)).collect::<models::Result<Vec<_>>>()?;
-    for (scales, file) in all.iter().zip(files) {
+    for (at, (scales, file)) in all.iter().zip(files).enumerate() {
         let network = scales.network();
+        let wrong = |why| Err(Usage(format!("--scales {}: {why}", file.display())).into());
         if !models.iter().any(|model| model.name() == network) {
-            let why = format!("--scales {}: no model is {network}", file.display());
-            return Err(Usage(why).into());
+            return wrong(format!("no model is {network}"));
+        }
+        if all[..at].iter().any(|other| other.network() == network) {
+            return wrong(format!("must be of a network of its own, got {network} twice"));
         }
     }
     Ok(all)

@@ -44,6 +44,10 @@ fn samples_are_pictures_and_arrays() {
     std::fs::write(&array, npy(&[2, 3, 32, 32])).expect("a file");
     let said = says(&calibrate(&out, &["--format", "int8", "--samples", &array, "--checks", "1"]));
     assert!(said.contains("22 storages of 2 samples"), "{said}");
+    let upper = folder.path("TWO.NPY");
+    std::fs::copy(&array, &upper).expect("a file");
+    let again = says(&calibrate(&out, &["--format", "int8", "--samples", &upper, "--checks", "1"]));
+    assert_eq!(again, said, "an ending in capitals means the same");
     std::fs::write(&array, npy(&[3, 32, 31])).expect("a file");
     let error = reef(&calibrate(&out, &["--format", "int8", "--samples", &array]));
     assert_eq!(error.status.code(), Some(2));
@@ -53,6 +57,58 @@ fn samples_are_pictures_and_arrays() {
     std::fs::create_dir(&empty).expect("a folder");
     let error = reef(&calibrate(&out, &["--format", "int8", "--check", &empty]));
     let want = format!("--check {empty}: must have .npy, .png or .jpg files");
+    assert!(text(&error.stderr).contains(&want), "{}", text(&error.stderr));
+}
+
+#[test]
+fn seed_and_counts_end_where_their_numbers_do() {
+    let folder = Folder::new("calibrate-seed");
+    let out = folder.path("scales.json");
+    let last = u64::MAX.to_string();
+    says(&calibrate(&out, &["--format", "int8", "--checks", "1", "--seed", &last]));
+    for more in [["--count", "0"], ["--count", "65537"], ["--checks", "65537"]] {
+        let args = ["model", "calibrate", "resnet18", "--format", "int8", "--out", &out];
+        let error = reef(&[&args[..], &more].concat());
+        assert_eq!(error.status.code(), Some(2), "{more:?}");
+        assert!(text(&error.stderr).contains("65536"), "{}", text(&error.stderr));
+    }
+}
+
+#[test]
+fn error_counts_each_picture_of_a_batch_once() {
+    use crate::handmade::{file, ints, node, singles, value};
+    let folder = Folder::new("calibrate-batch");
+    let (network, array, out) =
+        (folder.path("two.onnx"), folder.path("three.npy"), folder.path("scales.json"));
+    let weight = |name| singles(name, &[4, 4, 1, 1], |at| (at % 7) as f32 / 7.0 - 0.4);
+    let steps = [
+        node("Conv", &["x", "a"], "c", &[ints("pads", &[0; 4])]),
+        node("Conv", &["c", "b"], "d", &[ints("pads", &[0; 4])]),
+        node("GlobalAveragePool", &["d"], "y", &[]),
+        weight("a"),
+        weight("b"),
+        value(11, "x", &[2, 4, 5, 5]),
+        value(12, "y", &[]),
+    ];
+    std::fs::write(&network, file(17, &steps)).expect("a file");
+    std::fs::write(&array, npy(&[3, 4, 5, 5])).expect("a file");
+    let all = ["model", "calibrate", &network, "--format", "int8", "--out", &out, "--samples"];
+    let said = says(&[&all[..], &[&array]].concat());
+    assert!(said.contains("of 2 samples\n"), "two batches: {said}");
+    assert!(said.contains("error against floats, 3 pictures, plain loops:\n"), "{said}");
+    assert!(said.contains(" of 3\n"), "{said}");
+}
+
+#[test]
+fn two_files_of_scales_for_one_network_are_refused() {
+    let folder = Folder::new("calibrate-twice");
+    let [out, copy] = ["a.json", "b.json"].map(|name| folder.path(name));
+    says(&calibrate(&out, &["--format", "int8", "--checks", "0"]));
+    std::fs::copy(&out, &copy).expect("a file");
+    let both = format!("{out},{copy}");
+    let error = reef(&["bench", "networks", "resnet18", "--size", "32", "--scales", &both]);
+    let want = format!("--scales {copy}: must be of a network of its own, got resnet18 twice");
+    assert_eq!(error.status.code(), Some(2));
     assert!(text(&error.stderr).contains(&want), "{}", text(&error.stderr));
 }
 
@@ -73,6 +129,8 @@ fn devices_without_kernels_of_8_bits_say_so() {
     let folder = Folder::new("calibrate-cpu");
     let out = folder.path("scales.json");
     says(&calibrate(&out, &["--format", "int8", "--checks", "0"]));
+    let endless = ["model", "verify", "resnet18", "--scales", "/dev/zero"];
+    assert_eq!(refuses(&endless), "/dev/zero: no file");
     for command in [
         &["model", "verify", "resnet18", "--device", "cpu"][..],
         &["model", "profile", "resnet18", "--device", "cpu"],

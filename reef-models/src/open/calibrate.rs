@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use crate::errors::error::{Error, Result};
+use crate::quantize::plan::check_any;
 use crate::quantize::probes::Probes;
 use crate::quantize::scales::{Scales, check_percentile};
 use reef_core::op::{Format, Operators};
@@ -18,8 +19,8 @@ impl Model {
     /// # Errors
     ///
     /// `NotPicture` or `Kind` for a network that isn't one for pictures; `Scales` without samples,
-    /// for a percentile out of range, or for values that are not finite; `Length` for a sample of
-    /// another length; the device's.
+    /// for a percentile out of range, for values that are not finite, or if no step can have
+    /// numbers of 8 bits; `Length` for a sample of another length; the device's.
     pub fn calibrate<D: Operators>(
         &self,
         device: &D,
@@ -51,7 +52,10 @@ impl Model {
         if count == 0 {
             return Err(wrong("samples: must be at least 1, got 0".into()));
         }
-        Ok(Scales { network, format, percentile, samples: count, largest })
+        let scales =
+            Scales { network: network.clone(), format, percentile, samples: count, largest };
+        check_any(model, &scales).map_err(wrong)?;
+        Ok(scales)
     }
 }
 

@@ -3,8 +3,11 @@
 use super::scales::{Scales, check_percentile};
 use crate::errors::error::{Error, Result};
 use crate::files::json;
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
 use reef_core::op::Format;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -22,7 +25,34 @@ struct ScalesFile {
     format: String,
     percentile: f64,
     samples: usize,
+    #[serde(deserialize_with = "distinct")]
     largest: BTreeMap<String, f32>,
+}
+
+/// Reads a map, and refuses a name that is there twice.
+fn distinct<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f32>, D::Error> {
+    struct Distinct;
+
+    impl<'de> Visitor<'de> for Distinct {
+        type Value = BTreeMap<String, f32>;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            to.write_str("a map from names to numbers")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry::<String, f32>()? {
+                if all.contains_key(&name) {
+                    return Err(A::Error::custom(format!("names must differ, got {name:?} twice")));
+                }
+                all.insert(name, value);
+            }
+            Ok(all)
+        }
+    }
+
+    from.deserialize_map(Distinct)
 }
 
 impl ScalesFile {
@@ -49,6 +79,9 @@ impl ScalesFile {
         }
         let format = format_named(&format)?;
         check_percentile(percentile)?;
+        if samples == 0 {
+            return Err("samples: must be at least 1, got 0".into());
+        }
         let is_wrong = |value: f32| !(value >= 0.0 && value.is_finite());
         if let Some((name, value)) = largest.iter().find(|(_, value)| is_wrong(**value)) {
             return Err(format!("largest.{name}: must be finite and not negative, got {value}"));
@@ -69,11 +102,10 @@ impl Scales {
     ///
     /// # Errors
     ///
-    /// `Io` if it can't be read, and those of [`from_json`](Self::from_json).
+    /// `Io` if it can't be read or isn't a regular file, `Memory` if it is larger than the default
+    /// [budget](Budget), and those of [`from_json`](Self::from_json).
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        let file = path.as_ref().display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| io(&file, &error))?;
-        Self::from_json(&text, &file)
+        json::read(path.as_ref(), &Ledger::new(&Budget::default()), Self::from_json)
     }
 
     /// Parses the text of a file; `file` names it in errors.
@@ -150,10 +182,13 @@ mod tests {
             ("99.9", "101", "a.json: percentile: must be above 0 and at most 100, got 101"),
             ("2.5", "-1", "a.json: largest.conv1: must be finite and not negative, got -1"),
             ("2.5", "1e39", "a.json: largest.conv1: must be finite and not negative, got inf"),
+            ("\"samples\": 3", "\"samples\": 0", "a.json: samples: must be at least 1, got 0"),
         ];
         for (from, to, want) in rows {
             assert_eq!(error(from, to), want);
         }
+        let twice = error("2.5", "2.5, \"conv1\": 3");
+        assert!(twice.starts_with("a.json: largest: names must differ, got \"conv1\" twice"));
         assert!(error("2.5", "\"x\"").starts_with("a.json: largest.conv1: invalid type: string"));
         assert!(error("{", "").starts_with("a.json: "), "not JSON");
         assert!(error("\"samples\"", "\"more\"").starts_with("a.json: more: unknown field"));
@@ -163,5 +198,12 @@ mod tests {
     fn missing_file_is_an_error_with_its_name() {
         let said = Scales::load("/missing/scales.json").unwrap_err().to_string();
         assert!(said.starts_with("/missing/scales.json: No such file"), "{said}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn endless_file_is_an_error() {
+        let said = Scales::load("/dev/null").unwrap_err().to_string();
+        assert_eq!(said, "/dev/null: no file", "and so is /dev/zero, which has no end");
     }
 }

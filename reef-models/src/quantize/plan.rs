@@ -59,7 +59,8 @@ pub fn plan(
 ///
 /// # Errors
 ///
-/// `Scales` if the device's kernels take nothing of 8 bits, or the scales are of another network.
+/// `Scales` if they are of another network, no step of it can have numbers of 8 bits, or the
+/// device's kernels take none.
 pub(crate) fn plan_for<D: Operators>(
     device: &D,
     model: &Arc<PictureModel>,
@@ -71,12 +72,24 @@ pub(crate) fn plan_for<D: Operators>(
     if quantized_steps(&planned) > 0 {
         return Ok(planned.into());
     }
+    check_any(model, scales).map_err(|why| refused(model, format!("{why}: leave them out")))?;
     let (device, format) = (device.info().name, scales.format().name());
     let why = format!(
         "scales: {device} has no kernels that take steps of it in {format}: leave them out, or \
          take a CUDA device of compute capability 8.0 or more with precision=fp16"
     );
-    Err(Error::Scales { file: model.graph().name.clone(), why })
+    Err(refused(model, why))
+}
+
+/// Refuses scales with which a device that has all kernels takes no step in numbers of 8 bits.
+pub(crate) fn check_any(model: &PictureModel, scales: &Scales) -> Result<(), String> {
+    let planned = plan(model, scales, full_quantization).map_err(|error| error.to_string())?;
+    let is_any = quantized_steps(&planned) > 0;
+    is_any.then_some(()).ok_or_else(|| "scales: no step of it can have numbers of 8 bits".into())
+}
+
+fn refused(model: &PictureModel, why: String) -> Error {
+    Error::Scales { file: model.graph().name.clone(), why }
 }
 
 /// Returns the number of steps that read or write numbers of 8 bits.

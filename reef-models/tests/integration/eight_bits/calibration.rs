@@ -74,3 +74,12 @@ fn samples_that_give_no_scales_are_refused() {
     let want = "resnet18: values of conv1 must be finite, in sample 2 one is not";
     assert_eq!(error(100.0, vec![input, wild]), want);
 }
+
+#[test]
+fn calibration_without_steps_of_8_bits_is_an_error() {
+    let model = Model::open("mobilenet_v1").input_size(32).read().unwrap();
+    let input = Seeded(1).input(model.input_len());
+    let found = model.calibrate(&plain(), Format::Int8, 100.0, [input]);
+    let said = found.unwrap_err().to_string();
+    assert_eq!(said, "mobilenet_v1: scales: no step of it can have numbers of 8 bits");
+}

@@ -58,6 +58,23 @@ fn device_without_kernels_of_8_bits_is_an_error() {
 }
 
 #[test]
+fn network_without_steps_of_8_bits_says_so_on_any_device() {
+    let [(mobile, some), (_, zeros)] =
+        ["mobilenet_v1", "resnet18"].map(|name| scaled(name, 32, Format::Int8));
+    let names = zeros.iter().map(|(name, _)| (name, 0.0));
+    let zeros = Scales::from_json(&text("resnet18", Format::Int8, names), "a").unwrap();
+    let resnet = Model::open("resnet18").input_size(32).scales(&zeros).read().unwrap();
+    for model in [mobile.with_scales(&some).unwrap(), resnet] {
+        let name = model.name();
+        let want = format!("{name}: scales: no step of it can have numbers of 8 bits: ");
+        let errors = [model.load(&Eight::new()).map(drop), model.load(&plain()).map(drop)];
+        for error in errors.map(|loaded| loaded.unwrap_err().to_string()) {
+            assert!(error.starts_with(&want), "{error}");
+        }
+    }
+}
+
+#[test]
 fn scales_of_another_network_are_an_error() {
     let (model, scales) = scaled("resnet18", 32, Format::Int8);
     let error = |model: Result<Model>| model.unwrap_err().to_string();
@@ -67,6 +84,12 @@ fn scales_of_another_network_are_an_error() {
     let some = Scales::from_json(&text("resnet18", Format::Int8, [("conv1", 1.0)]), "a").unwrap();
     let want = "resnet18: scales have no storage \"maxpool\": calibrate it again";
     assert_eq!(error(model.with_scales(&some)), want);
+    let (_, all) = scaled("resnet18", 32, Format::Int8);
+    let more = all.iter().chain([("conv9", 1.0)]);
+    let more = Scales::from_json(&text("resnet18", Format::Int8, more), "a").unwrap();
+    let want = "resnet18: scales: storages must be those of the network, got \"conv9\": \
+                calibrate it again";
+    assert_eq!(error(Model::open("resnet18").scales(&more).read()), want);
     let tensors = error(Model::open("distilbert").input_size(8).scales(&scales).read());
     assert!(tensors.contains("takes tensors"), "{tensors}");
 }

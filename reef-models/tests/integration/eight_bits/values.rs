@@ -158,6 +158,7 @@ fn last_bits_of_weights_change_outputs_within_the_tolerance() {
         let have = reference::execute(&planned, &Moved(tensors), &input).unwrap();
         let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
         let off = have.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
+        println!("{}: {:.1} % of the largest output", format.name(), off * 100.0);
         assert!(off > 1e-3 && off < 0.1, "{}: {off}", format.name());
     }
 }

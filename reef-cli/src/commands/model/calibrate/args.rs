@@ -1,10 +1,12 @@
 //! Options of the command.
 
-use super::samples::Samples;
+use super::samples::{Input, Inputs, Samples};
 use anyhow::Result;
-use reef::models::Model;
 use reef::op::Format;
 use std::path::PathBuf;
+
+/// Samples that a calibration takes, and samples that its error is measured with, at most.
+const MAX_SAMPLES: u64 = 65_536;
 
 /// Format of numbers of 8 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -38,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", num_args = 1..)]
     samples: Vec<PathBuf>,
     /// Largest number of samples; the number of those that are made up.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MAX_SAMPLES))]
     count: u64,
     /// Percentage of a picture's values in each tensor that are not above its largest.
     #[arg(long, value_name = "P", default_value_t = 100.0)]
@@ -48,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", num_args = 1..)]
     check: Vec<PathBuf>,
     /// Largest number of samples that the error is measured with.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(0..=MAX_SAMPLES))]
     checks: u64,
     /// Device that runs the model on the samples: cpu, cuda:0; `reef devices` lists them.
     #[arg(long, default_value = "cpu")]
@@ -65,20 +67,21 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Samples of the calibration, and those that the error is measured with.
-    pub(super) fn read(&self, model: &Model) -> Result<[Vec<Vec<f32>>; 2]> {
-        let all = Samples::new(&self.model, model)?;
-        let most = self.count as usize;
-        let samples = match &self.samples[..] {
-            [] => all.made_up(self.seed..self.seed.saturating_add(self.count)),
-            paths => all.read("--samples", paths, most)?,
-        };
-        let most = self.checks as usize;
+    /// Samples of the calibration.
+    pub(super) fn samples<'a>(&self, all: &'a Samples<'_>) -> Result<Inputs<'a>> {
+        match &self.samples[..] {
+            [] => Ok(all.made_up(self.seed, 0..self.count)),
+            paths => all.read("--samples", paths, self.count),
+        }
+    }
+
+    /// Samples that the error is measured with.
+    pub(super) fn checks(&self, all: &Samples<'_>) -> Result<Vec<Input>> {
         let checks = match (&self.check[..], &self.samples[..]) {
-            ([], []) => all.made_up((self.seed.saturating_add(self.count)..).take(most)),
-            ([], _) => samples.iter().take(most).cloned().collect(),
-            (paths, _) => all.read("--check", paths, most)?,
+            ([], []) => all.made_up(self.seed, self.count..self.count + self.checks),
+            ([], paths) => all.read("--samples", paths, self.count.min(self.checks))?,
+            (paths, _) => all.read("--check", paths, self.checks)?,
         };
-        Ok([samples, checks])
+        checks.collect()
     }
 }

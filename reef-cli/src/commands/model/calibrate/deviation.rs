@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 pub(super) struct Deviation {
     pub(super) largest: f64,
     pub(super) mean: f64,
-    /// Cosine of the angle between both.
+    /// Cosine of the angle between both; 1 if they are equal.
     pub(super) cosine: f64,
+    /// False if an output is NaN.
     pub(super) is_same_class: bool,
 }
 
@@ -28,8 +29,8 @@ impl Deviation {
         Self {
             largest: part(largest(pairs().map(|(a, b)| a - b))),
             mean: part(sum(|(a, b)| (a - b).abs()) / have.len() as f64),
-            cosine: sum(|(a, b)| a * b) / norms,
-            is_same_class: class(have) == class(want),
+            cosine: if have == want { 1.0 } else { sum(|(a, b)| a * b) / norms },
+            is_same_class: class(have).is_some_and(|top| Some(top) == class(want)),
         }
     }
 
@@ -48,8 +49,10 @@ impl Deviations {
         self.each.iter().map(|each| each.mean).sum::<f64>() / self.each.len() as f64
     }
 
+    /// The least of all; NaN is less than all.
     pub(super) fn cosine(&self) -> f64 {
-        self.each.iter().map(|each| each.cosine).min_by(f64::total_cmp).unwrap_or(1.0)
+        let order = |a: &f64, b: &f64| b.is_nan().cmp(&a.is_nan()).then(a.total_cmp(b));
+        self.each.iter().map(|each| each.cosine).min_by(order).unwrap_or(1.0)
     }
 
     pub(super) fn same_classes(&self) -> usize {
@@ -72,8 +75,11 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
 }
 
-/// Number of the largest output.
+/// Number of the largest output, if none is NaN.
 fn class(outputs: &[f32]) -> Option<usize> {
+    if outputs.iter().any(|output| output.is_nan()) {
+        return None;
+    }
     let numbered = outputs.iter().enumerate();
     numbered.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(class, _)| class)
 }
@@ -99,5 +105,17 @@ mod tests {
         let all = Deviations { each };
         assert_eq!((all.largest(), all.mean(), all.same_classes()), (0.5, 0.125, 1));
         assert!((all.cosine() - 17.0 / (5.0 * 13f64.sqrt())).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nan_of_one_picture_shows_in_all_figures() {
+        let picture = |value| Deviation::of(&[value, 1.0], &[0.5, 1.0]);
+        let all = Deviations { each: [0.5, 0.5, f32::NAN, 0.5].map(picture).into() };
+        assert!([all.largest(), all.mean(), all.cosine()].iter().all(|figure| figure.is_nan()));
+        assert_eq!(all.same_classes(), 3);
+        let both = Deviation::of(&[f32::NAN, 1.0], &[f32::NAN, 1.0]);
+        assert!(!both.is_same_class, "no output of NaN is a class");
+        let zeros = Deviation::of(&[0.0; 2], &[0.0; 2]);
+        assert_eq!((zeros.largest, zeros.cosine), (0.0, 1.0), "equal outputs");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use super::deviation::{Deviation, Deviations};
+use super::samples::{Input, Inputs};
 use crate::workload::tensors::run_once;
 use anyhow::Result;
 use reef::models::kinds::{PictureModel, full_quantization, plan, reference};
@@ -13,10 +14,11 @@ use std::thread;
 /// The calibration, on whichever device was named.
 pub(super) struct Calibrate<'a> {
     pub(super) args: &'a Args,
-    pub(super) model: Model,
-    pub(super) samples: &'a [Vec<f32>],
+    pub(super) model: &'a Model,
+    /// Made or read one at a time.
+    pub(super) samples: Inputs<'a>,
     /// Samples that the error is measured with.
-    pub(super) checks: &'a [Vec<f32>],
+    pub(super) checks: &'a [Input],
 }
 
 /// A model with its scales.
@@ -34,14 +36,20 @@ impl reef::Visit for Calibrate<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let Self { args, model, samples, checks } = self;
-        let samples = samples.iter().cloned();
-        let scales = model.calibrate(&device, args.format.into(), args.percentile, samples)?;
-        let model = model.with_scales(&scales)?;
+        let mut failed = None;
+        let samples =
+            samples.map_while(|input| Some(input.map_err(|e| failed = Some(e)).ok()?.values));
+        let found = model.calibrate(&device, args.format.into(), args.percentile, samples);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let scales = found?;
+        let model = model.clone().with_scales(&scales)?;
         match model.picture_on(&device) {
             Ok(planned) => {
                 let network = model.load(&device)?;
-                let infer = |input: &Vec<f32>| -> Result<_> {
-                    network.stage_input(input)?;
+                let infer = |input: &Input| -> Result<_> {
+                    network.stage_input(&input.values)?;
                     run_once(&device, &network.inference())?;
                     Ok(network.staged_output()?)
                 };
@@ -58,23 +66,23 @@ impl reef::Visit for Calibrate<'_> {
 }
 
 impl Found {
-    /// Distance of the outputs for each picture of these inputs from those of floats.
-    pub(super) fn deviations(&self, inputs: &[Vec<f32>]) -> Result<Deviations> {
+    /// Distance of the outputs for each of the inputs' own pictures from those of floats.
+    pub(super) fn deviations(&self, inputs: &[Input]) -> Result<Deviations> {
         let (floats, tensors) = self.model.picture()?;
         let pictures = floats.input().batch;
         let mut each = Vec::new();
-        for (k, input) in inputs.iter().enumerate() {
+        for (k, Input { values, pictures: own }) in inputs.iter().enumerate() {
             let (have, want) = thread::scope(|scope| {
-                let want = scope.spawn(|| reference::execute(floats, tensors, input));
+                let want = scope.spawn(|| reference::execute(floats, tensors, values));
                 let have = match &self.outputs {
                     Some(outputs) => Ok(outputs[k].clone()),
-                    None => reference::execute(&self.planned, tensors, input),
+                    None => reference::execute(&self.planned, tensors, values),
                 };
                 (have, want.join().expect("loops don't panic"))
             });
             let (have, want) = (have?, want?);
             let classes = want.len() / pictures;
-            let pairs = have.chunks(classes).zip(want.chunks(classes));
+            let pairs = have.chunks(classes).zip(want.chunks(classes)).take(*own);
             each.extend(pairs.map(|(have, want)| Deviation::of(have, want)));
         }
         Ok(Deviations { each })

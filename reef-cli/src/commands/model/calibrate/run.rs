@@ -3,6 +3,7 @@
 use super::args::Args;
 use super::deviation::Deviations;
 use super::measure::{Calibrate, Found};
+use super::samples::Samples;
 use crate::report::checks::check_file;
 use crate::report::device::resolve;
 use crate::report::output::{count, print};
@@ -16,11 +17,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     check_file(&args.out)?;
     let device = resolve(&args.device)?;
     let model = Model::open(&args.model).input_size(args.size).seed(args.seed).read()?;
-    let [samples, checks] = args.read(&model)?;
+    let all = Samples::new(&args.model, &model)?;
+    let (samples, checks) = (args.samples(&all)?, args.checks(&all)?);
     let progress = Progress::new(2, args.json);
-    progress.begin(&format!("{} on {device}", count(samples.len(), "sample")));
-    let found =
-        reef::with_device(&device, Calibrate { args, model, samples: &samples, checks: &checks })??;
+    progress.begin(&format!("samples on {device}"));
+    let calibrate = Calibrate { args, model: &model, samples, checks: &checks };
+    let found = reef::with_device(&device, calibrate)??;
     let scales = &found.scales;
     scales.save(&args.out)?;
     progress.begin("floats, by plain loops");

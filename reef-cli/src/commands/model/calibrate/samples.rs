@@ -4,13 +4,25 @@ use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::picture::Transform;
 use reef::models::{Budget, Model, Seeded, npy};
-use std::fs;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::{fs, iter};
 
 /// Endings of files that a folder is searched for.
 const ENDINGS: [&str; 4] = ["npy", "png", "jpg", "jpeg"];
 
-/// Inputs of a network, each with all pictures of its batch.
+/// Inputs of a network, made or read when they are asked for.
+pub(super) type Inputs<'a> = Box<dyn Iterator<Item = Result<Input>> + 'a>;
+
+/// An input of a network.
+pub(super) struct Input {
+    pub(super) values: Vec<f32>,
+    /// Pictures of its own. Those after them are the first ones again, and fill the batch.
+    pub(super) pictures: usize,
+}
+
+/// Makes and reads inputs of a network, each with all pictures of its batch.
 pub(super) struct Samples<'a> {
     network: &'a str,
     model: &'a Model,
@@ -25,36 +37,34 @@ impl<'a> Samples<'a> {
         Ok(Self { network, model, picture: model.input_len() / batch })
     }
 
-    /// Made-up inputs, from a seed on.
-    pub(super) fn made_up(&self, seeds: impl Iterator<Item = u64>) -> Vec<Vec<f32>> {
-        seeds.map(|seed| Seeded(seed).input(self.model.input_len())).collect()
+    /// Made-up inputs: those of some seeds after the first one. The seed after the last is 0.
+    pub(super) fn made_up(&self, first: u64, seeds: Range<u64>) -> Inputs<'_> {
+        let made = move |seed| Seeded(first.wrapping_add(seed)).input(self.model.input_len());
+        Box::new(seeds.map(move |seed| Ok(self.filled(&made(seed)))))
     }
 
-    /// Inputs of files and folders, at most `most` of them.
-    pub(super) fn read(
-        &self,
-        option: &str,
-        paths: &[PathBuf],
-        most: usize,
-    ) -> Result<Vec<Vec<f32>>> {
-        let wanted = most.saturating_mul(self.model.input_len());
-        let mut values = Vec::new();
-        for path in paths {
-            for file in files(option, path)? {
-                if values.len() >= wanted {
-                    break;
+    /// Inputs of files and folders, at most `most` of them. After an error the next file follows.
+    pub(super) fn read(&self, option: &str, paths: &[PathBuf], most: u64) -> Result<Inputs<'_>> {
+        let all = paths.iter().map(|path| files(option, path));
+        let mut files = all.collect::<Result<Vec<_>>>()?.into_iter().flatten();
+        let (len, mut rest) = (self.model.input_len(), VecDeque::new());
+        let next = move || {
+            while rest.len() < len {
+                let Some(file) = files.next() else { break };
+                match self.pictures(&file) {
+                    Ok(pictures) => rest.extend(pictures),
+                    Err(error) => return Some(Err(error)),
                 }
-                values.extend(self.pictures(&file)?);
             }
-        }
-        values.truncate(wanted);
-        let inputs = values.chunks(self.model.input_len());
-        Ok(inputs.map(|input| self.filled(input)).collect())
+            let own: Vec<f32> = rest.drain(..len.min(rest.len())).collect();
+            (!own.is_empty()).then(|| Ok(self.filled(&own)))
+        };
+        Ok(Box::new(iter::from_fn(next).take(most as usize)))
     }
 
     /// Pictures of a file.
     fn pictures(&self, file: &Path) -> Result<Vec<f32>> {
-        if file.extension().is_none_or(|extension| extension != "npy") {
+        if ending(file).is_none_or(|ending| ending != "npy") {
             return Ok(Transform::of_model(self.network, self.model)?.read(file)?);
         }
         let name = file.display().to_string();
@@ -70,9 +80,15 @@ impl<'a> Samples<'a> {
     }
 
     /// An input whose missing pictures are the first ones again.
-    fn filled(&self, input: &[f32]) -> Vec<f32> {
-        input.iter().copied().cycle().take(self.model.input_len()).collect()
+    fn filled(&self, own: &[f32]) -> Input {
+        let values = own.iter().copied().cycle().take(self.model.input_len()).collect();
+        Input { values, pictures: own.len() / self.picture }
     }
+}
+
+/// Ending of a file's name in small letters.
+fn ending(file: &Path) -> Option<String> {
+    file.extension().map(|ending| ending.to_string_lossy().to_lowercase())
 }
 
 /// The file, or those of the folder in the order of their names.
@@ -83,10 +99,7 @@ fn files(option: &str, path: &Path) -> Result<Vec<PathBuf>> {
     let shown = || format!("{option} {}", path.display());
     let entries = fs::read_dir(path).with_context(shown)?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    files.retain(|file| {
-        let ending = file.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        ending.is_some_and(|ending| ENDINGS.contains(&&*ending))
-    });
+    files.retain(|file| ending(file).is_some_and(|ending| ENDINGS.contains(&&*ending)));
     if files.is_empty() {
         return Err(Usage(format!("{}: must have .npy, .png or .jpg files", shown())).into());
     }
