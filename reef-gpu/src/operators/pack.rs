@@ -8,10 +8,9 @@
 //! scale and shift        as given, 32-bit
 //! ```
 
-use super::convolution::quantized;
 use super::element::Element;
 use super::tiles::slabs::{ImplicitGemm, SLAB};
-use reef_core::op::{Conv2d, Op};
+use reef_core::op::{Conv2d, Op, Quantized, Tensor};
 use reef_core::{Error, Result};
 
 /// Offset of the biases, and the number of all bytes, of an op that was checked.
@@ -51,7 +50,7 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     let (to, biases) = packed.split_at_mut(start);
     match op {
         Op::Conv2d(conv) if op.is_quantized() => {
-            let (weights, [bias, factors]) = quantized::constants(conv, weights, bias);
+            let (weights, [bias, factors]) = quantized(conv, weights, bias);
             let (to_bias, to_factors) = biases.split_at_mut(biases.len() / 2);
             write_all(Element::F32, to_bias, &bias);
             write_all(Element::F32, to_factors, &factors);
@@ -75,6 +74,24 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
         _ => write_all(Element::F32, to, weights),
     }
     Ok(packed)
+}
+
+/// Weights as they are multiplied, and vectors with a value for each output: its bias, and the
+/// factor of its sums.
+///
+/// A sum of numbers times the scales of both sides is the sum of values. Outputs are counted in their
+/// own scale: bounds are as well, and a residual has that scale already.
+fn quantized(op: &Conv2d, weights: &[f32], bias: &[f32]) -> (Vec<f32>, [Vec<f32>; 2]) {
+    let scale = |tensor: &Tensor| tensor.layout.quantized().map_or(1.0, Quantized::scale);
+    let (input, output) = (scale(&op.input), scale(&op.output));
+    let rows = weights.chunks(weights.len().checked_div(bias.len()).unwrap_or(0).max(1));
+    let scales: Vec<f32> = match op.input.layout.quantized() {
+        None => vec![1.0; bias.len()],
+        Some(numbers) => rows.clone().map(|row| numbers.format().scale_of_all(row)).collect(),
+    };
+    let divided = rows.zip(&scales).flat_map(|(row, scale)| row.iter().map(move |w| w / scale));
+    let factors = scales.iter().map(|scale| scale * input / output);
+    (divided.collect(), [bias.iter().map(|b| b / output).collect(), factors.collect()])
 }
 
 /// Element of the weights of a linear layer, whose kernel multiplies without tensor cores.
@@ -115,7 +132,7 @@ fn write_slabs(op: &Conv2d, gemm: &ImplicitGemm, element: Element, to: &mut [u8]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::op::{Layout, Tensor, Window};
+    use reef_core::op::{Layout, Window};
 
     #[test]
     fn channels_of_a_tap_lie_side_by_side() {

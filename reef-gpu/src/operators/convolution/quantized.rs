@@ -1,7 +1,4 @@
-//! Convolutions whose tensors have numbers of 8 bits: which there are, and their constants.
-//!
-//! A sum of numbers times the scales of both sides is what the sum of values is. Outputs are
-//! counted in their own scale: bounds are as well, and a residual has that scale already.
+//! Convolutions whose tensors have numbers of 8 bits: which there are, and their tiles.
 
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
@@ -75,25 +72,6 @@ pub(in crate::operators) fn check<V: Vendor>(gpu: &Gpu<V>, op: &Op) -> Result<()
         "numbers of 8 bits: need tensor cores of compute capability 8.0 and precision=fp16".into()
     };
     Err(Error::Unsupported { backend: V::NAME, what })
-}
-
-/// Weights as they are multiplied, and vectors with a value for each output: its bias, and the
-/// factor of its sums.
-pub(in crate::operators) fn constants(
-    op: &Conv2d,
-    weights: &[f32],
-    bias: &[f32],
-) -> (Vec<f32>, [Vec<f32>; 2]) {
-    let scale = |tensor: &Tensor| tensor.layout.quantized().map_or(1.0, Quantized::scale);
-    let (input, output) = (scale(&op.input), scale(&op.output));
-    let rows = weights.chunks(weights.len().checked_div(bias.len()).unwrap_or(0).max(1));
-    let scales: Vec<f32> = match op.input.layout.quantized() {
-        None => vec![1.0; bias.len()],
-        Some(numbers) => rows.clone().map(|row| numbers.format().scale_of_all(row)).collect(),
-    };
-    let divided = rows.zip(&scales).flat_map(|(row, scale)| row.iter().map(move |w| w / scale));
-    let factors = scales.iter().map(|scale| scale * input / output);
-    (divided.collect(), [bias.iter().map(|b| b / output).collect(), factors.collect()])
 }
 
 /// Tiles for its numbers; `on_groups` tells whether the device has warpgroups for them.
