@@ -79,8 +79,8 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
 /// Weights as they are multiplied, and vectors with a value for each output: its bias, and the
 /// factor of its sums.
 ///
-/// A sum of numbers times the scales of both sides is the sum of values. Outputs are counted in their
-/// own scale: bounds are as well, and a residual has that scale already.
+/// A sum of numbers times the scales of both sides is the sum of values. Outputs are counted in
+/// their own scale: bounds are as well, and a residual has that scale already.
 fn quantized(op: &Conv2d, weights: &[f32], bias: &[f32]) -> (Vec<f32>, [Vec<f32>; 2]) {
     let scale = |tensor: &Tensor| tensor.layout.quantized().map_or(1.0, Quantized::scale);
     let (input, output) = (scale(&op.input), scale(&op.output));
