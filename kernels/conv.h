@@ -308,3 +308,12 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     }
     finish.write();
 }
+
+// A kernel for a tile: `body` is `convolve`, or that of warpgroups.
+#define CONV_KERNEL(name, body, ...)                                    \
+    typedef __VA_ARGS__ name##_tile;                                    \
+    extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,  \
+                                                 name##_tile::BLOCKS)   \
+        name(reef::Guard guard, Conv conv) {                            \
+        REEF_EACH(turns, guard) body<name##_tile>(turns, conv);         \
+    }

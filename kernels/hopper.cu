@@ -6,13 +6,7 @@
 #include "products_by_groups.h"
 
 // A convolution with this tile of pixels and outputs, and slabs under way. `GROUPS` in operators/tiles/tile.rs says the same.
-#define CONV(name, ...)                                                              \
-    typedef __VA_ARGS__ name##_tile;                                                 \
-    extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,               \
-                                                 name##_tile::BLOCKS)                \
-        name(reef::Guard guard, Conv conv) {                                         \
-        REEF_EACH(turns, guard) convolve_by_groups<name##_tile>(turns, conv);        \
-    }
+#define CONV(name, ...) CONV_KERNEL(name, convolve_by_groups, __VA_ARGS__)
 #define CONV_GROUPS(bm, bn, stages)                                                  \
     CONV(groups_rounded_##bm##x##bn, Groups<RoundedTf32, bm, bn, stages>)            \
     CONV(groups_f16_##bm##x##bn, Groups<F16, bm, bn, stages>)

@@ -12,13 +12,7 @@
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
 // The lists in operators/tiles/tile.rs say the same.
-#define CONV(name, ...) \
-    typedef __VA_ARGS__ name##_tile;                                                \
-    extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,              \
-                                                 name##_tile::BLOCKS)               \
-        name(reef::Guard guard, Conv conv) {                                        \
-        REEF_EACH(turns, guard) convolve<name##_tile>(turns, conv);                 \
-    }
+#define CONV(name, ...) CONV_KERNEL(name, convolve, __VA_ARGS__)
 #define CONV_WARPS(bm, bn, wm, wn, wk, stages)                           \
     CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>) \
     CONV(conv_rounded_##bm##x##bn, Warps<RoundedTf32, bm, bn, wm, wn, wk, stages>) \

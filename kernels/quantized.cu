@@ -4,13 +4,7 @@
 #include "quantized_sums.h"
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way. `INT8` and `FP8` in operators/tiles/tile.rs say the same.
-#define CONV(name, ...)                                                             \
-    typedef __VA_ARGS__ name##_tile;                                                \
-    extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,              \
-                                                 name##_tile::BLOCKS)               \
-        name(reef::Guard guard, Conv conv) {                                        \
-        REEF_EACH(turns, guard) convolve<name##_tile>(turns, conv);                 \
-    }
+#define CONV(name, ...) CONV_KERNEL(name, convolve, __VA_ARGS__)
 #define CONV_OF(format, Number, Terms, bm, bn, ...)                                                         \
     CONV(quantized_f16_##format##_##bm##x##bn, Quantized<Number, Warps<F16, bm, bn, __VA_ARGS__>>)          \
     CONV(quantized_##format##_##format##_##bm##x##bn, Quantized<Number, Warps<Terms, bm, bn, __VA_ARGS__>>) \

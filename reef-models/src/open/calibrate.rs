@@ -13,8 +13,8 @@ impl Model {
     /// its input and its output.
     ///
     /// A sample is an input that is like those to come: all pictures of the network's batch. Of
-    /// each picture's values of a storage, `percentile` of a hundred are not above the largest.
-    /// Those above it, if it is below 100, become the largest number.
+    /// each picture's values of a storage, `percentile` of a hundred are not above the largest; all
+    /// others become the largest number.
     ///
     /// # Errors
     ///

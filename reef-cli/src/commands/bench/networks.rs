@@ -90,7 +90,7 @@ impl DeviceBench for Args {
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
         let progress = Progress::new(args.networks.len(), args.common.json);
-        let scales = read_scales(&args.scales, &args.networks, args.size)?;
+        let scales = args.scales.iter().map(Scales::load).collect::<Result<Vec<_>, _>>()?;
         let mut rows = Vec::new();
         for name in &args.networks {
             progress.begin(name);

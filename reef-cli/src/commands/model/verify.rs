@@ -7,6 +7,7 @@
 //! With scales the reference has numbers of 8 bits where the device has them. Its own distance from
 //! floats is said, and bounded by nothing.
 
+use super::calibrate::deviation::largest;
 use super::facts::describe;
 use super::onnx_tests;
 use super::verify_tensors::{self, Comparison, with_preemptions};
@@ -207,11 +208,6 @@ fn off(have: &[f32], want: &[f32]) -> f64 {
     let worst = largest(have.iter().zip(want).map(|(&a, &b)| f64::from(a) - f64::from(b)));
     let all = largest(want.iter().map(|&value| f64::from(value)));
     if worst == 0.0 { 0.0 } else { worst / all }
-}
-
-/// Largest absolute value; NaN is larger than all.
-fn largest(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
 }
 
 /// One inference, on whichever device was named.

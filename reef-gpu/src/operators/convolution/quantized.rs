@@ -34,8 +34,7 @@ const MAX_FP8_TERMS_OF_GROUPS: usize = 4608;
 
 fn of_convolution(op: &Conv2d, format: Format) -> Quantization {
     let Some(numbers) = Quantized::new(format, 1.0) else { return Quantization::default() };
-    let terms = op.window.size.iter().product::<usize>() * op.input.channels;
-    let counts = format != Format::Int8 || terms <= MAX_INTEGER_TERMS;
+    let counts = format != Format::Int8 || terms(op) <= MAX_INTEGER_TERMS;
     let with = |layout| Tensor { layout, ..op.input };
     let tiles = |input| ImplicitGemm::new(&Conv2d { input, ..*op }, Element::F16).is_some();
     let is_bounded = matches!(op.function, None | Some(Function::Clamp(_)));
@@ -45,6 +44,11 @@ fn of_convolution(op: &Conv2d, format: Format) -> Quantization {
         output: tiles(op.input) && is_in_fours(&op.output) && is_bounded && by_itself,
         keeps: false,
     }
+}
+
+/// Products of a sum.
+fn terms(op: &Conv2d) -> usize {
+    op.window.size.iter().product::<usize>() * op.input.channels
 }
 
 /// Checks that the device has a kernel for an op, as far as numbers of 8 bits are concerned.
@@ -77,8 +81,7 @@ pub(in crate::operators) fn check<V: Vendor>(gpu: &Gpu<V>, op: &Op) -> Result<()
 /// Tiles for its numbers; `on_groups` tells whether the device has warpgroups for them.
 pub(super) fn tiles(op: &Conv2d, on_groups: impl Fn() -> bool) -> &'static [Tile] {
     let [input, output] = formats(op);
-    let terms = op.window.size.iter().product::<usize>() * op.input.channels;
-    let fits = input != Some(Format::Fp8) || terms <= MAX_FP8_TERMS_OF_GROUPS;
+    let fits = input != Some(Format::Fp8) || terms(op) <= MAX_FP8_TERMS_OF_GROUPS;
     let groups = input.is_some() && fits && on_groups();
     match input.or(output) {
         Some(Format::Fp8) if groups => &FP8_WITH_GROUPS,

@@ -71,7 +71,7 @@ impl Deviations {
 }
 
 /// The largest absolute value; NaN is larger than all.
-fn largest(values: impl Iterator<Item = f64>) -> f64 {
+pub(in crate::commands::model) fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@
 //! Invariant: floats are those of plain loops on the host, whatever the device is.
 
 pub(crate) mod args;
-mod deviation;
+pub(super) mod deviation;
 mod measure;
 pub(crate) mod run;
 mod samples;
