@@ -1,29 +1,16 @@
 //! A network on a device that computes with the reference: memory, weights and commands fit
 //! together.
 
+use crate::eight_bits::device::plain;
 use reef_conformance::Null;
 use reef_core::{Command, Device, Priority, Queue, Seq, dkp};
-use reef_models::kinds::reference;
 use reef_models::profile::Profiles;
 use reef_models::{Model, Network, Seeded};
 use std::sync::Arc;
 
-/// A device that computes with the reference, and has no kernels of 8 bits.
-pub(crate) fn device() -> Null {
-    Null::computing(|op, inputs, output| {
-        let inputs = reference::Inputs {
-            input: &inputs.input,
-            residual: inputs.second.as_deref(),
-            weights: &inputs.weights,
-            bias: &inputs.bias,
-        };
-        reference::apply(op, inputs, output);
-    })
-}
-
 /// Runs commands one after the other.
 fn run(commands: &[Command<Null>]) {
-    let mut queue = device().queue(Priority::BestEffort, None).unwrap();
+    let mut queue = plain().queue(Priority::BestEffort, None).unwrap();
     for (seq, command) in (0..).map(Seq).zip(commands) {
         match command {
             Command::Launch(launch) => queue.launch(seq, launch, None).unwrap(),
@@ -35,7 +22,7 @@ fn run(commands: &[Command<Null>]) {
 
 fn network(name: &str, size: usize, batch: usize) -> (Model, Network<Null>, Vec<f32>) {
     let model = Model::open(name).input_size(size).batch(batch).read().unwrap();
-    let network = model.load(&device()).unwrap();
+    let network = model.load(&plain()).unwrap();
     let input = Seeded(1).input(network.input_len());
     (model, network, input)
 }
@@ -69,7 +56,7 @@ fn an_inference_copies_in_and_out() {
 #[test]
 fn instances_share_weights_but_no_activations() {
     let model = Model::open("resnet18").input_size(32).read().unwrap();
-    let weights = model.weights(&device()).unwrap();
+    let weights = model.weights(&plain()).unwrap();
     let [a, b] = [0, 1].map(|_| weights.network().unwrap());
     a.stage_input(&Seeded(1).input(a.input_len())).unwrap();
     b.stage_input(&Seeded(2).input(b.input_len())).unwrap();

@@ -1,7 +1,7 @@
 //! Scales that are found on a device.
 
+use super::device::plain;
 use super::scaled;
-use crate::network::device as plain;
 use reef_core::op::Format;
 use reef_models::kinds::reference;
 use reef_models::{Model, Seeded};

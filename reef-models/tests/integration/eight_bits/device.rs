@@ -1,13 +1,12 @@
 //! A device that has all kernels of 8 bits, and computes with plain loops.
 
-use crate::network::device;
 use reef_conformance::Null;
 use reef_core::op::{Format, Op, Operands, Operators, Quantization, Storage};
 use reef_core::{
     Backend, Copy, Device, DeviceInfo, Drained, Fill, Launch, NoGraph, PreemptLevel, Priority,
     Queue, Result, Seq,
 };
-use reef_models::kinds::full_quantization;
+use reef_models::kinds::{full_quantization, reference};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -22,9 +21,22 @@ pub(super) struct EightQueue(<Null as Device>::Queue);
 type Buffer = <Null as Backend>::Buffer;
 type Done = <Null as Backend>::Event;
 
+/// A device that computes with plain loops, and has no kernels of 8 bits.
+pub(crate) fn plain() -> Null {
+    Null::computing(|op, inputs, output| {
+        let inputs = reference::Inputs {
+            input: &inputs.input,
+            residual: inputs.second.as_deref(),
+            weights: &inputs.weights,
+            bias: &inputs.bias,
+        };
+        reference::apply(op, inputs, output);
+    })
+}
+
 impl Eight {
     pub(super) fn new() -> Self {
-        Self(device())
+        Self(plain())
     }
 }
 

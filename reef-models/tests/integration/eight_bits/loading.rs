@@ -1,8 +1,7 @@
 //! Networks with scales on devices.
 
-use super::device::Eight;
+use super::device::{Eight, plain};
 use super::{scaled, text};
-use crate::network::device as plain;
 use reef_core::op::{Format, Operators};
 use reef_core::{Priority, Queue, Seq, issue};
 use reef_models::kinds::{full_quantization, plan, reference};

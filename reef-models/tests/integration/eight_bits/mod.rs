@@ -1,7 +1,7 @@
 //! Networks with numbers of 8 bits between their steps.
 
 mod calibration;
-mod device;
+pub(crate) mod device;
 mod layouts;
 mod loading;
 mod values;
