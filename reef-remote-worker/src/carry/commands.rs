@@ -135,12 +135,14 @@ pub struct Carried {
     pub read: u64,
     /// Bytes that were sent or written in that time.
     pub delta: u64,
+    /// True if its client knows where it is now. Otherwise the server has to tell it later.
+    pub is_client_told: bool,
 }
 
 impl From<Report> for Carried {
     fn from(report: Report) -> Self {
-        let Report { pause, memory, read, delta } = report;
-        Self { pause, memory, read, delta }
+        let Report { pause, memory, read, delta, is_client_told } = report;
+        Self { pause, memory, read, delta, is_client_told }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::state::queue::Queue;
 use crate::state::shared::Shared;
 use reef_remote::carry::{Report, Target};
 use reef_remote_calls::Kind;
-use reef_wire::{Error, Key, Moved, Server};
+use reef_wire::{Error, Held, Key, Moved, Server};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -39,6 +39,14 @@ pub(crate) struct Carrier {
 impl Carrier {
     fn moved(&self, address: String) -> Moved {
         Moved { address, key: self.key.clone() }
+    }
+
+    /// Tells the client, and the server for clients that come later. Returns whether the client
+    /// was told.
+    fn redirect(&self, held: &Held, moved: &Moved) -> bool {
+        let is_client_told = held.redirect(moved);
+        self.notices.moved(self.name, moved.clone());
+        is_client_told
     }
 
     /// Makes the kernel of digests in each context with memory, where that can be.
@@ -148,11 +156,13 @@ impl Carrier {
         // From here on it never runs here again.
         match copy.commit() {
             Ok(()) => {
+                let took = begin.elapsed();
                 let moved = self.moved(target.address.to_string());
-                self.notices.moved(self.name, moved.clone());
-                let report = Report { pause: begin.elapsed(), memory, read, delta: copy.sent };
+                let is_client_told = self.redirect(&held, &moved);
+                let delta = copy.sent;
+                let report = Report { pause: took, memory, read, delta, is_client_told };
                 done(&Ok(report));
-                held.moved(moved);
+                held.end(moved.end());
                 std::mem::forget(pause);
                 Ok(report)
             }
@@ -190,13 +200,13 @@ impl Carrier {
         let none = HashSet::new();
         let written = file::write(folder, &state, |each| self.read(&state.memory, &none, each))?;
         let memory = state.memory.iter().map(|range| range.bytes).sum();
-        let report = Report { pause: begin.elapsed(), memory, read: memory, delta: written };
+        let took = begin.elapsed();
+        let moved = self.moved(String::new()); // its program waits until a server has it
+        let is_client_told = !ends || self.redirect(&held, &moved);
+        let report = Report { pause: took, memory, read: memory, delta: written, is_client_told };
         if ends {
-            // Its program waits until a server has it.
-            let moved = self.moved(String::new());
-            self.notices.moved(self.name, moved.clone());
             done(&Ok(report));
-            held.moved(moved);
+            held.end(moved.end());
             std::mem::forget(pause);
         }
         Ok(report)

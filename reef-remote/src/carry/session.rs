@@ -15,6 +15,8 @@ pub struct Report {
     pub read: u64,
     /// Bytes that were sent, or written, meanwhile.
     pub delta: u64,
+    /// True if its client knows where it is now. Otherwise this server has to tell it later.
+    pub is_client_told: bool,
 }
 
 /// Memory of a session, by the number under which its state names it.

@@ -3,7 +3,7 @@
 use super::endpoint::{Endpoint, Handler, Side};
 use super::inbox::CarriedInbox;
 use super::outbox::CarriedOutbox;
-use super::server::{Hold, Server, Session};
+use super::server::{Server, Session};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::exchange::sync::lock;
@@ -11,6 +11,10 @@ use crate::moved::{Key, Moved};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for which a session that has moved waits for its client, to tell it.
+const REDIRECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// State of an end, without a connection.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,13 +56,19 @@ impl Held {
         codec::write(&Carried { outbox, inbox })
     }
 
-    /// Ends the session here: it goes on at another server, which the client is told.
-    pub fn moved(self, moved: Moved) {
-        let end = Error::Ended(format!("the session has moved to {moved}"));
+    /// Tells the client that the session goes on at another server, once it has come back. Returns
+    /// whether it was told. Blocks for 2 s at most: this server may end then.
+    pub fn redirect(&self, moved: &Moved) -> bool {
         self.server.note_moved(self.name, moved.clone());
-        self.session.set_hold(Hold::Moved(moved));
-        self.session.endpoint.end(end);
-        self.session.wake();
+        self.session.redirect(moved, REDIRECT_TIMEOUT)
+    }
+
+    /// Ends the session here, after [`redirect`](Self::redirect), and returns what that did. A
+    /// client that comes later is told as well.
+    pub fn moved(self, moved: &Moved) -> bool {
+        let is_told = self.redirect(moved);
+        self.end(moved.end());
+        is_told
     }
 
     /// Ends the session.

@@ -13,6 +13,7 @@ use crate::moved::{Key, Moved};
 use crate::transport::link::Link;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -113,6 +114,8 @@ pub(super) struct Session {
     key: Option<Key>,
     /// Number of connections that it has had; changes under the lock of the inbox.
     connections: Mutex<u64>,
+    /// True once its client knows where it has moved to; changes under the lock of `connections`.
+    is_told: AtomicBool,
     changed: Condvar,
 }
 
@@ -327,6 +330,7 @@ impl Server {
         };
         if let Some(moved) = session.await_release() {
             redirect(&mut link, &moved);
+            session.note_told();
             return Err(Error::Moved(moved));
         }
         let endpoint = &session.endpoint;
@@ -358,7 +362,8 @@ impl Session {
         connections: u64,
     ) -> Self {
         let (hold, connections) = (Mutex::new(Hold::Free), Mutex::new(connections));
-        Self { hold, endpoint, tenant, key, connections, changed: Condvar::new() }
+        let (is_told, changed) = (AtomicBool::new(false), Condvar::new());
+        Self { hold, endpoint, tenant, key, connections, is_told, changed }
     }
 
     /// Returns false if it is held already.
@@ -371,8 +376,20 @@ impl Session {
         is_free
     }
 
-    pub(super) fn set_hold(&self, new: Hold) {
-        *lock(&self.hold) = new;
+    /// Sends clients to another server, and waits until one was told.
+    pub(super) fn redirect(&self, moved: &Moved, timeout: Duration) -> bool {
+        *lock(&self.hold) = Hold::Moved(moved.clone());
+        self.wake();
+        let is_untold = |_: &mut u64| !self.is_told.load(Ordering::Relaxed);
+        let waited = self.changed.wait_timeout_while(lock(&self.connections), timeout, is_untold);
+        drop(waited);
+        self.is_told.load(Ordering::Relaxed)
+    }
+
+    fn note_told(&self) {
+        let _connections = lock(&self.connections);
+        self.is_told.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
     }
 
     /// Ends a hold, unless the session has moved.

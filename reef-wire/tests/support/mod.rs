@@ -117,7 +117,17 @@ impl Bench {
         };
         let mut options = ClientOptions::new(SCHEMA, dial);
         change(&mut options);
-        Client::open(options, Box::new(Take(self.pushed.clone())))
+        Client::open(options, self.pusher())
+    }
+
+    /// Handler of a session's messages.
+    pub(crate) fn noter(&self) -> Box<dyn Handler> {
+        Box::new(Note(self.added.clone()))
+    }
+
+    /// Handler of what the server pushes.
+    pub(crate) fn pusher(&self) -> Box<dyn Handler> {
+        Box::new(Take(self.pushed.clone()))
     }
 
     pub(crate) fn server(&self) -> Server {

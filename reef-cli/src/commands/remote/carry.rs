@@ -78,15 +78,21 @@ impl To {
 
 fn say(what: &str, carried: &Carried, is_json: bool) -> Result<()> {
     let millis = carried.pause.as_secs_f64() * 1e3;
-    let Carried { memory, delta, .. } = carried;
+    let Carried { memory, delta, is_client_told, .. } = carried;
     if is_json {
-        let said = json!({ "pause_ms": millis, "memory_bytes": memory, "pause_bytes": delta });
-        print(said)
-    } else {
-        print(format_args!(
-            "{what}: {memory} bytes of memory, {delta} of them in a pause of {millis:.1} ms"
-        ))
+        return print(json!({
+            "pause_ms": millis,
+            "memory_bytes": memory,
+            "pause_bytes": delta,
+            "client_told": is_client_told,
+        }));
     }
+    let size = format!("{memory} bytes of memory, {delta} of them");
+    print(format_args!("{what}: {size} in a pause of {millis:.1} ms"))?;
+    if !is_client_told {
+        print("the program has no connection: the server must run until it comes back")?;
+    }
+    Ok(())
 }
 
 pub(crate) fn run_migrate(command: &Migrate) -> Result<()> {

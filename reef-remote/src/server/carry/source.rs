@@ -114,9 +114,10 @@ impl<D: Operators> Carry for Carrier<D> {
         drop((session, living));
         match committed {
             Ok(()) => {
-                let report = Report { pause: begin.elapsed(), memory, read, delta: copy.sent };
-                held.moved(Moved { address: to.address.to_string(), key: self.key.clone() });
-                Ok(report)
+                let pause = begin.elapsed();
+                let moved = Moved { address: to.address.to_string(), key: self.key.clone() };
+                let is_client_told = held.moved(&moved);
+                Ok(Report { pause, memory, read, delta: copy.sent, is_client_told })
             }
             Err(NotBegun::Refused(why)) => Err(why), // it runs on
             Err(NotBegun::Unknown(why)) => {
@@ -147,12 +148,11 @@ impl<D: Operators> Carry for Carrier<D> {
         let written = write(&Frozen { state: &state, regions: &regions, read: &read })?;
         let Pause { session, living, held } = pause;
         drop((session, living));
-        let report = Report { pause: begin.elapsed(), memory, read: memory, delta: written };
-        if ends {
-            // Its client waits until a server has it.
-            held.moved(Moved { address: String::new(), key: self.key.clone() });
-        }
-        Ok(report)
+        let pause = begin.elapsed();
+        // Its client waits until a server has it.
+        let is_client_told =
+            !ends || held.moved(&Moved { address: String::new(), key: self.key.clone() });
+        Ok(Report { pause, memory, read: memory, delta: written, is_client_told })
     }
 }
 
