@@ -42,6 +42,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the end of a session at a server from which it has moved.
+    pub fn ended_by(moved: &Moved) -> Self {
+        Self::Ended(format!("the session has moved to {moved}"))
+    }
+
     /// A broken connection, from an operation and the system's error.
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         Self::Broken(format!("{what}: {error}"))

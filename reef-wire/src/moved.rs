@@ -1,6 +1,5 @@
 //! Place of a session that is at another server.
 
-use crate::error::Error;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,13 +34,6 @@ pub struct Moved {
     pub address: String,
     /// Secret of the session.
     pub key: Key,
-}
-
-impl Moved {
-    /// Returns the end of a session for a server that had it.
-    pub fn end(&self) -> Error {
-        Error::Ended(format!("the session has moved to {self}"))
-    }
 }
 
 impl fmt::Display for Moved {

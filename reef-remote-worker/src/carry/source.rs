@@ -162,7 +162,7 @@ impl Carrier {
                 let delta = copy.sent;
                 let report = Report { pause: took, memory, read, delta, is_client_told };
                 done(&Ok(report));
-                held.end(moved.end());
+                held.end(Error::ended_by(&moved));
                 std::mem::forget(pause);
                 Ok(report)
             }
@@ -206,7 +206,7 @@ impl Carrier {
         let report = Report { pause: took, memory, read: memory, delta: written, is_client_told };
         if ends {
             done(&Ok(report));
-            held.end(moved.end());
+            held.end(Error::ended_by(&moved));
             std::mem::forget(pause);
         }
         Ok(report)

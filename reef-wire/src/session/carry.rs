@@ -67,7 +67,7 @@ impl Held {
     /// client that comes later is told as well.
     pub fn moved(self, moved: &Moved) -> bool {
         let is_told = self.redirect(moved);
-        self.end(moved.end());
+        self.end(Error::ended_by(moved));
         is_told
     }
 
