@@ -111,6 +111,9 @@ typedef struct {
     uint64_t seed;
     // A .safetensors or .param file with weights for a network that is built by name, or NULL.
     const char *weights;
+    // A file of `reef model calibrate`, for numbers of 8 bits between the steps, or NULL. A device
+    // without kernels for these is an error.
+    const char *scales;
 } reef_network_options;
 
 // Shapes of a network. Values are floats, and lie image by image, channel by channel, row by row.

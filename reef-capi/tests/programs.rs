@@ -9,6 +9,7 @@ mod installed;
 use installed::{Link, compile, compiler, prefix, run};
 use reef::cpu::Cpu;
 use reef::models::Model;
+use reef::op::Format;
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
 
@@ -60,7 +61,11 @@ fn mistakes_are_told() {
     let Some(cc) = compiler("cc") else { return };
     let program =
         compile(&cc, "reef-capi/tests/c/misuse.c", &["-std=c99", "-pthread"], Link::Shared);
-    assert_eq!(run(&program, &[]), "0 mistakes were not told\n");
+    let scales = prefix().join("scales.json");
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let (device, picture) = (Cpu::open(0, "units=2").unwrap(), picture(model.input_len()));
+    model.calibrate(&device, Format::Int8, 100.0, [picture]).unwrap().save(&scales).unwrap();
+    assert_eq!(run(&program, &[scales.to_str().unwrap()]), "0 mistakes were not told\n");
 }
 
 #[test]

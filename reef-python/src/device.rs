@@ -7,7 +7,7 @@ use crate::owned::Owned;
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use reef::models::Model;
+use reef::models::{Model, Scales};
 use reef::{ClientConfig, Config, Rate};
 use reef_any::Fault;
 use std::path::PathBuf;
@@ -59,6 +59,7 @@ pub(crate) struct ModelArgs {
     input_size: Option<usize>,
     weights: Option<PathBuf>,
     seed: u64,
+    scales: Option<PathBuf>,
 }
 
 #[derive(FromPyObject)]
@@ -73,12 +74,13 @@ struct OnnxBytes(Vec<u8>, String);
 
 impl ModelArgs {
     pub(crate) fn read(self) -> reef_any::Result<Model> {
-        let Self { what, batch, input_size, weights, seed } = self;
+        let Self { what, batch, input_size, weights, seed, scales } = self;
+        let scales = scales.map(Scales::load).transpose()?;
         let model = match &what {
             ModelSource::Onnx(OnnxBytes(bytes, name)) => Model::from_onnx(bytes, name),
             ModelSource::Named(path) => Model::open(path).seed(seed),
         };
-        let model = model.input_size(input_size).batch(batch);
+        let model = model.input_size(input_size).batch(batch).scales(scales.as_ref());
         Ok(match weights {
             Some(file) => model.weights(file).read()?,
             None => model.read()?,

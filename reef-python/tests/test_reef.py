@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import reef
 
 SIZE = 32
+COMMAND = shutil.which("reef")
 
 
 def picture(seed=0, size=SIZE):
@@ -172,6 +174,32 @@ class Networks(unittest.TestCase):
         be.close()
         with self.assertRaises(reef.CancelledError):
             be.submit(self.net, picture())
+
+
+@unittest.skipIf(COMMAND is None, "the command reef is not installed")
+class EightBits(unittest.TestCase):
+    """`REEF_TEST_DEVICE="cuda:0?precision=fp16"` runs it where kernels of 8 bits are."""
+
+    def test_scales_reach_the_device(self):
+        name = os.environ.get("REEF_TEST_DEVICE", "cpu:0?units=2")
+        with tempfile.TemporaryDirectory() as folder, reef.open(name) as device:
+            scales = os.path.join(folder, "int8.json")
+            words = ["model", "calibrate", "resnet18", "--size", str(SIZE), "--format", "int8"]
+            subprocess.run([COMMAND, *words, "--out", scales], check=True, capture_output=True)
+
+            def load(scales):
+                return device.load("resnet18", input_size=SIZE, seed=1, scales=scales)
+
+            with self.assertRaisesRegex(reef.FileError, "none.json"):
+                load(os.path.join(folder, "none.json"))
+            if not name.startswith("cuda"):
+                with self.assertRaisesRegex(reef.UnsupportedError, "resnet18 in int8: "):
+                    load(scales)
+                return
+            with device.real_time() as rt:
+                floats, eight = (rt.run(load(scales), picture()) for scales in [None, scales])
+            self.assertFalse(np.array_equal(floats, eight))
+            self.assertLess(np.abs(floats - eight).max(), 0.2 * np.abs(floats).max())
 
 
 class Devices(unittest.TestCase):

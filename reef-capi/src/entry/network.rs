@@ -7,7 +7,7 @@ use crate::fault::{Fault, Result};
 use crate::guard::answer;
 use crate::handles;
 use crate::status::reef_status;
-use reef::models::Model;
+use reef::models::{Model, Scales};
 use reef::op::Tensor;
 use reef_any::Device;
 use reef_any::Network;
@@ -23,7 +23,7 @@ use std::{ptr, slice};
 /// # Safety
 ///
 /// `what` is null or a string that ends with a zero byte; `options` is null or as large as its
-/// `struct_size`, and its `weights` as `what`; `network` is null or can be written.
+/// `struct_size`, and its `weights` and `scales` as `what`; `network` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reef_network_load(
     device: *const reef_device,
@@ -38,7 +38,10 @@ pub unsafe extern "C" fn reef_network_load(
         let (what, options) = unsafe { (text("what", what)?, record::read(options)?) };
         // SAFETY: as above.
         let weights = unsafe { optional_text("weights", options.weights) }?;
-        let model = opened(what, weights, &options)?;
+        // SAFETY: as above.
+        let scales = unsafe { optional_text("scales", options.scales) }?;
+        let scales = scales.map(Scales::load).transpose()?;
+        let model = opened(what, weights, scales.as_ref(), &options)?;
         model.picture()?; // the calls for inputs and outputs know nothing else
         let loaded = device.load(&model)?;
         // SAFETY: as above.
@@ -46,11 +49,16 @@ pub unsafe extern "C" fn reef_network_load(
     })
 }
 
-fn opened(what: &str, weights: Option<&str>, options: &reef_network_options) -> Result<Model> {
+fn opened(
+    what: &str,
+    weights: Option<&str>,
+    scales: Option<&Scales>,
+    options: &reef_network_options,
+) -> Result<Model> {
     record::unused("reef_network_options", options.reserved)?;
     let some = |number: u32| (number > 0).then_some(number as usize);
     let (size, batch) = (some(options.input_size), some(options.batch));
-    let model = Model::open(what).input_size(size).batch(batch).seed(options.seed);
+    let model = Model::open(what).input_size(size).batch(batch).seed(options.seed).scales(scales);
     Ok(match weights {
         Some(file) => model.weights(file).read()?,
         None => model.read()?,

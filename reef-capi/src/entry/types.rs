@@ -82,6 +82,9 @@ pub struct reef_network_options {
     pub seed: u64,
     /// A .safetensors or .param file with weights for a network that is built by name, or NULL.
     pub weights: *const c_char,
+    /// A file of `reef model calibrate`, for numbers of 8 bits between the steps, or NULL. A device
+    /// without kernels for these is an error.
+    pub scales: *const c_char,
 }
 
 /// Shapes of a network. Values are floats, and lie image by image, channel by channel, row by row.
@@ -165,19 +168,24 @@ pub struct reef_timing {
 }
 
 macro_rules! records {
-    ($($record:ident { $($field:ident: $zero:expr),+ })+) => {$(
+    ($($record:ident $(, since $later:ident)? { $($field:ident: $zero:expr),+ })+) => {$(
         // SAFETY: `repr(C)`, numbers and pointers alone, of which the first one is the size.
         unsafe impl Record for $record {
             const NAME: &'static str = stringify!($record);
-            const MIN_SIZE: usize = size_of::<$record>(); // there has been one version
+            const MIN_SIZE: usize = records!(@first $record $($later)?);
             const ZERO: Self = Self { struct_size: 0, $($field: $zero),+ };
         }
     )+};
+    // Bytes of the first version: all, or those before the first field that came later.
+    (@first $record:ident) => { size_of::<$record>() };
+    (@first $record:ident $later:ident) => { std::mem::offset_of!($record, $later) };
 }
 
 records! {
     reef_device_info { units: 0, level: 0, reserved: 0 }
-    reef_network_options { batch: 0, input_size: 0, reserved: 0, seed: 0, weights: std::ptr::null() }
+    reef_network_options, since scales {
+        batch: 0, input_size: 0, reserved: 0, seed: 0, weights: std::ptr::null(), scales: std::ptr::null()
+    }
     reef_network_info { batch: 0, channels: 0, height: 0, width: 0, reserved: 0, inputs: 0, outputs: 0 }
     reef_client_options { priority: 0, weight: 0, capacity: 0, window: 0, reserved: 0 }
     reef_stats {

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <reef.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ static int failures;
 
 #define UNTOUCHED ((void *)(uintptr_t)0x77)
 
+static const char *scales; // a file for resnet18
 static reef_device *device;
 static reef_network *network;
 static reef_dispatcher *dispatcher;
@@ -49,6 +51,20 @@ static void names(void) {
     reef_network_options options = {.struct_size = sizeof options};
     options.weights = "/nowhere/a.safetensors";
     WANT(REEF_FILE, reef_network_load(device, "resnet18", &options, &no_network));
+    options.weights = NULL;
+    options.scales = "/nowhere/a.json";
+    WANT(REEF_FILE, reef_network_load(device, "resnet18", &options, &no_network));
+    SAYS("/nowhere/a.json");
+    options.scales = scales;
+    options.input_size = 32;
+    WANT(REEF_UNSUPPORTED, reef_network_load(device, "resnet18", &options, &no_network));
+    SAYS("resnet18 in int8: ");
+    options.struct_size = offsetof(reef_network_options, scales); // a program of the first version
+    reef_network *old;
+    WANT(REEF_OK, reef_network_load(device, "resnet18", &options, &old));
+    WANT(REEF_OK, reef_network_free(old));
+    options.struct_size--;
+    WANT(REEF_INVALID, reef_network_load(device, "resnet18", &options, &no_network));
     reef_dispatcher *no_dispatcher = UNTOUCHED;
     WANT(REEF_NOT_FOUND, reef_dispatcher_start(device, "reaf", &no_dispatcher));
     SAYS("have: ");
@@ -248,7 +264,10 @@ static void gone(void) {
     free(input);
 }
 
-int main(void) {
+int main(int count, char **words) {
+    if (count != 2)
+        return 2;
+    scales = words[1];
     if (reef_version() >> 16 != REEF_VERSION >> 16 || *reef_error_message())
         return 3;
     reef_network_options options = {.struct_size = sizeof options};

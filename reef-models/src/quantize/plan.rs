@@ -59,8 +59,8 @@ pub fn plan(
 ///
 /// # Errors
 ///
-/// `Scales` if they are of another network, no step of it can have numbers of 8 bits, or the
-/// device's kernels take none.
+/// `Scales` if they are of another network or no step of it can have numbers of 8 bits;
+/// `Unsupported` if the device's kernels take none.
 pub(crate) fn plan_for<D: Operators>(
     device: &D,
     model: &Arc<PictureModel>,
@@ -74,11 +74,12 @@ pub(crate) fn plan_for<D: Operators>(
     }
     check_any(model, scales).map_err(|why| refused(model, format!("{why}: leave them out")))?;
     let (device, format) = (device.info().name, scales.format().name());
-    let why = format!(
-        "scales: {device} has no kernels that take steps of it in {format}: leave them out, or \
-         take a CUDA device of compute capability 8.0 or more with precision=fp16"
+    let name = &model.graph().name;
+    let what = format!(
+        "{name} in {format}: {device} has no kernels that take steps of it: leave the scales out, \
+         or take a CUDA device of compute capability 8.0 or more with precision=fp16"
     );
-    Err(refused(model, why))
+    Err(reef_core::Error::Unsupported { backend: D::NAME, what }.into())
 }
 
 /// Refuses scales with which a device that has all kernels takes no step in numbers of 8 bits.

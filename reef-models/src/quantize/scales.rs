@@ -74,21 +74,21 @@ impl Scales {
         self.largest.iter().map(|(name, &largest)| (name.as_str(), largest))
     }
 
-    /// Refuses those of another network, with other storages or without one.
+    /// Refuses those with storages that the network lacks, or without one. The network may have
+    /// another name: that of a file is the file's.
     pub(crate) fn check(&self, model: &PictureModel) -> Result<()> {
-        let network = &model.graph().name;
+        let (network, of) = (&model.graph().name, &self.network);
         let wrong = |why| Err(Error::Scales { file: network.clone(), why });
-        if self.network != *network {
-            return wrong(format!("scales must be of this network, got those of {}", self.network));
-        }
         let is_other = |name: &&String| model.graph().storage(name).is_none();
         if let Some(name) = self.largest.keys().find(is_other) {
-            let what = "scales: storages must be those of the network";
-            return wrong(format!("{what}, got {name:?}: calibrate it again"));
+            let what = "storages must be those of the network";
+            return wrong(format!("scales of {of}: {what}, got {name:?}: calibrate it again"));
         }
         let mut names = inner_storages(model).map(|at| &model.graph().storages[at].name);
         match names.find(|name| !self.largest.contains_key(*name)) {
-            Some(name) => wrong(format!("scales have no storage {name:?}: calibrate it again")),
+            Some(name) => {
+                wrong(format!("scales of {of} have no storage {name:?}: calibrate it again"))
+            }
             None => Ok(()),
         }
     }

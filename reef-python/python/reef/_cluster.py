@@ -101,9 +101,10 @@ class Cluster:
         input_size: int | None = None,
         weights: str | os.PathLike[str] | None = None,
         seed: int = 0,
+        scales: str | os.PathLike[str] | None = None,
     ) -> ClusterNetwork:
         """Reads a network; see `Device.load`."""
-        source = source_of(what, batch, input_size, weights, seed)
+        source = source_of(what, batch, input_size, weights, seed, scales)
         return ClusterNetwork(self._cluster.load(source))
 
     def real_time(

@@ -212,6 +212,7 @@ class Device(Closing):
         input_size: int | None = None,
         weights: str | os.PathLike[str] | None = None,
         seed: int = 0,
+        scales: str | os.PathLike[str] | None = None,
         instances: int = 8,
     ) -> Network:
         """Loads a network: an .onnx file, the bytes of one, a folder of `reef model import`, or a name
@@ -219,11 +220,13 @@ class Device(Closing):
 
         `batch` and `input_size` set free sizes. A network that is built by name has weights of the
         file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
-        their way.
+        their way. `scales`, a file of `reef model calibrate`, gives it numbers of 8 bits between
+        its steps, on a device that has kernels for these.
 
-        Raises NotFoundError, FileError: what is wrong with the name or the file; OutOfMemoryError.
+        Raises NotFoundError, FileError: what is wrong with the name or the file; UnsupportedError
+        for `scales` on a device without such kernels; OutOfMemoryError.
         """
-        source = source_of(what, batch, input_size, weights, seed)
+        source = source_of(what, batch, input_size, weights, seed, scales)
         return Network(self._device.load(source, max(0, instances)))
 
     def real_time(

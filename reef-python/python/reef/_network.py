@@ -36,10 +36,11 @@ class Source(NamedTuple):
     """A network to load: a name or a path, or the bytes and the name of an ONNX file."""
 
     what: str | os.PathLike[str] | tuple[bytes, str]
-    batch: int | None
-    input_size: int | None
-    weights: str | os.PathLike[str] | None
-    seed: int
+    batch: int | None = None
+    input_size: int | None = None
+    weights: str | os.PathLike[str] | None = None
+    seed: int = 0
+    scales: str | os.PathLike[str] | None = None
 
 
 def source_of(
@@ -48,9 +49,10 @@ def source_of(
     input_size: int | None,
     weights: str | os.PathLike[str] | None,
     seed: int,
+    scales: str | os.PathLike[str] | None,
 ) -> Source:
     found = (what, "model") if isinstance(what, bytes) else what
-    return Source(found, batch, input_size, weights, seed)
+    return Source(found, batch, input_size, weights, seed, scales)
 
 
 class Slot:

@@ -30,7 +30,7 @@ def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Ne
     """
     example = example if isinstance(example, tuple) else (example,)
     data, name = _export(module, example), type(module).__name__
-    return Network(device._device.load(Source((data, name), None, None, None, 0), max(0, instances)))
+    return Network(device._device.load(Source((data, name)), max(0, instances)))
 
 
 def _export(module: Any, example: tuple[Any, ...]) -> bytes:

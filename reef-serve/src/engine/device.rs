@@ -30,6 +30,12 @@ pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<
     reef::with_devices(devices, Start { scheduler, reserve })?
 }
 
+/// Starts open devices, which the facade need not know.
+#[cfg(test)]
+pub(crate) fn start_on<D: Operators>(devices: Vec<D>) -> Result<Vec<Arc<dyn Engine>>> {
+    reef::VisitAll::visit_all(Start { scheduler: "reef", reserve: 0.0 }, devices)
+}
+
 struct Start<'a> {
     /// Name of a known scheduler.
     scheduler: &'a str,

@@ -2,10 +2,11 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
+use crate::name::excerpt;
 use crate::requests::batch::Batching;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Component, Path};
 use std::time::Duration;
 
 /// Content of a `model.toml`. An unknown key is an error.
@@ -20,6 +21,8 @@ pub(super) struct Description {
     pub(super) batch: Option<usize>,
     /// Seed of made-up weights, used instead of a file.
     pub(super) seed: Option<u64>,
+    /// File of scales in the version's folder: numbers of 8 bits between the steps.
+    pub(super) scales: Option<String>,
     /// Versions to load if none is named; default: the newest.
     pub(super) versions: Option<Versions>,
     /// Instances for requests of each class of the standard protocol.
@@ -91,6 +94,10 @@ impl Description {
         if self.versions == Some(Versions::Latest { latest: 0 }) {
             return Err("versions.latest must be at least 1, got 0".into());
         }
+        if let Some(file) = self.scales.as_ref().filter(|file| !is_file_name(file)) {
+            let shown = excerpt(file);
+            return Err(format!("scales must be a file of the version's folder, got {shown:?}"));
+        }
         if self.max_batch > MAX_BATCH || self.max_delay_us > MAX_DELAY_US {
             return Err(format!(
                 "max_batch must be at most {MAX_BATCH} and max_delay_us at most {MAX_DELAY_US}, got {} and {}",
@@ -133,6 +140,13 @@ impl Description {
             None => have.last().copied().into_iter().collect(),
         }
     }
+}
+
+/// True if it names a file of a folder, and none elsewhere.
+fn is_file_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+    is_plain && !name.contains(['/', '\\', '\0'])
 }
 
 /// Versions to load if none is named.

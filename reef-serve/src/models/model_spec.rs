@@ -1,15 +1,16 @@
 //! Specification of one version of a model.
 
+use super::config::model_config::{BATCH_RT, SCALES};
 use super::config::upload::Upload;
 use super::declaration::{Declaration, Shapes};
 use super::description::{Description, Instances, Placing};
-use super::source::ModelSource;
+use super::source::{ModelSource, with_path};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
 use crate::requests::batch::Batching;
 use reef::models::profile::Latencies;
-use reef::models::{Budget, Model};
+use reef::models::{Budget, Model, Scales};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(crate) struct ModelSpec {
     pub(crate) batching: [Option<Batching>; 2],
     size: Option<usize>,
     batch: Option<usize>,
+    /// File of scales, for numbers of 8 bits between its steps.
+    scales: Option<PathBuf>,
     /// Latencies of its kernels, if they are stored with it.
     profile: Option<PathBuf>,
     /// True if kernels without stored latencies are measured.
@@ -55,6 +58,7 @@ impl ModelSpec {
         let source =
             ModelSource::find(place, description).map_err(|error| of(name, version, error))?;
         let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
+        let scales = description.scales.as_ref().map(|file| place.join(file));
         let Description { size, batch, measure, instances, .. } = *description;
         let (name, shapes) = (name.clone(), description.shapes.clone());
         let (batching, placing) = (description.batching(), description.placing());
@@ -66,6 +70,7 @@ impl ModelSpec {
             batching,
             size,
             batch,
+            scales,
             profile,
             measure,
             instances,
@@ -84,6 +89,7 @@ impl ModelSpec {
             batching: description.batching(),
             size: None,
             batch: None,
+            scales: None,
             profile: None,
             measure: false,
             instances: description.instances,
@@ -152,12 +158,23 @@ impl ModelSpec {
         budget: &Budget,
     ) -> Result<Model> {
         let read = self.source.open_shaped(declaration, shapes, self.size, budget);
-        let read = read.and_then(|model| self.with_profile(model));
+        let read = read.and_then(|model| self.with_files(model));
         read.map_err(|error| of(&self.name, self.version, error))
     }
 
-    /// Adds the latencies that are stored with it.
-    fn with_profile(&self, model: Model) -> Result<Model> {
+    /// Parameters of its configuration in Triton's form.
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
+        let batch_rt = self.batching().map(|_| (BATCH_RT, self.batches_rt().to_string()));
+        let scales = self.scales.as_ref().and_then(|file| file.file_name()?.to_str());
+        batch_rt.into_iter().chain(scales.map(|file| (SCALES, file.into()))).collect()
+    }
+
+    /// Adds the scales and the latencies that are stored with it.
+    fn with_files(&self, mut model: Model) -> Result<Model> {
+        if let Some(file) = &self.scales {
+            let scales = Scales::load(file).and_then(|scales| model.with_scales(&scales));
+            model = scales.map_err(|error| with_path(file, &error))?;
+        }
         match &self.profile {
             Some(profile) if model.kernels().is_none() => {
                 Ok(model.with_latencies(Some(Latencies::load(profile)?)))
@@ -173,7 +190,7 @@ impl ModelSpec {
     /// The first error, with the model and the file; `Exhausted`.
     pub(crate) fn open(&self, budget: &Budget) -> Result<Model> {
         let read = self.source.open(self.size, self.batch, budget);
-        let read = read.and_then(|model| self.with_profile(model));
+        let read = read.and_then(|model| self.with_files(model));
         read.map_err(|error| of(&self.name, self.version, error))
     }
 }

@@ -166,6 +166,10 @@ impl Repository {
             if version.is_none_or(|version| version == 1) {
                 let description =
                     apply_config(name, Description::default(), given.config.as_ref())?;
+                if let Some(file) = &description.scales {
+                    let why = "a built-in network has no folder for scales";
+                    return Err(Error::Invalid(format!("model {name}: {why}, got {file:?}")));
+                }
                 return Ok(vec![ModelSpec::builtin(name, &description)]);
             }
             return Err(Error::NotFound(format!("model {name} has only version 1")));

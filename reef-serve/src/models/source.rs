@@ -227,7 +227,7 @@ fn only_file(place: &Path) -> Result<PathBuf> {
 }
 
 /// Adds the file to an error, unless the error names it already.
-fn with_path(path: &Path, error: &dyn std::fmt::Display) -> Error {
+pub(super) fn with_path(path: &Path, error: &dyn std::fmt::Display) -> Error {
     let (path, error) = (path.display().to_string(), error.to_string());
     let error = if error.starts_with(&path) { error } else { format!("{path}: {error}") };
     Error::Invalid(error.trim().replace('\n', " "))

@@ -1,5 +1,6 @@
 mod batches;
 mod devices;
+mod eight_bits;
 mod guests;
 mod limits;
 mod loads;

@@ -52,7 +52,8 @@ fn device_without_kernels_of_8_bits_is_an_error() {
     let (model, scales) = scaled("resnet18", 32, Format::Int8);
     let model = model.with_scales(&scales).unwrap();
     let said = model.load(&plain()).unwrap_err().to_string();
-    let begin = "resnet18: scales: nothing has no kernels that take steps of it in int8: ";
+    let begin =
+        "null: unsupported: resnet18 in int8: nothing has no kernels that take steps of it: ";
     assert!(said.starts_with(begin) && said.ends_with("precision=fp16"), "{said}");
     assert!(model.instance_bytes(&plain()) > 0);
 }
@@ -79,19 +80,32 @@ fn scales_of_another_network_are_an_error() {
     let (model, scales) = scaled("resnet18", 32, Format::Int8);
     let error = |model: Result<Model>| model.unwrap_err().to_string();
     let other = Model::open("resnet50").input_size(32).scales(&scales).read();
-    let want = "resnet50: scales must be of this network, got those of resnet18";
+    let want = "resnet50: scales of resnet18 have no storage \"layer1.0.downsample.0\": calibrate it again";
     assert_eq!(error(other), want);
     let some = Scales::from_json(&text("resnet18", Format::Int8, [("conv1", 1.0)]), "a").unwrap();
-    let want = "resnet18: scales have no storage \"maxpool\": calibrate it again";
+    let want = "resnet18: scales of resnet18 have no storage \"maxpool\": calibrate it again";
     assert_eq!(error(model.with_scales(&some)), want);
     let (_, all) = scaled("resnet18", 32, Format::Int8);
     let more = all.iter().chain([("conv9", 1.0)]);
     let more = Scales::from_json(&text("resnet18", Format::Int8, more), "a").unwrap();
-    let want = "resnet18: scales: storages must be those of the network, got \"conv9\": \
+    let want = "resnet18: scales of resnet18: storages must be those of the network, got \"conv9\": \
                 calibrate it again";
     assert_eq!(error(Model::open("resnet18").scales(&more).read()), want);
     let tensors = error(Model::open("distilbert").input_size(8).scales(&scales).read());
     assert!(tensors.contains("takes tensors"), "{tensors}");
+}
+
+#[test]
+fn scales_serve_a_file_that_was_renamed() {
+    let (model, scales) = scaled("resnet18", 32, Format::Int8);
+    let old = text("its_old_name", Format::Int8, scales.iter());
+    let old = Scales::from_json(&old, "a").unwrap();
+    let input = Seeded(3).input(model.input_len());
+    let [want, got] = [scales, old].map(|scales| {
+        let model = model.clone().with_scales(&scales).unwrap();
+        infer(&Eight::new(), &model.load(&Eight::new()).unwrap(), &input)
+    });
+    assert_eq!(got, want);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::*;
 use crate::error::Result;
 use crate::kserve::server_metadata::{NAME, extensions};
-use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::models::registry::state::Registry;
 use crate::observe::stats::Sum;
@@ -75,9 +74,9 @@ pub(super) fn config(
         dynamic_batching: model.spec.batching().map(dynamic),
         parameters: model
             .spec
-            .batching()
-            .map(|_| batch_rt(model.spec.batches_rt()))
+            .parameters()
             .into_iter()
+            .map(|(key, value)| parameter(key, value))
             .collect(),
     };
     Ok(ModelConfigResponse { config: Some(config) })
@@ -91,9 +90,9 @@ fn dynamic(batching: Batching) -> ModelDynamicBatching {
     }
 }
 
-/// Returns the parameter for batches of real-time requests.
-fn batch_rt(flag: bool) -> (String, ModelParameter) {
-    (BATCH_RT.into(), ModelParameter { string_value: flag.to_string() })
+/// Returns a parameter of the configuration.
+fn parameter(key: &str, value: String) -> (String, ModelParameter) {
+    (key.into(), ModelParameter { string_value: value })
 }
 
 /// Returns the maximum number of rows of a batch; 0 if requests are not batched.

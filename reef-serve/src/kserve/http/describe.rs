@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::kserve::middleware::Probe;
 use crate::kserve::server_metadata::{NAME, extensions};
 use crate::kserve::settings::{self, Settings};
-use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::net::identity::peer::Peer;
 use crate::observe::stats::Sum;
@@ -167,8 +166,9 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
         let delay = delay.as_micros() as u64;
         config["dynamic_batching"] =
             json!({ "preferred_batch_size": [max], "max_queue_delay_microseconds": delay });
-        let batch_rt = model.spec.batches_rt().to_string();
-        config["parameters"] = json!({ BATCH_RT: { "string_value": batch_rt } });
+    }
+    for (key, value) in model.spec.parameters() {
+        config["parameters"][key] = json!({ "string_value": value });
     }
     Ok(Json(config))
 }

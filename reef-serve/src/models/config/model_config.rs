@@ -14,6 +14,9 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Parameter that lets real-time requests run in batches, as `batch_rt` in `model.toml` does.
 pub(crate) const BATCH_RT: &str = "batch_rt";
 
+/// Parameter with the name of a file of scales, as `scales` in `model.toml`.
+pub(crate) const SCALES: &str = "scales";
+
 /// Keys of a configuration that are applied. The rest is in `unread`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ModelConfig {
@@ -22,6 +25,7 @@ pub(crate) struct ModelConfig {
     /// if it is set.
     delay_us: Option<u64>,
     batch_rt: Option<bool>,
+    scales: Option<String>,
     rt: Option<u64>,
     be: Option<u64>,
     /// Devices of all instances, by their indices among the daemon's; empty as if it were not set.
@@ -129,6 +133,7 @@ impl ModelConfig {
             match (key, text) {
                 (BATCH_RT, Some("true")) => self.batch_rt = Some(true),
                 (BATCH_RT, Some("false")) => self.batch_rt = Some(false),
+                (SCALES, Some(file)) => self.scales = Some(file.into()),
                 (BATCH_RT, _) => {
                     return Err(wrong(&format!("{BATCH_RT} must be true or false")));
                 }
@@ -168,6 +173,9 @@ impl ModelConfig {
             (None, None) => {}
         }
         description.batch_rt = self.batch_rt.unwrap_or(description.batch_rt);
+        if self.scales.is_some() {
+            description.scales = self.scales.clone().filter(|file| !file.is_empty());
+        }
         description.instances.rt = self.rt.map_or(description.instances.rt, count);
         description.instances.be = self.be.map_or(description.instances.be, count);
         if let Some(gpus) = self.gpus.as_ref().filter(|gpus| !gpus.is_empty()) {

@@ -35,7 +35,7 @@ fn safetensors(network: &str, seed: u64) -> Vec<u8> {
 }
 
 impl Fixture {
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) {
+    pub(super) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = self.folder.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
