@@ -4,11 +4,11 @@ mod support;
 
 use reef_wire::{Client, ClientOptions, Error, Key, Link, Moved, Server, ServerOptions};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
-use support::{Bench, ECHO, SCHEMA};
+use support::{ADD, Bench, ECHO, SCHEMA};
 
 /// Name of the session.
 const NAME: [u8; 16] = [7; 16];
@@ -78,4 +78,43 @@ fn client_hears_of_a_move_before_its_server_may_end() {
 #[test]
 fn absent_client_delays_a_move_for_a_bounded_time() {
     assert!(!Move::new(Duration::from_secs(4)).go(), "the client comes after 4 s");
+}
+
+/// Holds and cuts at once, `count` times: no hold waits, and no message comes meanwhile.
+fn hold_and_cut(count: usize, messages: u64) {
+    let Move { servers: [bench, _], client, .. } = Move::new(Duration::ZERO);
+    let (sender, held) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..count {
+                let held = bench.server().hold(NAME).unwrap();
+                let before = bench.added().len();
+                thread::sleep(Duration::from_micros(100));
+                sender.send(bench.added().len() - before).unwrap();
+                drop(held);
+            }
+        });
+        scope.spawn(|| {
+            for number in 0..messages {
+                client.post(ADD, 0, &[&number.to_le_bytes()]).unwrap();
+            }
+        });
+        for _ in 0..count {
+            client.cut(); // it connects again
+            let came = held.recv_timeout(Duration::from_secs(20)).expect("the session is held");
+            assert_eq!(came, 0, "messages of a held session");
+        }
+    });
+    assert_eq!(client.call(ECHO, 0, &[b"goes on"]).unwrap(), b"goes on");
+    assert!(bench.added().into_iter().eq(0..messages), "each message came once");
+}
+
+#[test]
+fn hold_takes_a_connection_that_was_just_made() {
+    hold_and_cut(2000, 0);
+}
+
+#[test]
+fn held_session_takes_no_messages() {
+    hold_and_cut(2000, 200_000);
 }

@@ -127,9 +127,7 @@ impl Server {
         if !session.begin_hold() {
             return None;
         }
-        let endpoint = &session.endpoint;
-        endpoint.cut();
-        endpoint.disconnect(&mut lock(endpoint.inbox()));
+        drop(session.disconnect_now());
         Some(Held { server: self.clone(), session, name })
     }
 

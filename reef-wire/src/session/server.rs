@@ -2,6 +2,7 @@
 
 use super::endpoint::{Endpoint, Handler, Side};
 use super::handshake::{Hello, OP_WELCOME, Token, Welcome, say};
+use super::inbox::Inbox;
 use super::reception::{NO_SESSION, Reception, redirect, refuse};
 use crate::codec;
 use crate::credit::Limits;
@@ -14,12 +15,15 @@ use crate::transport::link::Link;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two looks of a session without connection whether it has been ended.
 const END_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time between two attempts to take the inbox from a thread that reads.
+const CUT_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Time for which clients are told where a session has gone.
 const MOVED_TIMEOUT: Duration = Duration::from_secs(600);
@@ -328,15 +332,18 @@ impl Server {
             refuse(&mut link, NO_SESSION);
             return Err(Error::Refused(NO_SESSION.into()));
         };
-        if let Some(moved) = session.await_release() {
-            redirect(&mut link, &moved);
-            session.note_told();
-            return Err(Error::Moved(moved));
-        }
         let endpoint = &session.endpoint;
-        endpoint.cut(); // the connection before, which this end may believe in
-        let mut inbox = lock(endpoint.inbox());
-        endpoint.disconnect(&mut inbox);
+        let mut inbox = loop {
+            if let Some(moved) = session.await_release() {
+                redirect(&mut link, &moved);
+                session.note_told();
+                return Err(Error::Moved(moved));
+            }
+            let inbox = session.disconnect_now(); // this end may believe in the connection before
+            if *lock(&session.hold) == Hold::Free {
+                break inbox; // a hold that begins now waits for the inbox
+            }
+        };
         let (told, limits) = (inbox.received(), self.0.options.limits);
         let welcome = Welcome { session: name, received: told, limits, facts: Vec::new() };
         say(&mut link, OP_WELCOME, &[&codec::write(&welcome)?])?;
@@ -419,6 +426,21 @@ impl Session {
             let waited = self.changed.wait(connections);
             connections = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         }
+    }
+
+    /// Takes the connection away, and the inbox from the thread that reads from it. A client that
+    /// comes meanwhile loses its connection, too.
+    pub(super) fn disconnect_now(&self) -> MutexGuard<'_, Inbox> {
+        let mut inbox = loop {
+            self.endpoint.cut();
+            match self.endpoint.inbox().try_lock() {
+                Ok(inbox) => break inbox,
+                Err(TryLockError::Poisoned(inbox)) => break inbox.into_inner(),
+                Err(TryLockError::WouldBlock) => thread::sleep(CUT_INTERVAL),
+            }
+        };
+        self.endpoint.disconnect(&mut inbox);
+        inbox
     }
 
     /// Drops the connection that broke, unless there is another one already.
