@@ -45,6 +45,7 @@ fn lines(library_file: &str, address: &str) -> Vec<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "program", "--include-ignored", "--nocapture"]);
     command.env(LIBRARY, library(library_file)).env("REEF_REMOTE", address);
+    command.env("RUST_TEST_THREADS", "2"); // with one the test's name comes before the first line
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();

@@ -2,7 +2,9 @@
 
 mod support;
 
-use reef_wire::{Client, ClientOptions, Error, Key, Link, Moved, Server, ServerOptions};
+use reef_wire::{
+    Adopted, Client, ClientOptions, Error, Held, Key, Link, Moved, SendHalf, Server, ServerOptions,
+};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,6 +15,10 @@ use support::{ADD, Bench, ECHO, SCHEMA};
 /// Name of the session.
 const NAME: [u8; 16] = [7; 16];
 
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
 /// Makes a connection to a server.
 fn connect(server: &Server, serve: fn(&Server, Link) -> reef_wire::Result<()>) -> Link {
     let (near, far) = UnixStream::pair().unwrap();
@@ -21,7 +27,22 @@ fn connect(server: &Server, serve: fn(&Server, Link) -> reef_wire::Result<()>) -
     Link::unix(near).unwrap()
 }
 
-/// Two servers, the first of which may end; a client of the first takes `absence` to come back.
+/// Serves a connection that begins or continues the session.
+fn serve(server: &Server, mut link: Link) -> reef_wire::Result<()> {
+    let hello = server.greet(&mut link)?;
+    server.serve_greeted(link, &hello, NAME)
+}
+
+/// Has a session go on at a server.
+fn adopt(at: &Bench, held: &Held, key: &Key) -> reef_wire::Result<()> {
+    let carried = held.carried()?;
+    let adopted: Adopted =
+        at.server().adopt(NAME, None, Some(key.clone()), &carried, at.noter())?;
+    thread::spawn(move || adopted.run());
+    Ok(())
+}
+
+/// Two servers, the first of which may end, and a client of the first.
 struct Move {
     servers: [Bench; 2],
     is_first_gone: Arc<AtomicBool>,
@@ -29,60 +50,129 @@ struct Move {
 }
 
 impl Move {
+    /// The client takes `absence` to come back.
     fn new(absence: Duration) -> Self {
-        let servers = [(); 2].map(|()| Bench::with(ServerOptions::new(SCHEMA), |_| None));
+        let come = move |dial| thread::sleep(if dial > 0 { absence } else { Duration::ZERO });
+        Self::with(ServerOptions::new(SCHEMA), move |dial, connect| {
+            come(dial);
+            connect()
+        })
+    }
+
+    /// `dial` makes the client's connection of this number to the first server.
+    fn with(
+        options: ServerOptions,
+        dial: impl Fn(usize, &dyn Fn() -> reef_wire::Result<Link>) -> reef_wire::Result<Link>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let servers = [options.clone(), options].map(|options| Bench::with(options, |_| None));
         let [first, second] = [0, 1].map(|at: usize| servers[at].server());
         let (is_first_gone, dials) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
         let is_gone = is_first_gone.clone();
         let mut options = ClientOptions::new(SCHEMA, move || {
-            if dials.fetch_add(1, Ordering::Relaxed) > 0 {
-                thread::sleep(absence);
-            }
-            if is_gone.load(Ordering::Relaxed) {
-                return Err(Error::Absent("nothing listens".into()));
-            }
-            Ok(connect(&first, |server, mut link| {
-                let hello = server.greet(&mut link)?;
-                server.serve_greeted(link, &hello, NAME)
-            }))
+            dial(dials.fetch_add(1, Ordering::Relaxed), &|| {
+                if is_gone.load(Ordering::Relaxed) {
+                    return Err(Error::Absent("nothing listens".into()));
+                }
+                Ok(connect(&first, serve))
+            })
         });
-        options.dial_moved = Some(Box::new(move |_| Ok(connect(&second, Server::serve))));
+        options.dial_moved = Some(Box::new(move |address| match address {
+            "second" => Ok(connect(&second, Server::serve)),
+            _ => Err(Error::Absent(address.into())),
+        }));
         let client = Client::open(options, servers[0].pusher()).unwrap();
         assert_eq!(client.call(ECHO, 0, &[b"here"]).unwrap(), b"here");
         Self { servers, is_first_gone, client }
     }
 
+    fn hold(&self) -> Held {
+        self.servers[0].server().hold(NAME).unwrap()
+    }
+
     /// Moves the session to the second server, and ends the first one at once. Returns whether the
     /// client was told.
-    fn go(&self) -> bool {
-        let held = self.servers[0].server().hold(NAME).unwrap();
+    fn go(&self, held: Held) -> bool {
         let key = Key::make().unwrap();
-        let carried = held.carried().unwrap();
-        let second = self.servers[1].server();
-        let adopt = second.adopt(NAME, None, Some(key.clone()), &carried, self.servers[1].noter());
-        let adopted = adopt.unwrap();
-        thread::spawn(move || adopted.run());
+        adopt(&self.servers[1], &held, &key).unwrap();
         let is_told = held.moved(&Moved { address: "second".into(), key });
         self.is_first_gone.store(true, Ordering::Relaxed);
         is_told
+    }
+
+    #[track_caller]
+    fn answers(&self) {
+        assert_eq!(self.client.call(ECHO, 0, &[b"there"]).unwrap(), b"there");
     }
 }
 
 #[test]
 fn client_hears_of_a_move_before_its_server_may_end() {
-    let moving = Move::new(Duration::from_millis(200));
-    assert!(moving.go());
-    assert_eq!(moving.client.call(ECHO, 0, &[b"there"]).unwrap(), b"there");
+    let moving = Move::new(millis(200));
+    assert!(moving.go(moving.hold()));
+    moving.answers();
 }
 
 #[test]
 fn absent_client_delays_a_move_for_a_bounded_time() {
-    assert!(!Move::new(Duration::from_secs(4)).go(), "the client comes after 4 s");
+    let moving = Move::new(Duration::from_secs(4));
+    assert!(!moving.go(moving.hold()), "the client comes after 4 s");
+}
+
+/// Its server keeps a session whose connection was closed for 700 ms, unless it is held or moves.
+#[test]
+fn client_whose_connection_was_closed_is_told() {
+    let moving = Move::new(millis(1300));
+    moving.client.cut();
+    thread::sleep(millis(50)); // the server sees it
+    assert!(moving.go(moving.hold()));
+    moving.answers();
+}
+
+#[test]
+fn connection_that_broke_meanwhile_is_not_the_client() {
+    let moving = Move::with(ServerOptions::new(SCHEMA), |dial, connect| {
+        if dial == 2 {
+            thread::sleep(millis(800));
+        }
+        let link = connect()?;
+        if dial == 1 {
+            let control = link.control.clone();
+            thread::spawn(move || {
+                thread::sleep(millis(100));
+                control.cut(); // while it waits for the answer
+            });
+        }
+        Ok(link)
+    });
+    let held = moving.hold();
+    thread::sleep(millis(300));
+    assert!(moving.go(held), "the next connection is told");
+    moving.answers();
+}
+
+#[test]
+fn session_comes_back_while_its_first_server_waits() {
+    let moving = Move::new(millis(1000));
+    let (key, held) = (Key::make().unwrap(), moving.hold());
+    let [first, second] = &moving.servers;
+    adopt(second, &held, &key).unwrap();
+    let to = Moved { address: "second".into(), key: key.clone() };
+    let there = thread::spawn(move || held.moved(&to));
+    thread::sleep(millis(300));
+    adopt(first, &second.server().hold(NAME).unwrap(), &key).unwrap();
+    assert!(!there.join().unwrap(), "the client finds the session here");
+    moving.answers();
+    assert_eq!(first.server().len(), 1);
 }
 
 /// Holds and cuts at once, `count` times: no hold waits, and no message comes meanwhile.
 fn hold_and_cut(count: usize, messages: u64) {
-    let Move { servers: [bench, _], client, .. } = Move::new(Duration::ZERO);
+    let mut options = ServerOptions::new(SCHEMA);
+    options.closed_timeout = options.reconnect_timeout; // the machine may be busy
+    let Move { servers: [bench, _], client, .. } = Move::with(options, |_, connect| connect());
     let (sender, held) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -117,4 +207,46 @@ fn hold_takes_a_connection_that_was_just_made() {
 #[test]
 fn held_session_takes_no_messages() {
     hold_and_cut(2000, 200_000);
+}
+
+/// A way of a server to a client that takes 300 ms for its second message, the welcome.
+#[derive(Debug)]
+struct SlowWelcome {
+    way: Box<dyn SendHalf>,
+    sent: usize,
+}
+
+impl SendHalf for SlowWelcome {
+    fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.sent += 1;
+        self.way.send(bytes)?;
+        if self.sent == 2 {
+            thread::sleep(millis(300));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn session_that_is_held_as_it_begins_takes_no_messages() {
+    let bench = Bench::with(ServerOptions::new(SCHEMA), |_| None);
+    let (server, dials) = (bench.server(), AtomicUsize::new(0));
+    let client = Client::open(
+        ClientOptions::new(SCHEMA, move || {
+            let is_first = dials.fetch_add(1, Ordering::Relaxed) == 0;
+            Ok(connect(&server, if is_first { serve_slowly } else { serve }))
+        }),
+        bench.pusher(),
+    );
+    let (client, held) = (client.unwrap(), bench.server().hold(NAME).unwrap());
+    client.post(ADD, 0, &[&7_u64.to_le_bytes()]).unwrap();
+    thread::sleep(millis(600));
+    assert_eq!(bench.added(), [0_u64; 0]);
+    drop(held);
+    assert_eq!(client.call(ECHO, 0, &[b"goes on"]).unwrap(), b"goes on");
+    assert_eq!(bench.added(), [7]);
+}
+
+fn serve_slowly(server: &Server, link: Link) -> reef_wire::Result<()> {
+    serve(server, Link { send: Box::new(SlowWelcome { way: link.send, sent: 0 }), ..link })
 }

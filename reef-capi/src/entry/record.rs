@@ -80,12 +80,11 @@ pub(crate) fn unused(name: &str, reserved: u32) -> Result<()> {
 unsafe fn size<T: Record>(at: *const u32) -> Result<usize> {
     // SAFETY: the caller's promise.
     let size = unsafe { at.read_unaligned() } as usize;
-    if (T::MIN_SIZE..=MAX_SIZE).contains(&size) {
+    let (name, min, step) = (T::NAME, T::MIN_SIZE, align_of::<T>());
+    if (min..=MAX_SIZE).contains(&size) && size.is_multiple_of(step) {
         return Ok(size);
     }
-    Err(Fault::invalid(format!(
-        "{}: struct_size must be from {} to {MAX_SIZE}, got {size}",
-        T::NAME,
-        T::MIN_SIZE
-    )))
+    let text =
+        format!("{name}: struct_size must be from {min} to {MAX_SIZE} by {step}, got {size}");
+    Err(Fault::invalid(text))
 }

@@ -63,7 +63,9 @@ static void names(void) {
     reef_network *old;
     WANT(REEF_OK, reef_network_load(device, "resnet18", &options, &old));
     WANT(REEF_OK, reef_network_free(old));
-    options.struct_size--;
+    options.struct_size++; // half of a member
+    WANT(REEF_INVALID, reef_network_load(device, "resnet18", &options, &no_network));
+    options.struct_size -= 9;
     WANT(REEF_INVALID, reef_network_load(device, "resnet18", &options, &no_network));
     reef_dispatcher *no_dispatcher = UNTOUCHED;
     WANT(REEF_NOT_FOUND, reef_dispatcher_start(device, "reaf", &no_dispatcher));

@@ -105,7 +105,16 @@ impl Scales {
     /// `Io` if it can't be read or isn't a regular file, `Memory` if it is larger than the default
     /// [budget](Budget), and those of [`from_json`](Self::from_json).
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        json::read(path.as_ref(), &Ledger::new(&Budget::default()), Self::from_json)
+        Self::load_within(path, &Budget::default())
+    }
+
+    /// As [`load`](Self::load), with memory of this budget.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `load`.
+    pub fn load_within(path: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
+        json::read(path.as_ref(), &Ledger::new(budget), Self::from_json)
     }
 
     /// Parses the text of a file; `file` names it in errors.

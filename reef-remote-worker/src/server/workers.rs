@@ -241,12 +241,18 @@ impl Shared {
         let mut names = vec![name];
         worker.listen(|notice| match notice {
             Notice::Adopted(name, key) => {
+                let mut workers = lock(&self.workers);
                 lock(&self.moved).remove(&name); // it may have been here before
                 lock(&self.keys).insert(name, key);
-                lock(&self.workers).insert(name, worker.clone());
+                workers.insert(name, worker.clone());
                 names.push(name);
             }
             Notice::Moved(name, place) => {
+                // It may have come back meanwhile, to another worker.
+                let workers = lock(&self.workers);
+                if workers.get(&name).is_some_and(|known| !Arc::ptr_eq(known, worker)) {
+                    return;
+                }
                 let mut moved = lock(&self.moved);
                 moved.retain(|_, (_, since)| since.elapsed() < MOVED_TIMEOUT);
                 moved.insert(name, (place, Instant::now()));

@@ -21,7 +21,7 @@ pub(super) struct Description {
     pub(super) batch: Option<usize>,
     /// Seed of made-up weights, used instead of a file.
     pub(super) seed: Option<u64>,
-    /// File of scales in the version's folder: numbers of 8 bits between the steps.
+    /// File of scales in the version's folder: numbers of 8 bits between the steps. Empty: none.
     pub(super) scales: Option<String>,
     /// Versions to load if none is named; default: the newest.
     pub(super) versions: Option<Versions>,
@@ -94,7 +94,9 @@ impl Description {
         if self.versions == Some(Versions::Latest { latest: 0 }) {
             return Err("versions.latest must be at least 1, got 0".into());
         }
-        if let Some(file) = self.scales.as_ref().filter(|file| !is_file_name(file)) {
+        if let Some(file) =
+            self.scales.as_ref().filter(|file| !file.is_empty() && !is_file_name(file))
+        {
             let shown = excerpt(file);
             return Err(format!("scales must be a file of the version's folder, got {shown:?}"));
         }

@@ -4,7 +4,7 @@ use super::config::model_config::{BATCH_RT, SCALES};
 use super::config::upload::Upload;
 use super::declaration::{Declaration, Shapes};
 use super::description::{Description, Instances, Placing};
-use super::source::{ModelSource, with_path};
+use super::source::{ModelSource, read_error};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
@@ -30,8 +30,10 @@ pub(crate) struct ModelSpec {
     pub(crate) batching: [Option<Batching>; 2],
     size: Option<usize>,
     batch: Option<usize>,
-    /// File of scales, for numbers of 8 bits between its steps.
-    scales: Option<PathBuf>,
+    /// Name of the file of scales, for numbers of 8 bits between its steps; may be empty.
+    scales: Option<String>,
+    /// Folder of its files, or its only file.
+    place: PathBuf,
     /// Latencies of its kernels, if they are stored with it.
     profile: Option<PathBuf>,
     /// True if kernels without stored latencies are measured.
@@ -57,8 +59,13 @@ impl ModelSpec {
     ) -> Result<Self> {
         let source =
             ModelSource::find(place, description).map_err(|error| of(name, version, error))?;
+        if let Some(file) = description.scales.as_ref().filter(|file| !file.is_empty())
+            && !place.is_dir()
+        {
+            return Err(of(name, version, no_folder(file)));
+        }
         let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
-        let scales = description.scales.as_ref().map(|file| place.join(file));
+        let (scales, place) = (description.scales.clone(), place.to_path_buf());
         let Description { size, batch, measure, instances, .. } = *description;
         let (name, shapes) = (name.clone(), description.shapes.clone());
         let (batching, placing) = (description.batching(), description.placing());
@@ -71,6 +78,7 @@ impl ModelSpec {
             size,
             batch,
             scales,
+            place,
             profile,
             measure,
             instances,
@@ -90,6 +98,7 @@ impl ModelSpec {
             size: None,
             batch: None,
             scales: None,
+            place: PathBuf::new(),
             profile: None,
             measure: false,
             instances: description.instances,
@@ -158,22 +167,24 @@ impl ModelSpec {
         budget: &Budget,
     ) -> Result<Model> {
         let read = self.source.open_shaped(declaration, shapes, self.size, budget);
-        let read = read.and_then(|model| self.with_files(model));
+        let read = read.and_then(|model| self.with_files(model, budget));
         read.map_err(|error| of(&self.name, self.version, error))
     }
 
     /// Parameters of its configuration in Triton's form.
     pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
         let batch_rt = self.batching().map(|_| (BATCH_RT, self.batches_rt().to_string()));
-        let scales = self.scales.as_ref().and_then(|file| file.file_name()?.to_str());
-        batch_rt.into_iter().chain(scales.map(|file| (SCALES, file.into()))).collect()
+        let scales = self.scales.as_ref().map(|file| (SCALES, file.clone()));
+        batch_rt.into_iter().chain(scales).collect()
     }
 
     /// Adds the scales and the latencies that are stored with it.
-    fn with_files(&self, mut model: Model) -> Result<Model> {
-        if let Some(file) = &self.scales {
-            let scales = Scales::load(file).and_then(|scales| model.with_scales(&scales));
-            model = scales.map_err(|error| with_path(file, &error))?;
+    fn with_files(&self, mut model: Model, budget: &Budget) -> Result<Model> {
+        if let Some(file) = self.scales.as_ref().filter(|file| !file.is_empty()) {
+            let file = self.place.join(file);
+            let scales = Scales::load_within(&file, budget);
+            let scales = scales.and_then(|scales| model.with_scales(&scales));
+            model = scales.map_err(|error| read_error(&file, error))?;
         }
         match &self.profile {
             Some(profile) if model.kernels().is_none() => {
@@ -190,9 +201,14 @@ impl ModelSpec {
     /// The first error, with the model and the file; `Exhausted`.
     pub(crate) fn open(&self, budget: &Budget) -> Result<Model> {
         let read = self.source.open(self.size, self.batch, budget);
-        let read = read.and_then(|model| self.with_files(model));
+        let read = read.and_then(|model| self.with_files(model, budget));
         read.map_err(|error| of(&self.name, self.version, error))
     }
+}
+
+/// Returns the error for scales of a model that has no folder.
+pub(super) fn no_folder(scales: &str) -> Error {
+    Error::Invalid(format!("it has no folder for scales, got {scales:?}"))
 }
 
 /// Adds the model to an error.

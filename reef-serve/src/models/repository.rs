@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::models::config::load::Replacement;
 use crate::models::config::model_config::ModelConfig;
 use crate::models::description::Description;
-use crate::models::model_spec::ModelSpec;
+use crate::models::model_spec::{ModelSpec, no_folder};
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
 use crate::suggest::did_you_mean;
@@ -166,9 +166,8 @@ impl Repository {
             if version.is_none_or(|version| version == 1) {
                 let description =
                     apply_config(name, Description::default(), given.config.as_ref())?;
-                if let Some(file) = &description.scales {
-                    let why = "a built-in network has no folder for scales";
-                    return Err(Error::Invalid(format!("model {name}: {why}, got {file:?}")));
+                if let Some(file) = description.scales.as_ref().filter(|file| !file.is_empty()) {
+                    return Err(no_folder(file).map_text(|why| format!("model {name}: {why}")));
                 }
                 return Ok(vec![ModelSpec::builtin(name, &description)]);
             }

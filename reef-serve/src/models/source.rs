@@ -183,7 +183,7 @@ fn without_kernels(model: Model) -> models::Result<Model> {
 }
 
 /// Adds the file to an error of a reader.
-fn read_error(path: &Path, error: models::Error) -> Error {
+pub(super) fn read_error(path: &Path, error: models::Error) -> Error {
     match error {
         models::Error::Memory { .. } => Error::Exhausted(format!("memory budget: {error}")),
         error => with_path(path, &error),
@@ -227,7 +227,7 @@ fn only_file(place: &Path) -> Result<PathBuf> {
 }
 
 /// Adds the file to an error, unless the error names it already.
-pub(super) fn with_path(path: &Path, error: &dyn std::fmt::Display) -> Error {
+fn with_path(path: &Path, error: &dyn std::fmt::Display) -> Error {
     let (path, error) = (path.display().to_string(), error.to_string());
     let error = if error.starts_with(&path) { error } else { format!("{path}: {error}") };
     Error::Invalid(error.trim().replace('\n', " "))

@@ -147,9 +147,10 @@ impl Reception {
     }
 }
 
-/// Tells a client that its session is at another server, as far as the connection carries it.
-pub fn redirect(link: &mut Link, moved: &Moved) {
-    let _ = codec::write(moved).and_then(|bytes| say(link, OP_MOVED, &[&bytes])); // it may be gone
+/// Tells a client that its session is at another server. Returns whether the connection took it:
+/// then it may still break before the client has it.
+pub fn redirect(link: &mut Link, moved: &Moved) -> bool {
+    codec::write(moved).and_then(|bytes| say(link, OP_MOVED, &[&bytes])).is_ok()
 }
 
 /// Tells a client why it has no session, as far as the connection still carries it.

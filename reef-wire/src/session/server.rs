@@ -217,8 +217,12 @@ impl Server {
         }
         if say(&mut link, OP_WELCOME, &[&welcome]).is_ok() {
             let endpoint = &session.endpoint;
-            let decoder = Decoder::default();
-            endpoint.connect(&mut lock(endpoint.inbox()), link, decoder, none, none)?;
+            let mut inbox = lock(endpoint.inbox());
+            if *lock(&session.hold) == Hold::Free {
+                endpoint.connect(&mut inbox, link, Decoder::default(), none, none)?;
+            } else {
+                drop(link); // its client comes again
+            }
         }
         Err(self.serve_session(&session, name))
     }
@@ -270,7 +274,8 @@ impl Server {
         name: [u8; 16],
         session: &Arc<Session>,
     ) -> Result<(), String> {
-        if self.session(name).is_some_and(|known| known.endpoint.ended().is_none()) {
+        let is_here = |known: Arc<Session>| !known.has_moved() && known.endpoint.ended().is_none();
+        if self.session(name).is_some_and(is_here) {
             return Err("the session is at this server already".into());
         }
         self.insert(name, session)?;
@@ -335,8 +340,11 @@ impl Server {
         let endpoint = &session.endpoint;
         let mut inbox = loop {
             if let Some(moved) = session.await_release() {
-                redirect(&mut link, &moved);
-                session.note_told();
+                // It says nothing before the answer: it may be gone, and come again.
+                let is_gone = link.receive.wait(Some(Duration::ZERO)).unwrap_or(true);
+                if redirect(&mut link, &moved) && !is_gone {
+                    session.note_told();
+                }
                 return Err(Error::Moved(moved));
             }
             let inbox = session.disconnect_now(); // this end may believe in the connection before
@@ -399,14 +407,20 @@ impl Session {
         self.changed.notify_all();
     }
 
-    /// Ends a hold, unless the session has moved.
+    /// Ends a hold, or the session if it has moved.
     pub(super) fn release(&self) {
         let mut hold = lock(&self.hold);
-        if *hold == Hold::Held {
-            *hold = Hold::Free;
+        match &*hold {
+            Hold::Moved(moved) => self.endpoint.end(Error::ended_by(moved)),
+            _ => *hold = Hold::Free,
         }
         drop(hold);
         self.wake();
+    }
+
+    /// True if it is at another server, and has not ended here yet.
+    fn has_moved(&self) -> bool {
+        matches!(*lock(&self.hold), Hold::Moved(_))
     }
 
     pub(super) fn wake(&self) {
@@ -456,7 +470,7 @@ impl Session {
         let mut end = Instant::now() + reconnect_timeout;
         let mut connections = lock(&self.connections);
         while *connections == seen {
-            let is_held = *lock(&self.hold) == Hold::Held;
+            let is_held = *lock(&self.hold) != Hold::Free; // its holder ends it if it has moved
             if is_held {
                 end = Instant::now() + reconnect_timeout;
             }

@@ -134,6 +134,7 @@ impl ModelConfig {
                 (BATCH_RT, Some("true")) => self.batch_rt = Some(true),
                 (BATCH_RT, Some("false")) => self.batch_rt = Some(false),
                 (SCALES, Some(file)) => self.scales = Some(file.into()),
+                (SCALES, None) => return Err(wrong(&"scales must be the name of a file")),
                 (BATCH_RT, _) => {
                     return Err(wrong(&format!("{BATCH_RT} must be true or false")));
                 }
@@ -174,7 +175,7 @@ impl ModelConfig {
         }
         description.batch_rt = self.batch_rt.unwrap_or(description.batch_rt);
         if self.scales.is_some() {
-            description.scales = self.scales.clone().filter(|file| !file.is_empty());
+            description.scales = self.scales.clone();
         }
         description.instances.rt = self.rt.map_or(description.instances.rt, count);
         description.instances.be = self.be.map_or(description.instances.be, count);

@@ -78,6 +78,9 @@ fn configuration_of_a_load_names_the_scales() {
     let load = |file| load_as("net", file);
     load("").unwrap();
     let floats = fixture.output("net");
+    let net = fixture.server.registry.get("net", "").unwrap();
+    let off = [("scales", String::new())]; // which turns them off again if it is sent back
+    assert_eq!(net.spec.parameters(), off);
     assert_ne!(floats, eight);
     load("int8.json").unwrap();
     assert_eq!(fixture.output("net"), eight);
@@ -85,8 +88,11 @@ fn configuration_of_a_load_names_the_scales() {
     assert!(error.contains("scales must be a file of the version's folder"), "{error}");
     assert_eq!(fixture.output("net"), eight, "as before");
     let error = load_as("resnet18", "int8.json").unwrap_err().to_string();
-    let why = "a built-in network has no folder for scales";
-    assert_eq!(error, format!("model resnet18: {why}, got \"int8.json\""));
+    assert_eq!(error, "model resnet18: it has no folder for scales, got \"int8.json\"");
+    let (file, _) = super::models::case("resnet-13");
+    fixture.file("whole.onnx", std::fs::read(file).unwrap());
+    let error = load_as("whole", "int8.json").unwrap_err().to_string();
+    assert_eq!(error, "model whole/1: it has no folder for scales, got \"int8.json\"");
 }
 
 #[test]
@@ -105,10 +111,14 @@ fn scales_that_do_not_fit_are_errors_with_the_file() {
     fixture.file("net/1/other.json", other);
     let said = begin(&fixture.loads("scales = \"other.json\""));
     assert!(said.contains("net/1/other.json: ") && said.contains("got \"conv9\""), "{said}");
-    for file in ["../1/int8.json", "/int8.json", "", ".", "..", "a/int8.json", "a\\\\int8.json"] {
+    for file in ["../1/int8.json", "/int8.json", ".", "..", "a/int8.json", "a\\\\int8.json"] {
         let said = fixture.loads(&format!("scales = \"{file}\""));
         assert!(said.contains("scales must be a file of the version's folder"), "{file}: {said}");
     }
+    let large = std::fs::File::create(fixture.folder.join("net/1/large.json")).unwrap();
+    large.set_len(8 << 30).unwrap();
+    let said = fixture.loads("scales = \"large.json\"");
+    assert!(said.contains("memory budget: "), "{said}");
     assert_eq!(fixture.loads("scales = \"int8.json\""), "loaded");
 }
 

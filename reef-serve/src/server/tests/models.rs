@@ -7,7 +7,7 @@ use reef::models::profile::Latencies;
 use std::path::Path;
 
 /// A small network with what it must give.
-fn case(name: &str) -> (PathBuf, Vec<f32>) {
+pub(super) fn case(name: &str) -> (PathBuf, Vec<f32>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
     let golden = std::fs::read(folder.join(format!("{name}.json"))).unwrap();
     let golden: serde_json::Value = serde_json::from_slice(&golden).unwrap();
