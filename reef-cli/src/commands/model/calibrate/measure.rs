@@ -56,7 +56,7 @@ impl reef::Visit for Calibrate<'_> {
                 let outputs = Some(checks.iter().map(infer).collect::<Result<_>>()?);
                 Ok(Found { model, scales, planned, outputs })
             }
-            Err(models::Error::Scales { .. }) => {
+            Err(models::Error::Device(reef::Error::Unsupported { .. })) => {
                 let planned = plan(model.picture()?.0, &scales, full_quantization)?.into();
                 Ok(Found { model, scales, planned, outputs: None })
             }
