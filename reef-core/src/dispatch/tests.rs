@@ -308,6 +308,7 @@ fn capped_queues_widen_after_a_pause_of_real_time_work() {
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
     eventually("real-time work lasts", || dispatcher.stats().padded_launches == 1);
+    eventually("launched next to it", || in_flight(&dispatcher) == 1);
     let before = script(&device).told.lock().len();
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     ticket.wait().expect("it ends");
@@ -349,9 +350,10 @@ fn reserve_is_paid_back_to_queues_that_ran_capped() {
     thread::sleep(10 * SETTLE_TIME); // which best-effort work is owed 30 % of
     percent.store(100, Ordering::SeqCst);
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
-    first.wait().expect("it ends");
-    assert_eq!(second.try_wait(), None, "the reserve is paid back first");
-    second.wait_timeout(100 * SETTLE_TIME).expect("it waits for ever").expect("it ends");
+    let first = first.wait().expect("it ends");
+    let second = second.wait_timeout(TEST_TIMEOUT).expect("it waits for ever").expect("it ends");
+    let [first, second] = [first, second].map(|timing| timing.submitted + timing.total);
+    assert!(second >= first + 2 * SETTLE_TIME, "the reserve is paid back first");
 }
 
 #[test]
@@ -462,16 +464,19 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
     eventually("launched", || in_flight(&dispatcher) == 1);
     let mut other = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     let mut rt = dispatcher.real_time().expect("a client");
-    let begin = Instant::now();
+    let (begin, mut rounds) = (Instant::now(), 0);
     while stuck.wait_for(Seq(0), Duration::ZERO) == Ok(false) {
         rt.run(&one_kernel()).expect("real-time work runs");
         let last = other.submit(&[kernel()]).expect("room");
         assert_eq!(other.wait_for(last, TEST_TIMEOUT), Ok(true), "it is not held by the other");
+        rounds += 1;
     }
     assert!(begin.elapsed() >= 20 * SETTLE_TIME);
     let error = stuck.wait(Seq(0)).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
-    assert!(dispatcher.stats().preemptions > 20);
+    assert!(rounds > 1, "they run while it is stuck");
+    let preemptions = dispatcher.stats().preemptions; // one may serve two rounds
+    assert!(preemptions >= rounds / 2, "{preemptions} in {rounds} rounds");
     other.run(&[kernel()]).expect("it goes on");
 }
 
