@@ -13,6 +13,9 @@ use std::thread::Thread;
 /// Value of [`HwQueue::done`] that sends the reader to [`HwQueue::check`].
 pub(crate) const FAILED: u64 = u64::MAX;
 
+/// Value of `evictions` of items that came while the queue was stopped.
+const CAME_STOPPED: u64 = u64::MAX;
+
 /// A block for a unit, if there is one; `Err` if there will be when others return what it works on.
 pub(super) type Picked = std::result::Result<Option<Task>, Busy>;
 
@@ -21,8 +24,8 @@ pub(super) type Picked = std::result::Result<Option<Task>, Busy>;
 pub(crate) struct HwQueue {
     pub(super) id: u64,
     stop: Stop,
-    /// Evictions until the first of `items` came: since the next one they stay stopped until they
-    /// are drained.
+    /// Evictions until the first of `items` came, or [`CAME_STOPPED`]: since the next one they stay
+    /// stopped until they are drained.
     evictions: u64,
     pub(super) items: VecDeque<Item>,
     /// Blocks on units now, padding included.
@@ -174,7 +177,9 @@ impl HwQueue {
     pub(super) fn push(&mut self, item: Item, buried: &mut Vec<Item>) {
         let failed = self.failed.clone().or_else(|| item.record.failed());
         if self.items.is_empty() {
-            self.evictions = self.stop.evictions();
+            let evictions = self.stop.evictions(); // before the look at the word
+            // Units have passed by, and no reactivation tells them to look again.
+            self.evictions = if self.stop.is_raised() { CAME_STOPPED } else { evictions };
         }
         self.items.push_back(item);
         match failed {

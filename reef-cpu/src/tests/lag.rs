@@ -122,3 +122,21 @@ fn queue_that_is_abandoned_ends_with_its_last_block() {
     wait_until("the device forgets it", || device.shared().change(|hardware| hardware.len()) == 1);
     assert_eq!(runs(1), 3, "what had not started never does");
 }
+
+/// A launch in whose middle its queue was evicted: units have passed by once it is there.
+#[test]
+fn what_comes_while_a_queue_is_stopped_waits_for_a_drain() {
+    let device = Cpu::open(0, "units=2&pin=0").unwrap();
+    let preemptor = device.preemptor(PreemptLevel::DeviceQueue).unwrap();
+    let mut queue = device.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+    let (launch, ran) = reporting(3);
+    preemptor.evict().unwrap();
+    queue.launch(Seq(0), &launch, None).unwrap();
+    std::thread::sleep(Duration::from_millis(5)); // units find nothing, and sleep
+    preemptor.reactivate().unwrap();
+    let drained = queue.try_drain().unwrap().expect("it is stopped");
+    assert_eq!((drained.resume_at, ran.try_iter().count()), (Seq(0), 0));
+    queue.launch(Seq(0), &launch, None).unwrap();
+    finish(&mut queue, 1);
+    assert_eq!(ran.try_iter().count(), 3);
+}
