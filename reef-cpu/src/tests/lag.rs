@@ -125,7 +125,7 @@ fn queue_that_is_abandoned_ends_with_its_last_block() {
 
 /// A launch in whose middle its queue was evicted: units have passed by once it is there.
 #[test]
-fn what_comes_while_a_queue_is_stopped_waits_for_a_drain() {
+fn launch_on_a_stopped_queue_waits_for_a_drain() {
     let device = Cpu::open(0, "units=2&pin=0").unwrap();
     let preemptor = device.preemptor(PreemptLevel::DeviceQueue).unwrap();
     let mut queue = device.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
