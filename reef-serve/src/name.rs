@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::fmt;
+use std::path::{Component, Path};
 
 /// Maximum length of a name, in bytes.
 const MAX_LEN: usize = 64;
@@ -9,6 +10,13 @@ const MAX_LEN: usize = 64;
 /// Returns the start of a client's text, short enough to be repeated in an error.
 pub(crate) fn excerpt(said: &str) -> String {
     said.chars().take(MAX_LEN).collect()
+}
+
+/// True if a client's text names a file of a folder, and none elsewhere.
+pub(crate) fn is_file_name(said: &str) -> bool {
+    let mut parts = Path::new(said).components();
+    let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+    is_plain && !said.contains(['/', '\\', '\0'])
 }
 
 /// Model name: letters, digits, `_`, `-` and `.`, without a leading dot. It is always one component

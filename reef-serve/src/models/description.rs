@@ -2,11 +2,11 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
-use crate::name::excerpt;
+use crate::name::{excerpt, is_file_name};
 use crate::requests::batch::Batching;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path};
+use std::path::Path;
 use std::time::Duration;
 
 /// Content of a `model.toml`. An unknown key is an error.
@@ -94,9 +94,7 @@ impl Description {
         if self.versions == Some(Versions::Latest { latest: 0 }) {
             return Err("versions.latest must be at least 1, got 0".into());
         }
-        if let Some(file) =
-            self.scales.as_ref().filter(|file| !file.is_empty() && !is_file_name(file))
-        {
+        if let Some(file) = self.scales_file().filter(|file| !is_file_name(file)) {
             let shown = excerpt(file);
             return Err(format!("scales must be a file of the version's folder, got {shown:?}"));
         }
@@ -107,6 +105,11 @@ impl Description {
             ));
         }
         Ok(())
+    }
+
+    /// Name of its file of scales, if it has one.
+    pub(super) fn scales_file(&self) -> Option<&str> {
+        self.scales.as_deref().filter(|file| !file.is_empty())
     }
 
     /// Returns the rule that selects its devices.
@@ -142,13 +145,6 @@ impl Description {
             None => have.last().copied().into_iter().collect(),
         }
     }
-}
-
-/// True if it names a file of a folder, and none elsewhere.
-fn is_file_name(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
-    is_plain && !name.contains(['/', '\\', '\0'])
 }
 
 /// Versions to load if none is named.

@@ -59,7 +59,7 @@ impl ModelSpec {
     ) -> Result<Self> {
         let source =
             ModelSource::find(place, description).map_err(|error| of(name, version, error))?;
-        if let Some(file) = description.scales.as_ref().filter(|file| !file.is_empty())
+        if let Some(file) = description.scales_file()
             && !place.is_dir()
         {
             return Err(of(name, version, no_folder(file)));

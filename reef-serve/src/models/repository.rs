@@ -166,7 +166,7 @@ impl Repository {
             if version.is_none_or(|version| version == 1) {
                 let description =
                     apply_config(name, Description::default(), given.config.as_ref())?;
-                if let Some(file) = description.scales.as_ref().filter(|file| !file.is_empty()) {
+                if let Some(file) = description.scales_file() {
                     return Err(no_folder(file).map_text(|why| format!("model {name}: {why}")));
                 }
                 return Ok(vec![ModelSpec::builtin(name, &description)]);

@@ -2,12 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation, within};
-use crate::name::{self, excerpt};
+use crate::name::{self, excerpt, is_file_name};
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Maximum number of files of a load, and of parts of a file's name; maximum bytes of a name, and
@@ -136,11 +136,7 @@ fn place(name: &str) -> Result<PathBuf> {
             "must have at most {MAX_NAME_BYTES} bytes, and each part {MAX_PART_BYTES}"
         ));
     }
-    let plain = |part: &&str| {
-        let mut components = Path::new(part).components();
-        matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
-    };
-    if !parts.iter().all(plain) || parts.len() > MAX_PARTS {
+    if !parts.iter().all(|part| is_file_name(part)) || parts.len() > MAX_PARTS {
         return wrong("must stay in its version's folder");
     }
     match name::version(parts[0]) {
