@@ -1,35 +1,73 @@
 //! Earliest deadline first, real-time and best-effort tasks alike.
 
-use crate::scheduler::policy::{LaunchLimit, Plan, RtTaskView, Scheduler, TaskView, View};
+use crate::backend::info::Seq;
+use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, View};
 use std::time::Duration;
 
 /// The task with the earliest deadline runs, alone.
 ///
-/// A best-effort task without a deadline gets one `default` after its submission, so it doesn't
-/// wait for ever; a real-time task without one is due at once. Nothing takes a real-time task back
-/// from the device, so each starts when the one before has finished: a task that comes later waits
-/// for no more than that one, at the price of a gap between two tasks.
-#[derive(Debug, Clone, Copy)]
+/// A best-effort task without a deadline gets one `default` after it has become the first of its
+/// queue, so it doesn't wait for ever, and a long queue doesn't keep real-time work waiting. A
+/// command that belongs to no task counts as a task of its own. A real-time task without a deadline
+/// is due at once. Nothing takes a real-time task back from the device, so each starts when the one
+/// before has finished: a task that comes later waits for no more than that one, at the price of a
+/// gap between two tasks.
+#[derive(Debug, Clone)]
 pub struct EarliestDeadline {
     default: Duration,
+    /// First tasks of the queues that have work.
+    fronts: Vec<Front>,
+}
+
+/// The first task of a queue.
+#[derive(Debug, Clone, Copy)]
+struct Front {
+    queue: u64,
+    /// Its end; of a command without a task, its position.
+    at: Seq,
+    /// Time at which it was seen first.
+    since: Duration,
+}
+
+impl Front {
+    fn of(queue: &QueueView, now: Duration) -> Self {
+        let at = queue.task.map_or(queue.completed, |task| task.end);
+        Self { queue: queue.id, at, since: now }
+    }
+
+    fn is_of(&self, queue: &QueueView) -> bool {
+        let Self { queue: id, at, .. } = Self::of(queue, self.since);
+        (id, at) == (self.queue, self.at) && queue.is_ready()
+    }
 }
 
 impl Default for EarliestDeadline {
     fn default() -> Self {
-        Self { default: Duration::from_secs(1) }
+        Self::default_deadline(Duration::from_secs(1))
     }
 }
 
 impl EarliestDeadline {
     /// Gives best-effort tasks without a deadline this much time.
     pub fn default_deadline(default: Duration) -> Self {
-        Self { default }
+        Self { default, fronts: Vec::new() }
     }
 
-    fn due(&self, task: Option<TaskView>) -> Duration {
-        task.map_or(self.default, |task| {
-            task.deadline.unwrap_or(task.since.saturating_add(self.default))
-        })
+    /// Notes since when each queue has had its first task.
+    fn note_fronts(&mut self, now: Duration, queues: &[QueueView]) {
+        self.fronts.retain(|front| queues.iter().any(|queue| front.is_of(queue)));
+        for queue in queues.iter().filter(|queue| queue.is_ready()) {
+            if !self.fronts.iter().any(|front| front.queue == queue.id) {
+                self.fronts.push(Front::of(queue, now));
+            }
+        }
+    }
+
+    fn due(&self, queue: &QueueView, now: Duration) -> Duration {
+        let front = self.fronts.iter().find(|front| front.queue == queue.id);
+        let since = front.map_or(now, |front| front.since);
+        let deadline = queue.task.and_then(|task| task.deadline);
+        deadline.unwrap_or(since.saturating_add(self.default))
     }
 }
 
@@ -44,9 +82,10 @@ impl Scheduler for EarliestDeadline {
         "deadline"
     }
 
-    fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        self.note_fronts(now, view.queues);
         let ready = view.queues.iter().enumerate().filter(|(_, q)| q.is_ready());
-        let first = ready.map(|(index, q)| (self.due(q.task), index)).min();
+        let first = ready.map(|(index, q)| (self.due(q, now), index)).min();
         let rt_first = rt_first(view.rt_waiting)
             .filter(|(rt_due, _)| first.is_none_or(|(be_due, _)| *rt_due <= be_due));
         plan.preempt = view.rt_running > 0 || rt_first.is_some();
@@ -64,8 +103,7 @@ impl Scheduler for EarliestDeadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::info::Seq;
-    use crate::scheduler::policy::QueueView;
+    use crate::scheduler::policy::TaskView;
     use crate::scheduler::policy::tests::{decide, ms, queue, view};
 
     fn due(id: u64, since: u64, deadline: Option<u64>) -> QueueView {
@@ -86,7 +124,7 @@ mod tests {
         assert_eq!(
             plan.limits,
             [LaunchLimit::Closed, LaunchLimit::Until(Seq(1))],
-            "due 50 ms after its submission"
+            "due 50 ms after it was seen first"
         );
     }
 
@@ -99,6 +137,37 @@ mod tests {
             decide(&mut edf, ms(now), &view(0, 0, &queues)).limits[0] != LaunchLimit::Closed
         });
         assert_eq!(runs, Some(180), "when 200 ms are nearer than the newcomer's deadline");
+    }
+
+    /// Real-time tasks that follow each other, next to a queue that always has work.
+    fn starts_next_to(queue_at: impl Fn(Seq) -> QueueView) -> usize {
+        let (mut edf, mut done) = (EarliestDeadline::default(), Seq(0));
+        let starts = (0..2_000).filter(|&at| {
+            let now = 5_000 + at * 10;
+            let waiting = [rt(now, None)];
+            let queues = [queue_at(done)];
+            let plan = decide(&mut edf, ms(now), &View::new(&waiting, 0, &queues));
+            done.0 += u64::from(plan.start.is_empty()); // best-effort work has the device
+            !plan.start.is_empty()
+        });
+        starts.count()
+    }
+
+    #[test]
+    fn commands_without_a_task_do_not_starve_real_time_work() {
+        let starts = starts_next_to(|Seq(done)| queue(0, done, done + 8));
+        assert!((1_970..2_000).contains(&starts), "one command a second, {starts} of 2,000 tasks");
+    }
+
+    /// All of the queue's tasks were submitted before the first real-time one.
+    #[test]
+    fn old_backlog_does_not_starve_real_time_work() {
+        let task = |done| TaskView::new(ms(0), Seq(done + 1));
+        let starts = starts_next_to(|Seq(done)| QueueView {
+            task: Some(task(done)),
+            ..queue(0, done, done + 1_000)
+        });
+        assert!((1_970..2_000).contains(&starts), "one task a second, {starts} of 2,000 tasks");
     }
 
     #[test]
