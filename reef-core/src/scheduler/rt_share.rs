@@ -8,6 +8,10 @@ use std::time::Duration;
 /// Time in which best-effort work gets its reserve, where real-time work would take all.
 const WINDOW: Duration = Duration::from_millis(100);
 
+/// Longest time of which best-effort work is owed its reserve: without a bound, an hour of tasks
+/// with a budget would keep those without one waiting for minutes.
+const MAX_KEPT_OFF: Duration = Duration::from_secs(1);
+
 /// Time for which an empty best-effort queue still counts as one that has work: it may be about to
 /// get more.
 const GRACE: Duration = Duration::from_millis(1);
@@ -30,7 +34,8 @@ const MAX_ACCOUNTS: usize = 256;
 /// Best-effort work that real-time work keeps off the device is owed the `reserve` of that time;
 /// while it runs capped next to real-time work, nothing. When that has come to the reserve of 100
 /// ms, tasks that no budget covers wait until it has been paid back. Those in their budget never
-/// do: the code that grants budgets keeps their sum below what the reserve leaves.
+/// do: the code that grants budgets keeps their sum below what the reserve leaves. No more is owed
+/// than the reserve of a second, so a task waits for as long as it takes to pay that back at most.
 #[derive(Debug)]
 pub struct RtShare {
     inner: Box<dyn Scheduler>,
@@ -207,7 +212,8 @@ impl Debt {
         // Capped, it has a part, whatever that is.
         if wanted && !view.capped {
             if is_kept_off {
-                self.owed += time.mul_f64(reserve);
+                let owed = self.owed.saturating_add(time.min(MAX_KEPT_OFF).mul_f64(reserve));
+                self.owed = owed.min(MAX_KEPT_OFF.mul_f64(reserve));
             } else {
                 self.owed = self.owed.saturating_sub(time.mul_f64(1.0 - reserve));
             }

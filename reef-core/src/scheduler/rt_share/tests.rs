@@ -149,6 +149,26 @@ fn capped_best_effort_work_is_owed_nothing() {
     assert!(clients[0].share(time) > 0.99, "{}", clients[0].share(time));
 }
 
+/// An hour in which a budget covers all tasks; then another client asks.
+#[test]
+fn debt_of_an_hour_is_paid_back_within_a_second() {
+    for reserve in [0.05, 0.3, 0.5] {
+        let (mut share, queues) = (share(reserve), [queue(0, 0, 1)]);
+        let covered = [RtTaskView { in_budget: true, ..RtTaskView::new(ms(0)) }];
+        let hour = (0..36_000).map(|step| ms(step * 100));
+        hour.for_each(|now| drop(decide(&mut share, now, &View::new(&covered, 0, &queues))));
+        let begin = ms(3_600_000);
+        let other = [RtTaskView { account: 1, ..RtTaskView::new(begin) }];
+        let starts = |now: &Duration| {
+            !decide(&mut share, *now, &View::new(&other, 0, &queues)).start.is_empty()
+        };
+        let started = (0..300_000).map(|step| begin + ms(step)).find(starts);
+        let waited = started.expect("it starts in the end") - begin;
+        let most = MAX_KEPT_OFF.mul_f64(reserve / (1.0 - reserve)) + ms(2);
+        assert!(waited > ms(10) && waited <= most, "reserve {reserve}: {waited:?}");
+    }
+}
+
 #[test]
 fn real_time_clients_are_not_held_without_best_effort_work() {
     let time = ms(5_000);
