@@ -55,8 +55,8 @@ typedef struct {
     // Best-effort: its part of the device's time under `fair-share`, against the weights of
     // others; 0: 1.
     uint32_t weight;
-    // Best-effort: commands that can wait, a power of two; 0: 1024. A network has one or several
-    // for each layer.
+    // Best-effort: commands that can wait, a power of two up to 65536; 0: 1024. A network has one
+    // or several for each layer.
     uint32_t capacity;
     // Best-effort: commands with the device at once; 0: 4. Few are quick to preempt.
     uint32_t window;

@@ -120,8 +120,8 @@ pub struct reef_client_options {
     /// Best-effort: its part of the device's time under `fair-share`, against the weights of
     /// others; 0: 1.
     pub weight: u32,
-    /// Best-effort: commands that can wait, a power of two; 0: 1024. A network has one or several
-    /// for each layer.
+    /// Best-effort: commands that can wait, a power of two up to 65536; 0: 1024. A network has one
+    /// or several for each layer.
     pub capacity: u32,
     /// Best-effort: commands with the device at once; 0: 4. Few are quick to preempt.
     pub window: u32,

@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Commands that can wait, a power of two.
+    /// Commands that can wait, a power of two and at most [`MAX_CAPACITY`](Self::MAX_CAPACITY).
     pub capacity: usize,
     /// Commands with the hardware at once (`queueSize`). Small is quick to preempt; 1 leaves gaps.
     pub window: u64,
@@ -46,6 +46,10 @@ impl Config {
     /// Window of graphs that keeps a device busy. Each graph is many launches, and a preemption
     /// would undo more of them in a wider window.
     pub const GRAPHS: u64 = 2;
+
+    /// Largest [`capacity`](field@Self::capacity): the slots of a queue are allocated when it is
+    /// opened.
+    pub const MAX_CAPACITY: usize = 1 << 16;
 
     /// With this [`capacity`](field@Self::capacity).
     #[must_use]
@@ -86,8 +90,9 @@ impl Config {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if !self.capacity.is_power_of_two() {
-            let text = format!("capacity must be a power of two, got {}", self.capacity);
+        let (capacity, max) = (self.capacity, Self::MAX_CAPACITY);
+        if !capacity.is_power_of_two() || capacity > max {
+            let text = format!("capacity must be a power of two up to {max}, got {capacity}");
             return Err(Error::Invalid(text));
         }
         if !(1..=MAX_WINDOW).contains(&self.window) {
@@ -103,3 +108,29 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Far more than any device takes, and sums of two don't overflow.
 const MAX_WINDOW: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::dispatcher::Dispatcher;
+    use crate::limits::ClientConfig;
+    use crate::scheduler::Reef;
+    use crate::testing::fake::{Fake, kernel};
+
+    #[test]
+    fn capacity_has_bounds() {
+        let open = |capacity| {
+            let dispatcher =
+                Dispatcher::start(&Fake::default(), Box::new(Reef::default())).expect("it starts");
+            let config = ClientConfig::default().queue(Config::default().capacity(capacity));
+            dispatcher.best_effort(config)?.run(&[kernel()])
+        };
+        for good in [1, 1024, Config::MAX_CAPACITY] {
+            assert_eq!(open(good), Ok(()), "{good}");
+        }
+        for bad in [0, 3, 2 * Config::MAX_CAPACITY, 1 << 40, 1 << 63] {
+            let said = open(bad).expect_err("out of range").to_string();
+            assert_eq!(said, format!("capacity must be a power of two up to 65536, got {bad}"));
+        }
+    }
+}

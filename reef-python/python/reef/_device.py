@@ -248,7 +248,7 @@ class Device(Closing):
         window: int | None = None,
     ) -> BestEffort:
         """Opens a best-effort client, which is a queue. `weight`: its share of the device's time next to
-        others. `capacity`: commands that can wait, a power of two (1024); a network has one or
+        others. `capacity`: commands that can wait, a power of two up to 65536 (1024); a network has one or
         several for each layer. `window`: commands with the device at once (4); few are quick to
         preempt.
         """
