@@ -42,6 +42,8 @@ const INBOX_CAPACITY: usize = 1024;
 /// State that the dispatcher, its thread and its clients share.
 #[derive(Debug)]
 pub(crate) struct Dispatch<D: Device> {
+    /// Name of it, from 1; never used again.
+    pub(super) id: u64,
     pub(crate) device: D,
     pub(crate) group: Arc<Group<D>>,
     combiner: Combiner<PassState<D>>,
@@ -65,7 +67,9 @@ pub(crate) struct Dispatch<D: Device> {
 
 impl<D: Device> Dispatch<D> {
     pub(super) fn new(device: &D, group: Arc<Group<D>>, state: PassState<D>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             priority: state.scheduler.rt_priority(),
             to_wake: Arc::default(),
             device: device.clone(),

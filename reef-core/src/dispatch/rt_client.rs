@@ -1,6 +1,5 @@
 //! Real-time clients.
 
-use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::Result;
 use crate::dispatch::pass::Dispatch;
@@ -8,7 +7,7 @@ use crate::dispatch::queues::account::Account;
 use crate::dispatch::queues::task::{Request, Task, TaskState, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::scheduler::policy::RtTaskView;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A client whose tasks are real-time. Clone it for each thread.
@@ -38,18 +37,11 @@ pub struct RtClient<D: Device> {
     last: Option<Last<D>>,
 }
 
-/// The newest task, which uses the events until it is over; `None` if there has been none. It is
-/// not kept.
+/// Events of the newest task, which uses them until it is over; `None` if there has been none.
 #[derive(Debug)]
 struct Last<D: Device> {
     events: [D::Event; 2],
-    task: Option<LastTask<D>>,
-}
-
-#[derive(Debug)]
-struct LastTask<D: Device> {
-    commands: Weak<[Command<D>]>,
-    state: Arc<TaskState>,
+    task: Option<Arc<TaskState>>,
 }
 
 /// The clone charges the same account, has no tasks and makes its own events when it submits its
@@ -120,19 +112,27 @@ impl<D: Device> RtClient<D> {
         deadline: Option<Duration>,
     ) -> Result<Ticket<D>> {
         let ticket = Arc::new(TaskState::new(&self.dispatch.to_wake));
-        let has_run = self.has_run(task);
+        let dispatcher = self.dispatch.id;
+        let has_run = task.ran.is(dispatcher);
         if !has_run {
             self.prepare(task)?;
         }
-        let events = self.events(task, &ticket)?;
+        let events = self.events(&ticket)?;
         let since = self.dispatch.now();
         let deadline = deadline.map(|time| since.saturating_add(time));
         let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
-        let (commands, account) = (task.commands.clone(), self.account.clone());
         let result = Ticket::new(ticket.clone(), self.dispatch.clone());
-        let task = task.id;
-        let request = Request { commands, task, events, ticket, account, view, has_run };
-        self.dispatch.request(request)?;
+        self.dispatch.request(Request {
+            commands: task.commands.clone(),
+            task: task.id,
+            events,
+            ticket,
+            account: self.account.clone(),
+            view,
+            has_run,
+            ran: task.ran.clone(),
+            dispatcher,
+        })?;
         Ok(result)
     }
 
@@ -145,24 +145,15 @@ impl<D: Device> RtClient<D> {
         self.submit(task)?.wait()
     }
 
-    /// Returns whether the last task was this one, and succeeded.
-    fn has_run(&self, task: &Task<D>) -> bool {
-        self.last.as_ref().and_then(|last| last.task.as_ref()).is_some_and(|last| {
-            std::ptr::eq(last.commands.as_ptr(), Arc::as_ptr(&task.commands))
-                && matches!(last.state.outcome(), Some(Ok(_)))
-        })
-    }
-
     /// Events for a task: those of the last one if it is over, else new ones.
-    fn events(&mut self, task: &Task<D>, state: &Arc<TaskState>) -> Result<[D::Event; 2]> {
+    fn events(&mut self, state: &Arc<TaskState>) -> Result<[D::Event; 2]> {
         let is_over =
-            |last: &Last<D>| last.task.as_ref().is_none_or(|task| task.state.outcome().is_some());
+            |last: &Last<D>| last.task.as_ref().is_none_or(|task| task.outcome().is_some());
         let events = match self.last.take().filter(is_over) {
             Some(last) => last.events,
             None => new_events(&self.dispatch.device)?,
         };
-        let task = LastTask { commands: Arc::downgrade(&task.commands), state: state.clone() };
-        self.last = Some(Last { events: events.clone(), task: Some(task) });
+        self.last = Some(Last { events: events.clone(), task: Some(state.clone()) });
         Ok(events)
     }
 }

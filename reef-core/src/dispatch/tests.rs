@@ -547,11 +547,53 @@ fn task_is_prepared_once_before_its_first_pass() {
     let prepared = || script(&device).prepared.load(Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
     let (one, two) = (one_kernel(), task(vec![kernel(), kernel()]));
-    for (task, count) in [(&one, 1), (&one, 1), (&two, 3)] {
+    for (task, count) in [(&one, 1), (&one, 1), (&two, 3), (&one, 3), (&two.clone(), 3)] {
         rt.run(task).expect("it runs");
-        assert_eq!(prepared(), count);
+        assert_eq!(prepared(), count, "tasks in turn are not new");
     }
+    rt.clone().run(&two).expect("it runs");
+    assert_eq!(prepared(), 3, "nor are they to another thread's client");
     dispatcher.dispatch.with(|_| ()); // a pass prepares nothing
     rt.prepare(&one).expect("nothing fails");
     assert_eq!(prepared(), 4);
+}
+
+#[test]
+fn task_is_prepared_again_after_a_failure_and_elsewhere() {
+    let device = Fake::default();
+    let dispatchers = [(); 2].map(|()| dispatcher(&device));
+    let prepared = || script(&device).prepared.load(Ordering::SeqCst);
+    let [mut here, mut there] = dispatchers.each_ref().map(|d| d.real_time().expect("a client"));
+    let task = one_kernel();
+    here.run(&task).expect("it runs");
+    script(&device).rt_launch_panics.store(1, Ordering::SeqCst);
+    here.run(&task).expect_err("it fails");
+    here.run(&task).expect("it runs");
+    assert_eq!(prepared(), 2);
+    there.run(&task).expect("it runs");
+    assert_eq!(prepared(), 3, "another dispatcher's queue is of another class");
+}
+
+/// A waker on the service thread, and one on a client's.
+#[test]
+fn waker_that_panics_ends_no_thread_of_the_dispatcher() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let _at_last = AtLast(device.clone());
+    let mut rt = dispatcher.real_time().expect("a client");
+    for _ in 0..3 {
+        script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+        let mut ticket = rt.submit(&one_kernel()).expect("room");
+        let waker = Arc::new(Panics).into();
+        assert!(Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker)).is_pending());
+        script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+        eventually("ended by the service thread", || ticket.try_wait().is_some());
+    }
+    assert_eq!(dispatcher.stats().rt_finished, 3);
 }

@@ -85,7 +85,7 @@ impl<D: Device> RtQueue<D> {
         if begun && self.queue.record(seq, &feeding.request.events[1]).is_ok() {
             self.end_feeding(Some(error));
         } else if let Some(feeding) = self.feeding.take() {
-            feeding.request.ticket.fail(error); // nothing runs on a queue that fails
+            feeding.request.fail(error); // nothing runs on a queue that fails
         }
     }
 

@@ -81,7 +81,7 @@ impl<D: Device> Launched<D> {
             None => Some(self.request.finish(now)),
             Some(ref error) => {
                 self.request.charge();
-                self.request.ticket.fail(error.clone());
+                self.request.fail(error.clone());
                 None
             }
         }
@@ -245,7 +245,7 @@ impl<D: Device> RtQueue<D> {
                 error
             }
         };
-        running.iter().for_each(|request| request.ticket.fail(error.clone()));
+        running.iter().for_each(|request| request.fail(error.clone()));
     }
 
     fn take_running(&mut self) -> Vec<Request<D>> {

@@ -8,6 +8,7 @@ use crate::dispatch::queues::account::Account;
 use crate::scheduler::policy::{RtEnd, RtTaskView};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -20,6 +21,25 @@ pub struct Task<D: Device> {
     pub(crate) commands: Arc<[Command<D>]>,
     /// Name of the commands, which clones share.
     pub(crate) id: u64,
+    pub(crate) ran: RanOn,
+}
+
+/// Name of the dispatcher on which a task has succeeded, unless it has failed since: nothing of it
+/// has to be prepared there. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RanOn(Arc<AtomicU64>);
+
+impl RanOn {
+    /// Names of dispatchers are not 0.
+    const NONE: u64 = 0;
+
+    pub(crate) fn is(&self, dispatcher: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == dispatcher
+    }
+
+    fn set(&self, dispatcher: u64) {
+        self.0.store(dispatcher, Ordering::Relaxed);
+    }
 }
 
 impl<D: Device> Task<D> {
@@ -35,7 +55,8 @@ impl<D: Device> Task<D> {
         match commands.iter().position(waits) {
             None => {
                 static NEXT: AtomicU64 = AtomicU64::new(0);
-                Ok(Self { commands, id: NEXT.fetch_add(1, Ordering::Relaxed) })
+                let id = NEXT.fetch_add(1, Ordering::Relaxed);
+                Ok(Self { commands, id, ran: RanOn::default() })
             }
             Some(at) => Err(Error::Invalid(format!(
                 "command {at} of a real-time task waits: {:?}",
@@ -123,9 +144,13 @@ impl Waiters {
         self.waker.is_none() && self.thread.is_none() && self.more.is_empty()
     }
 
+    /// A waker that panics is the executor's error. The thread here is another client's, or the
+    /// service thread, which goes on.
     fn wake(self) {
         self.thread.into_iter().chain(self.more).for_each(|thread| thread.unpark());
-        self.waker.into_iter().for_each(Waker::wake);
+        if let Some(waker) = self.waker {
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake())); // the panic has been printed
+        }
     }
 }
 
@@ -185,6 +210,9 @@ pub(crate) struct Request<D: Device> {
     pub(crate) view: RtTaskView,
     /// It has been launched before: the driver needn't prepare anything.
     pub(crate) has_run: bool,
+    pub(crate) ran: RanOn,
+    /// Name of the dispatcher that it is on.
+    pub(crate) dispatcher: u64,
 }
 
 impl<D: Device> Request<D> {
@@ -206,8 +234,15 @@ impl<D: Device> Request<D> {
         [started, ended]
     }
 
+    /// Ends a task that has failed on the device.
+    pub(crate) fn fail(&self, error: Error) {
+        self.ran.set(RanOn::NONE);
+        self.ticket.fail(error);
+    }
+
     pub(crate) fn finish(&self, now: Duration) -> RtEnd {
         let [started, ended] = self.charge();
+        self.ran.set(self.dispatcher); // before the client sees the end
         let submitted = self.view.since;
         let total = now.saturating_sub(submitted);
         self.ticket.complete(Ok(Timing {
@@ -243,6 +278,28 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// An executor's waker that panics.
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+
+    #[test]
+    fn waker_that_panics_keeps_no_other_from_waking() {
+        let to_wake = Arc::default();
+        let count = Arc::new(Count::default());
+        for waker in [Arc::new(Panics).into(), count.clone().into()] {
+            let state = TaskState::new(&to_wake);
+            state.wake_at_end(Waiter::Waker(waker));
+            state.fail(Error::Cancelled);
+        }
+        to_wake.wake();
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
     }
 
     /// A ticket that is polled and then waited for by threads, which is not told of by the type.
