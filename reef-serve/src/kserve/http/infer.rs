@@ -6,7 +6,7 @@
 use super::json::{
     Data, InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
 };
-use super::numbers::{NumberList, flat};
+use super::numbers::{NumberList, flat, quote, to_json};
 use super::reply::{App, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
@@ -29,6 +29,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Length of the shortest number in JSON: `0,`.
@@ -111,8 +112,11 @@ fn read(
     charge: Option<&Charge>,
     buffers: &Arc<BufferPool>,
 ) -> Result<InferRequest> {
+    let json = quote(json);
+    let more = if matches!(json, Cow::Owned(_)) { json.len() as u64 } else { 0 };
+    charge.map_or(Ok(()), |charge| charge.add(more))?;
     let request: InferRequestJson =
-        serde_json::from_slice(json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
+        serde_json::from_slice(&json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
     let given = request.inputs.len().max(request.outputs.len());
     if given > max {
         return Err(Error::Invalid(format!(
@@ -225,10 +229,11 @@ fn write(answer: &InferResponse) -> Response {
     };
     let binary = answer.outputs.iter().filter(|output| output.is_binary && output.to.is_none());
     let binary: Vec<&[u8]> = binary.map(|output| &*output.bytes).collect();
+    let mut body = to_json(&response);
     if binary.is_empty() {
-        return axum::Json(response).into_response();
+        let kind = HeaderValue::from_static("application/json");
+        return ([(header::CONTENT_TYPE, kind)], body).into_response();
     }
-    let mut body = serde_json::to_vec(&response).expect("strings and numbers");
     let length = HeaderValue::from(body.len());
     binary.iter().for_each(|bytes| body.extend_from_slice(bytes));
     let kind = HeaderValue::from_static("application/octet-stream");
@@ -254,4 +259,21 @@ fn output_json<'a>(info: &'a TensorInfo, output: &'a ResponseOutput) -> OutputTe
     }
     let (datatype, shape) = output.datatype_and_shape(info);
     OutputTensorJson { name: &info.name, datatype, shape, parameters, data }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_not_finite_are_read_from_a_body() {
+        let body = br#"{"id": "NaN", "inputs": [{"name": "a", "shape": [2], "datatype": "FP32", "data": [NaN, -Infinity]}]}"#;
+        let buffers = BufferPool::new(0);
+        let request = read(&HeaderMap::new(), body, Bytes::new(), 1, None, &buffers).unwrap();
+        assert_eq!(request.id, "NaN");
+        let TensorData::Bytes(bytes) = &request.inputs[0].from else { panic!("no bytes") };
+        let (words, _) = bytes.as_chunks();
+        let values: Vec<f32> = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
+        assert!(values[0].is_nan() && values[1] == f32::NEG_INFINITY, "{values:?}");
+    }
 }

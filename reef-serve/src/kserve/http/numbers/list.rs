@@ -1,5 +1,6 @@
 //! Tensors in JSON: numbers of a type, nested to any depth.
 
+use super::non_finite;
 use reef::tensor::{Array, Brain, Element, Half, Stored};
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -11,7 +12,7 @@ use std::fmt;
 /// # Errors
 ///
 /// A value that is not a number, or does not fit the type.
-pub(super) fn flat(
+pub(in crate::kserve::http) fn flat(
     data: &RawValue,
     element: Element,
     bytes: &mut Vec<u8>,
@@ -100,6 +101,13 @@ impl<'de> Visitor<'de> for NumberSeed<'_> {
         }
     }
 
+    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<(), E> {
+        match non_finite::value(word) {
+            Some(value) if self.element.is_float() => self.visit_f64(value),
+            _ => Err(E::invalid_type(Unexpected::Str(word), &self)),
+        }
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let Self { element, bytes } = self;
         while seq.next_element_seed(NumberSeed { element, bytes: &mut *bytes })?.is_some() {}
@@ -107,11 +115,24 @@ impl<'de> Visitor<'de> for NumberSeed<'_> {
     }
 }
 
-/// Numbers of the wire as a list in JSON. NaN and infinities become `null`.
+/// Floating-point number of an answer; a byte string if it is not finite (see [`non_finite`]).
+struct Float<T>(T);
+
+impl<T: Serialize + Copy + Into<f64>> Serialize for Float<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value: f64 = self.0.into();
+        match value.is_finite() {
+            true => self.0.serialize(serializer),
+            false => serializer.serialize_bytes(non_finite::word(value).as_bytes()),
+        }
+    }
+}
+
+/// Numbers of the wire as a list in JSON, for [`non_finite::to_json`].
 #[derive(Debug)]
-pub(super) struct NumberList<'a> {
-    pub(super) element: Element,
-    pub(super) bytes: &'a [u8],
+pub(in crate::kserve::http) struct NumberList<'a> {
+    pub(in crate::kserve::http) element: Element,
+    pub(in crate::kserve::http) bytes: &'a [u8],
 }
 
 impl Serialize for NumberList<'_> {
@@ -124,8 +145,8 @@ impl Serialize for NumberList<'_> {
             }};
         }
         match self.element {
-            Element::F32 => each!(f32, |x| x),
-            Element::F64 => each!(f64, |x| x),
+            Element::F32 => each!(f32, Float),
+            Element::F64 => each!(f64, Float),
             Element::I64 => each!(i64, |x| x),
             Element::I32 => each!(i32, |x| x),
             Element::I16 => each!(i16, |x| x),
@@ -137,7 +158,7 @@ impl Serialize for NumberList<'_> {
             Element::Bool => each!(u8, |x| x != 0),
             Element::F16 | Element::BF16 => {
                 let halves = Array::from_le_bytes(self.element, self.bytes);
-                serializer.collect_seq(halves.values().to_f64())
+                serializer.collect_seq(halves.values().to_f64().into_iter().map(Float))
             }
         }
     }
@@ -167,6 +188,21 @@ mod tests {
     }
 
     #[test]
+    fn non_finite_numbers_round_trip_in_float_types_alone() {
+        const WORDS: &str = "[NaN,Infinity,-Infinity,1.5]";
+        let quoted = non_finite::quote(WORDS.as_bytes());
+        let quoted = std::str::from_utf8(&quoted).unwrap();
+        for element in [Element::F32, Element::F64, Element::F16, Element::BF16] {
+            let bytes = read(quoted, element).unwrap().to_le_bytes();
+            let said = non_finite::to_json(&NumberList { element, bytes: &bytes });
+            assert_eq!(String::from_utf8(said).unwrap(), WORDS, "{element}");
+        }
+        for element in [Element::I32, Element::U8, Element::Bool] {
+            assert!(read(quoted, element).unwrap_err().contains(element.name()));
+        }
+    }
+
+    #[test]
     fn numbers_round_trip_in_their_type() {
         for (element, text) in [
             (Element::I64, "[9223372036854775807,-9223372036854775808]"),
@@ -177,7 +213,8 @@ mod tests {
             (Element::F16, "[0.5,-2.0]"),
         ] {
             let bytes = read(text, element).unwrap().to_le_bytes();
-            let said = serde_json::to_string(&NumberList { element, bytes: &bytes }).unwrap();
+            let said = non_finite::to_json(&NumberList { element, bytes: &bytes });
+            let said = String::from_utf8(said).unwrap();
             assert_eq!(said, text);
         }
         for (element, text) in [
