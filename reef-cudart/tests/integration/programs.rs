@@ -1,10 +1,6 @@
 //! Programs in C on the driver of the tests, linked with the runtime of both releases.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod support;
-
-use support::{Folder, RELEASES, WELL, has_compiler, output, passes};
+use crate::support::{Folder, RELEASES, WELL, has_compiler, output, passes};
 
 const FAKE: &str = "libfake_libcuda.so";
 

@@ -2,13 +2,9 @@
 //!
 //! `REEF_NVCC` names the compiler; `REEF_CUDA_INCLUDE` folders of headers, as in a path.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod support;
-
+use crate::support::{Folder, passes};
 use std::path::PathBuf;
 use std::process::Command;
-use support::{Folder, passes};
 
 /// Folder of the sources of the programs.
 fn programs() -> PathBuf {
@@ -43,7 +39,7 @@ fn structures_are_those_of_the_vendors_headers() {
         return;
     };
     let folder = Folder::new("layouts");
-    let table = include_str!("../properties.txt");
+    let table = include_str!("../../properties.txt");
     let mut compared = 0;
     for (release, column) in [(12, 2), (13, 3)] {
         let fields: String = table

@@ -1,11 +1,9 @@
 //! Much of everything: streams, launches, allocations. Nothing is lost, doubled or kept.
 
-mod support;
-
+use crate::support::{Bench, Buffer, Pinned, lock_bench};
 use reef_gfx906::Settings;
-use support::{Bench, Buffer, Pinned, lock_bench};
 
-const BASIC: &str = include_str!("kernels/basic.hip");
+const BASIC: &str = include_str!("../kernels/basic.hip");
 
 #[test]
 fn eight_streams_of_many_launches_lose_none() {

@@ -1,15 +1,13 @@
 //! AMD's runtime does on the software device what it does on a chip: copies, kernels, streams,
 //! events.
 
-mod support;
-
+use crate::support::{self, Bench, Buffer, Function, NOT_READY, Pinned, Stream, lock_bench};
 use parking_lot::MutexGuard;
 use reef_gfx906::Settings;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use support::{Bench, Buffer, Function, NOT_READY, Pinned, Stream, lock_bench};
 
-const BASIC: &str = include_str!("kernels/basic.hip");
+const BASIC: &str = include_str!("../kernels/basic.hip");
 
 fn millis(count: u64) -> Duration {
     Duration::from_millis(count)

@@ -1,11 +1,9 @@
 //! Graphs of all nodes that stay inside the device, and calls of CUDA before version 4, on the fake
 //! driver directly and elsewhere: the same memory and the same codes.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-mod support;
-
-use common::{Driver, call, fake_copy};
+use crate::alone::alone;
+use crate::common::{self, Driver, call, fake_copy};
+use crate::support;
 
 const WORDS: usize = 4;
 
@@ -155,13 +153,14 @@ fn launches(driver: Driver, is_old: bool) -> (Vec<u32>, u64) {
 
 #[test]
 fn nodes_inside_the_device_do_the_same_here_and_elsewhere() {
+    let _one = alone();
     let copy = fake_copy("reef-b0-nodes-plain");
     let plain = Driver::open(&copy);
     assert_eq!(call!(plain, cuInit(0)), 0);
     let expected = nodes(plain);
     let [fill, ..] = expected.1;
     assert_eq!(fill, 0x0101_0101_0101_0101, "the last fill has been made");
-    // SAFETY: this test is alone in its process.
+    // SAFETY: one test at a time reads or writes the environment.
     unsafe { std::env::set_var("REEF_REMOTE", support::serve(&support::socket("nodes"))) };
     let remote = support::client("nodes");
     assert_eq!(call!(remote, cuInit(0)), 0);

@@ -1,25 +1,16 @@
 //! Bounds of what the sessions of a tenant have together.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-mod support;
-
-use common::SOON;
+use crate::alone::alone;
+use crate::common::{self, SOON};
+use crate::support;
 use reef_remote::server::Tenants;
 use reef_remote_calls::{Arg, CALLS, Call, Lease, SCHEMA, SetCurrent, TableCall};
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, Token, hot_bytes};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MIB: u64 = 1 << 20;
 const ALICE: &str = "the token of alice";
 const BOB: &str = "the token of bob, another one";
-
-/// A test that kills a worker must know which one is its own.
-fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Receiver of messages that does nothing.
 struct Deaf;
@@ -84,7 +75,7 @@ fn alloc(client: &Client, bytes: u64) -> (u32, u64) {
 /// Each call that allocates stops at the bound, and a free makes room again.
 #[test]
 fn each_allocating_call_stops_at_the_bound() {
-    let _one = one_at_a_time();
+    let _one = alone();
     let client = begin(&serve("calls"), ALICE);
     let (code, pool) = table(&client, Call::cuDeviceGetDefaultMemPool, &[48, 0]);
     assert_eq!(code, 0);
@@ -132,7 +123,7 @@ fn each_allocating_call_stops_at_the_bound() {
 /// Other ways to memory of the device are closed where it has a bound, and open without one.
 #[test]
 fn ways_around_the_bound_are_refused() {
-    let _one = one_at_a_time();
+    let _one = alone();
     let server = serve("ways");
     for (token, expected) in [(ALICE, 801), (BOB, 0)] {
         let client = begin(&server, token);
@@ -152,7 +143,7 @@ fn ways_around_the_bound_are_refused() {
 /// The bounds are of all sessions together; what a killed worker had comes back.
 #[test]
 fn sessions_of_a_tenant_share_its_bounds() {
-    let _one = one_at_a_time();
+    let _one = alone();
     let server = serve("sessions");
     let before = support::children(std::process::id());
     let first = begin(&server, ALICE);

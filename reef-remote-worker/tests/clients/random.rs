@@ -2,26 +2,17 @@
 //! client's library, a socket (also one that breaks again and again) and a worker: they leave the
 //! same memory and the same return codes.
 //!
-//! `REEF_TEST_CASES=500 cargo test -p reef-remote-worker --test random` runs more of them;
+//! `REEF_TEST_CASES=500 cargo test -p reef-remote-worker --test clients random` runs more of them;
 //! `REEF_TEST_SEED` says with which number they begin.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-#[path = "../../reef-shim/tests/random/graphs.rs"]
-mod graphs;
-#[path = "../../reef-shim/tests/random/program.rs"]
-mod program;
-#[path = "support/proxy.rs"]
-mod proxy;
-mod support;
-#[path = "../../reef-shim/tests/random/thread.rs"]
-mod thread;
-
-use common::{Driver, call, fake_copy};
-use program::{Program, Step, program};
+use crate::alone::alone;
+use crate::common::{self, Driver, call, fake_copy};
+use crate::program::{Program, Step, program};
+use crate::proxy;
+use crate::support;
+use crate::thread::{Thread, Words};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use thread::{Thread, Words};
 
 /// Longer than any of these programs takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -95,7 +86,7 @@ fn without_failures(program: &Program) -> Program {
 /// Opens a copy of the client's library, and begins its session.
 fn remote(name: &str, address: &str, is_strict: bool) -> Driver {
     let driver = support::client(name);
-    // SAFETY: this test is alone in its process.
+    // SAFETY: one test at a time reads or writes the environment.
     unsafe {
         std::env::set_var("REEF_REMOTE", address);
         std::env::set_var("REEF_REMOTE_STRICT", if is_strict { "1" } else { "0" });
@@ -106,6 +97,7 @@ fn remote(name: &str, address: &str, is_strict: bool) -> Driver {
 
 #[test]
 fn a_program_does_the_same_here_and_elsewhere() {
+    let _one = alone();
     let copy = fake_copy("reef-b0-random");
     let plain = Driver::open(&copy);
     assert_eq!(call!(plain, cuInit(0)), 0);

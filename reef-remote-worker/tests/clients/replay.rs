@@ -1,33 +1,27 @@
 //! Programs that repeat themselves, on the fake driver directly and elsewhere with record and
 //! replay: they leave the same memory and the same codes, and few bytes travel.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-mod support;
-
-use common::{Driver, call, fake_copy};
+use crate::alone::alone;
+use crate::common::{self, Driver, call, fake_copy};
+use crate::support::{
+    self,
+    relay::{Counts, relay},
+};
 use reef_remote_calls::{Advance, Barrier, Define, Launch, TableCall};
 use reef_wire::Hot;
-use std::sync::{Mutex, MutexGuard};
-use support::relay::{Counts, relay};
 
 /// Passes of each thread.
 const PASSES: u64 = 40;
 /// Launches of a pass.
 const LAUNCHES: u64 = 60;
 
-/// The environment is the process's: one test at a time begins sessions.
-static ENVIRONMENT: Mutex<()> = Mutex::new(());
-
 /// Opens a copy of the client's library on an address, with variables of the program.
 fn remote(name: &str, address: &str, variables: &[(&str, &str)]) -> Driver {
-    let _alone: MutexGuard<'_, ()> = ENVIRONMENT.lock().unwrap_or_else(|e| e.into_inner());
     let driver = support::client(name);
-    // SAFETY: no other thread of this process reads or writes the environment now.
+    // SAFETY: the caller is alone.
     unsafe {
         std::env::set_var("REEF_REMOTE", address);
         std::env::set_var("REEF_REMOTE_REPLAY", "1");
-        std::env::remove_var("REEF_REMOTE_EMULATE");
         variables.iter().for_each(|(name, value)| std::env::set_var(name, value));
     }
     assert_eq!(call!(driver, cuInit(0)), 0);
@@ -131,6 +125,7 @@ fn plainly(name: &str, threads: u64) -> Vec<Outcome> {
 
 #[test]
 fn repeated_passes_are_replayed_with_equal_results() {
+    let _one = alone();
     for threads in [1, 3] {
         let expected = plainly("reef-b0-replay", threads);
         let (eager, plain) = counted(&format!("eager-{threads}"), &[("REEF_REMOTE_REPLAY", "0")]);
@@ -149,6 +144,7 @@ fn repeated_passes_are_replayed_with_equal_results() {
 
 #[test]
 fn failure_of_a_replayed_call_reaches_its_thread() {
+    let _one = alone();
     let (driver, counts) = counted("replay-failure", &[]);
     let mut context = 0_usize;
     assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
@@ -175,6 +171,7 @@ fn failure_of_a_replayed_call_reaches_its_thread() {
 
 #[test]
 fn replay_begins_by_itself_on_a_long_line_alone() {
+    let _one = alone();
     let far = [("REEF_REMOTE_REPLAY", ""), ("REEF_REMOTE_EMULATE", "rtt:2ms")];
     let (driver, counts) = counted("far", &far);
     let mut context = 0_usize;
@@ -194,6 +191,7 @@ fn replay_begins_by_itself_on_a_long_line_alone() {
 
 #[test]
 fn emulated_line_delays_a_call_and_no_launch() {
+    let _one = alone();
     let server = support::serve(&support::socket("emulated"));
     let driver = remote("emulated", &server, &[("REEF_REMOTE_EMULATE", "rtt:30ms+bw:100mbit")]);
     let mut context = 0_usize;
@@ -214,6 +212,7 @@ fn emulated_line_delays_a_call_and_no_launch() {
 
 #[test]
 fn synchronization_after_a_copy_to_the_host_is_free() {
+    let _one = alone();
     let (driver, counts) = counted("free-wait", &[]);
     let mut context = 0_usize;
     assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);

@@ -1,13 +1,8 @@
 //! Sessions as the operator of a server sees them, and their end.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-#[path = "support/proxy.rs"]
-mod proxy;
-mod support;
-
-use common::{SOON, until};
-use proxy::Proxy;
+use crate::common::{SOON, until};
+use crate::proxy::Proxy;
+use crate::support;
 use reef_remote::observe::{Kind, SessionView, Sessions};
 use reef_remote_calls::{Barrier, Call, SCHEMA, SetCurrent, TableCall};
 use reef_wire::little_endian::{U16, U32, U64};

@@ -1,10 +1,7 @@
 //! Text that kernels print comes out of the program, not of the server.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-mod support;
-
-use common::{Driver, FAKE, call, library};
+use crate::common::{self, Driver, FAKE, call, library};
+use crate::support;
 use std::process::Command;
 
 /// Library that the program below takes for the driver.
@@ -43,7 +40,7 @@ fn program() {
 
 fn lines(library_file: &str, address: &str) -> Vec<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "program", "--include-ignored", "--nocapture"]);
+    command.args(["--exact", "printed::program", "--include-ignored", "--nocapture"]);
     command.env(LIBRARY, library(library_file)).env("REEF_REMOTE", address);
     command.env("RUST_TEST_THREADS", "2"); // with one the test's name comes before the first line
     let output = command.output().unwrap();

@@ -1,10 +1,7 @@
 //! Class and part of the time of a tenant's programs.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-mod support;
-
-use common::SOON;
+use crate::common::{self, SOON};
+use crate::support;
 use reef_remote::observe::Sessions;
 use reef_remote::server::Tenants;
 use reef_remote_calls::{Class, Request, SCHEMA};

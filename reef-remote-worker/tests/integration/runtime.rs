@@ -1,15 +1,7 @@
 //! Programs that use the CUDA runtime, on the driver of a server.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-#[path = "../../reef-cudart/tests/support/mod.rs"]
-mod programs;
-mod support;
-
-use programs::{Folder, RELEASES, has_compiler, passes};
-use support::{CLIENT, serve, socket};
+use crate::programs::{Folder, RELEASES, has_compiler, passes};
+use crate::support::{CLIENT, serve, socket};
 
 /// Runs a program of each release, and returns what each wrote to stderr.
 fn run(name: &str) -> Vec<String> {

@@ -1,21 +1,17 @@
 //! Sessions that begin, fail and end: of whole processes, and of clients that keep to no rule.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-mod support;
-
-use common::{Driver, call, library, until};
+use crate::common::{self, Driver, call, library, until};
+use crate::support::{self, CLIENT, children, serve, socket};
 use reef_remote_calls::{
     Advance, Call, Define, FindFunction, KernelNode, Launch, Load, SCHEMA, SetCurrent, TableCall,
     ToDevice, ToHost,
 };
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Hot, Message, hot_bytes};
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{CLIENT, children, serve, socket};
 
 /// Time within which the memory of a program that is gone must be free.
 const SOON: Duration = Duration::from_secs(1);
@@ -49,7 +45,9 @@ fn program() {
 
 fn start(address: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "program", "--include-ignored", "--nocapture"]).env(TASK, "1");
+    command
+        .args(["--exact", "sessions::program", "--include-ignored", "--nocapture"])
+        .env(TASK, "1");
     command.env("REEF_REMOTE", address);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -169,7 +167,7 @@ fn without_a_server_there_is_no_device() {
 #[test]
 fn all_names_are_exported_and_what_is_not_there_is_refused() {
     let driver = support::client("names");
-    let names = include_str!("../../reef-shim/names.txt").lines();
+    let names = include_str!("../../../reef-shim/names.txt").lines();
     let names = names.filter_map(|line| line.split(' ').next());
     let missing: Vec<_> = names.filter(|name| driver.symbol(name).is_none()).collect();
     assert_eq!(missing, [""; 0]);
@@ -311,29 +309,4 @@ fn hostile_templates_and_records_end_their_session() {
         let said = client.call(Advance::OP, 1, &[record]).unwrap_err().to_string();
         assert!(said.contains(what), "{what}: {said}");
     }
-}
-
-#[test]
-fn host_memory_and_errors_are_answered_here() {
-    let driver = support::client("local");
-    let address = serve(&socket("local"));
-    // SAFETY: tests that read it set it themselves, in processes of their own.
-    unsafe { std::env::set_var("REEF_REMOTE", &address) };
-    assert_eq!(call!(driver, cuInit(0)), 0);
-    let (mut at, mut flags) = (0_usize, 9_u32);
-    assert_eq!(call!(driver, cuMemHostAlloc(&raw mut at, 100, 3)), 0);
-    assert_eq!(call!(driver, cuMemHostGetFlags(&raw mut flags, at)), 0);
-    assert_eq!(flags, 3);
-    assert_eq!(call!(driver, cuMemHostRegister_v2(at, 10, 0)), 712);
-    assert_eq!(call!(driver, cuMemFreeHost(at)), 0);
-    assert_eq!(call!(driver, cuMemFreeHost(at)), 1);
-    let mut name = [0_u8; 8];
-    assert_eq!(call!(driver, cuDeviceGetName(name.as_mut_ptr(), 8, 0)), 0);
-    assert_eq!(&name[..5], b"fake\0");
-    let mut text: *const c_char = std::ptr::null();
-    assert_eq!(call!(driver, cuGetErrorName(1, &raw mut text)), 0);
-    // SAFETY: a text of the library's.
-    let text = unsafe { CStr::from_ptr(text) };
-    assert_eq!(text, c"CUDA_ERROR_OF_THE_FAKE");
-    assert_eq!(call!(driver, cuDeviceGet(&raw mut flags, 5)), 101);
 }

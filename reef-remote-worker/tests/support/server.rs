@@ -1,13 +1,11 @@
 //! Servers in processes of their own, and programs at them.
 
+use crate::alone::alone;
 use crate::common::{self, Driver, FAKE, call, library, until};
 use crate::support::{client, socket};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
-
-/// Tests set variables, and look for workers, one after the other.
-static ONE: Mutex<()> = Mutex::new(());
+use std::sync::MutexGuard;
 
 /// A server in a process of its own.
 pub(crate) struct Server {
@@ -61,7 +59,7 @@ impl Drop for Server {
 
 /// Folder of the workers' sockets.
 pub(crate) fn prepare() -> MutexGuard<'static, ()> {
-    let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let one = alone();
     let folder = std::env::temp_dir().join(format!("reef-carry-{}", std::process::id()));
     // SAFETY: other threads read it only while they hold the lock.
     unsafe { std::env::set_var("REEF_REMOTE_FOLDER", folder) };

@@ -1,14 +1,12 @@
 //! Cases of the conformance suite in sessions that are moved between two servers all the time.
 
-mod support;
-
+use crate::support::{self, Served};
 use reef_conformance::PreemptLevel;
 use reef_remote::Remote;
 use reef_remote::carry::Target;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use support::Served;
 
 /// Pause between two rounds of moves.
 const MOVE_INTERVAL: Duration = Duration::from_millis(3);

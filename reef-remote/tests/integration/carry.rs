@@ -1,7 +1,6 @@
 //! Sessions that move between servers while their programs run.
 
-mod support;
-
+use crate::support::{self, Served};
 use rand::{RngExt, SeedableRng};
 use reef_core::dkp::Padding;
 use reef_core::scheduler::Reef;
@@ -19,7 +18,6 @@ use std::io::Read;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::Served;
 
 /// Numbers of the sessions of a server.
 fn ids(served: &Served) -> Vec<u64> {
@@ -106,15 +104,15 @@ fn session_moves_while_its_clients_run() {
             println!("move {at}: {report:?}");
             assert!(report.memory > 40 << 20 && report.read < report.memory / 2, "{report:?}");
             assert_eq!(ids(next).len(), 1);
-            let gone = crate::finished(from);
-            until("the other server works", || crate::finished(next) > finished[1 - at % 2]);
-            assert_eq!(crate::finished(from), gone, "nothing runs where the session was");
-            finished = [0, 1].map(|end: usize| crate::finished(&servers[end]));
+            let gone = self::finished(from);
+            until("the other server works", || self::finished(next) > finished[1 - at % 2]);
+            assert_eq!(self::finished(from), gone, "nothing runs where the session was");
+            finished = [0, 1].map(|end: usize| self::finished(&servers[end]));
         }
         is_over.store(true, Ordering::SeqCst);
         [real_time.join().unwrap(), best_effort.join().unwrap()]
     });
-    let all: u64 = servers.iter().map(crate::finished).sum();
+    let all: u64 = servers.iter().map(self::finished).sum();
     assert_eq!(all, 13 + counts[0], "each inference ran once");
     println!("rounds: {counts:?}");
     drop((dispatcher, task, graph, short, long));

@@ -1,12 +1,10 @@
 //! The conformance suite: in a session with a device of its own over a UNIX socket, over TCP and
 //! over a slow line, and at the level of a shared device.
 
-mod support;
-
+use crate::support::{self, Served};
 use reef_conformance::suite;
 use reef_remote::Remote;
 use std::sync::OnceLock;
-use support::Served;
 
 /// Text that opens the device of a server, which is started when the first test asks.
 macro_rules! served {

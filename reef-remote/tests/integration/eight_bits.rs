@@ -1,9 +1,9 @@
 //! Numbers of 8 bits on a remote device: its kernels for them, and networks that use these.
 
-#[path = "../../reef-models/tests/integration/eight_bits/device.rs"]
+#[path = "../../../reef-models/tests/integration/eight_bits/device.rs"]
 mod device;
-mod support;
 
+use crate::support;
 use device::Eight;
 use reef_core::op::{Format, Operators, Quantization};
 use reef_core::scheduler::Reef;

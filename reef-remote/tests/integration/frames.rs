@@ -1,7 +1,6 @@
 //! Frames of an inference, counted by a relay between the client and its server.
 
-mod support;
-
+use crate::support;
 use reef_core::scheduler::Reef;
 use reef_core::{Device, Dispatcher, Fill, PreemptLevel, Priority, Queue as _, Seq, Task};
 use reef_models::Model;

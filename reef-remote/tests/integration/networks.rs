@@ -1,7 +1,6 @@
 //! Networks on a remote device: outputs, and preemption between sessions.
 
-mod support;
-
+use crate::support;
 use reef_core::scheduler::Reef;
 use reef_core::{ClientConfig, Device, Dispatcher, Error, PreemptLevel, Task};
 use reef_cpu::Cpu;

@@ -1,7 +1,6 @@
 //! Real-time work of one session preempts best-effort work of another, at each level.
 
-mod support;
-
+use crate::support;
 use reef_core::scheduler::Reef;
 use reef_core::{ClientConfig, Device, Dispatcher, PreemptLevel, Priority, Span, Task};
 use reef_cpu::Cpu;

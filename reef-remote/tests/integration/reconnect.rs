@@ -1,7 +1,6 @@
 //! Sessions of devices whose line breaks after each number of bytes.
 
-mod support;
-
+use crate::support;
 use reef_core::scheduler::Reef;
 use reef_core::{Cells, ClientConfig, Device, Dispatcher, appended};
 use reef_remote::Remote;

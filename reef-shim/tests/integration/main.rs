@@ -7,4 +7,6 @@ mod ends;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod image;
 mod loader;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod rerun;
 mod treatments;

@@ -1,11 +1,7 @@
 //! Kernels that run again on the fake driver, under the shim with `REEF_RERUN`. The fake runs PTX
 //! block by block.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod common;
-
-use common::{Driver, FAKE, SHIM, call, library};
+use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::process::Command;
@@ -24,7 +20,7 @@ fn checked(name: &str) -> Lines {
     let file = std::env::temp_dir().join(format!("reef-rerun-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&file);
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_process_plays_its_role", "--nocapture"])
+        .args(["--exact", "rerun::child_process_plays_its_role", "--nocapture"])
         .env("RERUN_ROLE", name)
         .env("REEF_RERUN", &file)
         .env("REEF_CUDA", library(FAKE))

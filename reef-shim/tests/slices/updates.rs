@@ -1,9 +1,9 @@
 //! Updates of executable graphs with slices.
 
 use crate::common::{self, Driver, FAKE, call, library};
+use crate::graphs::{is_stopped, learned};
 use crate::nodes::{Call, capture, chain, destroy, destroy_exec, instantiate, launch};
 use crate::program::{Held, Shape, expected, run_alone};
-use crate::{is_stopped, learned};
 
 /// `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`.
 const REFUSED: u32 = 910;

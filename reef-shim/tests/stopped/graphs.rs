@@ -1,29 +1,15 @@
 //! A best-effort program with long kernels in graphs, on the fake driver under the shim. The
 //! kernels are nodes of graphs that were captured or built, and are cut into slices there.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod common;
-#[path = "slices/nodes.rs"]
-mod nodes;
-#[allow(dead_code)] // the tests of slices need more of it
-#[path = "slices/program.rs"]
-mod program;
-#[path = "slices/updates.rs"]
-mod updates;
-
-use common::{Driver, FAKE, call, library, until};
-use nodes::{
+use crate::common::{self, Driver, FAKE, call, library, until};
+use crate::nodes::{
     Call, capture, chain, destroy, destroy_exec, instantiate, launch, new_graph, nodes as nodes_of,
 };
-use program::{Held, Program, Shape, WAVE, expected, program, report_of, run_alone};
+use crate::program::{self, Held, Program, Shape, WAVE, expected, program, report_of, run_alone};
 use std::time::Duration;
 
-/// `REEF_SLICES` of the program: with stops, which graphs don't have.
-const SLICES: &str = "1";
-
 /// The program, and `tiles` of a line once it is sliced outside of graphs.
-fn learned() -> (Held, Call) {
+pub(crate) fn learned() -> (Held, Call) {
     let program = program();
     let (kernel, shape) = (program.kernel("tiles"), Shape::line());
     program.learn_slices(kernel, &shape);
@@ -52,7 +38,7 @@ fn stop(program: &Held, exec: usize, shape: &Shape) -> usize {
 }
 
 /// Returns whether a graph whose kernels leave these values stops in the middle of its first one.
-fn is_stopped(program: &Held, exec: usize, shape: &Shape, values: &[u32]) -> bool {
+pub(crate) fn is_stopped(program: &Held, exec: usize, shape: &Shape, values: &[u32]) -> bool {
     let mut stops = Vec::new();
     for _ in 0..3 {
         stops.push(stop(program, exec, shape));
@@ -332,7 +318,7 @@ fn kernel_of_a_library_is_in_slices() {
 
 #[test]
 fn graph_whose_slices_are_refused_has_gates() {
-    run_alone("program_without_slices", &[("REEF_FAKE_NO_COPIES", "1")]);
+    run_alone("graphs::program_without_slices", &[("REEF_FAKE_NO_COPIES", "1")]);
 }
 
 #[test]
@@ -355,7 +341,7 @@ fn program_without_slices() {
 
 #[test]
 fn slices_of_a_graph_are_shared_by_its_kernels() {
-    run_alone("program_with_many_kernels", &[("REEF_FAKE_BLOCK_NS", "200000")]);
+    run_alone("graphs::program_with_many_kernels", &[("REEF_FAKE_BLOCK_NS", "200000")]);
 }
 
 /// 64 waves of blocks that are as long as a slice.
@@ -403,7 +389,7 @@ fn context_that_ends_before_its_graphs_is_left_alone() {
 
 #[test]
 fn report_says_how_long_kernels_are_in_graphs() {
-    let text = report_of("program_with_graphs", &[]);
+    let text = report_of("graphs::program_with_graphs", &[]);
     for (begin, how) in [
         ("  long kernel tiles, 301x1x1 blocks, ", "; in 2 nodes of graphs in "),
         ("  long kernel tiles, 301x1x1 blocks, ", "; whole in 1 node of graphs: it has attributes"),

@@ -2,19 +2,9 @@
 //! The fake runs the PTX that it is given block by block, with operations of other streams between
 //! some of them, and with one lock for all calls, which waits keep.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod common;
-#[allow(dead_code)] // the tests of slices need more of it
-#[path = "slices/program.rs"]
-mod program;
-
-use common::{call, until};
-use program::{Held, Shape, expected, program, report_of, run_alone};
+use crate::common::{self, call, until};
+use crate::program::{Held, Shape, expected, program, report_of, run_alone};
 use std::time::{Duration, Instant};
-
-/// `REEF_SLICES` of the program.
-const SLICES: &str = "1";
 
 /// Number of blocks of the last launch that have run, if its memory was cleared before.
 fn done(program: &Held) -> usize {
@@ -238,7 +228,7 @@ fn lanes_of_destroyed_streams_serve_others() {
 
 #[test]
 fn thread_rests_after_a_fault_of_the_device() {
-    run_alone("program_whose_device_faults", &[]);
+    run_alone("stops::program_whose_device_faults", &[]);
 }
 
 #[test]
@@ -266,7 +256,7 @@ fn program_whose_device_faults() {
 
 /// The line of a kernel in the report of a test of this file.
 fn line_of(test: &str, kernel: &str, block_nanos: &str) -> String {
-    let text = report_of(test, &[("REEF_FAKE_BLOCK_NS", block_nanos)]);
+    let text = report_of(&format!("stops::{test}"), &[("REEF_FAKE_BLOCK_NS", block_nanos)]);
     let begin = format!("  long kernel {kernel}, ");
     let line = text.lines().find(|line| line.starts_with(&begin));
     line.unwrap_or_else(|| panic!("no line in {text}")).to_owned()

@@ -1,7 +1,6 @@
 //! Sessions that go to another server, or to a file, while their client is without a connection.
 
-mod support;
-
+use crate::support::{ADD, Bench, ECHO, SCHEMA};
 use reef_wire::{
     Adopted, Client, ClientOptions, Error, Held, Key, Link, Moved, SendHalf, Server, ServerOptions,
 };
@@ -10,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
-use support::{ADD, Bench, ECHO, SCHEMA};
 
 /// Name of the session.
 const NAME: [u8; 16] = [7; 16];

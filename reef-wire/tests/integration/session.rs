@@ -1,14 +1,12 @@
 //! Sessions over connections that break, and peers that break the rules.
 
-mod support;
-
+use crate::support::{self, ADD, Bench, ECHO, NEVER, PUSH, SCHEMA, sessions_end};
 use reef_wire::{Address, Error, Limits, Line, Link, ServerOptions, Token};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::{ADD, Bench, ECHO, NEVER, PUSH, SCHEMA, sessions_end};
 
 /// A recorded session: messages of every sort in both directions.
 fn record(bench: &Bench, payload: usize) -> Vec<u64> {

@@ -1,7 +1,6 @@
 //! Sessions through shared memory, and peers that keep to no rule of it.
 
-mod support;
-
+use crate::support::{ADD, Bench, ECHO, PUSH, sessions_end};
 use reef_wire::{Client, Link};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -12,7 +11,6 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
-use support::{ADD, Bench, ECHO, PUSH, sessions_end};
 
 /// Bytes of both rings.
 const LEN: u64 = 2 * ((1 << 20) + 256);

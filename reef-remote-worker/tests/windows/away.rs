@@ -1,18 +1,9 @@
 //! Sessions that move while their programs have no connection.
 
-#[path = "../../../reef-shim/tests/common/mod.rs"]
-mod common;
-#[path = "../support/gate.rs"]
-mod gate;
-#[path = "../support/server.rs"]
-mod server;
-#[path = "../support/mod.rs"]
-mod support;
-
-use common::{Driver, call, until};
-use gate::Gate;
+use crate::common::{self, Driver, call, until};
+use crate::gate::Gate;
+use crate::server::{Server, open, prepare};
 use reef_remote_worker::{Place, migrate};
-use server::{Server, open, prepare};
 use std::time::Duration;
 
 /// A program with memory.

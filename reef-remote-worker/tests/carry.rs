@@ -1,5 +1,7 @@
 //! Sessions that move between servers while their programs run.
 
+#[path = "support/alone.rs"]
+mod alone;
 #[path = "../../reef-shim/tests/common/mod.rs"]
 mod common;
 #[path = "support/server.rs"]

@@ -1,18 +1,11 @@
 //! Allocations in the session's window: what they answer, and how often they wait for the server.
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
-mod common;
-mod support;
-
-use common::{Driver, call, fake_copy};
+use crate::alone::alone;
+use crate::common::{self, Driver, call, fake_copy};
+use crate::support::{Relay, client, serve, socket};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use std::sync::Mutex;
-use support::{Relay, client, serve, socket};
-
-/// Tests set `REEF_REMOTE` one after the other.
-static ONE: Mutex<()> = Mutex::new(());
 
 fn open(name: &str, address: &str) -> Driver {
     let driver = client(name);
@@ -219,7 +212,7 @@ fn answers(driver: Driver, steps: &[Step]) -> Vec<Vec<u64>> {
 
 #[test]
 fn memory_answers_the_same_here_and_elsewhere() {
-    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _one = alone();
     let copy = fake_copy("reef-b0-memory-plain");
     let plain = Driver::open(&copy);
     assert_eq!(call!(plain, cuInit(0)), 0);
@@ -242,7 +235,7 @@ fn memory_answers_the_same_here_and_elsewhere() {
 
 #[test]
 fn allocations_within_a_lease_wait_for_nobody() {
-    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _one = alone();
     let relay = Relay::start(&serve(&socket("round-trips")), "round-trips-relay");
     let driver = open("round-trips", relay.address());
     begin(driver);
@@ -283,7 +276,7 @@ fn allocations_within_a_lease_wait_for_nobody() {
 
 #[test]
 fn session_without_a_window_works_as_before() {
-    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _one = alone();
     // SAFETY: as in `open`; the worker reads it.
     unsafe { std::env::set_var("REEF_FAKE_RESERVE", "0") };
     let driver = open("no-window", &serve(&socket("no-window")));

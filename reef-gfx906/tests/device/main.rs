@@ -1,0 +1,7 @@
+//! AMD's runtime on the software device, of one configuration, that of an MI50. One device, so tests
+//! take turns.
+
+mod load;
+mod runtime;
+#[path = "../support/mod.rs"]
+mod support;

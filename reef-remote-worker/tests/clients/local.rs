@@ -1,0 +1,32 @@
+//! Calls that the client's library answers by itself.
+
+use crate::alone::alone;
+use crate::common::{self, call};
+use crate::support::{client, serve, socket};
+use std::ffi::{CStr, c_char};
+
+#[test]
+fn host_memory_and_errors_are_answered_here() {
+    let _one = alone();
+    let driver = client("local");
+    let address = serve(&socket("local"));
+    // SAFETY: one test at a time reads or writes the environment.
+    unsafe { std::env::set_var("REEF_REMOTE", &address) };
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    let (mut at, mut flags) = (0_usize, 9_u32);
+    assert_eq!(call!(driver, cuMemHostAlloc(&raw mut at, 100, 3)), 0);
+    assert_eq!(call!(driver, cuMemHostGetFlags(&raw mut flags, at)), 0);
+    assert_eq!(flags, 3);
+    assert_eq!(call!(driver, cuMemHostRegister_v2(at, 10, 0)), 712);
+    assert_eq!(call!(driver, cuMemFreeHost(at)), 0);
+    assert_eq!(call!(driver, cuMemFreeHost(at)), 1);
+    let mut name = [0_u8; 8];
+    assert_eq!(call!(driver, cuDeviceGetName(name.as_mut_ptr(), 8, 0)), 0);
+    assert_eq!(&name[..5], b"fake\0");
+    let mut text: *const c_char = std::ptr::null();
+    assert_eq!(call!(driver, cuGetErrorName(1, &raw mut text)), 0);
+    // SAFETY: a text of the library's.
+    let text = unsafe { CStr::from_ptr(text) };
+    assert_eq!(text, c"CUDA_ERROR_OF_THE_FAKE");
+    assert_eq!(call!(driver, cuDeviceGet(&raw mut flags, 5)), 101);
+}

@@ -1,0 +1,14 @@
+//! Devices of another machine: servers and clients in this process.
+
+mod carried_conformance;
+mod carry;
+mod conformance;
+mod eight_bits;
+mod frames;
+mod networks;
+mod observe;
+mod preemption;
+mod reconnect;
+#[path = "../support/mod.rs"]
+mod support;
+mod tenants;

@@ -1,0 +1,6 @@
+//! Sessions over connections that break, through shared memory, and from one server to another.
+
+mod carry;
+mod session;
+mod shared;
+mod support;
