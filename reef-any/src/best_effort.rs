@@ -8,7 +8,7 @@ use crate::memory::Side;
 use crate::network::{AnyNetwork, of};
 use crate::request::{AnyRequest, Request, Times};
 use crate::trace::{EndedRequest, Requests};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use reef::op::Operators;
 use reef::{BeClient, Class, Seq};
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub(crate) struct BestEffort<D: Operators>(Arc<Shared<D>>);
 struct Shared<D: Operators> {
     /// `None` once it was freed.
     client: RwLock<Option<BeClient<D>>>,
+    /// Held while it is freed, for as long as its kernels run.
+    closing: Mutex<()>,
     /// Commands that can wait.
     capacity: u64,
     /// Position that had completed when it was freed.
@@ -39,9 +41,9 @@ impl<D: Operators> BestEffort<D> {
         device: D,
         requests: Arc<Requests>,
     ) -> Self {
-        let (client, completed) = (RwLock::new(Some(client)), AtomicU64::new(0));
-        let capacity = capacity as u64;
-        Self(Arc::new(Shared { client, capacity, completed, device, requests }))
+        let (client, capacity) = (RwLock::new(Some(client)), capacity as u64);
+        let (closing, completed) = Default::default();
+        Self(Arc::new(Shared { client, closing, capacity, completed, device, requests }))
     }
 }
 
@@ -68,10 +70,11 @@ impl<D: Operators> AnyClient for BestEffort<D> {
     }
 
     fn close(&self) {
+        let _closing = self.0.closing.lock(); // its requests go on until this is released
         let mut place = self.0.client.write();
         let Some(mut client) = place.take() else { return };
         self.0.completed.store(client.submitter().completed().0, Ordering::Relaxed);
-        drop(place); // waiters needn't wait for what runs
+        drop(place); // a waiter with a timeout needn't wait for what runs
         drop(client);
     }
 }
@@ -121,7 +124,7 @@ impl<D: Operators> BestEffortRequest<D> {
         let over = match client.as_ref() {
             Some(client) => client.wait_for(self.last, time).map_err(Fault::from),
             None if self.last.0 < self.client.completed.load(Ordering::Relaxed) => Ok(true),
-            None => Err(gone()),
+            None => self.client.closing.try_lock_for(time).map_or(Ok(false), |_| Err(gone())),
         };
         match over {
             Ok(false) => None,
@@ -153,5 +156,50 @@ impl<D: Operators> AnyRequest for BestEffortRequest<D> {
     fn cancel(&self) -> Result<bool> {
         let text = "a best-effort request is cancelled with its client: free that";
         Err(Fault::new(Reason::Unsupported, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef::cpu::Cpu;
+    use reef::scheduler::Reef;
+    use reef::{ClientConfig, Command, Device, Dispatcher};
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn request_goes_on_while_its_client_is_freed() {
+        let device = Cpu::open(0, "units=1").unwrap();
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+        let mut client = dispatcher.best_effort(ClientConfig::default()).unwrap();
+        let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+        let ends = Mutex::new(ends);
+        let block = Command::Host(Arc::new(move || {
+            begun.send(()).unwrap();
+            ends.lock().recv().unwrap();
+        }));
+        let last = client.submit(&[block, Command::Host(Arc::new(|| {}))]).unwrap();
+        begins.recv().unwrap();
+        let client = BestEffort::new(client, 64, device.clone(), Arc::default());
+        let request = BestEffortRequest {
+            client: client.0.clone(),
+            last,
+            since: Instant::now(),
+            submitted: device.clock(),
+            is_noted: AtomicBool::new(false),
+        };
+        let meanwhile = thread::scope(|scope| {
+            scope.spawn(|| client.close());
+            while client.usage().is_some() {
+                thread::yield_now();
+            }
+            let meanwhile = [request.look(), request.wait(Some(Duration::from_millis(3)))];
+            end.send(()).unwrap();
+            meanwhile
+        });
+        assert_eq!(meanwhile, [None, None], "its command still ran");
+        let fault = request.look().expect("it has ended").unwrap_err();
+        assert_eq!(fault.reason, Reason::Cancelled);
     }
 }

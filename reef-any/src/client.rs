@@ -6,6 +6,7 @@ use crate::memory::Side;
 use crate::network::{AnyNetwork, Network};
 use crate::request::Request;
 use crate::shares::Grant;
+use crate::turn::Turn;
 use parking_lot::Mutex;
 use std::fmt;
 use std::time::Duration;
@@ -55,7 +56,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Submits one inference, unless another one of the network is on its way.
+    /// Submits one inference of the inputs that were written last, unless a request of the network
+    /// is on its way. Waits while another thread has the network's memory.
     ///
     /// # Errors
     ///
@@ -78,10 +80,24 @@ impl Client {
         side: Side,
         deadline: Option<Duration>,
     ) -> Result<Request> {
-        if self.device != network.device {
+        self.submit_in(&mut Turn::wait(network)?, side, deadline)
+    }
+
+    /// As [`submit_on`](Self::submit_on), within a turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit_on`](Self::submit_on).
+    pub fn submit_in(
+        &self,
+        turn: &mut Turn<'_>,
+        side: Side,
+        deadline: Option<Duration>,
+    ) -> Result<Request> {
+        if self.device != turn.network().device {
             return Err(Fault::invalid("the network is on another device than the client"));
         }
-        network.start(|inner| self.inner.submit(inner, side, deadline))
+        turn.start(|network| self.inner.submit(network, side, deadline))
     }
 
     /// Returns its use of the device so far.

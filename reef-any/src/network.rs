@@ -1,17 +1,17 @@
 //! A network on a device, with memory for one inference at a time.
 
 use crate::device_id::DeviceId;
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Reason, Result};
 use crate::memory::{End, Memory, Place, Side};
-use crate::request::Request;
+use crate::owner::Owner;
 use crate::transfers::{self, AnyTransfers};
-use parking_lot::{Mutex, MutexGuard};
 use reef::models::{self, Model, Ports, Weights};
 use reef::op::{Operators, Tensor};
 use reef::{Command, Task};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Launches that best-effort work submits at once where the device has graphs: few, because what
 /// was launched when it is preempted comes to nothing kernel by kernel.
@@ -46,9 +46,8 @@ pub(crate) trait AnyNetwork: Any + Send + Sync {
 /// A network on some device, with memory for one inference at a time.
 pub struct Network {
     pub(crate) device: DeviceId,
-    inner: Box<dyn AnyNetwork>,
-    /// The newest request. Locked during work on the network's memory.
-    request: Mutex<Option<Request>>,
+    pub(crate) inner: Box<dyn AnyNetwork>,
+    pub(crate) owner: Owner,
 }
 
 impl fmt::Debug for Network {
@@ -59,7 +58,7 @@ impl fmt::Debug for Network {
 
 impl Network {
     pub(crate) fn new(device: DeviceId, inner: Box<dyn AnyNetwork>) -> Self {
-        Self { device, inner, request: Mutex::default() }
+        Self { device, inner, owner: Owner::default() }
     }
 
     /// Inputs, in the order in which [`write`](Self::write) has them.
@@ -77,6 +76,17 @@ impl Network {
         self.inner.ends().pictures
     }
 
+    /// Returns whether no thread has the memory, and no request.
+    pub fn is_at_rest(&self) -> bool {
+        matches!(self.owner.take(Some(Duration::ZERO)), Some(Ok(_)))
+    }
+
+    /// Returns whether the device lost its last request, and may write its memory at any time.
+    pub fn is_lost(&self) -> bool {
+        let taken = self.owner.take(Some(Duration::ZERO));
+        taken.is_some_and(|taken| taken.is_err_and(|fault| fault.reason == Reason::Lost))
+    }
+
     /// Makes another one with the same weights and memory of its own.
     ///
     /// # Errors
@@ -84,26 +94,6 @@ impl Network {
     /// `NoMemory`: the device's.
     pub fn instance(&self) -> Result<Self> {
         Ok(Self::new(self.device, self.inner.instance()?))
-    }
-
-    /// Writes inputs of the next request from byte `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// `Busy`: a request is on its way; `Invalid`: it does not fit.
-    pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        let _at_rest = self.at_rest()?;
-        self.inner.write(offset, data)
-    }
-
-    /// Reads outputs of the last request that finished, from byte `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// `Busy`: a request is on its way; `Invalid`: there are fewer.
-    pub fn read(&self, offset: usize, data: &mut [u8]) -> Result<()> {
-        let _at_rest = self.at_rest()?;
-        self.inner.read(offset, data)
     }
 
     /// Place of the memory on the device.
@@ -152,80 +142,6 @@ impl Network {
     pub fn default_has_ended(&self) -> Result<bool> {
         self.inner.transfers()?.default_is_idle()
     }
-
-    /// Copies `bytes` bytes of another library's memory on the device into the inputs there, from
-    /// byte `offset` on. Blocks until they are there; [`has_arrived`](Self::has_arrived) is true.
-    ///
-    /// # Safety
-    ///
-    /// `bytes` bytes from `address` on are memory of the device, and stay so during the call.
-    ///
-    /// # Errors
-    ///
-    /// `Busy`: a request is on its way; `Invalid`: it does not fit; those of
-    /// [`stream`](Self::stream).
-    pub unsafe fn copy_in(&self, offset: usize, address: u64, bytes: usize) -> Result<()> {
-        let _at_rest = self.at_rest()?;
-        let to = self.inner.memory(End::Inputs, Side::Device);
-        inside(to, offset, bytes)?;
-        // SAFETY: the caller's promise; the other range is inside of the network's memory.
-        unsafe { self.inner.transfers()?.copy(to.address() + offset as u64, address, bytes) }
-    }
-
-    /// Copies all outputs on the device, as [`outputs`](Self::outputs) lays them out, to memory of
-    /// the same device. Blocks until they are there.
-    ///
-    /// # Errors
-    ///
-    /// `Busy`: a request is on its way; `Invalid`: it is other memory, or smaller.
-    pub fn copy_out(&self, to: &Memory) -> Result<()> {
-        let _at_rest = self.at_rest()?;
-        let (from, bytes) = (self.inner.memory(End::Outputs, Side::Device), self.outputs().bytes());
-        inside(to, 0, bytes)?;
-        if to.place() != from.place() {
-            return Err(Fault::invalid("the memory is not on the network's device"));
-        }
-        if to.place() == Place::Host {
-            let mut data = vec![0; bytes];
-            return from.read(0, &mut data).and_then(|()| to.write(0, &data));
-        }
-        // SAFETY: both are memory of the device, and large enough.
-        unsafe { self.inner.transfers()?.copy(to.address(), from.address(), bytes) }
-    }
-
-    /// Returns whether no request is on its way.
-    pub fn is_at_rest(&self) -> bool {
-        self.at_rest().is_ok()
-    }
-
-    /// Starts a request with `submit`, unless one is on its way.
-    pub(crate) fn start(
-        &self,
-        submit: impl FnOnce(&dyn AnyNetwork) -> Result<Request>,
-    ) -> Result<Request> {
-        let mut newest = self.at_rest()?;
-        let request = submit(&*self.inner)?;
-        *newest = Some(request.clone());
-        Ok(request)
-    }
-
-    /// Its memory, which no request is using.
-    fn at_rest(&self) -> Result<MutexGuard<'_, Option<Request>>> {
-        let newest = self.request.lock();
-        if newest.as_ref().is_none_or(|request| request.look().is_some()) {
-            return Ok(newest);
-        }
-        Err(Fault::busy("a request of the network has not ended"))
-    }
-}
-
-/// Refuses a range that is not inside of the memory.
-fn inside(memory: &Memory, offset: usize, bytes: usize) -> Result<()> {
-    if offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes()) {
-        return Ok(());
-    }
-    let have = memory.bytes();
-    Err(Fault::invalid(format!("{bytes} B from byte {offset} on must be inside of {have} B")))
 }
 
 /// Inputs and outputs of a network.

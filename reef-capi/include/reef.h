@@ -243,11 +243,12 @@ reef_status reef_client_submit(const reef_client *client,
                                int64_t deadline_us,
                                reef_request **request);
 
-// One inference: writes the input, submits, waits, reads the output.
+// One inference: writes the input, submits, waits, reads the output. Other threads' calls that
+// work on the network's memory wait until it has ended.
 //
-// `timeout_us`: how long it waits; negative: without limit. REEF_TIMEOUT: a real-time request is
-// cancelled as far as the device hasn't got it, a best-effort one goes on; the network is busy
-// until it has ended. Any thread.
+// `timeout_us`: how long it waits, also for other threads' calls; negative: without limit.
+// REEF_TIMEOUT: a real-time request is cancelled as far as the device hasn't got it, a best-effort
+// one goes on; the network is busy until it has ended. Any thread.
 //
 // `inputs` values at `input` can be read, or it is null; `outputs` values at `output` can be
 // written, or it is null.

@@ -8,7 +8,7 @@ use crate::request::{Form, Request, Started};
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reef_any::{Fault, Place, Side};
+use reef_any::{Fault, Place, Side, Turn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,14 +101,15 @@ impl Client {
             return Err(crate::errors::UnsupportedError::new_err(text));
         }
         let lease = Arc::new(pool.take(py)?);
-        let side = inputs::write(&lease, values, named)?;
+        let mut turn = Turn::wait(&lease.network).map_err(raised)?; // the lease's alone
+        let side = inputs::write(&lease, &mut turn, values, named)?;
         let form = form.unwrap_or(match side {
             Side::Host => Form::Numpy,
             Side::Device => Form::Device,
         });
-        let request = py.detach(|| client.submit_on(&lease.network, side, deadline));
+        let request = py.detach(|| client.submit_in(&mut turn, side, deadline));
         let request = request.map_err(raised)?;
-        lease.begin(&request);
+        drop(turn);
         Ok(Started { lease, request, side, form })
     }
 
@@ -121,17 +122,17 @@ impl Client {
         let (values, named) = args;
         let (py, client, lease) = (values.py(), self.0.get()?, slot.lease.get()?);
         let deadline = time_of(deadline)?;
-        if !lease.network.is_at_rest() {
-            return Err(raised(Fault::busy("a request of the slot has not ended")));
-        }
+        // Without waiting: its owner may need the interpreter's lock, which this thread has.
+        let turn = Turn::take(&lease.network, Some(Duration::ZERO));
+        let busy = || Fault::busy("another thread submits a request of the slot");
+        let mut turn = turn.ok_or_else(busy).flatten().map_err(raised)?;
         if !values.is_empty() || named.is_some_and(|named| !named.is_empty()) {
-            inputs::write_to(lease, slot.side, values, named)?;
+            inputs::write_to(lease, &mut turn, slot.side, values, named)?;
         } else if slot.side == Side::Device {
             inputs::wait_until(py, || lease.network.default_has_ended())?;
         }
-        let request = py.detach(|| client.submit_on(&lease.network, slot.side, deadline));
+        let request = py.detach(|| client.submit_in(&mut turn, slot.side, deadline));
         let request = request.map_err(raised)?;
-        lease.begin(&request);
         Ok(Started { lease: lease.clone(), request, side: slot.side, form: Form::Slot })
     }
 }

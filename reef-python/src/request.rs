@@ -36,7 +36,6 @@ impl Started {
     /// Waits for the end, and returns the outputs.
     pub(crate) fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         wait(py, &self.request, None)?;
-        self.lease.end(&self.request);
         self.outputs(py)
     }
 
@@ -121,7 +120,6 @@ impl Request {
         }
         let started = pending.started.lock().take();
         let started = started.ok_or_else(|| raised(Fault::invalid("the outputs were taken")))?;
-        started.lease.end(&started.request);
         started.outputs(py)
     }
 

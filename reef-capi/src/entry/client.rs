@@ -12,10 +12,8 @@ use crate::guard::answer;
 use crate::handles;
 use crate::status::{REEF_TIMEOUT, reef_status};
 use reef::{ClientConfig, Config};
-use reef_any::AnyRequest;
-use reef_any::Client;
-use reef_any::Dispatcher;
-use reef_any::Network;
+use reef_any::{AnyRequest, Client, Dispatcher, Network, Side, Turn};
+use std::time::{Duration, Instant};
 
 /// Opens a client of the dispatcher: `REEF_REAL_TIME` or `REEF_BEST_EFFORT`. NULL options: the
 /// usual. Any thread.
@@ -108,11 +106,12 @@ pub unsafe extern "C" fn reef_client_submit(
     })
 }
 
-/// One inference: writes the input, submits, waits, reads the output.
+/// One inference: writes the input, submits, waits, reads the output. Other threads' calls that
+/// work on the network's memory wait until it has ended.
 ///
-/// `timeout_us`: how long it waits; negative: without limit. REEF_TIMEOUT: a real-time request is
-/// cancelled as far as the device hasn't got it, a best-effort one goes on; the network is busy
-/// until it has ended. Any thread.
+/// `timeout_us`: how long it waits, also for other threads' calls; negative: without limit.
+/// REEF_TIMEOUT: a real-time request is cancelled as far as the device hasn't got it, a best-effort
+/// one goes on; the network is busy until it has ended. Any thread.
 ///
 /// # Safety
 ///
@@ -132,21 +131,24 @@ pub unsafe extern "C" fn reef_client_run(
         let client = handles::get::<Client>(client.addr())?;
         let network = handles::get::<Network>(network.addr())?;
         array_bytes("output", output, outputs, pictures(&network)?[1].elements())?;
+        let (since, limit) = (Instant::now(), time(timeout_us));
+        let late = || Fault::new(REEF_TIMEOUT, format!("not within {timeout_us} µs"));
+        let mut turn = Turn::take(&network, limit).ok_or_else(late)??;
         // SAFETY: the caller's promise.
-        unsafe { write_input(&network, input, inputs) }?;
-        finish(&*client.submit(&network, None)?, timeout_us)?;
+        unsafe { write_input(&mut turn, input, inputs) }?;
+        let request = client.submit_in(&mut turn, Side::Host, None)?;
+        let limit = limit.map(|limit| limit.saturating_sub(since.elapsed()));
+        finish(&*request, limit).ok_or_else(late)??;
         // SAFETY: as above.
-        unsafe { read_output(&network, output, outputs) }
+        unsafe { read_output(&turn, output, outputs) }
     })
 }
 
-/// Waits until `request` has ended well.
-fn finish(request: &dyn AnyRequest, timeout_us: i64) -> Result<()> {
-    match request.wait(time(timeout_us)) {
-        Some(how) => Ok(how.map(drop)?),
-        None => {
-            let _ = request.cancel(); // best-effort requests go on
-            Err(Fault::new(REEF_TIMEOUT, format!("not within {timeout_us} µs")))
-        }
+/// Waits until `request` has ended, and cancels it at the end of the time.
+fn finish(request: &dyn AnyRequest, limit: Option<Duration>) -> Option<Result<()>> {
+    let how = request.wait(limit);
+    if how.is_none() {
+        let _ = request.cancel(); // best-effort requests go on
     }
+    Some(how?.map(drop).map_err(Into::into))
 }

@@ -9,8 +9,7 @@ use crate::handles;
 use crate::status::reef_status;
 use reef::models::{Model, Scales};
 use reef::op::Tensor;
-use reef_any::Device;
-use reef_any::Network;
+use reef_any::{Device, Network, Turn};
 use std::ffi::c_char;
 use std::{ptr, slice};
 
@@ -151,7 +150,7 @@ pub unsafe extern "C" fn reef_network_write_input(
     answer(|| {
         let network = handles::get::<Network>(network.addr())?;
         // SAFETY: the caller's promise.
-        unsafe { write_input(&network, values, count) }
+        unsafe { write_input(&mut Turn::wait(&network)?, values, count) }
     })
 }
 
@@ -172,7 +171,7 @@ pub unsafe extern "C" fn reef_network_read_output(
     answer(|| {
         let network = handles::get::<Network>(network.addr())?;
         // SAFETY: the caller's promise.
-        unsafe { read_output(&network, values, count) }
+        unsafe { read_output(&Turn::wait(&network)?, values, count) }
     })
 }
 
@@ -180,22 +179,22 @@ pub unsafe extern "C" fn reef_network_read_output(
 ///
 /// Like [`reef_network_write_input`].
 pub(crate) unsafe fn write_input(
-    network: &Network,
+    turn: &mut Turn<'_>,
     values: *const f32,
     count: usize,
 ) -> Result<()> {
-    let bytes = array_bytes("input", values, count, pictures(network)?[0].elements())?;
+    let bytes = array_bytes("input", values, count, pictures(turn.network())?[0].elements())?;
     // SAFETY: the caller's promise; bytes are aligned, and any bytes are some.
-    Ok(network.write(0, unsafe { slice::from_raw_parts(values.cast(), bytes) })?)
+    Ok(turn.write(0, unsafe { slice::from_raw_parts(values.cast(), bytes) })?)
 }
 
 /// # Safety
 ///
 /// Like [`reef_network_read_output`].
-pub(crate) unsafe fn read_output(network: &Network, values: *mut f32, count: usize) -> Result<()> {
-    let bytes = array_bytes("output", values, count, pictures(network)?[1].elements())?;
+pub(crate) unsafe fn read_output(turn: &Turn<'_>, values: *mut f32, count: usize) -> Result<()> {
+    let bytes = array_bytes("output", values, count, pictures(turn.network())?[1].elements())?;
     let mut read = vec![0; bytes]; // so that C's place is left alone if it fails
-    network.read(0, &mut read)?;
+    turn.read(0, &mut read)?;
     // SAFETY: the caller's promise.
     unsafe { ptr::copy_nonoverlapping(read.as_ptr(), values.cast(), bytes) };
     Ok(())

@@ -203,6 +203,41 @@ static void threads(void) {
         failures++, printf("freed %d times\n", freed);
 }
 
+// Inference of one network by several threads: each one gets the outputs of its own input.
+struct inference {
+    reef_client *client;
+    float input[3 * 32 * 32], want[1000];
+};
+
+static void *infer(void *own) {
+    struct inference *inference = own;
+    float output[1000];
+    for (int i = 0; i < 20; i++) {
+        WANT(REEF_OK, reef_client_run(inference->client, network, inference->input, 3 * 32 * 32, output, 1000, -1));
+        if (memcmp(output, inference->want, sizeof output))
+            failures++, printf("round %d: outputs of another thread's input\n", i);
+    }
+    return NULL;
+}
+
+static void shared(void) {
+    enum { COUNT = 4 };
+    pthread_t thread[COUNT];
+    struct inference *own = calloc(COUNT, sizeof *own);
+    for (int i = 0; i < COUNT; i++) {
+        own[i].client = i % 2 ? rt : be;
+        for (int k = 0; k < 3 * 32 * 32; k++)
+            own[i].input[k] = (float)(k % (7 + i)) - .3f * i;
+        WANT(REEF_OK, reef_client_run(own[i].client, network, own[i].input, 3 * 32 * 32, own[i].want, 1000, -1));
+    }
+    for (int i = 0; i < COUNT; i++)
+        if (pthread_create(&thread[i], NULL, infer, &own[i]))
+            exit(1);
+    for (int i = 0; i < COUNT; i++)
+        pthread_join(thread[i], NULL);
+    free(own);
+}
+
 static void *wait_for(void *request) {
     WANT(REEF_CANCELLED, reef_request_wait(request, 60000000));
     return NULL;
@@ -284,6 +319,7 @@ int main(int count, char **words) {
     sizes();
     order();
     threads();
+    shared();
     waits();
     gone();
     printf("%d mistakes were not told\n", failures);

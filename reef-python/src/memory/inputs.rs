@@ -16,7 +16,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reef_any::{End, Place, Side};
+use reef_any::{End, Place, Side, Turn};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,18 +61,20 @@ impl Input<'_> {
 /// Writes all inputs. Returns the side on which they are: the device's, if one was there.
 pub(crate) fn write<'py>(
     lease: &Lease,
+    turn: &mut Turn<'_>,
     values: &Bound<'py, PyTuple>,
     named: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Side> {
     let inputs = all(lease, values, named)?;
     let side = if inputs.iter().any(Input::is_on_device) { Side::Device } else { Side::Host };
-    write_all(values.py(), lease, side, &inputs)?;
+    write_all(values.py(), lease, turn, side, &inputs)?;
     Ok(side)
 }
 
 /// Writes all inputs to this side, except for those that are there.
 pub(crate) fn write_to<'py>(
     lease: &Lease,
+    turn: &mut Turn<'_>,
     side: Side,
     values: &Bound<'py, PyTuple>,
     named: Option<&Bound<'py, PyDict>>,
@@ -82,7 +84,7 @@ pub(crate) fn write_to<'py>(
         let text = "inputs of a slot on the host must be on the host, got one on a GPU";
         return Err(InvalidError::new_err(text));
     }
-    write_all(values.py(), lease, side, &inputs)
+    write_all(values.py(), lease, turn, side, &inputs)
 }
 
 fn all<'py>(
@@ -104,7 +106,13 @@ fn all<'py>(
     Ok(inputs)
 }
 
-fn write_all(py: Python<'_>, lease: &Lease, side: Side, inputs: &[Input<'_>]) -> PyResult<()> {
+fn write_all(
+    py: Python<'_>,
+    lease: &Lease,
+    turn: &mut Turn<'_>,
+    side: Side,
+    inputs: &[Input<'_>],
+) -> PyResult<()> {
     if inputs.iter().any(Input::is_on_device) {
         wait_until(py, || lease.network.has_arrived())?;
     }
@@ -113,7 +121,7 @@ fn write_all(py: Python<'_>, lease: &Lease, side: Side, inputs: &[Input<'_>]) ->
             _ if port.bytes == 0 => {}
             // SAFETY: the owner says that it is memory of this device, as large as its shape and
             // type; it is there until `input` is dropped.
-            _ if input.is_on_device() => unsafe { copy_in(py, lease, port, input.address()) }?,
+            _ if input.is_on_device() => unsafe { copy_in(py, turn, port, input.address()) }?,
             _ => {
                 let first = input.address() as *const u8;
                 // SAFETY: the owner says that it is there, and as large as its shape and type.
@@ -139,13 +147,19 @@ fn copy_from_host(lease: &Lease, side: Side, port: &PortSpec, data: &[u8]) -> Py
 /// # Safety
 ///
 /// There are as many bytes as the port has, in memory of the device.
-unsafe fn copy_in(py: Python<'_>, lease: &Lease, port: &PortSpec, address: u64) -> PyResult<()> {
-    let own = lease.memory(End::Inputs, Side::Device).address() + port.offset as u64;
+unsafe fn copy_in(
+    py: Python<'_>,
+    turn: &mut Turn<'_>,
+    port: &PortSpec,
+    address: u64,
+) -> PyResult<()> {
+    let memory = turn.network().memory(End::Inputs, Side::Device);
+    let own = memory.address() + port.offset as u64;
     if address == own {
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    let copied = py.detach(|| unsafe { lease.network.copy_in(port.offset, address, port.bytes) });
+    let copied = py.detach(|| unsafe { turn.copy_in(port.offset, address, port.bytes) });
     copied.map_err(raised)
 }
 

@@ -8,7 +8,7 @@ use crate::errors::raised;
 use crate::memory::ports::PortSpec;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use reef_any::{End, Fault, Memory, Network, Place, Request, Side};
+use reef_any::{End, Fault, Memory, Network, Place, Side, Turn};
 use std::sync::Arc;
 
 /// Instances of one network.
@@ -24,8 +24,8 @@ pub(crate) struct Pool {
 struct State {
     made: usize,
     free: Vec<Arc<Network>>,
-    /// Requests that are on their way, and which no object of Python waits for.
-    abandoned: Vec<(Arc<Network>, Request)>,
+    /// Instances whose requests are on their way, and for which no object of Python waits.
+    abandoned: Vec<Arc<Network>>,
     /// Memory for outputs, oldest first.
     outputs: Vec<Memory>,
 }
@@ -95,16 +95,11 @@ impl Pool {
 
 impl State {
     fn look_at_abandoned(&mut self) {
-        if self.abandoned.is_empty() {
-            return;
-        }
-        let all = std::mem::take(&mut self.abandoned);
-        for (network, request) in all {
-            match request.look() {
-                Some(_) => self.free.push(network),
-                None => self.abandoned.push((network, request)),
-            }
-        }
+        let before = self.abandoned.len();
+        self.abandoned.retain(|network| !network.is_lost());
+        self.made -= before - self.abandoned.len();
+        let at_rest = self.abandoned.extract_if(.., |network| network.is_at_rest());
+        self.free.extend(at_rest);
     }
 }
 
@@ -127,29 +122,17 @@ impl Drop for Outputs {
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) network: Arc<Network>,
-    /// Newest request, unless its end was seen.
-    request: Mutex<Option<Request>>,
 }
 
 impl Lease {
     fn new(pool: Arc<Pool>, network: Arc<Network>) -> Self {
-        Self { pool, network, request: Mutex::new(None) }
-    }
-
-    /// Notes a request, which the lease outlives.
-    pub(crate) fn begin(&self, request: &Request) {
-        *self.request.lock() = Some(request.clone());
-    }
-
-    /// Notes that a request has ended.
-    pub(crate) fn end(&self, request: &Request) {
-        self.request.lock().take_if(|newest| Arc::ptr_eq(newest, request));
+        Self { pool, network }
     }
 
     /// Copies the outputs on the device to memory of their own.
     pub(crate) fn copy_outputs(&self) -> reef_any::Result<Arc<Outputs>> {
         let outputs = self.pool.outputs()?;
-        self.network.copy_out(&outputs.memory)?;
+        Turn::wait(&self.network)?.copy_out(&outputs.memory)?;
         Ok(outputs)
     }
 
@@ -160,11 +143,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let request = self.request.get_mut().take().filter(|request| request.look().is_none());
         let mut state = self.pool.state.lock();
-        match request {
-            Some(request) => state.abandoned.push((self.network.clone(), request)),
-            None => state.free.push(self.network.clone()),
-        }
+        let list = if self.network.is_at_rest() { &mut state.free } else { &mut state.abandoned };
+        list.push(self.network.clone());
     }
 }
