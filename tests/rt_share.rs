@@ -98,6 +98,7 @@ impl Bench {
         client.charge(&Account::new(Some(Rate::new(ms(40), ms(4)).unwrap())));
         let begin = Instant::now();
         let run = |n| {
+            // sleep: pace of the requests
             thread::sleep((begin + ms(40) * n).saturating_duration_since(Instant::now()));
             client.run(&task).unwrap()
         };
@@ -107,10 +108,12 @@ impl Bench {
     /// Runs `f` next to this number of greedy clients: returns its result, and the timings of their
     /// tasks.
     fn with_greedy<R>(&self, greedy: usize, f: impl FnOnce() -> R) -> (R, Vec<Timing>) {
-        let end = AtomicBool::new(false);
+        let (end, before) = (AtomicBool::new(false), self.greedy_ms.load(Ordering::Relaxed));
         thread::scope(|scope| {
             let all: Vec<_> = (0..greedy).map(|_| scope.spawn(|| self.greedy(&end))).collect();
-            thread::sleep(Duration::from_millis(100));
+            while self.greedy_ms.load(Ordering::Relaxed) < before + GREEDY_TASK_MS * greedy as u64 {
+                thread::yield_now();
+            }
             let result = f();
             end.store(true, Ordering::Relaxed);
             (result, all.into_iter().flat_map(|one| one.join().unwrap()).collect())

@@ -147,6 +147,7 @@ impl Effects {
 
 /// Sleeps for less than `micros`.
 pub(crate) fn doze(rng: &mut impl Rng, micros: u64) {
+    // sleep: any length is right
     std::thread::sleep(Duration::from_micros(rng.random_range(0..micros)));
 }
 

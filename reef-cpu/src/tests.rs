@@ -228,7 +228,8 @@ fn a_device_whose_many_units_sleep_is_closed() {
             let (launch, _ran) = reporting(7);
             queue.launch(Seq(0), &launch, None).unwrap();
             finish(&mut queue, 1);
-            std::thread::sleep(Duration::from_millis(10)); // units look for 0.3 ms, and sleep then
+            // sleep: units look for 0.3 ms, and sleep then; one that still looks ends as well
+            std::thread::sleep(Duration::from_millis(10));
             drop((queue, device));
         }
         let _ = closed.send(());
@@ -248,7 +249,7 @@ fn a_kernel_that_fails_ends_on_all_units() {
         move |block, _| {
             assert_ne!(block.index, 20, "this block fails");
             ran.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_micros(100));
+            std::thread::sleep(Duration::from_micros(100)); // sleep: length of a block
             Outcome::Done
         }
     });

@@ -270,7 +270,7 @@ pub(crate) mod fake {
     unsafe extern "C" fn register(_: usize, _: usize, _: u32) -> u32 {
         if REGISTERING.compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
             while REGISTERING.load(SeqCst) == 2 {
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
             }
         }
         0

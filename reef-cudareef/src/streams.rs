@@ -192,7 +192,7 @@ mod tests {
         let begin = Instant::now();
         while !fake::Registering::is_waiting() {
             assert!(begin.elapsed() < LONG, "nothing is registered");
-            thread::sleep(POLL);
+            thread::sleep(POLL); // sleep: poll of a condition
         }
         let (done, is_done) = std::sync::mpsc::channel();
         thread::spawn(move || done.send((restore(0x10), check(0x20).is_err())));

@@ -142,7 +142,7 @@ mod tests {
             let (asked, silent) = (asked.clone(), silent.clone());
             let question = move || {
                 asked.fetch_add(1, Ordering::SeqCst);
-                thread::sleep(10 * SILENCE_TIMEOUT);
+                thread::sleep(10 * SILENCE_TIMEOUT); // sleep: a device that hangs
             };
             prober.ask(question, move |answer| {
                 let _ = silent.send(answer);
@@ -178,6 +178,7 @@ mod tests {
             let again = scope.spawn(|| {
                 prober.ask(move || count.fetch_add(1, Ordering::SeqCst), |_| false);
             });
+            // sleep: time in which a fault would show; none fails a right one
             thread::sleep(Duration::from_millis(20));
             assert_eq!(second.load(Ordering::SeqCst), 0, "one at a time");
             go.send(()).unwrap();

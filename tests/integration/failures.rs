@@ -47,7 +47,7 @@ fn launch(
 
 fn busy(time: Duration) -> Launch<Cpu> {
     launch(1, move |_| {
-        std::thread::sleep(time);
+        std::thread::sleep(time); // sleep: length of a kernel
         Outcome::Done
     })
 }
@@ -177,6 +177,7 @@ fn wait_based_starts_by_itself() {
         let device = cpu("units=1");
         let dispatcher = Dispatcher::start(&device, Box::new(WaitBased::default())).unwrap();
         let _idle = dispatcher.best_effort(ClientConfig::default()).unwrap();
+        // sleep: the dispatcher rests; one that does not yet starts the task as well
         std::thread::sleep(Duration::from_millis(20));
         let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
         let ticket = dispatcher.real_time().unwrap().submit(&task).unwrap();
@@ -374,7 +375,7 @@ fn nothing_of_a_failed_queue_runs_after_its_drop() {
         let slow = launch(1, {
             let ran = ran.clone();
             move |_| {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(100)); // sleep: length of a kernel
                 ran.fetch_add(1, Ordering::SeqCst);
                 Outcome::Done
             }
@@ -388,7 +389,9 @@ fn nothing_of_a_failed_queue_runs_after_its_drop() {
         queue.preempt(true).ok();
         drop(queue);
         let at_drop = ran.load(Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(300));
+        let (mut submitter, _queue) = VirtualQueue::enable(&device, Config::default()).unwrap();
+        let next = submitter.submit(Command::Launch(busy(Duration::ZERO))).unwrap();
+        submitter.wait(next).unwrap(); // the only unit is not in the kernel any more
         assert_eq!(ran.load(Ordering::SeqCst), at_drop, "it ran on after the drop");
     });
 }
@@ -428,7 +431,7 @@ fn deadlines_hold_within_a_queue() {
         be.submit_before(&[Command::Launch(gate.launch())], Some(ms(20))).unwrap();
         let count = ran.clone();
         let kernel = [Command::Launch(launch(1, move |_| {
-            std::thread::sleep(ms(1));
+            std::thread::sleep(ms(1)); // sleep: length of a kernel
             count.fetch_add(1, Ordering::SeqCst);
             Outcome::Done
         }))];
@@ -468,7 +471,6 @@ fn command_panicking_in_its_drop_ends_its_queue() {
         };
         let seq = submitter.submit(Command::Host(Arc::new(f))).unwrap();
         let over = submitter.wait_for(seq, Duration::from_secs(30));
-        std::thread::sleep(Duration::from_millis(50));
         drop(queue);
         drop(submitter);
         assert_eq!(count.load(Ordering::SeqCst), 1, "dropped more than once");

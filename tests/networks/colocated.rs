@@ -53,7 +53,7 @@ fn run_colocated_tasks<D: Operators>(
         }
         let mut client = dispatcher.real_time().unwrap();
         for turn in 0..turns {
-            thread::sleep(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2)); // sleep: pace of the requests
             let inference = rt.stage(turn);
             let commands = std::iter::repeat_n(&*inference, times).flatten().cloned();
             client.run(&Task::new(commands.collect::<Vec<_>>()).unwrap()).unwrap();

@@ -104,6 +104,7 @@ pub(crate) fn graphs_give_what_launches_give<D: Operators>(device: &D) {
         for turn in 0..20 {
             subject.stage(turn);
             submit(&mut submitter, &graphs);
+            // sleep: any length is right
             thread::sleep(Duration::from_micros(rng.random_range(0..300)));
             queue.preempt(rng.random()).unwrap();
             queue.restore().unwrap();

@@ -44,7 +44,7 @@ fn all_work_at_once<D: Device>(device: &D, dispatcher: &Dispatcher<D>, level: Pr
         let mut rt = dispatcher.real_time().unwrap();
         let mut rounds = Rounds::new(20);
         while rounds.next(count(during), wanted) {
-            std::thread::sleep(Duration::from_micros(500));
+            std::thread::sleep(Duration::from_micros(500)); // sleep: pace of the requests
             during += u64::from(at_work.load(Ordering::Relaxed) > 0);
             rt.run(&task).unwrap();
             requests += 1;
@@ -102,7 +102,7 @@ pub fn clients_come_and_go<D: Device>(device: &D, level: PreemptLevel) {
         let task = Task::new(vec![cells.append(2, 10); 2]).unwrap();
         let (mut rounds, mut requests) = (Rounds::new(cycles() / 20), 0);
         while rounds.next(dispatcher.stats().preemptions, wanted) {
-            std::thread::sleep(Duration::from_micros(300));
+            std::thread::sleep(Duration::from_micros(300)); // sleep: pace of the requests
             rt.run(&task).unwrap();
             requests += 1;
         }
@@ -215,7 +215,7 @@ pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level
             assert!(start.elapsed() < Duration::from_secs(60), "starved by {requests} requests");
             rt.run(&task).unwrap();
             requests += 1;
-            std::thread::sleep(PERIOD);
+            std::thread::sleep(PERIOD); // sleep: pace of the requests
         }
         println!("{requests} requests, 3 kernels of {KERNEL:?} in {:?}", start.elapsed());
     }
@@ -267,7 +267,7 @@ fn burst<D: Device>(device: &D, level: PreemptLevel) -> bool {
     let end = Instant::now() + Duration::from_secs(60);
     while dispatcher.is_preempted() {
         assert!(Instant::now() < end, "best-effort work may resume");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10)); // sleep: poll of a condition
     }
     !paused
 }

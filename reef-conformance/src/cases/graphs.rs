@@ -102,6 +102,7 @@ pub fn a_graph_stops_midway<D: Device>(device: &D, level: PreemptLevel) {
     while rounds.next(stopped, STOPPED) {
         let before = cells.read();
         let seq = submitter.submit_blocking(graph.clone()).unwrap();
+        // sleep: into the graph; graphs that are stopped too early or too late do not count
         std::thread::sleep(NODE * 3 / 2);
         queue.preempt(true).unwrap();
         let has_begun = cells.read() != before;

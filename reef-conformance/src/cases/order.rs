@@ -186,6 +186,7 @@ pub fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level: Preem
     let event = device.event().unwrap();
     second.submit(Command::Wait(event.clone())).unwrap();
     let last = second.submit(cells.append(2, 0)).unwrap();
+    // sleep: time in which a fault would show; none fails a right device
     std::thread::sleep(Duration::from_millis(2));
     assert!(second.completed() < last, "the event has not been reached");
 

@@ -31,7 +31,7 @@ pub fn a_kernel_longer_than_the_real_time_period_ends<D: Device>(device: &D, lev
         let seq = submitter.submit_blocking(cells.append(kernel, spin)).unwrap();
         let mut stopped = 0;
         for preemptions in 1.. {
-            std::thread::sleep(PERIOD);
+            std::thread::sleep(PERIOD); // sleep: pace of the preemptions
             queue.preempt(true).unwrap();
             if submitter.completed() > seq {
                 break;

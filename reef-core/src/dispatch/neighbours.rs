@@ -74,6 +74,7 @@ impl Neighbourhood {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::device::Device;
     use crate::dispatch::dispatcher::Dispatcher;
     use crate::dispatch::queues::task::Task;
     use crate::limits::ClientConfig;
@@ -115,7 +116,10 @@ mod tests {
         let task = Task::new(vec![kernel()]).expect("launches");
         let ticket = rt.submit(&task).expect("room");
         assert!(others.is_held.load(Ordering::SeqCst), "held by the submission itself");
-        std::thread::sleep(5 * HYSTERESIS);
+        let end = device.clock() + 5 * HYSTERESIS;
+        while device.clock() < end {
+            dispatcher.look();
+        }
         assert!(others.is_held.load(Ordering::SeqCst), "it runs");
         device.0.rt_hangs_at.store(0, Ordering::SeqCst);
         ticket.wait().expect("it ends");

@@ -10,7 +10,7 @@ use crate::dispatch::queues::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::limits::ClientConfig;
 use crate::scheduler::{Plan, Reef, RtShare, Scheduler, View, Width};
-use crate::testing::fake::{AtLast, Fake, Script, eventually, kernel, launch};
+use crate::testing::fake::{AtLast, Fake, Script, eventually, kernel, launch, until_polled};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -184,7 +184,9 @@ fn real_time_work_starts_during_a_blocked_best_effort_launch() {
     let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     be.submit(&[kernel()]).expect("room");
     let _at_last = AtLast(device.clone());
-    thread::sleep(SETTLE_TIME); // the worker is inside of the launch
+    eventually("inside of the launch", || {
+        script(&device).be_launches_blocked.load(Ordering::SeqCst) > 0
+    });
     let mut rt = dispatcher.real_time().expect("a client");
     let outcome = on_a_thread(move || rt.run(&one_kernel())).recv_timeout(TEST_TIMEOUT);
     script(&device).be_launch_blocks.store(false, Ordering::SeqCst);
@@ -195,6 +197,21 @@ fn real_time_work_starts_during_a_blocked_best_effort_launch() {
 fn profiled(blocks: u32) -> Command<Fake> {
     let profile = Profile { blocks, micros: 100, round_micros: vec![10], ..Profile::default() };
     Command::Launch(launch(blocks).with_profile(Arc::new(profile)))
+}
+
+/// Ends the kernels of a task of 30, one after the other, until one that follows is padded: a
+/// worker that is just at its queue keeps one from that.
+fn end_kernels_until_one_is_padded(device: &Fake) {
+    let launched = || script(device).rt_launched_after.lock().len();
+    for hangs_at in 2..30 {
+        if script(device).padded.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        let before = launched();
+        script(device).rt_hangs_at.store(hangs_at, Ordering::SeqCst);
+        eventually("the next is launched", || launched() > before);
+    }
+    panic!("none was padded");
 }
 
 #[test]
@@ -209,12 +226,7 @@ fn dropped_client_waits_for_its_blocks_used_as_padding() {
     let mut rt = dispatcher.real_time().expect("a client");
     let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
     eventually("quiesced", || dispatcher.dispatch.group.is_quiesced());
-    let padded = || script(&device).padded.load(Ordering::SeqCst) > 0;
-    let mut hangs_at = 2..30; // a worker that is just at the queue keeps one from being padded
-    while !padded() {
-        script(&device).rt_hangs_at.store(hangs_at.next().expect("padded"), Ordering::SeqCst);
-        thread::sleep(SETTLE_TIME);
-    }
+    end_kernels_until_one_is_padded(&device);
     let dropped = on_a_thread(move || drop(be));
     // A busy machine needs time to start a thread.
     let early = dropped.recv_timeout(10 * SETTLE_TIME);
@@ -290,7 +302,7 @@ fn task_ends_without_a_waiting_client() {
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
-    thread::sleep(SETTLE_TIME); // later than any pass that the task itself has caused
+    until_polled(&device, 100); // later than any pass that the task itself has caused
     assert_eq!(ticket.try_wait(), None, "the device has not ended it");
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     eventually("ended", || ticket.try_wait().is_some());
@@ -347,7 +359,8 @@ fn reserve_is_paid_back_to_queues_that_ran_capped() {
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let mut clients = [(); 2].map(|()| dispatcher.real_time().expect("a client"));
     let [first, second] = clients.each_mut().map(|rt| rt.submit(&one_kernel()).expect("room"));
-    thread::sleep(10 * SETTLE_TIME); // which best-effort work is owed 30 % of
+    // sleep: length of the task, of which best-effort work is owed 30 %; a longer one is owed more
+    thread::sleep(10 * SETTLE_TIME);
     percent.store(100, Ordering::SeqCst);
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     let first = first.wait().expect("it ends");
@@ -412,7 +425,7 @@ fn parts_told(has_parts: bool, has_be_work: bool) -> Vec<(Priority, u32)> {
         dispatcher.look();
         caps().is_some() && !dispatcher.is_preempted()
     });
-    thread::sleep(SETTLE_TIME);
+    (0..100).for_each(|_| dispatcher.look());
     let percent = if has_parts { 40 } else { 100 };
     assert_eq!(caps().map(|caps| caps.percent), Some(percent));
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
@@ -457,7 +470,7 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
     let dispatcher = dispatcher(&device);
     script(&device).hung.store(2, Ordering::SeqCst); // the first queue is the real-time one
     let mut config = ClientConfig::default();
-    config.queue = config.queue.drain_timeout(20 * SETTLE_TIME);
+    config.queue = config.queue.drain_timeout(40 * SETTLE_TIME);
     let mut stuck = dispatcher.best_effort(config).expect("a client");
     let _at_last = AtLast(device.clone());
     stuck.submit(&[kernel()]).expect("room");
@@ -471,7 +484,7 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
         assert_eq!(other.wait_for(last, TEST_TIMEOUT), Ok(true), "it is not held by the other");
         rounds += 1;
     }
-    assert!(begin.elapsed() >= 20 * SETTLE_TIME);
+    assert!(begin.elapsed() >= 40 * SETTLE_TIME);
     let error = stuck.wait(Seq(0)).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     assert!(rounds > 1, "they run while it is stuck");
@@ -493,11 +506,7 @@ fn kernels_are_padded_with_blocks_of_drained_clients() {
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
     let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
-    let mut hangs_at = 2..30;
-    while script(&device).padded.load(Ordering::SeqCst) == 0 {
-        script(&device).rt_hangs_at.store(hangs_at.next().expect("padded"), Ordering::SeqCst);
-        thread::sleep(SETTLE_TIME);
-    }
+    end_kernels_until_one_is_padded(&device);
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     script(&device).be_hangs.store(false, Ordering::SeqCst);
     ticket.wait().expect("it ends");
@@ -532,9 +541,14 @@ fn wakers_run_after_the_pass_launching_new_work() {
     assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
     let launched = || script(&device).rt_launched_after.lock().len();
     let before = launched();
-    thread::sleep(SETTLE_TIME); // the service thread has made its passes
-    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
-    let second = on_a_thread(move || rt.submit(&one_kernel()).map(drop));
+    let dispatch = &asks.dispatcher.dispatch;
+    // No pass is made meanwhile, so the next one finds both: the end, and the second task.
+    let second = dispatch.with(|_| {
+        script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+        let second = on_a_thread(move || rt.submit(&one_kernel()).map(drop));
+        eventually("asked for", || !dispatch.inbox.is_empty());
+        second
+    });
     second.recv_timeout(TEST_TIMEOUT).expect("a waker may ask").expect("room");
     assert!(first.try_wait().is_some(), "noted by the second's pass");
     assert_eq!((*asks.launched.lock(), launched() > before), (Some(launched()), true));

@@ -39,6 +39,10 @@ pub(crate) struct Script {
     pub(crate) queues: AtomicU64,
     /// Launches of best-effort queues do not return while it is up.
     pub(crate) be_launch_blocks: AtomicBool,
+    /// Number of launches that did not return at once because of it.
+    pub(crate) be_launches_blocked: AtomicU32,
+    /// Number of times that queues were asked for their progress.
+    pub(crate) polls: AtomicU64,
     /// It claims to unpark threads, and never does: nothing of what it has ends while they are
     /// parked.
     pub(crate) claims_to_wake: AtomicBool,
@@ -165,6 +169,9 @@ impl FakeQueue {
             if rt {
                 script.rt_launched_after.lock().push(script.told.lock().len());
             }
+            if !rt && script.be_launch_blocks.load(Ordering::SeqCst) {
+                script.be_launches_blocked.fetch_add(1, Ordering::SeqCst);
+            }
             while !rt && script.be_launch_blocks.load(Ordering::SeqCst) {
                 thread::yield_now();
             }
@@ -230,6 +237,9 @@ impl Queue for FakeQueue {
 
     fn completed(&mut self) -> Result<Seq> {
         self.run();
+        if let Some((Fake(script), _)) = &self.of {
+            script.polls.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(Seq(self.done))
     }
 
@@ -417,6 +427,13 @@ impl Drop for AtLast {
         rt_hangs_at.store(0, Ordering::SeqCst);
         hung.store(0, Ordering::SeqCst);
     }
+}
+
+/// Waits until the device's queues have been asked for their progress this many times more.
+pub(crate) fn until_polled(device: &Fake, times: u64) {
+    let polls = || device.0.polls.load(Ordering::SeqCst);
+    let before = polls();
+    eventually("polled", || polls() >= before + times);
 }
 
 /// Waits until `holds`, for no longer than a minute.

@@ -2,7 +2,7 @@
 
 use crate::backend::error::Error;
 use crate::backend::info::{Caps, PreemptLevel, Seq};
-use crate::testing::fake::{AtLast, Fake, eventually, kernel};
+use crate::testing::fake::{AtLast, Fake, eventually, kernel, until_polled};
 use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
 use crate::vqueue::submitter::Submitter;
@@ -12,8 +12,6 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time after which an immediate event would have happened.
-const SETTLE_TIME: Duration = Duration::from_millis(500);
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn queue(device: &Fake, config: Config) -> (Submitter<Fake>, VirtualQueue<Fake>) {
@@ -115,7 +113,7 @@ fn queue_of_long_blocks_has_the_smaller_cap() {
     let [(_stuck, late), (_submitter, other)] = with_a_hung_queue(&device, Config::default());
     let _at_last = AtLast(device.clone());
     late.group().preempt(false).expect("it runs");
-    thread::sleep(Duration::from_millis(2)); // its block runs on
+    thread::sleep(Duration::from_millis(2)); // sleep: length of its block; a longer one is long too
     device.0.hung.store(0, Ordering::SeqCst);
     eventually("drained", || late.shared().is_quiesced() && other.shared().is_quiesced());
     let caps = Caps { short: 9, long: 3, percent: 100 };
@@ -162,7 +160,7 @@ fn preempted_queue_is_neither_disabled_nor_finished() {
 fn end_of_a_full_window_is_polled_without_wake_ups() {
     let device = Fake::default();
     let (submitter, _queue) = hanging(&device, 5);
-    std::thread::sleep(Duration::from_millis(5)); // the worker has seen that the window is full
+    until_polled(&device, 10); // the worker has seen that the window is full
     device.0.be_hangs.store(false, Ordering::SeqCst);
     assert_eq!(submitter.wait_for(Seq(4), TEST_TIMEOUT), Ok(true));
 }
@@ -193,7 +191,7 @@ fn undrained_queue_delays_no_other() {
         let (done, restored) = channel();
         let group = hung.group().clone();
         thread::spawn(move || done.send(group.restore()));
-        let restored = restored.recv_timeout(SETTLE_TIME).expect("the hung queue is waited for");
+        let restored = restored.recv_timeout(TEST_TIMEOUT).expect("the hung queue is waited for");
         restored.expect("it is preempted");
         assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true), "round {round}");
         assert_eq!(stuck.completed(), Seq(0));
@@ -209,7 +207,7 @@ fn undrained_queue_ends_after_its_timeout() {
     let config = Config::default().drain_timeout(TIMEOUT);
     let [(stuck, hung), (submitter, _other)] = with_a_hung_queue(&device, config);
     let _at_last = AtLast(device.clone());
-    thread::sleep(2 * TIMEOUT);
+    thread::sleep(2 * TIMEOUT); // sleep: longer than a timeout that must not run yet
     assert_eq!(stuck.wait_for(Seq(0), Duration::ZERO), Ok(false), "a kernel may take its time");
     let begin = Instant::now();
     hung.group().preempt(true).expect("it runs");

@@ -262,7 +262,7 @@ fn has_work<D: Device>(shared: &Shared<D>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::fake::{Fake, kernel};
+    use crate::testing::fake::{Fake, kernel, until_polled};
     use crate::vqueue::shared::tests::{shared, with_submitter};
     use std::sync::atomic::Ordering;
 
@@ -333,7 +333,7 @@ mod tests {
         pass(&shared).unwrap();
         thread::scope(|scope| {
             let finish = scope.spawn(|| let_device_finish(&shared, None));
-            thread::sleep(Duration::from_millis(5));
+            until_polled(&device, 3);
             let early = finish.is_finished();
             device.0.be_hangs.store(false, Ordering::SeqCst); // or the thread never ends
             assert!(!early, "the device has a kernel");

@@ -165,7 +165,7 @@ impl Drop for HostBorrow<'_> {
 mod tests {
     use super::*;
     use std::iter;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc;
 
     #[test]
@@ -202,25 +202,32 @@ mod tests {
     #[test]
     fn writer_is_not_starved_by_readers() {
         let (operand, is_over) = (Borrows::default(), AtomicBool::new(false));
+        let readers = AtomicU32::new(0);
         let waited = thread::scope(|scope| {
             for n in 0..8 {
-                let (operand, is_over) = (&operand, &is_over);
+                let (operand, is_over, readers) = (&operand, &is_over, &readers);
                 scope.spawn(move || {
+                    // sleep: readers begin one after the other
                     thread::sleep(Duration::from_micros(250 * n));
+                    let mut is_new = true;
                     while !is_over.load(Ordering::Relaxed) {
                         let _read = HostBorrow::wait(operand, Access::Read);
-                        thread::sleep(Duration::from_millis(2));
+                        readers.fetch_add(u32::from(is_new), Ordering::Relaxed);
+                        is_new = false;
+                        thread::sleep(Duration::from_millis(2)); // sleep: length of a read
                     }
                 });
             }
-            thread::sleep(Duration::from_millis(10));
+            while readers.load(Ordering::Relaxed) < 8 {
+                thread::yield_now();
+            }
             let (done, is_done) = mpsc::channel();
             let operand = &operand;
             scope.spawn(move || {
                 drop(HostBorrow::wait(operand, Access::Write));
                 done.send(()).unwrap();
             });
-            let waited = is_done.recv_timeout(Duration::from_secs(5));
+            let waited = is_done.recv_timeout(Duration::from_secs(60));
             is_over.store(true, Ordering::Relaxed);
             waited
         });

@@ -7,7 +7,7 @@ use reef_core::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A kernel whose blocks stop for nothing, and end when they are told to.
 #[derive(Clone, Default)]
@@ -23,7 +23,7 @@ impl Deaf {
         let kernel = Kernel::new("deaf", move |block, _| {
             begun.fetch_add(1, Ordering::SeqCst);
             while ends.load(Ordering::SeqCst) & (1 << block.index) == 0 {
-                std::thread::sleep(Duration::from_micros(100));
+                std::thread::yield_now();
             }
             Outcome::Done
         });
@@ -79,9 +79,10 @@ fn queue_that_lags_starts_nothing_until_it_is_drained() {
         assert!(late.try_drain().unwrap().is_none(), "a block runs");
         assert!(other.try_drain().unwrap().is_some());
         preemptor.reactivate().unwrap();
-        other.launch(Seq(round), &reporting(9).0, None).unwrap();
-        finish(&mut other, round + 1);
-        std::thread::sleep(Duration::from_millis(5)); // units have nothing to do
+        for seq in [2 * round, 2 * round + 1] {
+            other.launch(Seq(seq), &reporting(9).0, None).unwrap();
+            finish(&mut other, seq + 1); // units have nothing to do then
+        }
         assert_eq!(deaf.begun(), 3, "what was evicted stays so");
     }
     deaf.end(!0);
@@ -132,7 +133,9 @@ fn launch_on_a_stopped_queue_waits_for_a_drain() {
     let (launch, ran) = reporting(3);
     preemptor.evict().unwrap();
     queue.launch(Seq(0), &launch, None).unwrap();
-    std::thread::sleep(Duration::from_millis(5)); // units find nothing, and sleep
+    let mut other = device.queue(Priority::BestEffort, None).unwrap();
+    other.launch(Seq(0), &reporting(9).0, None).unwrap();
+    finish(&mut other, 1); // units have been here, and found nothing to run of the first queue
     preemptor.reactivate().unwrap();
     let drained = queue.try_drain().unwrap().expect("it is stopped");
     assert_eq!((drained.resume_at, ran.try_iter().count()), (Seq(0), 0));

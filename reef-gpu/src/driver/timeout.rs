@@ -72,7 +72,7 @@ mod tests {
         drop(before);
         assert_eq!(freed().last(), Some(&address));
         let (until_now, after) = (freed(), gpu.alloc(8).unwrap());
-        std::thread::sleep(LIMIT);
+        std::thread::sleep(LIMIT); // sleep: the time that passes is the subject
         for _ in 0..2 {
             let error = queue.completed().unwrap_err();
             assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
@@ -85,7 +85,7 @@ mod tests {
     fn real_time_work_may_take_as_long_as_it_likes() {
         let (gpu, mut queue) = silent(Priority::RealTime);
         assert_eq!(queue.completed(), Ok(Seq(0)));
-        std::thread::sleep(2 * LIMIT);
+        std::thread::sleep(2 * LIMIT); // sleep: the time that passes is the subject
         assert_eq!(queue.completed(), Ok(Seq(0)));
         gpu.vendor().proceed(1);
         assert_eq!(queue.completed(), Ok(Seq(1)));

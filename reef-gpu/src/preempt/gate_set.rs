@@ -113,6 +113,23 @@ mod tests {
     use super::*;
     use crate::hal::fake::Fake;
 
+    /// Ends the threads of a test, also if that fails.
+    struct AtLast<'a>(&'a AtomicBool);
+
+    impl Drop for AtLast<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn wait_until(what: &str, holds: impl Fn() -> bool) {
+        let begin = std::time::Instant::now();
+        while !holds() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+            thread::sleep(HANG_AFTER); // sleep: poll of a condition
+        }
+    }
+
     fn gates() -> (Arc<Context<Fake>>, GateSet<Fake>, Arc<Gate<Fake>>) {
         let context = Arc::new(Context::new(Fake::default()));
         let gates = GateSet::new(&context).unwrap();
@@ -126,15 +143,7 @@ mod tests {
         let (context, gates, gate) = gates();
         let call = context.calls.enter();
         gates.close();
-        let begin = std::time::Instant::now();
-        while gate.closed_for().is_some() {
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "closed for {:?}",
-                gate.closed_for()
-            );
-            thread::sleep(HANG_AFTER);
-        }
+        wait_until("open", || gate.closed_for().is_none());
         drop(call);
         gates.close();
         assert!(gate.closed_for().is_some(), "the next time they close as ever");
@@ -147,7 +156,7 @@ mod tests {
         let _hanging = context.calls.enter();
         gates.close();
         let is_over = AtomicBool::new(false);
-        let opened = thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
@@ -155,14 +164,9 @@ mod tests {
                     }
                 });
             }
-            let opened = (0..1000).any(|_| {
-                thread::sleep(HANG_AFTER);
-                gate.closed_for().is_none()
-            });
-            is_over.store(true, Ordering::Relaxed);
-            opened
+            let _end = AtLast(&is_over);
+            wait_until("open", || gate.closed_for().is_none());
         });
-        assert!(opened, "the gates stay closed");
     }
 
     /// The watchdog may have taken hold of the set when that is dropped.
@@ -171,13 +175,7 @@ mod tests {
         let (_, gates, _gate) = gates();
         let taken = gates.shared.clone();
         drop(gates);
-        for _ in 0..1000 {
-            if Arc::weak_count(&taken) == 0 {
-                return;
-            }
-            thread::sleep(HANG_AFTER);
-        }
-        panic!("the watchdog sleeps for ever");
+        wait_until("the watchdog has ended", || Arc::weak_count(&taken) == 0);
     }
 
     #[test]
@@ -191,7 +189,7 @@ mod tests {
         gates.close();
         for _ in 0..1000 {
             drop(context.calls.enter());
-            thread::sleep(Duration::from_micros(10));
+            thread::sleep(Duration::from_micros(10)); // sleep: pace of the calls
         }
         let is_closed = gate.closed_for().is_some();
         gates.open();

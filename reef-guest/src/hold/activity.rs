@@ -191,6 +191,7 @@ mod tests {
         activity.wait(BUSY, long);
         std::thread::scope(|scope| {
             scope.spawn(|| activity.wait(IDLE, long));
+            // sleep: the wait begins; one that has not begun by then ends as well
             std::thread::sleep(Duration::from_millis(20));
             activity.hold();
         });

@@ -35,7 +35,7 @@ fn serve() {
     };
     loop {
         println!("guests {}", registry.guests().len());
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5)); // sleep: interval of the reports
         assert!(others.len() < 1000);
     }
 }
@@ -81,7 +81,7 @@ impl Daemon {
         while self.guests.load(SeqCst) != guests {
             let has = self.guests.load(SeqCst);
             assert!(begin.elapsed() < SOON, "{has} guests, and not {guests}, after {SOON:?}");
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
         }
     }
 }

@@ -39,7 +39,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
-        std::thread::sleep(Duration::from_micros(100));
+        std::thread::sleep(Duration::from_micros(100)); // sleep: poll of a condition
     }
     begin.elapsed()
 }
@@ -146,6 +146,7 @@ fn random_holds_of_many_guests_end_as_the_live_ones_set() {
                 scope.spawn(move || {
                     for step in 0..20 + at as u64 {
                         launch(rt);
+                        // sleep: any length is right
                         std::thread::sleep(Duration::from_micros((round * 7 + step * 13) % 90));
                         finish(rt);
                     }
@@ -368,7 +369,7 @@ fn stays_open(be: &Joined, page: &Mapping) {
         if begin.elapsed() > Duration::from_millis(1200) {
             return; // longer than the interval of all polls
         }
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(Duration::from_micros(200)); // sleep: pace of the lies
     }
 }
 
@@ -495,7 +496,7 @@ fn guest_holds_as_long_as_it_makes_progress() {
         let is_late = last.elapsed() > hold_timeout / 2; // this thread didn't run
         last = Instant::now();
         assert!(be.page.holders.is_closed() || is_late, "open after {:?}", begin.elapsed());
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: pace of the progress
     }
 }
 
@@ -521,6 +522,7 @@ fn processes_of_a_job_are_held_together_on_all_devices() {
     let [first, alone] = ["train", ""].map(|job| shows(job, BestEffort, OTHER));
     let rt = shows("train", RealTime, GPU);
     launch(&rt);
+    // sleep: time in which a fault would show; none fails a right daemon
     std::thread::sleep(Duration::from_millis(20));
     assert!(!first.page.holders.is_closed(), "no guest of the job is on this device");
     let second = shows("train", BestEffort, GPU);
@@ -606,7 +608,7 @@ fn launch_until_eight_guests_are_held() {
             let time = begin.elapsed();
             finish(&rt);
             until("open", || !all.iter().any(|be| be.page.holders.is_closed()));
-            std::thread::sleep(Duration::from_micros(500));
+            std::thread::sleep(Duration::from_micros(500)); // sleep: pace of the launches
             time
         })
         .collect();

@@ -72,6 +72,7 @@ impl<'a, D: Operators> Bound<'a, D> {
         let (mut submitter, queue) = VirtualQueue::enable(self.device, config).unwrap();
         crate::subject::submit(&mut submitter, &self.commands);
         for _ in 0..rng.random_range(1..4) {
+            // sleep: any length is right
             thread::sleep(Duration::from_micros(rng.random_range(0..2000)));
             queue.preempt(rng.random()).unwrap();
             queue.restore().unwrap();

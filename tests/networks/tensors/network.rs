@@ -190,6 +190,7 @@ fn preempted<D: Operators>(device: &D, network: &Network<D>, rng: &mut ChaCha8Rn
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     crate::subject::submit(&mut submitter, &network.inference());
     for _ in 0..rng.random_range(2..8) {
+        // sleep: any length is right
         thread::sleep(Duration::from_micros(rng.random_range(0..3000)));
         queue.preempt(rng.random()).unwrap();
         queue.restore().unwrap();

@@ -36,12 +36,12 @@ fn is_lost_in_the_end(place: fn(&losable::Hang) -> &Switch) {
         }
         elsewhere.run(Replica::rt).unwrap();
     });
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(node.lost().is_none(), "callers go on before the device is lost");
     assert!(opened(&devices[hung]) <= before + 2, "one thread asks, and the dispatcher once");
     while node.lost().is_none() {
         assert!(begin.elapsed() < LIMIT / 2, "it is still taken for well");
         elsewhere.run(Replica::rt).unwrap();
-        thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10)); // sleep: poll of a condition
     }
     let said = node.lost().unwrap().to_string();
     assert_eq!(said, "losable: device lost: no answer for 10s");

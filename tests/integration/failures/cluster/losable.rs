@@ -39,7 +39,7 @@ pub(crate) struct Hang {
 impl Hang {
     fn wait(place: &AtomicBool) {
         while place.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
         }
     }
 }
