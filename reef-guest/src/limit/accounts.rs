@@ -91,8 +91,12 @@ impl Job {
         self.memory.store(terms.memory, Relaxed);
         self.compute.store(terms.compute, Relaxed);
         self.label.iter().zip(terms.label).for_each(|(to, from)| to.store(from, Relaxed));
-        self.bucket.clear();
         self.tally.clear();
+    }
+
+    /// Returns the nanoseconds from `now` for which a debt outlives its processes.
+    pub(super) fn debt(&self, now: u64) -> u64 {
+        self.bucket.debt(now, self.part())
     }
 }
 

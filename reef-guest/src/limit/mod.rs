@@ -29,4 +29,5 @@ pub use quantity::{WHOLE, bytes, format_bytes, parts_per_million, percent};
 pub use schedule::Policy;
 pub use slot::{Account, Full, Slot};
 pub use usage::measure::{Usage, WorkState};
+pub use usage::timeout::{Obstacle, Wait, WaitTimeout};
 pub use variables::{Limits, Memory, folder};

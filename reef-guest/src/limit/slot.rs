@@ -7,6 +7,7 @@ use super::process;
 use super::quantity::{MAX_BYTES, format_bytes};
 use super::reserve::Answer;
 use crate::mmap::Mapped;
+use crate::page::spans::Time;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -120,20 +121,27 @@ fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, us
     Err(io::Error::other(format!("{count} processes with limits are on this device already")))
 }
 
-/// Returns the job of this name, or a free place for it.
+/// Returns the job of this name, or a free place for it. The debt of a job whose processes have
+/// ended waits for its next one, unless other jobs need the place.
 fn job(books: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
     let lives = |at: usize| books.members.iter().any(|member| member.job() == Some(at));
-    let living = |(at, _): &(usize, &Job)| lives(*at);
-    let same = |(_, job): &(usize, &Job)| job.terms().name == terms.name;
-    if let Some((at, known)) = books.jobs.iter().enumerate().filter(living).find(same) {
-        let known = known.terms();
-        return if known == *terms { Ok(at) } else { Err(other_limits(name, &known, terms)) };
+    let is_same = |job: &Job| job.terms().name == terms.name;
+    if let Some(at) = books.jobs.iter().position(is_same) {
+        let known = books.jobs[at].terms();
+        if lives(at) {
+            return if known == *terms { Ok(at) } else { Err(other_limits(name, &known, terms)) };
+        }
+        books.jobs[at].bucket.keep_debt(known.compute);
+        books.jobs[at].set(terms);
+        return Ok(at);
     }
-    let free = books.jobs.iter().enumerate().find(|(at, _)| !lives(*at));
-    let (at, place) = free.ok_or_else(|| {
+    let now = Time::now().0;
+    let free = (0..books.jobs.len()).filter(|at| !lives(*at));
+    let at = free.min_by_key(|at| books.jobs[*at].debt(now)).ok_or_else(|| {
         io::Error::other(format!("{} jobs with limits are on this device", books.jobs.len()))
     })?;
-    place.set(terms);
+    books.jobs[at].bucket.clear();
+    books.jobs[at].set(terms);
     Ok(at)
 }
 

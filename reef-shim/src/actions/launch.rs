@@ -161,7 +161,7 @@ impl Launch {
             Work::Slice(is_first) if is_first => count(&counts.kernels),
             Work::Copy | Work::Slice(_) => {}
         }
-        device.wait_for_time(self.known, || self.mark_rest());
+        device.wait_for_time(self.known, || self.mark_again());
         if device.is_real_time() {
             self.hold_others();
         } else {
@@ -284,6 +284,16 @@ impl Launch {
         } else if (device.is_real_time() || device.meter.is_some()) && self.stream.is_own() {
             // No other thread can insert a mark there.
             self.mark_rest();
+        }
+    }
+
+    /// Inserts a mark after launches without one, or once more if it is long in coming: no other
+    /// thread may be able to name the stream.
+    fn mark_again(&self) {
+        self.mark_rest();
+        if !self.known.is_idle() {
+            let due = || self.state().mark_again(self.known.done());
+            capture::unless_open(|| due().into_iter().for_each(|number| self.mark(number)));
         }
     }
 

@@ -85,6 +85,24 @@ fn touch_swappable() -> Touch {
     Touch(())
 }
 
+/// Runs a wait inside a call that touches memory. Until it is over, the memory may leave the
+/// device.
+pub(crate) fn untouched(wait: impl FnOnce()) {
+    if DEPTH.get() == 0 {
+        return wait();
+    }
+    TOUCHING.fetch_sub(1, SeqCst);
+    wait();
+    loop {
+        TOUCHING.fetch_add(1, SeqCst);
+        if !is_paused() {
+            break;
+        }
+        TOUCHING.fetch_sub(1, SeqCst);
+        wait_for_end();
+    }
+}
+
 /// Makes a call that touches memory.
 pub(crate) fn touching(real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();

@@ -195,7 +195,10 @@ fn is_idle(device: &Device) -> bool {
     is_idle
 }
 
-/// Inserts a mark after a stream's work, from this thread.
+/// Inserts a mark after a stream's work, from this thread. After a fault of the context the driver
+/// refuses it, and the work has ended.
 fn mark(stream: &Stream, number: u32) {
-    let _ = stream.context().within(|| stream.mark(number)); // refused: the next sync tells
+    if stream.context().within(|| stream.mark(number)) != Some(0) {
+        stream.counts.note_sync(number);
+    }
 }

@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// Time after which a daemon without an answer is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which a real-time guest whose time is limited begins without an answer: before its
+/// first launch is passed on.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 /// Interval between requests while no daemon answers. After a restart of the daemon, best-effort
 /// and real-time guests must know each other within 100 ms. A request without a daemon takes some
 /// microseconds.
@@ -79,12 +82,13 @@ fn run(member: &'static Membership, mut page: Option<PageFile>) {
                 }
             }
             Err(Refusal::Refused(why)) => {
+                page = page.or_else(|| limit_alone(member, Class::BestEffort));
                 member.set_refused(format!("the daemon refuses: {why}"));
-                if member.device().is_none() && member.limited.is_some() {
-                    page = keep_alone(member); // the limit applies all the same
-                }
             }
-            Err(why) => member.wait_for_more(why.to_string()),
+            Err(why) => {
+                page = page.or_else(|| limit_alone(member, member.request.class));
+                member.wait_for_more(why.to_string());
+            }
         }
         std::thread::sleep(if is_refused { pause } else { ASK_INTERVAL });
         pause = if is_refused { (2 * pause).min(MAX_PAUSE) } else { MIN_PAUSE };
@@ -97,13 +101,19 @@ fn run(member: &'static Membership, mut page: Option<PageFile>) {
 fn start_alone(member: &'static Membership, page: &mut Option<PageFile>) -> bool {
     let is_asking = settings().socket.is_some() && settings().guest_info.is_ok();
     if !is_asking || member.request.class == Class::BestEffort {
-        *page = keep_alone(member);
+        *page = keep_alone(member, Class::BestEffort);
     }
     is_asking && (page.is_some() || member.request.class == Class::RealTime)
 }
 
-fn keep_alone(member: &'static Membership) -> Option<PageFile> {
-    let joined = member.join_alone();
+/// Gives a guest without a device a page of its own if its time is limited: the limit applies
+/// whatever the daemon says, and if there is none. Threads that wait for the answer must find it.
+fn limit_alone(member: &'static Membership, class: Class) -> Option<PageFile> {
+    (member.device().is_none() && member.limited.is_some()).then(|| keep_alone(member, class))?
+}
+
+fn keep_alone(member: &'static Membership, class: Class) -> Option<PageFile> {
+    let joined = member.join_alone(class);
     joined.map(|(_, file)| file).map_err(|error| member.refuse(&format!("no page: {error}"))).ok()
 }
 
@@ -115,6 +125,9 @@ fn ask(member: &Membership, page: Option<&PageFile>) -> Result<Joined, Refusal> 
     let part = member.limited.map_or(0, |limited| limited.account().part_of_time());
     let guest_info = guest_info.clone().with_part(part);
     match page {
+        None if member.limited.is_some() => {
+            join_as(socket, &member.request, &guest_info, FIRST_ANSWER_TIMEOUT)
+        }
         None => join_as(socket, &member.request, &guest_info, ANSWER_TIMEOUT),
         Some(page) => rejoin(socket, &member.request, &guest_info, page, ANSWER_TIMEOUT),
     }

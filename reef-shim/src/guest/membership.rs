@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Time for which the first launch on a device waits for the daemon. Without an answer launches are
 /// passed on.
 const JOIN_TIMEOUT: Duration = Duration::from_millis(200);
+/// Longer time for a guest whose time is limited, which has a page soon: a launch that is passed on
+/// isn't charged.
+const LIMITED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Device that this process uses. It stays for the life of the process.
 #[derive(Debug)]
@@ -96,7 +99,8 @@ impl Membership {
     /// when it answers.
     pub(super) fn wait(&self) -> Option<&'static Device> {
         let is_open = |state: &mut State| matches!(state, State::Asked(None));
-        drop(self.changed.wait_timeout_while(self.state(), JOIN_TIMEOUT, is_open));
+        let timeout = if self.limited.is_some() { LIMITED_TIMEOUT } else { JOIN_TIMEOUT };
+        drop(self.changed.wait_timeout_while(self.state(), timeout, is_open));
         self.device()
     }
 
@@ -121,11 +125,14 @@ impl Membership {
         device
     }
 
-    /// Joins with a page of its own, because this process's part of the time applies without a
-    /// daemon too.
-    pub(super) fn join_alone(&'static self) -> io::Result<(&'static Device, PageFile)> {
+    /// Joins as a guest of this class with a page of its own, because this process's part of the
+    /// time applies without a daemon too.
+    pub(super) fn join_alone(
+        &'static self,
+        class: Class,
+    ) -> io::Result<(&'static Device, PageFile)> {
         let pid = std::process::id();
-        let who = Identity { guest: 0, class: Class::BestEffort, holder: 0, pid };
+        let who = Identity { guest: 0, class, holder: 0, pid };
         let (file, page) = PageFile::create(&who)?;
         let device = self.join(&who, page);
         self.set(|_| State::Alone);
@@ -181,10 +188,7 @@ impl Membership {
         let state = format!("  daemon: {}\n", self.state());
         let Some(device) = self.device() else { return state };
         let counts = explain::counts(&device.page.counts);
-        let waits = device
-            .meter
-            .as_ref()
-            .map(|meter| format!(", waits for its part of the time {}", meter.waits()));
+        let waits = device.meter.as_ref().map(|meter| format!(", {}", meter.report()));
         let counts = counts + &waits.unwrap_or_default();
         format!("  guest {}, class {}: {counts}\n{state}", device.guest.load(Relaxed), device.class)
     }

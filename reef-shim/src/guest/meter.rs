@@ -4,9 +4,10 @@
 //! A guest works if a stream has work that isn't known to have ended. A thread that waited for its
 //! work knows its end. The keeper polls every millisecond, and a waiting thread more often.
 
+use crate::driver::pause_gate::untouched;
 use crate::limit::device::Limited;
 use crate::settings::settings;
-use reef_guest::limit::{Account, Policy, Usage, WorkState};
+use reef_guest::limit::{Account, Policy, Usage, Wait, WaitTimeout, WorkState};
 use reef_guest::pace::{MARK_EVERY, Spacing};
 use reef_guest::page::{Class, Time};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,11 +19,9 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_AHEAD: Duration = Duration::from_millis(20);
 /// Time between marks.
 const MARK_INTERVAL: Duration = Duration::from_millis(1);
-/// Intervals between polls of a waiting thread: while it has work in flight, and after that. And
-/// the maximum wait of a launch, whatever the accounts file says.
+/// Intervals between polls of a waiting thread: while it has work in flight, and after that.
 const BUSY_INTERVAL: Duration = Duration::from_micros(100);
 const IDLE_INTERVAL: Duration = Duration::from_millis(2);
-const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Meter of a device's time for this process.
 #[derive(Debug)]
@@ -32,6 +31,7 @@ pub(crate) struct Meter {
     /// True if it works in turns with other processes. A real-time guest holds them instead.
     takes_turns: bool,
     usage: Usage,
+    timeout: WaitTimeout,
     /// Launches that had to wait.
     waits: AtomicU64,
 }
@@ -43,35 +43,53 @@ impl Meter {
         let policy = if is_soft { Policy::WorkConserving } else { Policy::Hard };
         let account = limited.account().clone();
         let takes_turns = class == Class::BestEffort;
-        let (usage, waits) = (Usage::new(), AtomicU64::new(0));
-        account.has_time_limit().then_some(Self { account, policy, takes_turns, usage, waits })
+        let (usage, timeout, waits) = (Usage::new(), WaitTimeout::new(), AtomicU64::new(0));
+        let has_limit = account.has_time_limit();
+        has_limit.then_some(Self { account, policy, takes_turns, usage, timeout, waits })
     }
 
     /// Waits until work may begin, outside the driver, so that no other thread has to wait.
     /// `is_ahead` returns whether a number of launches is in flight; `mark` inserts a mark after
-    /// them, and `look` returns their state.
+    /// them where one is due, and `look` returns their progress and their state.
+    #[inline]
     pub(super) fn wait(
         &self,
         spacing: &Spacing,
         is_ahead: impl Fn(u32) -> bool,
-        mark: impl FnOnce(),
-        look: impl Fn() -> WorkState,
+        mark: impl Fn(),
+        look: impl Fn() -> (u32, WorkState),
     ) {
-        let mut delay = self.delay(spacing, &is_ahead);
-        if delay.is_zero() {
-            return;
+        let delay = self.delay(spacing, &is_ahead);
+        if !delay.is_zero() {
+            self.wait_for(delay, || self.delay(spacing, &is_ahead), mark, look);
         }
+        self.timeout.note_paid();
+    }
+
+    /// Waits for `delay`, and for as long as `again` says.
+    #[cold]
+    fn wait_for(
+        &self,
+        mut delay: Duration,
+        again: impl Fn() -> Duration,
+        mark: impl Fn(),
+        look: impl Fn() -> (u32, WorkState),
+    ) {
         self.waits.fetch_add(1, Relaxed);
-        mark();
         let now = Time::now().0;
         self.charge(now, self.usage.waits(now));
-        let begin = Instant::now();
-        while !delay.is_zero() && begin.elapsed() < MAX_WAIT {
-            let seen = look();
+        let (begin, mut wait) = (Instant::now(), Wait::default());
+        while !delay.is_zero() {
+            mark();
+            let (progress, seen) = look();
             self.look(seen);
+            let obstacle = self.account.obstacle(self.policy, seen, progress);
+            if self.timeout.is_over(&mut wait, Time::now().0, obstacle) {
+                break;
+            }
             let most = if seen == WorkState::Working { BUSY_INTERVAL } else { IDLE_INTERVAL };
-            std::thread::sleep(delay.clamp(Duration::from_micros(50), most));
-            delay = self.delay(spacing, &is_ahead);
+            untouched(|| std::thread::sleep(delay.clamp(Duration::from_micros(50), most)));
+            delay = again();
         }
         self.account.note_waited(begin.elapsed());
     }
@@ -115,8 +133,12 @@ impl Meter {
         }
     }
 
-    /// Returns the launches that had to wait.
-    pub(crate) fn waits(&self) -> u64 {
-        self.waits.load(Relaxed)
+    /// Returns a text about the launches that had to wait.
+    pub(crate) fn report(&self) -> String {
+        let waits = format!("waits for its part of the time {}", self.waits.load(Relaxed));
+        match self.timeout.passed() {
+            0 => waits,
+            passed => format!("{waits}, {passed} of them given up because nothing moved"),
+        }
     }
 }

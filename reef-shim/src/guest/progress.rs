@@ -7,13 +7,17 @@ use reef_guest::limit::WorkState;
 
 impl Device {
     /// Waits for this process's part of the time, if that is limited. `mark` inserts a mark after
-    /// the stream's work. Launches of a held guest have a bound of their own.
+    /// the stream's work where one is due. Launches of a held guest have a bound of their own.
     #[inline]
-    pub(crate) fn wait_for_time(&self, stream: &Stream, mark: impl FnOnce()) {
+    pub(crate) fn wait_for_time(&self, stream: &Stream, mark: impl Fn()) {
         let Some(meter) = &self.meter else { return };
         let is_ahead =
             |most| !self.page.holders.is_closed() && stream.counts.is_ahead(stream.done(), most);
-        meter.wait(&self.spacing, is_ahead, mark, || self.work_state(self.progress().1));
+        let look = || {
+            let (progress, is_idle) = self.progress();
+            (progress, self.work_state(is_idle))
+        };
+        meter.wait(&self.spacing, is_ahead, mark, look);
     }
 
     /// Returns the state of the work, given whether its streams are idle.

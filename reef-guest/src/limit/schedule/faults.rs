@@ -1,8 +1,7 @@
 //! Parts of a device's time of programs that start and end, are stopped or killed, or have long
 //! kernels.
 
-use super::simulated::{Fleet, MILLISECOND, Plan};
-use std::ops::Range;
+use super::simulated::{Fleet, MILLISECOND, Plan, Random};
 
 const SECOND: u64 = 1_000 * MILLISECOND;
 
@@ -64,6 +63,14 @@ fn long_kernels_do_not_cost_other_programs_their_parts() {
     }
 }
 
+/// A program that only ever has one kernel of this length in flight, next to nothing else.
+#[test]
+fn debt_of_a_kernel_of_seconds_is_paid_before_the_next() {
+    let mut fleet = Fleet::new(vec![Plan::new("a", 10, 3_000_000, 1)]);
+    let ran: Vec<_> = (0..7).map(|_| fleet.go_on(10 * SECOND)[0] / SECOND).collect();
+    assert_eq!(ran, [3, 0, 0, 3, 0, 0, 3], "seconds of each ten");
+}
+
 #[test]
 fn processes_share_their_jobs_part_and_overload_is_proportional() {
     let plan = |job, part| Plan::new(job, part, 28, 20);
@@ -83,10 +90,7 @@ fn processes_share_their_jobs_part_and_overload_is_proportional() {
 /// parts.
 #[test]
 fn random_programs_have_their_parts_despite_faults_of_others() {
-    let asked = std::env::var("REEF_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let now = || std::time::UNIX_EPOCH.elapsed().map_or(0, |now| u64::from(now.subsec_nanos()));
-    let seed = asked.unwrap_or_else(now);
-    let mut random = Random(seed);
+    let mut random = Random::from_environment();
     for case in 0..12 {
         let count = random.of(2..5) as usize;
         let mut left = 100;
@@ -98,20 +102,9 @@ fn random_programs_have_their_parts_despite_faults_of_others() {
         let lives = plans.iter().zip(had).filter(|(plan, _)| plan.lives.end == u64::MAX);
         for (plan, had) in lives {
             let part = f64::from(plan.part);
-            let said =
-                format!("REEF_TEST_SEED={seed}, case {case}: {had:.1} % {plan:?} of {plans:?}");
+            let said = format!("{random}, case {case}: {had:.1} % {plan:?} of {plans:?}");
             assert!(had > part * 0.85 - 1.0 && had < part * 1.1 + 1.0, "{said}");
         }
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn of(&mut self, range: Range<u64>) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        range.start + (self.0 >> 33) * (range.end - range.start) / (1 << 31)
     }
 }
 

@@ -14,6 +14,8 @@ const BURST: i64 = 20_000_000;
 /// The job's part of this time is the capacity while it waits for other jobs, and the maximum debt
 /// for time that no other job wanted. Nanoseconds.
 const MAX_SAVED: u64 = 500_000_000;
+/// The job's part of this time is the maximum debt that outlives its last process. Nanoseconds.
+const MAX_KEPT: u64 = 60_000_000_000;
 /// Maximum time that one poll counts: a longer time between two polls is a clock that jumped, or a
 /// process that was stopped. Nanoseconds.
 const MAX_STEP: u64 = 100_000_000;
@@ -34,6 +36,18 @@ impl Bucket {
         self.filled.store(0, Relaxed);
     }
 
+    /// Keeps a debt for the next process of the job, up to the part of [`MAX_KEPT`].
+    pub(in crate::limit) fn keep_debt(&self, part: u64) {
+        let kept = |balance: i64| Some(balance.clamp(-part_of(MAX_KEPT, part), 0));
+        let _ = self.balance.fetch_update(Relaxed, Relaxed, kept);
+    }
+
+    /// Returns the nanoseconds from `now` in which the clock pays the debt.
+    pub(in crate::limit) fn debt(&self, now: u64, part: u64) -> u64 {
+        let owed = self.claim(part).min(0).unsigned_abs();
+        owed.saturating_sub(now.saturating_sub(self.filled.load(Relaxed)))
+    }
+
     /// Fills it for the time since the last fill: up to a burst after a pause, and otherwise up to
     /// the part of [`MAX_SAVED`]. A clock that goes back fills nothing.
     pub(in crate::limit) fn fill(&self, now: u64, part: u64, is_pause: bool) {
@@ -47,7 +61,7 @@ impl Bucket {
         let passed = if before == 0 { 0 } else { now.saturating_sub(before) };
         let more = u128::from(passed) * u128::from(part) / u128::from(MILLION);
         let more = i64::try_from(more).unwrap_or(i64::MAX);
-        let most = if is_pause { BURST } else { BURST.max(max_saved(part)) };
+        let most = if is_pause { BURST } else { BURST.max(part_of(MAX_SAVED, part)) };
         let add = |balance: i64| Some(balance.saturating_add(more).min(most.max(balance)));
         let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
     }
@@ -78,7 +92,7 @@ impl Bucket {
 
     /// Subtracts the time of work that no other job may have wanted.
     pub(in crate::limit) fn take_spare(&self, nanos: u64, part: u64) {
-        self.take_down_to(nanos, -max_saved(part));
+        self.take_down_to(nanos, -part_of(MAX_SAVED, part));
     }
 
     fn take_down_to(&self, nanos: u64, least: i64) {
@@ -88,8 +102,8 @@ impl Bucket {
     }
 }
 
-fn max_saved(part: u64) -> i64 {
-    (u128::from(MAX_SAVED) * u128::from(part) / u128::from(MILLION)) as i64
+fn part_of(time: u64, part: u64) -> i64 {
+    (u128::from(time) * u128::from(part) / u128::from(MILLION)) as i64
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 
 mod device;
 mod program;
+mod random;
 
 pub(super) use device::{Fleet, parts};
 pub(super) use program::{MICROSECOND, MILLISECOND, Plan};
+pub(super) use random::Random;

@@ -1,6 +1,6 @@
 //! Program with a part of a device's time, on a simulated clock.
 
-use super::super::super::{AccountsFile, Slot, Usage, WorkState};
+use super::super::super::{AccountsFile, Slot, Usage, Wait, WaitTimeout, WorkState};
 use super::super::Policy;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,6 +15,8 @@ pub(super) const STEP: u64 = 10 * MICROSECOND;
 const POLL_INTERVAL: u64 = 1_000 * MICROSECOND;
 const RETRY_INTERVAL: u64 = 100 * MICROSECOND;
 const MAX_SLEEP: u64 = 2_000 * MICROSECOND;
+/// Time from the begin of a wait in which a thread with work in flight polls without sleeping.
+const SPIN: u64 = 50 * MICROSECOND;
 const MAX_OVERSLEEP: u64 = 120 * MICROSECOND;
 /// Run-ahead in time and in launches, and launches for each mark.
 const MAX_TIME_AHEAD: u64 = 20 * MILLISECOND;
@@ -71,8 +73,10 @@ pub(super) struct Program {
     sleeps: u64,
     /// Set once the end of its batch was seen.
     waited: bool,
-    /// Set if it has waited for its part since its last launch.
-    slept: bool,
+    /// Time since which its next launch waits for its part.
+    waits_since: Option<u64>,
+    timeout: WaitTimeout,
+    wait: Wait,
     pub(super) ran: u64,
 }
 
@@ -97,7 +101,9 @@ impl Program {
             random,
             sleeps,
             waited,
-            slept: false,
+            waits_since: None,
+            timeout: WaitTimeout::new(),
+            wait: Wait::default(),
             ran,
         }
     }
@@ -180,22 +186,39 @@ impl Program {
             let gap = self.usage.waits(now);
             account.charge(now, gap, self.plan.policy);
             self.look(now, self.state());
-            let most = if self.works() { RETRY_INTERVAL } else { MAX_SLEEP };
-            self.sleeps = now + delay.clamp(RETRY_INTERVAL, most) + self.oversleep();
-            self.slept = true;
-            return;
+            if !self.passes(now) {
+                let since = *self.waits_since.get_or_insert(now);
+                let is_working = self.state() == WorkState::Working;
+                if is_working && now - since < SPIN {
+                    self.sleeps = now + 1;
+                } else {
+                    let most = if is_working { RETRY_INTERVAL } else { MAX_SLEEP };
+                    self.sleeps = now + delay.clamp(RETRY_INTERVAL, most) + self.oversleep();
+                }
+                return;
+            }
+        } else {
+            self.timeout.note_paid();
         }
+        self.wait = Wait::default();
         if self.usage.launched(|| now) {
             account.note_work();
         }
         self.launched += 1;
         self.waited = false;
-        if std::mem::take(&mut self.slept) {
+        if self.waits_since.take().is_some() {
             self.sleeps = now + self.plan.wakes;
         }
         if self.launched.is_multiple_of(MARK_EVERY) {
             self.mark();
         }
+    }
+
+    /// Returns whether a launch passes that has to wait.
+    fn passes(&mut self, now: u64) -> bool {
+        let (account, progress) = (self.slot.account(), self.launched + self.known);
+        let obstacle = account.obstacle(self.plan.policy, self.state(), progress as u32);
+        self.timeout.is_over(&mut self.wait, now, obstacle)
     }
 
     fn oversleep(&mut self) -> u64 {

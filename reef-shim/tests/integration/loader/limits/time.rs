@@ -87,6 +87,71 @@ fn limited_program_is_held_and_outlives_its_daemon() {
     child.wait().unwrap();
 }
 
+/// Launches a long kernel and waits for it; then, unless it lasts for no time, one more from each
+/// of several threads. Says how long the last launch waited before it was made. The process ends
+/// with the others waiting.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn launches_long_kernels() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let Work { stream, memory, mix } = driver.work(8);
+    let begin = Instant::now();
+    assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 0), 0);
+    let waited = begin.elapsed();
+    assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    if std::env::var(LASTS).is_ok_and(|lasts| lasts == "0") {
+        return println!("waited: {}", waited.as_millis());
+    }
+    let (begin, (say, said)) = (Instant::now(), std::sync::mpsc::channel());
+    for seed in 1..9 {
+        let say = say.clone();
+        std::thread::spawn(move || {
+            assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+            assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, seed), 0);
+            let _ = say.send(begin.elapsed()); // the test may have ended
+        });
+    }
+    println!("waited: {}", said.recv().unwrap().as_millis());
+}
+
+/// Returns the milliseconds that the last kernel of a program waited.
+fn waited(job: &Job, kernel: u64, set: &[(&str, &str)]) -> u64 {
+    let program = "loader::limits::time::launches_long_kernels";
+    let mut command = job.command(program);
+    command.env_remove("REEF_MEMORY").env("REEF_FAKE_KERNEL_NS", (kernel * 1_000_000).to_string());
+    let output = wait(piped(command.envs(set.iter().copied())), program);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let waited = text.lines().find_map(|line| line.split_once("waited: ")?.1.parse().ok());
+    waited.unwrap_or_else(|| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// A launch from any thread waits longer than the 10 s after which a broken schedule is passed.
+#[test]
+fn debt_of_a_long_kernel_is_waited_for_in_all_threads() {
+    let waited = waited(&Job::new("debt"), 600, &[("REEF_COMPUTE", "5%")]);
+    assert!((11_000..40_000).contains(&waited), "{waited} ms of 11,400");
+}
+
+#[test]
+fn real_time_program_without_a_daemon_keeps_its_part() {
+    let (job, nowhere) = (Job::new("alone"), "/nowhere/guests.sock");
+    let set = [("REEF_COMPUTE", "10%"), ("REEF_CLASS", "rt"), ("REEF_GUESTS", nowhere)];
+    let waited = waited(&job, 200, &set);
+    assert!(waited >= 1_600, "{waited} ms of 1,800");
+}
+
+/// A process that ends after each kernel has no more time than one that stays.
+#[test]
+fn debt_of_a_named_job_waits_for_its_next_process() {
+    let job = Job::new("again");
+    let set = |name| [("REEF_COMPUTE", "10%"), ("REEF_JOB", name), (LASTS, "0")];
+    assert!(waited(&job, 700, &set("again")) < 2_000, "no debt");
+    assert!(waited(&job, 700, &set("another")) < 2_000, "no debt of its own");
+    let waited = waited(&job, 700, &set("again"));
+    assert!((2_000..7_000).contains(&waited), "{waited} ms of 6,300 less two starts");
+}
+
 #[test]
 fn invalid_part_of_the_time_is_refused() {
     let job = Job::new("part");
