@@ -22,6 +22,9 @@ const MARK_INTERVAL: Duration = Duration::from_millis(1);
 /// Intervals between polls of a waiting thread: while it has work in flight, and after that.
 const BUSY_INTERVAL: Duration = Duration::from_micros(100);
 const IDLE_INTERVAL: Duration = Duration::from_millis(2);
+/// Time from the begin of a wait in which a thread with work in flight polls without sleeping: the
+/// end of short kernels, seen a sleep later, would be charged as work.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// Meter of a device's time for this process.
 #[derive(Debug)]
@@ -87,8 +90,13 @@ impl Meter {
             if self.timeout.is_over(&mut wait, Time::now().0, obstacle) {
                 break;
             }
-            let most = if seen == WorkState::Working { BUSY_INTERVAL } else { IDLE_INTERVAL };
-            untouched(|| std::thread::sleep(delay.clamp(Duration::from_micros(50), most)));
+            let is_working = seen == WorkState::Working;
+            if is_working && begin.elapsed() < SPIN {
+                std::hint::spin_loop();
+            } else {
+                let most = if is_working { BUSY_INTERVAL } else { IDLE_INTERVAL };
+                untouched(|| std::thread::sleep(delay.clamp(Duration::from_micros(50), most)));
+            }
             delay = again();
         }
         self.account.note_waited(begin.elapsed());

@@ -33,7 +33,7 @@ const RECHECK_INTERVAL: u64 = 100_000;
 /// Time that a process saves before it continues, if it waits for its job's part alone: at most a
 /// burst, which a pause saves. It keeps waits rare: each seems to cost up to 0.3 ms that is charged
 /// as work (with 8 ms here, 30 % of short kernels were 26.3 on an H200). Nanoseconds.
-const MIN_SAVED: u64 = 8_000_000;
+const MIN_SAVED: u64 = 20_000_000;
 /// Interval between requests for a turn that another process has.
 const RETRY_INTERVAL: Duration = Duration::from_micros(100);
 

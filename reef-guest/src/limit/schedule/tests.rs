@@ -1,7 +1,7 @@
 //! Parts of a device's time that programs get.
 
 use super::Policy;
-use super::simulated::{MICROSECOND, MILLISECOND, Plan, parts};
+use super::simulated::{MICROSECOND, MILLISECOND, Plan, Random, parts};
 
 #[test]
 fn lone_program_has_its_part_within_three_points() {
@@ -28,6 +28,32 @@ fn slow_first_launch_costs_a_lone_program_little_of_its_part() {
         let part = parts(vec![Plan { wakes, ..Plan::new("a", percent, 28, 20) }])[0];
         println!("{percent} %, {wakes} ns longer: {part:.1}");
         assert!((part - f64::from(percent)).abs() <= 1.0, "{percent} %, {wakes} ns: {part:.1}");
+    }
+}
+
+/// Sorts of work by which parts were measured on an H200: graphs of 1.75 ms, kernels of 5.3 ms, and
+/// kernels so short that the launching thread is the slower one. Each waits for every batch.
+///
+/// With pauses of 8 ms, and ends that were seen a sleep later, 30 % of short kernels were 28.1 to
+/// 25.1 here (an H200: 26.3).
+const SORTS: [(&str, u64, u64); 3] = [("graphs", 1_750, 4), ("long", 5_300, 4), ("short", 2, 800)];
+
+#[test]
+fn each_sort_of_work_has_its_part_within_two_points() {
+    let mut random = Random::from_environment();
+    for percent in [10, 30, 60] {
+        for wakes in [0, 100, 300] {
+            let length = |kernel: u64| kernel * random.of(70..131) / 100;
+            let lengths = SORTS.map(|(_, kernel, _)| kernel).map(length).map(|it| it.max(1));
+            let had = [0, 1, 2].map(|at| {
+                let plan = Plan::new("a", percent, lengths[at], SORTS[at].2);
+                parts(vec![Plan { wakes: wakes * MICROSECOND, ..plan }])[0]
+            });
+            let off = had.map(|had| had - f64::from(percent));
+            let said = format!("{random}: {percent} %, {wakes} us, {lengths:?}: {had:.1?}");
+            println!("{said}");
+            assert!(off.iter().all(|off| off.abs() <= 1.5), "{said}");
+        }
     }
 }
 
