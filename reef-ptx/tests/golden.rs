@@ -101,6 +101,7 @@ fn mutated_corpus_is_read_or_refused() {
         for seed in 0..100 {
             let mutant = mutant(&bytes, seed);
             let _ = reef_ptx::image::load_form(&mutant);
+            let _ = reef_ptx::image::link_form(&mutant);
             let Ok(image) = Image::read(&mutant) else { continue };
             for source in &image.sources {
                 let Ok(module) = Module::read(&source.text) else { continue };

@@ -15,4 +15,4 @@ mod unpack;
 
 pub use contents::{Container, Image, MachineCode, Source};
 pub use device_code::DeviceCode;
-pub use load::load_form;
+pub use load::{link_form, load_form};

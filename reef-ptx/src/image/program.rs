@@ -9,7 +9,23 @@ use object::LittleEndian as Little;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, SectionHeader as _};
 
+const DAMAGED: &str = "this ELF file is cut off or damaged, or is not of 64 bits";
+
 const SECTIONS: [&[u8]; 2] = [b".nv_fatbin", b"__nv_relfatbin"];
+
+/// Checks that all sections of a program lie inside.
+///
+/// # Errors
+///
+/// `Image`: they don't, or it is not an ELF file of 64 bits.
+pub(super) fn check(image: &[u8]) -> Result<(), Error> {
+    let damaged = |_| Error::Image(DAMAGED);
+    let header = FileHeader64::<Little>::parse(image).map_err(damaged)?;
+    for section in header.sections(Little, image).map_err(damaged)?.iter() {
+        section.data(Little, image).map_err(damaged)?;
+    }
+    Ok(())
+}
 
 /// Calls `each` with the entries of all fatbins of a program.
 ///
@@ -20,7 +36,7 @@ pub(super) fn read<'a>(
     image: &'a [u8],
     mut each: impl FnMut(Entry<'a>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let damaged = |_| Error::Image("this ELF file is cut off or damaged, or is not of 64 bits");
+    let damaged = |_| Error::Image(DAMAGED);
     let header = FileHeader64::<Little>::parse(image).map_err(damaged)?;
     header.endian().map_err(damaged)?;
     let sections = header.sections(Little, image).map_err(damaged)?;
