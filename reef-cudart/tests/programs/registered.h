@@ -65,8 +65,8 @@ static void expect(int line, const char *call, long long got, long long wanted) 
 }
 
 // A fat binary without anything in it: the driver of the tests knows its kernels by their names.
-static const struct { uint32_t magic; uint16_t version, header; uint64_t bytes; uint64_t content; }
-    image = {0xBA55ED50u, 1, 16, 8, 0};
+static const struct { uint32_t magic; uint16_t version, header; uint64_t bytes; }
+    image = {0xBA55ED50u, 1, 16, 0};
 static const struct { int magic, version; const void *data; void *file; }
     wrapper = {0x466243b1, 1, &image, 0};
 static void **module;

@@ -7,7 +7,8 @@ use super::streams::give_to;
 use crate::engine::blocks::{Launched, PtxKernel, entry};
 use crate::engine::op::{Kernel, Op};
 use crate::engine::world::world;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
+use std::hint::black_box;
 use std::sync::Arc;
 
 plain! {
@@ -40,8 +41,33 @@ struct Config {
     block: [u32; 3],
     shared: u32,
     stream: usize,
-    attributes: *const c_void,
+    attributes: *const Attribute,
     count: u32,
+}
+
+/// `CUlaunchAttribute`.
+#[repr(C)]
+struct Attribute {
+    id: u32,
+    padding: u32,
+    value: [u64; 8],
+}
+
+impl Attribute {
+    /// Code of an attribute that the driver refuses. An event is used as it is, as the driver does.
+    fn check(&self) -> u32 {
+        const LAST: u32 = 14;
+        const FLAGS: [u32; 2] = [2, 6]; // cooperative, programmatic stream serialization
+        const EVENTS: [u32; 2] = [7, 12];
+        let event = self.value[0] as usize;
+        if EVENTS.contains(&self.id) && !world().events.contains_key(&event) {
+            // SAFETY: none: a wild address ends the process, as it may in the driver.
+            black_box(unsafe { (event as *const u64).read_volatile() });
+            return INVALID_HANDLE;
+        }
+        let is_wrong = FLAGS.contains(&self.id) && self.value[0] as u32 > 1;
+        if self.id > LAST || is_wrong { INVALID_VALUE } else { SUCCESS }
+    }
 }
 
 /// `CUDA_LAUNCH_PARAMS`.
@@ -241,7 +267,13 @@ unsafe fn launch_ex(
 ) -> u32 {
     // SAFETY: the caller's promise.
     unsafe {
-        let Config { grid, block, stream, shared, .. } = *config;
+        let Config { grid, block, stream, shared, attributes, count } = *config;
+        for at in 0..count as usize {
+            let code = (*attributes.add(at)).check();
+            if code != SUCCESS {
+                return code;
+            }
+        }
         let entry = world().entries.get(&function).cloned();
         match entry {
             Some(entry) => {

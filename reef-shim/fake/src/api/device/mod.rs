@@ -2,6 +2,8 @@
 
 mod addresses;
 mod arrays;
+mod image;
+mod jit;
 mod libraries;
 mod limits;
 mod modules;

@@ -1,6 +1,8 @@
 //! Modules: text whose global arrays take memory of the device, for as long as the module is
 //! loaded.
 
+use super::image;
+use super::jit::Options;
 use crate::api::code::*;
 use crate::api::current;
 use crate::api::export::{give, plain};
@@ -13,12 +15,15 @@ use std::time::Duration;
 
 plain! {
     cuModuleLoadData(module: *mut usize, image: *const c_char) = load;
-    cuModuleLoadDataEx(module: *mut usize, image: *const c_char, count: u32, options: usize, values: usize) = load_with;
+    cuModuleLoadDataEx(module: *mut usize, image: *const c_char, count: u32, names: *const u32, values: *mut usize) = load_with;
     cuModuleLoad(module: *mut usize, path: *const c_char) = load_file;
     cuModuleUnload(module: usize) = unload;
     cuModuleGetLoadingMode(mode: *mut u32) = mode;
     cuModuleGetGlobal_v2(at: *mut usize, bytes: *mut usize, module: usize, name: *const c_char) = global;
-    cuLibraryLoadData(library: *mut usize, image: *const c_char, a: usize, b: usize, c: u32, d: usize, e: usize, f: u32) = load_library;
+    cuLibraryLoadData(
+        library: *mut usize, image: *const c_char, names: *const u32, values: *mut usize, count: u32, own: usize,
+        own_values: usize, own_count: u32
+    ) = load_library;
     cuLibraryUnload(library: usize) = unload;
 }
 
@@ -101,20 +106,27 @@ unsafe fn load(module: *mut usize, image: *const c_char) -> u32 {
     if image.is_null() {
         return make(module, ""); // as tests do that have none
     }
-    // SAFETY: the caller's promise: a text.
-    let text = unsafe { CStr::from_ptr(image) }.to_string_lossy();
-    make(module, &text)
+    // SAFETY: the caller's promise: an image.
+    make(module, &unsafe { image::text(image) })
 }
 
 unsafe fn load_with(
     module: *mut usize,
     image: *const c_char,
-    _count: u32,
-    _options: usize,
-    _values: usize,
+    count: u32,
+    names: *const u32,
+    values: *mut usize,
 ) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { load(module, image) }
+    // SAFETY: the caller's promise: lists of so many options, and an image.
+    unsafe {
+        let options = match Options::read(count, names, values) {
+            Ok(options) => options,
+            Err(code) => return code,
+        };
+        let code = load(module, image);
+        options.write(code);
+        code
+    }
 }
 
 unsafe fn load_file(module: *mut usize, path: *const c_char) -> u32 {
@@ -127,15 +139,15 @@ unsafe fn load_file(module: *mut usize, path: *const c_char) -> u32 {
 unsafe fn load_library(
     library: *mut usize,
     image: *const c_char,
-    _a: usize,
-    _b: usize,
-    _c: u32,
-    _d: usize,
-    _e: usize,
-    _f: u32,
+    names: *const u32,
+    values: *mut usize,
+    count: u32,
+    _own: usize,
+    _own_values: usize,
+    _own_count: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { load(library, image) }
+    unsafe { load_with(library, image, count, names, values) }
 }
 
 unsafe fn unload(module: usize) -> u32 {
