@@ -8,6 +8,8 @@
 //! never as an address of the worker's driver.
 
 mod image;
+mod jit_option;
+mod launch_attribute;
 mod messages;
 mod occupancy;
 mod spec;
@@ -15,6 +17,8 @@ mod table;
 mod window;
 
 pub use image::image_len;
+pub use jit_option::{JitLog, JitNumber, JitOption};
+pub use launch_attribute::{ATTRIBUTE_LEN, LaunchAttribute};
 pub use messages::*;
 pub use occupancy::largest_block;
 pub use spec::{Arg, Kind, Spec, Way};

@@ -110,6 +110,8 @@ pub const SET_EXEC_NODE: u32 = 2;
 pub const SCHEMA: u64 = DECLARED
     ^ reef_wire::codec::hash(concat!(
         env!("CARGO_PKG_VERSION"),
+        include_str!("jit_option.rs"),
+        include_str!("launch_attribute.rs"),
         include_str!("messages.rs"),
         include_str!("table.rs"),
         include_str!("window.rs")

@@ -44,6 +44,8 @@ pub enum Arg {
     In(usize),
     /// Text that ends with a zero.
     Text,
+    /// Place that there never is.
+    Null,
 }
 
 /// Way in which a call is sent and made.

@@ -1,6 +1,6 @@
 //! Table of calls that are packed by their description alone.
 
-use crate::spec::Arg::{End, Handle, Handles, In, Known, New, Out, Text, Word32, Word64};
+use crate::spec::Arg::{End, Handle, Handles, In, Known, New, Null, Out, Text, Word32, Word64};
 use crate::spec::Kind::*;
 use crate::spec::Spec;
 use crate::spec::Way::{Blocking, Direct, Quiet};
@@ -183,7 +183,7 @@ macro_rules! for_each_call {
                 Quiet cuMemFreeAsync(at: Word64, stream: Handle(Stream));
                 Direct cuKernelGetFunction(function: Known(Function), kernel: Handle(Kernel));
                 Direct cuGraphExecUpdate_v2(exec: Handle(Exec), graph: Handle(Graph), result: Out(24));
-                Direct cuGraphGetNodes(graph: Handle(Graph), nodes: Word64, count: Out(8));
+                Direct cuGraphGetNodes(graph: Handle(Graph), nodes: Null, count: Out(8));
                 Direct cuPointerGetAttribute(value: Out(16), attribute: Word32, at: Word64);
             }
         }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const INVALID_VALUE: u32 = 1;
 /// Code of memory that there isn't.
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
+/// Code of an image that can't be loaded.
+pub(crate) const INVALID_IMAGE: u32 = 200;
 /// Code of a context that isn't there.
 pub(crate) const INVALID_CONTEXT: u32 = 201;
 /// Code of any other object that isn't there.

@@ -89,7 +89,7 @@ mod tests {
     /// An entry of a library, and the padding behind it.
     fn member(body: &[u8]) -> Vec<u8> {
         let header = format!("{:<48}{:<10}`\n", "name/", body.len());
-        let padding: &[u8] = if body.len() % 2 == 0 { b"" } else { b"\n" };
+        let padding: &[u8] = if body.len().is_multiple_of(2) { b"" } else { b"\n" };
         [header.as_bytes(), body, padding].concat()
     }
 

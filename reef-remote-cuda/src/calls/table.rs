@@ -92,6 +92,7 @@ pub(crate) unsafe fn table(call: Call, is_twin: bool, args: &[usize]) -> Result<
                 let text = unsafe { CStr::from_ptr(value as *const c_char) };
                 put_bytes(&mut put, text.to_bytes());
             }
+            Arg::Null => {}
         }
     }
     let head =

@@ -164,7 +164,10 @@ fn values(shared: &Arc<Shared>, state: &State) -> Result<(), String> {
         }
         debug_assert_eq!(bytes, global.value.len() as u64);
         copier.write(at, &global.value).map_err(failed)?;
-        lock(&shared.log).globals.extend(global.is_known.then_some(at));
+        if global.is_known {
+            lock(&shared.places).put(at, bytes, global.of, false);
+            lock(&shared.log).globals.insert(at);
+        }
     }
     Ok(())
 }

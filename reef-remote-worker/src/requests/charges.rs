@@ -1,9 +1,16 @@
 //! Calls of the table that allocate or free memory.
 
 use crate::driver::NOT_SUPPORTED;
+use crate::state::lock::lock;
 use crate::state::quota::{Charge, Quota};
 use crate::state::shared::Shared;
-use reef_remote_calls::{Call, MAX_ARGS, Spec};
+use reef_remote_calls::{Call, Kind, MAX_ARGS, Spec};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Time between two looks at allocations that end in streams.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Multiple of a pitch: the driver's is less.
 const MAX_PITCH_UNIT: u64 = 512;
@@ -22,6 +29,8 @@ pub(crate) enum Change {
     Begins(u64),
     /// The allocation at this address may end.
     Ends(u64, Charge),
+    /// As above, when this stream comes there.
+    EndsIn(usize, u64, Charge),
 }
 
 impl Change {
@@ -45,16 +54,21 @@ impl Change {
             row.and_then(|row| row.checked_mul(word(3))).unwrap_or(u64::MAX)
         } else if is(Call::cuMemAllocAsync) {
             check_capture(shared, quota, args[2])?;
-            word(1)
+            return reserve(shared, quota, word(1), args[2]);
         } else if is(Call::cuMemAllocFromPoolAsync) {
             check_capture(shared, quota, args[3])?;
-            word(1)
+            return reserve(shared, quota, word(1), args[3]);
         } else if is(Call::cuMemFree_v2) || is(Call::cuMemFreeAsync) {
             if is(Call::cuMemFreeAsync) {
                 check_capture(shared, quota, args[1])?;
             }
-            let charge = quota.take(word(0));
-            return Ok(charge.map_or(Self::No, |charge| Self::Ends(word(0), charge)));
+            let Some(charge) = quota.take(word(0)) else { return Ok(Self::No) };
+            let is_later = is(Call::cuMemFreeAsync) && quota.is_bounded();
+            return Ok(if is_later {
+                Self::EndsIn(args[1], word(0), charge)
+            } else {
+                Self::Ends(word(0), charge)
+            });
         } else {
             let takes_memory = is(Call::cuCtxSetLimit) && LIMITS.contains(&args[0])
                 || is(Call::cuMemPoolSetAttribute) && args[1] == RELEASE_THRESHOLD;
@@ -64,19 +78,53 @@ impl Change {
                 Ok(Self::No)
             };
         };
-        quota.reserve(bytes).map(|()| Self::Begins(bytes))
+        reserve(shared, quota, bytes, 0)
     }
 
     /// Notes what the call has done. `at` is the address that it has written.
-    pub(crate) fn settle(self, quota: &Quota, context: u64, code: u32, at: u64) {
+    pub(crate) fn settle(
+        self,
+        shared: &Arc<Shared>,
+        quota: &Arc<Quota>,
+        context: u64,
+        code: u32,
+        at: u64,
+    ) {
         match (self, code) {
+            (Self::EndsIn(stream, _, charge), 0) => {
+                let lane = lock(&shared.handles).get(Kind::Context, context).unwrap_or(0);
+                if shared.frees.add(&shared.driver, lane, stream, charge) {
+                    watch(shared.clone(), quota.clone());
+                }
+            }
             (Self::Begins(bytes), 0) => quota.put(at, Charge { bytes, context }),
             (Self::Begins(bytes), _) => quota.release(bytes),
             (Self::Ends(_, charge), 0) => quota.release(charge.bytes),
-            (Self::Ends(at, charge), _) => quota.put(at, charge),
+            (Self::Ends(at, charge) | Self::EndsIn(_, at, charge), _) => quota.put(at, charge),
             (Self::No, _) => {}
         }
     }
+}
+
+/// Reserves bytes for an allocation, in a stream if it is not zero.
+fn reserve(shared: &Shared, quota: &Quota, bytes: u64, stream: usize) -> Result<Change, u32> {
+    shared.frees.settle(&shared.driver, quota);
+    match quota.reserve(bytes) {
+        Err(_) if shared.frees.inherit(stream, bytes) => Ok(Change::Begins(bytes)),
+        reserved => reserved.map(|()| Change::Begins(bytes)),
+    }
+}
+
+/// Releases ends as streams reach them, for other sessions of the tenant, until none is left.
+fn watch(shared: Arc<Shared>, quota: Arc<Quota>) {
+    let watch = move || {
+        shared.driver.relax_captures();
+        while shared.frees.settle(&shared.driver, &quota) {
+            thread::sleep(SETTLE_INTERVAL);
+        }
+    };
+    // Without a thread they are released before the next allocation.
+    let _ = thread::Builder::new().name("reef-frees".into()).spawn(watch);
 }
 
 /// Refuses memory of a graph: the graph could be launched after it is counted as freed.

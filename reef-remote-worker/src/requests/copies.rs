@@ -21,11 +21,14 @@ pub(crate) fn to_device(
     bytes: &[u8],
 ) {
     let shared = caller.shared.clone();
+    if !shared.has(copy.to.get(), bytes.len() as u64) {
+        return shared.answer(request, INVALID_VALUE, &[]);
+    }
     let begun = begin(caller, lane, copy.stream.get(), bytes.len(), |block, stream| {
         block.bytes()[..bytes.len()].copy_from_slice(bytes);
         let to = copy.to.get() as usize;
-        // SAFETY: pinned memory of this length, which stays until the event behind the copy. A
-        // wrong address of the device is the driver's to refuse.
+        // SAFETY: pinned memory of this length, which stays until the event behind the copy, and
+        // memory of the program's on the device.
         unsafe {
             shared.driver.functions.to_device.call([to, block.address(), bytes.len(), stream])
         }
@@ -51,7 +54,7 @@ pub(crate) fn to_host(
     let (copy, _) = ToHost::split(body)?;
     let shared = caller.shared.clone();
     let len = copy.bytes.get() as usize;
-    if len > MAX_PIECE_LEN {
+    if len > MAX_PIECE_LEN || !shared.has(copy.from.get(), len as u64) {
         shared.answer(request, INVALID_VALUE, &[]);
         return Ok(());
     }

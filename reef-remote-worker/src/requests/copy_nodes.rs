@@ -1,7 +1,9 @@
 //! Nodes of graphs that copy inside the device.
 
+use super::addresses::span;
 use super::caller::Caller;
 use super::nodes::Change;
+use crate::driver::INVALID_VALUE;
 use crate::reader::Reader;
 use reef_remote_calls::{BOX_WORDS, CopyNode};
 use reef_wire::{Hot, Result};
@@ -51,6 +53,9 @@ pub(crate) fn copy_node(caller: &Caller, body: &[u8]) -> Result<u32> {
         *word = rest.word()?;
     }
     let size = [words[14], words[15], words[16]];
+    if !is_own(caller, &words[..7], size) || !is_own(caller, &words[7..14], size) {
+        return Ok(INVALID_VALUE);
+    }
     let copy = Copy3 { from: Side::of(&words[..7]), to: Side::of(&words[7..14]), size };
     let functions = &caller.shared.driver.functions;
     let change = Change {
@@ -61,6 +66,16 @@ pub(crate) fn copy_node(caller: &Caller, body: &[u8]) -> Result<u32> {
         after,
         functions: [functions.add_copy_node, functions.set_copy_node, functions.set_exec_copy_node],
     };
-    // SAFETY: a copy inside the device. Wrong addresses of it are the driver's to refuse.
+    // SAFETY: a copy inside the device, of the program's memory.
     unsafe { change.make(&caller.shared, &raw const copy as usize) }
+}
+
+/// Returns whether a side of the copy is memory of the program's.
+fn is_own(caller: &Caller, side: &[u64], [width, height, depth]: [u64; 3]) -> bool {
+    let &[x, y, z, _, device, row, rows] = side else { return false };
+    let slice = row.saturating_mul(rows);
+    let before = [x, y.saturating_mul(row), z.saturating_mul(slice)];
+    let before = before.into_iter().fold(0, u64::saturating_add);
+    let bytes = span(span(width, row, height), slice, depth);
+    device.checked_add(before).is_some_and(|at| caller.shared.has(at, bytes))
 }

@@ -1,13 +1,14 @@
 //! Modules, libraries, and their functions.
 
 use super::caller::{Caller, Lane};
-use super::jit_options::{JitOptions, read_options};
+use super::jit_options::{AskedOptions, JitOptions, read_options};
 use super::params::Layout;
-use crate::driver::{Function, NOT_SUPPORTED};
+use crate::driver::{Function, INVALID_IMAGE, NOT_SUPPORTED};
 use crate::reader::{Reader, words};
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
+use reef_ptx::image::load_form;
 use reef_remote_calls::{Call, FindFunction, Kind, Load};
 use reef_wire::{Hot, Result};
 
@@ -20,14 +21,31 @@ pub(crate) fn load(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -
     let (load, rest) = Load::split(body)?;
     let mut rest = Reader(rest);
     let options = read_options(&mut rest, load.options.get())?;
-    let image = (!rest.0.is_empty()).then(|| words(rest.0));
+    let image = rest.0.to_vec();
     let (id, is_library) = (load.id.get(), load.is_library.get() != 0);
     caller.shared.wait_for(lane.handle, move |shared| {
-        let image = image.as_ref().map_or(0, |image| image.as_ptr() as usize);
-        let (code, bytes) = make(shared, lane, id, is_library, image, &options);
+        let checked = options.and_then(|options| Ok((options, checked(&image)?)));
+        let made = checked.map(|(options, image)| {
+            let image = image.as_ref().map_or(0, |image| image.as_ptr() as usize);
+            make(shared, lane, id, is_library, image, &options)
+        });
+        let (code, bytes) = made.unwrap_or_else(|code| (code, Vec::new()));
         shared.answer(request, code, &bytes);
     });
     Ok(())
+}
+
+/// An image that is all there, in words; `None` for none.
+///
+/// # Errors
+///
+/// The driver's code for an image that names what lies outside of it, or is none that is known.
+fn checked(image: &[u8]) -> Result<Option<Box<[u64]>>, u32> {
+    if image.is_empty() {
+        return Ok(None); // the driver says what it thinks of it
+    }
+    let form = load_form(image).map_err(|_| INVALID_IMAGE)?;
+    Ok(Some(words(&form)))
 }
 
 fn make(
@@ -36,15 +54,15 @@ fn make(
     id: u64,
     is_library: bool,
     image: usize,
-    options: &[(u64, u64)],
+    options: &AskedOptions,
 ) -> (u32, Vec<u8>) {
     let mut options = JitOptions::new(options);
     let (count, names, values) = options.arguments();
     let mut handle = 0_usize;
     let place = &raw mut handle as usize;
     let functions = &shared.driver.functions;
-    // SAFETY: a place for a handle; an image, whose header says how long it is and which ends with
-    // zeros; options whose values are numbers, or logs of the sizes that are named.
+    // SAFETY: a place for a handle; an image that is all there, and ends with a zero; options whose
+    // values are numbers, or logs of the sizes that are named.
     let code = unsafe {
         if is_library {
             functions.load_library.call([place, image, names, values, count, 0, 0, 0])

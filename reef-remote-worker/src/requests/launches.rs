@@ -3,15 +3,12 @@
 use super::caller::{Caller, Lane};
 use crate::driver::{INVALID_HANDLE, INVALID_VALUE};
 use crate::state::lock::lock;
-use reef_remote_calls::{Kind, Launch, MAX_PARAMS_LEN};
+use crate::state::shared::Shared;
+use reef_remote_calls::{ATTRIBUTE_LEN, Kind, Launch, LaunchAttribute, MAX_PARAMS_LEN};
 use reef_wire::{Error, Hot, Result};
 
-/// Bytes of a launch attribute: `CUlaunchAttribute`.
-const ATTRIBUTE_LEN: usize = 72;
 /// Upper bound of a launch's attributes.
 const MAX_ATTRIBUTES: usize = 64;
-/// Attributes with handles or addresses of host memory inside.
-const REFUSED_ATTRIBUTES: [u32; 3] = [6, 12, 13];
 
 /// `CUlaunchConfig`.
 #[repr(C)]
@@ -47,18 +44,13 @@ pub(crate) fn launch(caller: &mut Caller, lane: Lane, body: &[u8]) -> Result<u32
         (Ok(function), Ok(stream)) => (function, stream),
         (Err(code), _) | (_, Err(code)) => return Ok(code),
     };
-    let is_refused = |attribute: &[u8]| {
-        let id = u32::from_le_bytes(attribute[..4].try_into().expect("it has 4 bytes"));
-        REFUSED_ATTRIBUTES.contains(&id)
-    };
-    if attributes.chunks(ATTRIBUTE_LEN).any(is_refused) {
-        return Ok(INVALID_VALUE);
-    }
+    let Some(attributes) = checked(&caller.shared, attributes) else { return Ok(INVALID_VALUE) };
     let layout = caller.layouts.get(&launch.function.get());
     caller.params.set(given, layout);
     let extra = caller.params.extra();
     let (places, extra) = match layout {
         Some(_) => (caller.params.places(), 0),
+        None if launch.cooperative.get() != 0 => return Ok(INVALID_VALUE), // it takes no block
         None => (0, extra.as_ptr() as usize),
     };
     let grid = [launch.grid_x.get(), launch.grid_y.get(), launch.grid_z.get()];
@@ -68,7 +60,7 @@ pub(crate) fn launch(caller: &mut Caller, lane: Lane, body: &[u8]) -> Result<u32
     let [bx, by, bz] = block.map(|n| n as usize);
     let functions = &caller.shared.driver.functions;
     if count > 0 {
-        let attributes = crate::reader::words(attributes);
+        let attributes = crate::reader::words(&attributes);
         let attributes = attributes.as_ptr().cast();
         let config = Config { grid, block, shared, stream, attributes, count: count as u32 };
         let config = &raw const config as usize;
@@ -87,4 +79,19 @@ pub(crate) fn launch(caller: &mut Caller, lane: Lane, body: &[u8]) -> Result<u32
             functions.launch.call([function, gx, gy, gz, bx, by, bz, shared, stream, places, extra])
         }
     })
+}
+
+/// Attributes in the driver's form, made of what they say. `None`: one is not passed on.
+fn checked(shared: &Shared, attributes: &[u8]) -> Option<Vec<u8>> {
+    let mut made = Vec::with_capacity(attributes.len());
+    for attribute in attributes.as_chunks().0 {
+        let attribute = LaunchAttribute::read(attribute)?;
+        if let LaunchAttribute::AccessPolicyWindow { base, bytes, .. } = attribute
+            && !shared.has(base, bytes)
+        {
+            return None;
+        }
+        made.extend(attribute.write());
+    }
+    Some(made)
 }

@@ -3,6 +3,7 @@
 //! *In*: a message's body, whose numbers are checked here. *Out*: calls, and an answer.
 //! *Invariant*: a body that cannot be ends the session, before any call of it is made.
 
+pub(crate) mod addresses;
 pub(crate) mod caller;
 pub(crate) mod charges;
 pub(crate) mod copies;

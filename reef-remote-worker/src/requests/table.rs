@@ -1,14 +1,21 @@
 //! Calls of the table.
 
+use super::addresses::{NamedMemory, filled, named};
 use super::caller::{Caller, Lane};
 use super::charges::Change;
 use crate::driver::{Function, INVALID_VALUE, NOT_FOUND};
 use crate::reader::{Reader, words};
 use crate::state::lock::lock;
+use crate::state::places::Place;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
 use reef_remote_calls::{Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way};
 use reef_wire::{Error, Hot, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of what a fill in a graph is described by.
+const FILL_LEN: usize = 40;
 
 /// Upper bound of handles in one list.
 const MAX_HANDLES: u64 = 1 << 16;
@@ -20,6 +27,8 @@ struct Prepared {
     args: [usize; MAX_ARGS],
     /// Places that the arguments point to.
     places: [Option<Box<[u64]>>; MAX_ARGS],
+    /// The program wants the result.
+    is_wanted: [bool; MAX_ARGS],
     /// Numbers of the objects that the arguments name.
     ids: [u64; MAX_ARGS],
     context: u64,
@@ -48,7 +57,7 @@ pub(crate) fn table_call(
         }
     };
     if spec.way == Way::Blocking {
-        let job = move |shared: &std::sync::Arc<Shared>| make(shared, prepared, request);
+        let job = move |shared: &Arc<Shared>| make(shared, prepared, request);
         caller.shared.wait_for(lane.handle, job);
     } else {
         make(&caller.shared, prepared, request);
@@ -57,6 +66,12 @@ pub(crate) fn table_call(
         caller.forget_current();
     }
     Ok(())
+}
+
+fn is_global(spec: &'static Spec) -> bool {
+    [Call::cuModuleGetGlobal_v2, Call::cuLibraryGetGlobal]
+        .iter()
+        .any(|call| std::ptr::eq(spec, call.spec()))
 }
 
 fn is_about_contexts(spec: &Spec) -> bool {
@@ -79,6 +94,7 @@ fn prepare(
         function,
         args: [0; MAX_ARGS],
         places: [const { None }; MAX_ARGS],
+        is_wanted: [true; MAX_ARGS],
         ids: [0; MAX_ARGS],
         context: lane.context,
     };
@@ -115,7 +131,10 @@ fn prepare(
                 0
             }
             Arg::Out(bytes) => {
-                if rest.word()? != 0 {
+                prepared.is_wanted[at] = rest.word()? != 0;
+                // The length of a variable is asked for in any case.
+                let is_len = at == 1 && is_global(spec);
+                if prepared.is_wanted[at] || is_len {
                     place = Some(vec![0; bytes.div_ceil(8)].into_boxed_slice());
                 }
                 0
@@ -132,6 +151,7 @@ fn prepare(
                 place = Some(words(rest.bytes()?));
                 0
             }
+            Arg::Null => 0,
         };
         prepared.args[at] = place.as_ref().map_or(value, |place| place.as_ptr() as usize);
         prepared.places[at] = place;
@@ -142,11 +162,15 @@ fn prepare(
             return Ok(Err(INVALID_VALUE));
         }
     }
-    Ok(Ok(prepared))
+    if prepared.names_own_memory(&caller.shared) {
+        Ok(Ok(prepared))
+    } else {
+        Ok(Err(INVALID_VALUE))
+    }
 }
 
 /// Makes the call, and answers.
-fn make(shared: &Shared, mut prepared: Prepared, request: Request) {
+fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
     let change = match &shared.quota {
         None => Change::No,
         Some(quota) => match Change::prepare(shared, quota, prepared.spec, &prepared.args) {
@@ -157,18 +181,68 @@ fn make(shared: &Shared, mut prepared: Prepared, request: Request) {
             }
         },
     };
+    let is_of_graph = prepared.is_captured(shared);
+    let freed = prepared.take_freed(shared, is_of_graph);
     // SAFETY: the arguments are what the table says of the function: numbers, handles of the
-    // driver's, and places of this call's, of the sizes that the function uses.
+    // driver's, memory of the program's on the device, and places of this call's, of the sizes that
+    // the function uses.
     let code = unsafe { prepared.function.call(prepared.args) };
+    match (code, freed) {
+        (0, _) => prepared.note_memory(shared, is_of_graph),
+        (_, Some((at, place))) => lock(&shared.places).restore(at, place),
+        _ => {}
+    }
     if let Some(quota) = &shared.quota {
         let at = prepared.places[0].as_ref().map_or(0, |place| place[0]);
-        change.settle(quota, prepared.context, code, at);
+        change.settle(shared, quota, prepared.context, code, at);
     }
     let bytes = prepared.results(shared, code);
     shared.answer(request, code, &bytes);
 }
 
 impl Prepared {
+    /// Returns whether all memory that the call names is the program's.
+    fn names_own_memory(&self, shared: &Shared) -> bool {
+        let fills = self.spec.args.iter().zip(&self.places);
+        let fills = fills.filter(|(arg, _)| **arg == Arg::In(FILL_LEN));
+        let filled = fills.map(|(_, params)| filled(params.as_deref().unwrap_or_default()));
+        named(self.spec, &self.args).into_iter().chain(filled).all(|named| match named {
+            NamedMemory::Range(at, bytes) => shared.has(at, bytes),
+            NamedMemory::Allocation(at) => at == 0 || lock(&shared.places).begins(at),
+        })
+    }
+
+    /// Notes memory that the program is told of.
+    fn note_memory(&self, shared: &Shared, is_of_graph: bool) {
+        let at = self.places[0].as_ref().map_or(0, |place| place[0]);
+        let second = self.places[1].as_ref().map_or(0, |place| place[0]);
+        let mut places = lock(&shared.places);
+        if self.is(Call::cuMemAlloc_v2)
+            || self.is(Call::cuMemAllocAsync)
+            || self.is(Call::cuMemAllocFromPoolAsync)
+        {
+            places.put(at, self.args[1] as u64, self.context, is_of_graph);
+        } else if self.is(Call::cuMemAllocPitch_v2) {
+            places.put(at, second.saturating_mul(self.args[3] as u64), self.context, false);
+        } else if is_global(self.spec) {
+            places.put(at, second, self.ids[2], false);
+        }
+    }
+
+    /// Takes the memory that the call frees.
+    fn take_freed(&self, shared: &Shared, is_of_graph: bool) -> Option<(u64, Place)> {
+        let frees = self.is(Call::cuMemFree_v2) || self.is(Call::cuMemFreeAsync) && !is_of_graph;
+        let at = self.args[0] as u64;
+        frees.then(|| Some((at, lock(&shared.places).take(at)?))).flatten()
+    }
+
+    /// Returns whether the call is a part of a graph that is captured.
+    fn is_captured(&self, shared: &Shared) -> bool {
+        let stream = self.spec.args.iter().position(|arg| *arg == Arg::Handle(Kind::Stream));
+        let is_captured = |at: usize| shared.capture_of(self.args[at]).is_some();
+        shared.is_capturing.load(Ordering::Relaxed) && stream.is_some_and(is_captured)
+    }
+
     /// Notes objects that begin and end, and returns the results as the client expects them.
     fn results(&mut self, shared: &Shared, code: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -180,7 +254,7 @@ impl Prepared {
             let first = place.and_then(|place| place.first().copied()).unwrap_or(0);
             match *arg {
                 Arg::Out(len) => {
-                    let Some(place) = place else { continue };
+                    let Some(place) = place.filter(|_| self.is_wanted[at]) else { continue };
                     let shown = if self.spec.name == c"cuGraphExecUpdate_v2" { 4 } else { len };
                     let all: Vec<u8> = place.iter().flat_map(|word| word.to_ne_bytes()).collect();
                     bytes.extend_from_slice(&all[..shown]);
@@ -205,8 +279,11 @@ impl Prepared {
                     bytes.extend_from_slice(&id.to_le_bytes());
                 }
                 Arg::End(kind) if code == 0 => {
-                    if kind == Kind::Context {
-                        shared.end_context(self.ids[at]);
+                    match kind {
+                        Kind::Context => shared.end_context(self.ids[at]),
+                        Kind::Module | Kind::Library => lock(&shared.places).end(self.ids[at]),
+                        Kind::Stream => shared.frees.end_stream(self.args[at]),
+                        _ => {}
                     }
                     lock(&shared.handles).remove(self.ids[at]);
                 }

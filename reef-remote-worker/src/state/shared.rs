@@ -1,9 +1,11 @@
 //! State of a session.
 
+use super::frees::Frees;
 use super::handles::Handles;
 use super::host_calls::HostCalls;
 use super::lock::lock;
 use super::log::{Log, Logged};
+use super::places::Places;
 use super::printed::Printed;
 use super::quota::Quota;
 use super::staging::Staging;
@@ -11,7 +13,9 @@ use super::uses::{Effect, Uses};
 use super::waiters::Waiters;
 use super::window::Window;
 use crate::driver::Driver;
-use reef_remote_calls::{CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, Way};
+use reef_remote_calls::{
+    CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, WINDOW_LEN, Way,
+};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 use std::collections::HashMap;
@@ -31,6 +35,12 @@ pub(crate) struct Shared {
     pub(crate) primaries: Mutex<HashMap<usize, (u64, u64)>>,
     /// Addresses that the client has reserved as well.
     pub(crate) window: Mutex<Option<Window>>,
+    /// First of those addresses.
+    window_at: Option<u64>,
+    /// Memory outside of them that the program has been told of.
+    pub(crate) places: Mutex<Places>,
+    /// Allocations that end when their streams come there.
+    pub(crate) frees: Frees,
     /// Count of the program's memory, and its bound.
     pub(crate) quota: Option<Arc<Quota>>,
     /// Messages that have made the session's objects.
@@ -92,6 +102,9 @@ impl Shared {
             host_calls: Arc::default(),
             own_streams: Mutex::default(),
             primaries: Mutex::default(),
+            window_at: window.as_ref().map(Window::base),
+            places: Mutex::default(),
+            frees: Frees::default(),
             window: Mutex::new(window),
             quota,
             log: Mutex::default(),
@@ -104,8 +117,17 @@ impl Shared {
         }
     }
 
+    /// Returns whether all of a range is memory of the program's, or free addresses of the window.
+    /// An empty range is nothing's.
+    pub(crate) fn has(&self, at: u64, bytes: u64) -> bool {
+        let is_in_window =
+            |base: u64| at >= base && bytes <= WINDOW_LEN && at - base <= WINDOW_LEN - bytes;
+        bytes == 0 || self.window_at.is_some_and(is_in_window) || lock(&self.places).has(at, bytes)
+    }
+
     /// Forgets what has ended with a context.
     pub(crate) fn end_context(&self, context: u64) {
+        lock(&self.places).end(context);
         lock(&self.handles).remove_children(context);
         lock(&self.own_streams).retain(|(_, of), _| *of != context);
         self.staging.forget(context);
@@ -114,6 +136,7 @@ impl Shared {
         }
         if let Some(quota) = &self.quota {
             quota.end_context(context);
+            self.frees.end_context(context, quota);
         }
     }
 

@@ -154,6 +154,7 @@ fn table(body: &[u8], context: u64) -> Option<Uses> {
                 rest.word().ok()?;
             }
             Arg::In(_) | Arg::Text => drop(rest.bytes().ok()?),
+            Arg::Null => {}
         }
     }
     let first = |at: usize| words.get(at).copied().unwrap_or(0);

@@ -140,6 +140,38 @@ fn ways_around_the_bound_are_refused() {
     }
 }
 
+/// Memory that a stream has not come to the end of is the tenant's, as it is on the device.
+#[test]
+fn memory_freed_in_a_blocked_stream_stays_charged() {
+    let _one = alone();
+    let server = serve("streams");
+    let (client, other) = (begin(&server, ALICE), begin(&server, ALICE));
+    // A stream that waits for a word, and one that does not.
+    let (code, word) = alloc(&client, 4);
+    assert_eq!((code, table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]).0), (0, 0));
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]).0, 0);
+    assert_eq!(table(&client, Call::cuStreamCreate, &[80, 1]).0, 0);
+    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]).0, 0);
+    assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]).0, 0);
+    let part = 40 * MIB;
+    let (code, at) = table(&client, Call::cuMemAllocAsync, &[1, part, 64]);
+    assert_eq!(code, 0);
+    assert_eq!(table(&client, Call::cuMemFreeAsync, &[at, 64]).0, 0);
+    assert_eq!(table(&client, Call::cuMemAllocAsync, &[1, part, 80]).0, 2, "another stream");
+    assert_eq!(alloc(&other, part).0, 2, "another session of the tenant");
+    // The driver gives the stream the memory that ends in it.
+    let (code, again) = table(&client, Call::cuMemAllocAsync, &[1, part - MIB, 64]);
+    assert_eq!(code, 0);
+    assert_eq!(table(&client, Call::cuMemAllocAsync, &[1, part - MIB, 64]).0, 2, "it is taken");
+    assert_eq!(table(&client, Call::cuMemFreeAsync, &[again, 64]).0, 0);
+    // A stream of the same name is another one.
+    assert_eq!(table(&client, Call::cuStreamDestroy_v2, &[64]).0, 0);
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]).0, 0);
+    assert_eq!(table(&client, Call::cuMemAllocAsync, &[1, part - MIB, 64]).0, 2);
+    assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
+    common::until("the stream has come to the ends", || alloc(&other, part).0 == 0);
+}
+
 /// The bounds are of all sessions together; what a killed worker had comes back.
 #[test]
 fn sessions_of_a_tenant_share_its_bounds() {

@@ -6,7 +6,7 @@ use crate::refused::refuse;
 use crate::session::session;
 use crate::state::functions::Function;
 use crate::state::functions::Functions;
-use reef_remote_calls::{Launch, MAX_PARAMS_LEN};
+use reef_remote_calls::{ATTRIBUTE_LEN, Launch, LaunchAttribute, MAX_PARAMS_LEN};
 use reef_replay::Op;
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
@@ -35,11 +35,6 @@ struct Config {
     attributes: *const u8,
     count: u32,
 }
-
-/// Bytes of a launch attribute: `CUlaunchAttribute`.
-const ATTRIBUTE_LEN: usize = 72;
-/// Attributes with handles or addresses of host memory inside.
-const REFUSED_ATTRIBUTES: [u32; 3] = [6, 12, 13];
 
 /// Packs the parameters of a kernel.
 ///
@@ -236,11 +231,9 @@ unsafe fn launch_ex(
         // SAFETY: the caller's promise: `count` attributes.
         _ => unsafe { std::slice::from_raw_parts(attributes, count as usize * ATTRIBUTE_LEN) },
     };
-    for attribute in attributes.chunks(ATTRIBUTE_LEN) {
-        let id = u32::from_le_bytes(attribute[..4].try_into().expect("4 bytes"));
-        if REFUSED_ATTRIBUTES.contains(&id) {
-            return Err(refuse(c"cuLaunchKernelEx with an event or a node among its attributes"));
-        }
+    let mut all = attributes.as_chunks().0.iter();
+    if all.any(|attribute| LaunchAttribute::read(attribute).is_none()) {
+        return Err(refuse(c"cuLaunchKernelEx with an event, a node or an unknown attribute"));
     }
     let head = head(function, grid, block, shared, stream(on, is_twin));
     let head = Launch { attributes: U32::new(count), ..head };

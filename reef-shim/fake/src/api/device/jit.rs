@@ -34,7 +34,7 @@ impl Options {
         for (list, len) in LISTS {
             let Some(at) = options.value(list) else { continue };
             for name in 0..options.value(len).unwrap_or(0) {
-                // SAFETY: the caller's promise: a list of so many texts.
+                // SAFETY: the caller's promise: a list of that length.
                 let _ = unsafe { CStr::from_ptr(*(at as *const *const c_char).add(name)) };
             }
         }
@@ -60,7 +60,7 @@ impl Options {
             let text = text.to_bytes_with_nul();
             let is_written = (log == LOGS[1]) == (code != SUCCESS);
             let Some(place) = self.value(log).filter(|_| is_written) else { continue };
-            // SAFETY: the caller's promise: a place of so many bytes.
+            // SAFETY: the caller's promise: a place of `len` bytes.
             unsafe {
                 std::ptr::copy_nonoverlapping(text.as_ptr(), place as *mut u8, text.len().min(len));
             }

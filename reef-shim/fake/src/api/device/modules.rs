@@ -117,7 +117,7 @@ unsafe fn load_with(
     names: *const u32,
     values: *mut usize,
 ) -> u32 {
-    // SAFETY: the caller's promise: lists of so many options, and an image.
+    // SAFETY: the caller's promise: lists of `count` options, and an image.
     unsafe {
         let options = match Options::read(count, names, values) {
             Ok(options) => options,

@@ -1,0 +1,95 @@
+//! Ends of allocations in streams: they stay charged until the stream has reached them.
+
+use super::lock::lock;
+use super::quota::{Charge, Quota};
+use crate::driver::Driver;
+use reef_remote_calls::Call;
+use std::sync::Mutex;
+
+/// Ends that streams have not reached, as far as is known.
+#[derive(Debug, Default)]
+pub(crate) struct Frees(Mutex<Vec<Pending>>);
+
+/// An end, and the event after it; zero: there is none, so it lasts until its context ends.
+#[derive(Debug)]
+struct Pending {
+    event: usize,
+    /// Zero: the stream is destroyed.
+    stream: usize,
+    charge: Charge,
+}
+
+impl Frees {
+    /// Adds an end at the current point of a stream. Returns whether it is the only one that may be
+    /// reached.
+    ///
+    /// The lane's context is current, and is so again afterwards.
+    pub(crate) fn add(&self, driver: &Driver, lane: usize, stream: usize, charge: Charge) -> bool {
+        let event = record(driver, lane, stream);
+        let mut all = lock(&self.0);
+        all.push(Pending { event, stream, charge });
+        event != 0 && all.iter().filter(|pending| pending.event != 0).count() == 1
+    }
+
+    /// Releases what streams have reached. Returns whether some is left that may be reached.
+    pub(crate) fn settle(&self, driver: &Driver, quota: &Quota) -> bool {
+        let mut all = lock(&self.0);
+        let reached = |pending: &mut Pending| {
+            // SAFETY: an event of ours.
+            pending.event != 0
+                && unsafe { driver.of(Call::cuEventQuery).call([pending.event]) } == 0
+        };
+        for Pending { event, charge, .. } in all.extract_if(.., reached) {
+            // SAFETY: an event of ours, which has passed.
+            unsafe { driver.of(Call::cuEventDestroy_v2).call([event]) };
+            quota.release(charge.bytes);
+        }
+        all.iter().any(|pending| pending.event != 0)
+    }
+
+    /// Takes the bytes of a new allocation from one that ends in the same stream: the driver gives
+    /// it that memory. Returns whether there is one.
+    pub(crate) fn inherit(&self, stream: usize, bytes: u64) -> bool {
+        let mut all = lock(&self.0);
+        let fits = |pending: &&mut Pending| {
+            stream != 0 && pending.stream == stream && pending.charge.bytes >= bytes
+        };
+        let found = all.iter_mut().find(fits);
+        found.map(|pending| pending.charge.bytes -= bytes).is_some()
+    }
+
+    /// A stream is destroyed: no other memory comes from what ends in it.
+    pub(crate) fn end_stream(&self, stream: usize) {
+        for pending in lock(&self.0).iter_mut().filter(|pending| pending.stream == stream) {
+            pending.stream = 0;
+        }
+    }
+
+    /// Releases what ends with a context, whose events have ended.
+    pub(crate) fn end_context(&self, context: u64, quota: &Quota) {
+        let is_its = |pending: &mut Pending| pending.charge.context == context;
+        for pending in lock(&self.0).extract_if(.., is_its) {
+            quota.release(pending.charge.bytes);
+        }
+    }
+}
+
+/// Records a new event of the stream's context. Zero: the driver has none.
+fn record(driver: &Driver, lane: usize, stream: usize) -> usize {
+    const WITHOUT_TIME: usize = 2; // CU_EVENT_DISABLE_TIMING
+    let (mut context, mut event) = (lane, 0_usize);
+    // SAFETY: a stream of the driver's, and a place for a handle.
+    unsafe { driver.of(Call::cuStreamGetCtx).call([stream, &raw mut context as usize]) };
+    driver.set_context(context);
+    // SAFETY: a place for a handle.
+    let made =
+        unsafe { driver.of(Call::cuEventCreate).call([&raw mut event as usize, WITHOUT_TIME]) };
+    // SAFETY: the event of above, and a stream of the driver's.
+    if made == 0 && unsafe { driver.of(Call::cuEventRecord).call([event, stream]) } != 0 {
+        // SAFETY: as above, which nothing waits for.
+        unsafe { driver.of(Call::cuEventDestroy_v2).call([event]) };
+        event = 0;
+    }
+    driver.set_context(lane);
+    event
+}
