@@ -3,11 +3,14 @@
 use super::code::*;
 use super::current::current;
 use super::export::{give, plain, twin};
-use super::streams::{device_of, give_to, is_captured, wait_for, wait_for_all};
+use super::streams::{device_of, give_to, is_captured, resolve, wait_for, wait_for_all};
 use crate::engine::device_memory;
+use crate::engine::exports::Export;
 use crate::engine::op::Op;
 use crate::engine::pool::own_pool;
+use crate::engine::run::is_instant;
 use crate::engine::world::{Registered, world};
+use std::os::fd::IntoRawFd;
 
 plain! {
     cuMemAlloc_v2(to: *mut usize, bytes: usize) = alloc;
@@ -79,6 +82,7 @@ fn granted(bytes: usize) -> u64 {
 
 /// Memory of the device, which has so much.
 pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
+    world().end_closed_exports();
     let taken = granted(bytes);
     if bytes > 0 && !device_memory::take(taken) {
         return OUT_OF_MEMORY;
@@ -131,7 +135,7 @@ pub(crate) unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u3
     SUCCESS
 }
 
-/// A file that keeps the memory of this range: its bytes are never free again.
+/// A file that keeps the memory of this range as long as it is open.
 unsafe fn export(to: *mut i32, at: usize, bytes: usize, kind: u32, _flags: u64) -> u32 {
     let mut world = world();
     let has = |from: &usize| {
@@ -139,9 +143,10 @@ unsafe fn export(to: *mut i32, at: usize, bytes: usize, kind: u32, _flags: u64) 
     };
     let owner = world.taken.keys().copied().filter(|from| *from <= at).find(has);
     let Some(owner) = owner.filter(|_| kind == 1) else { return INVALID_VALUE };
-    world.taken.remove(&owner);
-    // SAFETY: a name; the caller's promise.
-    unsafe { give(to, libc::memfd_create(c"range".as_ptr(), libc::MFD_CLOEXEC)) };
+    let Some((export, file)) = Export::new() else { return OUT_OF_MEMORY };
+    world.exported.push((export, owner, None));
+    // SAFETY: the caller's promise.
+    unsafe { give(to, file.into_raw_fd()) };
     SUCCESS
 }
 
@@ -315,33 +320,52 @@ unsafe fn alloc_from_pool(
     pool: usize,
     stream: usize,
 ) -> u32 {
-    let is_captured = is_captured(is_twin, stream);
-    if !is_captured && !world().use_pool(pool, bytes as u64) {
-        return OUT_OF_MEMORY;
+    if bytes == 0 {
+        return INVALID_VALUE;
     }
+    if is_captured(is_twin, stream) {
+        // SAFETY: the caller's promise.
+        return unsafe { alloc_in_capture(is_twin, to, bytes, stream) };
+    }
+    let mut world = world();
+    let at = match resolve(&mut world, is_twin, stream) {
+        Ok(stream) => world.use_pool(pool, bytes as u64, stream),
+        Err(code) => return code,
+    };
+    // SAFETY: the caller's promise.
+    at.map_or(OUT_OF_MEMORY, |at| unsafe {
+        give(to, at);
+        SUCCESS
+    })
+}
+
+/// A node, whose memory is there from now on.
+unsafe fn alloc_in_capture(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
     let mut at = 0;
     // SAFETY: a place of ours.
-    let code = unsafe { host_alloc(&raw mut at, bytes, 0) };
-    if code != SUCCESS {
-        return code;
-    }
-    if is_captured {
-        world().note_of_graphs(at);
-        let code = give_to(is_twin, stream, Op::Memory { at, bytes: bytes as u64 });
-        if code != SUCCESS {
-            return code;
-        }
-    } else {
-        world().pooled.insert(at, (pool, bytes as u64));
-    }
+    unsafe { host_alloc(&raw mut at, bytes, 0) };
+    world().note_of_graphs(at);
     // SAFETY: the caller's promise.
     unsafe { give(to, at) };
-    SUCCESS
+    give_to(is_twin, stream, Op::Memory { at, bytes: bytes as u64 })
 }
 
 unsafe fn free_in_stream(is_twin: bool, at: usize, stream: usize) -> u32 {
-    if !world().memory.contains_key(&at) {
-        return INVALID_VALUE;
+    let mut world = world();
+    if !world.pooled.contains_key(&at) {
+        let is_known = world.memory.contains_key(&at);
+        drop(world);
+        return if is_known { give_to(is_twin, stream, Op::Free(at)) } else { INVALID_VALUE };
     }
-    give_to(is_twin, stream, Op::Free(at))
+    let stream_of = match resolve(&mut world, is_twin, stream) {
+        Ok(stream) => stream,
+        Err(code) => return code,
+    };
+    let (pool, number) = world.leave_pool_in(at, stream_of).expect("is of a pool");
+    if is_instant() {
+        world.left_pool(pool, number);
+        return SUCCESS;
+    }
+    drop(world);
+    give_to(is_twin, stream, Op::Leave(pool, number))
 }

@@ -20,8 +20,8 @@ pub(crate) struct Piece {
     pub(crate) references: u64,
     /// Number of mappings: to addresses, in arrays, in multicast objects.
     pub(crate) mappings: u64,
-    /// Others may have it, for as long as this process lives.
-    pub(crate) is_exported: bool,
+    /// Number of exports that a file somewhere keeps.
+    pub(crate) exports: u64,
 }
 
 /// A file of words, whose byte N is locked by process N, and the byte behind these by a process

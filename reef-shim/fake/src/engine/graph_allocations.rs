@@ -1,12 +1,9 @@
-//! Allocations of graphs: the memory that they take and give back.
+//! Allocations of graphs: what a launch needs, and what lives on.
 
-use super::device_memory::{give_back, take};
-use super::graph_memory::Block;
+use super::graph_memory::PAGE;
 use super::op::Op;
 use super::world::World;
 use std::collections::{HashMap, HashSet};
-
-const UNIT: u64 = 2 << 20;
 
 impl World {
     /// A node's memory was made.
@@ -14,25 +11,12 @@ impl World {
         self.graph_memory.addresses.insert(at);
     }
 
-    /// Takes memory for an executable graph. False: there is none left.
-    pub(crate) fn back(&mut self, exec: usize) -> bool {
+    /// Takes memory for an executable graph in a stream. False: there is none left.
+    pub(crate) fn back(&mut self, exec: usize, stream: u64) -> bool {
         let (mut bytes, mut live) = (0, HashMap::new());
         self.allocations(exec, &mut bytes, &mut 0, &mut live);
         let live: HashSet<_> = live.into_keys().collect();
-        let memory = &mut self.graph_memory;
-        if let Some(block) = memory.blocks.get_mut(&exec) {
-            block.live = live;
-            return true;
-        }
-        let from_spare = memory.spare.min(bytes);
-        if bytes > from_spare && !take(bytes - from_spare) {
-            return false;
-        }
-        memory.spare -= from_spare;
-        if bytes > 0 {
-            memory.blocks.insert(exec, Block { bytes, live, is_gone: false });
-        }
-        true
+        self.graph_memory.back(exec, bytes, live, stream)
     }
 
     /// The most that nodes of a graph have in their order, what of that is there in the end, and
@@ -47,8 +31,8 @@ impl World {
         for node in self.graphs.get(&graph).into_iter().flatten() {
             match node.op {
                 Op::Memory { at, bytes } => {
-                    *now += bytes.next_multiple_of(UNIT);
-                    live.insert(at, bytes.next_multiple_of(UNIT));
+                    *now += bytes.next_multiple_of(PAGE);
+                    live.insert(at, bytes.next_multiple_of(PAGE));
                 }
                 Op::Free(at) => *now -= live.remove(&at).unwrap_or(0),
                 Op::Child(child) => self.allocations(child, peak, now, live),
@@ -60,33 +44,16 @@ impl World {
 
     /// Ends an allocation of a graph. False: it isn't one.
     pub(crate) fn free_of_graphs(&mut self, at: usize) -> bool {
-        let memory = &mut self.graph_memory;
-        memory.blocks.values_mut().for_each(|block| {
-            block.live.remove(&at);
-        });
-        memory.end_blocks();
-        memory.addresses.contains(&at)
+        self.graph_memory.free(at)
     }
 
-    /// An executable graph has ended. Its memory stays for others.
+    /// An executable graph has ended.
     pub(crate) fn end_exec(&mut self, exec: usize) {
-        if let Some(block) = self.graph_memory.blocks.get_mut(&exec) {
-            block.is_gone = true;
-        }
-        self.graph_memory.end_blocks();
+        self.graph_memory.destroy(exec);
     }
 
     /// Gives back what no graph that runs or has live allocations needs.
     pub(crate) fn trim_graphs(&mut self) {
-        let idle = self.is_all_idle(None);
-        let memory = &mut self.graph_memory;
-        give_back(std::mem::take(&mut memory.spare));
-        memory.blocks.retain(|_, block| {
-            let is_used = !idle || !block.live.is_empty();
-            if !is_used {
-                give_back(block.bytes);
-            }
-            is_used
-        });
+        self.graph_memory.trim();
     }
 }

@@ -64,6 +64,8 @@ pub(crate) enum Op {
     Graph(usize),
     /// The end of memory.
     Free(usize),
+    /// The end of a pool's memory, by the pool and a number.
+    Leave(usize, u64),
     /// Of graphs alone: another graph in the place of a node.
     Child(usize),
     /// Of graphs alone: a graph that runs or doesn't, as a handle said when the node was made.
@@ -97,7 +99,7 @@ impl Op {
             Self::WaitFor { .. } => 6,
             Self::Record { .. } => 7,
             Self::Memory { .. } => 10,
-            Self::Free(_) => 11,
+            Self::Free(_) | Self::Leave(..) => 11,
             Self::Write(..) | Self::Wait { .. } => 12,
             Self::If { .. } => 13,
         }

@@ -1,6 +1,10 @@
 //! A pool: memory that is taken in chunks, and kept for later allocations.
+//!
+//! An allocation lies in one piece of free memory, or the pool grows. What a stream frees is there
+//! for its own next allocation at once, and for other streams when it has reached that point.
 
-use super::device_memory::give_back;
+use super::device_memory::{give_back, take};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The pool of the first device itself; the next devices' follow.
 const POOL: usize = 0x9001;
@@ -11,12 +15,30 @@ pub(crate) fn own_pool(device: usize) -> usize {
 }
 
 /// The driver takes memory for pools in multiples of this.
-pub(super) const CHUNK: u64 = 32 << 20;
+const CHUNK: usize = 32 << 20;
+/// Chunks begin at multiples of this.
+const ALIGNMENT: usize = 2 << 20;
+/// Bytes of an allocation are a multiple of this.
+const UNIT: usize = 512;
 
-#[derive(Clone, Copy, Debug, Default)]
+/// Memory that a stream has freed and whose end it has not reached.
+#[derive(Clone, Copy, Debug)]
+struct Freed {
+    number: u64,
+    stream: u64,
+    from: usize,
+    to: usize,
+}
+
+#[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// Bytes that it has of the device, and those of them that are used.
-    pub(crate) reserved: u64,
+    /// Addresses of chunks.
+    chunks: BTreeSet<usize>,
+    /// Beginnings and ends of what any stream may have.
+    free: BTreeMap<usize, usize>,
+    freed: Vec<Freed>,
+    /// Bytes of allocations: those that a stream has yet to reach the end of don't count, as with
+    /// the driver.
     pub(crate) used: u64,
     /// Bytes that it keeps when a call waits.
     pub(crate) threshold: u64,
@@ -26,13 +48,127 @@ pub(crate) struct Pool {
     pub(crate) is_destroyed: bool,
 }
 
+/// Bytes that an allocation takes of its pool.
+pub(super) fn granted(bytes: u64) -> u64 {
+    bytes.next_multiple_of(UNIT as u64)
+}
+
 impl Pool {
-    /// Gives back chunks that are not used, but for `keep` bytes.
-    pub(super) fn shrink(&mut self, keep: u64) {
-        let stays = self.used.next_multiple_of(CHUNK).max(keep).min(self.reserved);
-        if !self.is_host {
-            give_back(self.reserved - stays);
-        }
-        self.reserved = stays;
+    /// Bytes that it has of the device.
+    pub(crate) fn reserved(&self) -> u64 {
+        (self.chunks.len() * CHUNK) as u64
     }
+
+    /// Returns whether nothing uses it, now or in a stream.
+    pub(super) fn is_unused(&self) -> bool {
+        self.used == 0 && self.freed.is_empty()
+    }
+
+    /// Allocates bytes in a stream.
+    pub(super) fn allocate(&mut self, bytes: u64, stream: u64) -> Option<usize> {
+        let bytes = granted(bytes);
+        let size = bytes as usize;
+        let at = self
+            .of_stream(size, stream)
+            .or_else(|| self.of_free(size))
+            .or_else(|| self.grow(size))?;
+        self.used += bytes;
+        Some(at)
+    }
+
+    fn of_stream(&mut self, size: usize, stream: u64) -> Option<usize> {
+        let fits = |freed: &&mut Freed| freed.stream == stream && freed.to - freed.from >= size;
+        let found = self.freed.iter_mut().find(fits)?;
+        let at = found.from;
+        found.from += size;
+        self.freed.retain(|freed| freed.from < freed.to);
+        Some(at)
+    }
+
+    fn of_free(&mut self, size: usize) -> Option<usize> {
+        let fits = |(from, to): &(&usize, &usize)| **to - **from >= size;
+        let (&from, &to) = self.free.iter().filter(fits).min_by_key(|(from, to)| **to - **from)?;
+        self.free.remove(&from);
+        if from + size < to {
+            self.free.insert(from + size, to);
+        }
+        Some(from)
+    }
+
+    fn grow(&mut self, size: usize) -> Option<usize> {
+        let bytes = size.checked_next_multiple_of(CHUNK)?;
+        if !self.is_host && !take(bytes as u64) {
+            return None;
+        }
+        let at = map(bytes)?;
+        self.chunks.extend((at..at + bytes).step_by(CHUNK));
+        if size < bytes {
+            self.free.insert(at + size, at + bytes);
+        }
+        Some(at)
+    }
+
+    /// Ends an allocation.
+    pub(super) fn leave(&mut self, at: usize, bytes: u64) {
+        self.used -= bytes;
+        self.merge(at, at + bytes as usize);
+    }
+
+    /// Ends an allocation when a stream has reached this point.
+    pub(super) fn leave_in(&mut self, stream: u64, number: u64, at: usize, bytes: u64) {
+        self.used -= bytes;
+        self.freed.push(Freed { number, stream, from: at, to: at + bytes as usize });
+    }
+
+    /// A stream has reached the end of an allocation: what it has not used again is free.
+    pub(super) fn reached(&mut self, number: u64) {
+        let over: Vec<_> = self.freed.extract_if(.., |freed| freed.number == number).collect();
+        over.into_iter().for_each(|freed| self.merge(freed.from, freed.to));
+    }
+
+    fn merge(&mut self, mut from: usize, mut to: usize) {
+        if let Some((&before, _)) =
+            self.free.range(..from).next_back().filter(|(_, to)| **to == from)
+        {
+            self.free.remove(&before);
+            from = before;
+        }
+        if let Some(after) = self.free.remove(&to) {
+            to = after;
+        }
+        self.free.insert(from, to);
+    }
+
+    /// Gives back chunks of which nothing is used, but for `keep` bytes.
+    pub(super) fn shrink(&mut self, keep: u64) {
+        for chunk in self.chunks.clone() {
+            if self.reserved() < keep.saturating_add(CHUNK as u64) {
+                return;
+            }
+            let before = self.free.range(..=chunk).next_back().map(|(from, to)| (*from, *to));
+            let Some((from, to)) = before.filter(|(_, to)| *to >= chunk + CHUNK) else { continue };
+            self.free.remove(&from);
+            [(from, chunk), (chunk + CHUNK, to)].into_iter().for_each(|(from, to)| {
+                if from < to {
+                    self.free.insert(from, to);
+                }
+            });
+            self.chunks.remove(&chunk);
+            // SAFETY: a mapping of ours, of which nothing is allocated.
+            unsafe { libc::munmap(chunk as *mut _, CHUNK) };
+            if !self.is_host {
+                give_back(CHUNK as u64);
+            }
+        }
+    }
+}
+
+/// Memory that takes none of the host's before it is written, with nothing of a pool next to it.
+fn map(bytes: usize) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let more = bytes.checked_add(ALIGNMENT)?;
+    // SAFETY: new memory.
+    let got = unsafe { libc::mmap(std::ptr::null_mut(), more, access, flags, -1, 0) };
+    (got != libc::MAP_FAILED).then(|| (got as usize + 1).next_multiple_of(ALIGNMENT))
 }

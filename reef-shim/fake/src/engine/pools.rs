@@ -1,27 +1,36 @@
 //! The world's pools, and allocations from them.
 
-use super::device_memory::{give_back, take};
-use super::pool::CHUNK;
+use super::device_memory::give_back;
+use super::pool::granted;
 use super::world::World;
 
 impl World {
-    /// Takes memory from a pool, which grows if need be. False: there is none left.
-    pub(crate) fn use_pool(&mut self, pool: usize, bytes: u64) -> bool {
-        let pool = self.pools.entry(pool).or_default();
-        let more = (pool.used + bytes).saturating_sub(pool.reserved).next_multiple_of(CHUNK);
-        if more > 0 && !pool.is_host && !take(more) {
-            return false;
-        }
-        pool.reserved += more;
-        pool.used += bytes;
-        true
+    /// Allocates from a pool in a stream. None: there is no memory left.
+    pub(crate) fn use_pool(&mut self, pool: usize, bytes: u64, stream: u64) -> Option<usize> {
+        let at = self.pools.entry(pool).or_default().allocate(bytes, stream)?;
+        self.pooled.insert(at, (pool, granted(bytes)));
+        Some(at)
     }
 
-    /// Gives memory back to its pool.
-    fn leave_pool(&mut self, pool: usize, bytes: u64) {
+    /// Ends an allocation from a pool when a stream has reached this point: the pool, and the
+    /// number with which the stream says so.
+    pub(crate) fn leave_pool_in(&mut self, at: usize, stream: u64) -> Option<(usize, u64)> {
+        let (pool, bytes) = self.pooled.remove(&at)?;
+        let number = self.number();
+        self.pools.entry(pool).or_default().leave_in(stream, number, at, bytes);
+        Some((pool, number))
+    }
+
+    /// A stream has reached the end of an allocation.
+    pub(crate) fn left_pool(&mut self, pool: usize, number: u64) {
+        self.pools.entry(pool).or_default().reached(number);
+        self.end_pool(pool);
+    }
+
+    /// Ends a destroyed pool that nothing uses.
+    fn end_pool(&mut self, pool: usize) {
         let found = self.pools.entry(pool).or_default();
-        found.used -= bytes;
-        if found.is_destroyed && found.used == 0 {
+        if found.is_destroyed && found.is_unused() {
             found.shrink(0);
             self.pools.remove(&pool);
         }
@@ -29,12 +38,8 @@ impl World {
 
     /// Destroys a pool. What is still used of it keeps it.
     pub(crate) fn destroy_pool(&mut self, pool: usize) {
-        let found = self.pools.entry(pool).or_default();
-        found.is_destroyed = true;
-        if found.used == 0 {
-            found.shrink(0);
-            self.pools.remove(&pool);
-        }
+        self.pools.entry(pool).or_default().is_destroyed = true;
+        self.end_pool(pool);
     }
 
     pub(crate) fn trim_pool(&mut self, pool: usize, keep: u64) {
@@ -52,9 +57,15 @@ impl World {
         if self.free_of_graphs(at) {
             return true;
         }
-        self.taken.remove(&at).into_iter().for_each(give_back);
         if let Some((pool, bytes)) = self.pooled.remove(&at) {
-            self.leave_pool(pool, bytes);
+            self.pools.entry(pool).or_default().leave(at, bytes);
+            self.end_pool(pool);
+            return true;
+        }
+        if let Some(bytes) = self.taken.remove(&at)
+            && !self.keep_exported(at, bytes)
+        {
+            give_back(bytes);
         }
         self.asked.remove(&at);
         self.memory.remove(&at).is_some()

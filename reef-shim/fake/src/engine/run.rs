@@ -3,7 +3,7 @@
 use super::blocks::{self, Launched};
 use super::op::{Op, passes, take_effect};
 use super::settings::setting;
-use super::world::{CHANGED, World, world};
+use super::world::{CHANGED, Entry, World, world};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Once};
 use std::time::{Duration, Instant};
@@ -193,8 +193,12 @@ fn finish(world: &mut World, choice: Choice, op: &Op) {
         world.note_time(event);
         world.recorded(event, times);
     }
-    if let Op::Free(at) = *op {
-        world.free(at);
+    match *op {
+        Op::Free(at) => {
+            world.free(at);
+        }
+        Op::Leave(pool, number) => world.left_pool(pool, number),
+        _ => {}
     }
     let Some(queue) = world.streams.get_mut(&stream).map(|stream| &mut stream.queue) else {
         return;
@@ -207,8 +211,8 @@ fn finish(world: &mut World, choice: Choice, op: &Op) {
         }
         _ => true,
     };
-    if is_over {
-        queue.pop_front();
+    if let Some(Entry { op: Op::Graph(exec), .. }) = is_over.then(|| queue.pop_front()).flatten() {
+        world.graph_memory.end(exec);
     }
     world.drop_if_over(stream);
     CHANGED.notify_all();

@@ -3,6 +3,7 @@
 use super::blocks::{Launched, PtxKernel};
 use super::context::Context;
 use super::device_memory::Piece;
+use super::exports::Export;
 use super::graph::{Capture, Graphs, Run, flatten};
 use super::graph_memory::GraphMemory;
 use super::op::Op;
@@ -75,6 +76,10 @@ pub(crate) struct World {
     pub(crate) bodies: HashSet<usize>,
     /// Allocations and their bytes.
     pub(crate) memory: HashMap<usize, Box<[u64]>>,
+    /// Files of exported ranges of memory, as long as they are open: the allocations, and a number
+    /// once those have ended; and what is kept by such numbers.
+    pub(crate) exported: Vec<(Export, usize, Option<u64>)>,
+    pub(crate) kept: HashMap<u64, u64>,
     /// Bytes that allocations were asked for, as theirs are whole words; and the context, with
     /// which they end.
     pub(crate) asked: HashMap<usize, (usize, u64)>,
@@ -88,6 +93,8 @@ pub(crate) struct World {
     /// Reserved addresses with their lengths, and the files of pieces that were mapped there.
     pub(crate) reserved: BTreeMap<usize, usize>,
     pub(crate) files: HashMap<usize, std::fs::File>,
+    /// Exported pieces.
+    pub(crate) exported_pieces: Vec<(Export, usize)>,
     /// Pieces in arrays and multicast objects: those, regions, and pieces.
     pub(crate) inside: Vec<(usize, [u64; 4], usize)>,
     pub(crate) graph_memory: GraphMemory,
@@ -194,7 +201,12 @@ impl World {
             let asked = self.asked.get(&from).map(|(bytes, _)| *bytes);
             (from, asked.unwrap_or(8 * words.len()))
         });
-        mapped.into_iter().chain(memory).find(|&(from, bytes)| (from..from + bytes).contains(&at))
+        let pooled = self.pooled.iter().map(|(&from, &(_, bytes))| (from, bytes as usize));
+        mapped
+            .into_iter()
+            .chain(memory)
+            .chain(pooled)
+            .find(|&(from, bytes)| (from..from + bytes).contains(&at))
     }
 
     pub(crate) fn push(&mut self, stream: u64, op: Op) {

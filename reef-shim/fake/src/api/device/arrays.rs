@@ -111,6 +111,7 @@ unsafe fn total(bytes: *mut usize, _device: i32) -> u32 {
 }
 
 unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
+    world().end_closed_exports();
     let (now, _) = read();
     // SAFETY: the caller's promise.
     unsafe {
@@ -123,6 +124,7 @@ unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
 /// Bytes of the device that are taken now, and the most that ever were, by all processes with the
 /// same file.
 unsafe fn taken(now: *mut u64, peak: *mut u64) -> u32 {
+    world().end_closed_exports();
     let (own, most) = read();
     // SAFETY: the caller's promise.
     unsafe {

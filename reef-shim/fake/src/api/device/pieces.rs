@@ -4,7 +4,8 @@
 use super::addresses;
 use crate::api::code::*;
 use crate::api::export::{give, plain, twin};
-use crate::engine::device_memory::{self, Piece, give_back};
+use crate::engine::device_memory::{self, Piece};
+use crate::engine::exports::Export;
 use crate::engine::world::world;
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
@@ -42,6 +43,7 @@ struct Region {
 }
 
 unsafe fn create(handle: *mut usize, bytes: usize, place: *const [u32; 4], _flags: u64) -> u32 {
+    world().end_closed_exports();
     // SAFETY: the caller's promise. The third word is 1 for devices.
     let is_device = unsafe { (*place)[2] } == 1;
     if bytes == 0 || (is_device && !device_memory::take(bytes as u64)) {
@@ -56,25 +58,13 @@ unsafe fn create(handle: *mut usize, bytes: usize, place: *const [u32; 4], _flag
 fn make(bytes: u64) -> usize {
     let mut world = world();
     let name = world.handle();
-    let piece = Piece { bytes, references: 1, mappings: 0, is_exported: false };
+    let piece = Piece { bytes, references: 1, mappings: 0, exports: 0 };
     world.pieces.insert(name, piece);
     name
 }
 
-/// Changes a piece, which ends when nothing refers to it any more.
 fn change(handle: usize, change: fn(&mut Piece)) -> u32 {
-    let mut world = world();
-    let Some(piece) = world.pieces.get_mut(&handle) else { return INVALID_VALUE };
-    change(piece);
-    let piece = *piece;
-    if piece.references == 0 && piece.mappings == 0 && !piece.is_exported {
-        world.pieces.remove(&handle);
-        world.files.remove(&handle);
-        give_back(piece.bytes);
-        drop(world);
-        leave(handle, &|_| true);
-    }
-    SUCCESS
+    if world().change_piece(handle, change) { SUCCESS } else { INVALID_VALUE }
 }
 
 fn has(handle: usize) -> bool {
@@ -118,21 +108,19 @@ unsafe fn unmap(at: usize, bytes: usize) -> u32 {
     if gone.is_empty() { INVALID_VALUE } else { SUCCESS }
 }
 
-/// A file that names the piece. Its receiver may keep the piece, so it never ends.
+/// A file that names the piece, and keeps it as long as it is open somewhere.
 unsafe fn export(to: *mut i32, handle: usize, _kind: u32, _flags: u64) -> u32 {
     if !has(handle) {
         return INVALID_VALUE;
     }
-    // SAFETY: a name; the file is new.
-    let file = unsafe {
-        std::fs::File::from_raw_fd(libc::memfd_create(c"piece".as_ptr(), libc::MFD_CLOEXEC))
-    };
+    let Some((export, file)) = Export::new() else { return OUT_OF_MEMORY };
     if file.write_all_at(&handle.to_le_bytes(), 0).is_err() {
         return INVALID_VALUE;
     }
+    world().exported_pieces.push((export, handle));
     // SAFETY: the caller's promise.
     unsafe { give(to, file.into_raw_fd()) };
-    change(handle, |piece| piece.is_exported = true)
+    change(handle, |piece| piece.exports += 1)
 }
 
 unsafe fn import(handle: *mut usize, from: usize, _kind: u32) -> u32 {
@@ -190,17 +178,7 @@ unsafe fn unbind(to: usize, _device: i32, at: usize, bytes: usize) -> u32 {
 
 /// Takes pieces out of an array or an object.
 pub(super) fn leave(from: usize, is_meant: &dyn Fn(&[u64; 4]) -> bool) {
-    let mut gone = Vec::new();
-    world().inside.retain(|(of, place, piece)| {
-        let stays = *of != from || !is_meant(place);
-        if !stays {
-            gone.push(*piece);
-        }
-        stays
-    });
-    for piece in gone {
-        change(piece, |piece| piece.mappings -= 1);
-    }
+    world().take_out(from, is_meant);
 }
 
 unsafe fn map_arrays(_is_twin: bool, list: *const Region, count: u32, _stream: usize) -> u32 {

@@ -18,11 +18,12 @@ plain! {
 }
 
 unsafe fn attribute(pool: usize, attribute: u32, value: *mut u64) -> u32 {
-    let pool = world().pools.get(&pool).copied().unwrap_or_default();
+    let mut world = world();
+    let pool = world.pools.entry(pool).or_default();
     let found = match attribute {
         _ if pool.is_destroyed => return INVALID_VALUE,
         4 => pool.threshold,
-        5 => pool.reserved,
+        5 => pool.reserved(),
         7 => pool.used,
         _ => return INVALID_VALUE,
     };

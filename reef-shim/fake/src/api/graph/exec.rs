@@ -4,9 +4,10 @@
 use super::params::{AnyParams, FillParams, HostParams, KernelParams, copy, fill, host, kernel};
 use crate::api::code::*;
 use crate::api::export::{give, plain, twin};
-use crate::api::streams::{give_to, is_captured};
+use crate::api::streams::{give_to, is_captured, resolve};
 use crate::engine::graph::Node;
 use crate::engine::op::Op;
+use crate::engine::run::is_instant;
 use crate::engine::world::{World, world};
 
 plain! {
@@ -81,15 +82,21 @@ unsafe fn instantiate_v2(
     }
 }
 
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`.
+const UPLOAD: u64 = 2;
+
 unsafe fn instantiate_with(
-    _is_twin: bool,
+    is_twin: bool,
     exec: *mut usize,
     graph: usize,
     params: *mut Instantiation,
 ) -> u32 {
     // SAFETY: the caller's promise.
     unsafe {
-        let code = instantiate(exec, graph, (*params).flags);
+        let mut code = instantiate(exec, graph, (*params).flags);
+        if code == SUCCESS && (*params).flags & UPLOAD != 0 {
+            code = upload(is_twin, *exec, (*params).stream);
+        }
         (*params).error = 0;
         (*params).result = u32::from(code != SUCCESS);
         code
@@ -225,10 +232,18 @@ unsafe fn launch(is_twin: bool, exec: usize, stream: usize) -> u32 {
     if !world().execs.contains(&exec) {
         return INVALID_VALUE;
     }
-    if !is_captured(is_twin, stream) && !world().back(exec) {
-        return OUT_OF_MEMORY;
+    if is_captured(is_twin, stream) || is_instant() {
+        return give_to(is_twin, stream, Op::Graph(exec));
     }
-    give_to(is_twin, stream, Op::Graph(exec))
+    if let Err(code) = back(is_twin, exec, stream) {
+        return code;
+    }
+    world().graph_memory.begin(exec);
+    let code = give_to(is_twin, stream, Op::Graph(exec));
+    if code != SUCCESS {
+        world().graph_memory.end(exec);
+    }
+    code
 }
 
 /// Takes the graph's memory, as its first launch would.
@@ -236,6 +251,15 @@ unsafe fn upload(is_twin: bool, exec: usize, stream: usize) -> u32 {
     if !world().execs.contains(&exec) {
         return INVALID_VALUE;
     }
-    let has_memory = world().back(exec);
-    if has_memory { give_to(is_twin, stream, Op::Empty) } else { OUT_OF_MEMORY }
+    match back(is_twin, exec, stream) {
+        Ok(()) => give_to(is_twin, stream, Op::Empty),
+        Err(code) => code,
+    }
+}
+
+/// Takes the memory that a graph needs in a stream.
+fn back(is_twin: bool, exec: usize, stream: usize) -> Result<(), u32> {
+    let mut world = world();
+    let stream = resolve(&mut world, is_twin, stream)?;
+    if world.back(exec, stream) { Ok(()) } else { Err(OUT_OF_MEMORY) }
 }
