@@ -2,7 +2,7 @@
 //! refuses.
 
 use super::pools;
-use super::reserve::{refuse_on_panic, with_reservation};
+use super::reserve::{refuse_on_panic, settle_frees, with_reservation};
 use crate::driver::calls::{self, Stream};
 use crate::driver::pause_gate::touch;
 use crate::driver::primary;
@@ -12,10 +12,11 @@ use crate::limit::contexts;
 use crate::limit::device::{self, LimitState};
 use crate::limit::memory_handles::{Holder, memory_table};
 use crate::limit::pending;
-use crate::limit::pools::stores;
+use crate::limit::pools::stores::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::granted;
 use crate::swap::allocations;
+use std::time::Duration;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
 pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
@@ -77,11 +78,13 @@ fn correct(at: usize, took: u64) -> u32 {
 pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let charge = charges::take(kind, handle);
-    let code = real();
+    let code = match charge {
+        None if kind == Kind::Memory => pools::free(handle, real),
+        _ => real(),
+    };
     match (code, charge) {
         (0, Some(charge)) => charge.device.give_back(charge.bytes),
         (_, Some(charge)) => charges::note(kind, handle, charge),
-        (0, None) if kind == Kind::Memory => pools::end(handle, None),
         (_, None) => {}
     }
     if let (0, Kind::Array | Kind::Mipmapped) = (code, kind) {
@@ -94,15 +97,15 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
 /// is charged.
 pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let charge = charges::take(Kind::Memory, at);
+    let Some(charge) = charges::take(Kind::Memory, at) else {
+        return pools::free_in(at, stream, real);
+    };
     let code = real();
-    match (code, charge) {
-        (0, Some(Charge { device, bytes, .. })) => {
-            calls::with_relaxed_capture(|| pending::add(stream, move || device.give_back(bytes)));
-        }
-        (_, Some(charge)) => charges::note(Kind::Memory, at, charge),
-        (0, None) => pools::end(at, Some(stream)),
-        (_, None) => {}
+    if code == 0 {
+        let Charge { device, bytes, .. } = charge;
+        calls::with_relaxed_capture(|| pending::add(stream, move || device.give_back(bytes)));
+    } else {
+        charges::note(Kind::Memory, at, charge);
     }
     calls::with_relaxed_capture(pending::settle);
     code
@@ -128,6 +131,7 @@ pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u
     if let LimitState::Limited(device) = device::current() {
         calls::with_relaxed_capture(|| {
             pending::settle();
+            settle_frees(device, Duration::ZERO);
             stores().settle_all(device);
         });
         lower_to(left, device.remaining());
@@ -190,5 +194,6 @@ fn ended(context: usize) {
     let Some(_inside) = Inside::limited() else { return };
     charges::end_context(context);
     pending::end_context(context);
+    stores().end_context(context);
     contexts::end(context);
 }

@@ -1,14 +1,19 @@
 //! Allocations from pools.
 
 use super::memory_handles::{AllocationProperties, Owner};
-use super::reserve::refuse_on_panic;
+use super::reserve::{find_room, refuse_on_panic, settle_frees};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
 use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::pending;
-use crate::limit::pools::{POOL_UNIT, Store, stores};
+use crate::limit::pools::holes::StreamKey;
+use crate::limit::pools::stores::{KeptPool, Store, Stores, stores, stream_key};
 use crate::limit::refusal::OUT_OF_MEMORY;
-use crate::limit::sizes::round_up;
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+/// Longest wait for streams to reach frees before an allocation is refused.
+pub(crate) const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Allocates from a pool, or from the current one of the stream's device. In a capture nothing is
 /// allocated: the graph is charged when it is launched.
@@ -24,14 +29,18 @@ pub(crate) fn allocate(
         LimitState::Unlimited => real(),
         LimitState::Broken => OUT_OF_MEMORY,
         LimitState::Limited(_) if calls::is_capturing(stream) => real(),
-        LimitState::Limited(device) => {
-            let code = from_pool(device, bytes as u64, pool, real);
-            // SAFETY: null, or where the driver has just written.
-            if let (0, Some(pool), Some(at)) = (code, pool, unsafe { to.as_ref() }) {
-                stores().allocated(*at, pool);
-            }
-            code
-        }
+        LimitState::Limited(device) => match pool_of_request(pool, device) {
+            Some(pool) => from_pool(device, to, bytes as u64, pool, stream, real),
+            None => real(), // the driver says why
+        },
+    })
+}
+
+/// Returns the pool that is asked for, or a device's current one.
+fn pool_of_request(pool: Option<usize>, device: &Limited) -> Option<usize> {
+    let mut current = 0;
+    pool.or_else(|| {
+        (calls::current_pool(&mut current, device.ordinal) == Some(0)).then_some(current)
     })
 }
 
@@ -48,33 +57,79 @@ fn limit_state(pool: Option<usize>, stream: Stream) -> LimitState {
 
 fn from_pool(
     device: &'static Limited,
+    to: *mut usize,
     bytes: u64,
-    pool: Option<usize>,
+    pool: usize,
+    stream: Stream,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let mut current = 0;
-    let pool = pool.or_else(|| {
-        (calls::current_pool(&mut current, device.ordinal) == Some(0)).then_some(current)
-    });
-    let Some(pool) = pool else { return real() }; // the driver says why
-    let (store, mut stores) = (Store::Pool(pool), stores());
-    let device = stores.of(store, device);
-    let needed =
-        || round_up(bytes, POOL_UNIT).saturating_sub(store.spare() / POOL_UNIT * POOL_UNIT);
-    let mut more = needed();
-    if !device.try_reserve(more) {
-        drop(stores); // ends of other pools' allocations need it
-        calls::with_relaxed_capture(pending::settle);
-        stores = self::stores();
-        calls::with_relaxed_capture(|| stores.trim_all(device));
-        more = needed();
-        if !device.reserve(more) {
-            return OUT_OF_MEMORY;
+    let store = Store::Pool(pool);
+    let device = stores().of(store, device);
+    let key = calls::with_relaxed_capture(|| stream_key(stream));
+    let Some(mut room) = admit(device, bytes, pool, key) else { return OUT_OF_MEMORY };
+    let code = real();
+    let growth = calls::with_relaxed_capture(|| room.stores.settle(device, store, room.reserved));
+    // SAFETY: null, or where the driver has just written.
+    let Some(at) = (unsafe { to.as_mut() }).filter(|_| code == 0) else { return code };
+    if growth.unreserved > 0 && device.is_exceeded() {
+        // The pool has grown though it had room: the program doesn't get what exceeds the limit.
+        // SAFETY: an allocation of a moment ago, which the program doesn't know yet.
+        let _ = calls::with_relaxed_capture(|| unsafe { calls::free_in(*at, stream.0) });
+        *at = 0;
+        device.count_refusal();
+        return OUT_OF_MEMORY;
+    }
+    room.stores.allocated(*at, bytes, pool, growth);
+    0
+}
+
+/// Room for an allocation from a pool.
+struct Admission {
+    /// Bytes that are reserved, by which the pool may grow.
+    reserved: u64,
+    _kept: KeptPool,
+    /// Keeps the pool's free memory for the allocation.
+    stores: MutexGuard<'static, Stores>,
+}
+
+impl Admission {
+    /// Returns room for an allocation, if `reserve` finds the bytes.
+    fn with(
+        device: &'static Limited,
+        bytes: u64,
+        pool: usize,
+        stream: StreamKey,
+        reserve: impl FnOnce(u64) -> bool,
+    ) -> Option<Self> {
+        let mut stores = stores();
+        calls::with_relaxed_capture(|| {
+            let kept = KeptPool::new(pool);
+            stores.settle(device, Store::Pool(pool), 0);
+            let reserved = stores.needed(pool, bytes, stream);
+            let has_room = reserved == 0 || reserve(reserved);
+            has_room.then_some(Self { reserved, _kept: kept, stores })
+        })
+    }
+}
+
+/// Reserves what a pool may grow by for an allocation. If there is no room, streams get some time
+/// to reach frees.
+fn admit(
+    device: &'static Limited,
+    bytes: u64,
+    pool: usize,
+    stream: StreamKey,
+) -> Option<Admission> {
+    for wait in [None, Some(Duration::ZERO), Some(FREE_TIMEOUT)] {
+        wait.into_iter().for_each(|timeout| find_room(device, timeout));
+        let admission =
+            Admission::with(device, bytes, pool, stream, |bytes| device.try_reserve(bytes));
+        if admission.is_some() {
+            return admission;
         }
     }
-    let code = real();
-    calls::with_relaxed_capture(|| stores.settle(device, store, more));
-    code
+    // The memory of dead processes makes room.
+    Admission::with(device, bytes, pool, stream, |bytes| device.reserve(bytes))
 }
 
 /// Gets a device's pool.
@@ -129,9 +184,11 @@ pub(crate) fn pool_of(
 /// Has the driver free the unused memory of a pool.
 pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
+    let state = limit_state(Some(pool), Stream::new(0, false));
+    let mut stores = stores(); // locked: nothing counts on memory that is given back meanwhile
     let code = real();
-    if let LimitState::Limited(device) = limit_state(Some(pool), Stream::new(0, false)) {
-        calls::with_relaxed_capture(|| stores().settle(device, Store::Pool(pool), 0));
+    if let LimitState::Limited(device) = state {
+        calls::with_relaxed_capture(|| stores.settle(device, Store::Pool(pool), 0));
     }
     code
 }
@@ -140,8 +197,10 @@ pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
 /// only while it has a handle.
 pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    calls::with_relaxed_capture(pending::settle);
     let state = limit_state(Some(pool), Stream::new(0, false));
+    if let LimitState::Limited(device) = state {
+        calls::with_relaxed_capture(|| settle_frees(device, Duration::ZERO));
+    }
     let mut stores = stores(); // locked, so that no other thread gets the same handle
     if let LimitState::Limited(device) = state {
         calls::with_relaxed_capture(|| {
@@ -156,15 +215,44 @@ pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Ends an allocation from a pool that may be destroyed, in a stream or at once.
-pub(crate) fn end(at: usize, stream: Option<Stream>) {
-    if !stores().is_live(at) {
+/// Frees an allocation from a pool at once by `real`, or anything else that isn't charged by
+/// itself. It may wait for the device, so no lock is held.
+pub(crate) fn free(at: usize, real: impl FnOnce() -> u32) -> u32 {
+    let freed = stores().begin_free(at); // another thread may get its address at once
+    let code = real();
+    if let Some((number, allocation)) = freed {
+        stores().end_free(at, number, allocation, code == 0);
+    }
+    code
+}
+
+/// Frees an allocation in a stream by `real`, as [`free`]. The stream may use it again at once. The
+/// lock is held meanwhile: nothing may count on memory that the driver has not got back.
+pub(crate) fn free_in(at: usize, stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+    let mut stores = stores();
+    let is_captured = || calls::is_capturing(stream);
+    if !stores.has(at) || is_captured() {
+        drop(stores);
+        return real();
+    }
+    let key = calls::with_relaxed_capture(|| stream_key(stream));
+    let code = real();
+    if code == 0 {
+        stores.freed_in(at, key, stream);
+    }
+    code
+}
+
+/// Notes that a stream is about to be destroyed: what it has freed ends when it has reached that.
+pub(crate) fn end_stream(stream: Stream) {
+    let Some(_inside) = Inside::limited() else { return };
+    if calls::is_capturing(stream) {
         return;
     }
-    match stream {
-        Some(stream) => {
-            calls::with_relaxed_capture(|| pending::add(stream, move || stores().ended(at)))
-        }
-        None => stores().ended(at),
-    }
+    calls::with_relaxed_capture(|| {
+        let key = stream_key(stream);
+        let last = stores().end_stream(key);
+        last.into_iter()
+            .for_each(|number| pending::add(stream, move || stores().reached(key, number)));
+    });
 }

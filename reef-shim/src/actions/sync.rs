@@ -1,5 +1,6 @@
 //! Waits, captures, and the ends of streams and contexts.
 
+use super::pools;
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
 use crate::driver::primary;
@@ -104,6 +105,7 @@ fn mark_last(stream: Stream) -> Option<&'static StreamRecord> {
 /// Destroys a stream. The call returns at once: the stream's work counts until its last mark has
 /// come. Another stream may get the same handle.
 pub(crate) fn destroy_stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+    pools::end_stream(stream);
     let Some(_inside) = Inside::enter() else { return real() };
     if !stream.is_default() {
         catch_panics(|| mark_last(stream).into_iter().for_each(find::forget));

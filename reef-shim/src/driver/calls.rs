@@ -5,7 +5,7 @@
 
 use crate::driver::names;
 use crate::driver::slots::real;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 /// Handle of a stream, with separate numbers for default streams: 1 is the legacy one, 2 the
 /// thread's own.
@@ -83,6 +83,7 @@ calls! {
     /// Gets a number that no other stream of the process has. Since CUDA 12.
     stream_id = cuStreamGetId(stream: usize, id: &mut u64);
     stream_contexts = cuStreamGetCtx_v2(stream: usize, context: &mut usize, green: &mut usize);
+    proc_address = cuGetProcAddress_v2(name: *const c_char, to: &mut usize, version: i32, flags: u64, status: &mut u32);
     device_uuid = cuDeviceGetUuid(uuid: &mut [u8; 16], device: i32);
     /// Gets the UUID of the MIG instance, where there is one.
     device_uuid_v2 = cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);
@@ -98,6 +99,7 @@ calls! {
     primary_state = cuDevicePrimaryCtxGetState(device: i32, flags: &mut u32, is_active: &mut i32);
     current_pool = cuDeviceGetMemPool(pool: &mut usize, device: i32);
     pool_attribute = cuMemPoolGetAttribute(pool: usize, attribute: u32, value: &mut u64);
+    set_pool_attribute = cuMemPoolSetAttribute(pool: usize, attribute: u32, value: &u64);
     trim_pool = cuMemPoolTrimTo(pool: usize, keep: usize);
     trim_graphs = cuDeviceGraphMemTrim(device: i32);
     context_of_stream = cuStreamGetCtx(stream: usize, context: &mut usize);
@@ -125,6 +127,10 @@ calls! {
     ///
     /// The allocation is not in use, and is freed by nothing else.
     free = cuMemFree_v2(at: usize);
+    /// # Safety
+    ///
+    /// The allocation is not in use, and is freed by nothing else.
+    free_in = cuMemFreeAsync(at: usize, stream: usize);
     /// # Safety
     ///
     /// The context and its memory are not in use.

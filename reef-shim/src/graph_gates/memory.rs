@@ -5,7 +5,7 @@
 //! time.
 
 use super::calls::{Memory, edges, memory_of, nodes};
-use crate::limit::graphs::Need;
+use crate::limit::pools::graphs::{GraphNeeds, Need};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum depth of nested graphs, more than any program has.
@@ -23,13 +23,13 @@ struct AllocationNode {
 
 /// Returns the memory that a graph needs on each device, as if all of its child graphs had theirs
 /// at once.
-pub(crate) fn needs(graph: usize) -> Vec<Need> {
-    let mut needs = Vec::new();
+pub(crate) fn needs(graph: usize) -> GraphNeeds {
+    let mut needs = GraphNeeds::default();
     add(graph, MAX_DEPTH, &mut needs);
     needs
 }
 
-fn add(graph: usize, depth: u32, needs: &mut Vec<Need>) {
+fn add(graph: usize, depth: u32, needs: &mut GraphNeeds) {
     let (mut allocations, mut ends) = (Vec::new(), HashMap::new());
     for node in nodes(graph).unwrap_or_default() {
         match memory_of(node) {
@@ -50,6 +50,8 @@ fn add(graph: usize, depth: u32, needs: &mut Vec<Need>) {
         AllocationNode { node, ordinal, bytes, end, before }
     };
     let allocations: Vec<_> = allocations.into_iter().map(allocation).collect();
+    needs.leaves |= allocations.iter().any(|allocation| allocation.end.is_none());
+    let needs = &mut needs.each;
     for AllocationNode { ordinal, .. } in &allocations {
         if needs.iter().all(|need| need.ordinal != *ordinal) {
             needs.push(Need { ordinal: *ordinal, bytes: 0 });

@@ -1,6 +1,7 @@
 //! Graphs: their instantiation, and updates of executable graphs.
 
 use super::declare::{hooks, twins};
+use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{destroyed, instantiated};
 use crate::graph_gates::instantiate::{destroy, instantiate};
 use crate::graph_gates::update::ParamsVersion::{First, Later};
@@ -10,6 +11,17 @@ use std::mem::MaybeUninit;
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`: kernels launch it.
 const FROM_DEVICE: u64 = 4;
+
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`: it is uploaded in a stream.
+const UPLOAD: u64 = 2;
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`, as far as it is read.
+#[repr(C)]
+#[derive(Debug)]
+struct InstantiateParams {
+    flags: u64,
+    stream: usize,
+}
 
 /// `CUgraphExecUpdateResultInfo`.
 #[repr(C)]
@@ -100,13 +112,13 @@ impl UpdateResult {
 hooks! {
     cuGraphInstantiate(
         exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
-    ) |real(graph)| instantiated(exec, graph, || instantiate(exec, graph, false, real));
+    ) |real(graph)| instantiated(exec, graph, None, || instantiate(exec, graph, false, real));
     cuGraphInstantiate_v2(
         exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
-    ) |real(graph)| instantiated(exec, graph, || instantiate(exec, graph, false, real));
+    ) |real(graph)| instantiated(exec, graph, None, || instantiate(exec, graph, false, real));
     cuGraphInstantiateWithFlags(
         exec: *mut usize, graph: usize, flags: u64,
-    ) |real(graph)| instantiated(exec, graph, || {
+    ) |real(graph)| instantiated(exec, graph, None, || {
         instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
     });
     cuGraphExecDestroy(exec: usize) |real| destroyed(exec, || destroy(exec, real));
@@ -123,11 +135,16 @@ hooks! {
 
 twins! {
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
-        exec: *mut usize, graph: usize, params: *mut u64,
-    ) |_is_twin, real(graph)| {
-        // SAFETY: null, or the program's promise to the driver: a struct that begins with flags.
-        let flags = unsafe { params.as_ref() }.copied().unwrap_or_default();
-        instantiated(exec, graph, || instantiate(exec, graph, flags & FROM_DEVICE != 0, real))
+        exec: *mut usize, graph: usize, params: *mut InstantiateParams,
+    ) |is_twin, real(graph)| {
+        // SAFETY: null, or the program's promise to the driver.
+        let params = unsafe { params.as_ref() };
+        let flags = params.map_or(0, |params| params.flags);
+        let upload = params.filter(|params| params.flags & UPLOAD != 0);
+        let upload = upload.map(|params| Stream::new(params.stream, is_twin));
+        instantiated(exec, graph, upload, || {
+            instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
+        })
     };
 }
 

@@ -141,6 +141,16 @@ impl Limited {
         self.account.reserve(bytes).is_ok()
     }
 
+    /// Counts an allocation that was refused after the driver had made it.
+    pub(crate) fn count_refusal(&self) {
+        self.refuse();
+    }
+
+    /// Returns whether the job has more than its limit.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.account.used() > self.account.limit()
+    }
+
     /// Adds bytes that the driver has allocated already.
     pub(crate) fn add(&self, bytes: u64) {
         self.account.add(bytes);
@@ -153,6 +163,11 @@ impl Limited {
     /// Returns the account of this process.
     pub(crate) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// Returns whether there is room for bytes.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.remaining() >= bytes
     }
 
     /// Returns the bytes left of the limit.

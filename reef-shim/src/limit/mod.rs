@@ -8,7 +8,6 @@
 pub(crate) mod charges;
 pub(crate) mod contexts;
 pub(crate) mod device;
-pub(crate) mod graphs;
 pub(crate) mod image;
 pub(crate) mod memory_handles;
 pub(crate) mod pending;

@@ -9,4 +9,5 @@ mod image;
 mod loader;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod rerun;
+mod pools;
 mod treatments;

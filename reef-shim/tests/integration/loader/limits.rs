@@ -12,6 +12,8 @@ mod devices;
 mod program;
 #[path = "limits/time.rs"]
 mod time;
+#[path = "limits/together.rs"]
+mod together;
 #[path = "limits/told.rs"]
 mod told;
 #[path = "limits/ways.rs"]

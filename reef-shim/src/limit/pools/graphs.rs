@@ -1,0 +1,230 @@
+//! Memory of executable graphs: they get it by a launch, and keep it until the driver is told to
+//! free it or gives it to another graph.
+//!
+//! Graphs that run in turn may have the same memory: those that are launched in one stream, and any
+//! after the other one has ended. So a graph *has* its memory for launches in the stream of its
+//! last one, until another launch may have been given that: one for which the driver has allocated
+//! less than the graph needs. Only a graph whose allocations end inside of it shares with those of
+//! its stream. One that leaves allocations has its memory for itself until the program frees them.
+
+use super::holes::StreamKey;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+/// Peak memory of a graph's memory nodes on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub(crate) ordinal: i32,
+    pub(crate) bytes: u64,
+}
+
+/// Memory of a graph.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GraphNeeds {
+    pub(crate) each: Vec<Need>,
+    /// True if no node of it frees one of its allocations.
+    pub(crate) leaves: bool,
+}
+
+#[derive(Debug)]
+struct Exec {
+    needs: GraphNeeds,
+    /// Stream for whose launches it has its memory.
+    backed: Option<StreamKey>,
+}
+
+impl Exec {
+    fn on(&self, ordinal: i32) -> u64 {
+        let its = self.needs.each.iter().filter(|need| need.ordinal == ordinal);
+        its.map(|need| need.bytes).sum()
+    }
+}
+
+/// Launch that may take memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launch {
+    exec: usize,
+    stream: StreamKey,
+    number: u64,
+    is_alone: bool,
+}
+
+#[derive(Debug, Default)]
+struct Execs {
+    all: HashMap<usize, Exec>,
+    /// Launches that may take memory: their number so far, and of those that have not returned.
+    launches: u64,
+    open: u64,
+    /// True once the driver took more for a launch than it should have by these rules.
+    never_shares: bool,
+}
+
+static EXECS: LazyLock<Mutex<Execs>> = LazyLock::new(Mutex::default);
+/// Number of graphs with memory: without any, launches of graphs take no lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn execs() -> MutexGuard<'static, Execs> {
+    EXECS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Returns whether any graph has memory.
+pub(crate) fn are_any() -> bool {
+    COUNT.load(Relaxed) > 0
+}
+
+/// Notes a graph with its own memory.
+pub(crate) fn note(exec: usize, needs: GraphNeeds) {
+    let mut execs = execs();
+    execs.all.insert(exec, Exec { needs, backed: None });
+    COUNT.store(execs.all.len(), Relaxed);
+}
+
+pub(crate) fn forget(exec: usize) {
+    if are_any() {
+        let mut execs = execs();
+        execs.all.remove(&exec);
+        COUNT.store(execs.all.len(), Relaxed);
+    }
+}
+
+/// Returns whether a graph has memory of its own.
+pub(crate) fn has_memory(exec: usize) -> bool {
+    are_any() && execs().all.contains_key(&exec)
+}
+
+/// Begins a launch in a stream. Returns it with the bytes that the driver may allocate for it.
+pub(crate) fn begin(exec: usize, stream: StreamKey) -> (Launch, Vec<Need>) {
+    let mut execs = execs();
+    let needs = execs.needed(exec, stream);
+    execs.open += 1;
+    execs.launches += 1;
+    let (number, is_alone) = (execs.launches, execs.open == 1);
+    (Launch { exec, stream, number, is_alone }, needs)
+}
+
+/// Ends a launch that has returned, for which the driver has allocated so much on each device;
+/// `None`: it has failed.
+pub(crate) fn end(launch: Launch, grown: Option<&[Need]>) {
+    let mut execs = execs();
+    execs.open = execs.open.saturating_sub(1);
+    let is_alone = launch.is_alone && launch.number == execs.launches;
+    if let Some(grown) = grown {
+        execs.launched(launch.exec, launch.stream, if is_alone { grown } else { &[] });
+    }
+}
+
+/// Notes that the driver has allocated more for a launch than was reserved.
+pub(crate) fn note_unreserved() {
+    execs().never_shares = true;
+}
+
+/// Notes that graphs may have lost their memory on a device.
+pub(crate) fn unback(ordinal: i32) {
+    if are_any() {
+        let mut execs = execs();
+        let its = execs.all.values_mut().filter(|exec| exec.on(ordinal) > 0);
+        its.for_each(|exec| exec.backed = None);
+    }
+}
+
+impl Execs {
+    /// Returns the bytes that the driver may allocate for a launch; nothing for one that has its
+    /// memory.
+    fn needed(&self, exec: usize, stream: StreamKey) -> Vec<Need> {
+        let Some(known) = self.all.get(&exec).filter(|known| known.backed != Some(stream)) else {
+            return Vec::new();
+        };
+        let more = |need: &Need| {
+            let shared = if self.never_shares { 0 } else { self.shared(need.ordinal, stream) };
+            Need { bytes: need.bytes.saturating_sub(shared), ..*need }
+        };
+        known.needs.each.iter().map(more).collect()
+    }
+
+    /// Returns the bytes that graphs of a stream have in turn.
+    fn shared(&self, ordinal: i32, stream: StreamKey) -> u64 {
+        let shares = |exec: &&Exec| exec.backed == Some(stream) && !exec.needs.leaves;
+        self.all.values().filter(shares).map(|exec| exec.on(ordinal)).max().unwrap_or(0)
+    }
+
+    /// Notes that a graph has its memory, part of which may have been that of others: all but what
+    /// has grown by this launch.
+    fn launched(&mut self, exec: usize, stream: StreamKey, grown: &[Need]) {
+        let Some(known) = self.all.get_mut(&exec) else { return };
+        let was_backed = known.backed.replace(stream) == Some(stream);
+        let is_new = |need: &Need| {
+            grown.iter().any(|grown| grown.ordinal == need.ordinal && grown.bytes >= need.bytes)
+        };
+        if !was_backed && known.needs.each.iter().all(is_new) {
+            return;
+        }
+        let leaves = known.needs.leaves;
+        for (other, of) in &mut self.all {
+            let shares = of.backed == Some(stream);
+            let has_lost = if shares { leaves } else { !was_backed };
+            if *other != exec && has_lost {
+                of.backed = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: StreamKey = StreamKey(1, 1);
+    const TWO: StreamKey = StreamKey(1, 2);
+
+    fn execs(all: &[(usize, u64, bool)]) -> Execs {
+        let exec = |&(exec, bytes, leaves)| {
+            let needs = GraphNeeds { each: vec![Need { ordinal: 0, bytes }], leaves };
+            (exec, Exec { needs, backed: None })
+        };
+        Execs { all: all.iter().map(exec).collect(), ..Execs::default() }
+    }
+
+    fn bytes(execs: &Execs, exec: usize, stream: StreamKey) -> u64 {
+        execs.needed(exec, stream).iter().map(|need| need.bytes).sum()
+    }
+
+    fn grown(bytes: u64) -> [Need; 1] {
+        [Need { ordinal: 0, bytes }]
+    }
+
+    #[test]
+    fn graphs_of_a_stream_share_their_memory() {
+        let mut execs = execs(&[(1, 400, false), (2, 500, false)]);
+        execs.launched(1, ONE, &grown(400));
+        assert_eq!(
+            [bytes(&execs, 1, ONE), bytes(&execs, 2, ONE), bytes(&execs, 2, TWO)],
+            [0, 100, 500]
+        );
+        execs.launched(2, ONE, &grown(100));
+        assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 2, ONE)], [0, 0]);
+    }
+
+    #[test]
+    fn graph_whose_memory_another_stream_took_needs_it_again() {
+        let mut execs = execs(&[(1, 400, false), (2, 400, false)]);
+        execs.launched(1, ONE, &grown(400));
+        execs.launched(2, TWO, &grown(400));
+        assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 2, TWO)], [0, 0]);
+        execs.launched(1, TWO, &grown(0)); // that of either
+        assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 2, TWO)], [400, 0]);
+        execs.launched(2, ONE, &grown(0));
+        assert_eq!(bytes(&execs, 1, TWO), 400);
+    }
+
+    #[test]
+    fn graph_that_leaves_allocations_shares_with_no_other() {
+        let mut execs = execs(&[(1, 400, true), (2, 400, true), (3, 400, false)]);
+        execs.launched(1, ONE, &grown(400));
+        assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 2, ONE)], [0, 400]);
+        execs.launched(3, ONE, &grown(0)); // that of the first one, which was freed meanwhile
+        assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 3, ONE)], [0, 0]);
+        execs.launched(1, ONE, &grown(0));
+        assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 3, ONE)], [0, 400]);
+    }
+}

@@ -1,0 +1,332 @@
+//! Memory that is there at once only because of what comes later: graphs that share memory until
+//! they are launched together, pools whose free memory is in pieces, frees that streams have yet to
+//! reach. None of it passes the limit, and what fits goes on.
+
+use super::Job;
+use crate::common::graph::Graph;
+use crate::common::{self, Driver, FAKE, SHIM, call, library};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+/// Program to run.
+const CASE: &str = "REEF_TEST_CASE";
+const MIB: usize = 1 << 20;
+const LIMIT: usize = 1024 * MIB;
+const OUT_OF_MEMORY: u32 = 2;
+
+/// A process with a stream.
+struct Program {
+    driver: Driver,
+    stream: usize,
+}
+
+/// Bytes that were got at once, and the code of what was refused.
+type Held = (usize, u32);
+
+impl Program {
+    fn new() -> Self {
+        // SAFETY: ends this process after some time, in any case.
+        unsafe { libc::alarm(120) };
+        let driver = Driver::open(&library(SHIM));
+        assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+        let mut program = Self { driver, stream: 0 };
+        program.stream = program.stream();
+        program
+    }
+
+    fn stream(&self) -> usize {
+        let (driver, mut stream) = (self.driver, 0_usize);
+        assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+        stream
+    }
+
+    fn wait(&self) {
+        let driver = self.driver;
+        assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+    }
+
+    /// A graph that allocates, and frees that again or leaves it; and the address.
+    fn graph(&self, bytes: usize, frees: bool) -> (Graph, usize) {
+        let (driver, graph) = (self.driver, Graph::new(self.driver, 0));
+        let (mut words, mut node) = ([0_usize; 15], 0_usize);
+        (words[0], words[1], words[13]) = (1, 1, bytes);
+        let at = words.as_mut_ptr();
+        let handle = graph.handle;
+        assert_eq!(call!(driver, cuGraphAddMemAllocNode(&raw mut node, handle, 0, 0, at)), 0);
+        if frees {
+            let after = [node];
+            let (node, after) = (&raw mut node, after.as_ptr());
+            assert_eq!(call!(driver, cuGraphAddMemFreeNode(node, handle, after, 1, words[14])), 0);
+        }
+        (graph, words[14])
+    }
+
+    fn launch(&self, exec: usize, stream: usize) -> u32 {
+        let driver = self.driver;
+        call!(driver, cuGraphLaunch(exec, stream))
+    }
+
+    fn free(&self, at: usize, stream: usize) {
+        let driver = self.driver;
+        assert_eq!(call!(driver, cuMemFreeAsync(at, stream)), 0);
+    }
+
+    fn allocate(&self, bytes: usize, stream: usize) -> Result<usize, u32> {
+        let (driver, mut at) = (self.driver, 0_usize);
+        match call!(driver, cuMemAllocAsync(&raw mut at, bytes, stream)) {
+            0 => Ok(at),
+            code => Err(code),
+        }
+    }
+
+    /// Has the device's own pool keep its memory.
+    fn keep(&self) {
+        let (driver, mut pool, keep) = (self.driver, 0_usize, u64::MAX);
+        assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut pool, 0)), 0);
+        assert_eq!(call!(driver, cuMemPoolSetAttribute(pool, 4, &raw const keep)), 0);
+    }
+
+    /// Has a stream wait for the word.
+    fn hold(&self, stream: usize, word: &AtomicU32) {
+        let (driver, at) = (self.driver, std::ptr::from_ref(word));
+        let address = at as usize & !4095;
+        let _ = call!(driver, cuMemHostRegister_v2(address, 4096, 1)); // once
+        assert_eq!(call!(driver, cuStreamWaitValue32_v2(stream, at, 1, 1)), 0);
+    }
+
+    /// Graphs that were launched in turn, and share memory, are launched together.
+    fn graphs_launched_again(&self) -> Held {
+        let graphs: Vec<_> = (0..8)
+            .map(|_| {
+                let (graph, at) = self.graph(400 * MIB, false);
+                let exec = graph.instantiate();
+                assert_eq!(self.launch(exec, self.stream), 0);
+                self.free(at, self.stream);
+                self.wait();
+                exec
+            })
+            .collect();
+        let mut held = 0;
+        for exec in graphs {
+            match self.launch(exec, self.stream) {
+                0 => held += 400 * MIB,
+                code => return (held, code),
+            }
+        }
+        (held, 0)
+    }
+
+    /// Graphs that are uploaded when they are instantiated.
+    fn graphs_uploaded(&self) -> Held {
+        let driver = self.driver;
+        let mut held = 0;
+        for _ in 0..8 {
+            let (graph, _) = self.graph(400 * MIB, false);
+            let (mut exec, mut params) = (0_usize, [2_usize, self.stream, 0, 0]);
+            let (handle, params) = (graph.handle, params.as_mut_ptr());
+            match call!(driver, cuGraphInstantiateWithParams(&raw mut exec, handle, params)) {
+                0 => held += 400 * MIB,
+                code => return (held, code),
+            }
+        }
+        (held, 0)
+    }
+
+    /// Allocates all that there is in pieces, of which every fourth stays.
+    fn pieces(&self) -> Vec<usize> {
+        self.keep();
+        let got = std::iter::from_fn(|| self.allocate(MIB / 2, self.stream).ok());
+        let all: Vec<_> = got.collect();
+        all.iter().enumerate().filter(|(at, _)| at % 4 != 0).for_each(|(_, at)| {
+            self.free(*at, self.stream);
+        });
+        all.into_iter().step_by(4).collect()
+    }
+
+    /// A large allocation from a pool whose free memory is in small pieces.
+    fn fragments(&self) -> Held {
+        let held = self.pieces().len() * MIB / 2;
+        self.wait();
+        match self.allocate(600 * MIB, self.stream) {
+            Ok(_) => (held + 600 * MIB, 0),
+            Err(code) => (held, code),
+        }
+    }
+
+    /// Allocations that fit those pieces, before and after the stream has reached the frees, and in
+    /// another stream.
+    fn refilled(&self) -> Held {
+        let other = self.stream();
+        let mut held = self.pieces().len();
+        for (at, stream) in [self.stream, other].into_iter().enumerate() {
+            for _ in 0..LIMIT / MIB * 3 / 4 {
+                match self.allocate(MIB / 2, stream) {
+                    Ok(_) => held += 1,
+                    Err(code) => return (held * MIB / 2, code),
+                }
+            }
+            if at == 0 {
+                self.wait();
+            }
+        }
+        (held * MIB / 2, 0)
+    }
+
+    /// Allocations whose frees are behind waits.
+    fn frees_behind_waits(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let mut held = 0;
+        for _ in 0..6 {
+            let stream = self.stream();
+            match self.allocate(700 * MIB, stream) {
+                Ok(at) => {
+                    self.hold(stream, &WORD);
+                    self.free(at, stream);
+                    held += 700 * MIB;
+                }
+                Err(code) => return (held, code),
+            }
+        }
+        (held, 0)
+    }
+
+    /// An allocation whose free another stream reaches while the next one waits for room.
+    fn frees_reached_soon(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let at = self.allocate(700 * MIB, self.stream).unwrap();
+        self.hold(self.stream, &WORD);
+        self.free(at, self.stream);
+        let opener = std::thread::spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(50)); // after the next call begins
+            WORD.store(1, SeqCst);
+        });
+        let held = match self.allocate(700 * MIB, self.stream()) {
+            Ok(_) => (700 * MIB, 0),
+            Err(code) => (0, code),
+        };
+        opener.join().unwrap();
+        held
+    }
+
+    /// Memory that is freed and allocated again and again, without a wait.
+    fn reused_in_a_stream(&self) -> Held {
+        for _ in 0..50 {
+            match self.allocate(700 * MIB, self.stream) {
+                Ok(at) => self.free(at, self.stream),
+                Err(code) => return (0, code),
+            }
+        }
+        (700 * MIB, 0)
+    }
+
+    /// Graphs that run in turn in one stream, and share their memory.
+    fn graphs_in_turn(&self) -> Held {
+        let all: Vec<_> = (0..8).map(|_| self.graph(700 * MIB, true).0.instantiate()).collect();
+        for exec in all.iter().cycle().take(64) {
+            match self.launch(*exec, self.stream) {
+                0 => {}
+                code => return (0, code),
+            }
+        }
+        (700 * MIB, 0)
+    }
+
+    /// Graphs that run in two streams at once, which fit, and a third one, which has to wait.
+    fn graphs_at_once(&self) -> Held {
+        let all: Vec<_> = (0..3).map(|_| self.graph(400 * MIB, true).0.instantiate()).collect();
+        let streams = [self.stream, self.stream(), self.stream()];
+        for at in [0, 1].into_iter().cycle().take(32).chain([2, 0, 1, 2]) {
+            match self.launch(all[at], streams[at]) {
+                0 => {}
+                code => return (0, code),
+            }
+        }
+        (800 * MIB, 0)
+    }
+
+    fn run(&self, case: &str) -> Held {
+        match case {
+            "graphs launched again" => self.graphs_launched_again(),
+            "graphs uploaded" => self.graphs_uploaded(),
+            "fragments" => self.fragments(),
+            "refilled" => self.refilled(),
+            "frees behind waits" => self.frees_behind_waits(),
+            "frees reached soon" => self.frees_reached_soon(),
+            "reused in a stream" => self.reused_in_a_stream(),
+            "graphs in turn" => self.graphs_in_turn(),
+            "graphs at once" => self.graphs_at_once(),
+            _ => unreachable!("{case}"),
+        }
+    }
+}
+
+#[test]
+#[ignore = "is a program that other tests run"]
+fn runs_a_case() {
+    let program = Program::new();
+    let (held, code) = program.run(&std::env::var(CASE).unwrap());
+    let (fake, [mut taken, mut peak]) = (Driver::open(&library(FAKE)), [0_u64; 2]);
+    assert_eq!(call!(fake, reef_fake_memory(&raw mut taken, &raw mut peak)), 0);
+    println!("case: {} {code} {}", held / MIB, peak >> 20);
+    // SAFETY: ends the process at once, with what waits in its streams.
+    unsafe { libc::_exit(0) };
+}
+
+/// MiB that a case held at once, the code of its refusal, and the most MiB that were ever taken.
+fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
+    let mut command = job.command("loader::limits::together::runs_a_case");
+    command.env(CASE, case).env("REEF_MEMORY", LIMIT.to_string());
+    command.env("REEF_FAKE_BYTES", "8589934592").env_remove("REEF_FAKE_MEMORY");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.split_once("case: ")).map(|(_, line)| line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = line.unwrap_or_else(|| panic!("{case}: {text} {said}"));
+    println!("{case}: {line}");
+    let words: Vec<&str> = line.split(' ').collect();
+    let [held, code, peak] = [0, 1, 2].map(|at| words[at].parse::<usize>().unwrap());
+    (held, code as u32, peak)
+}
+
+fn wrong(cases: &[(&str, usize, u32)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for &(case, held, code) in cases {
+        let found = ran(&Job::new(&case.replace(' ', "-")), case);
+        if (found.0, found.1) != (held, code) || found.2 > LIMIT / MIB {
+            wrong.push(format!("{case}: {found:?}, not {held} MiB and code {code}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn graphs_launched_together_stay_within_the_limit() {
+    let wrong = wrong(&[
+        ("graphs launched again", 800, OUT_OF_MEMORY),
+        ("graphs uploaded", 800, OUT_OF_MEMORY),
+    ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn fragmented_pool_stays_within_the_limit() {
+    let wrong = wrong(&[("fragments", 256, OUT_OF_MEMORY)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn frees_that_no_stream_has_reached_stay_charged() {
+    let wrong = wrong(&[("frees behind waits", 700, OUT_OF_MEMORY)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn pools_and_graphs_that_fit_the_limit_go_on() {
+    let wrong = wrong(&[
+        ("refilled", 1024, 0),
+        ("frees reached soon", 700, 0),
+        ("reused in a stream", 700, 0),
+        ("graphs in turn", 700, 0),
+        ("graphs at once", 800, 0),
+    ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
