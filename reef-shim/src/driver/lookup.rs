@@ -5,6 +5,8 @@
 
 use super::names::NAMES;
 use super::slots::real;
+use std::collections::BTreeSet;
+use std::ffi::CStr;
 
 /// Hook: the slot of a driver function, and our function.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +21,36 @@ pub(crate) fn replace(found: usize, hooks: &[Hook]) -> usize {
     hit.map_or(found, |hook| hook.ours as usize)
 }
 
-/// Returns whether an address that isn't ours was returned for a name with a hook: an unknown
-/// variant.
-pub(crate) fn is_missed(name: &[u8], given: usize, hooks: &[Hook]) -> bool {
-    let is_base = |hook: &Hook| NAMES.get(hook.slot).is_some_and(|known| known.to_bytes() == name);
-    given != 0 && hooks.iter().any(is_base) && !hooks.iter().any(|hook| hook.ours as usize == given)
+/// Returns whether an address of the real driver is a variant that isn't known, of a function of
+/// which other variants have hooks.
+pub(crate) fn is_unknown_variant(
+    name: &CStr,
+    found: usize,
+    hooks: &[Hook],
+    others: &[Hook],
+) -> bool {
+    let is_its = |hook: &Hook| {
+        NAMES
+            .get(hook.slot)
+            .is_some_and(|known| family(known.to_bytes()) == family(name.to_bytes()))
+    };
+    let is_known = |hook: &Hook| real(hook.slot) == Some(found) || hook.ours as usize == found;
+    found != 0 && hooks.iter().any(is_its) && !hooks.iter().chain(others).any(is_known)
+}
+
+/// Returns a function's name without what marks its variants: a version, and a default stream.
+fn family(name: &[u8]) -> &[u8] {
+    let twin = [&b"_ptsz"[..], b"_ptds"].into_iter().find_map(|twin| name.strip_suffix(twin));
+    let name = twin.unwrap_or(name);
+    let end = name.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |last| last + 1);
+    match name[..end].strip_suffix(b"_v") {
+        Some(base) if end < name.len() => base,
+        _ => name,
+    }
+}
+
+/// Returns the names with hooks, each once and without what marks its variants.
+pub(crate) fn families(hooks: &[Hook]) -> BTreeSet<&'static [u8]> {
+    let name = |hook: &Hook| NAMES.get(hook.slot).map(|name| family(name.to_bytes()));
+    hooks.iter().filter_map(name).collect()
 }

@@ -12,7 +12,7 @@ pub(crate) const NOT_PERMITTED: u32 = 800;
 
 /// Prints once why a limit can't be kept. A program gets only an error's number, so this line goes
 /// to stderr, like those of the loader.
-pub(super) fn say(why: &str) {
+pub(crate) fn say(why: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     explain::refuse::<()>(why);
     if !IS_SAID.swap(true, Relaxed) {

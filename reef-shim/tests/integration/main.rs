@@ -7,7 +7,7 @@ mod ends;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod image;
 mod loader;
+mod pools;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod rerun;
-mod pools;
 mod treatments;

@@ -9,6 +9,9 @@ use std::ffi::{CStr, CString, c_char, c_void};
 /// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs
 /// of CUDA's headers.
 const VERSIONS: &str = include_str!("../../../versions.txt");
+/// Version of CUDA for which the function that `REEF_FAKE_NEWER` names has a variant that no header
+/// has: an allocation.
+const NEWER: i32 = 14_000;
 /// Names that end thus mean per-thread default streams.
 const TWINS: [&str; 2] = ["_ptsz", "_ptds"];
 
@@ -20,6 +23,7 @@ plain! {
     cuGetExportTable(table: *mut *const c_void, uuid: *const [u8; 16]) = export_table;
     reef_fake_lookups(found: *mut u64, not_found: *mut u64) = lookups;
     reef_fake_waits(waits: *mut u64) = waits;
+    reef_fake_newer(to: *mut usize, bytes: usize) = newer;
 }
 
 unsafe fn find(name: *const c_char, to: *mut usize, version: i32, flags: u64) -> u32 {
@@ -57,6 +61,9 @@ unsafe fn find_with_status(
 
 /// The symbol, or a status: 1 no such name, 2 not in this version.
 fn symbol(name: &str, version: i32, flags: u64) -> Result<String, u32> {
+    if version >= NEWER && std::env::var("REEF_FAKE_NEWER").is_ok_and(|newer| newer == name) {
+        return Ok("reef_fake_newer".into());
+    }
     let lines = VERSIONS.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let variants: Vec<_> = lines.filter(|words| words[0] == name).collect();
     if variants.is_empty() {
@@ -83,6 +90,11 @@ fn address(symbol: &str) -> Option<usize> {
         found
     };
     (!found.is_null()).then_some(found as usize)
+}
+
+unsafe fn newer(to: *mut usize, bytes: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { super::memory::alloc(to, bytes) }
 }
 
 unsafe fn export_table(table: *mut *const c_void, _uuid: *const [u8; 16]) -> u32 {

@@ -3,6 +3,7 @@
 use super::{Job, LIMIT, exists, ours, run};
 use crate::common::{self, Driver, SHIM, call, library};
 use std::ffi::CStr;
+use std::process::Command;
 
 /// Says what it is told, and what becomes of an allocation.
 #[test]
@@ -40,6 +41,27 @@ fn looks_up() {
     eprintln!("told: alloc {code} info {info} left {left} total {total}");
 }
 
+/// Looks a function up for a newer toolkit, as the runtime of that does.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn looks_up_a_newer_variant() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let look_up = |name: &CStr| {
+        let (mut at, mut status) = (0_usize, 7_u32);
+        let (to, status_to, name) = (&raw mut at, &raw mut status, name.as_ptr());
+        assert_eq!(call!(driver, cuGetProcAddress_v2(name, to, 14000, 0, status_to)), 0);
+        let old = call!(driver, cuGetProcAddress(name, to, 14000, 0));
+        (at != 0, status, old)
+    };
+    let [newer, known, same] = [c"cuMemAlloc", c"cuMemFree", c"cuMemAllocManaged"].map(look_up);
+    let mut names = [0_u8; 64];
+    let (to, bytes) = (names.as_mut_ptr(), names.len());
+    let count = call!(driver, reef_unknown_variants(14000, to, bytes));
+    let name = CStr::from_bytes_until_nul(&names).unwrap().to_string_lossy();
+    eprintln!("told: {newer:?} {known:?} {same:?} unknown {count} {name}");
+}
+
 fn values(text: &str) -> &str {
     text.lines().find_map(|line| line.split_once("told: ")).unwrap_or_else(|| panic!("{text}")).1
 }
@@ -65,6 +87,24 @@ fn limit_applies_to_functions_that_are_looked_up() {
     let job = Job::new("look-up");
     let (_, text) = run(&mut job.command("loader::limits::told::looks_up"), "a runtime's way");
     assert_eq!(values(&text), format!("alloc 2 info 0 left {LIMIT} total {LIMIT}"));
+}
+
+/// An address that no header names would pass by the limit.
+#[test]
+fn variant_that_is_not_known_is_not_found_under_a_limit() {
+    let (job, program) = (Job::new("newer"), "loader::limits::told::looks_up_a_newer_variant");
+    let newer =
+        |command: &mut Command| run(command.env("REEF_FAKE_NEWER", "cuMemAlloc"), program).1;
+    let (found, rest) = ("(true, 0, 0) (true, 0, 0)", "unknown 1 cuMemAlloc");
+    let text = newer(&mut job.command(program));
+    assert_eq!(values(&text), format!("(false, 1, 500) {found} {rest}"));
+    let line = "reef: cuMemAlloc: the driver has a variant of it that this library does not know: it is not found, \
+                because it would pass by limits and holds";
+    assert_eq!(ours(&text), [line]);
+    let text = newer(job.command(program).env_remove("REEF_MEMORY"));
+    assert_eq!(values(&text), format!("(true, 0, 0) {found} {rest}"));
+    let (_, text) = run(&mut job.command(program), program);
+    assert_eq!(values(&text), format!("(true, 0, 0) {found} unknown 0 "));
 }
 
 #[test]
