@@ -13,7 +13,7 @@ verify=(--no-verify)
 
 rm -f "$packages"/*.crate
 cargo package --quiet --workspace --allow-dirty "${verify[@]}" \
-    --exclude reef-kernels --exclude fake-libcuda --exclude fake-libnvml --exclude reef-remote-cuda --exclude reef-cudart --exclude reef-guest-loom --exclude reef-cpu-loom --exclude reef-loom --exclude reef-serve-loom --exclude reef-wire-loom --exclude xtask
+    --exclude reef-kernels --exclude fake-libcuda --exclude fake-libnvml --exclude reef-remote-cuda --exclude reef-cudart --exclude reef-guest-loom --exclude reef-cpu-loom --exclude reef-loom --exclude reef-serve-loom --exclude reef-wire-loom --exclude reef-unify --exclude xtask
 
 outside=$(mktemp -d)
 # What strangers compile for themselves is here already, for the same profile.

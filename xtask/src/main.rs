@@ -3,6 +3,7 @@
 
 mod book;
 mod cargo;
+mod closure;
 mod layers;
 mod licenses;
 mod quick;
@@ -83,6 +84,18 @@ const CHECKS: &[Check] = &[
         commands: hip,
     },
     Check {
+        name: "hip --long",
+        in_ci: false,
+        what: "the same with four times as many preemptions of each case",
+        commands: hip_long,
+    },
+    Check {
+        name: "stale --check",
+        in_ci: true,
+        what: "test programs, examples and inputs of packages; `stale tests|clippy|docs` runs a step where it is needed",
+        commands: stale_check,
+    },
+    Check {
         name: "kernels --check",
         in_ci: true,
         what: "images of device code are those of kernels/*.cu",
@@ -155,6 +168,12 @@ fn main() -> ExitCode {
     match asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["quick"] => return ended("quick", quick::run(None)),
         ["quick", "--since", since] => return ended("quick", quick::run(Some(since))),
+        ["stale", "--check"] => return ended("stale", closure::check::run(false)),
+        ["stale", "--update"] => return ended("stale", closure::check::run(true)),
+        ["stale", "--inputs", ref names @ ..] => {
+            return ended("stale", closure::run::print_inputs(names));
+        }
+        ["stale", step] => return ended("stale", closure::run::run(step, &target())),
         ["licenses"] => return ended("licenses", licenses::run()),
         ["layers"] => return ended("layers", layers::check::run(None)),
         ["layers", "--crate", name] => return ended("layers", layers::check::run(Some(name))),
@@ -237,6 +256,10 @@ fn clippy() -> Vec<Command> {
     vec![cargo(CLIPPY)]
 }
 
+fn stale_check() -> Vec<Command> {
+    vec![cargo("xtask stale --check")]
+}
+
 fn layers() -> Vec<Command> {
     vec![cargo("xtask layers")]
 }
@@ -254,21 +277,16 @@ fn test() -> Vec<Command> {
 }
 
 fn features() -> Vec<Command> {
+    // Of any two of the first four features each combination is in one of these sets.
     let mut commands: Vec<Command> = [
         "",
-        "cpu",
-        "cuda",
-        "hip",
-        "cpu,cuda",
-        "cpu,hip",
-        "cuda,hip",
-        "cpu,cuda,hip",
-        "cpu,cuda,hip,models",
-        "pictures",
-        "cpu,remote",
+        "cuda,hip,models",
+        "cpu,hip,pictures,remote",
+        "cpu,cuda,models,perfetto",
+        "cpu,cuda,hip,remote",
     ]
     .map(|features| {
-        let mut command = cargo("check --quiet --no-default-features --features");
+        let mut command = cargo("check --quiet -p reef-rt --no-default-features --features");
         command.arg(features);
         command
     })
@@ -324,13 +342,22 @@ fn tsan() -> Vec<Command> {
     vec![command]
 }
 
-/// The whole suite but for one of its tests, which then runs for 5000 preemptions: 1000 at each of
-/// its five levels. What runs on the CPU is left to `test`.
+/// In the gate.
 fn hip() -> Vec<Command> {
+    hip_with("50")
+}
+
+fn hip_long() -> Vec<Command> {
+    hip_with("200")
+}
+
+/// The whole suite with this number of preemptions of a case, but for one of its tests, which runs
+/// for 5000: 1000 at each of its five levels. What runs on the CPU is left to `test`.
+fn hip_with(cycles: &str) -> Vec<Command> {
     const MANY: &str = "each_block_runs_once_in_order";
     let suite = "test --workspace --features reef-rt/hip --test conformance";
     let mut all = cargo(&format!("{suite} --test networks hip -- --test-threads=1 --skip {MANY}"));
-    all.env("REEF_CONFORMANCE_CYCLES", "200");
+    all.env("REEF_CONFORMANCE_CYCLES", cycles);
     let mut many = cargo(&format!("{suite} -- hip::{MANY} hip_gates::{MANY}"));
     many.env("REEF_CONFORMANCE_CYCLES", "1000");
     vec![all, many]

@@ -3,8 +3,9 @@
 //! Steps run in the order of their worth until the time is over. What has not run is listed, so
 //! that an early end is not taken for a pass of all.
 
-use crate::cargo::{CLIPPY, cargo};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::cargo::{CLIPPY, cargo, output};
+use crate::closure::workspace::{Package, Packages, metadata, owner, packages};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -13,22 +14,6 @@ use std::time::{Duration, Instant};
 const TIME: Duration = Duration::from_secs(180);
 /// Interval at which a running step is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// A package of the workspace.
-#[derive(Debug)]
-struct Package {
-    /// Folder, relative to the workspace.
-    folder: PathBuf,
-    /// Packages of the workspace that it uses, for tests as well.
-    uses: BTreeSet<String>,
-    has_library: bool,
-    has_doctests: bool,
-    /// Test programs next to the unit tests.
-    has_tests: bool,
-}
-
-/// Packages of the workspace, by name.
-type Packages = BTreeMap<String, Package>;
 
 /// End of a step.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,7 +40,7 @@ pub(crate) fn run(since: Option<&str>) -> Result<bool, String> {
         println!("quick: nothing has changed since {since}");
         return Ok(true);
     }
-    let packages = packages()?;
+    let packages = packages(&metadata()?);
     let changed = changed_packages(&packages, &files);
     let dependents = dependents(&packages, &changed);
     println!("quick: {} files since {since}; changed: {}", files.len(), list(&changed));
@@ -105,7 +90,7 @@ fn steps(
         };
         test("unit tests", "--lib", |package| package.has_library);
         test("unit tests of programs", "--bins", |package| !package.has_library);
-        test("integration tests", "--test *", |package| package.has_tests);
+        test("integration tests", "--test *", |package| !package.tests.is_empty());
         test("examples in the docs", "--doc", |package| package.has_doctests);
     }
     steps
@@ -166,15 +151,6 @@ fn list(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Output of a command, as text.
-fn output(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
-    }
-    String::from_utf8(output.stdout).map_err(|error| format!("{command:?}: {error}"))
-}
-
 fn git(args: &[&str]) -> Result<String, String> {
     output(Command::new("git").args(args)).map(|text| text.trim().to_owned())
 }
@@ -195,35 +171,6 @@ fn changed_files(since: &str) -> Result<Vec<PathBuf>, String> {
     Ok(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect())
 }
 
-/// Packages of the workspace, as cargo says.
-fn packages() -> Result<Packages, String> {
-    let text = output(&mut cargo("metadata --no-deps --format-version 1 --offline"))?;
-    let all: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    let root = PathBuf::from(all["workspace_root"].as_str().unwrap_or_default());
-    let list = all["packages"].as_array().map_or(&[][..], Vec::as_slice);
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let names: BTreeSet<String> = list.iter().map(|package| text(&package["name"])).collect();
-    let package = |package: &serde_json::Value| {
-        let uses = package["dependencies"].as_array().into_iter().flatten();
-        let uses = uses.map(|dependency| text(&dependency["name"]));
-        let manifest = PathBuf::from(text(&package["manifest_path"]));
-        let folder = manifest.parent().and_then(|folder| folder.strip_prefix(&root).ok());
-        let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
-        let has = |kind: &str| {
-            let kinds = targets.iter().filter_map(|target| target["kind"].as_array()).flatten();
-            kinds.into_iter().any(|one| one == kind)
-        };
-        Package {
-            folder: folder.unwrap_or(Path::new("")).to_owned(),
-            uses: uses.filter(|name| names.contains(name)).collect(),
-            has_library: ["lib", "rlib", "cdylib"].into_iter().any(has),
-            has_doctests: targets.iter().any(|target| target["doctest"] == true),
-            has_tests: has("test"),
-        }
-    };
-    Ok(list.iter().map(|one| (text(&one["name"]), package(one))).collect())
-}
-
 /// Packages that own one of the files. The workspace's manifest and lock file are of all packages,
 /// and documents of none.
 fn changed_packages(packages: &Packages, files: &[PathBuf]) -> BTreeSet<String> {
@@ -234,18 +181,7 @@ fn changed_packages(packages: &Packages, files: &[PathBuf]) -> BTreeSet<String> 
     if files.iter().any(|file| is_of_all(file)) {
         return packages.keys().cloned().collect();
     }
-    files.iter().filter_map(|file| owner(packages, file)).collect()
-}
-
-/// The package whose folder is the deepest around the file.
-fn owner(packages: &Packages, file: &Path) -> Option<String> {
-    let around = packages.iter().filter(|(_, package)| file.starts_with(&package.folder));
-    let (name, package) = around.max_by_key(|(_, package)| package.folder.components().count())?;
-    let is_root = package.folder.as_os_str().is_empty();
-    let is_of_root = ["src", "tests", "benches", "examples", "build.rs", "docs/rust", "README.md"]
-        .iter()
-        .any(|path| file.starts_with(path));
-    (!is_root || is_of_root).then(|| name.clone())
+    files.iter().filter_map(|file| owner(packages, file)).map(str::to_owned).collect()
 }
 
 /// Packages that use a changed one, directly or not, without the changed ones. A package inside of
@@ -265,7 +201,8 @@ fn dependents(packages: &Packages, changed: &BTreeSet<String>) -> BTreeSet<Strin
             .iter()
             .filter(|(name, _)| !reached.contains(*name))
             .filter(|(_, package)| {
-                package.uses.iter().any(|used| reached.contains(used)) || is_inside(package)
+                let mut uses = package.uses.iter().chain(&package.tests_use);
+                uses.any(|used| reached.contains(used)) || is_inside(package)
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -285,9 +222,10 @@ mod tests {
         Package {
             folder: folder.into(),
             uses,
+            tests_use: BTreeSet::new(),
             has_library: true,
             has_doctests: true,
-            has_tests: true,
+            tests: Vec::new(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! AMD's runtime on the software device, of one configuration, that of an MI50. One device, so tests
+//! AMD's runtime on the software device with the configuration of an MI50. One device, so tests
 //! take turns.
 
 mod load;

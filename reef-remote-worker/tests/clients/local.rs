@@ -1,13 +1,13 @@
 //! Calls that the client's library answers by itself.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, call};
 use crate::support::{client, serve, socket};
 use std::ffi::{CStr, c_char};
 
 #[test]
 fn host_memory_and_errors_are_answered_here() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let driver = client("local");
     let address = serve(&socket("local"));
     // SAFETY: one test at a time reads or writes the environment.

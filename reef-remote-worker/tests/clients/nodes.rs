@@ -1,7 +1,7 @@
 //! Graphs of all nodes that stay inside the device, and calls of CUDA before version 4, on the fake
 //! driver directly and elsewhere: the same memory and the same codes.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, Driver, call, fake_copy};
 use crate::support;
 
@@ -153,7 +153,7 @@ fn launches(driver: Driver, is_old: bool) -> (Vec<u32>, u64) {
 
 #[test]
 fn nodes_inside_the_device_do_the_same_here_and_elsewhere() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let copy = fake_copy("reef-b0-nodes-plain");
     let plain = Driver::open(&copy);
     assert_eq!(call!(plain, cuInit(0)), 0);

@@ -1,6 +1,6 @@
 //! Bounds of what the sessions of a tenant have together.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, SOON};
 use crate::support;
 use reef_remote::server::Tenants;
@@ -75,7 +75,7 @@ fn alloc(client: &Client, bytes: u64) -> (u32, u64) {
 /// Each call that allocates stops at the bound, and a free makes room again.
 #[test]
 fn each_allocating_call_stops_at_the_bound() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let client = begin(&serve("calls"), ALICE);
     let (code, pool) = table(&client, Call::cuDeviceGetDefaultMemPool, &[48, 0]);
     assert_eq!(code, 0);
@@ -123,7 +123,7 @@ fn each_allocating_call_stops_at_the_bound() {
 /// Other ways to memory of the device are closed where it has a bound, and open without one.
 #[test]
 fn ways_around_the_bound_are_refused() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let server = serve("ways");
     for (token, expected) in [(ALICE, 801), (BOB, 0)] {
         let client = begin(&server, token);
@@ -175,7 +175,7 @@ fn memory_freed_in_a_blocked_stream_stays_charged() {
 /// The bounds are of all sessions together; what a killed worker had comes back.
 #[test]
 fn sessions_of_a_tenant_share_its_bounds() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let server = serve("sessions");
     let before = support::children(std::process::id());
     let first = begin(&server, ALICE);

@@ -5,7 +5,7 @@
 //! `REEF_TEST_CASES=500 cargo test -p reef-remote-worker --test clients random` runs more of them;
 //! `REEF_TEST_SEED` says with which number they begin.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, Driver, call, fake_copy};
 use crate::program::{Program, Step, program};
 use crate::proxy;
@@ -97,7 +97,7 @@ fn remote(name: &str, address: &str, is_strict: bool) -> Driver {
 
 #[test]
 fn a_program_does_the_same_here_and_elsewhere() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let copy = fake_copy("reef-b0-random");
     let plain = Driver::open(&copy);
     assert_eq!(call!(plain, cuInit(0)), 0);

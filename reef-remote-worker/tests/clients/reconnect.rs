@@ -1,6 +1,6 @@
 //! Programs whose connection breaks: each call is made once, and nothing is lost.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, Driver, SOON, Work, call, fake_copy};
 use crate::proxy::Proxy;
 use crate::support;
@@ -69,7 +69,7 @@ fn body(driver: Driver, work: &Work, round: u64) -> (Vec<u32>, [u64; 2]) {
 /// with: the calls, their codes and their effect are those of a driver here.
 #[test]
 fn session_cut_at_every_byte_makes_each_call_once() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let copy = fake_copy("reef-plain-cut");
     let plain = Driver::open(&copy);
     begin(plain);
@@ -117,7 +117,7 @@ fn dial(port: u16) -> ClientOptions {
 
 #[test]
 fn opening_that_is_cut_is_made_again() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let server = support::serve("127.0.0.1:0");
     for cut_after in [1, 16, 71, 72, 90, 130, 150, 400, 1000] {
         let proxy = Proxy::start(&server, move |connection| (connection == 0).then_some(cut_after));
@@ -130,7 +130,7 @@ fn opening_that_is_cut_is_made_again() {
 /// A copy there and back, whose connections break all the time.
 #[test]
 fn long_copy_survives_cuts() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let proxy = Proxy::start(&support::serve("127.0.0.1:0"), |connection| {
         (connection < 14).then_some(1_000_003 + (connection as u64 % 5) * 7_654_321)
     });
@@ -148,7 +148,7 @@ fn long_copy_survives_cuts() {
 /// Four threads, each with a stream and words of its own, and an unreliable line.
 #[test]
 fn threads_share_a_session_that_breaks() {
-    let _one = alone();
+    let _one = wait_for_turn();
     const ROUNDS: u64 = 1500;
     let copy = fake_copy("reef-plain-load");
     let plain = Driver::open(&copy);
@@ -204,7 +204,7 @@ extern "C" fn wait_until_open(calls: *const AtomicUsize) {
 
 #[test]
 fn call_that_blocks_during_a_cut_returns_once_it_has_ended() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let proxy = Proxy::start(&support::serve("127.0.0.1:0"), |_| None);
     let far = open("blocked", &format!("127.0.0.1:{}", proxy.port));
     let (work, calls) = (far.work(8), AtomicUsize::new(0));
@@ -276,7 +276,7 @@ impl Drop for Secrets {
 /// The worker has neither the token nor the key, and the session survives cuts.
 #[test]
 fn session_over_tls_continues_and_its_worker_has_no_secret() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let others = support::children(std::process::id()); // of tests before, which still end
     let secrets = Secrets::new("tls");
     let server = secrets.serve();
@@ -328,7 +328,7 @@ fn secret_number(pem: &std::path::Path) -> Vec<u8> {
 /// A stranger with the bytes of a client's hello can neither continue its session nor disturb it.
 #[test]
 fn stranger_with_the_name_of_a_session_does_not_disturb_it() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let secrets = Secrets::new("stranger");
     // Without TLS, so that the stranger sees the session's name.
     let server = support::serve_with("127.0.0.1:0", |options| {
@@ -359,7 +359,7 @@ fn stranger_with_the_name_of_a_session_does_not_disturb_it() {
 
 #[test]
 fn session_that_is_not_there_is_refused_with_text() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let server = support::serve("127.0.0.1:0");
     let proxy = Proxy::start(&server, |_| None);
     let client = Client::open(dial(proxy.port), Box::new(Deaf)).unwrap();
@@ -380,7 +380,7 @@ fn session_that_is_not_there_is_refused_with_text() {
 /// Connections that say nothing, or one byte at a time, hold up themselves alone.
 #[test]
 fn silent_connections_hold_up_no_other() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let server = support::serve("127.0.0.1:0");
     let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server).unwrap()).collect();
     for (at, mut stream) in silent.iter().enumerate() {

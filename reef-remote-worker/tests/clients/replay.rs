@@ -1,7 +1,7 @@
 //! Programs that repeat themselves, on the fake driver directly and elsewhere with record and
 //! replay: they leave the same memory and the same codes, and few bytes travel.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, Driver, call, fake_copy};
 use crate::support::{
     self,
@@ -125,7 +125,7 @@ fn plainly(name: &str, threads: u64) -> Vec<Outcome> {
 
 #[test]
 fn repeated_passes_are_replayed_with_equal_results() {
-    let _one = alone();
+    let _one = wait_for_turn();
     for threads in [1, 3] {
         let expected = plainly("reef-b0-replay", threads);
         let (eager, plain) = counted(&format!("eager-{threads}"), &[("REEF_REMOTE_REPLAY", "0")]);
@@ -144,7 +144,7 @@ fn repeated_passes_are_replayed_with_equal_results() {
 
 #[test]
 fn failure_of_a_replayed_call_reaches_its_thread() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let (driver, counts) = counted("replay-failure", &[]);
     let mut context = 0_usize;
     assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
@@ -170,8 +170,8 @@ fn failure_of_a_replayed_call_reaches_its_thread() {
 }
 
 #[test]
-fn replay_begins_by_itself_on_a_long_line_alone() {
-    let _one = alone();
+fn replay_begins_by_itself_on_a_long_line_wait_for_turn() {
+    let _one = wait_for_turn();
     let far = [("REEF_REMOTE_REPLAY", ""), ("REEF_REMOTE_EMULATE", "rtt:2ms")];
     let (driver, counts) = counted("far", &far);
     let mut context = 0_usize;
@@ -191,7 +191,7 @@ fn replay_begins_by_itself_on_a_long_line_alone() {
 
 #[test]
 fn emulated_line_delays_a_call_and_no_launch() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let server = support::serve(&support::socket("emulated"));
     let driver = remote("emulated", &server, &[("REEF_REMOTE_EMULATE", "rtt:30ms+bw:100mbit")]);
     let mut context = 0_usize;
@@ -212,7 +212,7 @@ fn emulated_line_delays_a_call_and_no_launch() {
 
 #[test]
 fn synchronization_after_a_copy_to_the_host_is_free() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let (driver, counts) = counted("free-wait", &[]);
     let mut context = 0_usize;
     assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);

@@ -424,7 +424,7 @@ fn memory_that_is_not_the_sessions_is_refused() {
 
 /// Bodies that no client of ours sends: each ends its own session, and no other one.
 #[test]
-fn messages_that_cannot_be_end_their_session_alone() {
+fn messages_that_cannot_be_end_their_session_wait_for_turn() {
     let address = serve(&socket("hostile-messages"));
     let well = open(&address);
     let long = vec![0xff_u8; 4096];

@@ -6,11 +6,11 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// Variables of the test before.
 fn is_left(name: &str) -> bool {
-    name.starts_with("REEF_REMOTE") || name.starts_with("REEF_FAKE")
+    name.starts_with("REEF_REMOTE") || name == "REEF_FAKE_RESERVE"
 }
 
 /// Waits for the other tests of this program, and forgets their variables.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn wait_for_turn() -> MutexGuard<'static, ()> {
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
     for name in names.iter().filter(|name| name.to_str().is_some_and(is_left)) {

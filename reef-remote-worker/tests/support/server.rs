@@ -1,6 +1,6 @@
 //! Servers in processes of their own, and programs at them.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, Driver, FAKE, call, library, until};
 use crate::support::{client, socket};
 use std::io::{BufRead, BufReader};
@@ -59,7 +59,7 @@ impl Drop for Server {
 
 /// Folder of the workers' sockets.
 pub(crate) fn prepare() -> MutexGuard<'static, ()> {
-    let one = alone();
+    let one = wait_for_turn();
     let folder = std::env::temp_dir().join(format!("reef-carry-{}", std::process::id()));
     // SAFETY: other threads read it only while they hold the lock.
     unsafe { std::env::set_var("REEF_REMOTE_FOLDER", folder) };

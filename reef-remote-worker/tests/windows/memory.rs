@@ -1,6 +1,6 @@
 //! Allocations in the session's window: what they answer, and how often they wait for the server.
 
-use crate::alone::alone;
+use crate::alone::wait_for_turn;
 use crate::common::{self, Driver, call, fake_copy};
 use crate::support::{Relay, client, serve, socket};
 use proptest::prelude::*;
@@ -212,7 +212,7 @@ fn answers(driver: Driver, steps: &[Step]) -> Vec<Vec<u64>> {
 
 #[test]
 fn memory_answers_the_same_here_and_elsewhere() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let copy = fake_copy("reef-b0-memory-plain");
     let plain = Driver::open(&copy);
     assert_eq!(call!(plain, cuInit(0)), 0);
@@ -235,7 +235,7 @@ fn memory_answers_the_same_here_and_elsewhere() {
 
 #[test]
 fn allocations_within_a_lease_wait_for_nobody() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let relay = Relay::start(&serve(&socket("round-trips")), "round-trips-relay");
     let driver = open("round-trips", relay.address());
     begin(driver);
@@ -276,7 +276,7 @@ fn allocations_within_a_lease_wait_for_nobody() {
 
 #[test]
 fn session_without_a_window_works_as_before() {
-    let _one = alone();
+    let _one = wait_for_turn();
     // SAFETY: as in `open`; the worker reads it.
     unsafe { std::env::set_var("REEF_FAKE_RESERVE", "0") };
     let driver = open("no-window", &serve(&socket("no-window")));
