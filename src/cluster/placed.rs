@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::node::Node;
 use super::nodes::Nodes;
-use super::seat::{PlacedClient, Seat, Spec};
+use super::seat::{LeftSeat, PlacedClient, Seat, Spec};
 use reef_core::{BeClient, Device, Error, Result, RtClient};
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub struct Placed<D: Device, C, M, E = Error> {
     nodes: Nodes<D>,
     spec: Spec<D, M, E>,
     seat: Seat<D, C, M>,
+    left: Vec<LeftSeat<C, M>>,
     moves: u32,
     /// Devices that were lost while a request of this client was there, since one succeeded.
     losses: u32,
@@ -37,7 +38,7 @@ impl<D: Device, C, M, E> fmt::Debug for Placed<D, C, M, E> {
 impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
     pub(super) fn new(nodes: Nodes<D>, spec: Spec<D, M, E>) -> Result<Self, E> {
         let seat = nodes.place(&spec)?;
-        Ok(Self { nodes, spec, seat, moves: 0, losses: 0 })
+        Ok(Self { nodes, spec, seat, left: Vec::new(), moves: 0, losses: 0 })
     }
 
     /// Returns the node that it is on.
@@ -119,7 +120,8 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
             let why = format!("{} devices were lost under this client's requests", self.losses);
             return Err(self.stays(error, &why).into());
         }
-        self.seat = self.nodes.place(&self.spec)?;
+        let left = std::mem::replace(&mut self.seat, self.nodes.place(&self.spec)?);
+        self.left.push(left.leave());
         self.moves += 1;
         Ok(())
     }

@@ -65,6 +65,21 @@ pub(super) struct Seat<D: Device, C, M> {
     pub(super) node: Arc<Node<D>>,
 }
 
+/// A client and its replica on a device that is lost. They are dropped with the client of the
+/// cluster and not before its next request: what frees memory of a lost device may hang.
+#[derive(Debug)]
+pub(super) struct LeftSeat<C, M> {
+    _client: C,
+    _replica: M,
+}
+
+impl<D: Device, C, M> Seat<D, C, M> {
+    /// Leaves a device that is lost, whose ledger doesn't have the client any more.
+    pub(super) fn leave(self) -> LeftSeat<C, M> {
+        LeftSeat { _client: self.client, _replica: self.replica }
+    }
+}
+
 impl<D: Device, C: PlacedClient<D>, M> Seat<D, C, M> {
     /// Makes what it runs, then opens the client.
     pub(super) fn take<E: From<reef_core::Error>>(

@@ -67,6 +67,112 @@ fn device_hanging_when_a_queue_closes_is_lost() {
     within(LIMIT, || is_lost_in_the_end(|hang| &hang.closing));
 }
 
+/// Clients of one device with requests in flight, when the driver's calls hang. One thread may hang
+/// in a call itself; the requests of the others go on elsewhere while it does.
+fn requests_go_on_elsewhere(polled: bool) {
+    let devices = losable(2, polled);
+    let cluster = cluster(&devices);
+    cluster.nodes()[1].limit_memory(0); // until the first has them all
+    let demand = Demand::default().bytes(1);
+    let config = ClientConfig::default();
+    let mut rts = [(); 2].map(|()| cluster.real_time(demand, config, make).unwrap());
+    let mut bes = [(); 2].map(|()| cluster.best_effort(demand, config, make).unwrap());
+    cluster.nodes()[1].limit_memory(1 << 20);
+    let (begun, moved, stop) = (&AtomicU32::new(0), &AtomicU32::new(0), &Switch::new(false));
+    let switch = &devices[0].hangs().asking;
+    thread::scope(|scope| {
+        let at_last = AtLast(switch);
+        let turns = |run: &mut dyn FnMut() -> bool| {
+            run();
+            begun.fetch_add(1, Ordering::SeqCst);
+            while !run() && !stop.load(Ordering::SeqCst) {}
+            moved.fetch_add(1, Ordering::SeqCst);
+        };
+        for client in &mut rts {
+            scope.spawn(move || {
+                turns(&mut || {
+                    client.run(Replica::rt).unwrap();
+                    client.moves() == 1
+                });
+            });
+        }
+        for client in &mut bes {
+            scope.spawn(move || {
+                turns(&mut || {
+                    client.run(Replica::be).unwrap();
+                    client.moves() == 1
+                });
+            });
+        }
+        while begun.load(Ordering::SeqCst) < 4 {
+            thread::yield_now();
+        }
+        switch.store(true, Ordering::SeqCst);
+        let begin = Instant::now();
+        while moved.load(Ordering::SeqCst) < 3 {
+            let moved = moved.load(Ordering::SeqCst);
+            if begin.elapsed() > LIMIT / 2 {
+                stop.store(true, Ordering::SeqCst);
+                panic!("{moved} of 4 clients moved");
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let said = cluster.nodes()[0].lost().unwrap().to_string();
+        assert!(said.contains("has not returned for 10s") || said.contains("no answer"), "{said}");
+        drop(at_last); // the call returns
+    });
+    let at = |node: &Node<Losable>| node.index();
+    assert_eq!(rts.each_ref().map(|client| (at(client.node()), client.moves())), [(1, 1); 2]);
+    assert_eq!(bes.each_ref().map(|client| (at(client.node()), client.moves())), [(1, 1); 2]);
+    assert_eq!([0, 1].map(|at| cluster.nodes()[at].clients()), [0, 4]);
+}
+
+#[test]
+fn requests_on_a_hanging_device_go_on_elsewhere() {
+    within(LIMIT, || requests_go_on_elsewhere(false));
+}
+
+#[test]
+fn requests_on_a_hanging_polled_device_go_on_elsewhere() {
+    within(LIMIT, || requests_go_on_elsewhere(true));
+}
+
+/// Part of a replica whose memory is freed by a call that hangs while the switch is up.
+struct Freed(Arc<Switch>);
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        while self.0.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn request_moves_before_its_old_replica_is_freed() {
+    within(LIMIT, || {
+        let devices = losable(2, false);
+        let cluster = cluster(&devices);
+        let hangs = Arc::new(Switch::new(false));
+        let build = {
+            let hangs = hangs.clone();
+            move |node: &Node<Losable>| Ok((make(node)?, Freed(hangs.clone())))
+        };
+        let config = ClientConfig::default();
+        let mut client = cluster.best_effort(Demand::default(), config, build).unwrap();
+        let run = |client: &mut BeClient<Losable>, replica: &mut (Replica<Losable>, Freed)| {
+            Replica::be(client, &mut replica.0)
+        };
+        client.run(run).unwrap();
+        hangs.store(true, Ordering::SeqCst);
+        let at_last = AtLast(&hangs);
+        devices[0].lose();
+        client.run(run).unwrap();
+        assert_eq!((client.node().index(), client.moves()), (1, 1));
+        drop(at_last);
+    });
+}
+
 #[test]
 fn overload_does_not_probe_the_device() {
     within(LIMIT, || {
