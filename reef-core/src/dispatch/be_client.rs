@@ -26,7 +26,7 @@ const PARK_POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// A client with a queue of its own for best-effort work.
 ///
 /// Dropping it cancels what has not been launched and waits for what has, also next to real-time
-/// kernels.
+/// kernels: as [`VirtualQueue`](crate::VirtualQueue) does, and not at all if the device is lost.
 ///
 /// ```
 /// use reef_core::{ClientConfig, Command, Device, Dispatcher, Result};
@@ -57,8 +57,8 @@ impl<D: Device> BeClient<D> {
         config: ClientConfig,
         parked: Parked<D>,
     ) -> Result<Self> {
-        if let Some(error) = dispatch.with(|state| state.loss.why().cloned()) {
-            return Err(error);
+        if let Some(error) = dispatch.lost.get() {
+            return Err(error.clone());
         }
         let service = dispatch.service().clone();
         let (submitter, queue) = dispatch.group.enable_watched(config.queue, service, parked)?;
@@ -72,7 +72,7 @@ impl<D: Device> BeClient<D> {
             priority: config.priority,
             served: Duration::ZERO,
         };
-        dispatch.with(|state| state.queues.push(be_queue));
+        dispatch.with(|state| state.queues.push(be_queue)).ok_or_else(|| dispatch.hang_error())?;
         dispatch.pass();
         Ok(Self { dispatch, id, tasks: producer, submitter })
     }
@@ -80,10 +80,11 @@ impl<D: Device> BeClient<D> {
     /// Device time that it has used, as far as the dispatcher can tell: queues that run at once
     /// share it in equal parts.
     pub fn served(&self) -> Duration {
-        self.dispatch.with(|state| {
+        let served = self.dispatch.with(|state| {
             let queue = state.queues.iter().find(|queue| queue.id == self.id);
-            queue.map(|queue| queue.served).unwrap_or_default()
-        })
+            queue.map(|queue| queue.served)
+        });
+        served.flatten().unwrap_or_default()
     }
 
     /// The end where single commands enter.
@@ -179,24 +180,29 @@ impl<D: Device> BeClient<D> {
     /// did not stop in time.
     #[allow(clippy::result_large_err)] // the client comes back by value, that is the point
     pub fn park(self) -> Result<Parked<D>, (Error, Self)> {
-        let Some(be_queue) = self.leave() else { return Err((Error::Cancelled, self)) };
+        let Some(be_queue) = self.leave() else {
+            let lost = self.dispatch.lost.get().cloned();
+            return Err((lost.unwrap_or(Error::Cancelled), self));
+        };
         let parked = self.stop(&be_queue.queue).and_then(|()| be_queue.queue.take_commands());
         match parked {
             Ok(parked) => Ok(parked),
             Err(error) => {
-                self.dispatch.with(|state| state.queues.push(be_queue));
+                let _ = self.dispatch.with(|state| state.queues.push(be_queue)); // or it is lost
                 self.dispatch.pass();
                 Err((error, self))
             }
         }
     }
 
-    /// Takes its queue out of the dispatcher's, which schedules it no more.
+    /// Takes its queue out of the dispatcher's, which schedules it no more. `None`: it has none
+    /// any more, or a thread hangs with it.
     fn leave(&self) -> Option<BeQueue<D>> {
-        self.dispatch.with(|state| {
+        let queue = self.dispatch.with(|state| {
             let index = state.queues.iter().position(|queue| queue.id == self.id)?;
             Some(state.queues.remove(index))
-        })
+        });
+        queue.flatten()
     }
 
     /// Stops the queue, which the dispatcher doesn't schedule any more.
@@ -209,13 +215,18 @@ impl<D: Device> BeClient<D> {
         self.wait_for_donated();
         let is_stopped = self.dispatch.group.level() >= PreemptLevel::DeviceQueue;
         let mut result = Ok(());
-        while shared.launcher().commands.in_flight() > 0 && result.is_ok() {
+        let has_work = || {
+            let launcher = shared.try_launcher(); // of which a worker that hangs has the lock
+            launcher.is_none_or(|launcher| launcher.commands.in_flight() > 0)
+        };
+        while has_work() && result.is_ok() {
             let is_told = shared.is_held();
             if is_stopped && !is_told {
-                result = self.dispatch.with(|_| {
+                let stopped = self.dispatch.with(|_| {
                     self.dispatch.group.hold();
                     self.dispatch.group.stop()
                 });
+                result = stopped.unwrap_or_else(|| Err(self.dispatch.hang_error()));
             }
             if is_told {
                 shared.try_quiesce();
@@ -227,9 +238,11 @@ impl<D: Device> BeClient<D> {
         result
     }
 
-    /// Waits for blocks of its that run next to real-time kernels.
+    /// Waits for blocks of its that run next to real-time kernels, unless the device is lost. The
+    /// real-time queue keeps their memory.
     fn wait_for_donated(&self) {
-        while self.dispatch.with(|state| state.rt.runs_blocks_of(self.id)) {
+        let runs = || self.dispatch.with(|state| state.rt.runs_blocks_of(self.id));
+        while self.dispatch.lost.get().is_none() && runs() == Some(true) {
             self.dispatch.pass();
             thread::sleep(DONATION_POLL_INTERVAL);
         }

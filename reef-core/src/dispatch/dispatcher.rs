@@ -9,12 +9,15 @@ use crate::dispatch::pass::Dispatch;
 use crate::dispatch::queues::rt_queue::RtQueue;
 use crate::dispatch::rt_client::RtClient;
 use crate::dispatch::state::{PassState, Stats};
+use crate::dispatch::watch::{HANG_TIMEOUT, watch};
 use crate::limits::ClientConfig;
 use crate::scheduler::policy::Scheduler;
 use crate::vqueue::group::Group;
 use crate::vqueue::parked::Parked;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -40,7 +43,17 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Dispatcher<D: Device> {
     pub(super) dispatch: Arc<Dispatch<D>>,
-    thread: Option<JoinHandle<()>>,
+    service: Option<Service>,
+}
+
+/// Threads of a dispatcher.
+#[derive(Debug)]
+struct Service {
+    thread: JoinHandle<()>,
+    /// The service thread drops its end.
+    ended: Mutex<Receiver<()>>,
+    /// Ends the watch when it is dropped.
+    _watch: Sender<()>,
 }
 
 impl<D: Device> Dispatcher<D> {
@@ -50,12 +63,22 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// `Level` if the device is not as deep as the scheduler asks; the driver's.
     pub fn start(device: &D, scheduler: Box<dyn Scheduler>) -> Result<Self> {
+        Self::start_within(device, scheduler, HANG_TIMEOUT)
+    }
+
+    /// As [`start`](Self::start); a call of the driver in a pass hangs after `timeout`.
+    pub(super) fn start_within(
+        device: &D,
+        scheduler: Box<dyn Scheduler>,
+        timeout: Duration,
+    ) -> Result<Self> {
         let group = Group::open(device, scheduler.level())?;
         let rt = RtQueue::open(device, scheduler.rt_priority())?;
         let dispatch = Arc::new(Dispatch::new(device, group, PassState::new(scheduler, rt)));
-        let thread = spawn(dispatch.clone())?;
-        dispatch.with(|state| state.rt.served_by(thread.thread().clone()));
-        Ok(Self { dispatch, thread: Some(thread) })
+        let service = Service::spawn(&dispatch, timeout)?;
+        let thread = service.thread.thread().clone();
+        dispatch.with(|state| state.rt.served_by(thread)).ok_or_else(|| dispatch.hang_error())?;
+        Ok(Self { dispatch, service: Some(service) })
     }
 
     /// Returns a client whose tasks are real-time. The scheduler decides when they start, and in
@@ -90,25 +113,27 @@ impl<D: Device> Dispatcher<D> {
         BeClient::new(self.dispatch.clone(), config, parked)
     }
 
-    /// Returns the counts so far.
+    /// Returns the counts so far, with those of a pass that runs unless it lasts long.
     pub fn stats(&self) -> Stats {
-        self.dispatch.with(|state| state.stats)
+        self.dispatch.try_with(|_| ());
+        self.dispatch.counts.read()
     }
 
     /// Starts to record the times at which best-effort work is preempted, or stops.
     pub fn set_trace(&self, on: bool) {
-        self.dispatch.with(|state| state.preempted = on.then(Vec::new));
+        self.dispatch.try_with(|state| state.preempted = on.then(Vec::new));
     }
 
     /// Takes the times recorded so far, on the [device's clock](Device::clock).
     pub fn take_trace(&self) -> Vec<Duration> {
-        self.dispatch.with(|state| state.preempted.as_mut().map(std::mem::take).unwrap_or_default())
+        let times = self.dispatch.try_with(|state| state.preempted.as_mut().map(std::mem::take));
+        times.flatten().unwrap_or_default()
     }
 
     /// Sets the other users of the same device: this dispatcher's real-time work holds their
     /// best-effort work, and theirs preempts its queues.
     pub fn set_neighbours(&self, neighbours: Option<Arc<dyn Neighbours>>) {
-        self.dispatch.with(|state| state.neighbours.set(neighbours));
+        self.dispatch.with(|state| state.neighbours.set(neighbours)); // of a lost device none
         self.look();
     }
 
@@ -117,14 +142,16 @@ impl<D: Device> Dispatcher<D> {
         self.dispatch.pass();
     }
 
-    /// Gives the device up: all work that waits, on the device or for it, ends with `error`, and so
-    /// does all later work. Work of real-time queues on the device ends as the device reports it.
+    /// Marks the device lost: all work that waits, on the device or for it, ends with `error`, and
+    /// so does all later work. Work of real-time queues on the device ends as the device reports
+    /// it, or with `error` too if a call of the driver lasts. Calls no driver, and takes 0.1 s at
+    /// most.
     ///
-    /// A device that refuses to restore best-effort work for half a second is given up without
-    /// being told.
+    /// A device is marked lost without being told if it refuses to restore best-effort work for
+    /// half a second, and if a call of the driver, by any thread that starts or ends real-time
+    /// work, does not return for ten seconds.
     pub fn give_up(&self, error: &Error) {
-        self.dispatch.with(|state| state.give_up(error));
-        self.look();
+        self.dispatch.give_up(error);
     }
 
     /// Returns the reason for which the device is given up, if it is. Doesn't block.
@@ -138,36 +165,71 @@ impl<D: Device> Dispatcher<D> {
     }
 }
 
-fn spawn<D: Device>(dispatch: Arc<Dispatch<D>>) -> Result<JoinHandle<()>> {
-    let (ready, go) = std::sync::mpsc::channel::<()>();
-    let thread = thread::Builder::new().name(format!("reef-{}-dispatch", D::NAME)).spawn({
-        let dispatch = dispatch.clone();
-        move || {
+impl Service {
+    fn spawn<D: Device>(dispatch: &Arc<Dispatch<D>>, timeout: Duration) -> Result<Self> {
+        let (ready, go) = channel::<()>();
+        let (ends, ended) = channel::<()>();
+        let (watches, unwatched) = channel::<()>();
+        let watched = dispatch.clone();
+        named::<D>("watch", move || watch(&watched, timeout, &unwatched))?;
+        let served = dispatch.clone();
+        let thread = named::<D>("dispatch", move || {
+            let _ends = ends;
             let _ = go.recv(); // until `service` is set
-            dispatch.serve();
+            served.serve();
+        })?;
+        dispatch.served_by(thread.thread().clone());
+        drop(ready);
+        Ok(Self { thread, ended: Mutex::new(ended), _watch: watches })
+    }
+
+    /// Ends the service thread. `false`: it hangs, or another one does that it waits for.
+    fn end<D: Device>(&self, dispatch: &Dispatch<D>) -> bool {
+        self.thread.thread().unpark();
+        let ended = self.ended.lock();
+        while ended.recv_timeout(END_POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            if dispatch.hangs() {
+                return false;
+            }
         }
-    });
-    let thread = thread.map_err(|e| Error::host("no thread for a dispatcher", &e))?;
-    dispatch.served_by(thread.thread().clone());
-    drop(ready);
-    Ok(thread)
+        true
+    }
+}
+
+fn named<D: Device>(what: &str, f: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name(format!("reef-{}-{what}", D::NAME)).spawn(f);
+    thread.map_err(|e| Error::host("no thread for a dispatcher", &e))
+}
+
+impl<D: Device> Dispatcher<D> {
+    /// Ends what is left. `None`: a thread hangs in the device and has the rest, which ends when it
+    /// comes back.
+    fn close(&self) -> Option<()> {
+        self.dispatch.with(|state| state.close(Error::Cancelled))?;
+        self.dispatch.pass(); // cancels requests that came in meanwhile
+        while !self.dispatch.with(|state| state.rt.is_idle())? {
+            if self.dispatch.lost.get().is_some() {
+                self.dispatch.with(|state| state.rt.abandon(&self.dispatch.hang_error()))?;
+            }
+            thread::yield_now(); // without the lock: clients look whether their time is over
+        }
+        self.dispatch.with(|state| state.neighbours.set(None))?;
+        let queues = self.dispatch.with(|state| std::mem::take(&mut state.queues))?;
+        self.dispatch.pass(); // what a client left to the service thread
+        drop(queues); // cancels what waits, and waits for what runs
+        Some(())
+    }
 }
 
 impl<D: Device> Drop for Dispatcher<D> {
     fn drop(&mut self) {
         self.dispatch.closing.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join(); // a panic has already been printed
+        let service = self.service.take();
+        if service.as_ref().is_none_or(|service| service.end(&self.dispatch)) {
+            self.close();
         }
-        self.dispatch.with(|state| state.close(Error::Cancelled));
-        self.dispatch.pass(); // cancels requests that came in meanwhile
-        while !self.dispatch.with(|state| state.rt.is_idle()) {
-            thread::yield_now(); // without the lock: clients look whether their time is over
-        }
-        self.dispatch.with(|state| state.neighbours.set(None));
-        let queues = self.dispatch.with(|state| std::mem::take(&mut state.queues));
-        self.dispatch.pass(); // what a client left to the service thread
-        drop(queues); // cancels what waits, and waits for what runs
     }
 }
+
+/// Interval at which a thread that drops a dispatcher looks whether another one hangs.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(10);

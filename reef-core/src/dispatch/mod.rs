@@ -17,3 +17,4 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 pub(crate) mod ticket;
+pub(crate) mod watch;

@@ -15,10 +15,10 @@
 //! driver comes first, unless the work hasn't run before: what the stop holds back may be what the
 //! first launch waits for.
 //!
-//! Nothing in a pass may take long. What the driver prepares is prepared before, by the client, and
-//! clients that wait are woken when the pass is over. There is one exception: a real-time queue
+//! Nothing in a pass should take long. What the driver prepares is prepared before, by the client,
+//! and clients that wait are woken when the pass is over. There is one exception: a real-time queue
 //! that failed is replaced, which opens a stream of the driver and closes the old one, so that
-//! nothing of it runs any more.
+//! nothing of it runs any more. What becomes of a call that never returns is told in `watch.rs`.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
@@ -26,18 +26,26 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::Colocation;
 use crate::backend::info::Priority;
 use crate::dispatch::queues::task::{Request, TaskState, WakeQueue};
-use crate::dispatch::state::{Donors, PassState};
+use crate::dispatch::state::{Counts, Donors, PassState};
 use crate::sync::combiner::{Combiner, MAX_PASSES};
+use crate::sync::turns::Turns;
 use crate::vqueue::group::Group;
 use crossbeam_queue::ArrayQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Number of real-time requests that can wait for a pass.
 const INBOX_CAPACITY: usize = 1024;
+
+/// Time for which a thread that reads or changes something between passes waits for one, if it can
+/// go on without.
+const PASS_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Interval at which the service thread looks whether a call that hangs has returned.
+const HANG_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// State that the dispatcher, its thread and its clients share.
 #[derive(Debug)]
@@ -47,8 +55,12 @@ pub(crate) struct Dispatch<D: Device> {
     pub(crate) device: D,
     pub(crate) group: Arc<Group<D>>,
     combiner: Combiner<PassState<D>>,
-    /// Reason for which the device is given up; written in a pass, read at any time.
-    pub(super) lost: Arc<OnceLock<Error>>,
+    /// Reason for which the device is lost. Written once, before best-effort queues end; a pass
+    /// that finds it ends real-time work.
+    pub(super) lost: OnceLock<Error>,
+    pub(super) counts: Arc<Counts>,
+    /// A client that the device woke waits no more: a pass names the service thread in its place.
+    wakes_service: AtomicBool,
     pub(super) inbox: ArrayQueue<Request<D>>,
     service: OnceLock<Thread>,
     pub(super) closing: AtomicBool,
@@ -74,7 +86,9 @@ impl<D: Device> Dispatch<D> {
             to_wake: Arc::default(),
             device: device.clone(),
             group,
-            lost: state.loss.reason(),
+            lost: OnceLock::new(),
+            counts: state.counts.clone(),
+            wakes_service: AtomicBool::new(false),
             combiner: Combiner::new(state),
             inbox: ArrayQueue::new(INBOX_CAPACITY),
             service: OnceLock::new(),
@@ -104,6 +118,10 @@ impl<D: Device> Dispatch<D> {
     pub(crate) fn request(&self, request: Request<D>) -> Result<()> {
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::Cancelled);
+        }
+        if let Some(error) = self.lost.get() {
+            request.ticket.fail(error.clone());
+            return Ok(());
         }
         self.inbox.push(request).map_err(|_| Error::State("too many real-time requests wait"))?;
         self.pass();
@@ -143,14 +161,83 @@ impl<D: Device> Dispatch<D> {
         if serves {
             self.service().unpark();
         }
-        serves
+        serves || self.hangs() // then there are none to make
     }
 
-    /// Changes the state between passes.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut PassState<D>) -> R) -> R {
-        let result = self.combiner.lock(f);
+    /// Changes the state between passes. `None`: a call of the driver in a pass hangs, for which
+    /// the device is lost.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut PassState<D>) -> R) -> Option<R> {
+        self.with_while(|| !self.hangs(), f)
+    }
+
+    /// As [`with`](Self::with), or `None` if a pass lasts until then.
+    pub(crate) fn with_until<R>(
+        &self,
+        limit: Option<Instant>,
+        f: impl FnOnce(&mut PassState<D>) -> R,
+    ) -> Option<R> {
+        let is_over = || limit.is_some_and(|limit| Instant::now() >= limit);
+        self.with_while(|| !self.hangs() && !is_over(), f)
+    }
+
+    /// As [`with`](Self::with), or `None` if a pass lasts long: for what can do without.
+    pub(crate) fn try_with<R>(&self, f: impl FnOnce(&mut PassState<D>) -> R) -> Option<R> {
+        self.with_until(Instant::now().checked_add(PASS_TIMEOUT), f)
+    }
+
+    fn with_while<R>(
+        &self,
+        waits: impl Fn() -> bool,
+        f: impl FnOnce(&mut PassState<D>) -> R,
+    ) -> Option<R> {
+        let result = self.combiner.lock(waits, f);
         self.to_wake.wake();
         result
+    }
+
+    /// The error of what can't be done because a call of the driver hangs.
+    pub(super) fn hang_error(&self) -> Error {
+        self.lost.get().cloned().unwrap_or(Error::State("a call of the driver hangs"))
+    }
+
+    /// Returns the turns of the threads that make passes.
+    pub(super) fn turns(&self) -> &Turns {
+        self.combiner.turns()
+    }
+
+    /// Returns whether no pass will end a ticket any more.
+    pub(crate) fn hangs(&self) -> bool {
+        self.to_wake.is_over()
+    }
+
+    /// The device is lost: ends best-effort work now, and real-time work in the next pass.
+    pub(super) fn note_lost(&self, error: &Error) {
+        let error = self.lost.get_or_init(|| error.clone()); // the first reason stays
+        self.group.give_up(error);
+    }
+
+    /// The device is lost, and a call of the driver in a pass hangs: ends all that waits for one.
+    #[cold]
+    pub(super) fn end_waits(&self, error: &Error) {
+        self.note_lost(error);
+        self.to_wake.end(&self.hang_error());
+        self.to_wake.wake();
+    }
+
+    /// Marks the device lost. Calls no driver and waits for a pass for a short time only: real-time
+    /// work ends with the next one, or now if it lasts.
+    pub(super) fn give_up(&self, error: &Error) {
+        self.note_lost(error);
+        if self.try_with(|state| state.close(self.hang_error())).is_none() {
+            self.end_waits(error);
+        }
+        self.wake_service();
+    }
+
+    /// Has the device wake the service thread again, in place of a client that waits no more.
+    pub(super) fn return_wakes(&self) {
+        self.wakes_service.store(true, Ordering::Release);
+        self.pass();
     }
 
     /// Returns whether a waiting client can leave the passes to the service thread for now.
@@ -174,7 +261,7 @@ impl<D: Device> Dispatch<D> {
             state.rt.cancel(task)
         });
         self.pass(); // for other requests that were taken
-        is_cancelled
+        is_cancelled == Some(true)
     }
 
     /// Puts the requests that came in where the scheduler sees them.
@@ -189,6 +276,10 @@ impl<D: Device> Dispatch<D> {
 
     /// Returns whether there is something new already.
     fn pass_inside(&self, state: &mut PassState<D>) -> bool {
+        if self.wakes_service.load(Ordering::Acquire) {
+            self.wakes_service.store(false, Ordering::Release);
+            state.rt.wake_service();
+        }
         self.take_requests(state);
         let again = self.decide_and_apply(state);
         self.set_alarm(state);
@@ -198,7 +289,11 @@ impl<D: Device> Dispatch<D> {
     /// Returns whether there is something new already.
     fn decide_and_apply(&self, state: &mut PassState<D>) -> bool {
         let now = self.now();
-        state.stats.rt_finished += state.rt.note_finished(now);
+        if let Some(error) = self.lost.get().filter(|_| state.closed.is_none()) {
+            state.close(error.clone());
+        }
+        let finished = state.rt.note_finished(now);
+        state.counts.add_finished(finished);
         state.look(now, &self.group);
         self.apply(state)
     }
@@ -217,8 +312,7 @@ impl<D: Device> Dispatch<D> {
         if !stops_first {
             self.stop(state);
         }
-        state.stats.padded_launches += fed.padded;
-        state.stats.padded_blocks += fed.padded_blocks;
+        state.counts.add_padded(fed.padded, fed.padded_blocks);
         // Taking back costs time on the cores that real-time work wants: only if it is needed.
         let mut again = fed.again;
         let rt_held = state.rt.waiting() > 0 && state.rt.running() == 0;
@@ -228,9 +322,9 @@ impl<D: Device> Dispatch<D> {
             again |= self.group.try_quiesce() && !before; // schedulers wait for this
         }
         match self.restore(state) {
-            Ok(true) => state.loss.note_answer(),
+            Ok(true) => state.refusals.note_answer(),
             Ok(false) => {}
-            Err(error) => state.note_refusal(&error),
+            Err(error) => self.note_refusal(state, &error),
         }
         state.set_limits();
         again
@@ -284,15 +378,27 @@ impl<D: Device> Dispatch<D> {
         }
         let width = if state.plan.preempt { state.caps } else { None };
         let stays = state.plan.preempt && width.is_none();
-        if stays || state.loss.why().is_some() {
+        if stays || self.lost.get().is_some() {
             return Ok(false);
         }
         let goes_on = self.group.try_restore_as(width)?;
         if goes_on && width.is_some() {
-            state.stats.padded_launches += 1;
+            state.counts.add_padded(1, 0);
             state.capped_at = self.now();
         }
         Ok(goes_on)
+    }
+
+    /// The device refused to restore best-effort work: have another pass try again, or end all of
+    /// it.
+    #[cold]
+    fn note_refusal(&self, state: &mut PassState<D>, error: &Error) {
+        if state.refusals.note(state.last_pass) {
+            self.note_lost(error);
+            state.close(self.hang_error());
+        } else {
+            state.retry_soon();
+        }
     }
 
     fn set_alarm(&self, state: &PassState<D>) {
@@ -309,6 +415,11 @@ impl<D: Device> Dispatch<D> {
     pub(super) fn serve(&self) {
         while !self.closing.load(Ordering::Acquire) {
             self.combine(MAX_PASSES);
+            if self.hangs() {
+                self.polling.store(false, Ordering::Release);
+                thread::park_timeout(HANG_POLL_INTERVAL);
+                continue;
+            }
             let poll = self.poll.load(Ordering::Acquire);
             self.polling.store(poll, Ordering::Release);
             if poll {

@@ -4,7 +4,7 @@ use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{Caps, DeviceInfo, Seq};
-use crate::dispatch::loss::Loss;
+use crate::dispatch::loss::Refusals;
 use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::queues::be_queue::BeQueue;
 use crate::dispatch::queues::padding::{Padded, PaddingSource};
@@ -14,6 +14,8 @@ use crate::scheduler::policy::{
 };
 use crate::scheduler::steady::Steady;
 use crate::vqueue::group::Group;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Interval after which a device that refused to stop or to restore best-effort work is asked
@@ -61,6 +63,45 @@ impl Stats {
     }
 }
 
+/// Counts as they are written: by passes, of which there is one at a time. Read at any time.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    preemptions: AtomicU64,
+    rt_finished: AtomicU64,
+    padded_launches: AtomicU64,
+    padded_blocks: AtomicU64,
+    retries: AtomicU64,
+}
+
+/// Adds to a count that one thread at a time writes.
+fn add(count: &AtomicU64, more: u64) {
+    if more > 0 {
+        count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+}
+
+impl Counts {
+    pub(super) fn add_finished(&self, tasks: u64) {
+        add(&self.rt_finished, tasks);
+    }
+
+    pub(super) fn add_padded(&self, launches: u64, blocks: u64) {
+        add(&self.padded_launches, launches);
+        add(&self.padded_blocks, blocks);
+    }
+
+    pub(super) fn read(&self) -> Stats {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Stats {
+            preemptions: read(&self.preemptions),
+            rt_finished: read(&self.rt_finished),
+            padded_launches: read(&self.padded_launches),
+            padded_blocks: read(&self.padded_blocks),
+            retries: read(&self.retries),
+        }
+    }
+}
+
 /// State of a pass.
 #[derive(Debug)]
 pub(crate) struct PassState<D: Device> {
@@ -74,12 +115,12 @@ pub(crate) struct PassState<D: Device> {
     rt_ended: Vec<RtEnd>,
     pub(super) plan: Plan,
     pub(super) last_pass: Duration,
-    pub(crate) stats: Stats,
+    pub(crate) counts: Arc<Counts>,
     /// Times at which best-effort work was preempted, while a caller traces it.
     pub(super) preempted: Option<Vec<Duration>>,
     /// The error for which no real-time work runs any more.
     pub(super) closed: Option<Error>,
-    pub(crate) loss: Loss,
+    pub(super) refusals: Refusals,
     pub(super) neighbours: Neighbourhood,
     steady: Steady,
     /// Caps of best-effort queues next to real-time work that lasts.
@@ -99,10 +140,10 @@ impl<D: Device> PassState<D> {
             rt_ended: Vec::new(),
             plan: Plan::default(),
             last_pass: Duration::ZERO,
-            stats: Stats::default(),
+            counts: Arc::default(),
             preempted: None,
             closed: None,
-            loss: Loss::default(),
+            refusals: Refusals::default(),
             neighbours: Neighbourhood::default(),
             steady: Steady::default(),
             caps: None,
@@ -119,27 +160,8 @@ impl<D: Device> PassState<D> {
     /// The device refused to stop or to restore best-effort work: have another pass try again.
     #[cold]
     pub(super) fn retry_soon(&mut self) {
-        self.stats.retries += 1;
+        add(&self.counts.retries, 1);
         self.plan.wake_by(self.last_pass.saturating_add(RETRY_INTERVAL));
-    }
-
-    /// The device refused to restore best-effort work: have another pass try again, or end all of
-    /// it.
-    #[cold]
-    pub(super) fn note_refusal(&mut self, error: &Error) {
-        if self.loss.note_refusal(self.last_pass) {
-            self.give_up(error);
-        } else {
-            self.retry_soon();
-        }
-    }
-
-    /// Ends all work of both classes: every waiter and every later task gets `error`.
-    #[cold]
-    pub(super) fn give_up(&mut self, error: &Error) {
-        self.close(error.clone());
-        self.queues.iter().for_each(|be_queue| be_queue.queue.give_up(error));
-        self.loss.note(error);
     }
 
     /// Holds neighbours if there is real-time work, before it is launched; releases them some time
@@ -152,7 +174,7 @@ impl<D: Device> PassState<D> {
     }
 
     pub(super) fn note_preemption(&mut self) {
-        self.stats.preemptions += 1;
+        add(&self.counts.preemptions, 1);
         if let Some(times) = self.preempted.as_mut().filter(|times| times.len() < MAX_RECORDED) {
             times.push(self.last_pass);
         }

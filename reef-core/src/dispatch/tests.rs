@@ -7,6 +7,7 @@ use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::padding_plan::Profile;
 use crate::dispatch::queues::task::{Task, Timing};
+use crate::dispatch::state::PassState;
 use crate::dispatch::ticket::Ticket;
 use crate::limits::ClientConfig;
 use crate::scheduler::{Plan, Reef, RtShare, Scheduler, View, Width};
@@ -60,7 +61,10 @@ fn busy_client(dispatcher: &Dispatcher<Fake>, device: &Fake) -> BeClient<Fake> {
 
 /// Number of commands that the device has of the first best-effort client.
 fn in_flight(dispatcher: &Dispatcher<Fake>) -> u64 {
-    dispatcher.dispatch.with(|state| state.queues[0].queue.shared().launcher().commands.in_flight())
+    let first = |state: &mut PassState<Fake>| {
+        state.queues[0].queue.shared().launcher().commands.in_flight()
+    };
+    dispatcher.dispatch.with(first).expect("nothing hangs")
 }
 
 fn busy_client_of(
@@ -549,6 +553,7 @@ fn wakers_run_after_the_pass_launching_new_work() {
         eventually("asked for", || !dispatch.inbox.is_empty());
         second
     });
+    let second = second.expect("nothing hangs");
     second.recv_timeout(TEST_TIMEOUT).expect("a waker may ask").expect("room");
     assert!(first.try_wait().is_some(), "noted by the second's pass");
     assert_eq!((*asks.launched.lock(), launched() > before), (Some(launched()), true));

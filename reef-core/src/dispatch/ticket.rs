@@ -17,20 +17,29 @@ const POLLS: u32 = 64;
 ///
 /// It is also a future, for any executor: the dispatcher's thread wakes its task. Dropping a ticket
 /// leaves the task as it is.
+///
+/// If another thread hangs in a call of the driver, tickets end with `DeviceLost` after ten
+/// seconds. A thread that hangs itself, as one that submits or waits may, goes on when the call
+/// returns.
 #[derive(Debug)]
 #[must_use = "a ticket says whether the task finished"]
 pub struct Ticket<D: Device> {
     state: Arc<TaskState>,
     dispatch: Arc<Dispatch<D>>,
+    /// It is waited for as a future.
+    is_polled: bool,
 }
 
 impl<D: Device> Ticket<D> {
     pub(crate) fn new(state: Arc<TaskState>, dispatch: Arc<Dispatch<D>>) -> Self {
-        Self { state, dispatch }
+        Self { state, dispatch, is_polled: false }
     }
 
     /// Returns the outcome of the task, or `None` if it hasn't ended. Doesn't block.
     pub fn try_wait(&self) -> Option<Result<Timing>> {
+        if self.dispatch.hangs() {
+            self.state.fail(self.dispatch.hang_error()); // unless it has ended
+        }
         self.state.outcome().cloned()
     }
 
@@ -64,14 +73,17 @@ impl<D: Device> Ticket<D> {
     /// Takes back what has not been given to the device: the task then ends as `Cancelled`, at once
     /// or when what the device has of it has ended.
     ///
-    /// `false`: the device has all of it, or it has ended. It ends as it would have.
+    /// `false`: the device has all of it, it has ended, or the device is lost because a call of the
+    /// driver hangs. It ends as it would have.
     pub fn cancel(&self) -> bool {
         self.dispatch.cancel(&self.state)
     }
 
     fn wait_until(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
         self.state.wake_at_end(Waiter::Thread(thread::current()));
+        self.state.begin_wait();
         let outcome = self.wait_here(limit);
+        self.state.end_wait();
         if outcome.is_none() {
             self.state.leave(&thread::current());
         }
@@ -79,8 +91,10 @@ impl<D: Device> Ticket<D> {
     }
 
     fn wait_here(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
-        if !self.dispatch.with(|state| state.rt.wake(thread::current())) {
-            return self.spin(limit);
+        match self.dispatch.with_until(limit, |state| state.rt.wake(thread::current())) {
+            None => return self.try_wait(), // a pass lasts for longer than this may wait, or hangs
+            Some(false) => return self.spin(limit),
+            Some(true) => {}
         }
         let outcome = loop {
             self.dispatch.pass();
@@ -89,8 +103,7 @@ impl<D: Device> Ticket<D> {
                 break outcome;
             }
         };
-        self.dispatch.with(|state| state.rt.wake(self.dispatch.service().clone()));
-        self.dispatch.pass(); // changes between the last pass and the line above
+        self.dispatch.return_wakes();
         outcome
     }
 
@@ -133,7 +146,19 @@ impl<D: Device> Future for Ticket<D> {
             return Poll::Ready(outcome);
         }
         self.state.wake_at_end(Waiter::Waker(context.waker().clone()));
+        let ticket = self.get_mut();
+        if !std::mem::replace(&mut ticket.is_polled, true) {
+            ticket.state.begin_wait();
+        }
         // It may have ended before the waker was there.
-        self.try_wait().map_or(Poll::Pending, Poll::Ready)
+        ticket.try_wait().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<D: Device> Drop for Ticket<D> {
+    fn drop(&mut self) {
+        if self.is_polled {
+            self.state.end_wait();
+        }
     }
 }

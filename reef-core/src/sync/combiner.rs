@@ -9,6 +9,9 @@
 //! *baton*, which the next visitor takes, or the thread that is woken for it. No thread waits for
 //! the combiner.
 //!
+//! A thread that hangs inside keeps the state. Visitors leave their visits to it, and threads that
+//! want the state itself wait for as long as they say.
+//!
 //! | `visits` | `baton` | |
 //! |---|---|---|
 //! | 0 | down | no thread is inside |
@@ -16,12 +19,17 @@
 //! | > 0 | up | none is; the thread that lowers the baton is next |
 
 use crate::sync::primitives::{AtomicBool, AtomicUsize, Mutex, Ordering, fence};
+use crate::sync::turns::Turns;
+use std::time::Duration;
 
 /// Upper bound of the passes of one visit, its own among them; other threads make the rest.
 ///
 /// More than one, because the thread that takes over may have to wake up first, and real-time work
 /// waits.
 pub(crate) const MAX_PASSES: usize = 4;
+
+/// Time for which a thread waits for the state before it looks again whether it should.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Guards `T`, which only the thread that makes a pass may touch.
 #[derive(Debug, Default)]
@@ -33,6 +41,8 @@ pub(crate) struct Combiner<T> {
     baton: AtomicBool,
     /// Never contended but by [`Combiner::lock`].
     state: Mutex<T>,
+    /// Turns of the threads that have the state.
+    turns: Turns,
 }
 
 impl<T> Combiner<T> {
@@ -41,7 +51,13 @@ impl<T> Combiner<T> {
             visits: AtomicUsize::new(0),
             baton: AtomicBool::new(false),
             state: Mutex::new(state),
+            turns: Turns::default(),
         }
+    }
+
+    /// Returns the turns of the threads that have the state.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Runs `pass` at least once after this call began: here, on the thread that is inside, or on
@@ -65,7 +81,7 @@ impl<T> Combiner<T> {
             for _ in 0..max_passes {
                 // Stores before these visits are visible from here on.
                 let seen = self.visits.load(Ordering::Acquire);
-                let more = pass(&mut self.state.lock());
+                let Some(more) = self.try_lock(LOCK_INTERVAL, &mut pass) else { break };
                 let answered = seen - usize::from(more);
                 if self.visits.fetch_sub(answered, Ordering::AcqRel) == answered {
                     return;
@@ -92,15 +108,67 @@ impl<T> Combiner<T> {
             && self.baton.compare_exchange(true, false, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Changes the state outside of any pass. Waits for a pass that runs.
-    pub(crate) fn lock<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        f(&mut self.state.lock())
+    /// Changes the state outside of any pass. Waits for a pass that runs, for as long as `waits`
+    /// holds: `None` if it doesn't any more.
+    pub(crate) fn lock<R>(
+        &self,
+        waits: impl Fn() -> bool,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        let mut f = Some(f);
+        loop {
+            let result = self.try_lock(LOCK_INTERVAL, |state| f.take().map(|f| f(state)));
+            if result.is_some() || !waits() {
+                return result.flatten();
+            }
+        }
+    }
+
+    fn try_lock<R>(&self, time: Duration, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut state = self.state.lock_for(time)?;
+        let _turn = self.turns.begin();
+        Some(f(&mut state))
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    fn taken(combiner: &Combiner<i32>) -> i32 {
+        combiner.lock(|| true, |passes| *passes).expect("no thread is inside")
+    }
+
+    /// A thread that is inside for as long as a test lets it be.
+    #[test]
+    fn state_is_waited_for_while_asked_for() {
+        let combiner = Combiner::new(0);
+        let inside = |passes: &mut i32| {
+            assert!(combiner.turns().current().is_some());
+            assert_eq!(combiner.lock(|| false, |_| ()), None, "a thread has it");
+            *passes += 1;
+            false
+        };
+        combiner.combine(1, inside, || unreachable!("all is answered"));
+        assert_eq!((combiner.turns().current(), taken(&combiner)), (None, 1));
+    }
+
+    /// Outside of a pass a thread hangs with the state; when it comes back, the next visitor makes
+    /// the passes.
+    #[test]
+    fn visit_ends_while_another_thread_keeps_the_state() {
+        let combiner = Combiner::new(0);
+        let pass = |passes: &mut i32| {
+            *passes += 1;
+            false
+        };
+        let waits = || unreachable!("it is free");
+        let hangs = |_: &mut i32| combiner.combine(3, |_| unreachable!("it is taken"), || true);
+        combiner.lock(waits, hangs).expect("it is free");
+        assert_eq!(taken(&combiner), 0);
+        combiner.combine(3, pass, || unreachable!("all is answered"));
+        assert_eq!(taken(&combiner), 1, "it took the baton");
+    }
 
     /// Work that each pass itself causes, as a service thread in a tight loop does.
     #[test]
@@ -113,13 +181,13 @@ mod tests {
             false
         };
         combiner.combine(3, pass, || true);
-        assert_eq!(combiner.lock(|passes| *passes), 3);
+        assert_eq!(taken(&combiner), 3);
         let last = |passes: &mut i32| {
             *passes += 10;
             false
         };
         combiner.combine(3, last, || unreachable!("all is answered"));
-        assert_eq!(combiner.lock(|passes| *passes), 13, "the next visit took the baton");
+        assert_eq!(taken(&combiner), 13, "the next visit took the baton");
     }
 
     #[test]
@@ -130,7 +198,7 @@ mod tests {
             *passes < 3
         };
         combiner.combine(9, pass, || unreachable!("it made all passes"));
-        assert_eq!(combiner.lock(|passes| *passes), 3);
+        assert_eq!(taken(&combiner), 3);
     }
 
     /// Without a thread to take over, it stays until all is answered.
@@ -145,7 +213,7 @@ mod tests {
             false
         };
         combiner.combine(3, pass, || false);
-        assert_eq!(combiner.lock(|passes| *passes), 10);
+        assert_eq!(taken(&combiner), 10);
     }
 }
 
@@ -192,7 +260,7 @@ mod models {
         }
 
         fn taken(&self) -> [usize; SENDERS] {
-            self.combiner.lock(|taken| *taken)
+            self.combiner.lock(|| true, |taken| *taken).unwrap()
         }
     }
 
@@ -252,6 +320,42 @@ mod models {
             scene.visit(usize::MAX);
             clients.into_iter().for_each(|client| client.join().unwrap());
             assert_eq!(scene.taken(), [1, 1]);
+        });
+    }
+
+    /// A thread hangs in its pass until both others have ended: one that wants the state until it
+    /// is told that it hangs, and one that visits. All visits are answered when it comes back.
+    #[test]
+    fn thread_that_hangs_inside_keeps_no_other() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let scene =
+                Arc::new((Scene::default(), AtomicBool::new(false), AtomicBool::new(false)));
+            let hangs = thread::spawn({
+                let scene = scene.clone();
+                move || {
+                    let (Scene { combiner, .. }, is_inside, goes_on) = &*scene;
+                    let pass = |taken: &mut [usize; SENDERS]| {
+                        is_inside.store(true, Ordering::Release);
+                        while !goes_on.load(Ordering::Acquire) {
+                            thread::yield_now();
+                        }
+                        taken[0] += 1;
+                        false
+                    };
+                    combiner.combine(usize::MAX, pass, || true);
+                }
+            });
+            let (Scene { combiner, .. }, is_inside, goes_on) = &*scene;
+            while !is_inside.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            assert_eq!(combiner.lock(|| false, |_| ()), None, "it hangs inside");
+            combiner.combine(1, |_| unreachable!("it is inside"), || true);
+            goes_on.store(true, Ordering::Release);
+            hangs.join().unwrap();
+            assert_eq!(scene.0.taken(), [2, 0], "its own visit, and the other");
         });
     }
 }

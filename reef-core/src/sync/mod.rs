@@ -10,3 +10,5 @@ pub(crate) mod park;
 pub(crate) mod primitives;
 #[allow(unsafe_code)] // see its module docs
 pub(crate) mod ring;
+pub(crate) mod turns;
+pub(crate) mod wait_list;

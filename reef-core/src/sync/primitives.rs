@@ -4,10 +4,31 @@
 
 #[cfg(not(loom))]
 mod real {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use parking_lot::MutexGuard;
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
     use std::time::Duration;
+
+    /// A mutex without poison.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(parking_lot::Mutex::new(value))
+        }
+
+        #[inline]
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock()
+        }
+
+        /// As [`lock`](Self::lock), for no longer than `time`.
+        #[inline]
+        pub(crate) fn lock_for(&self, time: Duration) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock_for(time)
+        }
+    }
 
     /// A condition variable; [`wait`](Self::wait) takes the guard by value, as loom's does.
     #[derive(Debug, Default)]
@@ -74,6 +95,15 @@ mod model {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap()
+        }
+
+        /// Models have no time: another thread goes on before this one looks again.
+        pub(crate) fn lock_for(&self, _: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+            let guard = self.0.try_lock().ok();
+            if guard.is_none() {
+                thread::yield_now();
+            }
+            guard
         }
     }
 

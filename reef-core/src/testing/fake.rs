@@ -13,7 +13,7 @@ use crate::backend::preemptor::Preemptor;
 use crate::backend::queue::{Drained, Queue};
 use crate::backend::resources::Padding;
 use crate::backend::types::{Backend, Checkpoint, Event, NoGraph};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, Thread};
@@ -74,6 +74,77 @@ pub(crate) struct Script {
     pub(crate) padded: AtomicU32,
     /// Number of drains that queues were asked for.
     pub(crate) drains: AtomicU32,
+    pub(crate) hang: Hang,
+}
+
+/// A call of the device, of those that can hang.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Evict,
+    Reset,
+    Reactivate,
+    /// Opening a queue.
+    Open,
+    /// Closing a queue.
+    Close,
+    /// On a queue of this class.
+    Launch(Priority),
+    Completed(Priority),
+    /// By a thread that makes a pass, or by a queue's worker.
+    Drain(By),
+}
+
+/// Thread that makes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Pass,
+    Worker,
+}
+
+impl By {
+    fn current() -> Self {
+        let is_worker = thread::current().name() == Some("reef-fake-queue");
+        if is_worker { Self::Worker } else { Self::Pass }
+    }
+}
+
+/// A call that does not return until the test lets it.
+#[derive(Debug, Default)]
+pub(crate) struct Hang {
+    call: Mutex<Option<Call>>,
+    changed: Condvar,
+    /// Calls that have not returned.
+    inside: AtomicU32,
+    /// One has hung, whether or not it has returned.
+    has_hung: AtomicBool,
+}
+
+impl Hang {
+    /// Calls like this one do not return from now on; `None`: all do.
+    pub(crate) fn set(&self, call: Option<Call>) {
+        *self.call.lock() = call;
+        self.changed.notify_all();
+    }
+
+    /// Returns whether a call hangs.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns whether a call has hung.
+    pub(crate) fn has_hung(&self) -> bool {
+        self.has_hung.load(Ordering::SeqCst)
+    }
+
+    fn wait(&self, call: Call) {
+        let mut hangs = self.call.lock();
+        if *hangs == Some(call) {
+            self.has_hung.store(true, Ordering::SeqCst);
+            self.inside.fetch_add(1, Ordering::SeqCst);
+            self.changed.wait_while(&mut hangs, |hangs| *hangs == Some(call));
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 /// Counts down; `true` until it is 0.
@@ -126,7 +197,8 @@ impl Event for FakeEvent {
 }
 
 impl FakePreemptor {
-    fn tell(&self, what: &'static str, fails: &AtomicU32) -> Result<()> {
+    fn tell(&self, call: Call, what: &'static str, fails: &AtomicU32) -> Result<()> {
+        self.0.0.hang.wait(call);
         if use_up(fails) {
             return Err(Error::DeviceLost { backend: Fake::NAME, why: what.into() });
         }
@@ -149,21 +221,22 @@ impl Preemptor for FakePreemptor {
     }
 
     fn evict(&self) -> Result<()> {
-        self.tell("evict", &self.0.0.evict_fails)
+        self.tell(Call::Evict, "evict", &self.0.0.evict_fails)
     }
 
     fn reset(&self) -> Result<()> {
-        self.tell("reset", &self.0.0.reset_fails)
+        self.tell(Call::Reset, "reset", &self.0.0.reset_fails)
     }
 
     fn reactivate(&self) -> Result<()> {
-        self.tell("reactivate", &self.0.0.reactivate_fails)
+        self.tell(Call::Reactivate, "reactivate", &self.0.0.reactivate_fails)
     }
 }
 
 impl FakeQueue {
     fn note(&mut self, Seq(at): Seq, left: Option<u32>) -> Result<()> {
         if let Some((Fake(script), class)) = &self.of {
+            script.hang.wait(Call::Launch(*class));
             let rt = *class == Priority::RealTime;
             assert!(!(rt && use_up(&script.rt_launch_panics)), "as the script says");
             if rt {
@@ -236,6 +309,9 @@ impl Queue for FakeQueue {
     }
 
     fn completed(&mut self) -> Result<Seq> {
+        if let Some((Fake(script), class)) = &self.of {
+            script.hang.wait(Call::Completed(*class));
+        }
         self.run();
         if let Some((Fake(script), _)) = &self.of {
             script.polls.fetch_add(1, Ordering::SeqCst);
@@ -244,6 +320,9 @@ impl Queue for FakeQueue {
     }
 
     fn try_drain(&mut self) -> Result<Option<Drained<Fake>>> {
+        if let Some((Fake(script), _)) = &self.of {
+            script.hang.wait(Call::Drain(By::current()));
+        }
         self.run();
         if let Some((Fake(script), _)) = &self.of {
             script.drains.fetch_add(1, Ordering::SeqCst);
@@ -286,6 +365,14 @@ impl Queue for FakeQueue {
 
     fn wake_at(&mut self, Seq(at): Seq) {
         self.wake_at = Some(at);
+    }
+}
+
+impl Drop for FakeQueue {
+    fn drop(&mut self) {
+        if let Some((Fake(script), _)) = &self.of {
+            script.hang.wait(Call::Close);
+        }
     }
 }
 
@@ -398,8 +485,11 @@ impl Device for Fake {
     }
 
     fn queue(&self, class: Priority, _: Option<&FakePreemptor>) -> Result<FakeQueue> {
+        self.0.hang.wait(Call::Open);
         let number = self.0.queues.fetch_add(1, Ordering::SeqCst) + 1;
-        Ok(FakeQueue { of: Some((self.clone(), class)), number, ..FakeQueue::default() })
+        let mut queue = FakeQueue::default();
+        (queue.of, queue.number) = (Some((self.clone(), class)), number);
+        Ok(queue)
     }
 }
 
@@ -421,7 +511,8 @@ pub(crate) struct AtLast(pub(crate) Fake);
 
 impl Drop for AtLast {
     fn drop(&mut self) {
-        let Script { be_hangs, be_launch_blocks, rt_hangs_at, hung, .. } = &*self.0.0;
+        let Script { be_hangs, be_launch_blocks, rt_hangs_at, hung, hang, .. } = &*self.0.0;
+        hang.set(None);
         be_hangs.store(false, Ordering::SeqCst);
         be_launch_blocks.store(false, Ordering::SeqCst);
         rt_hangs_at.store(0, Ordering::SeqCst);

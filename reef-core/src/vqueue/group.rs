@@ -4,9 +4,10 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{Caps, Colocation, PreemptLevel};
 use crate::backend::preemptor::Preemptor;
-use crate::vqueue::shared::Shared;
+use crate::vqueue::shared::{Shared, Shutdown};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A preemptor and the queues opened with it. Preempting eight queues costs what preempting one
 /// does.
@@ -31,21 +32,37 @@ use std::sync::Arc;
 ///
 /// A group may be restored *narrow*, to run next to real-time work, and is stopped again before it
 /// runs as wide as it can.
+///
+/// A thread that calls the driver for a step has the lock of steps. Queues come, go and end with
+/// the device by another lock, under which no driver is called: a call that hangs keeps none.
 #[derive(Debug)]
 pub struct Group<D: Device> {
     device: D,
     preemptor: D::Preemptor,
+    /// Held while the device is told, and while it is asked.
+    steps: Mutex<Steps<D>>,
+    /// Held for moments. Locked after `steps`.
     members: Mutex<Members<D>>,
+    /// The group is preempted, or about to be. Written under the lock of steps, before the queues
+    /// are told.
+    held: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Steps<D: Device> {
+    /// Next step that the device has to be told.
+    due: Due,
+    /// Queues that are asked one by one. Kept for its memory.
+    asked: Vec<Arc<Shared<D>>>,
 }
 
 #[derive(Debug)]
 struct Members<D: Device> {
-    held: bool,
-    /// Next step that the device has to be told.
-    due: Due,
     /// Upper bound of blocks that run at a time, next to real-time work.
     capped: Option<Caps>,
     queues: Vec<Arc<Shared<D>>>,
+    /// Reason for which all queues have ended, and all that come do.
+    lost: Option<Error>,
 }
 
 /// The next step that a device has to do.
@@ -64,9 +81,10 @@ impl<D: Device> Group<D> {
     /// `Level` if the device is not that deep; the driver's.
     pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
         let preemptor = device.preemptor(level)?;
-        let (due, queues) = (Due::Nothing, Vec::new());
-        let members = Mutex::new(Members { held: false, due, capped: None, queues });
-        Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
+        let steps = Mutex::new(Steps { due: Due::Nothing, asked: Vec::new() });
+        let members = Mutex::new(Members { capped: None, queues: Vec::new(), lost: None });
+        let held = AtomicBool::new(false);
+        Ok(Arc::new(Self { device: device.clone(), preemptor, steps, members, held }))
     }
 
     /// Returns the depth of a preemption of this group.
@@ -88,31 +106,55 @@ impl<D: Device> Group<D> {
         &self.preemptor
     }
 
-    pub(crate) fn join(&self, queue: &Arc<Shared<D>>) {
+    /// # Errors
+    ///
+    /// The reason for which the group was given up.
+    pub(crate) fn join(&self, queue: &Arc<Shared<D>>) -> Result<()> {
         let mut members = self.members.lock();
-        if members.held {
-            queue.hold();
+        if let Some(error) = &members.lost {
+            return Err(error.clone());
+        }
+        if self.is_preempted() {
+            queue.hold(); // else a thread that holds the group finds it
         }
         queue.set_caps(members.capped);
         members.queues.push(queue.clone());
+        Ok(())
     }
 
     pub(crate) fn leave(&self, queue: &Arc<Shared<D>>) {
         self.members.lock().queues.retain(|q| !Arc::ptr_eq(q, queue));
     }
 
+    /// Ends all queues with `error`, also those that come, are parked or are held. Calls no driver:
+    /// each worker ends when the device has finished what it has of its queue, or fails.
+    pub(crate) fn give_up(&self, error: &Error) {
+        let mut members = self.members.lock();
+        let error = members.lost.get_or_insert_with(|| error.clone()).clone();
+        for queue in &members.queues {
+            queue.end(error.clone());
+            queue.shut_down(Shutdown::Cancel);
+        }
+    }
+
+    /// Returns whether its queues were given up.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.members.lock().lost.is_some()
+    }
+
     /// Step 1: nothing of the group is launched any more. Calls no driver and wakes no thread.
     ///
     /// Returns whether it was preempted already, which changes nothing.
     pub(crate) fn hold(&self) -> bool {
-        let mut members = self.members.lock();
-        if members.held {
+        let mut steps = self.steps.lock();
+        if self.held.swap(true, Ordering::SeqCst) {
             return true;
         }
+        let members = self.members.lock();
         let nothing_runs = members.queues.iter().all(|queue| queue.hold_if_empty());
         members.queues.iter().for_each(|queue| queue.hold());
         let is_told = !nothing_runs && self.level() >= PreemptLevel::DeviceQueue;
-        (members.held, members.due) = (true, if is_told { Due::Evict } else { Due::Nothing });
+        steps.due = if is_told { Due::Evict } else { Due::Nothing };
         false
     }
 
@@ -124,20 +166,20 @@ impl<D: Device> Group<D> {
     ///
     /// The device's, and then call again.
     pub(crate) fn stop(&self) -> Result<()> {
-        let mut members = self.members.lock();
-        if members.due == Due::Nothing {
+        let mut steps = self.steps.lock();
+        if steps.due == Due::Nothing {
             return Ok(());
         }
-        if members.due == Due::Evict {
+        if steps.due == Due::Evict {
             self.preemptor.evict()?;
             let resets = self.level() >= PreemptLevel::All;
-            members.due = if resets { Due::Reset } else { Due::Nothing };
+            steps.due = if resets { Due::Reset } else { Due::Nothing };
         }
-        if members.due == Due::Reset {
+        if steps.due == Due::Reset {
             self.preemptor.reset()?;
-            members.due = Due::Nothing;
+            steps.due = Due::Nothing;
         }
-        members.queues.iter().for_each(|queue| queue.wake_asker());
+        self.members.lock().queues.iter().for_each(|queue| queue.wake_asker());
         Ok(())
     }
 
@@ -154,7 +196,7 @@ impl<D: Device> Group<D> {
     /// Returns whether the device has yet to be told: [`stop`](Self::stop) was not called since the
     /// group is held, or failed.
     pub(crate) fn is_half_stopped(&self) -> bool {
-        self.members.lock().due != Due::Nothing
+        self.steps.lock().due != Due::Nothing
     }
 
     /// Starts step 5: workers take back what the device has.
@@ -165,16 +207,19 @@ impl<D: Device> Group<D> {
     /// Step 5 on this thread, without waking workers; they do the rest when the device has stopped.
     /// Returns whether the group is quiesced.
     pub(crate) fn try_quiesce(&self) -> bool {
-        let members = self.members.lock();
-        if members.held {
-            members.queues.iter().for_each(|queue| queue.try_quiesce());
+        let mut steps = self.steps.lock();
+        if !self.is_preempted() {
+            return false;
         }
-        members.held && members.queues.iter().all(|queue| queue.is_quiesced())
+        steps.asked.clear(); // a panic of the device may have left some
+        steps.asked.extend_from_slice(&self.members.lock().queues);
+        steps.asked.iter().for_each(|queue| queue.try_quiesce());
+        steps.asked.drain(..).all(|queue| queue.is_quiesced())
     }
 
-    /// Returns whether the group is preempted, or about to be.
+    /// Returns whether the group is preempted, or about to be. Doesn't block.
     pub fn is_preempted(&self) -> bool {
-        self.members.lock().held
+        self.held.load(Ordering::SeqCst)
     }
 
     /// Returns the caps of the queues next to real-time work, if the group can be stopped while it
@@ -204,8 +249,7 @@ impl<D: Device> Group<D> {
 
     /// Returns whether the device has confirmed that nothing of the group runs.
     pub fn is_quiesced(&self) -> bool {
-        let members = self.members.lock();
-        members.held && members.queues.iter().all(|queue| queue.is_quiesced())
+        self.is_preempted() && self.members.lock().queues.iter().all(|queue| queue.is_quiesced())
     }
 
     /// Stops all queues; later commands wait until [`restore`](Self::restore).
@@ -240,7 +284,7 @@ impl<D: Device> Group<D> {
     ///
     /// `State` if the group is not preempted; the device's.
     pub fn restore(&self) -> Result<()> {
-        self.restore_locked(&mut self.members.lock(), None)
+        self.restore_locked(&mut self.steps.lock(), None)
     }
 
     /// As [`restore`](Self::restore), with the caps of `width` for each queue. Returns `false` if
@@ -251,27 +295,34 @@ impl<D: Device> Group<D> {
     ///
     /// As [`restore`](Self::restore).
     pub(crate) fn try_restore_as(&self, width: Option<Caps>) -> Result<bool> {
-        let mut members = self.members.lock();
-        let queues = &members.queues;
-        if members.held && !queues.is_empty() && !queues.iter().any(|queue| queue.is_quiesced()) {
+        let mut steps = self.steps.lock();
+        if self.is_preempted() && !self.can_go_on() {
             return Ok(false);
         }
-        self.restore_locked(&mut members, width).map(|()| true)
+        self.restore_locked(&mut steps, width).map(|()| true)
     }
 
-    fn restore_locked(&self, members: &mut Members<D>, width: Option<Caps>) -> Result<()> {
-        if !members.held {
+    /// Returns whether one of the queues can, or there is none.
+    fn can_go_on(&self) -> bool {
+        let queues = &self.members.lock().queues;
+        queues.is_empty() || queues.iter().any(|queue| queue.is_quiesced())
+    }
+
+    fn restore_locked(&self, steps: &mut Steps<D>, width: Option<Caps>) -> Result<()> {
+        if !self.is_preempted() {
             return Err(Error::State("restoring what is not preempted"));
         }
         let is_stopped = self.level() >= PreemptLevel::DeviceQueue;
         if is_stopped {
             self.preemptor.reactivate()?; // before queues are released, or launches would be no-ops
         }
+        let mut members = self.members.lock();
         if members.capped != width {
             members.capped = width;
             members.queues.iter().for_each(|queue| queue.set_caps(width));
         }
-        (members.held, members.due) = (false, Due::Nothing);
+        steps.due = Due::Nothing;
+        self.held.store(false, Ordering::SeqCst);
         let release = if is_stopped { Shared::release_when_drained } else { Shared::release };
         members.queues.iter().for_each(|queue| release(queue));
         Ok(())

@@ -7,6 +7,7 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::Caps;
 use crate::sync::park::{EventCount, Parker};
 use crate::sync::ring::Cursors;
+use crate::sync::turns::Turns;
 use crate::vqueue::drain_time::DrainTime;
 use crate::vqueue::hold::{Hold, Quiesced, Reclaim};
 use crate::vqueue::launcher::{Allowance, Launcher};
@@ -14,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 /// Way in which a queue ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,10 @@ pub(crate) struct Shared<D: Device> {
     /// The error that ended the queue: the worker's, or else the owner's. Written once.
     failed: OnceLock<Error>,
     worker: Thread,
+    /// The worker's calls of the device, with what it waits for to make them.
+    calls: Turns,
+    /// The worker has ended. Written by it, once.
+    worker_ended: AtomicBool,
     parker: Parker,
     waiters: EventCount,
     listener: Option<Listener>,
@@ -86,6 +92,8 @@ impl<D: Device> Shared<D> {
             shutdown: AtomicU8::new(Shutdown::None as u8),
             failed: OnceLock::new(),
             worker,
+            calls: Turns::default(),
+            worker_ended: AtomicBool::new(false),
             parker: Parker::default(),
             waiters: EventCount::default(),
             listener: listener.map(|thread| Listener { thread, watching: AtomicBool::new(false) }),
@@ -291,6 +299,23 @@ impl<D: Device> Shared<D> {
         thread::current().id() == self.worker.id()
     }
 
+    /// Returns the worker's calls of the device.
+    pub(crate) fn calls(&self) -> &Turns {
+        &self.calls
+    }
+
+    /// The worker does nothing more.
+    pub(crate) fn note_worker_ended(&self) {
+        self.worker_ended.store(true, Ordering::Release);
+        self.waiters.notify();
+    }
+
+    /// Waits until the worker has ended, for no longer than `time`. Returns whether it has.
+    pub(crate) fn wait_for_worker(&self, time: Duration) -> bool {
+        let has_ended = || self.worker_ended.load(Ordering::Acquire);
+        self.waiters.wait_until_or(Instant::now() + time, has_ended)
+    }
+
     /// Makes the worker look again.
     pub(crate) fn wake_worker(&self) {
         self.worker.unpark();
@@ -383,7 +408,6 @@ pub(crate) mod tests {
     use crate::backend::info::Priority;
     use crate::sync::ring::{Producer, ring};
     use crate::testing::fake::{Fake, kernel};
-    use std::time::{Duration, Instant};
 
     pub(crate) fn shared(device: &Fake) -> Shared<Fake> {
         with_submitter(device).1

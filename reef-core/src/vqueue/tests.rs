@@ -1,12 +1,15 @@
 //! Queues and groups on a device that does what the test says.
 
+use crate::backend::command::Command;
 use crate::backend::error::Error;
+use crate::backend::info::Priority::BestEffort;
 use crate::backend::info::{Caps, PreemptLevel, Seq};
-use crate::testing::fake::{AtLast, Fake, eventually, kernel, until_polled};
+use crate::testing::fake::{AtLast, By, Call, Fake, eventually, kernel, until_polled};
 use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
 use crate::vqueue::submitter::Submitter;
 use crate::vqueue::virtual_queue::VirtualQueue;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -285,4 +288,75 @@ fn group_stays_preempted_until_one_queue_is_drained() {
     eventually("drained", || late.shared().is_quiesced());
     assert_eq!(group.try_restore_as(None), Ok(true));
     assert_eq!((late.shared().is_held(), hung.shared().is_lagging()), (false, true));
+}
+
+/// A queue whose worker hangs in a call of the driver.
+fn with_a_hung_worker(device: &Fake, call: Call) -> (Submitter<Fake>, VirtualQueue<Fake>) {
+    const TIMEOUT: Duration = Duration::from_millis(50);
+    device.0.be_hangs.store(true, Ordering::SeqCst);
+    let config = Config::default().level(PreemptLevel::All).drain_timeout(TIMEOUT);
+    let (mut submitter, queue) = VirtualQueue::enable(device, config).expect("a queue");
+    if call == Call::Drain(By::Worker) {
+        submitter.submit(kernel()).expect("room");
+        eventually("launched", || queue.shared().launcher().commands.in_flight() == 1);
+    }
+    device.0.hang.set(Some(call));
+    if call == Call::Drain(By::Worker) {
+        queue.preempt(false).expect("it runs");
+    } else {
+        submitter.submit(kernel()).expect("room");
+    }
+    eventually("it hangs", || device.0.hang.is_inside());
+    (submitter, queue)
+}
+
+#[test]
+fn drop_returns_while_the_worker_hangs_in_the_device() {
+    let calls = [Call::Launch(BestEffort), Call::Completed(BestEffort), Call::Drain(By::Worker)];
+    for (call, finishes) in calls.map(|call| [(call, false), (call, true)]).concat() {
+        let device = Fake::default();
+        let (submitter, queue) = with_a_hung_worker(&device, call);
+        let _at_last = AtLast(device.clone());
+        let group = queue.group().clone();
+        let (done, ended) = channel();
+        thread::spawn(move || {
+            let finished = if finishes {
+                queue.finish()
+            } else {
+                drop(queue);
+                Ok(())
+            };
+            done.send(finished)
+        });
+        let finished = ended.recv_timeout(TEST_TIMEOUT).expect("it returns");
+        assert_eq!(finished.is_err(), finishes, "{call:?}: {finished:?}");
+        let error = submitter.wait(Seq(0)).unwrap_err();
+        let is_hang = matches!(&error, Error::DeviceLost { why, .. } if why.contains("left alone"));
+        assert!(is_hang, "{call:?}: {error}");
+        assert!(device.0.hang.is_inside(), "{call:?}: it hangs still");
+        assert_eq!(group.len(), 0, "no step is made with it");
+        drop(group);
+        device.0.hang.set(None);
+        device.0.be_hangs.store(false, Ordering::SeqCst);
+        drop(submitter);
+        eventually("the worker ends", || Arc::strong_count(&device.0) == 2);
+    }
+}
+
+/// Host code is not a call of the driver: it may take as long as it likes.
+#[test]
+fn drop_waits_for_host_code_beyond_the_drain_timeout() {
+    const TIMEOUT: Duration = Duration::from_millis(20);
+    let config = Config::default().drain_timeout(TIMEOUT);
+    let (mut submitter, queue) = queue(&Fake::default(), config);
+    let (begun, has_begun) = channel();
+    let code = move || {
+        begun.send(()).expect("the test waits");
+        thread::sleep(10 * TIMEOUT); // sleep: length of the code
+    };
+    submitter.submit(Command::Host(Arc::new(code))).expect("room");
+    has_begun.recv_timeout(TEST_TIMEOUT).expect("it runs");
+    let begin = Instant::now();
+    drop(queue);
+    assert!(begin.elapsed() >= 9 * TIMEOUT, "{:?}", begin.elapsed());
 }

@@ -23,6 +23,7 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::{PreemptLevel, Priority};
 use crate::backend::queue::Queue;
 use crate::sync::ring::ring_at;
+use crate::sync::turns::Watch;
 use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
 use crate::vqueue::launcher::Launcher;
@@ -32,11 +33,14 @@ use crate::vqueue::submitter::Submitter;
 use crate::vqueue::worker::{Pace, spawn};
 use std::sync::Arc;
 use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
 
 /// Feeds a hardware queue and keeps it short, so that preemption is quick.
 ///
 /// This is the scheduler's end; commands enter at the [`Submitter`]. Dropping it cancels what has
-/// not been launched and waits for what has.
+/// not been launched and waits for what has: no longer than [`Config::drain_timeout`] without
+/// progress, also if a call of the driver hangs. What is left of the queue then ends by itself, and
+/// keeps its memory until it does.
 ///
 /// ```
 /// use reef_core::{Command, Config, Device, PreemptLevel, Result, VirtualQueue};
@@ -57,6 +61,7 @@ pub struct VirtualQueue<D: Device> {
     shared: Arc<Shared<D>>,
     group: Arc<Group<D>>,
     worker: Option<JoinHandle<()>>,
+    drain_timeout: Option<Duration>,
 }
 
 impl<D: Device> VirtualQueue<D> {
@@ -216,22 +221,49 @@ impl<D: Device> VirtualQueue<D> {
         self.shared.failed().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Ends the queue with `error`, also if it is held; the worker ends when the device has
-    /// finished what it has, or fails.
-    pub(crate) fn give_up(&self, error: &Error) {
-        self.shared.end(error.clone());
-        self.shared.shut_down(Shutdown::Cancel);
-    }
-
     fn stop(&mut self, shutdown: Shutdown) {
         let Some(worker) = self.worker.take() else { return };
         self.shared.shut_down(shutdown);
-        if !self.shared.is_worker() {
+        if self.shared.is_worker() {
+            // Host code of the queue ends it, and the worker ends after that.
+        } else if self.wait_for_worker() {
             let _ = worker.join(); // a panic has already been printed
-        } // else host code of the queue ends it, and the worker ends after that
+        } else {
+            let why = "a call of the driver has not returned; its queue is left alone".into();
+            self.shared.end(Error::DeviceLost { backend: D::NAME, why });
+        }
         self.group.leave(&self.shared);
     }
+
+    /// Waits until the worker has ended. `false`: it hangs in the device, or the device was given
+    /// up, so that none waits for what it has. The worker then ends by itself, or never, and keeps
+    /// what the device may use.
+    fn wait_for_worker(&self) -> bool {
+        let mut watch = Watch::default();
+        loop {
+            let is_lost = self.group.is_lost();
+            let interval = match self.drain_timeout {
+                _ if is_lost => LOST_TIMEOUT,
+                Some(limit) => (limit / Watch::SAMPLES).max(MIN_WATCH_INTERVAL),
+                None => WATCH_INTERVAL,
+            };
+            if self.shared.wait_for_worker(interval) {
+                return true;
+            }
+            let hangs = self.drain_timeout.is_some() && watch.sample(self.shared.calls());
+            if is_lost || hangs {
+                return false;
+            }
+        }
+    }
 }
+
+/// Time for which a queue of a device that was given up is waited for: it may have nothing there.
+const LOST_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Interval at which a thread that ends a queue looks whether the worker hangs.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
 
 impl<D: Device> Group<D> {
     /// Makes a queue in this group. `config.level` is the group's and is not looked at.
@@ -288,12 +320,13 @@ impl<D: Device> Group<D> {
         }
         let thread = worker.thread().clone();
         let shared = Arc::new(Shared::new(launcher, cursors, thread, listener));
-        self.join(&shared);
+        self.join(&shared)?; // the worker ends if there is nothing to do
         let stops = self.level() >= PreemptLevel::DeviceQueue;
         // The worker waits for it.
         let _ = start.send((shared.clone(), Pace { wakes, stops, config }));
         let submitter = Submitter { commands: producer, shared: shared.clone(), spin: config.spin };
-        Ok((submitter, VirtualQueue { shared, group: self.clone(), worker: Some(worker) }))
+        let (group, worker, drain_timeout) = (self.clone(), Some(worker), config.drain_timeout);
+        Ok((submitter, VirtualQueue { shared, group, worker, drain_timeout }))
     }
 }
 
@@ -325,7 +358,6 @@ mod tests {
     use parking_lot::Mutex;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Duration;
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -54,28 +54,30 @@ pub(crate) fn spawn<D: Device>() -> Result<(JoinHandle<()>, Start<D>)> {
     let (start, started) = std::sync::mpsc::channel::<(Arc<Shared<D>>, Pace)>();
     let worker = thread::Builder::new().name(format!("reef-{}-queue", D::NAME)).spawn(move || {
         let Ok((shared, pace)) = started.recv() else { return };
-        let result = catch_unwind(AssertUnwindSafe(|| work(&shared, pace)));
-        match result {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                let_device_finish(&shared, pace.config.drain_timeout);
-                shared.end(error);
-            }
-            Err(_) => shared.end(Error::State("a queue's worker panicked")),
-        }
+        run(&shared, pace);
+        shared.note_worker_ended();
     });
     let worker = worker.map_err(|e| Error::host("no thread for a queue", &e))?;
     Ok((worker, start))
+}
+
+/// Works until the queue ends, and says why.
+fn run<D: Device>(shared: &Shared<D>, pace: Pace) {
+    match catch_unwind(AssertUnwindSafe(|| work(shared, pace))) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            let_device_finish(shared, pace.config.drain_timeout);
+            shared.end(error);
+        }
+        Err(_) => shared.end(Error::State("a queue's worker panicked")),
+    }
 }
 
 /// The worker: launch what fits, note what finished, take back what was preempted, else sleep.
 fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
     let (mut spinning_since, mut debt) = (None, Debt::default());
     loop {
-        let waits = if shared.is_held() { quiesce(shared)? } else { pass(shared)? };
-        if is_over(shared) {
-            return Ok(());
-        }
+        let Some(waits) = call_device(shared)? else { return Ok(()) };
         let owed_for = debt.age(shared, pace, waits);
         let left = check_debt(shared, owed_for, pace.config.drain_timeout)?;
         match waits {
@@ -98,6 +100,14 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
         }
         spinning_since = None;
     }
+}
+
+/// Launches or takes back, and returns what the worker waits for then; `None` if it was told to end
+/// and has nothing left to do.
+fn call_device<D: Device>(shared: &Shared<D>) -> Result<Option<Waits>> {
+    let _turn = shared.calls().begin();
+    let waits = if shared.is_held() { quiesce(shared)? } else { pass(shared)? };
+    Ok((!is_over(shared)).then_some(waits))
 }
 
 /// Debt of the device: the end of what it has of a queue that it was told to stop, or that is to
@@ -157,6 +167,7 @@ fn park(timeout: Option<Duration>) {
 fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
     let begin = Instant::now();
     loop {
+        let turn = shared.calls().begin();
         let mut launcher = shared.launcher();
         if limit.is_some_and(|limit| begin.elapsed() >= limit) {
             launcher.abandon();
@@ -175,6 +186,7 @@ fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
             Ok(false) => drop(launcher),
             Ok(true) | Err(_) => return, // a queue that fails again has nothing running
         }
+        drop(turn);
         thread::park_timeout(Duration::from_micros(50));
     }
 }

@@ -248,6 +248,15 @@ impl<D: Device> RtQueue<D> {
         running.iter().for_each(|request| request.fail(error.clone()));
     }
 
+    /// Asks the device for nothing more: what it has ends with `error`, and keeps its memory.
+    #[cold]
+    pub(crate) fn abandon(&mut self, error: &Error) {
+        self.queue.abandon();
+        let running = self.take_running();
+        running.iter().for_each(|request| request.fail(error.clone()));
+        self.abandoned.extend(self.donated.drain(..));
+    }
+
     fn take_running(&mut self) -> Vec<Request<D>> {
         let feeding = self.feeding.take().map(|feeding| feeding.request);
         self.launched.drain(..).map(|task| task.request).chain(feeding).collect()

@@ -6,6 +6,7 @@ use crate::backend::error::{Error, Result};
 use crate::backend::types::Event;
 use crate::dispatch::queues::account::Account;
 use crate::scheduler::policy::{RtEnd, RtTaskView};
+use crate::sync::wait_list::WaitList;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -99,10 +100,26 @@ pub(crate) struct TaskState {
 /// Waiters of tasks that have ended, oldest first. Passes put them here, and the thread that made
 /// one wakes them when it has left: a waker is the executor's code, which may take long, or ask the
 /// dispatcher for something.
+///
+/// If a pass never ends, the tasks whose waiters are here end without it.
 #[derive(Debug, Default)]
-pub(crate) struct WakeQueue(Mutex<VecDeque<Waiters>>);
+pub(crate) struct WakeQueue {
+    ended: Mutex<VecDeque<Waiters>>,
+    /// Tasks that are waited for.
+    waiting: WaitList<TaskState>,
+}
 
 impl WakeQueue {
+    /// Returns whether no pass ends a task any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.waiting.is_over()
+    }
+
+    /// No pass ends a task any more: those that are waited for end with `error`.
+    pub(crate) fn end(&self, error: &Error) {
+        self.waiting.end(|task| task.fail(error.clone()));
+    }
+
     /// Wakes them. Never inside of a pass.
     pub(crate) fn wake(&self) {
         while let Some(waiters) = self.take() {
@@ -111,7 +128,7 @@ impl WakeQueue {
     }
 
     fn take(&self) -> Option<Waiters> {
-        self.0.lock().pop_front()
+        self.ended.lock().pop_front()
     }
 }
 
@@ -179,7 +196,7 @@ impl TaskState {
         if self.done.set(outcome).is_ok() {
             let waiters = std::mem::take(&mut *self.waiters.lock());
             if !waiters.is_empty() {
-                self.to_wake.0.lock().push_back(waiters);
+                self.to_wake.ended.lock().push_back(waiters);
             }
         }
     }
@@ -193,6 +210,15 @@ impl TaskState {
     /// This thread waits no more.
     pub(crate) fn leave(&self, thread: &Thread) {
         self.waiters.lock().remove(thread);
+    }
+
+    /// It is waited for from now on, until [`end_wait`](Self::end_wait).
+    pub(crate) fn begin_wait(self: &Arc<Self>) {
+        self.to_wake.waiting.add(self);
+    }
+
+    pub(crate) fn end_wait(self: &Arc<Self>) {
+        self.to_wake.waiting.remove(self);
     }
 }
 

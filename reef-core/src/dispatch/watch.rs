@@ -1,0 +1,42 @@
+//! Watch over calls of the driver that never return.
+//!
+//! The thread that makes such a call keeps the state of passes. A thread of its own looks for it,
+//! as no other has to look at a time:
+//!
+//! | what | when a call hangs |
+//! |---|---|
+//! | tickets | end with the reason after ten seconds; timed waits end in their time |
+//! | best-effort queues | end with the reason, by a lock under which no driver is called |
+//! | new requests and clients | get the reason |
+//! | counts | are read as they are |
+//! | clients and dispatchers that are dropped | leave what the thread has to it |
+//!
+//! If the call returns after all, the pass goes on, finds the loss, and ends what is left.
+
+use crate::backend::device::Device;
+use crate::backend::error::Error;
+use crate::dispatch::pass::Dispatch;
+use crate::sync::turns::Watch;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// Time for which a call of the driver in a pass may last before the device is lost. Long kernels
+/// of others don't keep a call from returning for as long.
+pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Marks the device lost if a call of the driver in a pass lasts for `timeout`. Returns then, or
+/// when the other end of `ended` is gone.
+pub(super) fn watch<D: Device>(
+    dispatch: &Arc<Dispatch<D>>,
+    timeout: Duration,
+    ended: &Receiver<()>,
+) {
+    let mut watch = Watch::default();
+    while ended.recv_timeout(timeout / Watch::SAMPLES) == Err(RecvTimeoutError::Timeout) {
+        if watch.sample(dispatch.turns()) {
+            let why = format!("a call of the driver has not returned for {timeout:?}");
+            return dispatch.end_waits(&Error::DeviceLost { backend: D::NAME, why });
+        }
+    }
+}
