@@ -1,7 +1,7 @@
 //! Slot of a process in the accounts file: it joins a job, reserves memory of its limit and gives
 //! it back. Dead processes are found by their locks.
 
-use super::accounts::{Accounts, Job, Member, Terms, hashed, label};
+use super::accounts::{Accounts, Job, MAX_JOBS, Member, Terms, hashed, label};
 use super::accounts_file::AccountsFile;
 use super::process;
 use super::quantity::{MAX_BYTES, format_bytes};
@@ -236,6 +236,11 @@ impl Account {
     /// Returns the job's bytes, its overhead included. May be out of date when it returns.
     pub fn used(&self) -> u64 {
         self.books.used(self.job)
+    }
+
+    /// Returns the bytes that all jobs of the device's accounts file use.
+    pub fn used_by_all(&self) -> u64 {
+        (0..MAX_JOBS).fold(0, |sum, job| sum.saturating_add(self.books.used(job)))
     }
 
     /// Returns the bytes of the contexts of the job's processes, as far as a daemon knows.

@@ -59,7 +59,7 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl Fn() -> u32) -> 
             let code = with_reservation(device, bytes, real, || {
                 // SAFETY: where the driver has just written.
                 made = unsafe { to.as_ref() }.copied().unwrap_or_default();
-                charges::note(Kind::Context, made, Charge { device, bytes, context: made });
+                charges::note(Kind::Context, made, Charge::new(device, bytes, made));
             });
             match before.zip(free_memory()) {
                 Some((before, after)) if code == 0 => {

@@ -10,6 +10,7 @@ use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts;
 use crate::limit::device::{self, LimitState};
+use crate::limit::exported;
 use crate::limit::memory_handles::{Holder, memory_table};
 use crate::limit::pending;
 use crate::limit::pools::stores::stores;
@@ -28,7 +29,7 @@ pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce
         LimitState::Limited(device) => with_reservation(device, bytes, real, || {
             // SAFETY: where the driver has just written.
             let handle = unsafe { *to };
-            charges::note(kind, handle, Charge { device, bytes, context: calls::context() });
+            charges::note(kind, handle, Charge::new(device, bytes, calls::context()));
         }),
     })
 }
@@ -83,7 +84,7 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
         _ => real(),
     };
     match (code, charge) {
-        (0, Some(charge)) => charge.device.give_back(charge.bytes),
+        (0, Some(charge)) => charge.end(),
         (_, Some(charge)) => charges::note(kind, handle, charge),
         (_, None) => {}
     }
@@ -102,8 +103,7 @@ pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> 
     };
     let code = real();
     if code == 0 {
-        let Charge { device, bytes, .. } = charge;
-        calls::with_relaxed_capture(|| pending::add(stream, move || device.give_back(bytes)));
+        calls::with_relaxed_capture(|| pending::add(stream, move || charge.end()));
     } else {
         charges::note(Kind::Memory, at, charge);
     }
@@ -132,6 +132,7 @@ pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u
         calls::with_relaxed_capture(|| {
             pending::settle();
             settle_frees(device, Duration::ZERO);
+            exported::settle(device);
             stores().settle_all(device);
         });
         lower_to(left, device.remaining());

@@ -163,7 +163,7 @@ pub(crate) fn export_at(address: u64, real: impl FnOnce() -> u32) -> u32 {
         let mut memory = memory_table();
         match memory.at(address) {
             Some(allocation) => memory.export(allocation),
-            None => charges::keep(address as usize),
+            None => charges::export(address as usize),
         }
     }
     code

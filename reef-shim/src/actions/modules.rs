@@ -71,7 +71,7 @@ fn charged(
             // SAFETY: null, or where the driver has just written.
             match unsafe { to.as_ref() } {
                 Some(handle) if bytes > 0 => {
-                    charges::note(kind, *handle, Charge { device, bytes, context });
+                    charges::note(kind, *handle, Charge::new(device, bytes, context));
                 }
                 _ => device.give_back(bytes),
             }

@@ -2,6 +2,7 @@
 
 use crate::driver::calls::{self, Stream};
 use crate::limit::device::Limited;
+use crate::limit::exported;
 use crate::limit::pending;
 use crate::limit::pools::holes::StreamKey;
 use crate::limit::pools::stores::{Stores, stores, stream_key};
@@ -45,13 +46,14 @@ pub(crate) fn make_room(device: &'static Limited, bytes: u64) -> bool {
     }
 }
 
-/// Counts what has ended in streams, and has pools and graphs free unused memory. Waits at most for
+/// Counts what has ended in streams or elsewhere, and has pools and graphs free unused memory. Waits at most for
 /// `timeout` for streams that have yet to reach frees of pools.
 pub(crate) fn find_room(device: &'static Limited, timeout: Duration) {
     calls::with_relaxed_capture(|| {
         pending::settle();
         settle_frees(device, timeout);
         stores().trim_all(device);
+        exported::settle(device);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Charges of this process's allocations, which are given back at their ends.
 
 use super::device::Limited;
+use super::exported;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -25,6 +26,23 @@ pub(crate) struct Charge {
     pub(crate) bytes: u64,
     /// Context with which it ends.
     pub(crate) context: usize,
+    /// True if other processes, or a file, may keep its memory.
+    pub(crate) is_exported: bool,
+}
+
+impl Charge {
+    pub(crate) fn new(device: &'static Limited, bytes: u64, context: usize) -> Self {
+        Self { device, bytes, context, is_exported: false }
+    }
+
+    /// Gives it back after the allocation has ended.
+    pub(crate) fn end(self) {
+        if self.is_exported {
+            exported::add(self.device, self.bytes);
+        } else {
+            self.device.give_back(self.bytes);
+        }
+    }
 }
 
 static CHARGES: LazyLock<Mutex<HashMap<(Kind, usize), Charge>>> = LazyLock::new(Mutex::default);
@@ -36,7 +54,7 @@ fn charges() -> MutexGuard<'static, HashMap<(Kind, usize), Charge>> {
 /// Notes an allocation.
 pub(crate) fn note(kind: Kind, handle: usize, charge: Charge) {
     if let Some(former) = charges().insert((kind, handle), charge) {
-        former.device.give_back(former.bytes); // it has ended unseen
+        former.end(); // unseen
     }
 }
 
@@ -45,17 +63,16 @@ pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
 }
 
-/// Keeps the charge of the linear memory at an address, or in its middle, until the process ends.
-pub(crate) fn keep(address: usize) {
+/// Marks the linear memory at an address, or around it, as exported.
+pub(crate) fn export(address: usize) {
     let holds = |((kind, from), charge): &(&(Kind, usize), &Charge)| {
         let bytes = usize::try_from(charge.bytes).unwrap_or(usize::MAX);
         *kind == Kind::Memory && (*from..from.saturating_add(bytes)).contains(&address)
     };
     let mut charges = charges();
     let found = charges.iter().find(holds).map(|(key, _)| *key);
-    if let Some(key) = found {
-        charges.remove(&key);
-    }
+    let found = found.and_then(|key| charges.get_mut(&key));
+    found.into_iter().for_each(|charge| charge.is_exported = true);
 }
 
 /// Returns whether a device has an allocation of a kind.
@@ -73,5 +90,5 @@ pub(crate) fn end_context(context: usize) {
         }
         stays
     });
-    gone.iter().for_each(|charge| charge.device.give_back(charge.bytes));
+    gone.into_iter().for_each(Charge::end);
 }

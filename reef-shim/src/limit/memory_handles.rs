@@ -2,6 +2,7 @@
 //! address space or in a holder.
 
 use super::device::Limited;
+use super::exported;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -14,8 +15,7 @@ struct PhysicalMemory {
     mappings: u64,
     /// Number of releases until its handles are gone.
     references: u64,
-    /// True if other processes may have it: its end is unknown, so it stays charged while this
-    /// process lives.
+    /// True if other processes, or a file, may have it: its end is unknown.
     is_exported: bool,
 }
 
@@ -164,9 +164,12 @@ impl MemoryTable {
     fn change(&mut self, at: u64, change: fn(&mut PhysicalMemory)) {
         let Some(allocation) = self.memory.get_mut(&at) else { return };
         change(allocation);
-        if allocation.references == 0 && allocation.mappings == 0 && !allocation.is_exported {
-            let bytes = allocation.bytes;
-            allocation.device.into_iter().for_each(|device| device.give_back(bytes));
+        if allocation.references == 0 && allocation.mappings == 0 {
+            let PhysicalMemory { bytes, is_exported, .. } = *allocation;
+            allocation.device.into_iter().for_each(|device| match is_exported {
+                true => exported::add(device, bytes),
+                false => device.give_back(bytes),
+            });
             self.memory.remove(&at);
             self.take_all(Holder::Object(at));
         }

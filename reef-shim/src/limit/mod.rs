@@ -8,6 +8,7 @@
 pub(crate) mod charges;
 pub(crate) mod contexts;
 pub(crate) mod device;
+pub(crate) mod exported;
 pub(crate) mod image;
 pub(crate) mod memory_handles;
 pub(crate) mod pending;

@@ -243,6 +243,51 @@ impl Program {
         (800 * MIB, 0)
     }
 
+    /// Memory that is exported, imported and released in turn. The files are closed, or stay open.
+    fn exported_in_turn(&self, is_closed: bool) -> Held {
+        let (driver, bytes) = (self.driver, 64 * MIB);
+        let place = [1_u32, 1, 1, 0, 0, 0, 0, 0];
+        for step in 0..64 {
+            let ([mut handle, mut import], mut file) = ([0_usize; 2], 0_i32);
+            match call!(driver, cuMemCreate(&raw mut handle, bytes, place.as_ptr(), 0)) {
+                0 => {}
+                code => return (step * bytes, code),
+            }
+            let to = &raw mut file;
+            assert_eq!(call!(driver, cuMemExportToShareableHandle(to, handle, 1, 0)), 0);
+            assert_eq!(call!(driver, cuMemRelease(handle)), 0);
+            let to = &raw mut import;
+            assert_eq!(call!(driver, cuMemImportFromShareableHandle(to, file, 1)), 0);
+            assert_eq!(call!(driver, cuMemRelease(import)), 0);
+            self.close(file, is_closed);
+        }
+        (64 * bytes, 0)
+    }
+
+    /// Linear memory that files keep, as long as they are open.
+    fn ranges_in_turn(&self, is_closed: bool) -> Held {
+        let (driver, bytes) = (self.driver, 64 * MIB);
+        for step in 0..64 {
+            let (mut at, mut file) = (0_usize, 0_i32);
+            match call!(driver, cuMemAlloc_v2(&raw mut at, bytes)) {
+                0 => {}
+                code => return (step * bytes, code),
+            }
+            let to = &raw mut file;
+            assert_eq!(call!(driver, cuMemGetHandleForAddressRange(to, at, bytes, 1, 0)), 0);
+            assert_eq!(call!(driver, cuMemFree_v2(at)), 0);
+            self.close(file, is_closed);
+        }
+        (64 * bytes, 0)
+    }
+
+    fn close(&self, file: i32, is_closed: bool) {
+        if is_closed {
+            // SAFETY: a file of a moment ago.
+            assert_eq!(unsafe { libc::close(file) }, 0);
+        }
+    }
+
     fn run(&self, case: &str) -> Held {
         match case {
             "graphs launched again" => self.graphs_launched_again(),
@@ -254,6 +299,10 @@ impl Program {
             "reused in a stream" => self.reused_in_a_stream(),
             "graphs in turn" => self.graphs_in_turn(),
             "graphs at once" => self.graphs_at_once(),
+            "exports closed" => self.exported_in_turn(true),
+            "exports open" => self.exported_in_turn(false),
+            "ranges closed" => self.ranges_in_turn(true),
+            "ranges open" => self.ranges_in_turn(false),
             _ => unreachable!("{case}"),
         }
     }
@@ -327,6 +376,17 @@ fn pools_and_graphs_that_fit_the_limit_go_on() {
         ("reused in a stream", 700, 0),
         ("graphs in turn", 700, 0),
         ("graphs at once", 800, 0),
+    ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn exported_memory_is_charged_as_long_as_a_file_has_it() {
+    let wrong = wrong(&[
+        ("exports closed", 4096, 0),
+        ("exports open", 1024, OUT_OF_MEMORY),
+        ("ranges closed", 4096, 0),
+        ("ranges open", 1024, OUT_OF_MEMORY),
     ]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
