@@ -5,6 +5,7 @@
 //! that this stream has reached the free.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Unit of allocations in pools, in bytes.
 const UNIT: u64 = 512;
@@ -41,7 +42,7 @@ pub(crate) struct Holes {
     /// Pieces for any stream: their beginnings and ends. No two touch.
     free: BTreeMap<u64, u64>,
     freed: Vec<Freed>,
-    /// Beginnings of the units that the driver has allocated.
+    /// Beginnings of the units that the driver has allocated, and may have given back.
     units: BTreeSet<u64>,
 }
 
@@ -69,6 +70,8 @@ impl Holes {
     /// allocation's is free, up to `end`.
     pub(crate) fn grow(&mut self, at: u64, bytes: u64, end: u64) {
         let end = end.min(at.saturating_add(bytes));
+        let is_former = |unit: &u64| *unit < end && unit + POOL_UNIT > at;
+        self.units.retain(|unit| !is_former(unit)); // given back, and allocated again
         self.units.extend((at..end).step_by(POOL_UNIT as usize));
         self.add(at, end - at);
     }
@@ -133,27 +136,17 @@ impl Holes {
         over.into_iter().for_each(|Freed { from, to, .. }| self.add(from, to - from));
     }
 
-    /// Notes that the driver has given back units: any of those that no allocation is in. Streams
-    /// may have reached frees unnoticed.
-    pub(crate) fn shrink(&mut self) {
-        let mut all = Self { free: self.free.clone(), ..Self::default() };
-        self.freed.iter().for_each(|freed| all.add(freed.from, freed.to - freed.from));
-        let whole = |unit: &u64| {
-            let around = all.free.range(..=*unit).next_back();
-            around.is_some_and(|(_, to)| unit + POOL_UNIT <= *to)
-        };
-        let gone: Vec<_> = self.units.iter().copied().filter(whole).collect();
-        for unit in gone {
-            self.units.remove(&unit);
-            self.fill(unit, POOL_UNIT);
-        }
+    /// Notes that the driver has given back units: any of those in which no allocation is live.
+    pub(crate) fn shrink(&mut self, is_live: impl Fn(Range<u64>) -> bool) {
+        let units = self.units.iter().copied();
+        let gone: Vec<_> = units.filter(|unit| !is_live(*unit..unit + POOL_UNIT)).collect();
+        gone.into_iter().for_each(|unit| self.fill(unit, POOL_UNIT));
     }
 
     /// Forgets all pieces for any stream, after one was not used as was expected.
     pub(crate) fn forget(&mut self) {
         self.free.clear();
         self.freed.clear();
-        self.units.clear();
     }
 }
 
@@ -192,16 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn whole_units_of_pieces_are_unknown_after_the_pool_shrinks() {
+    fn units_without_live_allocations_are_unknown_after_the_pool_shrinks() {
         let (mut holes, at) = (Holes::default(), 1 << 40);
         holes.grow(at, 3 * POOL_UNIT, u64::MAX);
         holes.fill(at, 512);
-        holes.fill(at + 2 * POOL_UNIT, 512);
-        holes.add_in(Freed::new(TWO, 7, at + 2 * POOL_UNIT, 512)); // reached, but not known to be
+        holes.add_in(Freed::new(TWO, 7, at + 2 * POOL_UNIT, 512));
         assert!(fits(&holes, POOL_UNIT, ONE));
-        holes.shrink();
+        holes.shrink(|unit| unit.contains(&at));
         let left: Vec<_> = holes.free.clone().into_iter().collect();
-        assert_eq!(left, [(at + 512, at + POOL_UNIT)]);
+        assert_eq!((left, holes.freed.len()), (vec![(at + 512, at + POOL_UNIT)], 0));
         assert_eq!(holes.needed(POOL_UNIT, ONE), POOL_UNIT);
     }
 }

@@ -6,6 +6,7 @@ use crate::driver::calls::{self, Stream};
 use crate::limit::device::Limited;
 use crate::limit::sizes::round_up;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
@@ -172,7 +173,13 @@ impl Stores {
     /// Notes that the driver has given back memory of a store.
     fn shrank(&mut self, store: Store) {
         match store {
-            Store::Pool(pool) => self.holes.get_mut(&pool).into_iter().for_each(Holes::shrink),
+            Store::Pool(pool) => {
+                let is_live = |unit: Range<u64>| {
+                    let before = self.live.range(..unit.end as usize).next_back();
+                    before.is_some_and(|(at, of)| *at as u64 + of.bytes > unit.start)
+                };
+                self.holes.get_mut(&pool).into_iter().for_each(|holes| holes.shrink(is_live));
+            }
             Store::Graphs(ordinal) => graphs::unback(ordinal),
             Store::Ended(_) => {}
         }
