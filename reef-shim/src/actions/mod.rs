@@ -16,6 +16,7 @@ pub(crate) mod memory;
 pub(crate) mod memory_handles;
 pub(crate) mod memory_request;
 pub(crate) mod modules;
+pub(crate) mod pageable;
 pub(crate) mod pools;
 pub(crate) mod primary;
 pub(crate) mod reserve;

@@ -4,6 +4,7 @@
 use super::declare::{hooks, twins};
 use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
 use crate::actions::memory_request::or_ask;
+use crate::actions::pageable::{self, Location, prefetch_all};
 use crate::actions::pools;
 use crate::driver::calls::Stream;
 use crate::driver::pause_gate::touch;
@@ -81,6 +82,37 @@ hooks! {
     cuMipmappedArrayDestroy(array: usize) |real| free(Kind::Mipmapped, array, real);
     cuMemGetInfo_v2(left: *mut usize, total: *mut usize) |real| memory::info(left, total, real);
     cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |real| memory::total(bytes, device, real);
+}
+
+hooks! {
+    cuDeviceGetAttribute(
+        value: *mut i32, which: u32, device: i32,
+    ) |real| pageable::attribute(value, which, device, real);
+    cuMemAdvise(
+        at: usize, bytes: usize, advice: u32, device: i32,
+    ) |real| pageable::advise(at, advice, Location::of_device(device), real);
+    cuMemAdvise_v2(
+        at: usize, bytes: usize, advice: u32, to: Location,
+    ) |real| pageable::advise(at, advice, to, real);
+}
+
+twins! {
+    cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz(
+        at: usize, bytes: usize, device: i32, stream: usize,
+    ) |_is_twin, real| pageable::prefetch(at, Location::of_device(device), real);
+    cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz(
+        at: usize, bytes: usize, to: Location, flags: u32, stream: usize,
+    ) |_is_twin, real| pageable::prefetch(at, to, real);
+    cuMemPrefetchBatchAsync / cuMemPrefetchBatchAsync_ptsz(
+        ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
+        location_count: usize, flags: u64, stream: usize,
+        // SAFETY: the program's promise to the driver.
+    ) |_is_twin, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
+    cuMemDiscardAndPrefetchBatchAsync / cuMemDiscardAndPrefetchBatchAsync_ptsz(
+        ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
+        location_count: usize, flags: u64, stream: usize,
+        // SAFETY: as above.
+    ) |_is_twin, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
 }
 
 // Functions from before addresses had 64 bits.

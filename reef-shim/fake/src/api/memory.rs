@@ -4,6 +4,7 @@ use super::code::*;
 use super::current::current;
 use super::export::{give, plain, twin};
 use super::streams::{device_of, give_to, is_captured, resolve, wait_for, wait_for_all};
+use crate::engine::checkpoint;
 use crate::engine::device_memory;
 use crate::engine::exports::Export;
 use crate::engine::op::Op;
@@ -288,7 +289,8 @@ unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
         match attribute {
             2 => give(to.cast::<u32>(), 2), // CU_MEMORYTYPE_DEVICE
             3 => give(to.cast::<usize>(), at),
-            6 | 8 => give(to.cast::<u32>(), 0), // no synchronous operations, not managed
+            6 => give(to.cast::<u32>(), 0), // no synchronous operations
+            8 => give(to.cast::<u32>(), u32::from(checkpoint::is_managed(at))),
             9 => give(to.cast::<u32>(), 0),
             11 => give(to.cast::<usize>(), from),
             12 => give(to.cast::<usize>(), bytes),

@@ -95,6 +95,11 @@ pub(crate) fn note_managed(at: usize) {
     MANAGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(at);
 }
 
+/// Returns whether managed memory begins at an address.
+pub(crate) fn is_managed(at: usize) -> bool {
+    MANAGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).contains(&at)
+}
+
 fn has_managed() -> bool {
     let managed = MANAGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let world = world();

@@ -2,11 +2,20 @@
 
 use crate::api::code::*;
 use crate::api::export::{give, plain};
+use crate::engine::checkpoint;
 use crate::engine::device_memory::{self, capacity, give_back, read};
+use crate::engine::settings::setting;
 use crate::engine::world::world;
 
 plain! {
     cuMemAllocManaged(to: *mut usize, bytes: usize, flags: u32) = managed;
+    cuMemPrefetchAsync(at: usize, bytes: usize, device: i32, stream: usize) = prefetch;
+    cuMemPrefetchAsync_v2(at: usize, bytes: usize, place: u64, flags: u32, stream: usize) = prefetch_to;
+    cuMemPrefetchBatchAsync(
+        ranges: *const usize, sizes: *const usize, count: usize, places: *const u64, which: *const usize,
+        place_count: usize, flags: u64, stream: usize
+    ) = prefetch_all;
+    cuMemAdvise_v2(at: usize, bytes: usize, advice: u32, place: u64) = advise;
     cuMemAllocPitch_v2(to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32) = pitched;
     cuArrayCreate_v2(to: *mut usize, of: *const [usize; 3]) = array;
     cuArrayDestroy(array: usize) = end;
@@ -52,6 +61,47 @@ unsafe fn managed(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
         }
         code
     }
+}
+
+/// Managed memory is the device's here. The lower half of a place is its kind, and 1 is a device. Ordinary memory that is moved is that from then on, where
+/// the device has access to it (`REEF_FAKE_PAGEABLE`).
+fn move_to(at: usize, bytes: usize, place: u64) -> u32 {
+    if place as u32 != 1 || checkpoint::is_managed(at) {
+        return SUCCESS;
+    }
+    if setting("REEF_FAKE_PAGEABLE", 0) == 0 {
+        return INVALID_VALUE;
+    }
+    if device_memory::take(bytes as u64) { SUCCESS } else { OUT_OF_MEMORY }
+}
+
+unsafe fn prefetch(at: usize, bytes: usize, device: i32, _stream: usize) -> u32 {
+    move_to(at, bytes, u64::from(device >= 0))
+}
+
+unsafe fn prefetch_to(at: usize, bytes: usize, place: u64, _flags: u32, _stream: usize) -> u32 {
+    move_to(at, bytes, place)
+}
+
+/// An advice other than the preferred place moves nothing.
+unsafe fn advise(at: usize, bytes: usize, advice: u32, place: u64) -> u32 {
+    if advice == 3 { move_to(at, bytes, place) } else { SUCCESS }
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn prefetch_all(
+    ranges: *const usize,
+    sizes: *const usize,
+    count: usize,
+    places: *const u64,
+    _which: *const usize,
+    _place_count: usize,
+    _flags: u64,
+    _stream: usize,
+) -> u32 {
+    // SAFETY: the caller's promise: `count` ranges, and the place of all.
+    let moved = |at| unsafe { move_to(*ranges.add(at), *sizes.add(at), *places) };
+    (0..count).map(moved).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }
 
 unsafe fn pitched(

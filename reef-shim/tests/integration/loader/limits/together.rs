@@ -288,6 +288,30 @@ impl Program {
         }
     }
 
+    /// Ordinary memory that the driver moves to the device, each time by another call.
+    fn ordinary_memory_moved(&self) -> Held {
+        let (driver, bytes) = (self.driver, 400 * MIB);
+        let [mut access, mut managed] = [0_usize; 2];
+        assert_eq!(call!(driver, cuDeviceGetAttribute(&raw mut access, 88, 0)), 0);
+        assert_eq!(access, 0, "a program that asks does without it");
+        let (device, host) = (1_usize, 0_usize); // locations: kinds, and number 0
+        let (range, at) = ([1 << 40, bytes], 1_usize << 40);
+        let (from, sizes, place) = (range.as_ptr(), range[1..].as_ptr(), &raw const device);
+        let codes = [
+            call!(driver, cuMemPrefetchAsync(at, bytes, 0, 0)),
+            call!(driver, cuMemPrefetchAsync_v2(at, bytes, device, 0, 0)),
+            call!(driver, cuMemPrefetchBatchAsync(from, sizes, 1, place, 0, 1, 0, 0)),
+            call!(driver, cuMemAdvise_v2(at, bytes, 3, device)),
+        ];
+        assert_eq!(codes, [1; 4], "code 1: as a device without access");
+        assert_eq!(call!(driver, cuMemPrefetchAsync_v2(at, bytes, host, 0, 0)), 0);
+        assert_eq!(call!(driver, cuMemAdvise_v2(at, bytes, 1, device)), 0);
+        // Managed memory is charged when it is allocated, and moves.
+        assert_eq!(call!(driver, cuMemAllocManaged(&raw mut managed, bytes, 1)), 0);
+        assert_eq!(call!(driver, cuMemPrefetchAsync_v2(managed, bytes, device, 0, 0)), 0);
+        (bytes, 0)
+    }
+
     fn run(&self, case: &str) -> Held {
         match case {
             "graphs launched again" => self.graphs_launched_again(),
@@ -299,6 +323,7 @@ impl Program {
             "reused in a stream" => self.reused_in_a_stream(),
             "graphs in turn" => self.graphs_in_turn(),
             "graphs at once" => self.graphs_at_once(),
+            "ordinary memory moved" => self.ordinary_memory_moved(),
             "exports closed" => self.exported_in_turn(true),
             "exports open" => self.exported_in_turn(false),
             "ranges closed" => self.ranges_in_turn(true),
@@ -324,7 +349,10 @@ fn runs_a_case() {
 fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
     let mut command = job.command("loader::limits::together::runs_a_case");
     command.env(CASE, case).env("REEF_MEMORY", LIMIT.to_string());
-    command.env("REEF_FAKE_BYTES", "8589934592").env_remove("REEF_FAKE_MEMORY");
+    command
+        .env("REEF_FAKE_PAGEABLE", "1")
+        .env("REEF_FAKE_BYTES", "8589934592")
+        .env_remove("REEF_FAKE_MEMORY");
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = text.lines().find_map(|line| line.split_once("case: ")).map(|(_, line)| line);
@@ -388,5 +416,11 @@ fn exported_memory_is_charged_as_long_as_a_file_has_it() {
         ("ranges closed", 4096, 0),
         ("ranges open", 1024, OUT_OF_MEMORY),
     ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn ordinary_memory_does_not_move_to_a_limited_device() {
+    let wrong = wrong(&[("ordinary memory moved", 400, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
