@@ -555,6 +555,8 @@ fn wakers_run_after_the_pass_launching_new_work() {
     });
     let second = second.expect("nothing hangs");
     second.recv_timeout(TEST_TIMEOUT).expect("a waker may ask").expect("room");
+    // The service thread may have been about to make a pass, and then makes this one.
+    eventually("woken", || asks.launched.lock().is_some());
     assert!(first.try_wait().is_some(), "noted by the second's pass");
     assert_eq!((*asks.launched.lock(), launched() > before), (Some(launched()), true));
 }

@@ -31,6 +31,10 @@ pub(crate) const MAX_PASSES: usize = 4;
 /// Time for which a thread waits for the state before it looks again whether it should.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Time for which a visitor waits for a thread that has the state outside of a pass, before it
+/// leaves its visit to others.
+const PASS_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// Guards `T`, which only the thread that makes a pass may touch.
 #[derive(Debug, Default)]
 pub(crate) struct Combiner<T> {
@@ -81,7 +85,7 @@ impl<T> Combiner<T> {
             for _ in 0..max_passes {
                 // Stores before these visits are visible from here on.
                 let seen = self.visits.load(Ordering::Acquire);
-                let Some(more) = self.try_lock(LOCK_INTERVAL, &mut pass) else { break };
+                let Some(more) = self.try_lock(PASS_LOCK_TIMEOUT, &mut pass) else { break };
                 let answered = seen - usize::from(more);
                 if self.visits.fetch_sub(answered, Ordering::AcqRel) == answered {
                     return;
