@@ -112,7 +112,7 @@ fn open() -> Result<Session, String> {
     let file = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let token = match file("REEF_REMOTE_TOKEN_FILE") {
         Some(path) => {
-            let text = std::fs::read_to_string(&path);
+            let text = reef_files::read_to_string(&path, reef_files::MAX_TOKEN_BYTES);
             let text =
                 text.map_err(|e| format!("REEF_REMOTE_TOKEN_FILE {}: {e}", path.display()))?;
             Some(Token::new(text.trim().as_bytes()))
@@ -197,7 +197,8 @@ fn variable(name: &str) -> Option<String> {
 fn authorities(path: &std::path::Path) -> Result<TlsClient, String> {
     let invalid = |e: &dyn std::fmt::Display| format!("REEF_REMOTE_CA {}: {e}", path.display());
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| invalid(&e))? {
+    let text = reef_files::read(path, reef_files::MAX_PEM_BYTES).map_err(|e| invalid(&e))?;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|e| invalid(&e))?;
         roots.add(certificate).map_err(|e| invalid(&e))?;
     }

@@ -11,6 +11,7 @@ use crate::net::listener::{Listener, bind};
 use crate::net::tls::Tls;
 use crate::server::Server;
 use crate::systemd::activation::PassedSockets;
+use reef_files::SocketFile;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -106,22 +107,15 @@ fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
 pub(crate) struct Sockets {
     folder: PathBuf,
     pub(crate) access: Access,
-    ours: Vec<PathBuf>,
+    ours: Vec<SocketFile>,
 }
 
 impl Sockets {
     fn bind(&mut self, protocol: Protocol) -> Result<UnixListener> {
         let path = self.folder.join(format!("{}.sock", protocol.name()));
         let socket = bind(&path, self.access)?;
-        self.ours.push(path);
+        let name = SocketFile::of(&path);
+        self.ours.push(name.map_err(|e| Error::system(&path.display().to_string(), e))?);
         Ok(socket)
-    }
-}
-
-impl Drop for Sockets {
-    fn drop(&mut self) {
-        for path in &self.ours {
-            let _ = std::fs::remove_file(path); // it may be gone already
-        }
     }
 }

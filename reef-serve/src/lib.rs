@@ -70,6 +70,6 @@ pub use local::client::options::{Options, Timing};
 pub use local::client::pending::Pending;
 pub use log_level::on_log_level;
 pub use name::ModelName;
-pub use net::folder::{connect, folder, no_daemon};
+pub use net::folder::{connect, folder, make_folder, no_daemon};
 pub use net::listener::listen_owner;
 pub use preflight::check;

@@ -125,7 +125,7 @@ impl Fleet {
     ///
     /// A file that can't be read or isn't a fleet, or a value that makes no sense.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
+        let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)
             .map_err(|source| Error::File { path: path.into(), source })?;
         let format = |what: String| Error::Format { path: path.into(), what };
         let mut fleet: Self =

@@ -2,7 +2,6 @@
 
 use crate::class::Class;
 use crate::error::Error;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
@@ -11,7 +10,7 @@ const HEADER: &str = "time_ns,class,network";
 /// The times of a class and network, ascending, in nanoseconds.
 pub(crate) fn read(path: &Path, class: Class, network: &str) -> Result<Vec<u64>, Error> {
     let file = |source| Error::File { path: path.into(), source };
-    let mut lines = BufReader::new(File::open(path).map_err(file)?).lines();
+    let mut lines = BufReader::new(reef_files::regular(path).map_err(file)?).lines();
     let format = |what: String| Error::Format { path: path.into(), what };
     let header = lines.next().transpose().map_err(file)?.unwrap_or_default();
     if header.trim_end() != HEADER {

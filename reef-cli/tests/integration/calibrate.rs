@@ -130,7 +130,7 @@ fn devices_without_kernels_of_8_bits_say_so() {
     let out = folder.path("scales.json");
     says(&calibrate(&out, &["--format", "int8", "--checks", "0"]));
     let endless = ["model", "verify", "resnet18", "--scales", "/dev/zero"];
-    assert_eq!(refuses(&endless), "/dev/zero: no file");
+    assert_eq!(refuses(&endless), "/dev/zero: must be a regular file, got a device");
     for command in [
         &["model", "verify", "resnet18", "--device", "cpu"][..],
         &["model", "profile", "resnet18", "--device", "cpu"],

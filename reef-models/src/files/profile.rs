@@ -57,7 +57,7 @@ impl Latencies {
     /// `Io` if the file can't be read, `Json` if it can't be parsed.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let file = path.as_ref().display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)
             .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
         Self::from_json(&text, &file)
     }

@@ -54,7 +54,7 @@ impl ScheduleGraph {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)
             .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
         let mut graph = Self::from_json(&text, &file)?;
         graph.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

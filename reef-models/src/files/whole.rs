@@ -3,7 +3,6 @@
 use crate::errors::error::{Error, Result};
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -15,13 +14,10 @@ use std::path::Path;
 pub(crate) fn read(path: &Path, ledger: &Ledger) -> Result<List<u8>> {
     let name = || path.display().to_string();
     let io = |error: io::Error| Error::Io { file: name(), why: error.to_string() };
-    let about = path.metadata().map_err(io)?; // opening a pipe would wait for ever
-    if !about.is_file() {
-        return Err(Error::Io { file: name(), why: "no file".into() });
-    }
-    let len = usize::try_from(about.len()).unwrap_or(usize::MAX);
+    let mut file = reef_files::regular(path).map_err(io)?;
+    let len = usize::try_from(file.metadata().map_err(io)?.len()).unwrap_or(usize::MAX);
     let memory = |why| Error::Memory { file: name(), at: "all of it".into(), why };
     let mut bytes = List::filled(0, len, ledger).map_err(memory)?;
-    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(io)?;
+    file.read_exact(&mut bytes).map_err(io)?;
     Ok(bytes)
 }

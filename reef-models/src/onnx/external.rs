@@ -8,7 +8,6 @@ use super::fault::Result;
 use super::file::TensorFile;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
@@ -86,7 +85,7 @@ impl<'a> External<'a> {
 }
 
 fn read(path: &Path, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-    let mut file = File::open(path)?;
+    let mut file = reef_files::regular(path)?;
     file.seek(SeekFrom::Start(offset))?;
     file.read_exact(bytes)
 }

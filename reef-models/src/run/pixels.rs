@@ -33,7 +33,7 @@ impl Pixels {
     ///
     /// What is wrong with the file, without its name.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let mut file = BufReader::new(File::open(path)?);
+        let mut file = BufReader::new(reef_files::regular(path)?);
         let begin = file.fill_buf()?;
         if begin.starts_with(&[0xff, 0xd8, 0xff]) {
             jpeg(file)

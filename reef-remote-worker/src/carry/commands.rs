@@ -3,6 +3,7 @@
 
 use super::file;
 use super::source::Carrier;
+use reef_files::{MAX_PEM_BYTES, MAX_TOKEN_BYTES};
 use reef_remote::carry::{Report, Target};
 use reef_remote::observe::Sessions;
 use reef_wire::{Address, TlsClient, Token, codec};
@@ -49,7 +50,7 @@ impl Place {
         let address: Address = self.address.parse().map_err(|e| format!("--to: {e}"))?;
         let token = match &self.token {
             Some(path) => {
-                let text = fs::read_to_string(path);
+                let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES);
                 let text = text.map_err(|e| format!("token {}: {e}", path.display()))?;
                 Some(Token::new(text.trim().as_bytes()))
             }
@@ -65,7 +66,8 @@ impl Place {
 fn authorities(path: &Path) -> Result<TlsClient, String> {
     let invalid = |e: &dyn std::fmt::Display| format!("ca {}: {e}", path.display());
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| invalid(&e))? {
+    let text = reef_files::read(path, MAX_PEM_BYTES).map_err(|e| invalid(&e))?;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|e| invalid(&e))?;
         roots.add(certificate).map_err(|e| invalid(&e))?;
     }
@@ -221,13 +223,14 @@ fn folder() -> PathBuf {
 fn bind() -> io::Result<(UnixListener, PathBuf)> {
     let folder = folder();
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    let its = fs::metadata(&folder)?;
-    if its.uid() != geteuid().as_raw() {
-        return Err(io::Error::other(format!("{} is another user's", folder.display())));
+    let its = fs::symlink_metadata(&folder)?;
+    if !its.is_dir() || its.uid() != geteuid().as_raw() {
+        let why = format!("{}: must be a folder of this user, and no link", folder.display());
+        return Err(io::Error::other(why));
     }
     fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
     let path = folder.join(format!("{}.sock", std::process::id()));
-    let _ = fs::remove_file(&path); // of a process that had this number
+    reef_files::clear(&path)?; // of a process that had this number
     UnixListener::bind(&path).map(|listener| (listener, path))
 }
 

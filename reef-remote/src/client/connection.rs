@@ -10,6 +10,7 @@ use crate::messages::{
 use crate::schema::schema;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
+use reef_files::{MAX_PEM_BYTES, MAX_TOKEN_BYTES};
 use reef_wire::little_endian::U64;
 use reef_wire::{
     Address, Client, ClientOptions, Cold, Hot, Id, Mint, TlsClient, Token, codec, hot_bytes,
@@ -355,7 +356,8 @@ fn authorities(path: &Path) -> Result<RootCertStore> {
     let invalid =
         |e: &dyn std::fmt::Display| Error::Invalid(format!("remote.ca {}: {e}", path.display()));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| invalid(&e))? {
+    let text = reef_files::read(path, MAX_PEM_BYTES).map_err(|e| invalid(&e))?;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|e| invalid(&e))?;
         roots.add(certificate).map_err(|e| invalid(&e))?;
     }
@@ -367,7 +369,7 @@ fn authorities(path: &Path) -> Result<RootCertStore> {
 
 /// Reads a token: the file's text without space around it.
 fn token(path: &Path) -> Result<Token> {
-    let text = std::fs::read_to_string(path)
+    let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES)
         .map_err(|e| Error::Invalid(format!("remote.token_file {}: {e}", path.display())))?;
     Ok(Token::new(text.trim().as_bytes()))
 }

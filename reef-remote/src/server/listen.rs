@@ -4,6 +4,7 @@ use super::tenants::{Tenants, token};
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::Sessions;
 use reef_core::{Error, Result};
+use reef_files::{MAX_PEM_BYTES, SocketFile};
 use reef_wire::{Address, Link, Server, TlsServer, Token};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +13,7 @@ use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -59,9 +60,11 @@ impl Security {
             (Some(cert), Some(key)) => (cert, key),
             _ => return Err(Error::invalid("TLS: must have both a certificate and a key")),
         };
-        let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect);
-        let chain: Vec<CertificateDer<'static>> = chain.map_err(|e| wrong("cert", cert, &e))?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong("key", key, &e))?;
+        let text = reef_files::read(cert, MAX_PEM_BYTES).map_err(|e| wrong("cert", cert, &e))?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+        let chain = chain.map_err(|e| wrong("cert", cert, &e))?;
+        let text = reef_files::read(key, MAX_PEM_BYTES).map_err(|e| wrong("key", key, &e))?;
+        let private = PrivateKeyDer::from_pem_slice(&text).map_err(|e| wrong("key", key, &e))?;
         let provider = rustls::crypto::ring::default_provider();
         let config = ServerConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
@@ -89,8 +92,8 @@ pub struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
-    /// With its path; true for links through shared memory.
-    Unix(UnixListener, PathBuf, bool),
+    /// With its name; true for links through shared memory.
+    Unix(UnixListener, SocketFile, bool),
 }
 
 impl Listener {
@@ -107,13 +110,10 @@ impl Listener {
         match address {
             Address::Unix(path) | Address::Shared(path) => {
                 let is_shared = matches!(address, Address::Shared(_));
-                if path.exists() && UnixStream::connect(path).is_err() {
-                    std::fs::remove_file(path).map_err(|e| host(&e))?; // of a server that is gone
-                }
-                let socket = UnixListener::bind(path).map_err(|e| host(&e))?;
+                let (socket, name) = reef_files::bind(path).map_err(|e| host(&e))?;
                 std::fs::set_permissions(path, Permissions::from_mode(0o600))
                     .map_err(|e| host(&e))?;
-                let socket = Socket::Unix(socket, path.clone(), is_shared);
+                let socket = Socket::Unix(socket, name, is_shared);
                 Ok(Self { socket, tls: None, sessions: Sessions::default(), spin: Duration::ZERO })
             }
             Address::Tcp(at) | Address::Tls(at) => {
@@ -148,8 +148,8 @@ impl Listener {
     /// Returns the address that clients connect to.
     pub fn address(&self) -> String {
         match (&self.socket, &self.tls) {
-            (Socket::Unix(_, path, true), _) => format!("shm:{}", path.display()),
-            (Socket::Unix(_, path, false), _) => format!("unix:{}", path.display()),
+            (Socket::Unix(_, name, true), _) => format!("shm:{}", name.path().display()),
+            (Socket::Unix(_, name, false), _) => format!("unix:{}", name.path().display()),
             (Socket::Tcp(socket), tls) => {
                 let at = socket.local_addr().map(|at| at.to_string()).unwrap_or_default();
                 if tls.is_some() { format!("tls:{at}") } else { at }
@@ -231,14 +231,6 @@ fn broken(error: std::io::Error) -> reef_wire::Error {
     reef_wire::Error::Broken(error.to_string())
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Socket::Unix(_, path, _) = &self.socket {
-            let _ = std::fs::remove_file(path); // gone is fine
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +251,23 @@ mod tests {
         }
         let half = Security { cert: Some("/nowhere".into()), ..Security::default() };
         assert!(bind("127.0.0.1:0", &half).unwrap_err().contains("both"));
+    }
+
+    #[test]
+    fn file_in_the_place_of_a_socket_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        let address = format!("unix:{}", path.display()).parse().unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        let said = Listener::bind(&address, &Security::default()).unwrap_err().to_string();
+        assert!(said.contains("must be absent or a socket, got a regular file"), "{said}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        let listener = Listener::bind(&address, &Security::default()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        drop(listener);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious", "it is not the listener's");
     }
 
     #[test]

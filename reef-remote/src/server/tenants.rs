@@ -1,6 +1,7 @@
 //! Tenants of a server: names of tokens, and bounds of what their sessions have together.
 
 use reef_core::{Error, Result};
+use reef_files::MAX_TOKEN_BYTES;
 use reef_wire::Token;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -10,6 +11,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Minimum number of bytes of a token.
 const MIN_TOKEN_LEN: usize = 16;
+
+/// Maximum number of bytes of the file of rights.
+const MAX_RIGHTS_BYTES: u64 = 1 << 20;
 
 /// File of rights, as a daemon's configuration has them.
 #[derive(Deserialize)]
@@ -66,7 +70,7 @@ impl Tenants {
         let wrong = |why: &dyn std::fmt::Display| {
             Error::Invalid(format!("rights {}: {why}", path.display()))
         };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+        let text = reef_files::read_to_string(path, MAX_RIGHTS_BYTES).map_err(|e| wrong(&e))?;
         let file: File = toml::from_str(&text).map_err(|e| wrong(&e.message()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut all = BTreeMap::new();
@@ -228,7 +232,7 @@ impl Drop for Account {
 pub(super) fn token(path: &Path) -> Result<Token> {
     let wrong =
         |why: &dyn std::fmt::Display| Error::Invalid(format!("token {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+    let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES).map_err(|e| wrong(&e))?;
     let token = text.trim();
     if token.len() < MIN_TOKEN_LEN {
         let len = token.len();

@@ -7,6 +7,12 @@ use crate::error::{Error, Result};
 use std::path::Path;
 use toml::{Table, Value};
 
+/// Maximum length of a configuration file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Maximum length of what an error quotes of a file.
+const MAX_QUOTED_CHARS: usize = 500;
+
 /// Prefix of environment variables that set a key.
 pub const SET: &str = "REEF_SERVE__";
 
@@ -42,17 +48,24 @@ pub fn from_sources(
 /// Reads a file's table. Parses it as a configuration first, so that the error has the line.
 fn read(file: &Path) -> Result<Table> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|e| Error::Invalid(format!("{name}: {e}")))?;
+    let text = reef_files::read_to_string(file, MAX_BYTES)
+        .map_err(|e| Error::Invalid(format!("{name}: {e}")))?;
     toml::from_str::<Config>(&text).map_err(|e| wrong(&name, &e))?;
     toml::from_str(&text).map_err(|e| wrong(&name, &e))
 }
 
 fn wrong(what: &str, error: &toml::de::Error) -> Error {
-    let lines: Vec<&str> = error.message().lines().collect();
-    Error::Invalid(match error.span() {
-        Some(span) => format!("{what}: byte {}: {}", span.start, lines.join(" ")),
-        None => format!("{what}: {}", error.to_string().trim().replace('\n', " ")),
-    })
+    Error::Invalid(format!("{what}: {}", why(error)))
+}
+
+/// Returns the place and the fault of TOML, in one line of bounded length.
+pub(crate) fn why(error: &toml::de::Error) -> String {
+    let (place, text) = match error.span() {
+        Some(span) => (format!("byte {}: ", span.start), error.message().to_owned()),
+        None => (String::new(), error.to_string()),
+    };
+    let line = text.trim().lines().collect::<Vec<_>>().join(" ");
+    place + &line.chars().take(MAX_QUOTED_CHARS).collect::<String>()
 }
 
 fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()> {
@@ -162,6 +175,20 @@ mod tests {
         assert_eq!(config.device, "cpu:0?units=1");
         assert_eq!(config.limits.queue, 3);
         assert_eq!(config.models.load, ["resnet18"]);
+    }
+
+    #[test]
+    fn file_that_never_ends_is_refused_at_once() {
+        let said = from_sources(Some(Path::new("/dev/zero")), [], &[]).unwrap_err().to_string();
+        assert!(said.contains("/dev/zero: must be a regular file, got a device"), "{said}");
+        let path = file("long", "");
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(16 << 30).unwrap();
+        let said = from_sources(Some(&path), [], &[]).unwrap_err().to_string();
+        assert!(said.contains("must have at most 1048576 bytes"), "{said}");
+        std::fs::write(&path, "x".repeat(1 << 20)).unwrap();
+        let said = from_sources(Some(&path), [], &[]).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(said.len() < 1000, "{} bytes", said.len());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Socket at which containers' processes register, in Alnair's protocol.
 
 use super::containers::{Containers, MAX_REQUEST_CHARS};
+use reef_files::SocketFile;
 use reef_guest::unix_peer::Peer;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
@@ -18,7 +19,7 @@ const MAX_CLIENTS: usize = 32;
 /// Listens until it is dropped.
 #[derive(Debug)]
 pub(super) struct Registrar {
-    path: PathBuf,
+    name: SocketFile,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -30,27 +31,22 @@ impl Registrar {
     ///
     /// The socket cannot be created there, or another process listens.
     pub(super) fn open(path: &Path, containers: Containers) -> io::Result<Self> {
-        if UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
-        }
-        let _ = std::fs::remove_file(path); // of a daemon that was killed
         path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-        let listener = UnixListener::bind(path)?;
+        let (listener, name) = reef_files::bind(path)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let is_over_too = is_over.clone();
         let run = move || serve(&listener, &Arc::new(containers), &is_over_too);
         let thread = thread::Builder::new().name("reef-containers".into()).spawn(run)?;
-        Ok(Self { path: path.to_owned(), is_over, thread: Some(thread) })
+        Ok(Self { name, is_over, thread: Some(thread) })
     }
 }
 
 impl Drop for Registrar {
     fn drop(&mut self) {
         self.is_over.store(true, SeqCst);
-        if UnixStream::connect(&self.path).is_ok() {
+        if UnixStream::connect(self.name.path()).is_ok() {
             let _ = self.thread.take().map(JoinHandle::join); // a panic has been printed
         }
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -51,7 +51,7 @@ impl Guests {
         }
         tracing::info!("{}", mps::line(std::env::var_os(mps::FOLDER)));
         let path = folder.join("guests.sock");
-        let _ = std::fs::remove_file(&path); // of a daemon that was killed
+        reef_files::clear(&path).map_err(|e| Error::system(&path.display().to_string(), e))?;
         let own = rustix::process::getuid().as_raw();
         let (of, its_tokens) = (server.clone(), tokens.clone());
         let daemon = std::process::id();

@@ -1,6 +1,7 @@
 //! Keys of `model.toml`.
 
 use crate::class::Class;
+use crate::config::sources::why;
 use crate::error::{Error, Result};
 use crate::name::{excerpt, is_file_name};
 use crate::requests::batch::Batching;
@@ -62,6 +63,9 @@ impl Default for Instances {
     }
 }
 
+/// Maximum length of the file, in bytes.
+const MAX_BYTES: u64 = 64 << 10;
+
 /// Maximum of `max_batch`, and of `max_delay_us`.
 const MAX_BATCH: usize = 256;
 const MAX_DELAY_US: u64 = 1_000_000;
@@ -71,12 +75,9 @@ const MAX_INSTANCES: usize = 16;
 
 impl Description {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let wrong = |e: &dyn std::fmt::Display| {
-            let text = format!("{}: {e}", path.display());
-            Error::Invalid(text.trim().replace('\n', " "))
-        };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
-        let description: Self = toml::from_str(&text).map_err(|e| wrong(&e))?;
+        let wrong = |e: &dyn std::fmt::Display| Error::Invalid(format!("{}: {e}", path.display()));
+        let text = reef_files::read_to_string(path, MAX_BYTES).map_err(|e| wrong(&e))?;
+        let description: Self = toml::from_str(&text).map_err(|e| wrong(&why(&e)))?;
         description.check().map_err(|why| wrong(&why))?;
         Ok(description)
     }

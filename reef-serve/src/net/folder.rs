@@ -32,7 +32,7 @@ pub fn folder(configured: Option<&Path>) -> PathBuf {
 /// # Errors
 ///
 /// `Failed`; `Denied` if it belongs to another user, or other users may write there.
-pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+pub fn make_folder(folder: &Path) -> Result<()> {
     let wrong = |e| Error::system(&folder.display().to_string(), e);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
     check_own(folder)

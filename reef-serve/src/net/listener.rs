@@ -166,16 +166,15 @@ fn user(stream: &UnixStream, access: Access) -> Result<Principal> {
 ///
 /// # Errors
 ///
-/// `Exists` if another daemon listens there; `Failed`.
+/// `Exists` if another process listens there, or another file is there; `Failed`.
 pub(crate) fn bind(path: &Path, access: Access) -> Result<std::os::unix::net::UnixListener> {
-    let wrong = |e| Error::system(&path.display().to_string(), e);
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(Error::Exists(format!("{}: another daemon listens there", path.display())));
-    }
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(wrong(e)),
-        _ => {}
-    }
+    let wrong = |e: io::Error| match e.kind() {
+        io::ErrorKind::AddrInUse | io::ErrorKind::AlreadyExists => {
+            Error::Exists(format!("{}: {e}", path.display()))
+        }
+        _ => Error::system(&path.display().to_string(), e),
+    };
+    reef_files::clear(path).map_err(wrong)?;
     let listener = std::os::unix::net::UnixListener::bind(path).map_err(wrong)?;
     access.open_socket(path)?;
     Ok(listener)
@@ -201,6 +200,19 @@ mod tests {
     use super::*;
     use crate::net::folder::make_folder;
     use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn file_in_the_place_of_a_socket_is_kept() {
+        let folder = std::env::temp_dir().join(format!("reef-kept-{}", std::process::id()));
+        make_folder(&folder).unwrap();
+        let path = folder.join("http.sock");
+        std::fs::write(&path, "precious").unwrap();
+        let said = bind(&path, Access::Owner).unwrap_err().to_string();
+        let kept = std::fs::read(&path).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(said.ends_with("must be absent or a socket, got a regular file"), "{said}");
+        assert_eq!(kept, b"precious");
+    }
 
     #[test]
     fn socket_has_mode_of_its_users_and_replaces_a_dead_one() {

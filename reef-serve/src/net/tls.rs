@@ -10,6 +10,7 @@ use crate::net::identity::client_id::Protocol;
 use crate::net::identity::principal::Principal;
 use crate::net::identity::secret;
 use parking_lot::RwLock;
+use reef_files::MAX_PEM_BYTES;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ impl Tls {
         let chain = certificates("tls.cert", cert)?;
         let wrong = |why: &dyn fmt::Display| wrong("tls.key", key, why);
         secret::check(key).map_err(|why| wrong(&why))?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(&e))?;
+        let private = reef_files::read(key, MAX_PEM_BYTES).map_err(|e| wrong(&e))?;
+        let private = PrivateKeyDer::from_pem_slice(&private).map_err(|e| wrong(&e))?;
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -114,8 +116,9 @@ fn roots(path: &Path) -> Result<RootCertStore> {
 }
 
 fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read: Vec<_> = read.map_err(|e| wrong(key, path, &e))?;
+    let text = reef_files::read(path, MAX_PEM_BYTES).map_err(|e| wrong(key, path, &e))?;
+    let read = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+    let read = read.map_err(|e| wrong(key, path, &e))?;
     if read.is_empty() {
         return Err(wrong(key, path, &"no certificate (PEM) in it"));
     }

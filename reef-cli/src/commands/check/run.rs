@@ -28,7 +28,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let Some(file) = &args.file else { return again::run(&args.program, args.json) };
     let wrong = |error: &dyn std::fmt::Display| Usage(format!("{}: {error}", file.display()));
-    let bytes = std::fs::read(file).map_err(|error| wrong(&error))?;
+    let bytes =
+        reef_files::read(file, reef_files::MAX_INPUT_BYTES).map_err(|error| wrong(&error))?;
     let found = read(&bytes).map_err(|error| wrong(&error))?;
     if args.json {
         return print(serde_json::to_string_pretty(&report::json(&found))?);

@@ -78,7 +78,9 @@ pub(super) fn variables(
 
 /// A folder in which the libraries have the names that programs search for.
 fn folder(driver: &Path, runtime: Option<&Path>) -> Result<std::path::PathBuf> {
-    let base = reef_serve::folder(None).join("remote-cuda");
+    let own = reef_serve::folder(None);
+    reef_serve::make_folder(&own)?; // libraries are loaded from it: no other user may write there
+    let base = own.join("remote-cuda");
     std::fs::create_dir_all(&base).with_context(|| base.display().to_string())?;
     let names = [
         ("libcuda.so.1", Some(driver)),

@@ -192,7 +192,7 @@ fn check_admission(args: &Args, socket: &Path, credentials: &GuestInfo) -> Resul
 /// The job and the token, as the program's library reads them as well.
 fn credentials(args: &Args) -> Result<GuestInfo> {
     let token = args.token_file.as_ref().map(|path| {
-        let text = std::fs::read_to_string(path);
+        let text = reef_files::read_to_string(path, reef_files::MAX_TOKEN_BYTES);
         let text = text.map_err(|e| Usage(format!("--token-file {}: {e}", path.display())))?;
         Ok::<_, Usage>(text.lines().next().unwrap_or_default().trim().to_owned())
     });

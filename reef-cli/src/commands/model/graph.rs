@@ -84,7 +84,7 @@ fn network(path: &Path, graph: &ScheduleGraph) -> Result<Option<PictureModel>> {
     if graph.steps.iter().any(|step| matches!(step.work, Work::Kernel(_))) {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(path)?;
+    let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)?;
     Ok(Some(PictureModel::from_json(&text, &path.display().to_string())?))
 }
 

@@ -112,10 +112,7 @@ fn remove_stale(folder: &Path) {
         name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
     };
     for path in files.map(|file| file.path()).filter(is_ours) {
-        let answer = std::os::unix::net::UnixStream::connect(&path);
-        if answer.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
-            let _ = std::fs::remove_file(path); // another server was faster
-        }
+        let _ = reef_files::clear(&path); // of a server that runs, or another server was faster
     }
 }
 

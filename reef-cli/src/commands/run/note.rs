@@ -82,6 +82,7 @@ impl Note {
 }
 
 fn digest(image: &PathBuf) -> Result<Digest> {
-    let bytes = std::fs::read(image).map_err(|why| Usage(format!("{}: {why}", image.display())))?;
+    let bytes = reef_files::read(image, reef_files::MAX_INPUT_BYTES)
+        .map_err(|why| Usage(format!("{}: {why}", image.display())))?;
     Ok(Digest::of(&bytes))
 }

@@ -15,7 +15,8 @@ impl Labels {
     /// Reads `file`, which must name each of `classes`.
     pub(crate) fn load(file: &Path, classes: usize) -> Result<Self, Usage> {
         let wrong = |why: String| Usage(format!("--labels {}: {why}", file.display()));
-        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let text = reef_files::read_to_string(file, reef_files::MAX_TEXT_BYTES)
+            .map_err(|error| wrong(error.to_string()))?;
         let labels: Vec<_> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
         if labels.len() != classes {
             return Err(wrong(format!(

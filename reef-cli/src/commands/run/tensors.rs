@@ -92,7 +92,8 @@ fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
     let (name, file) = text
         .split_once('=')
         .ok_or_else(|| Usage(format!("input must be NAME=FILE.npy, got {text:?}")))?;
-    let bytes = fs::read(file).map_err(|why| Usage(format!("input {file}: {why}")))?;
+    let bytes = reef_files::read(file, reef_files::MAX_INPUT_BYTES)
+        .map_err(|why| Usage(format!("input {file}: {why}")))?;
     let (spec, array) = npy::from_bytes(&bytes, file, &Budget::default())?;
     Ok((name.into(), (spec.dims, array)))
 }

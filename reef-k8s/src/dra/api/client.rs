@@ -99,7 +99,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> std::result::Result<Request<Full<Bytes>>, Problem> {
-        let token = std::fs::read_to_string(&self.server.token);
+        let token = reef_files::read_to_string(&self.server.token, reef_files::MAX_TOKEN_BYTES);
         let token = token.map_err(|error| Error::of(&self.server.token, &error))?;
         let method = match call {
             Call::Get => Method::GET,
@@ -132,8 +132,9 @@ impl Api for Client {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(path, &error))?;
-    let read = read.collect::<std::result::Result<Vec<_>, _>>();
+    let text = reef_files::read(path, reef_files::MAX_PEM_BYTES);
+    let text = text.map_err(|error| refused(path, &error))?;
+    let read = CertificateDer::pem_slice_iter(&text).collect::<std::result::Result<Vec<_>, _>>();
     let read = read.map_err(|error| refused(path, &error))?;
     if read.is_empty() {
         return Err(refused(path, &"no certificate in it"));

@@ -8,7 +8,6 @@ use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::model::params::Params;
 use reef_core::tensor::{Brain, Half, Stored};
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -24,12 +23,9 @@ pub fn load(path: impl AsRef<Path>, budget: &Budget) -> Result<Params> {
     let path = path.as_ref();
     let name = path.display().to_string();
     let io = |error: io::Error| Error::Io { file: name.clone(), why: error.to_string() };
-    let about = path.metadata().map_err(io)?; // opening a pipe would wait for ever
-    if !about.is_file() {
-        return Err(Error::Io { file: name, why: "no file".into() });
-    }
-    let file = File::open(path).map_err(io)?;
-    named(&name, budget, |ledger| read(Place::File(&file, about.len()), ledger))
+    let file = reef_files::regular(path).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len();
+    named(&name, budget, |ledger| read(Place::File(&file, bytes), ledger))
 }
 
 /// Parses the bytes of a file with memory of `budget`; `file` names it in errors.

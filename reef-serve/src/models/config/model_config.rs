@@ -55,11 +55,7 @@ impl ModelConfig {
     /// Errors of [`from_json`](Self::from_json), with the file.
     pub(crate) fn from_file(name: &ModelName, file: &Path) -> Result<Self> {
         let of = |why: &dyn std::fmt::Display| Error::Invalid(format!("{}: {why}", file.display()));
-        let bytes = std::fs::metadata(file).map_err(|e| of(&e))?.len();
-        if bytes > MAX_BYTES {
-            return Err(of(&format!("must be at most {MAX_BYTES} bytes, got {bytes}")));
-        }
-        let text = std::fs::read_to_string(file).map_err(|e| of(&e))?;
+        let text = reef_files::read_to_string(file, MAX_BYTES).map_err(|e| of(&e))?;
         let fields = text::read(&text).map_err(|why| of(&why))?;
         Self::read(name, &fields)
             .map_err(|error| error.map_text(|why| format!("{}: {why}", file.display())))

@@ -181,6 +181,23 @@ fn weights_file_requires_a_network_name() {
 }
 
 #[test]
+fn description_of_any_length_gets_one_short_error() {
+    let folder = Folder::new("long");
+    folder.file("m/1/model.onnx", "");
+    folder.file("m/model.toml", &"x".repeat(64 << 10));
+    let repository = folder.open();
+    let said =
+        || repository.specs(&name("m"), None, &Replacement::default()).unwrap_err().to_string();
+    assert!(said().len() < 1000, "{} bytes", said().len());
+    for file in ["m/model.toml", "m/config.pbtxt"] {
+        let _ = std::fs::remove_file(folder.0.join("m/model.toml"));
+        let sparse = std::fs::File::create(folder.0.join(file)).unwrap();
+        sparse.set_len(16 << 30).unwrap();
+        assert!(said().contains(&format!("{file}: must have at most ")), "{}", said());
+    }
+}
+
+#[test]
 fn triton_config_is_read_without_model_toml() {
     let folder = Folder::new("pbtxt");
     let text = "name: \"m\" platform: \"onnxruntime_onnx\" max_batch_size: 4\n\

@@ -6,6 +6,7 @@ use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use crate::net::identity::secret;
 use parking_lot::RwLock;
+use reef_files::MAX_TOKEN_BYTES;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Token {
         let wrong =
             |why: &dyn fmt::Display| Error::Invalid(format!("{key} {}: {why}", path.display()));
         secret::check(path).map_err(|why| wrong(&why))?;
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+        let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES).map_err(|e| wrong(&e))?;
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < MIN_LEN {
             return Err(wrong(&format!("must have at least {MIN_LEN} bytes, got {}", token.len())));

@@ -68,7 +68,8 @@ impl<'a> Samples<'a> {
             return Ok(Transform::of_model(self.network, self.model)?.read(file)?);
         }
         let name = file.display().to_string();
-        let bytes = fs::read(file).with_context(|| name.clone())?;
+        let bytes =
+            reef_files::read(file, reef_files::MAX_INPUT_BYTES).with_context(|| name.clone())?;
         let (spec, array) = npy::from_bytes(&bytes, &name, &Budget::default())?;
         let values = array.values().to_f64();
         if values.is_empty() || !values.len().is_multiple_of(self.picture) {

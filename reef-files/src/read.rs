@@ -1,0 +1,149 @@
+//! The reader of small files.
+
+use rustix::fs::OFlags;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Maximum length of a file with a token.
+pub const MAX_TOKEN_BYTES: u64 = 64 << 10;
+
+/// Maximum length of a file with certificates or a key.
+pub const MAX_PEM_BYTES: u64 = 4 << 20;
+
+/// Maximum length of a text file that one command or one load reads, such as a schedule as JSON.
+pub const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// Maximum length of a file that a user names as an input: a picture, an array, device code.
+pub const MAX_INPUT_BYTES: u64 = 4 << 30;
+
+/// Reads a regular file of at most `max_bytes` bytes.
+///
+/// # Errors
+///
+/// The system's; `InvalidInput` if the file is not regular, or has more bytes.
+pub fn read(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = regular(path)?;
+    let mut bytes = Vec::new();
+    let read = file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)? as u64;
+    if read > max_bytes {
+        return Err(invalid(&format!("must have at most {max_bytes} bytes, got more")));
+    }
+    Ok(bytes)
+}
+
+/// Reads a regular text file of at most `max_bytes` bytes.
+///
+/// # Errors
+///
+/// As [`read`]; `InvalidData` if it is not UTF-8.
+pub fn read_to_string(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<String> {
+    let bytes = read(path, max_bytes)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+}
+
+/// Opens a regular file for reading. Does not wait for a writer, as a FIFO does.
+///
+/// # Errors
+///
+/// The system's; `InvalidInput` if the file is not regular.
+pub fn regular(path: impl AsRef<Path>) -> io::Result<File> {
+    opened(path.as_ref(), OpenOptions::new().read(true), OFlags::empty())
+}
+
+/// Opens a regular file with `options`, unless its name is a symbolic link, or another user or
+/// another name has the file as well.
+///
+/// # Errors
+///
+/// The system's; `InvalidInput` with what the file is.
+pub fn own(path: impl AsRef<Path>, options: &mut OpenOptions) -> io::Result<File> {
+    let path = path.as_ref();
+    if path.is_symlink() {
+        return Err(invalid("must be a regular file, got a symbolic link")); // clearer than ELOOP
+    }
+    let file = opened(path, options, OFlags::NOFOLLOW)?;
+    let (facts, user) = (file.metadata()?, rustix::process::geteuid().as_raw());
+    if facts.uid() != user {
+        return Err(invalid(&format!("must belong to user {user}, got user {}", facts.uid())));
+    }
+    if facts.nlink() > 1 {
+        return Err(invalid(&format!("must have one name, got {}", facts.nlink())));
+    }
+    Ok(file)
+}
+
+fn opened(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    let facts = file.metadata()?;
+    if !facts.is_file() {
+        return Err(invalid(&format!("must be a regular file, got {}", kind(&facts))));
+    }
+    Ok(file)
+}
+
+/// Kind of a file, in words.
+pub(crate) fn kind(facts: &Metadata) -> &'static str {
+    let kind = facts.file_type();
+    match () {
+        () if kind.is_file() => "a regular file",
+        () if kind.is_dir() => "a folder",
+        () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::os::unix::fs::symlink;
+
+    fn why(path: impl AsRef<Path>) -> String {
+        read(path, 16).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn file_over_its_bound_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, [b'x'; 16]).unwrap();
+        assert_eq!(read(&path, 16).unwrap(), [b'x'; 16]);
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(why(&path), "must have at most 16 bytes, got more");
+    }
+
+    #[test]
+    fn what_is_not_a_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(why(&fifo), "must be a regular file, got a FIFO");
+        let link = folder.path().join("link");
+        symlink("/dev/zero", &link).unwrap();
+        assert_eq!(why(&link), "must be a regular file, got a device");
+        assert_eq!(why(folder.path()), "must be a regular file, got a folder");
+    }
+
+    #[test]
+    fn own_file_is_no_link_and_has_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, second] = ["file", "link", "second"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "precious").unwrap();
+        symlink(&file, &link).unwrap();
+        let why = |path: &Path| {
+            own(path, File::options().write(true).create(true)).map(|_| ()).unwrap_err().to_string()
+        };
+        assert_eq!(why(&link), "must be a regular file, got a symbolic link");
+        std::fs::hard_link(&file, &second).unwrap();
+        assert_eq!(why(&second), "must have one name, got 2");
+    }
+}
