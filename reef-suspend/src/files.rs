@@ -14,14 +14,19 @@ use crate::error::Error;
 use crate::record::Suspended;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Beginning of a description: a name, and the version of the format.
 const MAGIC: &str = "reef-checkpoint";
 const FORMAT: &str = "1";
 const DESCRIPTION: &str = "description";
+/// File that marks a folder as a draft, and its content.
+const DRAFT: &str = "draft";
+const DRAFT_MARK: &str = "unfinished reef-checkpoint\n";
+/// Error for what is where a draft must be, and is not one.
+const KEPT: &str = "must not exist yet, got something that no checkpoint has made";
 /// Maximum length of the description.
 const MAX_DESCRIPTION: u64 = 16 << 20;
 
@@ -43,7 +48,7 @@ struct Image {
 impl Image {
     fn of(path: &Path) -> io::Result<Self> {
         let mut hasher = blake3::Hasher::new();
-        let bytes = hasher.update_reader(File::open(path)?)?.count();
+        let bytes = hasher.update_reader(reef_files::regular(path)?)?.count();
         Ok(Self { bytes, hash: hasher.finalize().to_hex().to_string() })
     }
 }
@@ -58,6 +63,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> Error {
 pub(crate) struct Draft {
     folder: PathBuf,
     draft: PathBuf,
+    is_finished: bool,
 }
 
 impl Draft {
@@ -73,9 +79,19 @@ impl Draft {
         let mut name = folder.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let draft = folder.with_file_name(name);
-        let _ = fs::remove_dir_all(&draft); // of an interrupted checkpoint
-        fs::create_dir_all(draft.join("images")).map_err(at(&draft))?;
-        Ok(Self { folder: folder.to_owned(), draft })
+        if is_draft(&draft) {
+            fs::remove_dir_all(&draft).map_err(at(&draft))?; // of an interrupted checkpoint
+        }
+        let parent = draft.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(at(parent))?;
+        fs::create_dir(&draft).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => at(&draft)(io::Error::other(KEPT)),
+            _ => at(&draft)(error),
+        })?;
+        let draft = Self { folder: folder.to_owned(), draft, is_finished: false };
+        fs::write(draft.draft.join(DRAFT), DRAFT_MARK).map_err(at(&draft.draft))?;
+        fs::create_dir(draft.images()).map_err(at(&draft.draft))?;
+        Ok(draft)
     }
 
     pub(crate) fn images(&self) -> PathBuf {
@@ -87,7 +103,7 @@ impl Draft {
     /// # Errors
     ///
     /// `Record`, the system's; then there is no folder.
-    pub(crate) fn finish(self, suspended: &Suspended) -> Result<(), Error> {
+    pub(crate) fn finish(mut self, suspended: &Suspended) -> Result<(), Error> {
         let images = describe(&self.images())?;
         let description = Description { suspended: suspended.clone(), images };
         let file = self.draft.join(DESCRIPTION);
@@ -96,6 +112,8 @@ impl Draft {
         text.and_then(|text| fs::write(&file, headed(text))).map_err(at(&file))?;
         sync(&self.draft).map_err(at(&self.draft))?;
         fs::rename(&self.draft, &self.folder).map_err(at(&self.folder))?;
+        self.is_finished = true;
+        fs::remove_file(self.folder.join(DRAFT)).map_err(at(&self.folder))?;
         let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(at(parent))
@@ -104,8 +122,18 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.draft); // finished: it isn't there
+        if !self.is_finished {
+            let _ = fs::remove_dir_all(&self.draft); // the next one removes what is left
+        }
     }
+}
+
+/// Returns whether a folder is a draft of this user, which an interrupted checkpoint has left.
+fn is_draft(folder: &Path) -> bool {
+    let mut mark = String::new();
+    let found = reef_files::own(folder.join(DRAFT), OpenOptions::new().read(true))
+        .and_then(|file| file.take(DRAFT_MARK.len() as u64).read_to_string(&mut mark));
+    !folder.is_symlink() && found.is_ok() && mark == DRAFT_MARK
 }
 
 /// Images of a folder by name.
@@ -142,11 +170,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 /// `Record`: a file is absent or altered, or the format is another one.
 pub(crate) fn open(folder: &Path) -> Result<(Suspended, PathBuf), Error> {
     let file = folder.join(DESCRIPTION);
-    let length = fs::metadata(&file).map_err(at(&file))?.len();
-    if length > MAX_DESCRIPTION {
-        return Err(at(&file)(io::Error::other(format!("must be at most 16 MiB, has {length} B"))));
-    }
-    let text = fs::read_to_string(&file).map_err(at(&file))?;
+    let text = reef_files::read_to_string(&file, MAX_DESCRIPTION).map_err(at(&file))?;
     let wrong = |why: String| at(&file)(io::Error::other(why));
     let text = unwrapped(&text).map_err(wrong)?;
     let description: Description =
@@ -205,6 +229,28 @@ mod tests {
         let error = Draft::new(&folder).unwrap_err().to_string();
         assert!(error.ends_with("it must not exist yet"), "{error}");
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "no draft stays");
+    }
+
+    #[test]
+    fn folder_that_no_checkpoint_has_made_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let [folder, draft] = ["saved", "saved.new"].map(|name| parent.path().join(name));
+        fs::create_dir(&draft).unwrap();
+        fs::write(draft.join("chapter1"), "precious").unwrap();
+        let error = Draft::new(&folder).unwrap_err().to_string();
+        assert!(error.ends_with(KEPT), "{error}");
+        assert_eq!(fs::read(draft.join("chapter1")).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn draft_of_a_killed_checkpoint_is_replaced() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("saved");
+        let killed = Draft::new(&folder).unwrap();
+        fs::write(killed.images().join("pages-1.img"), "half").unwrap();
+        std::mem::forget(killed);
+        let draft = Draft::new(&folder).unwrap();
+        assert_eq!(fs::read_dir(draft.images()).unwrap().count(), 0);
     }
 
     #[test]

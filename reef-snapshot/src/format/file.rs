@@ -1,13 +1,13 @@
 //! The file in its folder: replaced as a whole, or not at all.
 
-use super::layout::VERSION;
+use super::layout::{MAGIC, VERSION};
 use super::manifest::{Manifest, Position};
 use super::reader::{Fault, Reader};
 use super::writer::ChunkWriter;
 use crate::error::{Error, Result};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the file of a network's snapshot in its folder.
@@ -48,7 +48,7 @@ impl Snapshot {
     /// Opens a file of this name.
     pub(crate) fn open_file(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(name);
-        let file = File::open(&path).map_err(|why| Error::io(&path, &why))?;
+        let file = reef_files::regular(&path).map_err(|why| Error::io(&path, &why))?;
         let reader = Reader::open(file).map_err(|fault| refusal(&path, fault))?;
         Ok(Self { path, reader })
     }
@@ -88,6 +88,25 @@ fn refusal(path: &Path, fault: Fault) -> Error {
     }
 }
 
+/// Refuses a file that is not empty and does not begin as a snapshot does: it is not ours.
+fn check_mark(file: &File) -> io::Result<()> {
+    let mut begin = [0; MAGIC.len()];
+    if file.read_at(&mut begin, 0)? == 0 || begin == MAGIC {
+        return Ok(());
+    }
+    let why = "must be a snapshot to be replaced, got another file";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+}
+
+/// Refuses to replace a file that is not a snapshot of this user.
+fn check_replaced(path: &Path) -> io::Result<()> {
+    match reef_files::own(path, OpenOptions::new().read(true)) {
+        Ok(file) => check_mark(&file),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
 /// A file that takes the place of the snapshot in its folder when it is finished.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
@@ -107,8 +126,8 @@ impl Unfinished {
         let failed = |why: io::Error| Error::io(&path, &why);
         let locked = || Error::Locked { file: folder.display().to_string() };
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&path).map_err(failed)?;
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = reef_files::own(&path, &mut options).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(locked()),
@@ -119,6 +138,9 @@ impl Unfinished {
             Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}
             _ => return Err(locked()), // its writer has just finished it
         }
+        check_mark(&file).map_err(failed)?;
+        let there = folder.join(name);
+        check_replaced(&there).map_err(|why| Error::io(&there, &why))?;
         file.set_len(0).map_err(failed)?;
         Ok(Self { folder: folder.into(), name, file })
     }

@@ -3,11 +3,12 @@
 use crate::common::{Journal, cpu, rng, stopped_at};
 use proptest::prelude::*;
 use rand::RngExt;
-use reef_core::PreemptLevel;
+use reef_core::{Parked, PreemptLevel, Seq};
 use reef_snapshot::format::file::check_bytes;
 use reef_snapshot::{Digest, Error, FILE, Snapshot, write};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 /// Bytes after the manifest: its length, its digest, the end.
 const TRAILER: usize = 48;
@@ -91,6 +92,35 @@ fn fault_of_a_file_is_told_in_words() {
     fs::remove_file(&path).expect("it is there");
     let missing = Snapshot::open(folder.path()).expect_err("missing").to_string();
     assert!(missing.contains("network.reef: No such file"), "{missing}");
+}
+
+/// Files of the user's that are where a snapshot is written, and a link to one.
+#[test]
+fn file_that_is_no_snapshot_is_never_written() {
+    let (folder, device) = (tempfile::tempdir().expect("a folder"), cpu(0, 1));
+    let journal = Journal::new(&device);
+    let work = journal.work();
+    let parked = Parked::new(Seq(0), work.task.to_vec(), None).expect("no host code");
+    let diary = folder.path().join("diary");
+    fs::write(&diary, "precious").expect("a file");
+    let why = |name: &str, make: fn(&Path, &Path) -> std::io::Result<()>| {
+        let path = folder.path().join(name);
+        make(&diary, &path).expect("it is free");
+        let said = write(folder.path(), &work, &parked, json!(1)).expect_err("refused").to_string();
+        assert_eq!(fs::read(&path).expect("it is there"), b"precious");
+        fs::remove_file(&path).expect("it is there");
+        said.strip_prefix(&format!("{}: ", path.display())).expect("the path").to_owned()
+    };
+    let link = |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to);
+    let hard = |from: &Path, to: &Path| fs::hard_link(from, to);
+    let copy = |from: &Path, to: &Path| fs::copy(from, to).map(drop);
+    for name in [FILE.to_owned(), format!("{FILE}.unfinished")] {
+        assert_eq!(why(&name, link), "must be a regular file, got a symbolic link");
+        assert_eq!(why(&name, hard), "must have one name, got 2");
+        assert_eq!(why(&name, copy), "must be a snapshot to be replaced, got another file");
+    }
+    assert_eq!(fs::read(&diary).expect("it is there"), b"precious");
+    write(folder.path(), &work, &parked, json!(1)).expect("nothing is in its way");
 }
 
 /// Numbers of a manifest, by their paths.
