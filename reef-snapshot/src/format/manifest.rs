@@ -5,8 +5,8 @@ use crate::digest::Digest;
 use reef_core::Blocks;
 use serde::{Deserialize, Serialize};
 
-/// Upper bound of the commands that a queue has left: far more than a queue takes.
-pub const MAX_LEFT: u64 = 1 << 20;
+/// Upper bound of the commands that a queue has left: as many as a queue takes.
+pub const MAX_LEFT: u64 = reef_core::Config::MAX_CAPACITY as u64;
 
 /// Contents of a snapshot, and the work that it is for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

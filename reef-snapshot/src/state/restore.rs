@@ -3,7 +3,7 @@
 use super::work::{Region, Work};
 use crate::error::{Error, Result};
 use crate::format::file::Snapshot;
-use crate::format::manifest::{Manifest, RegionState};
+use crate::format::manifest::{MAX_LEFT, Manifest, RegionState};
 use crate::format::reader::Fault;
 use reef_core::{Command, Device, Parked, Seq};
 
@@ -33,6 +33,7 @@ impl Snapshot {
     pub fn restore<D: Device>(&mut self, work: &Work<'_, D>) -> Result<Parked<D>> {
         let manifest = self.manifest().clone();
         check(&manifest, work)?;
+        check_left(&manifest, work).map_err(|fault| self.refusal(fault))?;
         let is_whole = !manifest.queue.position().is_between();
         for (state, region) in regions(&manifest, work, is_whole)? {
             let written = self.reader.region(state, |offset, bytes| {
@@ -73,6 +74,19 @@ fn check<D: Device>(manifest: &Manifest, work: &Work<'_, D>) -> Result<()> {
         want: manifest.plan,
         have: work.plan,
     })
+}
+
+/// Refuses more commands than a queue takes: between tasks their number is that of the work, not
+/// that of the file.
+fn check_left<D: Device>(manifest: &Manifest, work: &Work<'_, D>) -> Result<(), Fault> {
+    let (position, commands) = (manifest.queue.position(), work.task.len() as u64);
+    let rest = if position.is_between() { 0 } else { commands - position.at };
+    let left = position.tasks.saturating_mul(commands).saturating_add(rest);
+    if left <= MAX_LEFT {
+        return Ok(());
+    }
+    let what = format!("{} tasks of {commands} commands are left", position.tasks);
+    Err(Fault::Damaged(format!("queue: {what}, must be at most {MAX_LEFT} commands")))
 }
 
 /// The regions to write, with the memory of each: all, or those that last.

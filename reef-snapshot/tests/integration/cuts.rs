@@ -68,6 +68,33 @@ fn preempted_task_moves_from_device_to_device() {
     }
 }
 
+/// The file counts tasks of one command; the work that it is restored to has eight in each.
+#[test]
+fn more_commands_than_a_queue_takes_are_refused() {
+    let (folder, device) = (tempfile::tempdir().expect("a folder"), cpu(0, 1));
+    let (one, two) = (Journal::new(&device), Journal::new(&device));
+    let whole = one.work();
+    let short = Work { task: whole.task[..1].into(), ..one.work() };
+    for (tasks, is_taken) in
+        [(Config::MAX_CAPACITY / 8, true), (Config::MAX_CAPACITY / 8 + 1, false)]
+    {
+        let all = vec![whole.task[0].clone(); tasks];
+        let parked = Parked::new(Seq(0), all, None).expect("no host code");
+        write(folder.path(), &short, &parked, Value::Null).expect("written");
+        let mut snapshot = reef_snapshot::Snapshot::open(folder.path()).expect("whole");
+        let restored = snapshot.restore(&two.work()).map(|parked| parked.commands().len());
+        let said = restored.as_ref().map_err(ToString::to_string);
+        match said {
+            Ok(commands) => assert!(is_taken && *commands == Config::MAX_CAPACITY),
+            Err(said) => {
+                let want =
+                    "queue: 8193 tasks of 8 commands are left, must be at most 65536 commands";
+                assert!(!is_taken && said.ends_with(want), "{said}");
+            }
+        }
+    }
+}
+
 /// Positions, commands and blocks of another task.
 #[test]
 fn commands_of_other_work_are_refused_by_position() {
