@@ -4,7 +4,7 @@ use super::fold::Folded;
 use super::params::Params;
 use super::ports::Port;
 use super::tensor::{Constants, Source, TensorSpec};
-use crate::errors::error::Result;
+use crate::errors::error::{Error, Result};
 use crate::graph::schedule::ScheduleGraph;
 use reef_core::op::{Op, Tensor};
 use reef_core::tensor::{Element, Spec};
@@ -119,8 +119,29 @@ impl Layer {
     ///
     /// # Errors
     ///
-    /// Those of `source`.
+    /// Those of `source`; `Tensor` if weights of 8 bits are not finite, with their channel.
     pub fn fold(&self, source: &impl Source) -> Result<Folded> {
-        self.constants.fold(&self.op, source)
+        let folded = self.constants.fold(&self.op, source)?;
+        if self.op.input().layout.quantized().is_some() {
+            self.check_finite(&folded)?;
+        }
+        Ok(folded)
+    }
+
+    /// Refuses weights for which no scale of their output channel exists.
+    fn check_finite(&self, folded: &Folded) -> Result<()> {
+        let (weights, bias) = folded;
+        let rows = weights.chunks((weights.len() / bias.len().max(1)).max(1));
+        for (channel, (row, bias)) in rows.zip(bias).enumerate() {
+            if let Some(value) = row.iter().chain([bias]).find(|value| !value.is_finite()) {
+                let name = self.constants.tensors(&self.op).into_iter().next();
+                let name = name.map(|tensor| tensor.name).unwrap_or_default();
+                let why = format!(
+                    "{name}: output channel {channel} must be finite for numbers of 8 bits, got {value}"
+                );
+                return Err(Error::Tensor { why });
+            }
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::device::{Eight, plain};
 use super::{scaled, text};
 use reef_core::op::{Format, Operators};
 use reef_core::{Priority, Queue, Seq, issue};
-use reef_models::kinds::{full_quantization, plan, reference};
+use reef_models::kinds::{Layer, Source, TensorSpec, full_quantization, plan, reference};
 use reef_models::{Model, Network, Result, Scales, Seeded};
 
 /// Output of an inference.
@@ -32,6 +32,35 @@ fn device_gets_the_layouts_of_its_kernels() {
         assert_eq!(infer(&Eight::new(), &network, &input), want, "{name}");
         assert_ne!(want, opened.expected(&input).unwrap(), "{name}: these are floats");
     }
+}
+
+/// Tensors among which the fourth row of each with more than one row has an infinite value.
+struct Infinite<'a, S>(&'a S);
+
+impl<S: Source> Source for Infinite<'_, S> {
+    fn tensor(&self, spec: &TensorSpec) -> Result<Vec<f32>> {
+        let mut values = self.0.tensor(spec)?;
+        if spec.name.ends_with("conv1.weight") {
+            let row = values.len() / 64;
+            values[3 * row] = f32::INFINITY;
+        }
+        Ok(values)
+    }
+}
+
+#[test]
+fn infinite_weight_of_8_bits_is_refused_by_its_channel() {
+    let (model, scales) = scaled("resnet18", 32, Format::Int8);
+    let (floats, tensors) = model.picture().unwrap();
+    let planned = plan(floats, &scales, full_quantization).unwrap();
+    let is_eight = |layer: &&Layer| layer.op.input().layout.quantized().is_some();
+    let layer = planned.layers().iter().find(is_eight).unwrap();
+    layer.fold(tensors).unwrap();
+    let said = layer.fold(&Infinite(tensors)).unwrap_err().to_string();
+    let want = "layer1.0.conv1.weight: output channel 3 must be finite for numbers of 8 bits, got ";
+    assert!(said.starts_with(want), "{said}");
+    let of_floats = floats.layers().iter().find(|floats| floats.constants == layer.constants);
+    of_floats.unwrap().fold(&Infinite(tensors)).unwrap();
 }
 
 #[test]
