@@ -8,6 +8,7 @@ use crate::net::identity::client_id::Protocol;
 use crate::observe::answers::{Answers, GONE};
 use crate::observe::devices::{DeviceSnapshot, Devices};
 use crate::observe::process::Process;
+use crate::observe::series::SeriesLabels;
 use crate::observe::shares::Shares;
 use crate::requests::job::Phases;
 use crate::tenants::tenant::Tenant;
@@ -20,6 +21,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +73,9 @@ pub(crate) struct Metrics {
     shares: Shares,
     devices: Devices,
     state: State,
+    /// Series of requests, to be removed with their model.
+    classes: SeriesLabels<ClassLabels>,
+    failures: SeriesLabels<FailureLabels>,
 }
 
 impl Default for Metrics {
@@ -130,6 +135,8 @@ impl Metrics {
             shares: Shares::default(),
             devices: Devices::default(),
             state: State::default(),
+            classes: SeriesLabels::default(),
+            failures: SeriesLabels::default(),
         };
         metrics.register(&mut metrics.registry.lock());
         metrics
@@ -204,6 +211,7 @@ impl Metrics {
             Some(Ok(())) => {
                 self.served.get_or_create(of).inc();
                 self.total.get_or_create(of).observe(time.as_secs_f64());
+                self.classes.note(of);
             }
             Some(Err(error)) => self.note_failed(of, error.kind()),
             None => self.note_failed(of, GONE),
@@ -212,7 +220,9 @@ impl Metrics {
 
     fn note_failed(&self, of: &ClassLabels, reason: &'static str) {
         let ClassLabels { model, version, class } = of.clone();
-        self.failed.get_or_create(&FailureLabels { model, version, class, reason }).inc();
+        let of = FailureLabels { model, version, class, reason };
+        self.failed.get_or_create(&of).inc();
+        self.failures.note(&of);
     }
 
     /// Records the phases of a request that an instance has run.
@@ -224,6 +234,21 @@ impl Metrics {
         if let Some(delay) = phases.delay {
             self.delay.get_or_create(of).observe(delay.as_secs_f64());
         }
+        self.classes.note(of);
+    }
+
+    /// Removes the series of models that are not loaded any more.
+    fn forget_unloaded(&self, loaded: &[(ModelLabels, u64)]) {
+        let loaded: HashSet<_> = loaded.iter().map(|(of, _)| (&*of.model, of.version)).collect();
+        for of in self.classes.retain(|of| loaded.contains(&(&*of.model, of.version))) {
+            self.served.remove(&of);
+            for times in [&self.total, &self.queued, &self.inferred, &self.delay] {
+                times.remove(&of);
+            }
+        }
+        for of in self.failures.retain(|of| loaded.contains(&(&*of.model, of.version))) {
+            self.failed.remove(&of);
+        }
     }
 
     /// Returns all metrics as text, with the state from `snapshot`.
@@ -233,6 +258,7 @@ impl Metrics {
         self.state.set(snapshot);
         self.process.update();
         self.shares.set(snapshot.tenants.iter().map(|tenant| &**tenant), snapshot.reserve);
+        self.forget_unloaded(&snapshot.sizes);
         self.depth.clear(); // of models that are gone
         for (of, depth) in &snapshot.depths {
             self.depth.get_or_create(of).inc_by(*depth as i64); // of each replica
@@ -275,6 +301,7 @@ impl State {
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(Duration::from_micros(1).as_secs_f64(), 2.0, 25))
 }
+
 
 #[cfg(test)]
 mod tests;

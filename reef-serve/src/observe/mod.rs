@@ -14,6 +14,7 @@ pub(crate) mod observer;
 mod process;
 pub(crate) mod recording;
 pub(crate) mod scrapes;
+mod series;
 pub(crate) mod shares;
 pub(crate) mod stats;
 pub(crate) mod tracer;

@@ -1,6 +1,29 @@
 use super::*;
 
 #[test]
+fn series_of_a_model_end_with_it() {
+    let metrics = Metrics::new();
+    let sizes = |names: &[&str]| {
+        let of = |name: &&str| ModelLabels { model: (*name).to_owned(), version: 1 };
+        names.iter().map(|name| (of(name), 1)).collect()
+    };
+    for model in ["gone", "stays"] {
+        let of = ClassLabels { model: model.into(), version: 1, class: "rt" };
+        metrics.note_answer(&of, Duration::ZERO, Some(Ok(())));
+        metrics.note_answer(&of, Duration::ZERO, None);
+        let delay = Some(Duration::from_micros(5));
+        metrics.note_phases(&of, &Phases { infer: Duration::MAX, delay, ..Phases::default() });
+    }
+    let text = |names| metrics.text(&Snapshot { sizes: sizes(names), ..Snapshot::default() });
+    assert!(text(&["gone", "stays"]).contains("\"gone\""));
+    let left = text(&["stays"]);
+    assert!(!left.contains("\"gone\""), "{left}");
+    assert!(
+        left.contains("reef_requests_served_total{model=\"stays\",version=\"1\",class=\"rt\"} 1")
+    );
+}
+
+#[test]
 fn metrics_text_has_every_counted_event() {
     let metrics = Metrics::new();
     let of = ClassLabels { model: "resnet18".into(), version: 1, class: "rt" };
