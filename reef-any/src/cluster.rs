@@ -1,6 +1,6 @@
 //! Several devices of one backend: networks that are on each, and clients that are placed.
 
-use crate::device::dispatcher_scheduler;
+use crate::device::{chosen, dispatcher_scheduler};
 use crate::device_id::DeviceId;
 use crate::fault::{Fault, Result};
 use crate::request::Times;
@@ -51,14 +51,14 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Opens devices, and starts a dispatcher with the scheduler of this name on each.
+    /// Opens devices, of which `auto` is one, and starts a dispatcher with the scheduler of this name on each.
     ///
     /// # Errors
     ///
     /// `NotFound`, `Invalid`: a name, two backends, or one GPU twice; those of the backend.
     pub fn open(names: &str, scheduler: &str) -> Result<Self> {
         dispatcher_scheduler(scheduler)?;
-        Ok(Self(with_devices(names, Start(scheduler))??))
+        Ok(Self(with_devices(&chosen(names), Start(scheduler))??))
     }
 
     /// Its devices, in the order in which they were given; lost ones stay in it.
@@ -353,5 +353,15 @@ impl<D: Operators> AnyPlaced for BestEffort<D> {
 
     fn moves(&self) -> u32 {
         self.0.moves()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_is_a_cluster_of_one_device() {
+        assert_eq!(Cluster::open("auto", "reef").unwrap().nodes().len(), 1);
     }
 }

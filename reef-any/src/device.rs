@@ -25,6 +25,11 @@ trait AnyDevice: Send + Sync {
     ) -> Result<Dispatcher>;
 }
 
+/// Name of the device that `name` stands for, which may be `auto`.
+pub(crate) fn chosen(name: &str) -> String {
+    if name == reef::AUTO { reef::auto_device().0 } else { name.into() }
+}
+
 /// An open device of some backend.
 pub struct Device {
     id: DeviceId,
@@ -38,13 +43,13 @@ impl fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens the device of this name.
+    /// Opens the device of this name; `auto` is the first GPU, else the CPU.
     ///
     /// # Errors
     ///
     /// `NotFound`, `Invalid`: the name; those of the backend.
     pub fn open(name: &str) -> Result<Self> {
-        Ok(Self { id: DeviceId::next(), inner: with_device(name, Erase)? })
+        Ok(Self { id: DeviceId::next(), inner: with_device(&chosen(name), Erase)? })
     }
 
     /// Facts of the device.
@@ -131,5 +136,15 @@ impl<D: Operators> AnyDevice for Typed<D> {
     ) -> Result<Dispatcher> {
         let running = Running::new(&self.0, reef::Dispatcher::start(&self.0, scheduler)?);
         Ok(Dispatcher { device: id, inner: Box::new(running), shares })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_is_a_device_that_is_there() {
+        assert!(Device::open("auto").unwrap().info().units > 0);
     }
 }

@@ -260,7 +260,8 @@ reef_status reef_client_run(const reef_client *client,
                             size_t outputs,
                             int64_t timeout_us);
 
-// Opens a device by its name: "cpu", "cuda:1", "cpu:0?units=4".
+// Opens a device by its name: "cpu", "cuda:1", "cpu:0?units=4"; "auto" is the first GPU, else the
+// CPU.
 //
 // REEF_NOT_FOUND: the library has no such backend, or the backend no such device or driver. Any
 // thread.

@@ -13,7 +13,8 @@ use reef_any::Device;
 use std::ffi::c_char;
 use std::ptr;
 
-/// Opens a device by its name: "cpu", "cuda:1", "cpu:0?units=4".
+/// Opens a device by its name: "cpu", "cuda:1", "cpu:0?units=4"; "auto" is the first GPU, else the
+/// CPU.
 ///
 /// REEF_NOT_FOUND: the library has no such backend, or the backend no such device or driver. Any
 /// thread.
