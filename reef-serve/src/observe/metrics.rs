@@ -302,6 +302,5 @@ fn times() -> Histogram {
     Histogram::new(exponential_buckets(Duration::from_micros(1).as_secs_f64(), 2.0, 25))
 }
 
-
 #[cfg(test)]
 mod tests;
