@@ -6,9 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 turns=${1:-6} units=${2:-$(nproc)} file=${3:-}
-cargo bench --quiet --bench inference --no-run
+cargo bench --quiet -p reef-rt --bench inference --no-run
 for _ in $(seq "$turns"); do
-    cargo bench --quiet --bench inference -- "${file:-resnet50}" "$units" 30
+    cargo bench --quiet -p reef-rt --bench inference -- "${file:-resnet50}" "$units" 30
     python3 tools/onnxruntime_resnet50.py "$units" 30 ${file:+"$file"} | tail -n 1
 done
 uptime

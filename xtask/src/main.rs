@@ -408,7 +408,7 @@ fn fuzz() -> Vec<Command> {
 }
 
 fn stress() -> Vec<Command> {
-    let mut command = cargo("test --release --test conformance");
+    let mut command = cargo("test --release -p reef-rt --test conformance");
     command.env("REEF_CONFORMANCE_CYCLES", "20000");
     vec![command]
 }
