@@ -4,7 +4,7 @@ mod common;
 #[path = "held/graphs.rs"]
 mod graphs;
 
-use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
+use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until, until_at_rest};
 use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
@@ -111,7 +111,7 @@ fn a_held_program_does_nothing_and_goes_on_where_it_stood() {
     let (before, delayed) = (program.value(), program.counts().1);
     program.registry.hold(UUID, true);
     (0..20).for_each(|value| assert_eq!(program.launch(value), 0));
-    std::thread::sleep(Duration::from_millis(30));
+    until_at_rest();
     assert_eq!((program.value(), program.query()), (before, 600), "held");
     program.registry.hold(UUID, false);
     program.synchronize();
@@ -130,7 +130,7 @@ fn dead_real_time_guest_leaves_no_gate_closed() {
     until("held", || {
         let before = program.query();
         assert_eq!((before, program.launch(1)), (0, 0));
-        std::thread::sleep(Duration::from_millis(10));
+        until_at_rest();
         program.query() == 600
     });
     drop(rt);
@@ -148,6 +148,7 @@ fn thread_far_ahead_waits_outside_the_driver() {
             call!(program.driver, cuCtxSetCurrent(1));
             (0..2000).for_each(|value| assert_eq!(program.launch(value), 0));
         });
+        // sleep: time in which it would go too far; none fails a right library
         std::thread::sleep(Duration::from_millis(30));
         let mut free = 0_usize;
         assert_eq!(call!(program.driver, cuStreamCreate(&raw mut free, 1)), 0, "not locked");

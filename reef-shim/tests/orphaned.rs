@@ -4,7 +4,7 @@
 mod common;
 
 use common::graph::Graph;
-use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
+use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until, until_at_rest};
 use reef_guest::join::{JoinRequest, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
@@ -42,7 +42,7 @@ impl Program {
 
     fn is_held(&self) -> bool {
         self.launch();
-        std::thread::sleep(Duration::from_millis(1));
+        until_at_rest();
         !self.is_idle()
     }
 
@@ -143,6 +143,7 @@ fn opens_for_good(program: &Program, registry: Registry) {
     program.launch();
     let time = until("open", || program.is_idle());
     println!("opened after {time:?}");
+    // sleep: time in which it would close again; none fails a right library
     std::thread::sleep(Duration::from_millis(20));
     let begin = Instant::now();
     for _ in 0..100 {
@@ -165,7 +166,7 @@ fn joins_again(program: &Program, exec: usize) {
 
     HOLDER.store(&raw mut registry, SeqCst);
     assert_eq!(call!(program.driver, cuGraphLaunch(exec, program.work.stream)), 0);
-    std::thread::sleep(Duration::from_millis(50));
+    until_at_rest();
     assert!(!program.is_idle(), "it stands inside of the graph");
     HOLDER.store(std::ptr::null_mut(), SeqCst);
     registry.hold(UUID, false);

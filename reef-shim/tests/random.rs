@@ -105,6 +105,7 @@ fn held_at_random<T>(registry: &Registry, mut seed: u64, work: impl FnOnce() -> 
                 for is_held in [true, false] {
                     registry.hold(UUID, is_held);
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    // sleep: any length is right
                     std::thread::sleep(Duration::from_micros((seed >> 33) % 2_000));
                 }
             }

@@ -157,7 +157,26 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
-        std::thread::sleep(Duration::from_micros(50));
+        std::thread::sleep(Duration::from_micros(50)); // sleep: poll of a condition
     }
     begin.elapsed()
+}
+
+/// Waits until the fake device has looked twice for something that may run, and found nothing: all
+/// that it has waits for a gate.
+pub fn until_at_rest() {
+    let fake = Driver::open(&library(FAKE));
+    let progress = || {
+        let mut progress = [0_u64; 2];
+        assert_eq!(call!(fake, reef_fake_progress(&raw mut progress)), 0);
+        progress
+    };
+    let mut before = progress();
+    until("the device rests", || {
+        let [ran, rests] = progress();
+        if ran != before[0] {
+            before = [ran, rests];
+        }
+        rests >= before[1] + 2
+    });
 }

@@ -2,9 +2,8 @@
 
 use super::{Program, mixed, program};
 use crate::common::graph::Graph;
-use crate::common::{self, UUID, call, until};
+use crate::common::{self, UUID, call, until, until_at_rest};
 use reef_guest::registry::Registry;
-use std::time::Duration;
 
 /// Closes the gate, from inside of a graph.
 extern "C" fn hold(registry: usize) {
@@ -30,7 +29,7 @@ impl Program {
     fn stops(&self, exec: usize, middle: u64, end: u64) {
         self.launch_graph(exec);
         until("it comes to its middle", || self.value() == middle);
-        std::thread::sleep(Duration::from_millis(20));
+        until_at_rest();
         assert_eq!((self.value(), self.query()), (middle, 600), "it stands in its middle");
         self.registry.hold(UUID, false);
         self.synchronize();
@@ -219,7 +218,7 @@ fn uncloneable_graph_waits_at_a_gate_before_it() {
         assert_eq!(program.gates(), gates, "none inside");
         program.registry.hold(UUID, true);
         program.launch_graph(exec);
-        std::thread::sleep(Duration::from_millis(20));
+        until_at_rest();
         assert_eq!((program.value(), program.query()), (before, 600), "held");
         program.registry.hold(UUID, false);
         program.synchronize();

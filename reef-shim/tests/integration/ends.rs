@@ -137,7 +137,7 @@ impl Program {
             }
             assert!(was_held, "released while work is under way, at look {looks}");
             looks += 1;
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
         }
         assert!(looks > 0, "the work had ended before it could be looked at");
         until("released", || !self.is_held());

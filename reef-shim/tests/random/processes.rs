@@ -69,7 +69,7 @@ fn outcomes(seed: u64, library_name: &str, way: &str, class: &str, socket: &Path
             child.kill().unwrap();
             panic!("{order}: no end within {LIMIT:?}");
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
     }
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

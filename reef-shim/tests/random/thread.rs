@@ -239,7 +239,7 @@ impl Thread {
         // SAFETY: a child of this process.
         while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
             assert!(begin.elapsed() < SOON, "a forked child still runs after {SOON:?}");
-            std::thread::sleep(std::time::Duration::from_micros(100));
+            std::thread::sleep(std::time::Duration::from_micros(100)); // sleep: poll of a condition
         }
         status as u32
     }

@@ -293,9 +293,10 @@ fn random_updates_leave_the_memory_of_whole_kernels() {
         program.look_at(&tiles.shape);
         program.hold(round % 3 == 0);
         launch(&program, exec);
+        // sleep: any length is right
         std::thread::sleep(std::time::Duration::from_millis(random(8)));
         program.hold(round % 3 == 1);
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(std::time::Duration::from_millis(2)); // sleep: any length is right
         program.hold(false);
         program.synchronize();
         let runs: Vec<_> = (0..3).filter(|at| is_on[*at]).map(|at| calls[at]).collect();

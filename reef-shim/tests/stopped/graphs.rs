@@ -1,7 +1,7 @@
 //! A best-effort program with long kernels in graphs, on the fake driver under the shim. The
 //! kernels are nodes of graphs that were captured or built, and are cut into slices there.
 
-use crate::common::{self, Driver, FAKE, call, library, until};
+use crate::common::{self, Driver, FAKE, call, library, until, until_at_rest};
 use crate::nodes::{
     Call, capture, chain, destroy, destroy_exec, instantiate, launch, new_graph, nodes as nodes_of,
 };
@@ -26,12 +26,8 @@ fn stop(program: &Held, exec: usize, shape: &Shape) -> usize {
     let done = || program.memory().iter().filter(|word| **word != 0).count();
     until("some blocks ran", || done() > 10);
     program.hold(true);
-    let mut at = 0;
-    until("no block runs", || {
-        let before = std::mem::replace(&mut at, done());
-        std::thread::sleep(Duration::from_millis(20));
-        before == at
-    });
+    until_at_rest();
+    let at = done();
     program.hold(false);
     program.synchronize();
     at
@@ -295,7 +291,7 @@ fn graph_is_whole_a_minute_after_real_time_work() {
     let (program, tiles) = learned();
     let gates = || instantiate(&program, chain(&program, &[tiles]).0).1;
     assert!(gates() >= 10);
-    std::thread::sleep(Duration::from_secs(61));
+    std::thread::sleep(Duration::from_secs(61)); // sleep: the minute that is the subject
     assert_eq!(gates(), 0);
 }
 

@@ -2,7 +2,7 @@
 //! The fake runs the PTX that it is given block by block, with operations of other streams between
 //! some of them, and with one lock for all calls, which waits keep.
 
-use crate::common::{self, call, until};
+use crate::common::{self, SOON, call, until, until_at_rest};
 use crate::program::{Held, Shape, expected, program, report_of, run_alone};
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,8 @@ fn stop(program: &Held, tiles: usize, shape: &Shape, value: u32) -> usize {
     assert_eq!(program.launch(tiles, shape, value), 0);
     until("some blocks ran", || done(program) > 10);
     program.hold(true);
-    let mut at = done(program);
-    until("held: no block runs", || {
-        std::thread::sleep(Duration::from_millis(60));
-        let before = std::mem::replace(&mut at, done(program));
-        before == at
-    });
-    at
+    until_at_rest();
+    done(program)
 }
 
 #[test]
@@ -55,7 +50,7 @@ fn work_behind_a_stopped_kernel_waits_for_all_of_it() {
     assert!(at < shape.blocks(), "stopped after {at}");
     assert_eq!(call!(driver, cuEventRecord(event, program.stream)), 0);
     assert_eq!(program.launch_cooperative(tiles, &shape, 8), 0);
-    std::thread::sleep(Duration::from_millis(20));
+    until_at_rest();
     assert_eq!(call!(driver, cuEventQuery(event)), 600);
     assert_eq!(call!(driver, cuStreamQuery(program.stream)), 600);
     assert_eq!(done(&program), at);
@@ -94,12 +89,13 @@ fn thread_inside_the_driver_delays_no_resume() {
                 call!(driver, cuCtxSetCurrent(1));
                 call();
             });
+            // sleep: so that it waits in the driver; one that does not yet ends as well
             std::thread::sleep(Duration::from_millis(20));
             let begin = Instant::now();
             program.hold(false);
             waits.join().unwrap();
             let took = begin.elapsed();
-            assert!(took < Duration::from_millis(500), "{name} took {took:?}");
+            assert!(took < SOON / 2, "{name} took {took:?}");
         });
         program.synchronize();
         assert!(program.memory() == expected(&shape, &[3]), "{name}");
@@ -126,8 +122,10 @@ fn kernels_stopped_at_random_leave_the_memory_of_whole_ones() {
             let values: Vec<u32> = (0..3).map(|_| 1 + below(9) as u32).collect();
             values.iter().for_each(|value| assert_eq!(program.launch(tiles, &shape, *value), 0));
             for _ in 0..8 {
+                // sleep: any length is right
                 std::thread::sleep(Duration::from_micros(300 * below(10)));
                 program.hold(true);
+                // sleep: any length is right
                 std::thread::sleep(Duration::from_micros(300 * below(10)));
                 program.hold(false);
             }
@@ -150,12 +148,12 @@ fn context_that_ends_with_a_stopped_kernel_ends() {
             assert_eq!(program.launch_on(stream, at, tiles, &shape, 1), 0);
             program.hold(false);
             assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
-            std::thread::sleep(Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(3)); // sleep: any length is right
         }
         assert_eq!(program.launch_on(stream, at, tiles, &shape, 1), 0);
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: any length is right
         program.hold(true);
-        std::thread::sleep(Duration::from_millis(5 + round));
+        std::thread::sleep(Duration::from_millis(5 + round)); // sleep: any length is right
         assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
         program.hold(false);
     }
@@ -175,16 +173,23 @@ fn sleeps() -> u64 {
     line.and_then(|line| line.split_whitespace().nth(1)).unwrap().parse().unwrap()
 }
 
+/// Waits until that thread has no work: it sleeps twice at most in a time in which it would
+/// otherwise sleep a thousand times.
+fn until_thread_rests() {
+    until("the thread rests", || {
+        let before = sleeps();
+        std::thread::sleep(Duration::from_millis(100)); // sleep: the time in which sleeps are counted
+        sleeps() <= before + 2
+    });
+}
+
 #[test]
 fn thread_rests_while_nothing_is_on_the_device() {
     let program = program();
     let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
     program.learn_slices(tiles, &shape);
     program.synchronize();
-    std::thread::sleep(Duration::from_millis(20));
-    let before = sleeps();
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(sleeps() <= before + 2, "it slept {} times", sleeps() - before);
+    until_thread_rests();
 }
 
 #[test]
@@ -214,12 +219,8 @@ fn lanes_of_destroyed_streams_serve_others() {
     launch(stream);
     until("some blocks ran", || done(&program) > 10);
     program.hold(true);
-    let mut at = 0;
-    until("no block runs", || {
-        let before = std::mem::replace(&mut at, done(&program));
-        std::thread::sleep(Duration::from_millis(30));
-        before == at
-    });
+    until_at_rest();
+    let at = done(&program);
     program.hold(false);
     assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
     assert!(at < shape.blocks(), "stopped after {at}");
@@ -248,10 +249,7 @@ fn program_whose_device_faults() {
     assert_eq!(call!(driver, cuMemHostUnregister(at)), 0);
     until("the device has faulted", || call!(driver, cuStreamQuery(other)) == 700);
     program.hold(false);
-    std::thread::sleep(Duration::from_millis(500));
-    let before = sleeps();
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(sleeps() <= before + 2, "it slept {} times", sleeps() - before);
+    until_thread_rests();
 }
 
 /// The line of a kernel in the report of a test of this file.

@@ -43,6 +43,7 @@ plain! {
     cuCtxSynchronize() = synchronize;
     cuCtxSynchronize_v2(context: usize) = synchronize_one;
     reef_fake_misuses(misuses: *mut u64) = misuses;
+    reef_fake_progress(progress: *mut [u64; 2]) = progress;
     cuGetErrorName(code: u32, name: *mut *const c_char) = error_name;
 }
 
@@ -270,6 +271,14 @@ unsafe fn synchronize_one(context: usize) -> u32 {
 unsafe fn misuses(misuses: *mut u64) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { give(misuses, world().misuses) };
+    SUCCESS
+}
+
+/// Operations that the device has run, and the times that it found nothing that may run.
+unsafe fn progress(progress: *mut [u64; 2]) -> u32 {
+    let world = world();
+    // SAFETY: the caller's promise.
+    unsafe { give(progress, [world.ran, world.rests]) };
     SUCCESS
 }
 

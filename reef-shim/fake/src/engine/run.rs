@@ -59,10 +59,12 @@ fn step([kernel, copy]: [Duration; 2]) {
     // After a fault nothing runs any more.
     let choices = if world.is_faulty { Vec::new() } else { choices(&world) };
     if choices.is_empty() {
+        world.rests += 1;
         // Words may change without our doing.
         drop(CHANGED.wait_timeout(world, Duration::from_micros(50)));
         return;
     }
+    world.ran += 1;
     world.seed =
         world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let (stream, node) = choices[(world.seed >> 33) as usize % choices.len()];

@@ -122,6 +122,10 @@ pub(crate) struct World {
     /// Look-ups that were answered, and that weren't.
     pub(crate) found: u64,
     pub(crate) not_found: u64,
+    /// Operations, and parts of kernels, that the device has run; and the times that it found
+    /// nothing that may run.
+    pub(crate) ran: u64,
+    pub(crate) rests: u64,
     /// Waits and writes that streams were given.
     pub(crate) waits: u64,
     /// Handle that the next executable graph gets.

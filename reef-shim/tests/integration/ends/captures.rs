@@ -1,11 +1,10 @@
 //! Captures that a driver takes no gates into, and launches of kinds that few programs use.
 
-use super::{LENGTH, Program, UUID, run_alone};
+use super::{Program, UUID, run_alone};
 use crate::common::graph::Graph;
-use crate::common::{self, call, until};
+use crate::common::{self, call, until, until_at_rest};
 use reef_guest::registry::Registry;
 use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
-use std::time::Duration;
 
 fn value(program: &Program) -> u64 {
     // SAFETY: a word of the fake driver's, which nothing writes to while it is held or has ended.
@@ -17,7 +16,7 @@ fn is_held_at(program: &Program, launch: impl FnOnce()) {
     let before = value(program);
     program.registry.hold(UUID, true);
     launch();
-    std::thread::sleep(Duration::from_millis(40));
+    until_at_rest();
     let meanwhile = value(program);
     program.registry.hold(UUID, false);
     assert_eq!(call!(program.driver, cuCtxSynchronize()), 0);
@@ -85,7 +84,7 @@ fn captures_into_a_graph_have_gates_once_it_is_instantiated() {
         HOLDER.store(&raw mut program.registry, SeqCst);
         assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
         until("it has begun", || value(&program) != 0);
-        std::thread::sleep(200 * LENGTH + Duration::from_millis(300));
+        until_at_rest();
         assert_eq!(call!(driver, cuStreamQuery(stream)), 600, "it stands inside of the graph");
         program.registry.hold(UUID, false);
         assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);

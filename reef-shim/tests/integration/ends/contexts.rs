@@ -1,7 +1,7 @@
 //! Contexts that end, or lose a reference, while others work.
 
 use super::{MANY, UUID, run_alone, run_on_both};
-use crate::common::{self, Driver, FAKE, call, library, until};
+use crate::common::{self, Driver, FAKE, call, library, until, until_at_rest};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -120,7 +120,7 @@ fn alone_with_class(name: &str, class: &str) {
         // A gate of the second context closes all the same.
         program.registry.hold(super::UUID, true);
         program.launch(stream, 1);
-        std::thread::sleep(std::time::Duration::from_millis(30));
+        until_at_rest();
         let is_held = call!(driver, cuStreamQuery(stream)) == 600;
         assert_eq!(is_held, class == "be");
         program.registry.hold(super::UUID, false);

@@ -38,7 +38,7 @@ fn serve() {
     let _registry = Registry::open(path.as_ref(), Box::new(|_, wish| Ok(wish.class))).unwrap();
     loop {
         println!("alive");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5)); // sleep: interval of the signs of life
     }
 }
 
@@ -51,7 +51,7 @@ fn work(pause: Duration) {
         (0..8).for_each(|_| assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 1), 0));
         assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
         println!("alive");
-        std::thread::sleep(pause.max(Duration::from_micros(500)));
+        std::thread::sleep(pause.max(Duration::from_micros(500))); // sleep: pace of the rounds
     }
 }
 
@@ -89,7 +89,7 @@ impl Process {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "{} {when}: {ended:?}", self.role);
             assert!(begin.elapsed() < LIMIT, "{} {when}: stands for {LIMIT:?}", self.role);
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
         }
         begin.elapsed()
     }
@@ -130,6 +130,7 @@ fn killed_process_fails_no_other_and_closes_no_gate() {
     for round in 0..rounds {
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // sleep: any length is right
         std::thread::sleep(Duration::from_micros((random >> 40) % 20_000));
         // The worst case is the holder together with the daemon, which would remove its bit.
         let victims: &[usize] = [&[1][..], &[2], &[0], &[0, 1]][(random >> 33) as usize % 4];

@@ -123,7 +123,7 @@ fn begun(job: &Job, child: &Child) {
     let (begin, file) = (Instant::now(), job.folder.join(format!("begun-{}", child.id())));
     while !file.exists() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{file:?} isn't there");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
     }
 }
 
@@ -157,6 +157,7 @@ fn random_kills_leave_other_processes_within_their_limit() {
     for round in 0..number_from("REEF_KILLS", 6) {
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // sleep: any length is right
         std::thread::sleep(Duration::from_micros((random >> 40) % 60_000));
         let child = &mut children[(random >> 33) as usize % 3];
         assert!(child.try_wait().unwrap().is_none(), "REEF_TEST_SEED={seed}: ended by itself");

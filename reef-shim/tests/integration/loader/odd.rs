@@ -128,9 +128,9 @@ fn odd_programs_do_the_same_while_their_gates_open_and_close() {
         scope.spawn(|| {
             while !is_over.load(SeqCst) {
                 registry.hold(UUID, true);
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(Duration::from_millis(2)); // sleep: length of a hold
                 registry.hold(UUID, false);
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(Duration::from_millis(1)); // sleep: pause between holds
             }
         });
         let run = move || {

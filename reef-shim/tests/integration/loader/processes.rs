@@ -41,7 +41,7 @@ pub(super) fn wait(mut child: Child, what: &str) -> Output {
             child.kill().unwrap();
             panic!("{what}: no end within {LIMIT:?}");
         }
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(Duration::from_micros(200)); // sleep: poll of a condition
     }
     child.wait_with_output().unwrap()
 }

@@ -141,7 +141,7 @@ fn program() {
             _ => return,
         };
     }
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    std::thread::sleep(std::time::Duration::from_secs(60)); // sleep: until the signal comes
 }
 
 fn run(end: &str, folder: &Path, set: &[(&str, &str)]) -> Output {

@@ -70,7 +70,8 @@ fn copies() {
         }
     }
     if is_captured {
-        std::thread::sleep(Duration::from_millis(30)); // charged work would be seen by then
+        // sleep: time in which charged work would be seen; none fails a right library
+        std::thread::sleep(Duration::from_millis(30));
         let mut graph = 0_usize;
         assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut graph)), 0);
     }

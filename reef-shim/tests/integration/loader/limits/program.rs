@@ -188,7 +188,7 @@ fn hoards() {
     assert_eq!(take(driver), super::LIMIT as usize);
     let folder = std::path::PathBuf::from(std::env::var_os(BEGUN).unwrap());
     std::fs::write(folder.join(format!("begun-{}", std::process::id())), "").unwrap();
-    std::thread::sleep(Duration::from_secs(u64::from(LIFE)));
+    std::thread::sleep(Duration::from_secs(u64::from(LIFE))); // sleep: until it is killed
 }
 
 /// Takes all that it gets, in pieces of a mebibyte: how many bytes.

@@ -122,7 +122,7 @@ pub(super) fn files(program: &Program) -> String {
     (0..20).for_each(|_| {
         program.launch_some(50);
         program.wait();
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: pace of the launches
     });
     let untouched =
         files.iter().filter(|file| file.metadata().is_ok_and(|about| about.len() == 0)).count();
@@ -173,7 +173,7 @@ pub(super) fn ends(program: &Program) -> String {
             program.launch_some(1);
         }
     });
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20)); // sleep: any length is right
     println!("odd: over");
     std::process::exit(0);
 }
