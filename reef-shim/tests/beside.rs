@@ -7,23 +7,18 @@ use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
 use reef_guest::join::{JoinRequest, join};
 use reef_guest::page::Class;
 use reef_guest::registry::{Registry, Rules};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A kernel's length.
 const LENGTH: Duration = Duration::from_micros(100);
 
-/// Launches for this time, and returns the kernels that have run, for each second.
-fn rate(driver: Driver, work: &Work, time: Duration) -> f64 {
-    let (begin, mut count) = (Instant::now(), 0);
-    while begin.elapsed() < time {
-        for _ in 0..8 {
-            let code = driver.launch("cuLaunchKernel", work.mix, work.stream, work.memory, 1);
-            assert_eq!(code, 0);
-            count += 1;
-        }
-        assert_eq!(call!(driver, cuStreamSynchronize(work.stream)), 0);
+/// Launches some kernels and waits for them.
+fn run_some(driver: Driver, work: &Work) {
+    for _ in 0..8 {
+        let code = driver.launch("cuLaunchKernel", work.mix, work.stream, work.memory, 1);
+        assert_eq!(code, 0);
     }
-    f64::from(count) / begin.elapsed().as_secs_f64()
+    assert_eq!(call!(driver, cuStreamSynchronize(work.stream)), 0);
 }
 
 /// One test: the library's state is the process's.
@@ -44,21 +39,24 @@ fn program_advances_by_its_share_next_to_a_busy_one() {
     let driver = Driver::open(&library(SHIM));
     assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
     let work = driver.work(64);
-    let alone = rate(driver, &work, Duration::from_millis(300));
-    let guests = registry.guests();
-    let be = guests.iter().find(|guest| guest.who.class == Class::BestEffort).unwrap();
-    assert_eq!(be.beside.beside.get(), 40);
+    (0..100).for_each(|_| run_some(driver, &work));
+    until("it has joined", || !registry.guests().is_empty());
+    let best_effort = || {
+        let mut guests = registry.guests().into_iter();
+        guests.find(|guest| guest.who.class == Class::BestEffort).unwrap()
+    };
+    let be = best_effort();
+    assert_eq!((be.beside.beside.get(), be.passed, be.delayed), (40, Duration::ZERO, 0));
 
     let rt = join(&path, &JoinRequest { class: Class::RealTime, device: UUID }, SOON).unwrap();
     if rt.page.activity.launch() {
         rt.page.activity.hold();
     }
     until("busy", || registry.guests().iter().any(|guest| guest.duty == 400_000));
-    let next_to_it = rate(driver, &work, Duration::from_secs(1));
-    let part = next_to_it / alone;
-    println!("{alone:.0} kernels/s alone, {next_to_it:.0} next to a busy program: {part:.2}");
-    assert!((0.1..0.85).contains(&part), "{part}");
-    let guests = registry.guests();
-    let be = guests.iter().find(|guest| guest.who.class == Class::BestEffort).unwrap();
-    assert!(be.passed > Duration::from_millis(200) && be.delayed > 0, "{be:?}");
+    // It advances in its windows, and is held between them.
+    until("windows", || {
+        run_some(driver, &work);
+        let be = best_effort();
+        be.passed > Duration::from_millis(200) && be.delayed > 0
+    });
 }

@@ -178,7 +178,7 @@ fn sleeps() -> u64 {
 fn until_thread_rests() {
     until("the thread rests", || {
         let before = sleeps();
-        std::thread::sleep(Duration::from_millis(100)); // sleep: the time in which sleeps are counted
+        std::thread::sleep(Duration::from_millis(100)); // sleep: time in which it would sleep
         sleeps() <= before + 2
     });
 }
