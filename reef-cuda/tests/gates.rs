@@ -29,6 +29,7 @@ fn gates_hold_back_kernels_without_a_guard() {
             u32::from_ne_bytes(bytes)
         };
         let before = count();
+        // sleep: time in which a fault would show; none fails a right device
         std::thread::sleep(Duration::from_micros(200));
         assert_eq!(before, count(), "round {round}");
         queue.restore().unwrap();

@@ -27,11 +27,11 @@ fn kernel_that_fills_the_device_is_given_up_at_level_all() {
     let behind = submitter.submit(cells.append(1, 0)).unwrap();
     // Blocks that were stopped twice run through.
     for _ in 0..2 {
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50)); // sleep: so that its blocks run
         queue.preempt(true).unwrap();
         queue.restore().unwrap();
     }
-    std::thread::sleep(Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(50)); // sleep: so that its blocks run
     let start = Instant::now();
     queue.preempt(false).unwrap();
     assert!(start.elapsed() < TIMEOUT, "to stop it waits: {:?}", start.elapsed());

@@ -177,6 +177,7 @@ mod tests {
         let gone_on = std::thread::scope(|scope| {
             let wait = || events.wait(&[id], true, 2000, &mut []);
             let waiters = [0; 3].map(|_| scope.spawn(wait));
+            // sleep: all wait; where one does not yet, it is tried again
             std::thread::sleep(Duration::from_millis(100));
             events.set(id);
             waiters.map(|waiter| waiter.join().expect("no panic"))

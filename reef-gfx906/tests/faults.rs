@@ -90,7 +90,7 @@ fn a_kernel_that_polls_leaves_the_host_its_processor_time() {
     let stream = hip.masked_stream(&[0xf]);
     hip.launch(kernel(bench, "sleeper"), [1, 1, 1], [64, 1, 1], stream, &[&word.at()]);
     let (before, begin) = (bench.software.counters().steps, Instant::now());
-    sleep(Duration::from_millis(200));
+    sleep(Duration::from_millis(200)); // sleep: the time that is measured
     let steps = bench.software.counters().steps - before;
     let seconds = begin.elapsed().as_secs_f64();
     word.set(0, 1);

@@ -29,7 +29,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
     }
 }
 
@@ -69,10 +69,12 @@ fn an_eviction_arrives_while_every_place_is_taken() {
     queue.launch(Seq(0), &launch, Some(&checkpoint)).unwrap();
     let resident = || software.counters().resident;
     let release_them = Release(&device, &release);
-    let mut before = 0;
+    let (mut before, mut steps) = (0, 0);
     wait_until("the device is full", || {
+        // sleep: pace of the looks, between which the device has to have worked
         std::thread::sleep(Duration::from_millis(50));
-        std::mem::replace(&mut before, resident()) == before && before >= 10
+        let has_worked = std::mem::replace(&mut steps, software.counters().steps) < steps;
+        std::mem::replace(&mut before, resident()) == before && before >= 10 && has_worked
     });
     assert!(resident() < u64::from(BLOCKS), "some blocks wait for a place");
     software.forget_trace();

@@ -100,7 +100,7 @@ async def awaiting(counts, targets, seed, end):
             with target.clients[source.random() < 0.5]() as client:
                 tasks = (one(target, client, source.randrange(PICTURES)) for _ in range(source.randrange(1, 6)))
                 await asyncio.gather(*tasks)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # sleep: others run
 
     await asyncio.gather(*(many(number) for number in range(3)))
 

@@ -67,7 +67,7 @@ class Process:
             except reef.Error as error:
                 if self.child.poll() is not None or time.monotonic() > end:
                     raise AssertionError((self.folder / "log").read_text()) from error
-            time.sleep(0.05)
+            time.sleep(0.05)  # sleep: poll of a condition
 
     def kill(self):
         self.child.kill()
@@ -179,7 +179,7 @@ class Served(unittest.TestCase):
                 try:
                     be.submit("tiny", picture(1))
                 except reef.BusyError:
-                    time.sleep(0.01)
+                    time.sleep(0.01)  # sleep: the request that is in the way ends
                 gc.collect()
             end = time.monotonic() + 60
             while True:

@@ -38,7 +38,7 @@ def start_daemon(folder):
         except reef.Error as error:
             if time.monotonic() > end or daemon.poll() is not None:
                 raise AssertionError((folder / "log").read_text()) from error
-            time.sleep(0.02)
+            time.sleep(0.02)  # sleep: poll of a condition
 
 
 class Examples(unittest.TestCase):

@@ -132,7 +132,7 @@ class Program:
         end = time.monotonic() + 60
         while (found := self.says(line)) != wanted:
             assert time.monotonic() < end, f"{line}: {found}"
-            time.sleep(0.001)
+            time.sleep(0.001)  # sleep: poll of a condition
 
     def end(self):
         self.child.kill()
@@ -162,7 +162,7 @@ class Phases(unittest.TestCase):
         end = time.monotonic() + 60
         while not socket.exists():
             self.assertLess(time.monotonic(), end, (folder / "log").read_text())
-            time.sleep(0.01)
+            time.sleep(0.01)  # sleep: poll of a condition
         programs = [Program(socket), Program(socket)]
         for program in programs:
             self.addCleanup(program.end)

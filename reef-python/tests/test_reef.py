@@ -109,7 +109,7 @@ class Networks(unittest.TestCase):
                         break
                     except reef.BusyError:
                         self.assertLess(time.monotonic(), end)
-                        time.sleep(0.001)
+                        time.sleep(0.001)  # sleep: poll of a condition
 
     def test_threads_share_a_client(self):
         expected, outputs = {}, []
@@ -165,7 +165,7 @@ class Networks(unittest.TestCase):
             timer.start()
             with self.assertRaises(KeyboardInterrupt):
                 jobs[-1].result()
-                time.sleep(5)  # the request may have ended before
+                time.sleep(60)  # sleep: until the signal, as the request may have ended before
             timer.join()
             jobs[-1].result()
 

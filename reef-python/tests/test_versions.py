@@ -66,7 +66,7 @@ def serve(test, command=COMMAND):
     end = time.monotonic() + 60
     while not all((folder / "sockets" / name).exists() for name in ("guests.sock", "local.sock", "http.sock")):
         assert daemon.poll() is None and time.monotonic() < end, (folder / "log").read_text()
-        time.sleep(0.01)
+        time.sleep(0.01)  # sleep: poll of a condition
     return folder / "sockets"
 
 

@@ -227,6 +227,7 @@ fn moves_twenty_times(name: &str, replay: &str) {
         let mover = scope.spawn(|| {
             let mut moves = 0;
             while !is_over.load(Ordering::SeqCst) && moves < 20 {
+                // sleep: any length is right
                 std::thread::sleep(Duration::from_millis((seed >> (moves % 40)) % 20));
                 let worker = servers[moves % 2].worker();
                 let to = Place::new(&servers[1 - moves % 2].address);
@@ -249,10 +250,10 @@ fn moves_twenty_times(name: &str, replay: &str) {
             } else if mover.is_finished() {
                 break;
             } else {
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
             }
             if step + 1 == STEPS / 2 || step > STEPS / 2 && step < STEPS && step % 100 == 0 {
-                std::thread::sleep(Duration::from_millis(20)); // so that it lasts
+                std::thread::sleep(Duration::from_millis(20)); // sleep: so that the program lasts
             }
         }
         mover.join().unwrap()
@@ -289,7 +290,7 @@ fn session_in_a_folder_goes_on_where_it_is_restored() {
     // The program waits meanwhile.
     let rest = std::thread::scope(|scope| {
         let restored = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100)); // sleep: the program waits meanwhile
             restore(&folder, &place)
         });
         (0..STEPS / 3).for_each(|_| program.step());
@@ -316,6 +317,7 @@ fn session_in_a_folder_goes_on_at_its_last_server() {
     snapshot(servers[1].worker(), &folder, true).unwrap();
     let rest = std::thread::scope(|scope| {
         let restored = scope.spawn(|| {
+            // sleep: the program waits meanwhile, for longer than it looks at short intervals
             std::thread::sleep(Duration::from_secs(5));
             restore(&folder, &last)
         });
@@ -395,7 +397,7 @@ fn killed_server_leaves_the_session_at_one_or_none() {
         let delay = Duration::from_micros((seed >> (case % 16)) % 12_000);
         let moved = std::thread::scope(|scope| {
             let mover = scope.spawn(|| migrate(worker, &to));
-            std::thread::sleep(delay);
+            std::thread::sleep(delay); // sleep: any length is right
             let pid = servers[victim].child.id() as i32;
             // SAFETY: a process of this test's.
             unsafe { libc::kill(pid, libc::SIGKILL) };

@@ -17,6 +17,8 @@ use support::Served;
 /// Tells a child what to do: `client:DEVICE` or `server`.
 const ROLE: &str = "REEF_REMOTE_ROLE";
 const MIB: usize = 1 << 20;
+/// Longer than anything takes on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Not a test by itself: the other process of the tests below.
 #[test]
@@ -52,7 +54,8 @@ fn hold_memory_and_work(device: &str) -> ! {
         submitter.submit(cells.append(1, u64::MAX)).unwrap();
         (submitter, queue)
     });
-    std::thread::sleep(Duration::from_millis(50)); // until the block runs
+    // sleep: so that the block runs; an end before that is right as well
+    std::thread::sleep(Duration::from_millis(50));
     println!("ready with work: {}", work.is_ok());
     park_for_ever();
 }
@@ -85,8 +88,8 @@ fn check_killed_client(served: &Served, has_work: bool) {
     let begin = Instant::now();
     child.wait().unwrap();
     while resident() > before + 100 * MIB || !served.server.is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(1), "{} bytes are not released", resident());
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(begin.elapsed() < SOON, "{} bytes are not released", resident());
+        std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
     }
     println!("released after {:?}", begin.elapsed());
 }
@@ -119,7 +122,8 @@ fn killed_server_is_an_error_and_no_hang() {
     let mut client = dispatcher.best_effort(ClientConfig::default()).unwrap();
     client.run(&[cells.append(1, 1)]).unwrap();
     let last = client.submit(&[cells.append(1, u64::MAX)]).unwrap();
-    std::thread::sleep(Duration::from_millis(20)); // until it runs
+    // sleep: so that it runs; an end before that is right as well
+    std::thread::sleep(Duration::from_millis(20));
     child.kill().unwrap();
     child.wait().unwrap();
     let begin = Instant::now();
@@ -134,7 +138,7 @@ fn killed_server_is_an_error_and_no_hang() {
     }
     drop((client, dispatcher, cells, device));
     let took = begin.elapsed();
-    assert!(took < Duration::from_secs(10), "the client waited for {took:?}");
+    assert!(took < SOON, "the client waited for {took:?}");
 }
 
 struct Deaf;
@@ -214,8 +218,8 @@ fn thousand_sessions_work_and_no_more() {
     drop(devices);
     let begin = Instant::now();
     while !served.server.is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "{} sessions", served.server.len());
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(begin.elapsed() < SOON, "{} sessions", served.server.len());
+        std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
     }
     open().unwrap();
 }

@@ -104,7 +104,7 @@ pub(crate) fn run(program: &Path, args: &[&str]) -> String {
             child.kill().unwrap();
             panic!("{command:?}: not within {LIMIT:?}");
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
     }
     let done = child.wait_with_output().unwrap();
     let [said, errors] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).unwrap());

@@ -67,7 +67,8 @@ fn top_waits_for_a_daemon_and_says_so_once() {
         .unwrap();
     let (mut stderr, mut said) = (BufReader::new(top.stderr.take().unwrap()), String::new());
     stderr.read_line(&mut said).unwrap();
-    thread::sleep(Duration::from_millis(300)); // for a second line
+    // sleep: time for a second line; none fails a right program
+    thread::sleep(Duration::from_millis(300));
     let hidden = folder.path("hidden.sock");
     http::on_socket(&hidden, metrics);
     std::fs::rename(&hidden, &socket).unwrap(); // from the first moment on it listens

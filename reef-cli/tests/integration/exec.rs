@@ -336,7 +336,7 @@ fn wait_until(folder: &Folder, what: &str, is_so: impl Fn(&str) -> bool) {
             return;
         }
         assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{what}: {text}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(50)); // sleep: poll of a condition
     }
 }
 

@@ -98,7 +98,7 @@ fn lines(log: &str, text: &str, least: usize) -> usize {
             return count;
         }
         assert!(begin.elapsed() < Duration::from_secs(60), "{count} lines with {text:?}: {all}");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10)); // sleep: poll of a condition
     }
 }
 

@@ -128,6 +128,7 @@ fn terminated_run_leaves_a_snapshot() {
         command.args(["run", "resnet18", "--size", "96", "--checkpoint", &stopped]).args(&pictures);
         let child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a process");
+        // sleep: into its work, a little later at each try
         std::thread::sleep(Duration::from_millis(200 * tries));
         let signal = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
         assert!(signal.expect("kill is there").success());

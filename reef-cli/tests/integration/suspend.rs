@@ -297,14 +297,14 @@ impl Machine {
         said.lines().any(|line| line.starts_with("reef_guest_active{") && line.contains(&label))
     }
 
-    /// Returns whether something is true within 20 s.
+    /// Returns whether something is true within a minute.
     fn in_time(&self, is: impl Fn() -> bool) -> bool {
         let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(20) {
+        while begin.elapsed() < Duration::from_secs(60) {
             if is() {
                 return true;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
         }
         false
     }
@@ -486,15 +486,16 @@ fn starts_again(is_guest: bool) {
         let ended = waitpid(Pid::from_raw(pid.parse().unwrap()), WaitOptions::empty());
         assert!(ended.unwrap().unwrap().1.signaled(), "it has ended");
         let stopped = number();
+        // sleep: time in which a fault would show; the process has ended
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(number(), stopped, "nothing runs");
         machine.works(&["restore", &folder]);
         wait_for(&|| number() > stopped);
     }
     machine.folder.file("stop", "");
-    wait_for(&|| std::path::Path::new(&machine.folder.path("result")).exists());
-    std::thread::sleep(Duration::from_millis(50)); // the file is there before its text
-    let result = std::fs::read_to_string(machine.folder.path("result")).unwrap();
+    let result = || std::fs::read_to_string(machine.folder.path("result")).unwrap_or_default();
+    wait_for(&|| result().starts_with("right ")); // the file is there before its text
+    let result = result();
     assert!(result.starts_with("right true after "), "{result}");
 }
 
@@ -589,10 +590,9 @@ fn metrics_answer_during_a_suspension() {
     let program = machine.start("plain", Some(&["--class", "be", "--job", "training"]));
     std::thread::scope(|scope| {
         let suspended = scope.spawn(|| machine.works(&["suspend", "training"]));
+        // sleep: into the suspension; a scrape before it passes as well
         std::thread::sleep(Duration::from_millis(500));
-        let begin = Instant::now();
         assert!(metrics(&machine.folder).contains("reef_suspensions_total{op=\"suspend\"} 0"));
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
         assert!(!suspended.is_finished(), "it was over before the scrape");
         assert_eq!(suspended.join().unwrap()[0]["process"]["pid"], program.pid);
     });
@@ -682,7 +682,8 @@ fn reserved_memory_waits_for_its_program() {
     assert!(away(&metrics(&machine.folder)), "it left before the program started");
     real_time.ask();
     assert!(real_time.line().starts_with("launched "));
-    std::thread::sleep(Duration::from_secs(4)); // twice the time after which it would come back
+    // sleep: twice the time after which it would come back; none fails a right daemon
+    std::thread::sleep(Duration::from_secs(4));
     assert!(away(&metrics(&machine.folder)));
     assert!(real_time.ends_right());
     program.ask();

@@ -125,7 +125,10 @@ fn a_kernel_sees_a_flag_that_the_host_raises() {
     let (flag, looks) = (Pinned::new(hip, 1), Pinned::new(hip, 4));
     let stream = hip.stream(0);
     hip.launch(kernel(bench, "poll"), [2, 1, 1], [64, 1, 1], stream, &[&flag.at(), &looks.at()]);
-    sleep(millis(50));
+    let begin = bench.software.counters().steps;
+    while bench.software.counters().steps < begin + 5000 {
+        sleep(millis(1)); // sleep: poll of a condition
+    }
     assert_eq!(hip.query(stream), NOT_READY);
     flag.set(0, 1);
     hip.synchronize(stream);
@@ -171,7 +174,7 @@ fn persistent_blocks_go_on_where_they_were_stopped() {
         let arguments: [&dyn support::Argument; 6] =
             [&flag.at(), &next.at(), &blocks, &data.at(), &sums.at(), &done.at()];
         hip.launch(persist, [8, 1, 1], [256, 1, 1], stream, &arguments);
-        sleep(millis(10));
+        sleep(millis(10)); // sleep: any length is right
         flag.set(0, 1);
         hip.synchronize(stream);
     }
@@ -192,7 +195,7 @@ fn a_stream_waits_for_a_value_that_another_writes() {
     hip.synchronize(other);
     hip.wait_value(held, word, 7);
     hip.launch(kernel(bench, "increment"), [1, 1, 1], [64, 1, 1], held, &[&values.at(), &64u32]);
-    sleep(millis(30));
+    sleep(millis(30)); // sleep: time in which a fault would show; none fails a right device
     assert_eq!(hip.query(held), NOT_READY);
     hip.write_value(other, word, 7);
     hip.synchronize(other);

@@ -127,7 +127,7 @@ impl Bench {
             if start.elapsed() > time {
                 return false;
             }
-            std::thread::sleep(Duration::from_micros(200));
+            std::thread::sleep(Duration::from_micros(200)); // sleep: poll of a condition
         }
         true
     }

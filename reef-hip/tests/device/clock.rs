@@ -31,7 +31,7 @@ fn two_events_are_as_far_apart_as_the_host_sees_them() {
     let device = Hip::open(0, "").unwrap();
     let mut queue = device.queue(Priority::RealTime, None).unwrap();
     let first = stamp(&device, &mut queue, 0);
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(400)); // sleep: the time that is measured
     let second = stamp(&device, &mut queue, 1);
     let apart = second.time - first.time;
     let (least, most) = (second.asked - first.seen, second.seen - first.asked);

@@ -64,6 +64,7 @@ fn streams_write_words_after_the_kernels_before() {
         unsafe { bench.context.write_value(stream, words + place, 7 + place as u32) }.unwrap();
     }
     bench.launch(stream, "bump", vec![words + 64, 100]);
+    // sleep: time in which a fault would show; none fails a right device
     std::thread::sleep(std::time::Duration::from_millis(20));
     assert_eq!(bench.read(words), 0, "a kernel is before it");
     spinning.end();
@@ -87,6 +88,7 @@ fn a_gate_holds_its_stream_until_the_host_opens_it() {
         // SAFETY: the gate is there until the end of this function, and the stream gets past it.
         unsafe { bench.context.wait_value(stream, gate.device, 0) }.unwrap();
         bench.launch(stream, "bump", vec![word, 1]);
+        // sleep: time in which a fault would show; none fails a right device
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!bench.is_idle(stream));
         assert_eq!(bench.read(word), round - 1);

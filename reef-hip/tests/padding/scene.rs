@@ -179,7 +179,7 @@ impl Client {
 
     fn wait(&mut self) {
         while self.queue.completed().unwrap() < Seq(self.launched) {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
         }
     }
 

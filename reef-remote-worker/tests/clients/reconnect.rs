@@ -198,7 +198,7 @@ extern "C" fn wait_until_open(calls: *const AtomicUsize) {
     // SAFETY: the test waits for this call.
     unsafe { &*calls }.fetch_add(1, Ordering::Relaxed);
     while IS_OPEN.load(Ordering::Relaxed) == 0 {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
     }
 }
 
@@ -216,6 +216,7 @@ fn call_that_blocks_during_a_cut_returns_once_it_has_ended() {
     for cut in 1..=5 {
         proxy.cut();
         common::until("there is another connection", || proxy.connections() == cut + 1);
+        // sleep: time in which a fault would show; none fails a right client
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiting.is_finished(), "cut {cut} of port {port}");
     }

@@ -36,7 +36,7 @@ fn program() {
     let _ = std::io::stdin().read_line(&mut String::new());
     let begin = Instant::now();
     let mut codes = Vec::new();
-    while codes.last() != Some(&46) && begin.elapsed() < Duration::from_secs(20) {
+    while codes.last() != Some(&46) && begin.elapsed() < Duration::from_secs(60) {
         codes.push(call!(driver, cuCtxSynchronize()));
         codes.push(call!(driver, cuMemsetD8_v2(memory, 1, 16)));
     }

@@ -50,7 +50,7 @@ impl Gate {
 
     fn carry(&self, near: UnixStream, server: &str) {
         while self.is_shut.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
         }
         let Ok(far) = UnixStream::connect(path(server)) else { return };
         *self.now.lock().unwrap() = [&near, &far].map(|end| end.try_clone().unwrap()).into();

@@ -44,10 +44,12 @@ fn program_whose_connection_was_closed_is_told_of_a_move() {
     let _one = prepare();
     let (servers, gate, program) = gated("away-closed");
     gate.shut();
-    std::thread::sleep(Duration::from_millis(100)); // the server sees it
+    // sleep: the server sees it; one that does not yet holds the session as well
+    std::thread::sleep(Duration::from_millis(100));
     let moved = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(1300)); // longer than it is kept otherwise
+            // sleep: longer than the session is kept otherwise
+            std::thread::sleep(Duration::from_millis(1300));
             gate.open();
         });
         migrate(servers[0].worker(), &Place::new(&servers[1].address)).unwrap()

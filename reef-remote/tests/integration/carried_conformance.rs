@@ -41,7 +41,7 @@ fn device() -> &'static str {
             loop {
                 move_all(&servers[0], &servers[1]);
                 move_all(&servers[1], &servers[0]);
-                std::thread::sleep(MOVE_INTERVAL);
+                std::thread::sleep(MOVE_INTERVAL); // sleep: pace of the moves
             }
         };
         std::thread::Builder::new().name("mover".into()).spawn(body).unwrap();
@@ -75,6 +75,6 @@ fn session_is_moved_again_and_again() {
     let begin = std::time::Instant::now();
     while MOVES.load(Ordering::Relaxed) < before + 20 {
         assert!(begin.elapsed() < Duration::from_secs(60), "the mover has stopped");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
     }
 }

@@ -57,7 +57,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
     }
 }
 
@@ -98,6 +98,7 @@ fn session_moves_while_its_clients_run() {
         let real_time = scope.spawn(|| runs(&mut infer, &expected[0]));
         let best_effort = scope.spawn(|| runs(&mut work, &expected[1]));
         for at in 0..MOVES {
+            // sleep: any length is right
             std::thread::sleep(Duration::from_millis(7 * (at as u64 % 5)));
             let (from, next) = (&servers[at % 2], &servers[1 - at % 2]);
             let report = migrate(from, &to(next)).unwrap();
@@ -136,7 +137,7 @@ fn own_session_moves_with_stopped_work() {
             while !is_over.load(Ordering::SeqCst) {
                 value += 1;
                 client.run(&Task::new([rt.append(value, 400)]).unwrap()).unwrap();
-                std::thread::sleep(Duration::from_micros(300));
+                std::thread::sleep(Duration::from_micros(300)); // sleep: pace of the requests
             }
             value
         });
@@ -155,6 +156,7 @@ fn own_session_moves_with_stopped_work() {
         let (mut moves, begin) = (0, Instant::now());
         while moves < 20 || has_not_met(&dispatcher.stats()) {
             assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", dispatcher.stats());
+            // sleep: any length is right
             std::thread::sleep(Duration::from_millis(3 * (moves as u64 % 7)));
             migrate(&servers[moves % 2], &to(&servers[1 - moves % 2])).unwrap();
             moves += 1;
@@ -199,6 +201,7 @@ impl Stopped {
         for attempt in 1..200 {
             self.cells.clear().unwrap();
             self.queue.launch(Seq(attempt), &self.launch, None).unwrap();
+            // sleep: into the launch; where it is too early or too late, it is tried again
             std::thread::sleep(whole.mul_f64((attempt % 9 + 1) as f64 / 10.0));
             self.preemptor.evict().unwrap();
             self.preemptor.reset().unwrap();
@@ -365,6 +368,7 @@ fn written_session_continues_where_it_is_restored() {
     // Its client waits meanwhile.
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| infer(3));
+        // sleep: time in which a fault would show; none fails a right client
         std::thread::sleep(Duration::from_millis(100));
         assert!(!waiting.is_finished());
         let bytes = saved.restore(&to(&served)).unwrap();

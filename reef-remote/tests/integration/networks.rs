@@ -102,7 +102,7 @@ fn client_that_leaves_frees_its_session() {
     drop((device, buffer));
     let begin = Instant::now();
     while !served.server.is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "the session is freed");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the session is freed");
         std::thread::yield_now();
     }
 }

@@ -52,6 +52,7 @@ fn preempted_at(level: PreemptLevel, is_shown: fn(&[Span]) -> bool) -> (Vec<Span
         if background.submitter().completed() > last {
             last = background.submit(&graph).unwrap();
         }
+        // sleep: into the graph; where it is too early or too late, it is tried again
         std::thread::sleep(Duration::from_micros(500 + 137 * (round % 11)));
         client.run(&task).unwrap();
         spans.extend(device.take_trace());

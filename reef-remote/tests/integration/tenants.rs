@@ -51,10 +51,10 @@ fn sessions_of_a_tenant_share_its_bounds() {
     drop(buffer);
     let begin = Instant::now();
     while second.alloc(1 << 20).is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "the bytes of a freed buffer");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the bytes of a freed buffer");
     }
     drop(first);
     while open("a").is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "the place of an ended session");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the place of an ended session");
     }
 }

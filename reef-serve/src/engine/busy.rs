@@ -80,13 +80,13 @@ mod tests {
         let begin = Instant::now();
         let first = busy.begin();
         let second = busy.begin();
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20)); // sleep: the time that is counted
         drop(first);
         assert!(busy.time() >= Duration::from_millis(20), "one is still there");
         drop(second);
         let (time, max) = (busy.time(), begin.elapsed());
         assert!(time <= max, "{time:?} of {max:?}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5)); // sleep: time that must not count
         assert_eq!(busy.time(), time, "no inference is there");
     }
 }

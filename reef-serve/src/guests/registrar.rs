@@ -151,7 +151,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !said.is_finished() && Instant::now() < deadline {
             let _ = client.write_all(b"x"); // it may be gone
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5)); // sleep: pace of the bytes
         }
         assert!(said.is_finished(), "it reads for as long as bytes arrive");
         said.join().unwrap().unwrap_err();

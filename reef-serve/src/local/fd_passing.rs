@@ -105,14 +105,14 @@ mod tests {
             scope.spawn(move || {
                 // Ends when the other side closes its socket.
                 while (&a).write_all(b"x").is_ok() {
-                    std::thread::sleep(Duration::from_millis(20));
+                    std::thread::sleep(Duration::from_millis(100)); // sleep: pace of the bytes
                 }
             });
             let said = receive(&b, &mut [0; 1000]);
             assert!(matches!(said, Err(Error::Unavailable(_))), "{said:?}");
             drop(b);
         });
-        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(60), "all 1000 bytes: {:?}", begin.elapsed());
     }
 
     #[test]

@@ -70,7 +70,7 @@ mod tests {
             tokio::spawn(async move {
                 let before = made.load(SeqCst);
                 let make = || {
-                    std::thread::sleep(Duration::from_millis(2));
+                    std::thread::sleep(Duration::from_millis(2)); // sleep: length of a scrape
                     (made.fetch_add(1, SeqCst) + 1).to_string()
                 };
                 let text = scrapes.text(Exposition::OpenMetrics, make).await;

@@ -273,14 +273,16 @@ mod tests {
         let (sender, taken) = std::sync::mpsc::channel();
         let (picky, any) = (&queue, &queue);
         std::thread::scope(|scope| {
-            let later = Instant::now() + Duration::from_secs(30);
+            let later = Instant::now() + Duration::from_secs(120);
             scope.spawn(move || assert!(picky.pop_like(|_| false, later).is_none()));
-            std::thread::sleep(Duration::from_millis(20)); // so that it is the first to be woken
+            // sleep: so that it is the first to be woken; any order passes
+            std::thread::sleep(Duration::from_millis(20));
             scope.spawn(move || sender.send(any.pop().is_some()));
+            // sleep: so that both wait; one that does not yet takes the request as well
             std::thread::sleep(Duration::from_millis(20));
             let (job, _answer) = job(2);
             queue.push(job).unwrap();
-            let said = taken.recv_timeout(Duration::from_secs(10));
+            let said = taken.recv_timeout(Duration::from_secs(60));
             queue.close(); // whatever came of it
             assert_eq!(said, Ok(true), "the request waits although a worker is idle");
         });
@@ -291,6 +293,7 @@ mod tests {
         let queue = Queue::new(1);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| queue.pop().is_none());
+            // sleep: so that it waits; a worker that does not yet ends as well
             std::thread::sleep(Duration::from_millis(20));
             queue.close();
             assert!(waiter.join().unwrap());

@@ -4,9 +4,9 @@ use crate::daemon::Daemon;
 use crate::wire::Http;
 use crate::{ClientProcess, SOON, options, within};
 use reef_serve::{Class, Client, Error};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
 /// Threads that come when metrics are asked for and stay for a while.
 const PARSERS: u64 = 2;
@@ -47,23 +47,25 @@ fn clients_of_a_killed_daemon_get_an_error_and_reconnect() {
         .map(|class| Client::connect("tiny", &options(daemon.folder(), Some(class))).unwrap())
         .collect();
     let (told, errors) = std::sync::mpsc::channel();
+    let served = Arc::new(AtomicUsize::new(0));
     let threads: Vec<_> = clients
         .into_iter()
         .map(|mut client| {
-            let told = told.clone();
+            let (told, served) = (told.clone(), served.clone());
             thread::spawn(move || {
                 let input = vec![0.5; client.input_len()];
                 let error = loop {
                     if let Err(error) = client.infer(&input) {
                         break error;
                     }
+                    served.fetch_add(1, Ordering::Relaxed);
                 };
                 told.send(error).unwrap();
                 client
             })
         })
         .collect();
-    thread::sleep(Duration::from_millis(200));
+    within(SOON, "inferences", || served.load(Ordering::Relaxed) >= 8);
     let folder = daemon.kill();
     for _ in &threads {
         let error = errors.recv_timeout(SOON).expect("an error of each, in time");
@@ -107,9 +109,8 @@ fn a_daemon_that_is_ended_answers_what_is_open() {
 #[test]
 fn busy_clients_do_not_keep_a_daemon() {
     let mut daemon = Daemon::start("busy", &["times.drain_ms=600000"]); // longer than it may take
-    let _clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
-    within(SOON, "clients", || daemon.clients() == 3.0);
-    thread::sleep(Duration::from_millis(200));
+    let clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
+    within(SOON, "clients", || clients.iter().all(|client| client.inferences() > 0));
     daemon.terminate();
     let status = daemon.ends();
     assert!(status.success(), "{status}");

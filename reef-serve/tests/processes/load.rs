@@ -69,7 +69,7 @@ fn run(kinds: Vec<(String, Vec<Call>)>, time: Duration) -> Vec<Row> {
             .collect();
         start.wait();
         let begin = Instant::now();
-        thread::sleep(time);
+        thread::sleep(time); // sleep: the time that is measured
         stop.store(true, Ordering::Relaxed);
         let seconds = begin.elapsed().as_secs_f64();
         let rows = kinds.into_iter().map(|(name, clients)| {

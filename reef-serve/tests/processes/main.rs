@@ -131,7 +131,7 @@ fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Durati
     let begin = Instant::now();
     while !holds() {
         assert!(begin.elapsed() < time, "{what}: not within {time:?}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
     }
     begin.elapsed()
 }

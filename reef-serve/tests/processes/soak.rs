@@ -201,7 +201,7 @@ fn soak() {
     println!("{seconds} s, seed {seed}");
     let daemon = Daemon::start("soak", &[]);
     visit(&daemon);
-    thread::sleep(CALM);
+    thread::sleep(CALM); // sleep: until what comes and goes has gone; this is a soak
     let before = Rest::of(&daemon);
     println!("before: {before:?}");
     let all = WAYS.into_iter().flat_map(|way| Class::EACH.map(|class| (way, class)));
@@ -215,10 +215,10 @@ fn soak() {
     }
     println!("{kills} clients killed, {} preemptions", daemon.metric("reef_preemptions"));
     drop(soakers);
-    thread::sleep(CALM);
+    thread::sleep(CALM); // sleep: until what comes and goes has gone; this is a soak
     let (begin, mut after) = (Instant::now(), Rest::of(&daemon));
     while after != before && begin.elapsed() < GONE {
-        thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200)); // sleep: poll of a condition
         after = Rest::of(&daemon);
     }
     println!("after: {after:?}");
@@ -260,7 +260,7 @@ fn soaking(
     let (mut kills, mut changes) = (0, 0u32);
     println!("seconds,rss_kib,threads,files");
     while begin.elapsed() < time {
-        thread::sleep(KILL.mul_f64(rng.random()));
+        thread::sleep(KILL.mul_f64(rng.random())); // sleep: any length is right
         let one = rng.random_range(0..soakers.len());
         soakers[one].replace(folder);
         kills += 1;

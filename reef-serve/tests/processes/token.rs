@@ -135,6 +135,7 @@ fn hangup_reads_tokens_anew_and_ends_nothing() {
     };
     std::fs::write(files.path().join("token"), "short").unwrap();
     hangup(); // which is refused: the old one stays
+    // sleep: time in which a fault would show; none fails a right daemon
     std::thread::sleep(Duration::from_millis(500));
     assert!(ask("0123456789abcdef").starts_with("HTTP/1.1 200"));
     std::fs::write(files.path().join("token"), "fedcba9876543210").unwrap();

@@ -31,6 +31,7 @@ fn long(daemon: &Daemon) -> TcpStream {
         stream
             .write_all(b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .unwrap();
+        // sleep: so that it is the first to come; it is tried again where it is not
         std::thread::sleep(Duration::from_millis(300));
         let refused = daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 409");
         taken = refused.then_some(stream);

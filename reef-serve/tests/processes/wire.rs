@@ -162,6 +162,7 @@ impl Grpc {
 
     /// Asks for nothing, but answers what HTTP/2 asks.
     pub(crate) fn rest(&self, time: Duration) {
+        // sleep: a client that rests
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 

@@ -53,6 +53,7 @@ fn preempted_task_moves_from_device_to_device() {
             let config = Config::default().level(level);
             let queue = VirtualQueue::enable_parked(works[at].device, config, parked);
             let (submitter, queue) = queue.expect("a queue");
+            // sleep: any length is right
             std::thread::sleep(Duration::from_micros(rng.random_range(0..1_500)));
             queue.preempt(true).expect("it runs");
             let stopped = queue.park(submitter).map_err(|(error, ..)| error).expect("parked");

@@ -86,8 +86,9 @@ fn killed_writer_leaves_a_whole_snapshot() {
         let mut child = start("write", folder.path());
         let first = || folder.path().join(reef_snapshot::FILE).exists();
         while !first() && child.try_wait().expect("a process").is_none() {
-            std::thread::sleep(Duration::from_micros(200));
+            std::thread::sleep(Duration::from_micros(200)); // sleep: poll of a condition
         }
+        // sleep: any length is right
         std::thread::sleep(Duration::from_micros(rng.random_range(0..60_000)));
         child.kill().expect("it runs");
         let status = child.wait().expect("it ends");

@@ -232,6 +232,7 @@ mod tests {
         let long = Duration::from_secs(600);
         let Link { mut receive, control, .. } = link(near.into()).unwrap().spin_for(long);
         let waker = thread::spawn(move || {
+            // sleep: so that it waits; one that does not yet is woken as well
             thread::sleep(Duration::from_millis(2));
             control.wake();
         });

@@ -8,8 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// A client that is away comes back then, so that a test that fails ends.
+const AWAY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Name of the session.
 const NAME: [u8; 16] = [7; 16];
 
@@ -50,11 +52,26 @@ struct Move {
 impl Move {
     /// The client takes `absence` to come back.
     fn new(absence: Duration) -> Self {
+        // sleep: length of the absence
         let come = move |dial| thread::sleep(if dial > 0 { absence } else { Duration::ZERO });
         Self::with(ServerOptions::new(SCHEMA), move |dial, connect| {
             come(dial);
             connect()
         })
+    }
+
+    /// The client comes back when the switch is on, or after a minute.
+    fn new_absent() -> (Self, Arc<AtomicBool>) {
+        let is_back = Arc::new(AtomicBool::new(false));
+        let switch = is_back.clone();
+        let moving = Self::with(ServerOptions::new(SCHEMA), move |dial, connect| {
+            let begin = Instant::now();
+            while dial > 0 && !is_back.load(Ordering::Relaxed) && begin.elapsed() < AWAY_TIMEOUT {
+                thread::sleep(millis(1)); // sleep: poll of a condition
+            }
+            connect()
+        });
+        (moving, switch)
     }
 
     /// `dial` makes the client's connection of this number to the first server.
@@ -115,8 +132,9 @@ fn client_hears_of_a_move_before_its_server_may_end() {
 
 #[test]
 fn absent_client_delays_a_move_for_a_bounded_time() {
-    let moving = Move::new(Duration::from_secs(4));
-    assert!(!moving.go(moving.hold()), "the client comes after 4 s");
+    let (moving, is_back) = Move::new_absent();
+    assert!(!moving.go(moving.hold()), "the client has not come");
+    is_back.store(true, Ordering::Relaxed);
 }
 
 /// Its server keeps a session whose connection was closed for 700 ms, unless it is held or moves.
@@ -124,7 +142,7 @@ fn absent_client_delays_a_move_for_a_bounded_time() {
 fn client_whose_connection_was_closed_is_told() {
     let moving = Move::new(millis(1300));
     moving.client.cut();
-    thread::sleep(millis(50)); // the server sees it
+    thread::sleep(millis(50)); // sleep: the server sees it; one that does not yet holds as well
     assert!(moving.go(moving.hold()));
     moving.answers();
 }
@@ -133,19 +151,20 @@ fn client_whose_connection_was_closed_is_told() {
 fn connection_that_broke_meanwhile_is_not_the_client() {
     let moving = Move::with(ServerOptions::new(SCHEMA), |dial, connect| {
         if dial == 2 {
-            thread::sleep(millis(800));
+            thread::sleep(millis(800)); // sleep: a client that comes late
         }
         let link = connect()?;
         if dial == 1 {
             let control = link.control.clone();
             thread::spawn(move || {
-                thread::sleep(millis(100));
-                control.cut(); // while it waits for the answer
+                thread::sleep(millis(100)); // sleep: while the client waits for the answer
+                control.cut();
             });
         }
         Ok(link)
     });
     let held = moving.hold();
+    // sleep: the connection has broken; a client of one that has not yet is told there
     thread::sleep(millis(300));
     assert!(moving.go(held), "the next connection is told");
     moving.answers();
@@ -153,14 +172,16 @@ fn connection_that_broke_meanwhile_is_not_the_client() {
 
 #[test]
 fn session_comes_back_while_its_first_server_waits() {
-    let moving = Move::new(millis(1000));
+    let (moving, is_back) = Move::new_absent();
     let (key, held) = (Key::make().unwrap(), moving.hold());
     let [first, second] = &moving.servers;
     adopt(second, &held, &key).unwrap();
     let to = Moved { address: "second".into(), key: key.clone() };
     let there = thread::spawn(move || held.moved(&to));
+    // sleep: so that the first server waits; one that does not yet finds the session there
     thread::sleep(millis(300));
     adopt(first, &second.server().hold(NAME).unwrap(), &key).unwrap();
+    is_back.store(true, Ordering::Relaxed);
     assert!(!there.join().unwrap(), "the client finds the session here");
     moving.answers();
     assert_eq!(first.server().len(), 1);
@@ -177,6 +198,7 @@ fn hold_and_cut(count: usize, messages: u64) {
             for _ in 0..count {
                 let held = bench.server().hold(NAME).unwrap();
                 let before = bench.added().len();
+                // sleep: time in which a message would come
                 thread::sleep(Duration::from_micros(100));
                 sender.send(bench.added().len() - before).unwrap();
                 drop(held);
@@ -189,7 +211,7 @@ fn hold_and_cut(count: usize, messages: u64) {
         });
         for _ in 0..count {
             client.cut(); // it connects again
-            let came = held.recv_timeout(Duration::from_secs(20)).expect("the session is held");
+            let came = held.recv_timeout(Duration::from_secs(60)).expect("the session is held");
             assert_eq!(came, 0, "messages of a held session");
         }
     });
@@ -219,7 +241,7 @@ impl SendHalf for SlowWelcome {
         self.sent += 1;
         self.way.send(bytes)?;
         if self.sent == 2 {
-            thread::sleep(millis(300));
+            thread::sleep(millis(300)); // sleep: a slow way
         }
         Ok(())
     }
@@ -238,6 +260,7 @@ fn session_that_is_held_as_it_begins_takes_no_messages() {
     );
     let (client, held) = (client.unwrap(), bench.server().hold(NAME).unwrap());
     client.post(ADD, 0, &[&7_u64.to_le_bytes()]).unwrap();
+    // sleep: time in which a message would come; none fails a right server
     thread::sleep(millis(600));
     assert_eq!(bench.added(), [0_u64; 0]);
     drop(held);

@@ -67,7 +67,7 @@ fn sleeping_ends_are_woken() {
     let bench = Bench::new(|_| None);
     let client = open(&bench);
     for at in 0..50_u64 {
-        thread::sleep(Duration::from_micros(at * 37 % 900));
+        thread::sleep(Duration::from_micros(at * 37 % 900)); // sleep: any length is right
         assert_eq!(client.call(ECHO, 0, &[&at.to_le_bytes()]).unwrap(), at.to_le_bytes());
     }
 }

@@ -71,7 +71,7 @@ impl Drop for Plugin {
 pub(super) async fn until(what: &str, is_it: impl Fn() -> bool) {
     let wait = async {
         while !is_it() {
-            sleep(Duration::from_millis(2)).await;
+            sleep(Duration::from_millis(2)).await; // sleep: poll of a condition
         }
     };
     timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("{what}: not within {LIMIT:?}"));
@@ -90,7 +90,7 @@ impl Kubelet {
             loop {
                 match Self::ask(&socket).await {
                     Some(kubelet) => return kubelet,
-                    None => sleep(Duration::from_millis(2)).await,
+                    None => sleep(Duration::from_millis(2)).await, // sleep: poll of a condition
                 }
             }
         };

@@ -118,7 +118,7 @@ impl Kubelet {
                 if is_it(&lists) {
                     return lists;
                 }
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                tokio::time::sleep(Duration::from_millis(2)).await; // sleep: poll of a condition
             }
         };
         let waited = tokio::time::timeout(LIMIT, wait).await;

@@ -48,7 +48,7 @@ async fn a_kubelet_that_restarts_or_loses_sockets_is_told_again() {
         match round % 4 {
             0 => {
                 drop(kubelet);
-                sleep(Duration::from_millis(round)).await;
+                sleep(Duration::from_millis(round)).await; // sleep: any length is right
                 kubelet = Kubelet::start(&config.kubelet);
             }
             1 => std::fs::remove_file(config.kubelet.join("reef.dev-be.sock")).unwrap(),

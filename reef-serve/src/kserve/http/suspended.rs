@@ -137,11 +137,11 @@ mod tests {
 
     #[test]
     fn suspended_program_is_listed_with_limit_id_of_its_start() {
-        let sleep = |id: &str| {
+        let program = |id: &str| {
             let mut command = std::process::Command::new("sleep");
             command.arg("60").env("REEF_LIMIT_ID", id).spawn().unwrap()
         };
-        let (mut named, mut none) = (sleep("claim-1"), sleep(""));
+        let (mut named, mut none) = (program("claim-1"), program(""));
         let begin = Instant::now();
         // The system shows a process's variables a moment after it has begun.
         while limit_id(named.id()).is_none() && begin.elapsed() < Duration::from_secs(60) {

@@ -41,7 +41,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
-        std::thread::sleep(Duration::from_micros(100));
+        std::thread::sleep(Duration::from_micros(100)); // sleep: poll of a condition
     }
 }
 
@@ -80,6 +80,7 @@ fn a_real_time_guest_stops_best_effort_until_it_dies() {
         let be = scope.spawn(|| block_on(fixture.server.infer(fixture.inference(2))));
         // After 0.9 s they breathe, and a busy machine may have got there.
         let is_held = || !be.is_finished() || begin.elapsed() > Duration::from_millis(800);
+        // sleep: time in which a fault would show; none fails a right daemon
         std::thread::sleep(Duration::from_millis(200));
         assert!(is_held(), "held");
         block_on(fixture.server.infer(fixture.inference(1))).expect("real-time requests run");

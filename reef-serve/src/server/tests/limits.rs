@@ -112,7 +112,7 @@ fn time_runs_from_arrival_on() {
     let fixture = Fixture::new("arrival", |_| ());
     let timeout = Some(Duration::from_millis(5));
     let inference = Inference { timeout, ..fixture.inference(2) };
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20)); // sleep: longer than the timeout
     let said = block_on(fixture.server.infer(inference));
     assert!(matches!(said, Err(Error::Deadline(_))), "{said:?}");
     let numbers = fixture.server.registry.get("tiny", "").unwrap().numbers();

@@ -242,7 +242,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
     }
 }
 
@@ -305,14 +305,20 @@ fn every_request_ends_when_one_of_two_devices_is_lost() {
     let (fixture, lost) = two("in-flight", |config| config.models.replicas = 2);
     let want = fixture.request(2).unwrap();
     let fixture = &fixture;
+    let answers = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let ask = |thread: u64| {
-            for error in (0..30).filter_map(|_| fixture.request(1 + thread % 2).err()) {
+            let request = |_| {
+                let answer = fixture.request(1 + thread % 2);
+                answers.fetch_add(1, Ordering::SeqCst);
+                answer.err()
+            };
+            for error in (0..30).filter_map(request) {
                 assert!(error.text().contains("cpu:1 is lost"), "{error}");
             }
         };
         let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || ask(thread))).collect();
-        std::thread::sleep(Duration::from_millis(20));
+        until("requests run", || (answers.load(Ordering::SeqCst) >= 8).then_some(()));
         lose(&lost[1]);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
@@ -349,7 +355,7 @@ fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
             registry.clear();
             let _ = sender.send(Ok(()));
         });
-        let said = [(); 2].map(|()| done.recv_timeout(SOON / 4));
+        let said = [(); 2].map(|()| done.recv_timeout(SOON));
         fates[0].hangs.store(false, Ordering::SeqCst); // whatever came of it
         assert_eq!(said, [(); 2].map(|()| Ok(Ok(()))), "it waits for the device");
     });
@@ -502,7 +508,8 @@ fn one_thread_asks_whether_a_device_works() {
             let jobs: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
             until("all ask", || (coming.load(Ordering::SeqCst) == 8).then_some(()));
             until("one asks", || (device.checks.load(Ordering::SeqCst) > 0).then_some(()));
-            std::thread::sleep(Duration::from_millis(50)); // other checks would have begun by now
+            // sleep: time in which other checks would begin; none fails a right daemon
+            std::thread::sleep(Duration::from_millis(50));
             assert_eq!(device.checks.load(Ordering::SeqCst), 1, "at a time");
             device.slow.store(false, Ordering::SeqCst);
             jobs.into_iter().for_each(|job| assert_eq!(job.join().unwrap(), is_lost));

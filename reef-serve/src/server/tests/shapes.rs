@@ -257,7 +257,7 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
     let runtime = runtime.worker_threads(1).enable_time().build().unwrap();
     let busy = [runtime.spawn(hold("x")), runtime.spawn(hold("y"))];
     for _ in &busy {
-        begun.recv_timeout(Duration::from_secs(20)).expect("both threads are taken");
+        begun.recv_timeout(Duration::from_secs(60)).expect("both threads are taken");
     }
     runtime.block_on(async {
         let known =

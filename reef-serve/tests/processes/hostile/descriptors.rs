@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: u32 = 450;
 
 /// Longer than an answer takes on a busy machine.
-const PROMPT: Duration = Duration::from_secs(10);
+const PROMPT: Duration = Duration::from_secs(30);
 
 fn daemon(test: &str, limit: &str) -> Daemon {
     let mut command = Command::new("sh");

@@ -150,7 +150,8 @@ fn measure(
     let role = format!("{ROLE}{}", attack.name);
     let start = || Hostile(spawn_as(command, &role, daemon.folder(), &addresses));
     let mut hostile = cores.hostile(start);
-    std::thread::sleep(Duration::from_secs(1)); // until it is at work
+    // sleep: until it is at work; this measures, and is not part of the gate
+    std::thread::sleep(Duration::from_secs(1));
     let seen = bystanders.watch(time);
     assert_eq!(hostile.0.try_wait().unwrap(), None, "{}: it is still at work", attack.name);
     (calm, seen)

@@ -66,7 +66,7 @@ impl Fixture {
                 "{:?} are inside",
                 self.server.clients.in_use()
             );
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
         }
     }
 }

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn the_clock_goes_on() {
         let before = clock();
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2)); // sleep: the time that is read
         assert!(clock() - before >= Duration::from_millis(2));
     }
 }
