@@ -8,6 +8,7 @@ mod layers;
 mod licenses;
 mod quick;
 mod release;
+mod sleeps;
 mod snapshots;
 mod tables;
 mod words;
@@ -33,6 +34,12 @@ const CHECKS: &[Check] = &[
         in_ci: true,
         what: "imports inside of a crate run down; `layers --crate NAME` checks one crate",
         commands: layers,
+    },
+    Check {
+        name: "sleeps",
+        in_ci: true,
+        what: "a sleep in a test has its reason next to it, as `// sleep: why`",
+        commands: sleeps,
     },
     Check {
         name: "words",
@@ -175,6 +182,7 @@ fn main() -> ExitCode {
         }
         ["stale", step] => return ended("stale", closure::run::run(step, &target())),
         ["licenses"] => return ended("licenses", licenses::run()),
+        ["sleeps"] => return ended("sleeps", sleeps::run()),
         ["layers"] => return ended("layers", layers::check::run(None)),
         ["layers", "--crate", name] => return ended("layers", layers::check::run(Some(name))),
         ["words", ref args @ ..] => return ended("words", words::check::run(args)),
@@ -262,6 +270,10 @@ fn stale_check() -> Vec<Command> {
 
 fn layers() -> Vec<Command> {
     vec![cargo("xtask layers")]
+}
+
+fn sleeps() -> Vec<Command> {
+    vec![cargo("xtask sleeps")]
 }
 
 fn snapshots() -> Vec<Command> {

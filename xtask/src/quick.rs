@@ -65,6 +65,7 @@ fn steps(
     let mut steps = vec![
         step("fmt", "fmt --all --check"),
         step("layers", "xtask layers"),
+        step("sleeps", "xtask sleeps"),
         step("words", "xtask words"),
     ];
     if files.iter().any(|file| file.extension().is_some_and(|e| e == "md" || e == "txt")) {
@@ -275,7 +276,7 @@ mod tests {
     fn documents_alone_need_no_compiler() {
         let steps = steps(&workspace(), &["docs/hip.md".into()], &names(&[]), &names(&[]));
         let steps: Vec<_> = steps.into_iter().map(|(name, _)| name).collect();
-        assert_eq!(steps, ["fmt", "layers", "words", "book"]);
+        assert_eq!(steps, ["fmt", "layers", "sleeps", "words", "book"]);
     }
 
     #[test]

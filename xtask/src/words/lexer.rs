@@ -2,14 +2,14 @@
 
 /// Piece of a source file, and the line on which it begins (from 1).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Token<'a> {
-    pub(super) kind: Kind,
-    pub(super) text: &'a str,
-    pub(super) line: usize,
+pub(crate) struct Token<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) text: &'a str,
+    pub(crate) line: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Identifier, keyword or number.
     Word,
     /// One sign, or `=>`, `->` and `::` as one.
@@ -25,13 +25,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn is_comment(self) -> bool {
+    pub(crate) fn is_comment(self) -> bool {
         matches!(self, Self::ModuleDoc | Self::ItemDoc | Self::Comment)
     }
 }
 
 /// Tokens of a file in order. Text that is not Rust gives some tokens, never a panic.
-pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
+pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut lexer = Lexer { source, at: 0, line: 1, tokens: Vec::new() };
     while lexer.step() {}
     lexer.tokens

@@ -8,7 +8,7 @@ mod baseline;
 pub(crate) mod check;
 mod documents;
 mod glossary;
-mod lexer;
+pub(crate) mod lexer;
 mod names;
 mod prose;
 mod rules;

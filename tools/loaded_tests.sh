@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Runs all test programs with eight busy loops next to them: no test may depend on an idle machine.
+# loaded_tests.sh [ROUNDS [CARGO_ARGUMENTS...]]: three rounds of the workspace, or of `-p CRATE...`. Builds first, without
+# the loops. Prints each program's time and the tests that failed; all that they said is in the log, which it names at
+# the end. Fails if a test fails, a program ends by a signal, or one takes longer than 30 minutes.
+# LOOPS: number of busy loops. ONLY: a pattern; programs whose paths don't match are not run.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+rounds=${1:-3}
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || { echo "rounds: must be a number from 1, got \"$rounds\"" >&2; exit 2; }
+[ $# -gt 0 ] && shift
+packages=("$@")
+[ $# -gt 0 ] || packages=(--workspace)
+loops=${LOOPS:-8}
+log=$PWD/${CARGO_TARGET_DIR:-target}/loaded-tests.log
+busy=() failed=()
+
+quiet() {
+    [ ${#busy[@]} = 0 ] || kill "${busy[@]}" 2>/dev/null
+    busy=()
+}
+trap quiet EXIT
+trap 'exit 130' INT TERM HUP
+export LD_LIBRARY_PATH=$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+# Folder of its crate, and path, of each test program.
+programs() {
+    cargo test "${packages[@]}" --no-run --message-format=json | python3 -c '
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")
+'
+}
+
+list=$(programs) || { echo "the tests don't compile" >&2; exit 1; }
+list=$(grep -E -- "${ONLY:-.}" <<<"$list" | sort -u)
+[ -n "$list" ] || { echo "no test program" >&2; exit 1; }
+for ((at = 0; at < loops; at++)); do
+    (trap - EXIT; while kill -0 $$ 2>/dev/null; do :; done) & # ends with this script, also if that is killed
+    busy+=($!)
+done
+
+: >"$log"
+for ((round = 1; round <= rounds; round++)); do
+    echo "round $round of $rounds, $loops busy loops, $(nproc) processors"
+    while IFS=$'\t' read -r folder program; do
+        name=$(basename "$folder")/$(basename "$program" | sed 's/-[0-9a-f]*$//')
+        begun=$SECONDS from=$(($(wc -l <"$log") + 1))
+        echo "== round $round: $name" >>"$log"
+        # As cargo does it: the crate's folder is the working directory, and libraries are found.
+        (cd "$folder" && CARGO_MANIFEST_DIR=$folder timeout --kill-after=10 1800 "$program") >>"$log" 2>&1 </dev/null
+        code=$?
+        printf '%5d s  %s\n' $((SECONDS - begun)) "$name"
+        [ $code = 0 ] && continue
+        tests=$(tail -n "+$from" "$log" | sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p')
+        [ -n "$tests" ] || tests="(ended with $code)"
+        while read -r test; do
+            failed+=("round $round: $name: $test")
+            echo "FAILED   ${failed[-1]}"
+        done <<<"$tests"
+    done <<<"$list"
+done
+quiet
+
+echo "$(grep -c '^test .* ok$' "$log") tests passed, ${#failed[@]} failed: $log"
+[ ${#failed[@]} = 0 ] && exit 0
+printf 'FAILED: %s\n' "${failed[@]}"
+exit 1
