@@ -143,7 +143,7 @@ fn ways_around_the_bound_are_refused() {
 /// Memory that a stream has not come to the end of is the tenant's, as it is on the device.
 #[test]
 fn memory_freed_in_a_blocked_stream_stays_charged() {
-    let _one = alone();
+    let _one = wait_for_turn();
     let server = serve("streams");
     let (client, other) = (begin(&server, ALICE), begin(&server, ALICE));
     // A stream that waits for a word, and one that does not.

@@ -115,7 +115,7 @@ fn requests_go_on_elsewhere(polled: bool) {
                 stop.store(true, Ordering::SeqCst);
                 panic!("{moved} of 4 clients moved");
             }
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10)); // sleep: poll of a condition
         }
         let said = cluster.nodes()[0].lost().unwrap().to_string();
         assert!(said.contains("has not returned for 10s") || said.contains("no answer"), "{said}");
@@ -143,7 +143,7 @@ struct Freed(Arc<Switch>);
 impl Drop for Freed {
     fn drop(&mut self) {
         while self.0.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
         }
     }
 }

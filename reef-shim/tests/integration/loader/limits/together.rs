@@ -196,7 +196,8 @@ impl Program {
         self.hold(self.stream, &WORD);
         self.free(at, self.stream);
         let opener = std::thread::spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(50)); // after the next call begins
+            // sleep: after the next call begins; a word that is set before it passes as well
+            std::thread::sleep(std::time::Duration::from_millis(50));
             WORD.store(1, SeqCst);
         });
         let held = match self.allocate(700 * MIB, self.stream()) {
