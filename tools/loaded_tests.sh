@@ -13,7 +13,7 @@ rounds=${1:-3}
 packages=("$@")
 [ $# -gt 0 ] || packages=(--workspace)
 loops=${LOOPS:-8}
-log=$PWD/${CARGO_TARGET_DIR:-target}/loaded-tests.log
+log=${CARGO_TARGET_DIR:-target}/loaded-tests.log
 busy=() failed=()
 
 quiet() {
