@@ -18,7 +18,7 @@ Made by `cargo xtask tables` from the [results](research/results.md); don't edit
 which of them [are missed](lab/nvidia.md#what-is-missed-and-why). On NVIDIA GPUs a request's start is one launch since
 2026-11-23, and launches of a graph start early; headings say what was measured before.
 
-Columns have today's names. Commands have the names of their day, which still work; today's are:
+Columns have today's names. Commands have the names of their day, most of which still work; today's are:
 
 | then | today |
 |---|---|
@@ -26,6 +26,7 @@ Columns have today's names. Commands have the names of their day, which still wo
 | `--seconds 3`, `--lead 3` | `--time 3s`, `--lead 3s` |
 | `--only`, `--scheduler` | `--schedulers` |
 | `--rt`, `--be` | `--rt-model`, `--be-model` |
+| `-p reef-remote --test frames` | `-p reef-remote --test integration frames` |
 ";
 
 /// Writes the page, or with `check` says whether it is what would be written.

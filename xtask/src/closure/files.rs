@@ -22,12 +22,32 @@ pub(super) fn all(packages: &Packages) -> Result<Files, String> {
 /// Names in order, each once.
 fn names() -> Result<Vec<PathBuf>, String> {
     let arguments = "-c safe.directory=* ls-files -z --cached --others --exclude-standard";
-    let text = output(Command::new("git").args(arguments.split(' ')))?;
-    let mut all: Vec<_> =
-        text.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
+    let mut all = Vec::new();
+    match output(Command::new("git").args(arguments.split(' '))) {
+        Ok(text) => {
+            all.extend(text.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from));
+        }
+        Err(_) => walk(Path::new(""), &mut all)?, // a copy without its history
+    }
     all.sort();
     all.dedup();
     Ok(all)
+}
+
+/// Finds the files below a folder, without those of builds and of git.
+fn walk(folder: &Path, all: &mut Vec<PathBuf>) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    for entry in std::fs::read_dir(listed).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = folder.join(entry.file_name());
+        if !entry.file_type().map_err(failed)?.is_dir() {
+            all.push(path);
+        } else if !path.ends_with("target") && !path.ends_with(".git") {
+            walk(&path, all)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether the file is one of a package's tests, benches and examples, which its users
