@@ -94,17 +94,23 @@ fn check_mark(file: &File) -> io::Result<()> {
     if file.read_at(&mut begin, 0)? == 0 || begin == MAGIC {
         return Ok(());
     }
-    let why = "must be a snapshot to be replaced, got another file";
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+    Err(other_file())
 }
 
-/// Refuses to replace a file that is not a snapshot of this user.
+/// Refuses to replace a file that is not a snapshot. Replacing follows no link, and leaves the
+/// file's other names alone.
 fn check_replaced(path: &Path) -> io::Result<()> {
-    match reef_files::own(path, OpenOptions::new().read(true)) {
-        Ok(file) => check_mark(&file),
+    match fs::symlink_metadata(path) {
+        Ok(facts) if facts.is_file() => check_mark(&reef_files::regular(path)?),
+        Ok(_) => Err(other_file()),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(why) => Err(why),
     }
+}
+
+fn other_file() -> io::Error {
+    let why = "must be a snapshot to be replaced, got another file";
+    io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
 /// A file that takes the place of the snapshot in its folder when it is finished.
@@ -122,6 +128,8 @@ impl Unfinished {
     /// a file that is still called so when it is locked is not finished.
     pub(crate) fn begin(folder: &Path, name: &'static str) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|why| Error::io(folder, &why))?;
+        let there = folder.join(name);
+        check_replaced(&there).map_err(|why| Error::io(&there, &why))?;
         let path = folder.join(format!("{name}.{UNFINISHED}"));
         let failed = |why: io::Error| Error::io(&path, &why);
         let locked = || Error::Locked { file: folder.display().to_string() };
@@ -139,8 +147,6 @@ impl Unfinished {
             _ => return Err(locked()), // its writer has just finished it
         }
         check_mark(&file).map_err(failed)?;
-        let there = folder.join(name);
-        check_replaced(&there).map_err(|why| Error::io(&there, &why))?;
         file.set_len(0).map_err(failed)?;
         Ok(Self { folder: folder.into(), name, file })
     }

@@ -111,14 +111,16 @@ fn file_that_is_no_snapshot_is_never_written() {
         fs::remove_file(&path).expect("it is there");
         said.strip_prefix(&format!("{}: ", path.display())).expect("the path").to_owned()
     };
-    let link = |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to);
-    let hard = |from: &Path, to: &Path| fs::hard_link(from, to);
-    let copy = |from: &Path, to: &Path| fs::copy(from, to).map(drop);
-    for name in [FILE.to_owned(), format!("{FILE}.unfinished")] {
-        assert_eq!(why(&name, link), "must be a regular file, got a symbolic link");
-        assert_eq!(why(&name, hard), "must have one name, got 2");
-        assert_eq!(why(&name, copy), "must be a snapshot to be replaced, got another file");
-    }
+    type Make = fn(&Path, &Path) -> std::io::Result<()>;
+    let link: Make = |from, to| std::os::unix::fs::symlink(from, to);
+    let hard: Make = |from, to| fs::hard_link(from, to);
+    let copy: Make = |from, to| fs::copy(from, to).map(drop);
+    let other = "must be a snapshot to be replaced, got another file";
+    assert_eq!([link, hard, copy].map(|make| why(FILE, make)), [other; 3]);
+    let unfinished = format!("{FILE}.unfinished");
+    assert_eq!(why(&unfinished, link), "must be a regular file, got a symbolic link");
+    assert_eq!(why(&unfinished, hard), "must have one name, got 2");
+    assert_eq!(why(&unfinished, copy), other);
     assert_eq!(fs::read(&diary).expect("it is there"), b"precious");
     write(folder.path(), &work, &parked, json!(1)).expect("nothing is in its way");
 }
