@@ -25,6 +25,7 @@ pub mod limit;
 pub mod mmap;
 pub mod pace;
 pub mod page;
+pub mod places;
 pub mod profile;
 pub mod registry;
 #[cfg(target_os = "linux")]

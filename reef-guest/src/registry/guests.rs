@@ -14,6 +14,7 @@ use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
+use crate::places::{Parts, Standing};
 use rustix::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -134,6 +135,11 @@ impl Guests {
             return Err(format!(
                 "{all} guests, which is what this daemon has file descriptors for: raise its limit of open files"
             ));
+        }
+        let is_other = |uid: u32| Standing::of_user(uid) < Standing::Owner;
+        let others = self.all.iter().filter(|it| is_other(it.uid)).count();
+        if is_other(uid) && others >= Parts::with_owner(most, most).others {
+            return Err(format!("{others} guests of others than the owner, of {most} in all"));
         }
         let (most, its) = (self.rules.per_user, self.all.iter().filter(|it| it.uid == uid).count());
         if its >= most {

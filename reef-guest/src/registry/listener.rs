@@ -6,12 +6,10 @@ use rustix::net::{SocketFlags, accept_with};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
 
 /// Connection without a message so far.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
-    pub(super) since: Instant,
     pub(super) socket: OwnedFd,
     /// Set if it has the last descriptor, so that it can only be refused.
     pub(super) is_too_much: bool,
@@ -51,13 +49,11 @@ impl Listener {
             self.spare = Some(spare().ok()?);
         }
         match accept_with(&self.socket, SocketFlags::CLOEXEC) {
-            Ok(socket) => {
-                Some(PendingConnection { since: Instant::now(), socket, is_too_much: false })
-            }
+            Ok(socket) => Some(PendingConnection { socket, is_too_much: false }),
             Err(Errno::MFILE | Errno::NFILE) => {
                 drop(self.spare.take());
                 let socket = accept_with(&self.socket, SocketFlags::CLOEXEC).ok()?;
-                Some(PendingConnection { since: Instant::now(), socket, is_too_much: true })
+                Some(PendingConnection { socket, is_too_much: true })
             }
             Err(_) => None,
         }

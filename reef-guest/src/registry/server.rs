@@ -11,6 +11,8 @@ use crate::join::guest_info::GuestInfo;
 use crate::join::wire::{JoinRequest, MemoryRequest, Uuid};
 use crate::join::wire::{Message, receive, send};
 use crate::page::layout::Class;
+use crate::places::{Activity, Parts, Places, Standing, Timeouts};
+use crate::unix_peer::Peer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
@@ -21,12 +23,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time within which a connection must send its first message.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum connections that are joining at a time.
+/// Time after which a connection without a message gives its place to one that needs it.
+const SILENCE: Duration = Duration::from_millis(100);
+/// Maximum connections that are joining at a time, and of one user.
 const MAX_JOINING: usize = 64;
+const MAX_JOINING_OF_USER: usize = 24;
 /// Reason for which a connection without a descriptor is refused.
 const NO_ROOM: &str = "it has no file descriptor left: raise its limit of open files";
 
@@ -132,7 +137,7 @@ impl Registry {
         let (stopped, stop) = io::pipe()?;
         let guests = Arc::new(Mutex::new(Guests::new(rules)));
         let listener = Listener::new(socket)?;
-        let joining = Vec::new();
+        let joining = Places::new(Parts::with_owner(MAX_JOINING, MAX_JOINING_OF_USER));
         let of = guests.clone();
         let server = Server { listener, stopped, policy, caps, memory, joining, guests: of };
         let thread = std::thread::Builder::new().name("reef-guests".into());
@@ -193,7 +198,7 @@ struct Server {
     caps: Box<CapsOf>,
     memory: Box<MemoryHandler>,
     /// Connections without a message so far.
-    joining: Vec<PendingConnection>,
+    joining: Places<u32, PendingConnection>,
     guests: Arc<Mutex<Guests>>,
 }
 
@@ -212,7 +217,7 @@ impl Server {
         let guests: Vec<(u32, Arc<EndWatch>)> =
             lock(&self.guests).iter().map(|guest| (guest.who.guest, guest.ends.clone())).collect();
         let fixed = [self.stopped.as_fd()].into_iter().chain(self.listener.as_fd());
-        let joining = self.joining.iter().map(|one| one.socket.as_fd());
+        let joining = self.joining.iter().map(|(_, one)| one.socket.as_fd());
         let ends = guests.iter().flat_map(|(_, ends)| ends.fds());
         let all = fixed.chain(joining).chain(ends);
         let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -224,31 +229,44 @@ impl Server {
         (!ready[0]).then(|| ended.map(|(_, (guest, _))| guest).collect())
     }
 
+    /// Accepts some connections: those that join meanwhile don't wait until all have come.
     fn accept(&mut self) {
-        while let Some(one) = self.listener.accept() {
-            if self.joining.len() < MAX_JOINING {
-                self.joining.push(one);
+        for _ in 0..MAX_JOINING {
+            let Some(one) = self.listener.accept() else { return };
+            let Ok(Peer { uid, .. }) = Peer::of(&one.socket) else { continue };
+            let silent = Timeouts {
+                activity: Activity::New,
+                yields: Some(SILENCE),
+                ends: Some(JOIN_TIMEOUT),
+            };
+            let entered =
+                self.joining.enter(uid, Standing::of_user(uid), silent, one, Instant::now());
+            if let Err((full, one)) = entered {
+                refuse(&one.socket, full.text("joining programs", &format_args!("user {uid}")));
             }
         }
     }
 
     /// Answers connections that have sent a message.
     fn greet(&mut self) {
-        for one in std::mem::take(&mut self.joining) {
-            match receive(&one.socket) {
-                Ok(None) if one.since.elapsed() < JOIN_TIMEOUT => self.joining.push(one),
-                Ok(None) => {}
+        self.joining.sweep(Instant::now());
+        let ready = self.joining.iter().filter_map(|(number, one)| {
+            receive(&one.socket).transpose().map(|received| (number, received))
+        });
+        for (number, received) in ready.collect::<Vec<_>>() {
+            let Some(one) = self.joining.remove(number) else { continue };
+            match received {
                 _ if one.is_too_much => refuse(&one.socket, NO_ROOM.into()),
-                Ok(Some((Message::Join(request, info), page))) => {
+                Ok((Message::Join(request, info), page)) => {
                     self.join(one.socket, request, info, page);
                 }
-                Ok(Some((Message::Ask(request, info), program))) => {
+                Ok((Message::Ask(request, info), program)) => {
                     self.answer(&one.socket, request, info, program);
                 }
-                Ok(Some((Message::Memory(request, info), _))) => {
+                Ok((Message::Memory(request, info), _)) => {
                     self.pass_on(one.socket, request, info);
                 }
-                Ok(Some(_)) => {}
+                Ok(_) => {}
                 Err(error) => refuse(&one.socket, error.to_string()),
             }
         }

@@ -7,10 +7,13 @@ use reef_guest::page::Class::{self, BestEffort, RealTime};
 use reef_guest::page::{BYTES, Mapping, PageFile};
 use reef_guest::registry::{Caller, MemoryReply, Registry, Rules};
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, connect, listen, socket,
+    socket_with,
+};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const GPU: [u8; 16] = *b"first device....";
@@ -268,6 +271,38 @@ fn end_of_the_daemon_is_noticed() {
     assert!(!be.link.is_over());
     drop(registry);
     until("noticed", || be.link.is_over());
+}
+
+#[test]
+fn silent_connections_keep_no_guest_from_joining() {
+    let (_registry, path) = registry();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let silent = scope.spawn(|| {
+            let address = SocketAddrUnix::new(&path).unwrap();
+            let mut all = Vec::new();
+            let mut total = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+                let socket = socket.unwrap();
+                if connect(&socket, &address).is_ok() {
+                    total += 1;
+                    all.push(socket);
+                }
+                let excess = all.len().saturating_sub(200);
+                all.drain(..excess);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            total
+        });
+        std::thread::sleep(Duration::from_millis(500)); // until there are more than it accepts
+        for _ in 0..20 {
+            guest(&path, Class::BestEffort, [7; 16]);
+        }
+        is_over.store(true, Ordering::SeqCst);
+        assert!(silent.join().unwrap() > 64);
+    });
 }
 
 #[test]

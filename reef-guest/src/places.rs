@@ -1,0 +1,507 @@
+//! Places: one rule for the connections of all sockets of a daemon.
+//!
+//! Each connection has a place. The places are divided:
+//!
+//! | part | bound |
+//! |---|---|
+//! | one holder, such as a user or a token | [`Parts::each`] |
+//! | all holders that have shown nothing | [`Parts::anonymous`] |
+//! | all holders but the owner | [`Parts::others`]: the rest is for the owner alone |
+//! | all | [`Parts::max`] |
+//!
+//! A place is kept by progress. [`Timeouts`] says for how long a connection may make none: after
+//! `yields` its place goes to a connection that needs it, and after `ends` it goes in any case.
+//! A newcomer takes the place of a connection from the part that is full, in this order:
+//!
+//! 1. of those that have asked for nothing, then of those that owe data or must read, then of
+//!    those that are idle;
+//! 2. of those that have shown nothing, then of users and tokens, then of the owner;
+//! 3. of the holder with the most places;
+//! 4. the one that has made no progress for the longest time.
+//!
+//! Idle connections of a holder with fewer places than the newcomer's holder keep them, unless the
+//! newcomer is the owner's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{self, Display};
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+/// Division of places among their holders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// All places.
+    pub max: usize,
+    /// Maximum of one holder other than the owner.
+    pub each: usize,
+    /// Maximum of all holders that have shown nothing.
+    pub anonymous: usize,
+    /// Maximum of all holders other than the owner.
+    pub others: usize,
+}
+
+impl Parts {
+    /// Divides `max` places: one holder has at most `each`, and an eighth is for the owner alone.
+    pub fn with_owner(max: usize, each: usize) -> Self {
+        let others = (max - max / 8).max(1);
+        Self { max, each: each.min(others), anonymous: others, others }
+    }
+
+    /// Returns why a holder that has `own` places, when others than the owner have `others` and all
+    /// have `all`, may have no more.
+    pub fn full(&self, standing: Standing, used: Used) -> Option<Full> {
+        let Self { max, each, anonymous, others } = *self;
+        let is_owner = standing == Standing::Owner;
+        let bounds = [
+            (Part::Anonymous, standing == Standing::Anonymous, used.anonymous, anonymous),
+            (Part::Holder, !is_owner, used.own, each),
+            (Part::Others, !is_owner, used.others, others),
+            (Part::All, true, used.all, max),
+        ];
+        let full = bounds.into_iter().find(|&(_, applies, used, most)| applies && used >= most);
+        full.map(|(part, _, _, most)| Full { part, most })
+    }
+}
+
+/// Places in use: of a holder, of all that have shown nothing, of all but the owner, and of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Places of the holder.
+    pub own: usize,
+    /// Places of all that have shown nothing.
+    pub anonymous: usize,
+    /// Places of all but the owner.
+    pub others: usize,
+    /// All places in use.
+    pub all: usize,
+}
+
+/// Evidence that the holder of a place has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Nothing: its address is all that is known.
+    Anonymous,
+    /// Its user, by the kernel, or a token or a certificate.
+    Known,
+    /// It is the daemon's user, or root.
+    Owner,
+}
+
+impl Standing {
+    /// Returns the standing of a user that the system states.
+    pub fn of_user(uid: u32) -> Self {
+        let is_owner = uid == 0 || uid == rustix::process::getuid().as_raw();
+        if is_owner { Self::Owner } else { Self::Known }
+    }
+}
+
+/// Activity of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Activity {
+    /// It has asked for nothing yet.
+    New,
+    /// It must send the rest of a request, or read an answer.
+    Owing,
+    /// It has no open request, or waits for an answer.
+    Resting,
+}
+
+/// Timeouts of a connection that makes no progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Its activity.
+    pub activity: Activity,
+    /// After this time its place goes to a connection that needs it. `None`: never.
+    pub yields: Option<Duration>,
+    /// After this time its place goes in any case. `None`: never.
+    pub ends: Option<Duration>,
+}
+
+impl Timeouts {
+    /// Timeouts of a connection for which the daemon works.
+    pub const WORKING: Self = Self { activity: Activity::Resting, yields: None, ends: None };
+}
+
+/// Part of the places that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Part of one holder.
+    Holder,
+    /// Part of all that have shown nothing.
+    Anonymous,
+    /// Part of all but the owner.
+    Others,
+    /// All.
+    All,
+}
+
+/// Refusal of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// The part that is full.
+    pub part: Part,
+    /// Its maximum.
+    pub most: usize,
+}
+
+impl Full {
+    /// Returns the refusal in words; `what` is the plural of what has the places.
+    pub fn text(&self, what: &str, holder: &dyn Display) -> String {
+        let most = self.most;
+        match self.part {
+            Part::Holder => format!("{what} of {holder} must be at most {most}: all are in use"),
+            Part::Anonymous => {
+                format!(
+                    "{what} without token or certificate must be at most {most}: all are in use"
+                )
+            }
+            Part::Others => {
+                format!("{what} of others than the owner must be at most {most}: all are in use")
+            }
+            Part::All => format!("open {what} must be at most {most}: all are in use"),
+        }
+    }
+}
+
+/// A place in use.
+struct Place<H, T> {
+    holder: H,
+    standing: Standing,
+    timeouts: Timeouts,
+    /// Time of the last progress.
+    since: Instant,
+    kept: T,
+}
+
+impl<H, T> Place<H, T> {
+    fn is_over(&self, bound: Option<Duration>, now: Instant) -> bool {
+        bound.is_some_and(|bound| now.saturating_duration_since(self.since) >= bound)
+    }
+}
+
+/// Places by age, each with its holder and a value that is dropped when the place is lost.
+pub struct Places<H, T> {
+    parts: Parts,
+    next: u64,
+    taken: BTreeMap<u64, Place<H, T>>,
+}
+
+impl<H, T> fmt::Debug for Places<H, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let taken = self.taken.len();
+        f.debug_struct("Places").field("parts", &self.parts).field("taken", &taken).finish()
+    }
+}
+
+impl<H: Clone + Eq + Hash, T> Places<H, T> {
+    /// Creates places without connections.
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, next: 0, taken: BTreeMap::new() }
+    }
+
+    /// Takes a place for a connection of `holder`, and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// The part that is full, with `kept`.
+    pub fn enter(
+        &mut self,
+        holder: H,
+        standing: Standing,
+        timeouts: Timeouts,
+        kept: T,
+        now: Instant,
+    ) -> Result<u64, (Full, T)> {
+        if let Err(full) = self.make_room(None, &holder, standing, now) {
+            return Err((full, kept));
+        }
+        let number = self.next;
+        self.next += 1;
+        self.taken.insert(number, Place { holder, standing, timeouts, since: now, kept });
+        Ok(number)
+    }
+
+    /// Gives a place to another holder, whose part may take the place of another of its
+    /// connections.
+    ///
+    /// # Errors
+    ///
+    /// The part that is full.
+    pub fn pass_on(
+        &mut self,
+        number: u64,
+        holder: &H,
+        standing: Standing,
+        now: Instant,
+    ) -> Result<(), Full> {
+        let is_same = |place: &Place<H, T>| place.holder == *holder && place.standing == standing;
+        if self.taken.get(&number).is_some_and(is_same) {
+            return Ok(());
+        }
+        self.make_room(Some(number), holder, standing, now)?;
+        if let Some(place) = self.taken.get_mut(&number) {
+            (place.holder, place.standing) = (holder.clone(), standing);
+        }
+        Ok(())
+    }
+
+    /// Notes progress of a connection, and what may follow.
+    pub fn set(&mut self, number: u64, timeouts: Timeouts, now: Instant) {
+        if let Some(place) = self.taken.get_mut(&number) {
+            (place.timeouts, place.since) = (timeouts, now);
+        }
+    }
+
+    /// Returns whether a connection still has its place.
+    pub fn has(&self, number: u64) -> bool {
+        self.taken.contains_key(&number)
+    }
+
+    /// Frees a place.
+    pub fn remove(&mut self, number: u64) -> Option<T> {
+        self.taken.remove(&number).map(|place| place.kept)
+    }
+
+    /// Frees the places of all connections whose time is over. Returns their number.
+    pub fn sweep(&mut self, now: Instant) -> usize {
+        let before = self.taken.len();
+        self.taken.retain(|_, place| !place.is_over(place.timeouts.ends, now));
+        before - self.taken.len()
+    }
+
+    /// Returns what is kept for a connection.
+    pub fn get(&self, number: u64) -> Option<&T> {
+        self.taken.get(&number).map(|place| &place.kept)
+    }
+
+    /// Returns all connections with their numbers, by age.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.taken.iter().map(|(number, place)| (*number, &place.kept))
+    }
+
+    /// Returns the number of places in use.
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Returns whether no place is in use.
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// Frees places until there is one for `holder`, without that of `except`.
+    fn make_room(
+        &mut self,
+        except: Option<u64>,
+        holder: &H,
+        standing: Standing,
+        now: Instant,
+    ) -> Result<(), Full> {
+        while let Some(full) = self.parts.full(standing, self.used(except, holder)) {
+            let victim = self.victim(except, full.part, holder, standing, now).ok_or(full)?;
+            self.taken.remove(&victim);
+        }
+        Ok(())
+    }
+
+    fn used(&self, except: Option<u64>, holder: &H) -> Used {
+        let mut used = Used::default();
+        for (_, place) in self.taken.iter().filter(|(number, _)| Some(**number) != except) {
+            used.all += 1;
+            used.own += usize::from(place.holder == *holder);
+            used.anonymous += usize::from(place.standing == Standing::Anonymous);
+            used.others += usize::from(place.standing < Standing::Owner);
+        }
+        used
+    }
+
+    /// Returns the connection of this part whose place goes to a newcomer.
+    fn victim(
+        &self,
+        except: Option<u64>,
+        part: Part,
+        holder: &H,
+        standing: Standing,
+        now: Instant,
+    ) -> Option<u64> {
+        let mut counts: HashMap<&H, usize> = HashMap::new();
+        self.taken.values().for_each(|place| *counts.entry(&place.holder).or_default() += 1);
+        let own = counts.get(holder).copied().unwrap_or(0);
+        let has = |place: &Place<H, T>| counts.get(&place.holder).copied().unwrap_or(0);
+        let is_in_part = |place: &Place<H, T>| match part {
+            Part::Holder => place.holder == *holder,
+            Part::Anonymous => place.standing == Standing::Anonymous,
+            Part::Others => place.standing < Standing::Owner,
+            Part::All => true,
+        };
+        let may_take = |place: &Place<H, T>| {
+            let is_greater = place.holder == *holder || has(place) > own;
+            standing == Standing::Owner || place.timeouts.activity < Activity::Resting || is_greater
+        };
+        let yielding = self.taken.iter().filter(|(number, place)| {
+            Some(**number) != except
+                && is_in_part(place)
+                && place.is_over(place.timeouts.yields, now)
+                && may_take(place)
+        });
+        let order = |place: &Place<H, T>| {
+            let most = std::cmp::Reverse(has(place));
+            (place.timeouts.activity, place.standing, most, place.since)
+        };
+        yielding.min_by_key(|(_, place)| order(place)).map(|(number, _)| *number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::rc::Rc;
+
+    const SHORT: Duration = Duration::from_millis(500);
+    const PARTS: Parts = Parts { max: 8, each: 4, anonymous: 4, others: 7 };
+
+    fn timeouts(activity: Activity) -> Timeouts {
+        Timeouts { activity, yields: Some(SHORT), ends: None }
+    }
+
+    /// Places whose connections are watched.
+    struct Table {
+        places: Places<u32, Rc<()>>,
+        now: Instant,
+    }
+
+    impl Table {
+        fn new(parts: Parts) -> Self {
+            Self { places: Places::new(parts), now: Instant::now() }
+        }
+
+        fn enter(
+            &mut self,
+            holder: u32,
+            standing: Standing,
+            timeouts: Timeouts,
+        ) -> Option<(u64, Rc<()>)> {
+            let kept = Rc::new(());
+            let number = self.places.enter(holder, standing, timeouts, kept.clone(), self.now);
+            number.ok().map(|number| (number, kept))
+        }
+
+        fn fill(&mut self, holder: u32, count: usize, activity: Activity) -> Vec<(u64, Rc<()>)> {
+            let all = (0..count).map(|_| self.enter(holder, Standing::Known, timeouts(activity)));
+            all.map(|one| one.expect("room")).collect()
+        }
+
+        fn count(&self, all: &[(u64, Rc<()>)]) -> usize {
+            all.iter().filter(|(number, _)| self.places.has(*number)).count()
+        }
+    }
+
+    #[test]
+    fn holder_at_its_part_loses_its_own_oldest_place() {
+        let mut table = Table::new(PARTS);
+        let own = table.fill(1, 4, Activity::Resting);
+        let others = table.fill(2, 2, Activity::Resting);
+        assert!(
+            table.enter(1, Standing::Known, timeouts(Activity::New)).is_none(),
+            "all are young"
+        );
+        table.now += SHORT;
+        assert!(table.enter(1, Standing::Known, timeouts(Activity::New)).is_some());
+        assert_eq!((table.count(&own), table.count(&others)), (3, 2));
+        assert!(!table.places.has(own[0].0), "the oldest");
+        assert_eq!(Rc::strong_count(&own[0].1), 1, "what it kept is dropped");
+    }
+
+    #[test]
+    fn owner_finds_its_part_next_to_busy_users() {
+        let mut table = Table::new(PARTS);
+        let mut busy = |holder| table.enter(holder, Standing::Known, Timeouts::WORKING);
+        let taken = [1, 2, 3].into_iter().flat_map(|holder| (0..4).map(move |_| holder));
+        let taken = taken.filter(|&holder| busy(holder).is_some()).count();
+        assert_eq!(taken, 7, "the last one is the owner's");
+        assert!(table.enter(9, Standing::Owner, Timeouts::WORKING).is_some());
+        assert!(table.enter(9, Standing::Owner, Timeouts::WORKING).is_none(), "nothing yields");
+    }
+
+    #[test]
+    fn idle_place_of_a_smaller_holder_is_kept() {
+        let mut table = Table::new(Parts { others: 8, ..PARTS });
+        let small = table.fill(1, 1, Activity::Resting);
+        let middle = table.fill(2, 3, Activity::Resting);
+        let great = table.fill(3, 4, Activity::Resting);
+        table.now += SHORT;
+        assert!(table.enter(2, Standing::Known, Timeouts::WORKING).is_some());
+        assert_eq!([&small, &middle, &great].map(|all| table.count(all)), [1, 3, 3]);
+        table.places.set(great[1].0, Timeouts::WORKING, table.now);
+        assert!(table.enter(4, Standing::Known, Timeouts::WORKING).is_some());
+        assert_eq!([&small, &middle, &great].map(|all| table.count(all)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn connection_that_owes_data_goes_before_an_idle_one() {
+        let mut table = Table::new(Parts { others: 8, ..PARTS });
+        let idle = table.fill(1, 4, Activity::Resting);
+        let owing = table.fill(2, 4, Activity::Owing);
+        table.now += SHORT;
+        let young = table.enter(3, Standing::Anonymous, timeouts(Activity::New)).expect("room");
+        assert_eq!((table.count(&idle), table.count(&owing)), (4, 3));
+        table.now += SHORT;
+        assert!(table.enter(3, Standing::Known, Timeouts::WORKING).is_some());
+        assert!(!table.places.has(young.0), "it has asked for nothing");
+    }
+
+    #[test]
+    fn connection_that_shows_a_token_leaves_the_anonymous_part() {
+        let mut table = Table::new(PARTS);
+        let mut enter = || table.enter(1, Standing::Anonymous, timeouts(Activity::New));
+        let all: Vec<_> = (0..4).map(|_| enter().expect("room")).collect();
+        assert!(enter().is_none(), "the part is full");
+        let now = table.now;
+        table.places.pass_on(all[0].0, &2, Standing::Known, now).unwrap();
+        assert!(table.enter(1, Standing::Anonymous, timeouts(Activity::New)).is_some());
+        let full = table.places.pass_on(all[0].0, &1, Standing::Anonymous, now).unwrap_err();
+        assert_eq!(full, Full { part: Part::Anonymous, most: 4 });
+        assert_eq!(
+            full.text("connections", &"x"),
+            "connections without token or certificate must be at most 4: all are in use"
+        );
+    }
+
+    #[test]
+    fn sweep_frees_only_places_whose_time_is_over() {
+        let mut table = Table::new(PARTS);
+        let ends = Timeouts { ends: Some(2 * SHORT), ..timeouts(Activity::Owing) };
+        let (one, other) =
+            (table.enter(1, Standing::Known, ends), table.enter(1, Standing::Known, ends));
+        let resting = table.enter(1, Standing::Known, timeouts(Activity::Resting));
+        table.now += SHORT;
+        table.places.set(other.as_ref().unwrap().0, ends, table.now);
+        table.now += SHORT;
+        assert_eq!(table.places.sweep(table.now), 1);
+        assert!(!table.places.has(one.unwrap().0));
+        assert!(table.places.has(other.unwrap().0) && table.places.has(resting.unwrap().0));
+    }
+
+    proptest! {
+        /// Whatever comes, no part is exceeded, and a newcomer of an idle table finds room.
+        #[test]
+        fn parts_are_never_exceeded(all in proptest::collection::vec((0..4_u32, 0..3_u32, 0..1000_u64), 1..64)) {
+            let mut table = Table::new(PARTS);
+            for (holder, kind, millis) in all {
+                table.now += Duration::from_millis(millis);
+                let standing = match holder { 0 => Standing::Anonymous, 3 => Standing::Owner, _ => Standing::Known };
+                let activity = [Activity::New, Activity::Owing, Activity::Resting][kind as usize];
+                let _ = table.enter(holder, standing, timeouts(activity)); // it may be refused
+                let used = table.places.used(None, &holder);
+                prop_assert!(used.all <= 8 && used.others <= 7 && used.anonymous <= 4);
+                prop_assert!(holder == 3 || used.own <= 4);
+            }
+            table.now += SHORT;
+            for (holder, standing) in [(0, Standing::Anonymous), (1, Standing::Known), (3, Standing::Owner)] {
+                prop_assert!(table.enter(holder, standing, timeouts(Activity::New)).is_some());
+                table.now += SHORT;
+            }
+        }
+    }
+}
