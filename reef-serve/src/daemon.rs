@@ -133,12 +133,13 @@ async fn serve(
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
 }
 
-/// Forgets shared memory of clients that have disconnected, and networks of unused shapes, until
-/// the runtime ends.
+/// Forgets shared memory of clients that have disconnected, connections without progress, and
+/// networks of unused shapes, until the runtime ends.
 async fn prune(server: Arc<Server>) {
     loop {
         tokio::time::sleep(CLOSE_TIMEOUT).await;
         server.regions.prune();
+        server.clients.sweep();
         if let Some(idle) = server.config.get().times.shapes() {
             let server = server.clone();
             let expire = move || server.registry.expire_shapes(idle);

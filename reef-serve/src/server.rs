@@ -3,7 +3,6 @@
 use crate::class::{Class, Priority};
 use crate::config::live::LiveConfig;
 use crate::config::settings::Config;
-use crate::config::users::Users;
 use crate::engine::node::{LoadGuard, Node, Nodes};
 use crate::error::{Error, Result};
 use crate::models::config::load::LoadParameters;
@@ -35,6 +34,7 @@ use crate::tenants::registry::Tenants;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
 use reef::Account;
+use reef_guest::places::Parts;
 use reef_suspend::Suspended;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,6 +102,7 @@ impl Server {
     /// Errors of the configuration, the models and the device.
     pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
         config.check()?;
+        config.memory.check_address_space()?;
         let (devices, why) = config.devices();
         if let Some(why) = why {
             tracing::info!("{why}");
@@ -121,16 +122,13 @@ impl Server {
         registry.follow(losses)?;
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
-            regions: Regions::new(config.limits.regions, config.memory.client_mib << 20),
-            tenants: Tenants::new(&config, nodes.len()),
-            clients: {
-                let counts = SlotCounts::new(config.limits.clients);
-                let part = |all: usize| config.limits.part(all as u64) as usize;
-                // Without other principals, the owner need not leave room.
-                let is_alone = config.listen.users == Users::Owner;
-                let user_part = if is_alone { config.limits.clients } else { part(counts.unix) };
-                Clients::new(counts, part(counts.tcp), user_part, config.limits.connects_per_second)
+            regions: {
+                let (max, each) =
+                    (config.limits.regions, config.limits.part(config.limits.regions as u64));
+                Regions::new(Parts::with_owner(max, each as usize), config.memory.client_mib << 20)
             },
+            tenants: Tenants::new(&config, nodes.len()),
+            clients: Clients::new(SlotCounts::new(config.limits.clients), &config),
             requests: Admission::new("requests", config.limits.open_requests),
             open: {
                 let part = config.limits.part(config.limits.open_requests as u64);

@@ -1,5 +1,7 @@
 //! Bounds on memory, connections, requests and times.
 
+use crate::error::{Error, Result};
+use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -32,14 +34,45 @@ impl Default for Memory {
     }
 }
 
+/// Address space of the daemon without the memory that it bounds, in MiB: programs, stacks, and the
+/// allocator's reserve for each thread.
+const OWN_MIB: u64 = 512;
+
+impl Memory {
+    /// Refuses a limit of the address space (`ulimit -v`) that is below the bounds: a failed
+    /// allocation would end the daemon.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with what is needed.
+    pub(crate) fn check_address_space(&self) -> Result<()> {
+        let limit = getrlimit(Resource::As).current;
+        limit.map_or(Ok(()), |bytes| self.check_limit(bytes >> 20))
+    }
+
+    fn check_limit(&self, limit: u64) -> Result<()> {
+        let needed = self.total_mib.saturating_add(self.requests_mib).saturating_add(OWN_MIB);
+        if limit >= needed {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "address space (ulimit -v): must be at least {needed} MiB for memory.total_mib = {}, \
+             memory.requests_mib = {} and {OWN_MIB} MiB of the daemon, got {limit} MiB: raise the \
+             limit or lower the keys",
+            self.total_mib, self.requests_mib
+        )))
+    }
+}
+
 /// Bounds on clients' use of the daemon. Anything above is refused at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Connections at a time for each kind of endpoint: local path, Unix sockets, TCP; default 256.
     pub clients: usize,
-    /// Connections over TCP that one address may make in a second, 0 means no limit; default 200.
-    /// One above the limit is closed at once.
+    /// Connections over TCP that one address, or one user on loopback, may make in a second, 0
+    /// means no limit; default 200. One above the limit must show a token or a certificate. If the
+    /// configuration has none, it is closed at once.
     pub connects_per_second: u32,
     /// Open requests of gRPC and HTTP; default 256.
     pub open_requests: usize,
@@ -57,7 +90,8 @@ pub struct Limits {
     pub shapes: usize,
     /// Inputs or outputs of one request; default 16.
     pub tensors: usize,
-    /// Registered regions of shared memory; default 256.
+    /// Registered regions of shared memory; default 256. One tenant may have its quota of them, and
+    /// an eighth is for the owner alone.
     pub regions: usize,
     /// Open requests of one client of the local path, a power of two up to 64; default 4.
     pub ring: usize,
@@ -167,5 +201,25 @@ impl Times {
     /// Returns `spin_us` as a duration.
     pub fn spin(&self) -> Duration {
         Duration::from_micros(self.spin_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_space_below_the_bounds_is_refused() {
+        let memory = Memory { total_mib: 1024, requests_mib: 256, ..Memory::default() };
+        memory.check_limit(1792).unwrap();
+        let said = memory.check_limit(1000).unwrap_err().to_string();
+        assert!(
+            said.starts_with(
+                "address space (ulimit -v): must be at least 1792 MiB for memory.total_mib = 1024"
+            ),
+            "{said}"
+        );
+        assert!(said.contains("got 1000 MiB"), "{said}");
+        Memory { total_mib: 0, ..memory }.check_limit(1000).unwrap();
     }
 }

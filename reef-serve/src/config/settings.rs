@@ -162,10 +162,18 @@ impl Config {
         }
         rights::check(&self.rights, &self.rt)?;
         self.tls.check()?;
-        let tokens = self.listen.token_file.is_some()
-            || self.rights.values().any(|right| right.token_file.is_some());
         self.guests.check()?;
-        self.listen.check(&self.tls, tokens)
+        self.listen.check(&self.tls, self.has_tokens())
+    }
+
+    fn has_tokens(&self) -> bool {
+        self.listen.token_file.is_some()
+            || self.rights.values().any(|right| right.token_file.is_some())
+    }
+
+    /// True if a client over TCP can have a token or a certificate.
+    pub(crate) fn has_proofs(&self) -> bool {
+        self.has_tokens() || self.tls.client_ca.is_some()
     }
 }
 

@@ -1,20 +1,23 @@
 //! Socket at which containers' processes register, in Alnair's protocol.
 
 use super::containers::{Containers, MAX_REQUEST_CHARS};
+use parking_lot::Mutex;
 use reef_files::SocketFile;
+use reef_guest::places::{Parts, Places, Standing, Timeouts};
 use reef_guest::unix_peer::Peer;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Time that a client has for the whole registration.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of clients at a time; others are disconnected.
+/// Maximum number of clients at a time, and of one user; others are disconnected.
 const MAX_CLIENTS: usize = 32;
+const MAX_CLIENTS_OF_USER: usize = 16;
 
 /// Listens until it is dropped.
 #[derive(Debug)]
@@ -51,7 +54,8 @@ impl Drop for Registrar {
 }
 
 fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &AtomicBool) {
-    let clients = Arc::new(AtomicUsize::new(0));
+    let parts = Parts::with_owner(MAX_CLIENTS, MAX_CLIENTS_OF_USER);
+    let places = Arc::new(Mutex::new(Places::new(parts)));
     for client in listener.incoming() {
         if is_over.load(SeqCst) {
             return;
@@ -60,19 +64,23 @@ fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &Atomic
             thread::sleep(Duration::from_millis(10)); // no file descriptor is free
             continue;
         };
-        if clients.fetch_add(1, SeqCst) >= MAX_CLIENTS {
-            clients.fetch_sub(1, SeqCst);
-            continue;
-        }
-        let (of, count) = (containers.clone(), clients.clone());
+        let Some(place) = enter(&client, &places) else { continue };
+        let (of, taken) = (containers.clone(), places.clone());
         let answer = move || {
             let _ = answer(client, &of); // the client may be gone
-            count.fetch_sub(1, SeqCst);
+            taken.lock().remove(place);
         };
         if thread::Builder::new().spawn(answer).is_err() {
-            clients.fetch_sub(1, SeqCst);
+            places.lock().remove(place);
         }
     }
+}
+
+/// Takes a place for a client, which keeps it for at most [`CLIENT_TIMEOUT`].
+fn enter(client: &UnixStream, places: &Mutex<Places<u32, ()>>) -> Option<u64> {
+    let uid = Peer::of(client).ok()?.uid;
+    let standing = Standing::of_user(uid);
+    places.lock().enter(uid, standing, Timeouts::WORKING, (), Instant::now()).ok()
 }
 
 /// Answers one client. A timeout or an overlong line is an error.

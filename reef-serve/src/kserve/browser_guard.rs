@@ -24,10 +24,14 @@ const FORM: &str = "any web page may send this type: set Content-Type: applicati
 ///
 /// `Denied`.
 pub(super) fn check(peer: &Peer, headers: &HeaderMap) -> Result<()> {
-    let Principal::Address(address) = peer.principal else { return Ok(()) };
+    let is_loopback = match peer.principal {
+        Principal::Address(address) => address.is_loopback(),
+        Principal::Loopback(_) => true,
+        _ => return Ok(()),
+    };
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let host = text(header::HOST).unwrap_or_default();
-    if address.is_loopback() && !host.is_empty() && !is_local(host) {
+    if is_loopback && !host.is_empty() && !is_local(host) {
         return Err(denied("Host", host, "must be localhost or an address on loopback"));
     }
     if let Some(origin) = text(header::ORIGIN)
@@ -66,7 +70,10 @@ mod tests {
         let pairs = pairs.iter().map(|&(name, value)| {
             (header::HeaderName::from_static(name), value.parse().expect("ASCII"))
         });
-        let principal = Principal::at(address.parse().expect("an address"));
+        let principal = match address {
+            "127.0.0.1" => Principal::Loopback(0),
+            address => Principal::at(address.parse().expect("an address")),
+        };
         check(&Peer { principal, ..Peer::UNKNOWN }, &pairs.collect())
     }
 

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::net::quota::charge::Charge;
-use crate::net::quota::connection_pool::{ArrivingRequest, OpenRequest};
+use crate::net::quota::connection_pool::{OpenRequest, Stage};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -33,8 +33,8 @@ pub(crate) struct ChargedBody {
     /// Fires when the time since the message's first byte may be over.
     end: Pin<Box<Sleep>>,
     convert: ConvertError,
-    /// Kept until the body, or the first message of a stream, has arrived.
-    arriving: Option<ArrivingRequest>,
+    /// Told when the body, or a message of a stream, has arrived.
+    open: Option<Arc<OpenRequest>>,
 }
 
 impl ChargedBody {
@@ -47,17 +47,26 @@ impl ChargedBody {
         convert: ConvertError,
     ) -> Self {
         let end = Box::pin(sleep(time));
-        Self { body, charge, left: max, max, time, end, convert, arriving: None }
+        Self { body, charge, left: max, max, time, end, convert, open: None }
     }
 
-    /// Keeps `arriving` until the message has arrived.
-    pub(crate) fn keep_until_arrival(self, arriving: Option<ArrivingRequest>) -> Self {
-        Self { arriving, ..self }
+    /// Tells `open` of its progress.
+    pub(crate) fn of(self, open: Option<Arc<OpenRequest>>) -> Self {
+        let body = Self { open, ..self };
+        if body.body.is_end_stream() {
+            body.note_end();
+        }
+        body
     }
 
-    /// True if a message has arrived and has been processed.
-    fn is_between_messages(&self) -> bool {
-        self.left < self.max && self.charge.since().is_none()
+    /// Notes that the request has arrived.
+    fn note_end(&self) {
+        self.open.iter().for_each(|open| open.leave(Stage::Arriving, Stage::Working));
+    }
+
+    /// Notes bytes of a stream's next request.
+    fn note_bytes(&self) {
+        self.open.iter().for_each(|open| open.leave(Stage::Streaming, Stage::Arriving));
     }
 
     /// True if the message has taken too long. The time between two messages of a stream is not
@@ -88,9 +97,6 @@ impl HttpBody for ChargedBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Next<BoxError> {
-        if self.is_between_messages() {
-            self.arriving = None;
-        }
         let next = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Pending if self.is_late(cx) => {
                 let time = self.time;
@@ -100,15 +106,16 @@ impl HttpBody for ChargedBody {
             }
             Poll::Pending => return Poll::Pending,
             Poll::Ready(None) => {
-                self.arriving = None;
+                self.note_end();
                 return Poll::Ready(None);
             }
             Poll::Ready(Some(Err(error))) => Err(error.into()),
             Poll::Ready(Some(Ok(frame))) => match self.take(frame.data_ref().map_or(0, Bytes::len))
             {
                 Ok(()) => {
+                    self.note_bytes();
                     if self.body.is_end_stream() {
-                        self.arriving = None;
+                        self.note_end();
                     }
                     Ok(frame)
                 }
@@ -127,18 +134,47 @@ impl HttpBody for ChargedBody {
     }
 }
 
+/// Maximum length of a part of an answer that counts as progress of its reader.
+const PART_BYTES: usize = 64 << 10;
+
 /// Body of an answer.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     body: Body,
     charge: Charge,
-    /// Keeps the connection of a stream in use.
-    _in_use: Option<Arc<OpenRequest>>,
+    /// Rest of a frame that is passed on in parts.
+    rest: Bytes,
+    /// Told of its progress.
+    open: Option<Arc<OpenRequest>>,
+    /// Charge for the request's head and its state.
+    _head: Charge,
 }
 
 impl AnswerBody {
-    pub(crate) fn new(body: Body, charge: Charge, in_use: Option<Arc<OpenRequest>>) -> Self {
-        Self { body, charge, _in_use: in_use }
+    pub(crate) fn new(
+        body: Body,
+        charge: Charge,
+        head: Charge,
+        open: Option<Arc<OpenRequest>>,
+    ) -> Self {
+        open.iter().for_each(|open| open.leave(Stage::Working, Stage::Answering));
+        Self { body, charge, rest: Bytes::new(), open, _head: head }
+    }
+
+    /// Returns the next part of the rest.
+    fn part(&mut self) -> Bytes {
+        let part = self.rest.len().min(PART_BYTES);
+        self.rest.split_to(part)
+    }
+
+    /// Notes that the client has read what was passed on, and that there is more or not.
+    fn note(&self, has_more: bool) {
+        let Some(open) = &self.open else { return };
+        match (has_more, open.stage()) {
+            (true, _) => open.enter(Stage::Answering),
+            (false, Stage::Answering) => open.enter(Stage::Streaming),
+            (false, _) => {}
+        }
     }
 }
 
@@ -147,15 +183,33 @@ impl HttpBody for AnswerBody {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Next<axum::Error> {
-        let next = Pin::new(&mut self.body).poll_frame(cx);
-        next.map_ok(|frame| frame.map_data(|bytes| self.charge.hold(bytes)))
+        if self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(bytes) => self.rest = self.charge.hold(bytes),
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                Poll::Pending => {
+                    self.note(false);
+                    return Poll::Pending;
+                }
+                other => return other,
+            }
+        }
+        self.note(true);
+        Poll::Ready(Some(Ok(Frame::data(self.part()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, mut hint) = (self.rest.len() as u64, self.body.size_hint());
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }

@@ -9,6 +9,7 @@ use crate::net::access::Access;
 use crate::net::connection::Connection;
 use crate::net::folder::{folder, make_folder};
 use crate::net::identity::client_id::{ClientId, Protocol};
+use crate::net::identity::loopback::LoopbackUsers;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use crate::net::quota::clients::Clients;
@@ -34,7 +35,7 @@ pub(crate) struct Listener {
 #[derive(Debug)]
 enum Socket {
     Unix(UnixListener, Access),
-    Tcp { listener: TcpListener, may_share: bool, tls: Option<Tls> },
+    Tcp { listener: TcpListener, may_share: bool, tls: Option<Tls>, users: LoopbackUsers },
 }
 
 impl Listener {
@@ -70,7 +71,8 @@ impl Listener {
         let wrong = |e| Error::system("a socket", e);
         socket.set_nonblocking(true).map_err(wrong)?;
         let listener = TcpListener::from_std(socket).map_err(wrong)?;
-        let socket = Socket::Tcp { listener, may_share, tls };
+        let users = LoopbackUsers::new();
+        let socket = Socket::Tcp { listener, may_share, tls, users };
         Ok(Self { socket, protocol, clients: clients.clone() })
     }
 
@@ -121,11 +123,13 @@ impl Listener {
                 let peer = Peer { id: self.number(), principal, may_share: true, ..Peer::UNKNOWN };
                 Ok((Connection::unix(stream, peer, slot), None))
             }
-            Socket::Tcp { listener, may_share, tls } => {
+            Socket::Tcp { listener, may_share, tls, users } => {
                 let (stream, from) = listener.accept().await.map_err(wrong)?;
                 let _ = stream.set_nodelay(true); // without it only slower
                 self.clients.slot_counts.check(stream.as_fd())?;
-                let principal = Principal::at(from.ip());
+                let to = stream.local_addr().map_err(wrong)?;
+                let user = users.user(from, to).map(Principal::Loopback);
+                let principal = user.unwrap_or_else(|| Principal::at(from.ip()));
                 let slot = self.clients.enter(self.protocol, &principal)?;
                 let id = self.number();
                 let peer = Peer { id, principal, may_share: *may_share, ..Peer::UNKNOWN };

@@ -117,7 +117,7 @@ impl ClientSeries {
 
     /// True if it has series of its own: the first ones do, for as long as they are known.
     fn has_series(&mut self, principal: &Principal) -> bool {
-        let is_address = |principal: &Principal| matches!(principal, Principal::Address(_));
+        let is_address = Principal::is_anonymous;
         if self.lines.contains(principal) || self.others.contains_key(principal) {
             return self.lines.contains(principal);
         }

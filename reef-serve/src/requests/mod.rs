@@ -13,6 +13,5 @@ pub(crate) mod job;
 pub(crate) mod queue;
 pub(crate) mod region_memory;
 pub(crate) mod regions;
-mod registrars;
 pub(crate) mod shared_memory;
 pub(crate) mod worker_pool;

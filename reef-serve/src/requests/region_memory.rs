@@ -21,7 +21,7 @@ pub(crate) struct SystemMemory {
     /// Offset of the region in it.
     pub(crate) offset: u64,
     file: Arc<File>,
-    pub(super) id: FileId,
+    id: FileId,
 }
 
 /// The protocol's kinds of shared memory: each has calls of its own, but names are common to both.
@@ -59,12 +59,13 @@ impl Memory {
         }
     }
 
-    pub(super) fn is_file(&self, id: FileId) -> bool {
-        matches!(self, Self::System(memory) if memory.id == id)
-    }
-
-    pub(super) fn is_device(&self, other: &DeviceMemory) -> bool {
-        matches!(self, Self::Device(memory) if memory.is_same(other))
+    /// True if both are the same memory, under whichever name.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::System(one), Self::System(other)) => one.id == other.id,
+            (Self::Device(one), Self::Device(other)) => one.is_same(other),
+            (Self::System(_), Self::Device(_)) | (Self::Device(_), Self::System(_)) => false,
+        }
     }
 
     /// Returns `want` bytes at `offset`, which lie inside the region `name` of `bytes` bytes.

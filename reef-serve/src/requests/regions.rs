@@ -1,18 +1,20 @@
 //! Shared memory that clients register under a name, as the standard protocol defines.
 //!
-//! A region belongs to the principal that registered it, or to the connection if that is not
-//! authenticated. No other one sees it or can name it in a request. It is removed with the last
-//! connection that registered or used it. Its memory belongs to the owner that registered it first:
-//! see [`registrars`](crate::requests::registrars).
+//! A region belongs to a tenant: the user that the kernel names, also on loopback, or else the
+//! token, the certificate or the address. All connections of a tenant share its regions, and no
+//! other tenant sees one or can name it in a request. A region is removed with the last connection
+//! that registered or used it. While it is registered, no other tenant can register its memory,
+//! except the user that owns that memory.
 
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::net::identity::peer::{Life, Peer};
+use crate::net::identity::principal::Principal;
 use crate::requests::device_memory::DeviceMemory;
 use crate::requests::region_memory::{Kind, Memory, RegionSlice, SystemMemory};
-use crate::requests::registrars::{Owner, Registrars};
 use crate::tensor::short;
 use parking_lot::Mutex;
+use reef_guest::places::{Parts, Standing, Used};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -31,21 +33,31 @@ pub(crate) struct Region {
     _counted: Arc<dyn Debug + Send + Sync>,
 }
 
+/// Tenant that owns a region.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Owner(Principal);
+
+impl Owner {
+    /// Returns the tenant of a connection: a user is the same one by a Unix socket and on loopback.
+    fn of(peer: &Peer) -> Self {
+        let user = peer.principal.uid().map(Principal::User);
+        Self(user.unwrap_or_else(|| peer.principal.clone()))
+    }
+}
+
 /// Regions by owner and name.
 #[derive(Debug)]
 pub(crate) struct Regions {
-    max: usize,
+    parts: Parts,
     /// Maximum of one owner; 0 means no limit.
     max_bytes: u64,
     regions: Mutex<BTreeMap<(Owner, String), Region>>,
-    /// Locked with `regions` held.
-    registrars: Mutex<Registrars>,
 }
 
 impl Regions {
-    /// Allows at most `max` regions, and `max_bytes` bytes of one owner.
-    pub(crate) fn new(max: usize, max_bytes: u64) -> Self {
-        Self { max, max_bytes, regions: Mutex::default(), registrars: Mutex::default() }
+    /// Allows `parts` of regions, and `max_bytes` bytes of one owner.
+    pub(crate) fn new(parts: Parts, max_bytes: u64) -> Self {
+        Self { parts, max_bytes, regions: Mutex::default() }
     }
 
     /// Removes the regions whose connections have closed.
@@ -112,29 +124,26 @@ impl Regions {
         Ok(())
     }
 
-    /// Refuses memory that another owner registered first.
+    /// Refuses memory that another owner has registered. A user may always register its own memory.
     fn check_owner(
         &self,
         regions: &BTreeMap<(Owner, String), Region>,
         peer: &Peer,
         memory: &Memory,
     ) -> Result<()> {
-        match memory {
-            Memory::System(memory) => {
-                let is_used = |id| regions.values().any(|region| region.memory.is_file(id));
-
-                self.registrars.lock().enter(peer, &memory.key, memory.id, self.max, is_used)
-            }
-            Memory::Device(memory) => {
-                let owner = Owner::of(peer);
-                let of_others = regions.iter().filter(|((of, _), _)| *of != owner);
-                if of_others.map(|(_, region)| region).any(|r| r.memory.is_device(memory)) {
-                    let text = "CUDA shared memory: belongs to another tenant";
-                    return Err(Error::Denied(text.into()));
-                }
-                Ok(())
-            }
+        let (owner, what) = (
+            Owner::of(peer),
+            match memory {
+                Memory::System(_) if peer.principal.uid().is_some() => return Ok(()),
+                Memory::System(memory) => format!("shared memory {:?}", short(&memory.key)),
+                Memory::Device(_) => "CUDA shared memory".into(),
+            },
+        );
+        let mut of_others = regions.iter().filter(|((of, _), _)| *of != owner);
+        if of_others.any(|(_, region)| region.memory.is_same(memory)) {
+            return Err(Error::Denied(format!("{what}: belongs to another tenant")));
         }
+        Ok(())
     }
 
     /// Refuses a name in use, and a region without room.
@@ -150,8 +159,8 @@ impl Regions {
                 "shared memory region {name:?} is registered already"
             )));
         }
-        if regions.len() >= self.max {
-            let text = format!("registered shared memory regions must be at most {}", self.max);
+        if let Some(full) = self.parts.full(owner.0.standing(), used_by(regions, owner)) {
+            let text = full.text("shared memory regions", &owner.0);
             return Err(Error::Exhausted(text));
         }
         let own = regions.iter().filter(|((of, _), _)| of == owner);
@@ -239,6 +248,18 @@ impl Regions {
             Memory::Device(memory) => Some(memory.node.clone()),
         }
     }
+}
+
+/// Counts the regions of `owner`, and those of all.
+fn used_by(regions: &BTreeMap<(Owner, String), Region>, owner: &Owner) -> Used {
+    let mut used = Used::default();
+    for (of, _) in regions.keys() {
+        used.all += 1;
+        used.own += usize::from(of == owner);
+        used.anonymous += usize::from(of.0.standing() == Standing::Anonymous);
+        used.others += usize::from(of.0.standing() < Standing::Owner);
+    }
+    used
 }
 
 fn prune(regions: &mut BTreeMap<(Owner, String), Region>) {

@@ -82,10 +82,7 @@ fn path(key: &str) -> Option<String> {
 
 /// Refuses memory that the client's user could not open by itself.
 pub(super) fn check_owner(key: &str, stat: &Stat, principal: &Principal) -> Result<()> {
-    let user = match principal {
-        Principal::User(uid) => *uid,
-        _ => rustix::process::getuid().as_raw(),
-    };
+    let user = principal.uid().unwrap_or_else(|| rustix::process::getuid().as_raw());
     let own = Mode::RUSR | Mode::WUSR;
     if stat.st_uid != user {
         let text = format!("shared memory {:?}: belongs to another user", short(key));
@@ -97,12 +94,6 @@ pub(super) fn check_owner(key: &str, stat: &Stat, principal: &Principal) -> Resu
         return Err(Error::Denied(text));
     }
     Ok(())
-}
-
-/// True if `key` names this memory now.
-pub(crate) fn names(key: &str, memory: FileId) -> bool {
-    let stat = path(key).and_then(|path| rustix::fs::lstat(path).ok());
-    stat.is_some_and(|stat| FileId::of(&stat) == memory)
 }
 
 /// Checks that the memory is as long as claimed.

@@ -31,7 +31,8 @@ impl Grant {
     pub(crate) fn of(rights: &Rights, principal: &Principal, own: u32) -> Self {
         let is_owner = matches!(*principal, Principal::User(uid) if uid == own || uid == 0);
         let named = || rights.get(if is_owner { OWNER } else { OTHERS });
-        match rights.get(&principal.to_string()).or_else(named) {
+        let own_entry = || principal.keys().iter().find_map(|key| rights.get(key));
+        match own_entry().or_else(named) {
             Some(right) => Self::from(right),
             None if is_owner => Self::from(&Right::of_owner()),
             None => Self::from(&Right::default()),
@@ -53,7 +54,8 @@ impl Grant {
             return Ok(());
         }
         Err(Error::Denied(format!(
-            "{principal} may not load, unload or trace: rights.\"{principal}\".control"
+            "{principal} may not load, unload or trace: rights.\"{}\".control",
+            principal.keys()[0]
         )))
     }
 }
@@ -82,8 +84,9 @@ pub(crate) fn check_prefix(rights: &Rights, principal: &Principal, key: &str) ->
     if principal.is_local() {
         return Ok(());
     }
-    let (plain, name) = (plain(key), principal.to_string());
-    let own = rights.get(&name).and_then(|right| right.shared_memory_prefix.as_deref());
+    let (plain, name) = (plain(key), &principal.keys()[0]);
+    let mut entries = principal.keys().into_iter().filter_map(|key| rights.get(&key));
+    let own = entries.find_map(|right| right.shared_memory_prefix.as_deref());
     let denied = |why: String| Err(Error::Denied(format!("shared memory {:?}: {why}", short(key))));
     if let Some(own) = own {
         if plain.starts_with(own) {

@@ -88,9 +88,9 @@ impl Tenants {
             return tenant.clone();
         }
         let mut principal = principal.clone();
-        if known.len() >= MAX_TENANTS && matches!(principal, Principal::Address(_)) {
+        if known.len() >= MAX_TENANTS && principal.is_anonymous() {
             known.retain(|principal, tenant| {
-                !matches!(principal, Principal::Address(_)) || Arc::strong_count(tenant) > 1
+                !principal.is_anonymous() || Arc::strong_count(tenant) > 1
             });
             if known.len() >= MAX_TENANTS {
                 principal = Principal::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));

@@ -161,6 +161,28 @@ def shared_memory(client, module, name):
         shm.destroy_shared_memory_region(region)
 
 
+def shared_by_connections(client):
+    """A client has a pool of connections: what one has registered the others use, and another client after it."""
+    key, size = "/reef-triton-pool", INPUT.nbytes
+    region = shm.create_shared_memory_region("p", key, size)
+    try:
+        shm.set_shared_memory_region(region, [INPUT])
+        source = tensor(http)
+        source.set_shared_memory("p", size)
+        for _ in range(2):
+            client.register_system_shared_memory("p", key, size)
+            pending = [client.async_infer(MODEL, [source]) for _ in range(8)]
+            for one in pending:
+                agree(one.get_result().as_numpy("logits"), "shared memory by several connections")
+            with grpc.InferenceServerClient(GRPC) as other:
+                refused(lambda: other.register_system_shared_memory("p", key, size), "is registered")
+                other.unregister_system_shared_memory("p")
+                other.register_system_shared_memory("p2", key, size)
+                other.unregister_system_shared_memory("p2")
+    finally:
+        shm.destroy_shared_memory_region(region)
+
+
 def repository(client):
     names = lambda: {m["name"]: m.get("state") for m in listed(client)}
     assert names()["other"] == "UNAVAILABLE" and names()[MODEL] == "READY"
@@ -383,6 +405,7 @@ def over_http(url):
         refused(client.get_cuda_shared_memory_status, "501")
         settings(client)
         shared_memory(client, http, "http")
+        shared_by_connections(client)
         repository(client)
         uploaded(client)
         typed(client, http)

@@ -14,11 +14,13 @@ use crate::kserve::infer::response::{InferResponse, ResponseOutput};
 use crate::kserve::parameter::{Parameter, classes, region_part};
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
+use crate::net::quota::connection_pool::{OpenRequest, Stage};
 use crate::server::Server;
 use crate::tensor::{TensorInfo, element, short};
 use bytes::Bytes;
 use reef::tensor::{Array, Element};
 use std::collections::HashMap;
+use std::sync::Arc;
 use tonic::Request;
 
 /// Caller of inferences: values that are common to all requests of a stream.
@@ -28,6 +30,7 @@ pub(super) struct Caller {
     /// Default class of its requests, if the client sends one.
     class: Option<Class>,
     charge: Option<Charge>,
+    open: Option<Arc<OpenRequest>>,
 }
 
 impl Caller {
@@ -42,7 +45,8 @@ impl Caller {
             given.map(|value| class::parse(value.to_str().unwrap_or_default())).transpose()?;
         let extensions = request.extensions();
         let peer = extensions.get().cloned().unwrap_or(Peer::UNKNOWN);
-        Ok(Self { peer, class, charge: extensions.get().cloned() })
+        let (charge, open) = (extensions.get().cloned(), extensions.get().cloned());
+        Ok(Self { peer, class, charge, open })
     }
 }
 
@@ -61,6 +65,7 @@ pub(super) async fn infer_in_stream(
     caller: &Caller,
     request: RawMessage,
 ) -> ModelStreamInferResponse {
+    caller.open.iter().for_each(|open| open.enter(Stage::Working));
     let result = infer_with_id(server, caller, request).await;
     caller.charge.iter().for_each(Charge::clear);
     match result {

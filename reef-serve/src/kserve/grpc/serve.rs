@@ -24,6 +24,9 @@ use tonic_reflection::server::Builder;
 /// Maximum number of open calls of a connection; others wait at the client.
 const MAX_STREAMS: u32 = 128;
 
+/// Maximum length of a call's headers, of which the client is told.
+const MAX_HEAD_BYTES: u32 = 16 << 10;
+
 /// Bytes of a connection, and of each of its streams, that are received before a call reads them.
 const WINDOW_BYTES: u32 = 1 << 20;
 
@@ -57,12 +60,11 @@ pub(crate) async fn serve(
     let middleware = Middleware { server, tokens, protocol: Protocol::Grpc };
     let routes = Routes::from(middleware.wrap(calls));
     let idle = times.idle();
-    let served = times.clone();
-    let connections = listener
-        .connections(idle)
-        .map(move |accepted| accepted.map(|connection| ServedConnection::new(connection, &served)));
+    let connections =
+        listener.connections(idle).map(|accepted| accepted.map(ServedConnection::new));
     let transport = tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
+        .http2_max_header_list_size(MAX_HEAD_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
         .initial_stream_window_size(WINDOW_BYTES)
         .http2_keepalive_interval(Some(times.keepalive()))

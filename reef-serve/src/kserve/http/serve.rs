@@ -29,6 +29,10 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
 
+/// Maximum length of a request's head, which is not charged until it is complete. Bodies are read
+/// in parts of this length.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
 /// Serves HTTP on `listener` until `end` completes; open requests are still answered.
 ///
 /// A connection is closed if a request's head does not arrive in time; otherwise a client that
@@ -39,10 +43,9 @@ pub(crate) async fn serve(
     listener: Listener,
     end: impl Future<Output = ()> + Send + 'static,
 ) {
-    let times = server.config.get().times.clone();
-    let idle = times.idle();
+    let idle = server.config.get().times.idle();
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(idle);
+    http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD_BYTES);
     let router = router(server, tokens);
     let graceful = GracefulShutdown::new();
     let mut connections = listener.connections(idle);
@@ -52,7 +55,7 @@ pub(crate) async fn serve(
             Some(Ok(connection)) = connections.next() => connection,
             () = &mut end => break,
         };
-        let connection = ServedConnection::new(connection, &times);
+        let connection = ServedConnection::new(connection);
         let service = router.clone().layer(Extension(connection.info()));
         let service = TowerToHyperService::new(service);
         let connection = http.serve_connection(TokioIo::new(connection), service);
@@ -82,10 +85,17 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
     let calls = Router::new()
         .merge(infer)
         .merge(others)
-        .fallback(|| async { Failure(Error::NotFound("unknown path".into())) })
+        .fallback(unknown_path)
         .layer(DefaultBodyLimit::max(max))
         .with_state(server.clone());
     Middleware { server, tokens, protocol: Protocol::Http }.wrap(calls)
+}
+
+/// Refuses a path after its body, so that the client reads the reason.
+async fn unknown_path(request: Request) -> Failure {
+    let (head, body) = request.into_parts();
+    discard_body::discard(&head.headers, body, MAX_HEAD_BYTES).await;
+    Failure(Error::NotFound("unknown path".into()))
 }
 
 /// Returns the metrics, in the requested format.

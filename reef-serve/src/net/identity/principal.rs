@@ -5,14 +5,19 @@
 //! | a Unix socket | the user that the kernel names |
 //! | TCP, with a client's certificate | the name in the certificate |
 //! | TCP, with a token | the token's name, request by request |
+//! | loopback, with neither | the user that the kernel names, with rights of the address |
 //! | TCP, with neither | its address: all clients of an address are the same principal |
 
+use reef_guest::places::Standing;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Name of all addresses together, for quotas that they share.
 pub(crate) const ANONYMOUS: &str = "the group without token or certificate";
+
+/// Names of loopback in the configuration: one host, by either family.
+const LOOPBACK_KEYS: [&str; 2] = ["address 127.0.0.1", "address ::1"];
 
 /// Holder of rights and quotas.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +28,9 @@ pub(crate) enum Principal {
     Token(Arc<str>),
     /// Any client with the key of a certificate with this name.
     Certificate(Arc<str>),
+    /// A process of this user, over TCP on loopback, that has authenticated itself by nothing: a
+    /// web page in that user's browser may be the sender.
+    Loopback(u32),
     /// A client at this address that has authenticated itself by nothing.
     Address(IpAddr),
 }
@@ -39,12 +47,37 @@ impl Principal {
 
     /// True if it is the daemon's own user, or root.
     pub(crate) fn is_owner(&self) -> bool {
-        matches!(*self, Self::User(uid) if uid == 0 || uid == rustix::process::getuid().as_raw())
+        self.standing() == Standing::Owner
     }
 
     /// True if it is not authenticated. A client may have many addresses.
     pub(crate) fn is_anonymous(&self) -> bool {
-        matches!(self, Self::Address(_))
+        matches!(self, Self::Address(_) | Self::Loopback(_))
+    }
+
+    /// Returns its standing, for its part of places.
+    pub(crate) fn standing(&self) -> Standing {
+        match *self {
+            Self::User(uid) => Standing::of_user(uid),
+            Self::Loopback(_) | Self::Address(_) => Standing::Anonymous,
+            Self::Token(_) | Self::Certificate(_) => Standing::Known,
+        }
+    }
+
+    /// Returns the user that the kernel states.
+    pub(crate) fn uid(&self) -> Option<u32> {
+        match *self {
+            Self::User(uid) | Self::Loopback(uid) => Some(uid),
+            Self::Token(_) | Self::Certificate(_) | Self::Address(_) => None,
+        }
+    }
+
+    /// Returns the names under which the configuration may give it rights, the first one first.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        match self {
+            Self::Loopback(_) => LOOPBACK_KEYS.map(Into::into).into(),
+            other => vec![other.to_string()],
+        }
     }
 
     /// True if the kernel states its identity: it uses a Unix socket.
@@ -54,11 +87,12 @@ impl Principal {
 }
 
 /// Its name in logs, metrics and the configuration: `user 1000`, `token ci`, `certificate alice`,
-/// `address ::1`.
+/// `user 1000 on loopback`, `address ::1`. [`Principal::keys`] has those of the configuration.
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(uid) => write!(f, "user {uid}"),
+            Self::Loopback(uid) => write!(f, "user {uid} on loopback"),
             Self::Token(name) => write!(f, "token {name}"),
             Self::Certificate(name) => write!(f, "certificate {name}"),
             Self::Address(address) => write!(f, "address {address}"),

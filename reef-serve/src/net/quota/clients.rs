@@ -1,17 +1,20 @@
 //! Connected clients, by protocol, and their quotas.
 //!
 //! The local path, Unix sockets and TCP have pools of their own, so a full one takes nothing from
-//! the others. An eighth of the local path's slots is reserved for real-time clients.
+//! the others. All are divided by the rule of [`reef_guest::places`]. An eighth of the local path's
+//! slots is reserved for real-time clients.
 
 use crate::class::Class;
-use crate::error::Result;
+use crate::config::settings::Config;
+use crate::error::{Error, Result};
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::principal::Principal;
 use crate::net::quota::admission::{Admission, Permit};
 use crate::net::quota::connection_pool::{ConnectionPool, ConnectionSlot, SlotLoss};
 use crate::net::quota::descriptors::SlotCounts;
 use crate::net::quota::rate_limit::RateLimit;
-use crate::net::quota::shares::{Share, Shares};
+use parking_lot::Mutex;
+use reef_guest::places::{Parts, Places, Timeouts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -19,18 +22,27 @@ use std::time::Instant;
 /// Slot of a client of the local path, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permits {
-    _share: Share<Principal>,
+    clients: Arc<Clients>,
+    number: u64,
     _permit: Permit,
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        self.clients.local.lock().remove(self.number);
+    }
 }
 
 /// Connections of all protocols.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    local: Arc<Shares<Principal>>,
+    local: Mutex<Places<Principal, ()>>,
     local_best_effort: Arc<Admission>,
     unix: Arc<ConnectionPool>,
     tcp: Arc<ConnectionPool>,
     rate_limit: RateLimit,
+    /// True if a client over TCP can have a token or a certificate.
+    has_proofs: bool,
     pub(crate) slot_counts: SlotCounts,
     /// One for each of [`Protocol::EACH`].
     each: [Arc<Admission>; 3],
@@ -39,27 +51,30 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Limits: `room` connections at a time for each endpoint, `part` of one principal over TCP,
-    /// `user_part` of one user over the others; over TCP also `per_second` new ones of one
-    /// principal.
-    pub(crate) fn new(
-        slot_counts: SlotCounts,
-        part: usize,
-        user_part: usize,
-        per_second: u32,
-    ) -> Arc<Self> {
+    /// Limits: `slot_counts` connections at a time for each endpoint, divided as the configuration
+    /// says; over TCP also new ones of one principal in a second.
+    pub(crate) fn new(slot_counts: SlotCounts, config: &Config) -> Arc<Self> {
         let connections = |max| Admission::new("connections", max);
         let SlotCounts { local, unix, tcp, .. } = slot_counts;
+        let users = |max: usize| Parts::with_owner(max, config.limits.part(max as u64) as usize);
+        let has_proofs = config.has_proofs();
         Arc::new(Self {
-            local: Shares::new("connections", local as u64, user_part as u64),
+            local: Mutex::new(Places::new(users(local))),
             local_best_effort: connections(local - local / 8),
-            unix: ConnectionPool::new(unix, user_part),
-            tcp: ConnectionPool::new(tcp, part),
+            unix: ConnectionPool::new(users(unix), &config.times),
+            tcp: ConnectionPool::new(tcp_parts(tcp, has_proofs, config), &config.times),
             slot_counts,
-            rate_limit: RateLimit::new(per_second),
+            rate_limit: RateLimit::new(config.limits.connects_per_second),
+            has_proofs,
             each: Protocol::EACH.map(|protocol| Admission::new(protocol.name(), usize::MAX)),
             next: Protocol::EACH.map(|_| AtomicU32::new(1)),
         })
+    }
+
+    /// Takes the slots of connections that have made no progress for too long.
+    pub(crate) fn sweep(&self) {
+        self.unix.sweep();
+        self.tcp.sweep();
     }
 
     /// Returns a number for the next connection.
@@ -78,23 +93,41 @@ impl Clients {
         protocol: Protocol,
         principal: &Principal,
     ) -> Result<(Permit, ConnectionSlot, SlotLoss)> {
-        if !principal.is_local() {
-            self.rate_limit.check(principal, Instant::now())?;
-        }
+        let is_late = self.check_rate(principal)?;
         let permit = self.each[protocol as usize].try_acquire()?;
         let pool = if principal.is_local() { &self.unix } else { &self.tcp };
-        let (slot, lost) = pool.enter(principal.clone(), principal.is_local())?;
+        let (slot, lost) = pool.enter(principal.clone(), is_late)?;
         Ok((permit, slot, lost))
+    }
+
+    /// Returns whether a connection comes sooner than its principal may connect. It is still
+    /// admitted if it can show that it belongs to another principal.
+    fn check_rate(&self, principal: &Principal) -> Result<bool> {
+        if principal.is_local() {
+            return Ok(false);
+        }
+        match self.rate_limit.check(principal, Instant::now()) {
+            Ok(()) => Ok(false),
+            Err(_) if self.has_proofs => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Admits a client of the local path, before its class is known.
     ///
     /// # Errors
     ///
-    /// Errors of [`Shares::take`] and [`Admission::try_acquire`].
-    pub(crate) fn enter_local(&self, principal: &Principal) -> Result<Permits> {
-        let share = self.local.take(principal.clone(), 1)?;
-        Ok(Permits { _share: share, _permit: self.each[Protocol::Local as usize].try_acquire()? })
+    /// `Exhausted` if all slots that it may have are in use; errors of
+    /// [`Admission::try_acquire`].
+    pub(crate) fn enter_local(self: &Arc<Self>, principal: &Principal) -> Result<Permits> {
+        let permit = self.each[Protocol::Local as usize].try_acquire()?;
+        let (holder, standing) = (principal.clone(), principal.standing());
+        // Its memory and its queue would go with the slot: it keeps it.
+        let entered =
+            self.local.lock().enter(holder, standing, Timeouts::WORKING, (), Instant::now());
+        let number =
+            entered.map_err(|(full, ())| Error::Exhausted(full.text("connections", principal)))?;
+        Ok(Permits { clients: self.clone(), number, _permit: permit })
     }
 
     /// Keeps a client of the local path once its class is known: best-effort clients leave room for
@@ -118,16 +151,29 @@ impl Clients {
     }
 }
 
+/// Divides the slots of TCP: if there are tokens or certificates, a quarter is for their clients.
+fn tcp_parts(max: usize, has_proofs: bool, config: &Config) -> Parts {
+    let each = config.limits.part(max as u64) as usize;
+    let anonymous = if has_proofs { config.limits.of_anonymous(max as u64) as usize } else { max };
+    Parts { max, each, anonymous, others: max }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
     use crate::net::identity::peer::Peer;
+
+    fn config(per_second: u32, percent: u64) -> Config {
+        let mut config = Config::default();
+        config.limits.connects_per_second = per_second;
+        config.limits.principal_percent = percent;
+        config
+    }
 
     #[test]
     fn protocols_have_slots_and_numbers_of_their_own() {
-        let clients = Clients::new(SlotCounts::new(8), 2, 8, 3);
-        let me = &Principal::User(1);
+        let clients = Clients::new(SlotCounts::new(8), &config(3, 25));
+        let me = &Principal::User(0);
         let tcp = &Peer::UNKNOWN.principal;
         let enter = |protocol, principal| clients.enter(protocol, principal);
         let _tcp = [enter(Protocol::Grpc, tcp).unwrap(), enter(Protocol::Http, tcp).unwrap()];
@@ -146,10 +192,38 @@ mod tests {
         let names = [Protocol::Local, Protocol::Grpc, Protocol::Local]
             .map(|protocol| clients.number(protocol).to_string());
         assert_eq!(names, ["local 1", "grpc 1", "local 2"]);
-        let said =
-            Clients::new(SlotCounts::new(8), 2, 0, 0).enter_local(me).unwrap_err().to_string();
-        assert_eq!(said, "connections of user 1 must be at most 0, got 0 + 1");
         clients.close();
         assert!(matches!(enter(Protocol::Http, me), Err(Error::Unavailable(_))));
+    }
+
+    #[test]
+    fn local_slots_are_divided_among_users() {
+        let clients = Clients::new(SlotCounts::new(16), &config(0, 50));
+        let mut permits = Vec::new();
+        let mut fill = |uid: u32| {
+            let before = permits.len();
+            permits.extend((0..20).filter_map(|_| clients.enter_local(&Principal::User(uid)).ok()));
+            permits.len() - before
+        };
+        let own = rustix::process::getuid().as_raw();
+        assert_eq!(
+            [fill(own + 1), fill(own + 2), fill(own)],
+            [8, 6, 2],
+            "an eighth is the owner's"
+        );
+    }
+
+    #[test]
+    fn connection_above_the_rate_is_admitted_to_show_a_token() {
+        let mut config = config(1, 50);
+        let address = Principal::at([10, 0, 0, 1].into());
+        let second = |config: &Config| {
+            let clients = Clients::new(SlotCounts::new(8), config);
+            let _first = clients.enter(Protocol::Http, &address).unwrap();
+            clients.enter(Protocol::Http, &address).is_ok()
+        };
+        assert!(!second(&config), "no client has a token");
+        config.listen.token_file = Some("token".into());
+        assert!(second(&config));
     }
 }

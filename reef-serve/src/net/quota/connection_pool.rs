@@ -1,74 +1,64 @@
-//! Pool of slots for connections of gRPC and HTTP, one for each kind of endpoint, with a quota for
-//! each principal.
+//! Slots of connections of gRPC and HTTP, one pool for each kind of endpoint, by the rule of
+//! [`reef_guest::places`].
 //!
-//! Before a full pool refuses a connection, it evicts one that makes no use of its slot. The order
-//! is: the oldest unauthenticated one; the oldest whose request does not arrive; the one that has
-//! been idle for the longest time, of the principal with the most slots. So neither an open
-//! connection nor half a request keeps a slot, and a request that has arrived is never cut off.
+//! | a connection | its slot goes to another that needs it after | it goes in any case after |
+//! |---|---|---|
+//! | has sent no request | 0.5 s; over TCP 50 ms once it is waited for | `times.idle_ms` |
+//! | had its first request refused | 50 ms | a second, in which it can read the reason |
+//! | owes the rest of a request | 0.5 s, or 5 s if it was served before | `times.idle_ms` |
+//! | reads nothing of its answers | 0.5 s, or 5 s | `times.write_ms` |
+//! | waits for the daemon | never | never |
+//! | has a stream without a request | 5 s | never |
+//! | has no open request | 0.5 s | never |
 //!
-//! ```text
-//! of one principal ≤ each,    of all ≤ max
-//! ```
+//! The first line that applies to one of its requests counts for the connection; the daemon's work
+//! precedes all.
 
+use crate::config::limits::Times;
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use reef_guest::places::{Activity, Parts, Places, Timeouts};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// A connection is in use for this long after its last request.
-const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Time that a connection has at least to authenticate itself.
+/// Time that a connection over TCP has at least to show a token.
 const PROOF_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Time that a request has to arrive while slots are needed: the first one of a connection, and any
-/// later one.
-const ARRIVAL_TIMEOUTS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+/// Time for which a connection without a request is in use.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Time that progress may take while slots are needed: of a connection that was never served, and
+/// of one that was.
+const PROGRESS_TIMEOUTS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+
+/// Time that a refused client has to read the reason.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Pool of one kind of endpoint.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    max: usize,
-    each: usize,
-    table: Mutex<Table>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    next: u64,
-    /// By age.
-    taken: BTreeMap<u64, Entry>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    principal: Principal,
-    is_proven: bool,
-    /// Requests without a complete answer, and those of them that have not arrived completely.
-    open: usize,
-    arriving: usize,
-    /// True if one of its requests has ended.
-    is_served: bool,
-    /// Time at which the last request ended, or the first open one began.
-    since: Instant,
-    /// Dropped when the slot is taken away.
-    _keep: oneshot::Sender<Infallible>,
+    /// A connection over TCP has no principal until it has asked for something: a token may be
+    /// another's.
+    table: Mutex<Places<Option<Principal>, oneshot::Sender<Infallible>>>,
+    /// `times.idle_ms` and `times.write_ms`.
+    idle: Duration,
+    write: Duration,
 }
 
 /// Completes when a connection has lost its slot.
 pub(crate) type SlotLoss = oneshot::Receiver<Infallible>;
 
 impl ConnectionPool {
-    pub(crate) fn new(max: usize, each: usize) -> Arc<Self> {
-        Arc::new(Self { max, each, table: Mutex::default() })
+    pub(crate) fn new(parts: Parts, times: &Times) -> Arc<Self> {
+        let table = Mutex::new(Places::new(parts));
+        Arc::new(Self { table, idle: times.idle(), write: times.write() })
     }
 
-    /// Returns a slot for a connection of `principal`, which is authenticated or may become so
-    /// later.
+    /// Returns a slot for a connection of `principal`, which may show a token later. One that is
+    /// `late` came sooner than its principal may connect, and must show one.
     ///
     /// # Errors
     ///
@@ -76,94 +66,25 @@ impl ConnectionPool {
     pub(crate) fn enter(
         self: &Arc<Self>,
         principal: Principal,
-        is_proven: bool,
+        is_late: bool,
     ) -> Result<(ConnectionSlot, SlotLoss)> {
+        let ((keep, lost), standing) = (oneshot::channel(), principal.standing());
+        // Its request may have come already: the daemon may be slow.
+        let yields = Some(IDLE_TIMEOUT);
+        let first = Timeouts { activity: Activity::New, yields, ends: Some(self.idle) };
+        let is_local = principal.is_local();
+        let holder = is_local.then(|| principal.clone());
         let mut table = self.table.lock();
-        if !is_proven && table.count(|entry| !entry.is_proven) >= (self.max / 4).max(1) {
-            table.take_away(Entry::is_unproven); // none if all of them have only just come
-        }
-        self.make_room_of(&mut table, &principal)?;
-        self.make_room(&mut table, &principal)?;
-        let (keep, lost) = oneshot::channel();
-        let (since, id) = (Instant::now(), table.next);
-        let (open, arriving, is_served) = (0, 0, false);
-        table.next += 1;
-        let entry = Entry { principal, is_proven, open, arriving, is_served, since, _keep: keep };
-        table.taken.insert(id, entry);
-        Ok((ConnectionSlot { pool: self.clone(), id }, lost))
+        let number = table.enter(holder, standing, first, keep, Instant::now());
+        let number =
+            number.map_err(|(full, _)| Error::Exhausted(full.text("connections", &principal)))?;
+        let uses = Mutex::new(Uses { first: Some(first), ..Uses::default() });
+        Ok((ConnectionSlot { pool: self.clone(), number, is_late, is_local, uses }, lost))
     }
 
-    /// Makes room for one more connection of `principal`.
-    fn make_room_of(&self, table: &mut Table, principal: &Principal) -> Result<()> {
-        let each = self.each;
-        if table.of(principal) < each
-            || table.take_away(|entry| entry.is_idle_of(principal))
-            || table.take_away(|entry| entry.principal == *principal && entry.is_unfinished())
-        {
-            return Ok(());
-        }
-        Err(Error::Exhausted(format!(
-            "connections of {principal} must be at most {each}: all are in use"
-        )))
-    }
-
-    /// Makes room for one more connection.
-    fn make_room(&self, table: &mut Table, principal: &Principal) -> Result<()> {
-        let max = self.max;
-        if table.taken.len() < max
-            || table.take_away(Entry::is_unproven)
-            || table.take_away(|entry| !entry.is_served && entry.is_unfinished())
-            || table.take_away(Entry::is_unfinished)
-        {
-            return Ok(());
-        }
-        let greatest = table.greatest().filter(|(_, has)| *has > table.of(principal));
-        if greatest.is_some_and(|(most, _)| table.take_away(|entry| entry.is_idle_of(&most))) {
-            return Ok(());
-        }
-        Err(Error::Exhausted(format!("open connections must be at most {max}: all are in use")))
-    }
-}
-
-impl Table {
-    fn count(&self, is: impl Fn(&Entry) -> bool) -> usize {
-        self.taken.values().filter(|entry| is(entry)).count()
-    }
-
-    fn of(&self, principal: &Principal) -> usize {
-        self.count(|entry| entry.principal == *principal)
-    }
-
-    /// Returns the principal with the most slots, and their number.
-    fn greatest(&self) -> Option<(Principal, usize)> {
-        let each = self.taken.values().map(|entry| &entry.principal);
-        let most = each.max_by_key(|principal| self.of(principal))?;
-        Some((most.clone(), self.of(most)))
-    }
-
-    /// Takes the slot of the connection that has met `is` for the longest time.
-    fn take_away(&mut self, is: impl Fn(&Entry) -> bool) -> bool {
-        let matching = self.taken.iter().filter(|(_, entry)| is(entry));
-        let oldest = matching.min_by_key(|(_, entry)| entry.since).map(|(id, _)| *id);
-        oldest.and_then(|id| self.taken.remove(&id)).is_some()
-    }
-}
-
-impl Entry {
-    /// True if it has had time to authenticate itself, and has not.
-    fn is_unproven(&self) -> bool {
-        self.open == 0 && !self.is_proven && self.since.elapsed() >= PROOF_TIMEOUT
-    }
-
-    /// True if its requests have had time to arrive, and none has.
-    fn is_unfinished(&self) -> bool {
-        let time = ARRIVAL_TIMEOUTS[usize::from(self.is_served)];
-        self.open > 0 && self.arriving == self.open && self.since.elapsed() >= time
-    }
-
-    fn is_idle_of(&self, principal: &Principal) -> bool {
-        let is_idle = self.open == 0 && self.is_proven && self.since.elapsed() >= IDLE_TIMEOUT;
-        self.principal == *principal && (is_idle || self.is_unproven())
+    /// Takes the slots of connections that have made no progress for too long.
+    pub(crate) fn sweep(&self) {
+        self.table.lock().sweep(Instant::now());
     }
 }
 
@@ -171,78 +92,170 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     pool: Arc<ConnectionPool>,
-    id: u64,
+    number: u64,
+    is_late: bool,
+    is_local: bool,
+    /// Locked before the pool's table.
+    uses: Mutex<Uses>,
 }
 
-impl ConnectionSlot {
-    /// Notes that a request of `principal` has begun; the connection belongs to that principal from
-    /// now on.
-    ///
-    /// # Errors
-    ///
-    /// `Exhausted` if the slot was taken away, or all slots of that principal are in use.
-    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> Result<OpenRequest> {
-        let mut table = self.pool.table.lock();
-        let lost =
-            || Error::Exhausted("connection closed: another connection needed its slot".into());
-        if table.taken.get(&self.id).ok_or_else(lost)?.principal != *principal {
-            self.pool.make_room_of(&mut table, principal)?;
+/// Requests of a connection, and its socket.
+#[derive(Debug, Default)]
+struct Uses {
+    /// Requests in each [`Stage`].
+    stages: [usize; 4],
+    /// True if one of its requests has ended.
+    is_served: bool,
+    /// True while its socket takes no bytes.
+    is_blocked: bool,
+    /// Timeouts until its first request is admitted.
+    first: Option<Timeouts>,
+}
+
+/// Stage of a request: the event that it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// For bytes of the client.
+    Arriving,
+    /// For the daemon.
+    Working,
+    /// For the client to read the answer.
+    Answering,
+    /// For the next request of a stream.
+    Streaming,
+}
+
+impl Uses {
+    fn timeouts(&self, write: Duration) -> Timeouts {
+        let progress = Some(PROGRESS_TIMEOUTS[usize::from(self.is_served)]);
+        let owing = |ends| Timeouts { activity: Activity::Owing, yields: progress, ends };
+        let resting =
+            |yields| Timeouts { activity: Activity::Resting, yields: Some(yields), ends: None };
+        let has = |stage: Stage| self.stages[stage as usize] > 0;
+        if self.is_blocked {
+            owing(Some(write))
+        } else if has(Stage::Working) {
+            Timeouts::WORKING
+        } else if has(Stage::Answering) {
+            owing(Some(write))
+        } else if has(Stage::Arriving) {
+            owing(None)
+        } else if has(Stage::Streaming) {
+            resting(PROGRESS_TIMEOUTS[1])
+        } else {
+            self.first.unwrap_or(resting(IDLE_TIMEOUT))
         }
-        let entry = table.taken.get_mut(&self.id).ok_or_else(lost)?;
-        if entry.open == 0 {
-            entry.since = Instant::now();
-        }
-        entry.open += 1;
-        entry.is_proven = true;
-        entry.principal = principal.clone();
-        Ok(OpenRequest(self.clone()))
     }
 }
 
 impl ConnectionSlot {
-    /// Changes the connection's entry, if it still has its slot.
-    fn change(&self, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.pool.table.lock().taken.get_mut(&self.id) {
-            change(entry);
+    /// Notes that a request of `principal` has begun to arrive; the connection belongs to that
+    /// principal from now on.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` if the slot was taken away, all slots of that principal are in use, or it
+    /// connects too often and shows nothing.
+    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> Result<OpenRequest> {
+        if self.is_late && principal.is_anonymous() {
+            let text = "connections without token or certificate: too many per second (limits.connects_per_second)";
+            return Err(Error::Exhausted(text.into()));
         }
+        {
+            let mut table = self.pool.table.lock();
+            if !table.has(self.number) {
+                let text = "connection closed: another connection needed its slot";
+                return Err(Error::Exhausted(text.into()));
+            }
+            let (holder, standing) = (Some(principal.clone()), principal.standing());
+            let given = table.pass_on(self.number, &holder, standing, Instant::now());
+            given.map_err(|full| Error::Exhausted(full.text("connections", principal)))?;
+        }
+        self.change(|uses| {
+            uses.first = None;
+            uses.stages[Stage::Arriving as usize] += 1;
+        });
+        Ok(OpenRequest { slot: self.clone(), stage: Mutex::new(Stage::Arriving) })
+    }
+
+    /// Notes that the daemon waits for the first request. Over TCP it must come soon, because the
+    /// client may show nothing.
+    pub(crate) fn expect(&self) {
+        let uses = self.uses.lock();
+        if let Some(first) = uses.first.filter(|_| !self.is_local) {
+            let (yields, mut table) = (Some(PROOF_TIMEOUT), self.pool.table.lock());
+            table.set(self.number, Timeouts { yields, ..first }, Instant::now());
+        }
+    }
+
+    /// Notes that a request was refused. If none was admitted, the connection soon ends.
+    pub(crate) fn refuse(&self) {
+        self.change(|uses| {
+            if let Some(first) = &mut uses.first {
+                let yields = first.yields.map(|time| time.min(PROOF_TIMEOUT));
+                *first = Timeouts { yields, ends: Some(REFUSAL_TIMEOUT), ..*first };
+            }
+        });
+    }
+
+    /// Notes whether the socket takes bytes.
+    pub(crate) fn set_blocked(&self, is_blocked: bool) {
+        self.change(|uses| uses.is_blocked = is_blocked);
+    }
+
+    /// Changes the uses, which is progress.
+    fn change(&self, change: impl FnOnce(&mut Uses)) {
+        let mut uses = self.uses.lock();
+        change(&mut uses);
+        let timeouts = uses.timeouts(self.pool.write);
+        self.pool.table.lock().set(self.number, timeouts, Instant::now());
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.pool.table.lock().taken.remove(&self.id);
+        self.pool.table.lock().remove(self.number);
     }
 }
 
 /// A request without a complete answer.
 #[derive(Debug)]
-pub(crate) struct OpenRequest(Arc<ConnectionSlot>);
+pub(crate) struct OpenRequest {
+    slot: Arc<ConnectionSlot>,
+    /// Locked before the slot's uses.
+    stage: Mutex<Stage>,
+}
 
 impl OpenRequest {
-    /// Notes that the request has not arrived completely, until the guard is dropped.
-    pub(crate) fn arriving(&self) -> ArrivingRequest {
-        self.0.change(|entry| entry.arriving += 1);
-        ArrivingRequest(self.0.clone())
+    /// Notes progress: the request waits for something from now on.
+    pub(crate) fn enter(&self, next: Stage) {
+        let mut stage = self.stage.lock();
+        self.slot.change(|uses| {
+            uses.stages[*stage as usize] -= 1;
+            uses.stages[next as usize] += 1;
+        });
+        *stage = next;
+    }
+
+    /// Notes progress if the request waits for `from`.
+    pub(crate) fn leave(&self, from: Stage, next: Stage) {
+        if self.stage() == from {
+            self.enter(next);
+        }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        *self.stage.lock()
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.change(|entry| {
-            entry.open -= 1;
-            entry.is_served = true;
-            entry.since = Instant::now();
+        let stage = *self.stage.get_mut();
+        self.slot.change(|uses| {
+            uses.stages[stage as usize] -= 1;
+            uses.is_served = true;
         });
-    }
-}
-
-/// A request that has not arrived completely.
-#[derive(Debug)]
-pub(crate) struct ArrivingRequest(Arc<ConnectionSlot>);
-
-impl Drop for ArrivingRequest {
-    fn drop(&mut self) {
-        self.0.change(|entry| entry.arriving -= 1);
     }
 }
 

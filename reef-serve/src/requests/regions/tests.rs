@@ -50,7 +50,11 @@ fn slice(regions: &Regions, peer: &Peer, name: &str, offset: u64, bytes: u64) ->
 }
 
 fn regions(max: usize) -> Regions {
-    Regions::new(max, 0)
+    Regions::new(parts(max), 0)
+}
+
+fn parts(max: usize) -> Parts {
+    Parts { max, each: max, anonymous: max, others: max }
 }
 
 #[test]
@@ -130,20 +134,45 @@ fn region_of_another_principal_is_not_found() {
     assert!(regions.status(&me, Kind::System, "r").is_err());
 }
 
-/// Stands for two programs over TCP on one host that use the same names and unregister everything
-/// when they start.
+/// Stands for two programs of one user on loopback that use different names and unregister
+/// everything when they start, and for the pool of connections of one of them.
 #[test]
-fn unauthenticated_connections_do_not_share_regions() {
-    let [one, two] = ["one", "two"].map(|test| Memory::new(test, 64));
+fn connections_of_a_loopback_user_share_its_regions() {
+    let memory = Memory::new("loopback", 64);
     let regions = regions(8);
-    let [(first, _first), (second, _second)] =
-        [1, 2].map(|number| connected(Peer::UNKNOWN.principal, number));
-    regions.register(&first, "input", &one.0, 0, 64, || Ok(())).unwrap();
+    let uid = rustix::process::getuid().as_raw();
+    let [(first, _first), (second, _second), (other, _other)] = [1, 2, 3].map(|number| {
+        let uid = if number == 3 { uid + 1 } else { uid };
+        connected(Principal::Loopback(uid), number)
+    });
+    regions.register(&first, "input", &memory.0, 0, 64, || Ok(())).unwrap();
     regions.unregister(&second, Kind::System, "");
-    regions.unregister(&second, Kind::System, "input");
-    regions.register(&second, "input", &two.0, 0, 64, || Ok(())).unwrap();
-    assert!(regions.slice(&first, "input", 0, 4, 4).is_ok());
-    assert_eq!(regions.status(&second, Kind::System, "").unwrap().len(), 1);
+    assert!(regions.slice(&first, "input", 0, 4, 4).is_ok(), "it registered none of them");
+    assert!(regions.slice(&second, "input", 0, 4, 4).is_ok());
+    assert!(matches!(regions.slice(&other, "input", 0, 4, 4), Err(Error::NotFound(_))));
+    let said = regions.register(&other, "input", &memory.0, 0, 64, || Ok(()));
+    assert!(matches!(said, Err(Error::Denied(_))), "another user's memory: {said:?}");
+    let (unix, _unix) = connected(Principal::User(uid), 4);
+    assert_eq!(regions.status(&unix, Kind::System, "input").unwrap().len(), 1);
+    regions.unregister(&unix, Kind::System, "input");
+    assert!(regions.status(&first, Kind::System, "").unwrap().is_empty());
+}
+
+#[test]
+fn owner_registers_when_other_tenants_have_their_parts() {
+    let memory = Memory::new("parts", 64);
+    let regions = Regions::new(Parts::with_owner(8, 4), 0);
+    let register = |peer: &Peer, name: &str| {
+        regions.register(peer, name, &memory.0, 0, 64, || Ok(())).map_err(|e| e.to_string())
+    };
+    let (a, _a) = token("a", 1);
+    (0..4).for_each(|n| register(&a, &format!("r{n}")).unwrap());
+    let said = register(&a, "one more").unwrap_err();
+    assert_eq!(said, "shared memory regions of token a must be at most 4: all are in use");
+    let (me, _me) = me();
+    (0..4).for_each(|n| register(&me, &format!("r{n}")).unwrap());
+    let all = "open shared memory regions must be at most 8: all are in use";
+    assert_eq!(register(&me, "one more").unwrap_err(), all);
 }
 
 fn token(name: &str, number: u32) -> (Peer, ConnectionGuard) {
@@ -151,46 +180,19 @@ fn token(name: &str, number: u32) -> (Peer, ConnectionGuard) {
 }
 
 #[test]
-fn closed_connection_frees_its_memory_and_a_tenant_does_not() {
-    let [first, second] = ["gone", "kept"].map(|test| Memory::new(test, 64));
+fn claim_on_memory_ends_with_its_registration() {
+    let memory = Memory::new("claim", 64);
     let regions = regions(8);
-    let register =
-        |peer: &Peer, memory: &Memory| regions.register(peer, "r", &memory.0, 0, 64, || Ok(()));
-    let stranger = connected(Peer::UNKNOWN.principal, 1);
-    let tenant = token("a", 2);
-    register(&stranger.0, &first).unwrap();
-    register(&tenant.0, &second).unwrap();
-    drop((stranger, tenant));
-    let (b, _b) = token("b", 3);
-    register(&b, &first).unwrap();
-    regions.unregister(&b, Kind::System, "");
-    assert!(matches!(register(&b, &second), Err(Error::Denied(_))));
-    let (a, _a) = token("a", 4);
-    register(&a, &second).unwrap();
-}
-
-/// A client that names many keys must not fill the daemon's memory, or lose the ones in use.
-#[test]
-fn registrar_remembers_the_newest_keys_and_those_in_use() {
-    let all: Vec<_> = (0..4).map(|n| Memory::new(&format!("many-{n}"), 64)).collect();
-    let regions = regions(3);
-    let ((a, _a), (b, _b)) = (token("a", 1), token("b", 2));
-    let register = |peer: &Peer, name: &str, memory: &Memory| {
-        regions.register(peer, name, &memory.0, 0, 64, || Ok(()))
-    };
-    register(&a, "used", &all[0]).unwrap();
-    for memory in &all[1..] {
-        register(&a, "next", memory).unwrap();
-        regions.unregister(&a, Kind::System, "next");
-    }
-    let has = |memory| match register(&b, "stolen", memory) {
-        Ok(()) => regions.unregister(&b, Kind::System, "stolen"),
-        Err(error) => panic!("{error}"),
-    };
-    has(&all[1]); // the oldest that is not in use
-    for kept in [0, 2, 3] {
-        assert!(register(&b, "stolen", &all[kept]).is_err(), "{kept}");
-    }
+    let register = |peer: &Peer| regions.register(peer, "r", &memory.0, 0, 64, || Ok(()));
+    let ((a, first), (b, _b)) = (token("a", 1), token("b", 2));
+    register(&a).unwrap();
+    assert!(matches!(register(&b), Err(Error::Denied(_))));
+    regions.unregister(&a, Kind::System, "r");
+    register(&b).unwrap();
+    regions.unregister(&b, Kind::System, "r");
+    register(&a).unwrap();
+    drop(first);
+    register(&b).unwrap(); // a's connection has closed
 }
 
 #[test]
@@ -224,7 +226,7 @@ fn region_is_removed_with_its_last_connection() {
 #[test]
 fn owner_above_its_bytes_is_refused() {
     let memory = Memory::new("bytes", 4096);
-    let regions = Regions::new(8, 5000);
+    let regions = Regions::new(parts(8), 5000);
     let (me, _open) = me();
     regions.register(&me, "a", &memory.0, 0, 4096, || Ok(())).unwrap();
     let said = regions.register(&me, "b", &memory.0, 0, 905, || Ok(())).unwrap_err().to_string();

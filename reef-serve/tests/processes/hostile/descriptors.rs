@@ -26,7 +26,8 @@ fn daemon(test: &str, limit: &str) -> Daemon {
 fn clients_that_are_in_are_served_when_descriptors_run_out() {
     let daemon = daemon("descriptors", "-n 256");
     let request = post(Class::BestEffort);
-    let mut known = Http::connect_to(&daemon.http).unwrap();
+    // Over TCP it would be of the same user as the attack, whose part is full.
+    let mut known = Http::connect(daemon.folder()).unwrap();
     let mut local = Http::connect(daemon.folder()).unwrap();
     assert_eq!([known.ask(&request).unwrap().0, local.ask(&request).unwrap().0], [200; 2]);
     let head =
@@ -61,6 +62,21 @@ fn clients_that_are_in_are_served_when_descriptors_run_out() {
         let asked = Http::connect_to(&daemon.http).and_then(|mut http| http.ask(&request));
         asked.is_ok_and(|(status, _)| status == 200)
     });
+}
+
+#[test]
+fn idle_clients_make_room_when_descriptors_are_few() {
+    let daemon = daemon("few-descriptors", "-n 256");
+    let request = post(Class::BestEffort);
+    let come = || -> std::io::Result<Http> {
+        let mut http = Http::connect(daemon.folder())?;
+        http.ask(&request)?;
+        Ok(http)
+    };
+    let idle: Vec<_> = (0..100).filter_map(|_| come().ok()).collect();
+    assert!(idle.len() >= 16, "{} came", idle.len());
+    std::thread::sleep(Duration::from_millis(600)); // until they count as idle
+    (0..10).for_each(|_| assert!(come().is_ok(), "a client of the same user"));
 }
 
 /// As most systems set it for a shell.

@@ -10,6 +10,7 @@ mod cores;
 mod descriptors;
 mod half_bodies;
 mod keys;
+mod places;
 
 use crate::daemon::Daemon;
 use crate::spawn_as;
