@@ -35,6 +35,10 @@ unsafe impl Memory for Context {
         }
     }
 
+    fn waits_to_free(&self) -> bool {
+        !self.own.pools
+    }
+
     /// Allocates, but not from the driver's pool, whose memory streams can't write words in.
     fn alloc_signals(&self, bytes: usize) -> Result<u64> {
         self.bind()?;

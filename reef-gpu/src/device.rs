@@ -32,6 +32,7 @@ use reef_core::{
     PreemptLevel, Priority, Result,
 };
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -330,8 +331,8 @@ impl<V: Vendor> Device for Gpu<V> {
             stream: Stream::open(self.context(), priority)?,
             gated,
             preemptor,
-            timeline: Timeline::new(self.context(), self.writer())?,
-            guarded: Guarded::new(self.context(), builtin.report)?,
+            timeline: ManuallyDrop::new(Timeline::new(self.context(), self.writer())?),
+            guarded: ManuallyDrop::new(Guarded::new(self.context(), builtin.report)?),
             in_flight: VecDeque::new(),
             retained: Retained::default(),
             epoch: 0,

@@ -61,7 +61,7 @@ impl<V: Vendor> Code<V> {
 
 impl<V: Vendor> Drop for Code<V> {
     fn drop(&mut self) {
-        if let Some(call) = self.context.call_to_free() {
+        if let Some(call) = self.context.call_that_waits() {
             // SAFETY: loaded once; kernels keep this for as long as they are there.
             unsafe { call.unload_code(self.raw) };
         }

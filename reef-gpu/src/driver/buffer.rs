@@ -60,9 +60,13 @@ unsafe impl<V: Vendor> Sync for Allocation<V> {}
 
 impl<V: Vendor> Drop for Allocation<V> {
     fn drop(&mut self) {
-        let Some(call) = self.context.call_to_free() else {
+        let call = match self.owner {
+            Owner::Device | Owner::Host(_) => self.context.call_to_free(),
+            Owner::Other(_) | Owner::Process => self.context.call_that_waits(),
+        };
+        let Some(call) = call else {
             if let Owner::Other(memory) = &self.owner {
-                std::mem::forget(memory.clone()); // work that was given up may still use it
+                std::mem::forget(memory.clone()); // it stays pinned
             }
             return;
         };
@@ -168,13 +172,15 @@ impl<V: Vendor> Buffer<V> {
 
 #[cfg(test)]
 mod tests {
+    use crate::driver::stream::Stream;
     use crate::gpu::Gpu;
+    use crate::hal::calls::StreamKind;
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
     use reef_core::{Device, HostMemory};
     use std::ptr::NonNull;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     fn adopt(gpu: &Gpu<Fake>, theirs: &Arc<AtomicU64>) -> crate::driver::buffer::Buffer<Fake> {
         let start = NonNull::new(theirs.as_ptr().cast()).unwrap();
@@ -230,15 +236,21 @@ mod tests {
         assert!(matches!(gpu.open_shared(&[0; 64]), Err(reef_core::Error::Invalid(_))));
     }
 
+    /// A call that unpins memory waits for the whole device.
     #[test]
-    fn adopted_memory_stays_while_given_up_work_may_use_it() {
+    fn adopted_memory_stays_pinned_while_abandoned_work_runs() {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let theirs = Arc::new(AtomicU64::new(7));
-        let buffer = adopt(&gpu, &theirs);
-        let address = buffer.address();
-        gpu.context().give_up();
-        drop(buffer);
-        assert_eq!(Arc::strong_count(&theirs), 2);
+        let [first, second] = [(); 2].map(|()| adopt(&gpu, &theirs));
+        let address = first.address();
+        gpu.vendor().busy.store(true, Ordering::SeqCst);
+        Stream::open(gpu.context(), StreamKind::BestEffort).unwrap().give_up();
+        drop(first);
+        assert_eq!(Arc::strong_count(&theirs), 3);
         assert!(!gpu.vendor().freed.lock().contains(&address));
+        gpu.vendor().busy.store(false, Ordering::SeqCst);
+        drop(second);
+        assert!(gpu.vendor().freed.lock().contains(&address), "the work has ended after all");
+        assert_eq!(Arc::strong_count(&theirs), 2, "of the first that stays");
     }
 }

@@ -5,7 +5,7 @@ use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
 use crate::hal::calls::{StreamKind, Vendor};
 use crate::hal::free_list::FreeList;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,11 @@ pub(crate) struct Context<V: Vendor> {
     pub(crate) streams: Mutex<Vec<(StreamKind, V::Stream)>>,
     /// Device memory whose contents don't matter, for whatever asks next.
     pub(crate) scratch: Mutex<FreeList>,
-    /// A stream was given up with what is in it.
-    lost: AtomicBool,
+    /// Streams that were left alone with what is in them, and may not be idle. Their queues keep
+    /// for ever what that uses.
+    abandoned: Mutex<Vec<V::Stream>>,
+    /// The device is not closed, because a stream was left alone.
+    stays_open: AtomicBool,
     pub(crate) vendor: V,
 }
 
@@ -50,7 +53,8 @@ impl<V: Vendor> Context<V> {
             calls: CallTracker::default(),
             streams: Mutex::default(),
             scratch: Mutex::default(),
-            lost: AtomicBool::new(false),
+            abandoned: Mutex::default(),
+            stays_open: AtomicBool::new(false),
             vendor,
         }
     }
@@ -67,35 +71,35 @@ impl<V: Vendor> Context<V> {
         self.streams.lock().push((kind, stream));
     }
 
-    /// A stream is left alone with what is in it. That may still use anything, so from now on
-    /// nothing is given back to the driver or used again, and the device stays open.
-    pub(crate) fn give_up(self: &Arc<Self>) {
-        if !self.lost.swap(true, Ordering::SeqCst) {
+    /// A stream is left alone with what is in it, and its queue keeps what that uses. So the device
+    /// stays open; what others give back is used again.
+    pub(crate) fn abandon(self: &Arc<Self>, stream: V::Stream) {
+        if !self.stays_open.swap(true, Ordering::SeqCst) {
             std::mem::forget(self.clone());
         }
+        self.abandoned.lock().push(stream);
     }
 
-    /// Returns whether a stream was given up. Then everything may still be in use.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::SeqCst)
+    /// The vendor's part for a call that waits until the whole device is idle. `None`: a stream
+    /// that was left alone isn't, and the call might never return.
+    pub(crate) fn call_that_waits(&self) -> Option<Driver<'_, V>> {
+        let mut abandoned = self.abandoned.lock();
+        // SAFETY: such a stream is never closed, and nothing is captured in it.
+        abandoned.retain(|&stream| !unsafe { self.call().is_idle(stream) }.unwrap_or(false));
+        abandoned.is_empty().then(|| self.call())
     }
 
-    /// The vendor's part to give something back, unless that may still be in use.
+    /// The vendor's part to free memory, unless that waits for what may never end.
     pub(crate) fn call_to_free(&self) -> Option<Driver<'_, V>> {
-        (!self.is_lost()).then(|| self.call())
-    }
-
-    /// The signals to give one back, unless that may still be in use.
-    pub(crate) fn signals_to_free(&self) -> Option<MutexGuard<'_, SignalPool>> {
-        (!self.is_lost()).then(|| self.signals.lock())
+        if self.vendor.waits_to_free() { self.call_that_waits() } else { Some(self.call()) }
     }
 }
 
 impl<V: Vendor> Drop for Context<V> {
     fn drop(&mut self) {
         let vendor = &self.vendor;
-        // SAFETY: each handle has kept this, so none is left; after a stream was given up this is
-        // never dropped.
+        // SAFETY: each handle has kept this, so none is left; after a stream was left alone this
+        // is never dropped.
         unsafe {
             self.streams.get_mut().drain(..).for_each(|(_, stream)| vendor.close_stream(stream));
             self.scratch.get_mut().drain_free().into_iter().for_each(|place| vendor.free(place));

@@ -71,8 +71,6 @@ impl<V: Vendor> Scratch<V> {
 
 impl<V: Vendor> Drop for Scratch<V> {
     fn drop(&mut self) {
-        if !self.context.is_lost() {
-            self.context.scratch.lock().give_back(self.address);
-        }
+        self.context.scratch.lock().give_back(self.address);
     }
 }

@@ -41,9 +41,7 @@ impl<V: Vendor> DeviceSignal<V> {
 
 impl<V: Vendor> Drop for DeviceSignal<V> {
     fn drop(&mut self) {
-        if let Some(mut words) = self.context.signals_to_free() {
-            words.give_back_device(self.address);
-        }
+        self.context.signals.lock().give_back_device(self.address);
     }
 }
 
@@ -101,8 +99,6 @@ impl<V: Vendor> HostSignal<V> {
 
 impl<V: Vendor> Drop for HostSignal<V> {
     fn drop(&mut self) {
-        if let Some(mut words) = self.context.signals_to_free() {
-            words.give_back_host((self.host, self.device));
-        }
+        self.context.signals.lock().give_back_host((self.host, self.device));
     }
 }

@@ -148,8 +148,14 @@ impl<V: Vendor> Stream<V> {
 
     /// No thread waits for what is in it any more, and it is not used again.
     pub(crate) fn give_up(&mut self) {
-        self.given_up = true;
-        self.context.give_up();
+        if !std::mem::replace(&mut self.given_up, true) {
+            self.context.abandon(self.raw);
+        }
+    }
+
+    /// Returns whether it was left alone with what is in it.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up
     }
 }
 

@@ -3,8 +3,9 @@
 //!
 //! Drivers have no call that removes such a kernel. With `timeout=N` its queue ends with an error,
 //! and its stream is left alone with what is in it; no thread waits for it. Memory, code and
-//! signals that are freed from then on are not used again, because what is in the stream may still
-//! write to them.
+//! signals that its commands use are kept for ever, because what is in the stream may still write
+//! to them. All else is given back and used again, but by calls that would wait for the kernel:
+//! those are made when it has ended after all.
 
 use std::time::{Duration, Instant};
 
@@ -63,22 +64,28 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_given_up_takes_its_memory_along() {
+    fn a_queue_that_is_given_up_takes_its_own_memory_along() {
         let (gpu, mut queue) = silent(Priority::BestEffort);
-        let before = gpu.alloc(8).unwrap();
+        let is_freed = |address| gpu.vendor().freed.lock().contains(&address);
+        let [used, other] = [(); 2].map(|()| gpu.alloc(8).unwrap());
+        let addresses = [used.address(), other.address()];
+        let kernel = gpu.kernel("append").unwrap();
+        // SAFETY: nothing runs.
+        let launch = unsafe { Launch::new(kernel, [1; 3], [32, 1, 1], Args::new(&[0; 3])) };
+        queue.launch(Seq(1), &launch.keep(vec![used]), None).unwrap();
         assert_eq!(queue.completed(), Ok(Seq(0)));
-        let freed = || gpu.vendor().freed.lock().clone();
-        let address = before.address();
-        drop(before);
-        assert_eq!(freed().last(), Some(&address));
-        let (until_now, after) = (freed(), gpu.alloc(8).unwrap());
-        std::thread::sleep(LIMIT); // sleep: the time that passes is the subject
+        std::thread::sleep(LIMIT); // sleep: longer than a timeout that must have run
         for _ in 0..2 {
             let error = queue.completed().unwrap_err();
             assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
         }
-        drop((queue, after));
-        assert_eq!(freed(), until_now);
+        gpu.vendor().busy.store(true, std::sync::atomic::Ordering::SeqCst);
+        drop((queue, other));
+        assert_eq!(addresses.map(is_freed), [false, true]);
+        let later = gpu.alloc(8).unwrap();
+        let address = later.address();
+        drop(later);
+        assert!(is_freed(address), "of later clients too");
     }
 
     #[test]

@@ -84,6 +84,12 @@ pub unsafe trait Memory {
     /// `memory` came from [`alloc`](Self::alloc), is given back once, and no work uses it any more.
     unsafe fn free(&self, memory: u64);
 
+    /// Returns whether [`free`](Self::free) and [`free_host`](Self::free_host) wait until the whole
+    /// device is idle.
+    fn waits_to_free(&self) -> bool {
+        false
+    }
+
     /// As [`alloc`](Self::alloc), where streams can write words; freeing it may wait for all work.
     ///
     /// # Errors

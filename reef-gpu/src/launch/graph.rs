@@ -331,7 +331,7 @@ impl<V: Vendor> Exec<V> {
 
 impl<V: Vendor> Drop for Exec<V> {
     fn drop(&mut self) {
-        if let Some(call) = self.gpu.context().call_to_free() {
+        if let Some(call) = self.gpu.context().call_that_waits() {
             // SAFETY: captured once; queues keep this until its last run has ended.
             unsafe { call.free_exec(self.raw) };
         }

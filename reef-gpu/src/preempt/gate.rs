@@ -119,7 +119,7 @@ impl<V: Vendor> Gate<V> {
 ///
 /// The signal came from `alloc_gate` of this context, and no stream waits for it any more.
 unsafe fn free<V: Vendor>(context: &Context<V>, signal: GateSignal) {
-    if let Some(call) = context.call_to_free() {
+    if let Some(call) = context.call_that_waits() {
         // SAFETY: the caller's promise.
         unsafe { call.free_gate(signal) };
     }

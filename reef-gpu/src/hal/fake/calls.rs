@@ -114,7 +114,7 @@ impl Streams for Fake {
     }
 
     unsafe fn is_idle(&self, _: Self::Stream) -> Result<bool> {
-        Ok(true)
+        Ok(!self.busy.load(Ordering::SeqCst))
     }
 
     unsafe fn wait(&self, _: Self::Stream) -> Result<()> {

@@ -61,6 +61,8 @@ pub(crate) struct Fake {
     pub(crate) freed: Mutex<Vec<u64>>,
     /// Memory of other processes that was.
     pub(crate) closed: Mutex<Vec<u64>>,
+    /// Streams are not idle.
+    pub(crate) busy: AtomicBool,
     /// Blocks that have started meet an eviction before they end.
     pub(super) hurried: AtomicBool,
     /// Blocks of guarded kernels that have taken effect.
@@ -243,6 +245,7 @@ impl Default for Fake {
             reserved: Mutex::default(),
             freed: Mutex::default(),
             closed: Mutex::default(),
+            busy: AtomicBool::new(false),
             hurried: AtomicBool::new(false),
             ran: Mutex::default(),
             passed: AtomicUsize::new(0),

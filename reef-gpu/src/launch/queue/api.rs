@@ -11,6 +11,7 @@ use crate::launch::noted::launch_noted;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::timeline::Watch;
 use reef_core::{Command, Copy, Drained, Fill, Launch, Result, Seq};
+use std::mem::{ManuallyDrop, forget, take};
 use std::slice;
 use std::thread::Thread;
 
@@ -240,5 +241,27 @@ impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
         reef_core::Queue::release_held(self);
         let _ = self.stream.wait_or_give_up(&mut self.timeout); // then its memory may be freed
+        if self.stream.is_given_up() {
+            return self.keep_for_ever();
+        }
+        // SAFETY: dropped here and nowhere else.
+        unsafe {
+            ManuallyDrop::drop(&mut self.timeline);
+            ManuallyDrop::drop(&mut self.guarded);
+        }
+    }
+}
+
+impl<V: Vendor> Queue<V> {
+    /// Leaves all that its work on the device may use to that: memory, code and signals, and the
+    /// device itself. Timeline and guarded launches are not dropped either.
+    #[cold]
+    fn keep_for_ever(&mut self) {
+        forget(take(&mut self.retained));
+        forget(take(&mut self.in_flight));
+        forget(self.gated.take());
+        forget(self.epoch_signal.take());
+        forget(self.newest_event.take());
+        forget((self.gpu.clone(), self.preemptor.clone(), self.token.clone()));
     }
 }

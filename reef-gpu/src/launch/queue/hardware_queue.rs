@@ -15,6 +15,7 @@ use crate::launch::timeline::Timeline;
 use crate::preempt::preemptor::Preemptor;
 use reef_core::{Error, PreemptLevel, Preemptor as _, Priority, Result, Seq};
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,9 @@ pub struct Queue<V: Vendor> {
     pub(crate) preemptor: Preemptor<V>,
     /// Gate that launches go through, because kernels have no guards.
     pub(crate) gated: Option<Gated<V>>,
-    pub(crate) timeline: Timeline<V>,
-    pub(crate) guarded: Guarded<V>,
+    /// These two are dropped with the queue, unless its stream was left alone.
+    pub(crate) timeline: ManuallyDrop<Timeline<V>>,
+    pub(crate) guarded: ManuallyDrop<Guarded<V>>,
     /// Guarded launches that have not ended, in order.
     pub(crate) in_flight: VecDeque<InFlight<V>>,
     /// Buffers and kernels of the commands that have not ended.
