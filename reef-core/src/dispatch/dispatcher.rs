@@ -116,7 +116,7 @@ impl<D: Device> Dispatcher<D> {
     /// Returns the counts so far, with those of a pass that runs unless it lasts long.
     pub fn stats(&self) -> Stats {
         self.dispatch.try_with(|_| ());
-        self.dispatch.counts.read()
+        self.dispatch.counts.read(self.dispatch.group.abandoned())
     }
 
     /// Starts to record the times at which best-effort work is preempted, or stops.

@@ -46,6 +46,10 @@ pub struct Stats {
     /// Number of times that the device refused to stop or to restore best-effort work, and was
     /// asked again.
     pub retries: u64,
+    /// Best-effort queues that were abandoned, because what the device had of them did not end
+    /// within [`Config::drain_timeout`](crate::Config::drain_timeout) or a call hung. What they use
+    /// on the device may stay there for ever.
+    pub abandoned: u64,
 }
 
 impl Stats {
@@ -59,6 +63,7 @@ impl Stats {
             padded_launches: self.padded_launches.saturating_sub(before.padded_launches),
             padded_blocks: self.padded_blocks.saturating_sub(before.padded_blocks),
             retries: self.retries.saturating_sub(before.retries),
+            abandoned: self.abandoned.saturating_sub(before.abandoned),
         }
     }
 }
@@ -90,7 +95,7 @@ impl Counts {
         add(&self.padded_blocks, blocks);
     }
 
-    pub(super) fn read(&self) -> Stats {
+    pub(super) fn read(&self, abandoned: u64) -> Stats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Stats {
             preemptions: read(&self.preemptions),
@@ -98,6 +103,7 @@ impl Counts {
             padded_launches: read(&self.padded_launches),
             padded_blocks: read(&self.padded_blocks),
             retries: read(&self.retries),
+            abandoned,
         }
     }
 }
@@ -331,6 +337,7 @@ mod tests {
             padded_launches: 3 * n,
             padded_blocks: 4 * n,
             retries: 5 * n,
+            abandoned: 6 * n,
         };
         assert_eq!(stats(7).since(stats(5)), stats(2));
         assert_eq!(stats(1).since(stats(5)), stats(0), "`before` is of another dispatcher");

@@ -492,6 +492,9 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
     let error = stuck.wait(Seq(0)).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     assert!(rounds > 1, "they run while it is stuck");
+    assert_eq!(dispatcher.stats().abandoned, 1);
+    drop(stuck);
+    assert_eq!(dispatcher.stats().abandoned, 1, "it still is");
     let preemptions = dispatcher.stats().preemptions; // one may serve two rounds
     assert!(preemptions >= rounds / 2, "{preemptions} in {rounds} rounds");
     other.run(&[kernel()]).expect("it goes on");

@@ -63,6 +63,8 @@ struct Members<D: Device> {
     queues: Vec<Arc<Shared<D>>>,
     /// Reason for which all queues have ended, and all that come do.
     lost: Option<Error>,
+    /// Number of queues that left and were abandoned.
+    abandoned: u64,
 }
 
 /// The next step that a device has to do.
@@ -82,7 +84,8 @@ impl<D: Device> Group<D> {
     pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
         let preemptor = device.preemptor(level)?;
         let steps = Mutex::new(Steps { due: Due::Nothing, asked: Vec::new() });
-        let members = Mutex::new(Members { capped: None, queues: Vec::new(), lost: None });
+        let members =
+            Mutex::new(Members { capped: None, queues: Vec::new(), lost: None, abandoned: 0 });
         let held = AtomicBool::new(false);
         Ok(Arc::new(Self { device: device.clone(), preemptor, steps, members, held }))
     }
@@ -123,7 +126,16 @@ impl<D: Device> Group<D> {
     }
 
     pub(crate) fn leave(&self, queue: &Arc<Shared<D>>) {
-        self.members.lock().queues.retain(|q| !Arc::ptr_eq(q, queue));
+        let mut members = self.members.lock();
+        members.queues.retain(|q| !Arc::ptr_eq(q, queue));
+        members.abandoned += u64::from(queue.is_abandoned());
+    }
+
+    /// Returns the number of queues that were abandoned with what the device had of them.
+    pub(crate) fn abandoned(&self) -> u64 {
+        let members = self.members.lock();
+        let present = members.queues.iter().filter(|queue| queue.is_abandoned()).count();
+        members.abandoned + present as u64
     }
 
     /// Ends all queues with `error`, also those that come, are parked or are held. Calls no driver:

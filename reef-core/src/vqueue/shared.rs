@@ -55,6 +55,8 @@ pub(crate) struct Shared<D: Device> {
     worker: Thread,
     /// The worker's calls of the device, with what it waits for to make them.
     calls: Turns,
+    /// The device keeps its work of the queue. Written once.
+    is_abandoned: AtomicBool,
     /// The worker has ended. Written by it, once.
     worker_ended: AtomicBool,
     parker: Parker,
@@ -93,6 +95,7 @@ impl<D: Device> Shared<D> {
             failed: OnceLock::new(),
             worker,
             calls: Turns::default(),
+            is_abandoned: AtomicBool::new(false),
             worker_ended: AtomicBool::new(false),
             parker: Parker::default(),
             waiters: EventCount::default(),
@@ -302,6 +305,15 @@ impl<D: Device> Shared<D> {
     /// Returns the worker's calls of the device.
     pub(crate) fn calls(&self) -> &Turns {
         &self.calls
+    }
+
+    /// The device keeps its work of the queue, for which nothing waits.
+    pub(crate) fn note_abandoned(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
     }
 
     /// The worker does nothing more.

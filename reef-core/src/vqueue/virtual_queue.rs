@@ -229,6 +229,7 @@ impl<D: Device> VirtualQueue<D> {
         } else if self.wait_for_worker() {
             let _ = worker.join(); // a panic has already been printed
         } else {
+            self.shared.note_abandoned();
             let why = "a call of the driver has not returned; its queue is left alone".into();
             self.shared.end(Error::DeviceLost { backend: D::NAME, why });
         }

@@ -98,6 +98,7 @@ struct State {
     blocks: Gauge,
     rt_finished: Gauge,
     retries: Gauge,
+    abandoned: Gauge,
 }
 
 /// State of the daemon at one moment.
@@ -173,6 +174,7 @@ impl Metrics {
             blocks,
             rt_finished,
             retries,
+            abandoned,
             ..
         } = &self.state;
         for (name, help, gauge) in [
@@ -188,6 +190,11 @@ impl Metrics {
                 "retries",
                 "Refusals of the device to stop or restore best-effort work, each asked again",
                 retries,
+            ),
+            (
+                "abandoned_queues",
+                "Best-effort queues whose work on the device did not end, and may use memory there",
+                abandoned,
             ),
         ] {
             reef.register(name, help, gauge.clone());
@@ -291,6 +298,7 @@ impl State {
             (&self.blocks, sum(|stats| stats.padded_blocks)),
             (&self.rt_finished, sum(|stats| stats.rt_finished)),
             (&self.retries, sum(|stats| stats.retries)),
+            (&self.abandoned, sum(|stats| stats.abandoned)),
         ] {
             gauge.set(value as i64);
         }
