@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Limits of memory on an NVIDIA GPU: what may not be there at once, and what must go on. Nothing else may use the first GPU.
+#   tools/limits/run.sh FOLDER    FOLDER has `reef` and libreef_cuda_shim.so; nvcc has to be in the PATH, PyTorch is optional
+# The exit code is the number of cases that aren't right.
+set -u
+bin=$(realpath "${1:?FOLDER with reef and libreef_cuda_shim.so}")
+here=$(dirname "$(realpath "$0")")
+out=${OUT:-$(mktemp -d)}
+wrong=0
+nvcc -std=c++17 -O1 -o "$out/together" "$here/together.cu" -lcuda || exit 100
+limited() { # SIZE PROGRAM...
+    local size=$1
+    shift
+    timeout "${LIMIT:-120}" "$bin/reef" exec --memory "$size" --shim "$bin/libreef_cuda_shim.so" -- "$@"
+}
+# CASE, at least and at most MiB that it holds, and whether it is refused. The device may have 1,024 MiB more, and 64 of code.
+case_of() {
+    local name=$1 least=$2 most=$3 code=$4 line
+    line=$(limited 1GiB "$out/together" "$name" 2>"$out/$name.err" | tail -n 1)
+    echo "${line:-$name: nothing said}"
+    if ! [[ $line =~ held\ ([0-9]+)\ MiB,\ code\ ([0-9]+),\ device\ \+(-?[0-9]+) ]]; then
+        cat "$out/$name.err"
+    elif ((BASH_REMATCH[1] >= least && BASH_REMATCH[1] <= most && BASH_REMATCH[2] == code && BASH_REMATCH[3] <= 1088)); then
+        return
+    fi
+    echo "    WRONG: from $least to $most MiB and code $code are right, with at most 1,088 MiB more on the device"
+    wrong=$((wrong + 1))
+}
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+case_of graphs-again 400 800 2
+case_of graphs-uploaded 400 800 2
+case_of graphs-in-turn 600 600 0
+case_of graphs-at-once 800 800 0
+case_of fragments 200 424 2
+case_of refilled 900 1024 0
+case_of refilled-trimmed 900 1024 0
+case_of frees-behind-waits 700 700 2
+case_of frees-reached-soon 700 700 0
+case_of reused 700 700 0
+case_of exports-closed 16384 16384 0
+case_of exports-open 768 1024 2
+case_of pageable 0 0 1
+if python3 -c 'import torch' 2>/dev/null; then
+    for name in native async segments; do
+        LIMIT=300 limited 6GiB python3 "$here/goes_on.py" "$name" 2>"$out/$name.err" || {
+            echo "    WRONG: $name"
+            tail -n 5 "$out/$name.err"
+            wrong=$((wrong + 1))
+        }
+    done
+fi
+echo "$wrong wrong"
+exit "$wrong"
