@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use libloading::Library;
 use std::ffi::{CStr, c_char};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// PCI vendor of NVIDIA's devices, and the class that display controllers begin with.
 const NVIDIA: &str = "0x10de";
@@ -48,6 +48,32 @@ impl Found {
     /// There is a driver, working or not.
     pub(super) fn is_there(&self) -> bool {
         !matches!(self, Self::None)
+    }
+
+    /// Returns the functions of which the driver has variants that a library in its place does not
+    /// know. Without a working driver there are none.
+    ///
+    /// # Errors
+    ///
+    /// The library can't be loaded, or is of an older version.
+    pub(super) fn unknown_variants(&self, shim: &Path) -> Result<Vec<String>> {
+        type Unknown = unsafe extern "C" fn(i32, *mut c_char, usize) -> usize;
+        let Self::Driver(driver) = self else { return Ok(Vec::new()) };
+        let shown = shim.display().to_string();
+        // SAFETY: nothing runs when this library is loaded.
+        let library = unsafe { Library::new(shim) }.with_context(|| shown.clone())?;
+        let mut names = [0 as c_char; 4 << 10];
+        // SAFETY: the type that the library declares for the function of this name, which writes as
+        // many bytes as it is told at most, and ends each name and the list with a zero.
+        unsafe {
+            let unknown =
+                library.get::<Unknown>(b"reef_unknown_variants\0").with_context(|| shown)?;
+            unknown(driver.version, names.as_mut_ptr(), names.len());
+        }
+        std::mem::forget(library); // it opens the driver, which is never unloaded
+        let bytes: Vec<u8> = names.iter().map(|&c| c as u8).collect();
+        let names = bytes.split(|byte| *byte == 0).take_while(|name| !name.is_empty());
+        Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
     }
 
     /// Findings of the driver and of its GPUs.

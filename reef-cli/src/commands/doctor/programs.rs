@@ -1,21 +1,51 @@
 //! Unmodified programs: the library that takes the driver's place, and limits.
 
+use super::driver::Found;
 use super::finding::{Check, Finding};
 use crate::commands::exec::library::{self, SHIM};
-use reef_guest::limit::{self, AccountsFile, Limits};
+use reef_guest::limit::{self, AccountsFile, Cgroups, Limits};
 use std::path::Path;
 
 /// Checks whether `reef exec` finds its library. Without a driver it is of no use, so nothing is
 /// wrong then.
-pub(super) fn library(shim: Option<&Path>, has_driver: bool) -> Finding {
+pub(super) fn library(shim: Option<&Path>, driver: &Found) -> Finding {
+    let has_driver = driver.is_there();
     let is_named = shim.is_some() || std::env::var_os("REEF_SHIM").is_some();
     let remedy = "cargo build --release -p reef-shim, and name it with REEF_SHIM=FILE or put it next to `reef`";
     match library::library(SHIM, shim, "REEF_SHIM") {
-        Ok(path) => Finding::ok(Check::Library, path.display().to_string()),
+        Ok(path) => found(&path, driver),
         Err(why) if has_driver || is_named => {
             Finding::wrong(Check::Library, why.to_string(), remedy)
         }
         Err(why) => Finding::absent(Check::Library, why.to_string(), remedy),
+    }
+}
+
+/// Returns the library, with the functions of the driver that it hides from programs because it
+/// does not know their variants.
+fn found(path: &Path, driver: &Found) -> Finding {
+    let shown = path.display().to_string();
+    match driver.unknown_variants(path) {
+        Ok(unknown) if unknown.is_empty() => Finding::ok(Check::Library, shown),
+        Ok(unknown) => {
+            let found = format!(
+                "{shown}; programs with limits or a class don't find {}",
+                unknown.join(", ")
+            );
+            let remedy =
+                "the driver has newer variants of these: take a version of REEF that knows them";
+            Finding { remedy: Some(remedy.into()), ..Finding::ok(Check::Library, found) }
+        }
+        Err(why) => Finding::wrong(Check::Library, format!("{why:#}"), "build it again"),
+    }
+}
+
+/// Returns what keeps limits of memory.
+fn kept_by() -> String {
+    let regions = limit::own_cgroup().and_then(|own| limit::regions(&Cgroups::default(), &own));
+    match regions {
+        Ok(regions) => format!("the kernel (dmem: {}) and the library", regions.join(", ")),
+        Err(why) => format!("the library alone ({why})"),
     }
 }
 
@@ -29,7 +59,10 @@ pub(super) fn limits() -> Finding {
     }
     let folder = limit::folder(environment);
     match AccountsFile::check(&folder) {
-        Ok(()) => Finding::ok(Check::Limits, format!("accounts in {}", folder.display())),
+        Ok(()) => {
+            let found = format!("accounts in {}; memory: {}", folder.display(), kept_by());
+            Finding::ok(Check::Limits, found)
+        }
         Err(error) => {
             let remedy = "name a folder that is yours alone, in memory, with REEF_BOOKS=FOLDER";
             Finding::wrong(Check::Limits, error.to_string(), remedy)

@@ -51,7 +51,7 @@ fn findings(args: &Args) -> Result<Vec<Finding>> {
         Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first")
     };
     let [of_daemon, rights] = daemon::findings(args.folder.as_deref(), driver.is_there())?;
-    let library = programs::library(args.shim.as_deref(), driver.is_there());
+    let library = programs::library(args.shim.as_deref(), &driver);
     let all = [of_driver, of_gpu, mps, of_daemon, rights, programs::limits(), library];
     let judge = |finding: Finding| {
         let is_needed = args.need.contains(&finding.check);

@@ -11,7 +11,11 @@ use std::time::UNIX_EPOCH;
 pub(super) struct Limited {
     /// Limit of device memory for the program and what it starts, on each device, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
-    memory: Option<String>,
+    pub(super) memory: Option<String>,
+    /// Device memory that other programs' needs do not take from this one, such as 2GiB: needs a
+    /// kernel with the cgroup controller dmem.
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory_low: Option<String>,
     /// Share of each device's time for the program and what it starts, such as 30%.
     #[arg(long, value_name = "SHARE")]
     compute: Option<String>,

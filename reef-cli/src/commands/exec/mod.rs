@@ -2,6 +2,7 @@
 
 mod beside;
 mod executable;
+mod kernel;
 pub(crate) mod library;
 mod limits;
 mod remote;

@@ -2,6 +2,7 @@
 
 use super::beside;
 use super::executable::executable;
+use super::kernel;
 use super::library::{DRIVER_VARIABLE, NVML_SHIM, SHIM, driver, library};
 use super::limits;
 use super::remote;
@@ -238,6 +239,7 @@ fn become_guest(
     socket: Option<&Path>,
     more: Vec<(&'static str, OsString)>,
 ) -> Result<()> {
+    kernel::apply(&args.limits, args.explain)?;
     let class = class(args).to_string();
     let mut set = preload(shims);
     set.extend(more);
