@@ -609,6 +609,33 @@ mod tests {
         assert_eq!(plant.target.tasks.alone, 1.0);
     }
 
+    /// Noise between 0 and 1 of task number `at`, the same each time.
+    fn noise(at: u64) -> f64 {
+        let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 29)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Times that vary by a tenth and have a tail, also of tasks that are alone.
+    #[test]
+    fn target_holds_for_tasks_whose_times_vary() {
+        let alone = |at| 1.0 + 0.1 * noise(at) + if noise(at + 7) > 0.995 { 0.2 } else { 0.0 };
+        let time = |width: Option<Width>, at| match width {
+            None | Some(Width::Units { percent: 12 }) => ALONE.mul_f64(alone(at)),
+            Some(Width::Units { .. }) => ALONE.mul_f64(alone(at) * 1.02),
+            Some(_) => ALONE.mul_f64(alone(at) * 1.25),
+        };
+        let mut plant = Plant::new(1.10, &time);
+        let count = 100_000;
+        let mut times: Vec<_> = (0..count).map(|at| ALONE.mul_f64(alone(at))).collect();
+        times.sort();
+        let limit = times[times.len() * 99 / 100].mul_f64(1.10);
+        plant.run(count, limit);
+        let (kept, late) = (plant.kept / count as f64, plant.late as f64 / count as f64);
+        assert!((0.2..0.3).contains(&kept), "kept {kept}");
+        assert!(late <= 0.012, "{late} of the tasks are late");
+    }
+
     #[test]
     fn work_that_becomes_dearer_gets_less() {
         let time = |width: Option<Width>, at| match width {
