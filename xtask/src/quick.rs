@@ -4,6 +4,7 @@
 //! that an early end is not taken for a pass of all.
 
 use crate::cargo::{CLIPPY, cargo, output};
+use crate::closure::unify;
 use crate::closure::workspace::{Package, Packages, metadata, owner, packages};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,8 @@ fn steps(
             let chosen = names.iter().filter(|name| has_any(&packages[*name]));
             let chosen: String = chosen.map(|name| format!(" -p {name}")).collect();
             if !chosen.is_empty() {
-                let command = cargo(&format!("test --no-fail-fast{chosen} {targets}"));
+                let command =
+                    cargo(&format!("test --no-fail-fast -p {}{chosen} {targets}", unify::NAME));
                 steps.push((format!("{what} of {whose}"), command));
             }
         };

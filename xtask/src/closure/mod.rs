@@ -17,5 +17,5 @@ mod inputs;
 mod passed;
 mod programs;
 pub(crate) mod run;
-mod unify;
+pub(crate) mod unify;
 pub(crate) mod workspace;

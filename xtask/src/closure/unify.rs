@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the package.
-pub(super) const NAME: &str = "reef-unify";
+pub(crate) const NAME: &str = "reef-unify";
 /// Its manifest.
 pub(super) const MANIFEST: &str = "xtask/unify/Cargo.toml";
 
