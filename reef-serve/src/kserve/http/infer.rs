@@ -6,7 +6,8 @@
 use super::json::{
     Data, InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
 };
-use super::numbers::{NumberList, flat, quote, to_json};
+use super::numbers::list::{NumberList, flat};
+use super::numbers::non_finite::{quote, to_json};
 use super::reply::{App, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Requests and answers as JSON.
 
 use super::bounded;
-use super::numbers::NumberList;
+use super::numbers::list::NumberList;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::Parameter;
 use serde::de::DeserializeOwned;

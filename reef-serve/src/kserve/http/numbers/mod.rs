@@ -3,8 +3,5 @@
 //! Input: JSON of a client, and bytes of the wire. Output: the other. Every number of a float type,
 //! NaN and infinities too, survives the way out and back in.
 
-mod list;
-mod non_finite;
-
-pub(super) use list::{NumberList, flat};
-pub(super) use non_finite::{quote, to_json};
+pub(super) mod list;
+pub(super) mod non_finite;
