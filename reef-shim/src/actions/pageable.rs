@@ -1,5 +1,5 @@
-//! Ordinary memory of the host that the driver moves to a device (HMM, ATS). It is in no account, so a
-//! program with a limit finds a device that doesn't do this, as far as the driver is asked.
+//! Ordinary memory of the host that the driver moves to a device (HMM, ATS). It is in no account,
+//! so a program with a limit finds a device that doesn't do this, as far as the driver is asked.
 
 use crate::driver::calls;
 use crate::driver::state::Inside;
@@ -85,7 +85,7 @@ pub(crate) fn advise(at: usize, advice: u32, to: Location, real: impl FnOnce() -
 ///
 /// # Safety
 ///
-/// The lists are null, or have so many entries.
+/// The lists are null, or have `count` and `location_count` entries.
 pub(crate) unsafe fn prefetch_all(
     ranges: *const usize,
     count: usize,

@@ -46,8 +46,8 @@ pub(crate) fn make_room(device: &'static Limited, bytes: u64) -> bool {
     }
 }
 
-/// Counts what has ended in streams or elsewhere, and has pools and graphs free unused memory. Waits at most for
-/// `timeout` for streams that have yet to reach frees of pools.
+/// Counts what has ended in streams or elsewhere, and has pools and graphs free unused memory.
+/// Waits at most for `timeout` for streams that have yet to reach frees of pools.
 pub(crate) fn find_room(device: &'static Limited, timeout: Duration) {
     calls::with_relaxed_capture(|| {
         pending::settle();

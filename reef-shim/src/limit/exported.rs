@@ -1,7 +1,8 @@
 //! Exported memory that this process has released: a file, or another process, may have it still.
 //!
 //! The driver doesn't say when the last of them is gone. So it stays charged until the device has
-//! fewer bytes in use than all jobs are charged with: only memory that is gone can be the difference.
+//! fewer bytes in use than all jobs are charged with: only memory that is gone can be the
+//! difference.
 
 use super::device::Limited;
 use crate::driver::calls;
@@ -9,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Number of looks at the device, and the time between two: allocations that are charged and not
+/// Number of queries of the device, and the time between two: allocations that are charged and not
 /// made yet look like memory that is gone, and end within that time.
-const LOOKS: u32 = 3;
+const QUERIES: u32 = 3;
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Released memory.
@@ -43,8 +44,8 @@ pub(crate) fn settle(device: &'static Limited) {
         return;
     }
     let mut gone = u64::MAX;
-    for look in 0..LOOKS {
-        if look > 0 {
+    for query in 0..QUERIES {
+        if query > 0 {
             std::thread::sleep(INTERVAL);
         }
         let Some(used) = used() else { return };

@@ -166,10 +166,8 @@ impl MemoryTable {
         change(allocation);
         if allocation.references == 0 && allocation.mappings == 0 {
             let PhysicalMemory { bytes, is_exported, .. } = *allocation;
-            allocation.device.into_iter().for_each(|device| match is_exported {
-                true => exported::add(device, bytes),
-                false => device.give_back(bytes),
-            });
+            let end = if is_exported { exported::add } else { Limited::give_back };
+            allocation.device.into_iter().for_each(|device| end(device, bytes));
             self.memory.remove(&at);
             self.take_all(Holder::Object(at));
         }

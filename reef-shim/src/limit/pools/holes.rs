@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn units_without_live_allocations_are_unknown_after_the_pool_shrinks() {
+    fn unit_without_live_allocation_is_unknown_after_shrinking() {
         let (mut holes, at) = (Holes::default(), 1 << 40);
         holes.grow(at, 3 * POOL_UNIT, u64::MAX);
         holes.fill(at, 512);

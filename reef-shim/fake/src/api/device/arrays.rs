@@ -63,8 +63,9 @@ unsafe fn managed(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
     }
 }
 
-/// Managed memory is the device's here. The lower half of a place is its kind, and 1 is a device. Ordinary memory that is moved is that from then on, where
-/// the device has access to it (`REEF_FAKE_PAGEABLE`).
+/// Managed memory is the device's here. The lower half of a place is its kind, and 1 is a device.
+/// Ordinary memory that is moved is that from then on, where the device has access to it
+/// (`REEF_FAKE_PAGEABLE`).
 fn move_to(at: usize, bytes: usize, place: u64) -> u32 {
     if place as u32 != 1 || checkpoint::is_managed(at) {
         return SUCCESS;
