@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use reef::remote::observe::Sessions;
 use reef_guest::unix_peer::Peer;
 use serde_json::json;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 64;
@@ -117,16 +118,12 @@ fn remove_stale(folder: &Path) {
 }
 
 async fn serve_owner(listener: UnixListener, control: Arc<Control>) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut places = Places::default();
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) if is_owner(&stream) => {
-                let control = control.clone();
-                tokio::spawn(async move {
-                    serve(stream, control, true).await;
-                    drop(slot);
-                });
+                let served = serve(stream, control.clone(), true);
+                places.take(tokio::spawn(served).abort_handle());
             }
             Ok(_) => {}
             Err(_) => tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await, // too many files
@@ -135,19 +132,32 @@ async fn serve_owner(listener: UnixListener, control: Arc<Control>) {
 }
 
 async fn serve_metrics(listener: TcpListener, control: Arc<Control>) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut places = Places::default();
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let control = control.clone();
-                tokio::spawn(async move {
-                    serve(stream, control, false).await;
-                    drop(slot);
-                });
+                let served = serve(stream, control.clone(), false);
+                places.take(tokio::spawn(served).abort_handle());
             }
             Err(_) => tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await, // too many files
         }
+    }
+}
+
+/// Connections that are served. The oldest one gives its place up for a new one: an answer takes
+/// milliseconds, and a client that is slower asks again.
+#[derive(Default)]
+struct Places(VecDeque<AbortHandle>);
+
+impl Places {
+    fn take(&mut self, connection: AbortHandle) {
+        self.0.retain(|connection| !connection.is_finished());
+        if self.0.len() >= MAX_CONNECTIONS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        self.0.push_back(connection);
     }
 }
 
@@ -222,6 +232,9 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Instant;
 
     #[test]
     fn metrics_are_for_this_machine_alone() {
@@ -230,6 +243,28 @@ mod tests {
             let said = metrics_address(text).unwrap_err().to_string();
             assert!(said.contains("must be a loopback address") && said.contains(text), "{said}");
         }
+    }
+
+    /// Connections that never finish their request keep no other one out.
+    #[test]
+    fn metrics_are_served_beside_half_requests() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control { sessions: Sessions::default(), listening: Vec::new() };
+        let loopback = Some(([127, 0, 0, 1], 0).into());
+        let address = start(control, Some(folder.path()), loopback).unwrap().unwrap();
+        let connect = |request: &[u8]| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(request).unwrap();
+            stream
+        };
+        let half: Vec<_> = (0..3 * MAX_CONNECTIONS).map(|_| connect(b"GET /met")).collect();
+        let mut answer = String::new();
+        let begin = Instant::now();
+        let mut scraped = connect(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n");
+        scraped.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(begin.elapsed() < REQUEST_TIMEOUT / 2, "it waited for {:?}", begin.elapsed());
+        drop(half);
     }
 
     /// By TCP there are no sessions, and none can be ended.
