@@ -10,6 +10,12 @@ use std::path::PathBuf;
 pub struct Arguments {
     /// Number of the process that started this one.
     pub parent: Option<i32>,
+    /// The client has shown that it is one of the server's, or the server trusts all.
+    pub is_trusted: bool,
+    /// The process has a user of its own.
+    pub has_own_user: bool,
+    /// Clients without a token are accepted also where kernels reach the host's memory.
+    pub allow_host_access: bool,
     /// The server keeps an account of the program's memory.
     pub has_quota: bool,
     /// Library that is the driver.
@@ -31,6 +37,9 @@ impl Arguments {
             let value = args.next().ok_or_else(|| format!("{name}: must have a value"))?;
             let file = Some(PathBuf::from(&value));
             match &*name {
+                "--trusted" => parsed.is_trusted = value == "1",
+                "--allow-host-access" => parsed.allow_host_access = value == "1",
+                "--own-user" => parsed.has_own_user = value == "1",
                 "--quota" => parsed.has_quota = value == "1",
                 "--driver" => parsed.driver = file,
                 "--token-file" => parsed.security.token = file,

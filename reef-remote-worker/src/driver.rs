@@ -202,6 +202,21 @@ impl Driver {
         unsafe { self.functions.exchange_capture_mode.call([&raw mut mode as usize]) };
     }
 
+    /// Returns whether kernels of a device may read and write all memory of this process.
+    pub(crate) fn kernels_reach_the_host(&self) -> bool {
+        const PAGEABLE_MEMORY_ACCESS: usize = 88;
+        let (mut count, ask) = (0_i32, self.functions.device_attribute);
+        // SAFETY: a place for a number.
+        unsafe { self.functions.device_count.call([&raw mut count as usize]) };
+        (0..count as usize).any(|device| {
+            let mut value = 0_i32;
+            let place = &raw mut value as usize;
+            // SAFETY: as above.
+            let code = unsafe { ask.call([place, PAGEABLE_MEMORY_ACCESS, device]) };
+            code == 0 && value != 0
+        })
+    }
+
     /// Returns facts about all devices.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `server` | greets programs, and starts a process for each session |
+//! | `cage` | walls around a worker: what the system refuses it, and what it starts with |
 //! | `control` | the socket between the server and a worker |
 //! | `notices` | what a worker tells the server of its sessions |
 //! | `reader` | words of a message's body |
@@ -24,10 +25,13 @@
 //! an address of this process's host memory.
 
 mod arguments;
+mod cage;
 mod carry;
 mod control;
 mod driver;
 mod executor;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod notices;
 mod process;
 mod reader;

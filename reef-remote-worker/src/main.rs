@@ -6,7 +6,7 @@ use reef_remote_worker::{
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: reef-remote-worker migrate SESSION ADDRESS | snapshot SESSION FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE]";
+const USAGE: &str = "usage: reef-remote-worker migrate SESSION ADDRESS | snapshot SESSION FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE] [--allow-host-access 1]";
 
 fn main() -> ExitCode {
     match run() {
@@ -36,6 +36,7 @@ fn run() -> Result<(), String> {
             let parsed = Arguments::parse(args)?;
             let mut options = WorkerOptions::new(program);
             (options.driver, options.security) = (parsed.driver, parsed.security);
+            options.allow_host_access = parsed.allow_host_access;
             let workers = Workers::bind(&address, options).map_err(|e| e.to_string())?;
             println!("listening on {}", workers.address());
             workers.run();

@@ -1,9 +1,12 @@
 //! A worker's process, from its beginning to its end.
 
 use crate::arguments::Arguments;
+use crate::cage::close::close;
+use crate::cage::limits::limit;
 use crate::control::{self, ToWorker};
+use crate::driver::Driver;
 use crate::notices::Notices;
-use crate::session::Sessions;
+use crate::session::{Opened, Sessions};
 use crate::state::printed::Printed;
 use crate::state::quota::Quota;
 use rustix::process::{Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
@@ -19,7 +22,9 @@ use std::thread;
 ///
 /// The arguments are wrong, or the system refuses something.
 pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
-    let Arguments { parent, driver, has_quota, .. } = Arguments::parse(args)?;
+    let parsed = Arguments::parse(args)?;
+    let Arguments { parent, driver, has_quota, is_trusted, has_own_user, .. } = parsed;
+    limit(has_own_user)?;
     // This process ends with its server.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| e.to_string())?;
     if parent != getppid().map(|parent| parent.as_raw_nonzero().get()) {
@@ -30,7 +35,11 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     let last = Arc::new(control.try_clone().map_err(|e| e.to_string())?);
     let quota = Quota::new(control.try_clone().map_err(|e| e.to_string())?, has_quota);
     let notices = Notices::new(control.try_clone().map_err(|e| e.to_string())?);
-    let sessions = Arc::new(Sessions::new(driver, Some(quota.clone()), notices.clone()));
+    // The client has said nothing yet that this process has heard.
+    let driver = Driver::open(driver.as_deref());
+    close()?;
+    let opened = Opened { driver, is_trusted };
+    let sessions = Arc::new(Sessions::new(opened, Some(quota.clone()), notices.clone()));
     while let Ok((message, connection)) = control::receive(&control) {
         match (message, connection) {
             (ToWorker::Arrived { hello, name, is_tcp }, Some(connection)) => {

@@ -19,10 +19,12 @@ use reef_wire::{
     ServerOptions, codec,
 };
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
+
+/// Text for a client without a token, where kernels read and write all memory of this process.
+const REACHES_HOST: &str = "kernels of this device reach all memory of the server's process (pageable memory access), so the client must have a token";
 
 /// The session of this process, and the connections that it has in turn.
 #[derive(Debug)]
@@ -42,17 +44,15 @@ struct Current {
 }
 
 impl Sessions {
-    /// A process without a session. The driver is opened when it begins.
-    pub(crate) fn new(
-        driver: Option<PathBuf>,
-        quota: Option<Arc<Quota>>,
-        notices: Notices,
-    ) -> Self {
+    /// A process without a session.
+    pub(crate) fn new(opened: Opened, quota: Option<Arc<Quota>>, notices: Notices) -> Self {
         let mut options = ServerOptions::new(SCHEMA);
         options.max_sessions = 2; // one, or that of another server and the one that it brings
         let (name, parts) = (OnceLock::new(), OnceLock::new());
         let current = Arc::new(Current { name, parts, adopted: Mutex::default(), notices });
-        let admission = Admission { driver, quota, current: current.clone() };
+        let Opened { driver, is_trusted } = opened;
+        let driver = Mutex::new(Some(driver));
+        let admission = Admission { driver, is_trusted, quota, current: current.clone() };
         Self { server: Server::new(options, admission), current }
     }
 
@@ -104,8 +104,17 @@ impl Sessions {
     }
 }
 
+/// The driver, or why there is none, and what the server says of the client.
+pub(crate) struct Opened {
+    pub(crate) driver: Result<Driver, String>,
+    /// It may have a device whose kernels read and write all memory of this process.
+    pub(crate) is_trusted: bool,
+}
+
 struct Admission {
-    driver: Option<PathBuf>,
+    /// For the session that begins.
+    driver: Mutex<Option<Result<Driver, String>>>,
+    is_trusted: bool,
     quota: Option<Arc<Quota>>,
     current: Arc<Current>,
 }
@@ -116,7 +125,10 @@ impl Authority for Admission {
         hello: &Hello,
         sessions: &Server,
     ) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
-        let driver = Driver::open(self.driver.as_deref())?;
+        let driver = lock(&self.driver).take().ok_or("this process has had a session")??;
+        if !self.is_trusted && driver.kernels_reach_the_host() {
+            return Err(REACHES_HOST.into());
+        }
         let request: Request = match &*hello.request {
             [] => Request::default(),
             bytes => codec::read(bytes).map_err(|e| e.to_string())?,

@@ -192,7 +192,9 @@ fn carried(session: SessionName, action: Action) -> Result<Carried, String> {
     let failed = |e: io::Error| format!("session {session}: {e}");
     let mut socket = UnixStream::connect(&path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!("session {session}: there is none on this machine, for this user")
+            format!(
+                "session {session}: there is none on this machine, for this user; one whose worker has a user of its own does not move"
+            )
         }
         _ => failed(e),
     })?;

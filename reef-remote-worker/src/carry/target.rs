@@ -14,8 +14,8 @@ use reef_wire::{Endpoint, Error, Handler, Hot, Message, Result, codec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of the largest state.
-const MAX_STATE_LEN: usize = 4 << 30;
+/// Bytes of the largest state: images, variables and messages that wait.
+const MAX_STATE_LEN: usize = 512 << 20;
 
 /// Has a session run that was made of a state: its objects, its queue and its thread.
 pub(crate) type Begin =
@@ -91,9 +91,9 @@ impl Incoming {
                 copier.and_then(|copier| copier.clear(at, len as usize).map_err(failed))
             }
             CarryState::OP => {
-                self.state.extend_from_slice(CarryState::split(message.body)?.1);
-                let is_long = self.state.len() > MAX_STATE_LEN;
-                if is_long { Err("state: is too long".into()) } else { Ok(()) }
+                let piece = CarryState::split(message.body)?.1;
+                append(&mut self.state, piece, MAX_STATE_LEN)?;
+                Ok(())
             }
             op => return Err(Error::Protocol(format!("operation {op}: cannot come here"))),
         })
@@ -120,6 +120,20 @@ impl Incoming {
     }
 }
 
+/// Adds a piece of a state.
+///
+/// # Errors
+///
+/// `Protocol`: the state would be too long.
+fn append(state: &mut Vec<u8>, piece: &[u8], most: usize) -> Result<()> {
+    let len = state.len() + piece.len();
+    if len > most {
+        return Err(Error::Protocol(format!("state: must have at most {most} bytes, got {len}")));
+    }
+    state.extend_from_slice(piece);
+    Ok(())
+}
+
 impl Handler for Incoming {
     fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> Result<()> {
         let done = match message.op {
@@ -136,5 +150,20 @@ impl Handler for Incoming {
             Ok(()) => endpoint.reply(message.number, Ok(&[])),
             Err(why) => endpoint.reply(message.number, Err((1, &why))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_that_is_too_long_ends_its_session() {
+        let mut state = Vec::new();
+        append(&mut state, &[1; 60], 100).unwrap();
+        let said = append(&mut state, &[1; 41], 100).unwrap_err().to_string();
+        assert!(said.contains("state: must have at most 100 bytes, got 101"), "{said}");
+        assert_eq!(state.len(), 60);
+        append(&mut state, &[1; 40], 100).unwrap();
     }
 }

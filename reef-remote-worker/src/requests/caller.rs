@@ -8,6 +8,7 @@ use crate::state::shared::Shared;
 use reef_remote_calls::{Call, CallHost, Kind, LEGACY_STREAM, OWN_STREAM};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A thread of the client, at the time of a message.
 #[derive(Debug, Clone, Copy)]
@@ -127,9 +128,13 @@ impl Caller {
             Ok(stream) => stream,
             Err(code) => return code,
         };
-        let [function, data] = self.shared.host_calls.stand_in(call.token.get());
-        // SAFETY: a stream of the driver's, and a function with its argument, which live as long
-        // as this process.
-        unsafe { self.shared.driver.functions.launch_host.call([stream, function, data]) }
+        let shared = &self.shared;
+        let is_captured =
+            shared.is_capturing.load(Ordering::Relaxed) && shared.capture_of(stream).is_some();
+        shared.host_calls.stand_in(call.token.get(), !is_captured, |[function, data]| {
+            // SAFETY: a stream of the driver's, and a function with its argument, which live until
+            // it has run, or as long as this process.
+            unsafe { shared.driver.functions.launch_host.call([stream, function, data]) }
+        })
     }
 }

@@ -23,7 +23,9 @@ pub(crate) fn load(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -
     let options = read_options(&mut rest, load.options.get())?;
     let image = rest.0.to_vec();
     let (id, is_library) = (load.id.get(), load.is_library.get() != 0);
+    let held = caller.shared.hold(image.len());
     caller.shared.wait_for(lane.handle, move |shared| {
+        let options = held.as_ref().map_err(|code| *code).and(options);
         let checked = options.and_then(|options| Ok((options, checked(&image)?)));
         let made = checked.map(|(options, image)| {
             let image = image.as_ref().map_or(0, |image| image.as_ptr() as usize);

@@ -57,8 +57,11 @@ pub(crate) fn link(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -
             Ok(images)
         });
     }
+    let held = caller.shared.hold(body.len());
+    let options = held.as_ref().map_err(|code| *code).and(options);
     let checked = options.and_then(|options| Ok((options, images?)));
     caller.shared.wait_for(lane.handle, move |shared| {
+        let _held = held;
         let made = checked.map(|(options, images)| make(shared, &options, &images));
         // As a link answers: no image, and no log.
         let (code, bytes) = made.unwrap_or_else(|code| (code, vec![0; 8]));

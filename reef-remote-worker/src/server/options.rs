@@ -3,6 +3,7 @@
 use reef_remote::observe::Sessions;
 use reef_remote::server::Security;
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Bounds of a server, and what its workers use.
@@ -17,6 +18,12 @@ pub struct WorkerOptions {
     pub driver: Option<PathBuf>,
     /// Files for connections from other machines.
     pub security: Security,
+    /// Numbers of users, of which each session has one; `None`: workers have the server's. The
+    /// server must be root, and neither MPS nor a daemon nor parts of the time may want one user.
+    pub users: Option<RangeInclusive<u32>>,
+    /// Accepts clients without a token also where kernels of a device reach all memory of their
+    /// worker.
+    pub allow_host_access: bool,
     /// Sessions at a time.
     pub max_sessions: usize,
     /// List that has the sessions.
@@ -24,11 +31,20 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// Options with the worker's program, such as this crate's: the system's driver, no files,
-    /// 1,000 sessions.
+    /// Options with the worker's program, such as this crate's: the system's driver, no files, the
+    /// server's user, 1,000 sessions.
     pub fn new(program: PathBuf) -> Self {
         let command = vec!["session".into()];
         let (security, sessions) = (Security::default(), Sessions::default());
-        Self { program, command, driver: None, security, max_sessions: 1000, sessions }
+        Self {
+            program,
+            command,
+            driver: None,
+            security,
+            users: None,
+            allow_host_access: false,
+            max_sessions: 1000,
+            sessions,
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::bridge::bridge;
 use super::options::WorkerOptions;
+use crate::cage::environment::environment;
+use crate::cage::users::User;
 use crate::control::{self, FromWorker, Status, ToWorker};
 use crate::state::lock::lock;
 use reef_remote::observe::{Look, Watched};
@@ -11,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
@@ -60,12 +63,22 @@ pub(super) enum Notice {
     Moved([u8; 16], Moved),
 }
 
+/// Client and user of a worker.
+pub(super) struct Identity<'a> {
+    pub(super) tenant: Option<&'a str>,
+    /// The client has shown that it is one of the server's, or the server trusts all.
+    pub(super) is_trusted: bool,
+    pub(super) user: Option<User>,
+}
+
 /// A worker, and the socket to it.
 #[derive(Debug)]
 pub(super) struct Worker {
     control: OwnedFd,
     pub(super) pid: u32,
     pub(super) tenant: Option<String>,
+    /// Its user, if no other session has it.
+    _user: Option<User>,
     /// Class as a guest; `None`: the server's.
     pub(super) class: Option<String>,
     account: Account,
@@ -92,13 +105,22 @@ impl Worker {
     /// The system's.
     pub(super) fn start(
         options: &WorkerOptions,
-        tenant: Option<&str>,
         account: Account,
+        of: Identity<'_>,
         variables: Vec<(&'static str, String)>,
     ) -> io::Result<(Self, Child)> {
+        let Identity { tenant, is_trusted, user } = of;
         let (control, theirs) = control::pair()?;
         let mut command = Command::new(&options.program);
         command.args(&options.command).args(["--parent", &std::process::id().to_string()]);
+        if is_trusted {
+            command.args(["--trusted", "1"]);
+        }
+        command.env_clear().envs(environment(user.is_some()));
+        if let Some(User { number, .. }) = &user {
+            command.args(["--own-user", "1"]).uid(*number).gid(*number);
+            command.env("CUDA_CACHE_DISABLE", "1").current_dir("/"); // it has no folder
+        }
         if account.is_bounded() {
             command.args(["--quota", "1"]);
         }
@@ -117,6 +139,7 @@ impl Worker {
             control,
             pid: child.id(),
             tenant: tenant.map(Into::into),
+            _user: user,
             class,
             account,
             has_complained: AtomicBool::new(false),

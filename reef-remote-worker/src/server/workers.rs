@@ -1,11 +1,12 @@
 //! Connections, and the sessions that they belong to.
 
 use super::options::WorkerOptions;
-use super::worker::{Greeted, Notice, Worker};
+use super::worker::{Greeted, Identity, Notice, Worker};
+use crate::cage::users::Users;
 use crate::state::lock::lock;
 use reef_core::{Error, Result};
 use reef_remote::observe::{Facts, Kind, Refusal};
-use reef_remote::server::Listener;
+use reef_remote::server::{Listener, Place};
 use reef_remote_calls::{Class, Request, SCHEMA};
 use reef_wire::{
     Address, Hello, Key, Link, Moved, NO_SESSION, Reception, TlsServer, codec, redirect, refuse,
@@ -40,6 +41,10 @@ pub struct Workers {
 struct Shared {
     options: WorkerOptions,
     tls: Option<TlsServer>,
+    /// Users of the workers, if these have users of their own.
+    users: Option<Arc<Users>>,
+    /// Clients by TCP must have one.
+    has_tokens: bool,
     /// For connections by TCP, and for those by a UNIX socket: that belongs to one user.
     receptions: [Reception; 2],
     /// Workers by the names of their sessions.
@@ -71,10 +76,15 @@ impl Workers {
         }
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);
+        let has_tokens = !tokens.is_empty();
         let receptions = [Reception::new(SCHEMA, tokens), Reception::new(SCHEMA, Vec::new())];
         let (workers, keys) = (Mutex::default(), Mutex::default());
         let (moved, ended) = (Mutex::default(), Mutex::default());
-        let shared = Shared { options, tls, receptions, workers, keys, moved, ended };
+        let has_compute = options.security.tenants.have_compute();
+        let users =
+            options.users.clone().map(|range| Users::new(range, has_compute)).transpose()?;
+        let shared =
+            Shared { options, tls, users, has_tokens, receptions, workers, keys, moved, ended };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -87,14 +97,14 @@ impl Workers {
     /// a connection; its worker ends with it, or with this process.
     pub fn run(&self) {
         loop {
-            let Ok((socket, is_tcp)) = self.listener.accept() else {
+            let Ok((socket, is_tcp, place)) = self.listener.accept() else {
                 thread::sleep(ACCEPT_RETRY_INTERVAL); // too many files are open
                 continue;
             };
             let shared = self.shared.clone();
             let answer = move || {
                 if let (Err(error), Some(_)) =
-                    (shared.answer(socket, is_tcp), std::env::var_os("REEF_LOG"))
+                    (shared.answer(socket, is_tcp, place), std::env::var_os("REEF_LOG"))
                 {
                     eprintln!("reef: {error}");
                 }
@@ -108,7 +118,7 @@ impl Workers {
 impl Shared {
     /// Greets a client, and hands its connection to its worker. If its session is new, this thread
     /// stays with the worker.
-    fn answer(&self, socket: OwnedFd, is_tcp: bool) -> reef_wire::Result<()> {
+    fn answer(&self, socket: OwnedFd, is_tcp: bool, place: Place) -> reef_wire::Result<()> {
         let broken = |e: io::Error| reef_wire::Error::Broken(e.to_string());
         let (mut link, socket) = match (&self.tls, is_tcp) {
             (Some(tls), true) => (self.counted(tls.accept(socket.into()))?, None),
@@ -124,6 +134,7 @@ impl Shared {
             let worker = lock(&self.workers).get(&name).cloned()?;
             Some((key, worker.tenant.clone()))
         }))?;
+        drop(place);
         let greeted = |link: Link| match socket {
             Some(socket) => Greeted::Plain { socket, is_tcp, peer: link.peer },
             None => Greeted::Tls(link),
@@ -150,7 +161,8 @@ impl Shared {
             }
             None => {
                 let name = reception.name()?;
-                match self.start(name, &hello) {
+                // A UNIX socket belongs to one user.
+                match self.start(name, &hello, self.has_tokens || !is_tcp) {
                     Ok((worker, child)) => {
                         let facts = Facts {
                             kind: Kind::Program,
@@ -175,6 +187,7 @@ impl Shared {
         &self,
         name: [u8; 16],
         hello: &Hello,
+        is_known: bool,
     ) -> Result<(Arc<Worker>, Child), (Refusal, String)> {
         let mut workers = lock(&self.workers);
         let max = self.options.max_sessions;
@@ -186,7 +199,16 @@ impl Shared {
         let program = self.options.program.display();
         let account = self.options.security.tenants.open(hello.tenant());
         let account = account.map_err(|text| (Refusal::Tenant, text))?;
-        let started = Worker::start(&self.options, hello.tenant(), account, variables);
+        let user = match &self.users {
+            Some(users) => {
+                let text = || (Refusal::Full, "all users of workers have sessions".into());
+                Some(users.take().ok_or_else(text)?)
+            }
+            None => None,
+        };
+        let is_trusted = is_known || self.options.allow_host_access;
+        let of = Identity { tenant: hello.tenant(), is_trusted, user };
+        let started = Worker::start(&self.options, account, of, variables);
         let (worker, child) = started.map_err(|e| (Refusal::Device, format!("{program}: {e}")))?;
         let worker = Arc::new(worker);
         workers.insert(name, worker.clone());

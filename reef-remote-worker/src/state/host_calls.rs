@@ -1,10 +1,12 @@
 //! Host functions of the program: the stream waits until the client has run them.
 
 use super::lock::lock;
+use crate::driver::OUT_OF_MEMORY;
 use reef_remote_calls::HostCalled;
 use reef_wire::little_endian::U64;
 use reef_wire::{Endpoint, Hot, hot_bytes};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 /// This end of the session, and calls of the client that have not returned.
@@ -13,12 +15,19 @@ pub(crate) struct HostCalls {
     endpoint: OnceLock<Arc<Endpoint>>,
     open: Mutex<(u64, HashSet<u64>)>,
     changed: Condvar,
+    /// Functions in streams and graphs.
+    standing: AtomicUsize,
 }
+
+/// Functions that a session may have in streams and graphs.
+const MAX_STANDING: usize = 1 << 16;
 
 /// Function in a stream.
 struct HostCall {
     calls: Arc<HostCalls>,
     token: u64,
+    /// No graph calls it again.
+    is_once: bool,
 }
 
 impl HostCalls {
@@ -35,11 +44,29 @@ impl HostCalls {
         self.endpoint.get().expect("messages come after the session's begin")
     }
 
-    /// Returns the function and the argument that stand in a stream for the client's function. They
-    /// live as long as this process: a graph may call them at any time.
-    pub(crate) fn stand_in(self: &Arc<Self>, token: u64) -> [usize; 2] {
-        let call = Box::leak(Box::new(HostCall { calls: self.clone(), token }));
-        [run as extern "C" fn(&HostCall) as usize, std::ptr::from_ref(call) as usize]
+    /// Puts what stands for the client's function somewhere: `put` gets a function and its
+    /// argument, which live until it has run, or as long as this process if a graph may call it.
+    ///
+    /// # Errors
+    ///
+    /// That of `put`; `OUT_OF_MEMORY`: there are too many.
+    pub(crate) fn stand_in(
+        self: &Arc<Self>,
+        token: u64,
+        is_once: bool,
+        put: impl FnOnce([usize; 2]) -> u32,
+    ) -> u32 {
+        if self.standing.fetch_add(1, Ordering::SeqCst) >= MAX_STANDING {
+            self.standing.fetch_sub(1, Ordering::SeqCst);
+            return OUT_OF_MEMORY;
+        }
+        let call = Box::into_raw(Box::new(HostCall { calls: self.clone(), token, is_once }));
+        let code = put([run as extern "C" fn(*mut HostCall) as usize, call as usize]);
+        if code != 0 {
+            // SAFETY: the box of above, which the driver has not taken.
+            drop(unsafe { Box::from_raw(call) });
+        }
+        code
     }
 
     /// Notes that a function has returned.
@@ -50,21 +77,71 @@ impl HostCalls {
 }
 
 /// Runs on a thread of the driver's, which the stream waits for.
-extern "C" fn run(this: &HostCall) {
-    let calls = &this.calls;
-    let call = {
-        let mut open = lock(&calls.open);
-        open.0 += 1;
-        let call = open.0;
-        open.1.insert(call);
-        call
-    };
-    let body = HostCalled { token: U64::new(this.token), call: U64::new(call) };
-    if calls.endpoint().post(HostCalled::OP, 0, &[hot_bytes(&body)]).is_err() {
-        return; // the session is over
+extern "C" fn run(this: *mut HostCall) {
+    // SAFETY: a box of `stand_in`, which the driver gives back by its one call, or keeps.
+    let HostCall { calls, token, is_once } = unsafe { &*this };
+    calls.call(*token);
+    if *is_once {
+        // SAFETY: as above: this was the call.
+        drop(unsafe { Box::from_raw(this) });
     }
-    let mut open = lock(&calls.open);
-    while open.1.contains(&call) {
-        open = calls.changed.wait(open).unwrap_or_else(|poisoned| poisoned.into_inner());
+}
+
+impl Drop for HostCall {
+    fn drop(&mut self) {
+        self.calls.standing.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl HostCalls {
+    /// Has the client call its function, and waits until it has returned.
+    fn call(&self, token: u64) {
+        let calls = self;
+        let call = {
+            let mut open = lock(&calls.open);
+            open.0 += 1;
+            let call = open.0;
+            open.1.insert(call);
+            call
+        };
+        let body = HostCalled { token: U64::new(token), call: U64::new(call) };
+        let Some(endpoint) = calls.endpoint.get() else { return }; // no client is there
+        if endpoint.post(HostCalled::OP, 0, &[hot_bytes(&body)]).is_err() {
+            return; // the session is over
+        }
+        let mut open = lock(&calls.open);
+        while open.1.contains(&call) {
+            open = calls.changed.wait(open).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_stand_in_streams_are_bounded() {
+        let calls = Arc::new(HostCalls::default());
+        for _ in 0..2 * MAX_STANDING {
+            assert_eq!(calls.stand_in(7, true, |_| 400), 400, "the driver has not taken it");
+        }
+        let mut boxes = Vec::new();
+        let mut put = || {
+            calls.stand_in(7, true, |[_, data]| {
+                boxes.push(data);
+                0
+            })
+        };
+        let codes: Vec<u32> = (0..=MAX_STANDING).map(|_| put()).collect();
+        assert_eq!(codes.iter().position(|code| *code != 0), Some(MAX_STANDING));
+        assert_eq!(codes[MAX_STANDING], OUT_OF_MEMORY);
+        // SAFETY: as a call gives it back.
+        drop(unsafe { Box::from_raw(boxes[0] as *mut HostCall) });
+        assert_eq!(calls.stand_in(7, true, |_| 0), 0, "there is room for one");
+        for data in &boxes[1..] {
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(*data as *mut HostCall) });
+        }
     }
 }

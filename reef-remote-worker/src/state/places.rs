@@ -40,6 +40,12 @@ impl Places {
         self.0.retain(|_, place| place.owner != owner);
     }
 
+    /// Returns the highest first address.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.0.keys().next_back().copied()
+    }
+
     /// Returns whether memory begins here.
     pub(crate) fn begins(&self, at: u64) -> bool {
         self.0.contains_key(&at)

@@ -12,7 +12,7 @@ use super::staging::Staging;
 use super::uses::{Effect, Uses};
 use super::waiters::Waiters;
 use super::window::Window;
-use crate::driver::Driver;
+use crate::driver::{Driver, OUT_OF_MEMORY};
 use reef_remote_calls::{
     CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, WINDOW_LEN, Way,
 };
@@ -55,6 +55,24 @@ pub(crate) struct Shared {
     repeated: (Mutex<Option<u32>>, Condvar),
     pub(crate) calls: Calls,
     waiters: Waiters,
+    /// Bytes of images that wait for a thread, or are loaded.
+    held: AtomicUsize,
+}
+
+/// Bytes of images that a session has under way.
+const MAX_HELD: usize = 1 << 30;
+
+/// Bytes of a message's job, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.held.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
 }
 
 /// Numbers of calls. Written by the executor alone.
@@ -114,6 +132,7 @@ impl Shared {
             repeated: (Mutex::default(), Condvar::new()),
             calls: Calls::default(),
             waiters: Waiters::default(),
+            held: AtomicUsize::new(0),
         }
     }
 
@@ -216,7 +235,20 @@ impl Shared {
             this.waiting.fetch_sub(1, Ordering::SeqCst);
         });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        self.waiters.run(job, move || relaxed.driver.relax_captures());
+        if let Err(error) = self.waiters.run(job, move || relaxed.driver.relax_captures()) {
+            self.host_calls.endpoint().end(error);
+        }
+    }
+
+    /// Counts bytes that a message's job has, until the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `OUT_OF_MEMORY`: jobs have too many together.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, u32> {
+        let held = Held { shared: self.clone(), bytes };
+        let before = self.held.fetch_add(bytes, Ordering::SeqCst);
+        if before + bytes > MAX_HELD { Err(OUT_OF_MEMORY) } else { Ok(held) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pinned memory that copies pass through.
 
 use super::lock::lock;
-use crate::driver::{Driver, NOT_READY, NOT_SUPPORTED};
+use crate::driver::{Driver, NOT_READY, NOT_SUPPORTED, OUT_OF_MEMORY};
 use reef_remote_calls::Call;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,6 +10,9 @@ use std::sync::Mutex;
 const MIN_LEN: usize = 64 << 10;
 /// Bytes of all blocks of a context after which a copy waits for an earlier one.
 const MAX_TOTAL: usize = 256 << 20;
+
+/// Bytes of all blocks of a session: copies that have not ended take no more.
+const MAX_OF_SESSION: usize = 1 << 30;
 
 /// Memory of one copy, and the event after it.
 #[derive(Debug)]
@@ -69,6 +72,10 @@ impl Staging {
         if let Some(block) = pool.free.get_mut(&len).and_then(Vec::pop) {
             return Ok(block);
         }
+        if pools.values().map(|pool| pool.total).sum::<usize>() + len > MAX_OF_SESSION {
+            return Err(OUT_OF_MEMORY);
+        }
+        let pool = pools.entry(context).or_default();
         let (mut at, mut event) = (0_usize, 0_usize);
         // SAFETY: a place for an address.
         let code = unsafe { driver.functions.host_alloc.call([&raw mut at as usize, len, 1]) };

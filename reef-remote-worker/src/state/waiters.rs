@@ -1,48 +1,144 @@
 //! Threads that make calls which block, so that the executor never does.
 
 use super::lock::lock;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use reef_wire::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
+/// Threads of a session: as many of a program's threads can wait at a time. More calls wait for
+/// one.
+const MAX_THREADS: usize = 256;
+/// Calls that wait for a thread. More end the session.
+const MAX_JOBS: usize = 4096;
+
 /// Threads, each of which makes one call at a time: as many as calls have blocked at once.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Waiters(Arc<Mutex<Vec<Sender<Job>>>>);
+#[derive(Debug, Default)]
+pub(crate) struct Waiters(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    /// Threads without a job.
+    idle: usize,
+    /// No job comes any more.
+    is_over: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (jobs, threads) = (self.jobs.len(), self.threads);
+        f.debug_struct("State").field("jobs", &jobs).field("threads", &threads).finish()
+    }
+}
 
 impl Waiters {
     /// Has a thread run this. `begin` runs first in a new thread.
-    pub(crate) fn run(&self, job: Job, begin: impl FnOnce() + Send + 'static) {
-        let idle = lock(&self.0).pop();
-        let job = match idle {
-            None => job,
-            Some(waiter) => match waiter.send(job) {
-                Ok(()) => return,
-                Err(unsent) => unsent.0,
-            },
-        };
-        self.start(job, begin);
-    }
-
-    fn start(&self, job: Job, begin: impl FnOnce() + Send + 'static) {
-        let idle = self.0.clone();
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if too many wait for a thread already; `Ended` if there is none at all.
+    pub(crate) fn run(&self, job: Job, begin: impl FnOnce() + Send + 'static) -> Result<()> {
+        let mut state = lock(&self.0.state);
+        if state.jobs.len() >= MAX_JOBS {
+            return Err(Error::Protocol(format!("more than {MAX_JOBS} calls wait for a thread")));
+        }
+        state.jobs.push_back(job);
+        if state.jobs.len() <= state.idle || state.threads == MAX_THREADS {
+            self.0.changed.notify_one();
+            return Ok(());
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = self.0.clone();
         let body = move || {
             begin();
-            let mut job = job;
-            loop {
+            shared.run();
+        };
+        let started = thread::Builder::new().name("reef-waiter".into()).spawn(body);
+        if started.is_err() {
+            let mut state = lock(&self.0.state);
+            state.threads -= 1;
+            if state.threads == 0 {
+                return Err(Error::Ended("no thread for a call that blocks".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            while let Some(job) = state.jobs.pop_front() {
+                drop(state);
                 job();
-                let (sender, jobs) = channel();
-                lock(&idle).push(sender);
-                match jobs.recv() {
-                    Ok(next) => job = next,
-                    Err(_) => return,
-                }
+                state = lock(&self.state);
+            }
+            if state.is_over {
+                return;
+            }
+            state.idle += 1;
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state.idle -= 1;
+        }
+    }
+}
+
+impl Drop for Waiters {
+    fn drop(&mut self) {
+        lock(&self.0.state).is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// Calls that block for ever take a bounded number of threads; those behind them wait, and run.
+    #[test]
+    fn calls_that_block_take_a_bounded_number_of_threads() {
+        let (waiters, gate) = (Waiters::default(), Arc::new((Mutex::new(false), Condvar::new())));
+        let (tell, told) = channel();
+        let blocked = |number: usize| -> Job {
+            let (gate, tell) = (gate.clone(), tell.clone());
+            Box::new(move || {
+                let is_shut = |is_open: &mut bool| !*is_open;
+                drop(gate.1.wait_while(gate.0.lock().unwrap(), is_shut).unwrap());
+                tell.send(number).unwrap();
+            })
+        };
+        let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let mut taken = 0;
+        let refused = loop {
+            let begun = begun.clone();
+            let begin = move || {
+                begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            };
+            match waiters.run(blocked(taken), begin) {
+                Ok(()) => taken += 1,
+                Err(error) => break error,
             }
         };
-        // Without a thread the call gets no reply: the client's session ends with this process.
-        if thread::Builder::new().name("reef-waiter".into()).spawn(body).is_err() {
-            std::process::abort();
-        }
+        assert_eq!(refused.to_string(), "protocol: more than 4096 calls wait for a thread");
+        assert!(taken <= MAX_THREADS + MAX_JOBS, "{taken}");
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+        let mut all: Vec<usize> = (0..taken).map(|_| told.recv().unwrap()).collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..taken), "each runs once");
+        assert!(begun.load(std::sync::atomic::Ordering::SeqCst) <= MAX_THREADS);
     }
 }

@@ -10,6 +10,7 @@ use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Hot, Message, hot_bytes};
 use std::ffi::CStr;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -413,13 +414,67 @@ fn memory_that_is_not_the_sessions_is_refused() {
         table(&client, Call::cuGraphAddMemsetNode, &words)
     };
     assert_eq!([fill(96, of_worker), fill(112, at)], [1, 0]);
-    // A place for nodes, which is nobody's: the word is that of the count.
+    // A place for nodes, which no client has: the word is that of the count.
     let nodes = reply(Call::cuGraphGetNodes, &[80, 0]);
     assert_eq!((nodes[0], nodes.len()), (0, 8), "no place for a count either");
     // Freed memory is not the session's any more.
     assert_eq!(table(&client, Call::cuMemFree_v2, &[at]), 0);
     assert_eq!(table(&client, Call::cuMemsetD8Async, &[at, 7, 64, 1]), 1);
     assert_eq!(table(&client, Call::cuMemFree_v2, &[0]), 0);
+}
+
+/// Number of threads of a process.
+fn threads(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()
+}
+
+/// A client whose calls block takes a bounded number of threads, and other calls are answered.
+#[test]
+fn blocked_calls_take_a_bounded_number_of_threads() {
+    let address = socket("hostile-threads");
+    let server = Server::start(&address);
+    let client = begin(&address);
+    let word = client.call(
+        TableCall::OP,
+        1,
+        &[&table_call(Call::cuMemAlloc_v2), &[1, 4].map(u64::to_le_bytes).concat()],
+    );
+    let word = u64::from_le_bytes(word.unwrap()[8..16].try_into().unwrap());
+    assert_eq!(table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]), 0);
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]), 0);
+    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]), 0);
+    assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]), 0);
+    let before = threads(server.worker());
+    let wait = [&table_call(Call::cuStreamSynchronize)[..], &64_u64.to_le_bytes()].concat();
+    let calls: Vec<u64> =
+        (0..1000).map(|_| client.begin_call(TableCall::OP, 1, &[&wait]).unwrap()).collect();
+    // Messages are handled in order: all of these have come to their threads, or wait for one.
+    assert_eq!(table(&client, Call::cuStreamQuery, &[64]), 600);
+    let taken = threads(server.worker()) - before;
+    assert!((200..=257).contains(&taken), "{taken} threads for 1,000 calls");
+    assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[1, word, 1, 0]), 0);
+    for call in calls {
+        assert_eq!(client.finish_call(call).unwrap()[..4], [0; 4]);
+    }
+}
+
+fn table_call(call: Call) -> Vec<u8> {
+    let (reserved, reserved2) = (U16::new(0), U32::new(0));
+    hot_bytes(&TableCall { call: U16::new(call as u16), reserved, reserved2 }).to_vec()
+}
+
+/// Connections whose clients say nothing keep no other one out, and take a bounded number of
+/// threads.
+#[test]
+fn silent_connections_keep_no_client_out() {
+    let address = socket("hostile-silence");
+    let server = Server::start(&address);
+    let path = address.strip_prefix("unix:").unwrap();
+    let silent: Vec<_> = (0..400).map(|_| UnixStream::connect(path).unwrap()).collect();
+    let client = open(&address);
+    until("the oldest connections are closed", || threads(server.0.id()) < 290);
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
+    drop(silent);
 }
 
 /// Bodies that no client of ours sends: each ends its own session, and no other one.

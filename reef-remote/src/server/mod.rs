@@ -21,5 +21,5 @@ mod tenants;
 
 pub use carry::restore;
 pub use host::{Admission, Begun, DeviceHost, Devices, Enlist, Host};
-pub use listen::{Listener, Security};
+pub use listen::{Listener, Place, Security};
 pub use tenants::{Account, Grant, Tenants};

@@ -9,7 +9,7 @@
 use crate::codec;
 use crate::credit::Limits;
 use crate::error::{Error, Result};
-use crate::frame::{self, Decoder, FLAG_UNCOUNTED};
+use crate::frame::{self, Decoder, FLAG_UNCOUNTED, MAX_BODY_LEN};
 use crate::journal::Progress;
 use crate::transport::link::Link;
 use ring::hmac;
@@ -191,7 +191,28 @@ pub(crate) fn hear(
     op: u16,
     end: Instant,
 ) -> Result<Vec<u8>> {
+    hear_up_to(link, decoder, op, end, MAX_BODY_LEN)
+}
+
+/// As [`hear`], for a frame of at most `most` bytes of body: of a stranger.
+///
+/// # Errors
+///
+/// As [`hear`]; `Protocol` for a longer one, of which no more is read.
+pub(crate) fn hear_up_to(
+    link: &mut Link,
+    decoder: &mut Decoder,
+    op: u16,
+    end: Instant,
+    most: usize,
+) -> Result<Vec<u8>> {
     loop {
+        if let Some((_, len)) = decoder.partial()
+            && len > most
+        {
+            let text = format!("hello: must have at most {most} bytes, got {len}");
+            return Err(Error::Protocol(text));
+        }
         if let Some(frame) = decoder.next()? {
             return match frame.op {
                 got if got == op => Ok(frame.body.to_vec()),

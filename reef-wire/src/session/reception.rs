@@ -2,7 +2,7 @@
 
 use super::handshake::{
     HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, OP_MOVED, OP_REFUSED, Opening, Token,
-    hear, say,
+    hear_up_to, say,
 };
 use crate::codec;
 use crate::error::{Error, Result};
@@ -17,6 +17,8 @@ use zerocopy::IntoBytes;
 
 /// Maximum number of bytes of a client's request.
 const MAX_REQUEST_LEN: usize = 4096;
+/// Maximum number of bytes of all that a client says before it is known.
+const MAX_HELLO_LEN: usize = 16 << 10;
 /// Maximum number of characters of a client's name.
 const MAX_PROGRAM_LEN: usize = 128;
 
@@ -91,7 +93,7 @@ impl Reception {
         let (mut decoder, end) = (Decoder::default(), Instant::now() + HANDSHAKE_TIMEOUT);
         let nonce: Nonce = self.random()?;
         say(link, OP_GREETING, &[Opening::new(self.schema).as_bytes(), &nonce])?;
-        let body = hear(link, &mut decoder, OP_HELLO, end)?;
+        let body = hear_up_to(link, &mut decoder, OP_HELLO, end, MAX_HELLO_LEN)?;
         let mut hello: Hello = codec::read(Opening::check(&body, self.schema)?)?;
         let has_key = |(key, _): &(Key, Option<String>)| {
             let token = Token::new(key.bytes());
@@ -184,6 +186,18 @@ mod tests {
         let _ = say(&mut link, OP_WELCOME, &[]); // which is not one: the client ends
         client.join().unwrap();
         hello.map(|hello| hello.tenant().map(Into::into))
+    }
+
+    /// A stranger takes no more memory than a hello needs, whatever its frame's header says.
+    #[test]
+    fn long_hello_is_refused_by_its_header() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let mut client = Link::unix(near).unwrap();
+        let header = [(1_u32 << 20).to_le_bytes(), [OP_HELLO as u8, 0, 1, 0]].concat();
+        client.send.send(&[&header[..], &[0; 8]].concat()).unwrap();
+        let heard = Reception::new(7, Vec::new()).greet(&mut Link::unix(far).unwrap());
+        let text = "hello: must have at most 16384 bytes, got 1048576";
+        assert_eq!(heard.unwrap_err(), Error::protocol(text));
     }
 
     #[test]

@@ -30,6 +30,14 @@ pub(crate) struct Serve {
     /// Each gets a process of its own here. With REEF_GUESTS set these are guests of that daemon.
     #[arg(long, value_name = "ADDRESS")]
     programs: Option<String>,
+    /// Give each program's process a user of its own, such as 200000-200999.
+    ///
+    /// The server must be root. MPS, REEF_GUESTS and `compute` in --rights want one user.
+    #[arg(long, value_name = "FIRST-LAST", requires = "programs", value_parser = users)]
+    worker_users: Option<std::ops::RangeInclusive<u32>>,
+    /// Accept programs without a token also where kernels reach all host memory (HMM, ATS).
+    #[arg(long, requires = "programs")]
+    allow_host_access: bool,
     /// File with the token that clients must have, of at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -94,11 +102,21 @@ where
     with_device(name, visit)?
 }
 
+/// Reads numbers of users.
+fn users(text: &str) -> Result<std::ops::RangeInclusive<u32>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) => Ok(first..=last),
+        _ => Err(format!("must be FIRST-LAST, got {text:?}")),
+    }
+}
+
 pub(crate) fn run(args: Serve) -> Result<()> {
     #[cfg(feature = "daemon")]
     let metrics = args.metrics.as_deref().map(control::metrics_address).transpose()?;
     #[cfg(feature = "daemon")]
     let socket_dir = args.socket_dir.clone();
+    let (users, allow_host_access) = (args.worker_users.clone(), args.allow_host_access);
     let Serve { listen, own, programs, token_file, rights, cert, key, spin, .. } = args;
     let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
     let usage = |e: reef::Error| match e {
@@ -120,7 +138,8 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     let listener = listener.counted_in(&sessions).spin_for(spin);
     let mut listening = vec![listener.address()];
     if let Some(programs) = programs {
-        listening.push(serve_programs(&programs, &security, &sessions)?);
+        let workers = Walls { users, allow_host_access };
+        listening.push(serve_programs(&programs, &security, &sessions, workers)?);
     }
     #[cfg(feature = "daemon")]
     if let Err(error) = reef_remote_worker::listen_for_server(&sessions) {
@@ -143,15 +162,28 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     Ok(())
 }
 
+/// Walls between programs.
+#[cfg_attr(not(feature = "daemon"), expect(dead_code))]
+struct Walls {
+    users: Option<std::ops::RangeInclusive<u32>>,
+    allow_host_access: bool,
+}
+
 /// Accepts programs that use the CUDA driver. Returns where.
 #[cfg(feature = "daemon")]
-fn serve_programs(address: &str, security: &Security, sessions: &Sessions) -> Result<String> {
+fn serve_programs(
+    address: &str,
+    security: &Security,
+    sessions: &Sessions,
+    walls: Walls,
+) -> Result<String> {
     use crate::commands::exec::library::{SHIM, library};
     let address = address.parse().map_err(|e| Usage(format!("--programs: {e}")))?;
     let mut options = WorkerOptions::new(std::env::current_exe()?);
     options.command = ["remote", "session"].map(Into::into).into();
     options.security = security.clone();
     options.sessions = sessions.clone();
+    (options.users, options.allow_host_access) = (walls.users, walls.allow_host_access);
     let is_guest = std::env::var_os("REEF_GUESTS").is_some_and(|socket| !socket.is_empty());
     if is_guest || security.tenants.have_compute() {
         options.driver = Some(library(SHIM, None, "REEF_SHIM")?);
@@ -166,6 +198,6 @@ fn serve_programs(address: &str, security: &Security, sessions: &Sessions) -> Re
 }
 
 #[cfg(not(feature = "daemon"))]
-fn serve_programs(_: &str, _: &Security, _: &Sessions) -> Result<String> {
+fn serve_programs(_: &str, _: &Security, _: &Sessions, _: Walls) -> Result<String> {
     anyhow::bail!(Usage("--programs: this build has no such sessions (feature daemon)".into()))
 }

@@ -1,8 +1,9 @@
-//! Sockets that a server listens on.
+//! A listening socket, and the connections that come by it.
 
-use super::tenants::{Tenants, token};
+use super::lobby::{Lobby, Place};
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::Sessions;
+use crate::server::tenants::{Tenants, token};
 use reef_core::{Error, Result};
 use reef_files::{MAX_PEM_BYTES, SocketFile};
 use reef_wire::{Address, Link, Server, TlsServer, Token};
@@ -80,6 +81,9 @@ fn wrong(what: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::Invalid(format!("{what} {}: {why}", path.display()))
 }
 
+/// Makes a link of a connection.
+type OpenLink = Box<dyn FnOnce() -> reef_wire::Result<Link> + Send>;
+
 /// A bound socket.
 #[derive(Debug)]
 pub struct Listener {
@@ -87,6 +91,7 @@ pub struct Listener {
     tls: Option<TlsServer>,
     sessions: Sessions,
     spin: Duration,
+    lobby: Lobby,
 }
 
 #[derive(Debug)]
@@ -113,8 +118,7 @@ impl Listener {
                 let (socket, name) = reef_files::bind(path).map_err(|e| host(&e))?;
                 std::fs::set_permissions(path, Permissions::from_mode(0o600))
                     .map_err(|e| host(&e))?;
-                let socket = Socket::Unix(socket, name, is_shared);
-                Ok(Self { socket, tls: None, sessions: Sessions::default(), spin: Duration::ZERO })
+                Ok(Self::new(Socket::Unix(socket, name, is_shared), None))
             }
             Address::Tcp(at) | Address::Tls(at) => {
                 let all: Vec<SocketAddr> = at.to_socket_addrs().map_err(|e| host(&e))?.collect();
@@ -125,10 +129,14 @@ impl Listener {
                     )));
                 }
                 let socket = TcpListener::bind(&*all).map_err(|e| host(&e))?;
-                let (socket, sessions) = (Socket::Tcp(socket), Sessions::default());
-                Ok(Self { socket, tls, sessions, spin: Duration::ZERO })
+                Ok(Self::new(Socket::Tcp(socket), tls))
             }
         }
+    }
+
+    fn new(socket: Socket, tls: Option<TlsServer>) -> Self {
+        let (sessions, lobby) = (Sessions::default(), Lobby::default());
+        Self { socket, tls, sessions, spin: Duration::ZERO, lobby }
     }
 
     /// Counts clients without a session in this list.
@@ -157,16 +165,41 @@ impl Listener {
         }
     }
 
-    /// Waits for one connection, and returns its socket as it is, and whether it is TCP.
+    /// Waits for one connection, and returns its socket as it is, whether it is TCP, and its place
+    /// among those whose clients are strangers yet.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub fn accept(&self) -> std::io::Result<(OwnedFd, bool)> {
-        Ok(match &self.socket {
-            Socket::Unix(socket, ..) => (socket.accept()?.0.into(), false),
-            Socket::Tcp(socket) => (socket.accept()?.0.into(), true),
-        })
+    pub fn accept(&self) -> std::io::Result<(OwnedFd, bool, Place)> {
+        let (socket, machine): (OwnedFd, _) = match &self.socket {
+            Socket::Unix(socket, ..) => (socket.accept()?.0.into(), None),
+            Socket::Tcp(socket) => {
+                let (stream, from) = socket.accept()?;
+                (stream.into(), Some(from.ip()))
+            }
+        };
+        let place = self.lobby.enter(machine, &socket)?;
+        Ok((socket, machine.is_some(), place))
+    }
+
+    /// As [`accept`](Self::accept), and returns what makes a link of the connection.
+    fn accept_link(&self) -> std::io::Result<(Place, OpenLink)> {
+        let (socket, _, place) = self.accept()?;
+        let open: OpenLink = match &self.socket {
+            Socket::Unix(_, _, is_shared) => {
+                let open = if *is_shared { Link::shared } else { Link::unix };
+                Box::new(move || open(socket.into()).map_err(broken))
+            }
+            Socket::Tcp(_) => {
+                let tls = self.tls.clone();
+                Box::new(move || match tls {
+                    Some(tls) => tls.accept(socket.into()),
+                    None => Link::tcp(socket.into()).map_err(broken),
+                })
+            }
+        };
+        Ok((place, open))
     }
 
     /// Accepts connections for ever, each on a thread of its own. `report` is told of connections
@@ -177,21 +210,7 @@ impl Listener {
         report: impl Fn(&reef_wire::Error) + Clone + Send + 'static,
     ) {
         loop {
-            let accepted: std::io::Result<Box<dyn FnOnce() -> reef_wire::Result<Link> + Send>> =
-                match &self.socket {
-                    Socket::Unix(socket, _, is_shared) => socket.accept().map(|(stream, _)| {
-                        let open = if *is_shared { Link::shared } else { Link::unix };
-                        Box::new(move || open(stream).map_err(broken)) as Box<_>
-                    }),
-                    Socket::Tcp(socket) => socket.accept().map(|(stream, _)| {
-                        let tls = self.tls.clone();
-                        Box::new(move || match tls {
-                            Some(tls) => tls.accept(stream),
-                            None => Link::tcp(stream).map_err(broken),
-                        }) as Box<_>
-                    }),
-                };
-            let Ok(link) = accepted else {
+            let Ok((place, link)) = self.accept_link() else {
                 thread::sleep(ACCEPT_RETRY_INTERVAL); // too many files are open
                 continue;
             };
@@ -199,7 +218,7 @@ impl Listener {
             let (sessions, spin) = (self.sessions.clone(), self.spin);
             let link = move || link().map(|link| link.spin_for(spin));
             let serve = move || {
-                if let Err(error) = serve(link, &server, &sessions) {
+                if let Err(error) = serve(link, place, &server, &sessions) {
                     report(&error);
                 }
             };
@@ -212,11 +231,13 @@ impl Listener {
 /// Serves one connection, as [`Server::serve`] does, and counts a client without a session.
 fn serve(
     link: impl FnOnce() -> reef_wire::Result<Link>,
+    place: Place,
     server: &Server,
     sessions: &Sessions,
 ) -> reef_wire::Result<()> {
     let greeted = link().and_then(|mut link| Ok((server.greet(&mut link)?, link)));
     let (hello, link) = greeted.inspect_err(|error| sessions.refuse(Refusal::of(error)))?;
+    drop(place);
     let served = server.serve_greeted(link, &hello, server.name()?);
     // Other refusals are counted where they are decided, and other errors are ends of sessions.
     if let Err(error @ reef_wire::Error::Refused(_)) = &served

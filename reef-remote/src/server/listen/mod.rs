@@ -1,0 +1,10 @@
+//! Sockets that a server listens on.
+//!
+//! *In*: an address, and files that make it safe. *Out*: connections, each with a place as long as
+//! its client is a stranger. *Invariant*: strangers have a bounded number of places.
+
+mod listener;
+mod lobby;
+
+pub use listener::{Listener, Security};
+pub use lobby::Place;
