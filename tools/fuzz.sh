@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-60}
 shift || true
-models=(graph param onnx weights guests program snapshot ptx_image ptx_text ptx_twin replay wire)
+models=(graph param onnx weights guests program requests snapshot ptx_image ptx_text ptx_twin replay wire)
 serve=(config local http)
 (($#)) || set -- "${models[@]}" "${serve[@]}"
 
@@ -17,6 +17,11 @@ if ! rustup run nightly rustc --version >/dev/null 2>&1; then
     exit 1
 fi
 cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz
+
+if [[ " $* " == *" requests "* ]]; then
+    (cd .. && cargo build --quiet --package fake-libcuda)
+    export REEF_CUDA=${CARGO_TARGET_DIR:-$PWD/../target}/debug/libfake_libcuda.so
+fi
 
 for target in "$@"; do
     features=() memory=2048 most=512

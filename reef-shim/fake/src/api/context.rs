@@ -103,10 +103,9 @@ unsafe fn attribute(value: *mut i32, attribute: u32, _device: i32) -> u32 {
         give(
             value,
             match attribute {
-                16 => 4,                                       // units
-                39 => 2048,                                    // threads of each
-                75 => 9,                                       // compute capability 9.0
-                88 => setting("REEF_FAKE_PAGEABLE", 0) as i32, // HMM
+                16 => 4,    // units
+                39 => 2048, // threads of each
+                75 => 9,    // compute capability 9.0
                 122 | 123 => 1,
                 88 => setting("REEF_FAKE_PAGEABLE", 0) as i32,
                 _ => 0,

@@ -3,7 +3,7 @@
 use super::code::*;
 use super::current::current;
 use super::export::{give, plain, twin};
-use super::streams::{device_of, give_to, is_captured, resolve, wait_for, wait_for_all};
+use super::streams::{device_of, give_from, give_to, is_captured, resolve, wait_for, wait_for_all};
 use crate::engine::checkpoint;
 use crate::engine::device_memory;
 use crate::engine::exports::Export;
@@ -29,7 +29,7 @@ plain! {
 twin! {
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
-    cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
+    cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy_device;
     cuMemcpyAsync / cuMemcpyAsync_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Rows, stream: usize) = copy_rows;
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_inside;
@@ -78,11 +78,14 @@ impl Side {
 /// Bytes that an allocation takes: small ones share units of 2 MiB, others have their own.
 fn granted(bytes: usize) -> u64 {
     let unit = if bytes > 1 << 20 { 2 << 20 } else { 512 };
-    (bytes as u64).next_multiple_of(unit)
+    (bytes as u64).checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
 /// Memory of the device, which has so much.
 pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
+    if to.is_null() {
+        return INVALID_VALUE;
+    }
     world().end_closed_exports();
     let taken = granted(bytes);
     if bytes > 0 && !device_memory::take(taken) {
@@ -125,7 +128,7 @@ unsafe fn range(base: *mut usize, bytes: *mut usize, at: usize) -> u32 {
 }
 
 pub(crate) unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
-    if bytes == 0 {
+    if bytes == 0 || to.is_null() {
         return INVALID_VALUE;
     }
     let words = vec![0_u64; bytes.div_ceil(8)].into_boxed_slice();
@@ -271,6 +274,10 @@ unsafe fn copy_all(
     SUCCESS
 }
 
+unsafe fn copy_device(is_twin: bool, to: usize, from: usize, bytes: usize, stream: usize) -> u32 {
+    give_from(is_twin, stream, Op::Copy { to, from, bytes }, true)
+}
+
 /// From the device to itself. The caller doesn't wait, as with the driver.
 unsafe fn copy_inside(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
     give_to(is_twin, 0, Op::Copy { to, from, bytes })
@@ -302,7 +309,7 @@ unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
 }
 
 unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize) -> u32 {
-    give_to(is_twin, stream, Op::Fill { to, value, bytes })
+    give_from(is_twin, stream, Op::Fill { to, value, bytes }, true)
 }
 
 /// In a capture it becomes a node, but here its memory is there from now on.
@@ -322,7 +329,7 @@ unsafe fn alloc_from_pool(
     pool: usize,
     stream: usize,
 ) -> u32 {
-    if bytes == 0 {
+    if to.is_null() || bytes == 0 {
         return INVALID_VALUE;
     }
     if is_captured(is_twin, stream) {

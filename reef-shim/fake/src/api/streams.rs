@@ -2,6 +2,7 @@
 
 use super::code::*;
 use super::current::current;
+use crate::engine::check;
 use crate::engine::op::{Op, take_effect};
 use crate::engine::run::is_instant;
 use crate::engine::settings::setting;
@@ -53,6 +54,14 @@ pub(crate) fn stream_record(world: &mut World, stream: u64) -> Result<&mut Strea
 
 /// Gives an operation to a stream, or to the capture that the stream is part of.
 pub(crate) fn give_to(is_twin: bool, handle: usize, op: Op) -> u32 {
+    give_from(is_twin, handle, op, false)
+}
+
+/// As [`give_to`], of a call that names memory of the device alone if `is_inside`.
+pub(crate) fn give_from(is_twin: bool, handle: usize, op: Op, is_inside: bool) -> u32 {
+    if check::is_on() && !check::may_run(&world(), &op, is_inside) {
+        return ILLEGAL_ADDRESS;
+    }
     if is_instant() {
         // SAFETY: the driver's caller promised that the memory is there.
         unsafe { take_effect(&op) };

@@ -70,7 +70,7 @@ pub(crate) fn capacity() -> u64 {
 pub(crate) fn take(bytes: u64) -> bool {
     let mut taken = taken();
     let others = taken.locked(Usage::others);
-    let now = taken.own + others + bytes;
+    let now = (taken.own + others).saturating_add(bytes);
     if now > capacity() {
         return false;
     }

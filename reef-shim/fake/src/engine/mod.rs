@@ -4,6 +4,7 @@
 //! operation takes effect once, after all that it depends on.
 
 pub(crate) mod blocks;
+pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod context;
 mod contexts;

@@ -50,7 +50,7 @@ pub(crate) struct Pool {
 
 /// Bytes that an allocation takes of its pool.
 pub(super) fn granted(bytes: u64) -> u64 {
-    bytes.next_multiple_of(UNIT as u64)
+    bytes.checked_next_multiple_of(UNIT as u64).unwrap_or(u64::MAX)
 }
 
 impl Pool {

@@ -115,7 +115,9 @@ unsafe fn pitched(
     if width == 0 || height == 0 || ![4, 8, 16].contains(&element) {
         return INVALID_VALUE;
     }
-    let row = width.next_multiple_of(512);
+    let row = width.checked_next_multiple_of(512);
+    let row = row.filter(|row| row.checked_mul(height).is_some());
+    let Some(row) = row else { return OUT_OF_MEMORY };
     // SAFETY: the caller's promise.
     unsafe {
         give(pitch, row);
