@@ -111,11 +111,13 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
         assert_eq!(call!(driver, cuCtxSetCurrent(2)), 0);
         let add = || assert_eq!(driver.launch("cuLaunchKernel", mix, 0, memory + 8, 1), 0);
         (0..40).for_each(|_| add()); // 200 ms
+        let is_held_elsewhere = || elsewhere.page.holders.is_closed();
+        until("held", || is_held_elsewhere() || call!(driver, cuStreamQuery(0)) == 0);
         assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
         launch("cuLaunchKernel", stream);
         held();
         until("released here", || !is_closed());
-        let is_held_elsewhere = elsewhere.page.holders.is_closed();
+        let is_held_elsewhere = is_held_elsewhere();
         assert_eq!(call!(driver, cuCtxSetCurrent(2)), 0);
         let works_elsewhere = call!(driver, cuStreamQuery(0)) == 600;
         assert_eq!((call!(driver, cuCtxSynchronize()), call!(driver, cuCtxSetCurrent(1))), (0, 0));
