@@ -203,8 +203,9 @@ impl Launch {
             Work::Slice(_) => true,
             Work::Copy => false,
         };
-        let is_slice = matches!(self.work, Work::Slice(_));
-        let is_due = may_gate && (is_slice || state.needs_gate(is_closed, apart));
+        // A graph may have no gate inside.
+        let is_always = matches!(self.work, Work::Slice(_) | Work::Graph);
+        let is_due = may_gate && (is_always || state.needs_gate(is_closed, apart));
         if is_due && self.device().has_daemon() && self.gate() {
             count(&page.counts.gates);
             state.note_gate();

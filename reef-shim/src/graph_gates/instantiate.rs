@@ -24,6 +24,9 @@ pub(crate) fn instantiate(
     real: impl Fn(usize) -> u32,
 ) -> u32 {
     let inside = Inside::enter();
+    if inside.is_some() && from_device {
+        catch_panics(note_from_device);
+    }
     if inside.is_some() && !from_device && !to.is_null() && instantiate_clone(to, graph, &real) {
         return 0;
     }
@@ -33,6 +36,13 @@ pub(crate) fn instantiate(
         catch_panics(|| execs::forget(*exec)); // its handle came back: it was destroyed unseen
     }
     code
+}
+
+/// Notes a graph that kernels of a best-effort program may launch.
+fn note_from_device() {
+    if find::current().is_some_and(|branch| !branch.context.device.is_real_time()) {
+        explain::note_ungated("kernels may launch it; the gate is before the graph of these");
+    }
 }
 
 /// Makes an executable graph of a clone. Returns whether there is one.
@@ -85,6 +95,11 @@ fn plan(graph: usize) -> Option<(Shape, Gate, Vec<GatePositions>)> {
     let slices = cut(&shape, gates.clone(), branch);
     let all = [slices, Some(gates)].into_iter().flatten();
     let all: Vec<_> = all.filter(|positions| positions.count() > 0).collect();
+    if all.is_empty() && !is_gated && shape.overlaps() {
+        explain::note_ungated(
+            "its kernels may overlap, and a gate between them would prevent that",
+        );
+    }
     (!all.is_empty()).then_some((shape, gate, all))
 }
 

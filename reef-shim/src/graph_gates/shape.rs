@@ -73,6 +73,14 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// Returns whether some of its nodes may begin before their predecessors have ended.
+    pub(crate) fn overlaps(&self) -> bool {
+        let inner = |kind: &Kind| matches!(kind, Kind::Child(shape) if shape.overlaps());
+        self.nodes.iter().any(|node| node.overlaps || inner(&node.kind))
+    }
+}
+
 /// Returns whether a graph has gates of its capture, whatever its other nodes are.
 pub(crate) fn was_gated(graph: usize) -> bool {
     let is_gate = |node| calls::kind(node) == Some(12) && calls::is_gate(node) == Some(true);

@@ -186,6 +186,34 @@ fn gate_is_before_the_next_kernel_without_overlap() {
     assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
 }
 
+/// A launch of a kernel that had a gate, and then of a graph without one inside.
+#[test]
+fn graph_right_after_a_gated_kernel_has_a_gate_before_it() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (driver, graph) = (program.driver, program.graph());
+    graph.chain(&[], program.memory, 0..3);
+    let mut exec = 0_usize;
+    let code = call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, graph.handle, 4));
+    assert_eq!(code, 0, "kernels may launch it");
+    program.launch_graph(exec);
+    program.launch(1);
+    program.synchronize();
+    let gates = program.gates();
+    program.launch_graph(exec);
+    assert_eq!(program.gates() - gates, 1);
+    program.synchronize();
+    let before = program.value();
+    program.registry.hold(UUID, true);
+    program.launch_graph(exec);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!((program.value(), program.query()), (before, 600), "held");
+    program.registry.hold(UUID, false);
+    program.synchronize();
+    assert_eq!(program.value(), mixed(before, 0..3));
+    assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+}
+
 #[test]
 fn uncloneable_graph_waits_at_a_gate_before_it() {
     let program = program();
