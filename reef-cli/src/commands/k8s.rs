@@ -5,6 +5,9 @@ use anyhow::Result;
 use reef_k8s::{ClaimsConfig, Class, Config, Error, Node, Pace, Resource, Server, SuspendedMemory};
 use std::path::PathBuf;
 
+/// Place of the library that shows limits of memory.
+const NVML_SHIM: &str = "/var/lib/reef/libreef_nvml_shim.so";
+
 /// Services of a node for Kubernetes.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -30,6 +33,10 @@ pub(crate) struct OnNode {
     /// Driver's file (libcuda.so.1), to mount the library over [default: the library is preloaded].
     #[arg(long)]
     driver: Option<PathBuf>,
+    /// Library that shows limits of memory as the management library [default:
+    /// /var/lib/reef/libreef_nvml_shim.so, if it is there].
+    #[arg(long, value_name = "FILE")]
+    nvml_shim: Option<PathBuf>,
     /// Folder of one set of accounts for all containers, which must run as root [default: each has
     /// its own].
     #[arg(long)]
@@ -184,11 +191,13 @@ fn plugin(args: &Args) -> Result<()> {
 }
 
 fn node(args: &OnNode) -> Node {
+    let is_there = |path: &PathBuf| path.is_file();
     Node {
         root: args.root.clone(),
         daemon: args.folder.clone(),
         shim: args.shim.clone(),
         driver: args.driver.clone(),
+        nvml: args.nvml_shim.clone().or_else(|| Some(NVML_SHIM.into()).filter(is_there)),
         books: args.books.clone(),
         token: args.rt_token_file.clone(),
     }

@@ -385,8 +385,118 @@ fn contexts_are_charged_and_limits_are_shown() {
     assert!(said.lines().any(|said| said == line), "{said}");
 }
 
+/// Name or path by which the program below opens the driver.
+const OPENS: &str = "REEF_TEST_OPENS";
+
+/// A program that opens the driver by a name of its own, and says how much memory the device has.
 #[test]
-fn the_management_library_is_put_in_place_if_that_is_asked_for() {
+#[ignore = "is a program that another test runs"]
+fn opens() {
+    let name = std::env::var_os(OPENS).unwrap();
+    // SAFETY: a driver of the tests, whose functions have these arguments.
+    let (init, total) = unsafe {
+        let driver = libloading::Library::new(&name).unwrap();
+        let init: extern "C" fn(u32) -> u32 = *driver.get(b"cuInit\0").unwrap();
+        let total: extern "C" fn(*mut usize, i32) -> u32 =
+            *driver.get(b"cuDeviceTotalMem_v2\0").unwrap();
+        std::mem::forget(driver);
+        (init, total)
+    };
+    let mut bytes = 0;
+    let code = init(0).max(total(&raw mut bytes, 0));
+    println!("total {} KiB, code {code}", bytes >> 10);
+}
+
+/// A copy of the driver under its own names, in a folder.
+fn installed(folder: &Folder) -> std::path::PathBuf {
+    let driver = std::path::PathBuf::from(folder.path("libcuda.so.580.1"));
+    std::fs::copy(library("libfake_libcuda.so"), &driver).unwrap();
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        std::os::unix::fs::symlink(&driver, folder.path(name)).unwrap();
+    }
+    driver
+}
+
+/// Runs the program that opens the driver, by `sh`: what it says is in the first string.
+fn run_opens(command: &mut Command) -> (String, String) {
+    let output = command.output().unwrap();
+    let (out, said) = (text(&output.stdout).to_owned(), text(&output.stderr).to_owned());
+    let line = out.lines().find_map(|line| line.split_once("total ")).map(|(_, it)| it.to_owned());
+    (line.unwrap_or(out), said)
+}
+
+/// Returns false on a system that lets no test mount a file for itself.
+fn may_bind(folder: &Folder) -> bool {
+    let options = ["--memory", "8m", "--bind", "always"];
+    exec(folder, &options, &["true"])
+        .env("REEF_BOOKS", folder.path("books"))
+        .status()
+        .unwrap()
+        .success()
+}
+
+#[test]
+fn limit_holds_for_each_name_and_path_of_the_driver() {
+    let folder = Folder::new("exec-names");
+    let driver = installed(&folder);
+    let [by_link, by_path] = [folder.path("libcuda.so"), driver.to_str().unwrap().to_owned()];
+    let program = this_test("opens");
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let run = |name: &str, options: &[&str]| {
+        let options = [&["--memory", "8m"], options].concat();
+        let mut command = exec(&folder, &options, &program);
+        command.env("REEF_BOOKS", folder.path("books")).env("REEF_CUDA", &driver);
+        run_opens(command.env("LD_LIBRARY_PATH", folder.path("")).env(OPENS, name))
+    };
+    let limited = "8192 KiB, code 0";
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        let (said, error) = run(name, &["--bind", "never"]);
+        assert_eq!(said, limited, "{name}: {error}");
+    }
+    let (open, _) = run(&by_path, &["--bind", "never"]);
+    assert_ne!(open, limited, "nothing holds a program that opens the driver by its path");
+    if !may_bind(&folder) {
+        let (_, said) = run(&by_path, &[]);
+        return assert!(said.contains("not mounted over"), "{said}");
+    }
+    for name in ["libcuda.so", "libcuda.so.1", &by_link, &by_path] {
+        let (said, error) = run(name, &[]);
+        assert_eq!(said, limited, "{name}: {error}");
+    }
+}
+
+/// A program of `sh`, one that loses the preloaded library on its way, and one under another `reef
+/// exec`, find the limit and the driver.
+#[test]
+fn children_and_nested_commands_find_the_driver_that_is_covered() {
+    let folder = Folder::new("exec-nested");
+    let driver = installed(&folder);
+    let program = this_test("opens").join(" ");
+    let run = |line: &str| {
+        let mut command = exec(&folder, &["--memory", "8m"], &["sh", "-c", line]);
+        command.env("REEF_BOOKS", folder.path("books")).env("REEF_CUDA", &driver);
+        run_opens(command.env(OPENS, &driver))
+    };
+    if !may_bind(&folder) {
+        return;
+    }
+    let limited = "8192 KiB, code 0";
+    let (said, error) = run(&format!("{program}; true"));
+    assert_eq!(said, limited, "{error}");
+    let (said, error) = run(&format!("unset LD_PRELOAD LD_LIBRARY_PATH; {program}; true"));
+    assert_eq!(said, limited, "{error}");
+    let reef = env!("CARGO_BIN_EXE_reef");
+    let (said, error) = run(&format!("{reef} exec --memory 8m -- {program}"));
+    assert_eq!(said, limited, "{error}");
+    let (said, _) = run(&format!("env -i {OPENS}={} {program}; true", driver.display()));
+    assert!(!said.contains("code 0"), "without its variables it has no driver: {said}");
+    assert_eq!(std::fs::metadata(&driver).unwrap().len(), {
+        std::fs::metadata(library("libfake_libcuda.so")).unwrap().len()
+    });
+}
+
+#[test]
+fn limited_program_sees_its_limit_in_nvml_unless_told_otherwise() {
     let folder = Folder::new("exec-nvml");
     let run = |options: &[&str], set: &[(&str, &str)]| {
         let mut command = exec(&folder, options, &["sh", "-c", "echo $LD_PRELOAD"]);
@@ -395,13 +505,20 @@ fn the_management_library_is_put_in_place_if_that_is_asked_for() {
         (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
     };
     let nvml = library("libreef_nvml_shim.so");
-    let named = [("REEF_NVML", "1"), ("REEF_NVML_SHIM", nvml.to_str().unwrap())];
-    let (preload, said) = run(&["--memory", "8m"], &named);
-    assert!(preload.trim().ends_with("libreef_nvml_shim.so"), "{preload} {said}");
-    assert!(preload.contains("libreef_cuda_shim.so:"), "{preload}");
-    assert!(!run(&["--memory", "8m"], &named[1..]).0.contains("nvml"), "not asked for");
-    let (_, said) = run(&["--memory", "8m"], &[named[0], ("REEF_NVML_SHIM", "/no/library")]);
-    assert_eq!(said, "reef: not run: REEF_NVML=1: no libreef_nvml_shim.so (tried /no/library)\n");
+    let named = [("REEF_NVML_SHIM", nvml.to_str().unwrap()), ("REEF_NVML", "1")];
+    for set in [&named[..1], &named] {
+        let (preload, said) = run(&["--memory", "8m"], set);
+        assert!(preload.trim().ends_with("libreef_nvml_shim.so"), "{preload} {said}");
+        assert!(preload.contains("libreef_cuda_shim.so:"), "{preload}");
+    }
+    assert!(!run(&["--memory", "8m", "--nvml", "device"], &named[..1]).0.contains("nvml"));
+    assert!(!run(&["--compute", "30%"], &named[..1]).0.contains("nvml"), "all of the memory");
+    let missing = ("REEF_NVML_SHIM", "/no/library");
+    let (_, said) = run(&["--memory", "8m"], &[missing]);
+    let line = "no libreef_nvml_shim.so (tried /no/library)";
+    assert!(said.contains(&format!("reef: {line}: NVML and nvidia-smi show")), "{said}");
+    let (_, said) = run(&["--memory", "8m"], &[missing, ("REEF_NVML", "1")]);
+    assert_eq!(said, format!("reef: not run: REEF_NVML=1: {line}\n"));
 }
 
 #[test]

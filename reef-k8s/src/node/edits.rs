@@ -6,7 +6,7 @@ use crate::node::paths::Node;
 use crate::resource::{Resource, gpu_of};
 use reef_guest::page::Class;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Folder of REEF's files in containers.
 const HOME: &str = "/opt/reef";
@@ -76,8 +76,11 @@ pub(crate) struct Terms<'a> {
 /// Variables of a container that has these GPUs.
 pub(crate) fn variables(node: &Node, terms: &Terms<'_>, gpus: &[&Gpu]) -> BTreeMap<String, String> {
     let uuids: Vec<_> = gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
-    let shim = format!("{HOME}/{}", file_name(&node.shim));
-    let driver = node.driver.as_ref().map(|path| format!("{HOME}/{}", file_name(path)));
+    let home = |path: &PathBuf| format!("{HOME}/{}", file_name(path));
+    let driver = node.driver.as_ref().map(home);
+    let shim = driver.is_none().then(|| home(&node.shim));
+    let nvml = node.nvml.as_ref().filter(|_| terms.memory.is_some()).map(home);
+    let preload: Vec<_> = shim.into_iter().chain(nvml).collect();
     let is_rt = terms.class == Class::RealTime;
     let own = |text: Option<&str>| text.map(str::to_owned);
     let variables = [
@@ -88,7 +91,7 @@ pub(crate) fn variables(node: &Node, terms: &Terms<'_>, gpus: &[&Gpu]) -> BTreeM
         ("REEF_COMPUTE", own(terms.compute)),
         ("REEF_BOOKS", node.books.as_ref().map(|_| format!("{HOME}/books"))),
         ("REEF_TOKEN_FILE", node.token.as_ref().filter(|_| is_rt).map(|_| TOKEN.to_owned())),
-        ("LD_PRELOAD", driver.is_none().then_some(shim)),
+        ("LD_PRELOAD", (!preload.is_empty()).then(|| preload.join(":"))),
         ("REEF_CUDA", driver),
         // For NVIDIA's container runtime, which brings the driver's libraries.
         ("NVIDIA_VISIBLE_DEVICES", Some(uuids.join(","))),
@@ -111,6 +114,8 @@ pub(crate) fn mounts(node: &Node) -> Vec<Mount> {
         ]),
         None => mounts.push(mount(&node.shim, format!("{HOME}/{}", file_name(&node.shim)))),
     }
+    let nvml = node.nvml.as_ref();
+    mounts.extend(nvml.map(|path| mount(path, format!("{HOME}/{}", file_name(path)))));
     let books = node.books.as_ref();
     mounts.extend(
         books.map(|path| Mount { read_only: false, ..mount(path, format!("{HOME}/books")) }),
@@ -133,4 +138,34 @@ pub(crate) fn shared_nodes(root: &Path) -> Vec<String> {
 /// The device node of one GPU.
 pub(crate) fn device_node(gpu: &Gpu) -> String {
     format!("/dev/nvidia{}", gpu.minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::node::FakeNode;
+
+    /// If the library is mounted over the driver, the one for NVML alone is preloaded.
+    #[test]
+    fn container_with_a_memory_limit_has_the_nvml_library() {
+        let node = FakeNode::new();
+        let with = |driver: Option<&str>| Node {
+            nvml: Some("/reef/nvml.so".into()),
+            driver: driver.map(PathBuf::from),
+            ..node.node()
+        };
+        let preload = |node: &Node, memory| {
+            let terms = Terms { class: Class::BestEffort, memory, compute: None, name: None };
+            variables(node, &terms, &[]).remove("LD_PRELOAD")
+        };
+        let (preloaded, mounted) = (with(None), with(Some("/lib/libcuda.so.1")));
+        let both = "/opt/reef/shim.so:/opt/reef/nvml.so";
+        assert_eq!(preload(&preloaded, Some("8GiB")).as_deref(), Some(both));
+        assert_eq!(preload(&preloaded, None).as_deref(), Some("/opt/reef/shim.so"));
+        assert_eq!(preload(&mounted, Some("8GiB")).as_deref(), Some("/opt/reef/nvml.so"));
+        assert_eq!(preload(&mounted, None), None);
+        let is_there = |mount: &Mount| mount.container == "/opt/reef/nvml.so";
+        assert!(mounts(&mounted).iter().any(is_there) && mounts(&preloaded).iter().any(is_there));
+        assert!(!mounts(&node.node()).iter().any(is_there));
+    }
 }

@@ -15,6 +15,9 @@ pub struct Node {
     /// The driver's file: the library is mounted in its place. Without it, containers preload the
     /// library.
     pub driver: Option<PathBuf>,
+    /// The library that programs with a limit of memory take for the management library. Without
+    /// it, NVML and `nvidia-smi` show them the whole device.
+    pub nvml: Option<PathBuf>,
     /// A folder of root's with the books of all containers. Without it, each container has books of
     /// its own.
     pub books: Option<PathBuf>,
@@ -28,6 +31,7 @@ impl Node {
         is_there(&self.shim, "--shim", "no library for programs", Path::is_file)?;
         let optional = [
             (&self.driver, "--driver", "no driver", Path::is_file as fn(&Path) -> bool),
+            (&self.nvml, "--nvml-shim", "no library for NVML", Path::is_file),
             (&self.books, "--books", "no folder for books", Path::is_dir),
             (&self.token, "--rt-token-file", "no token", Path::is_file),
         ];

@@ -87,6 +87,7 @@ impl FakeNode {
             daemon: at("run"),
             shim: at("shim.so"),
             driver: None,
+            nvml: None,
             books: None,
             token: Some(at("token")),
         }

@@ -3,7 +3,7 @@
 //! The library in the driver's place writes a line for each kernel to a file.
 
 use crate::commands::exec::library::{SHIM, driver, library};
-use crate::commands::exec::run::preload;
+use crate::commands::exec::run::Shims;
 use crate::report::output::print;
 use crate::report::table::table;
 use crate::report::usage::Usage;
@@ -57,7 +57,7 @@ pub(super) fn run(program: &[OsString], is_json: bool) -> Result<()> {
     let shown = name.display();
     let status = Command::new(name)
         .args(arguments)
-        .envs(preload(&[shim]))
+        .envs(Shims::of_driver(shim).variables()?)
         .env("REEF_RERUN", &file)
         .env_remove("REEF_GUESTS")
         .status()

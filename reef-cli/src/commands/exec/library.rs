@@ -15,7 +15,11 @@ pub(crate) const SHIM: &str = "libreef_cuda_shim.so";
 pub(crate) const REMOTE: &str = "libreef_remote_cuda.so";
 /// Library that they take for the CUDA runtime then.
 pub(crate) const RUNTIME: &str = "libreef_cudart.so";
-/// Library that they take for the driver's management library, if `REEF_NVML=1` asks for it.
+/// Name of the driver's management library.
+pub(crate) const NVML: &str = "libnvidia-ml.so.1";
+/// Variable that names it.
+pub(crate) const NVML_VARIABLE: &str = "REEF_NVML_LIBRARY";
+/// Library that they take for it if their memory is limited.
 pub(crate) const NVML_SHIM: &str = "libreef_nvml_shim.so";
 
 /// Folders of libraries, from that of this program. The linker does not know `lib/reef`: a library

@@ -32,16 +32,21 @@ enum Policy {
     Soft,
 }
 
-/// Variables for the library, once it is certain that limits can be kept. Empty: nothing is
-/// limited. Those that are set already count as well.
+/// Variables for the library, and whether they limit memory.
+#[derive(Debug, Default)]
+pub(super) struct Set {
+    /// Empty: nothing is limited.
+    pub(super) variables: Vec<(&'static str, OsString)>,
+    pub(super) has_memory: bool,
+}
+
+/// Variables for the library, once it is certain that limits can be kept. Those that are set
+/// already count as well.
 ///
 /// # Errors
 ///
 /// A limit that can't be read, or no place for the books.
-pub(super) fn variables(
-    args: &Limited,
-    job: Option<&str>,
-) -> Result<Vec<(&'static str, OsString)>> {
+pub(super) fn variables(args: &Limited, job: Option<&str>) -> Result<Set> {
     let mut set: Vec<(&str, OsString)> = Vec::new();
     if let Some(memory) = &args.memory {
         limit::bytes(memory).map_err(|why| Usage(format!("--memory {memory}: {why}")))?;
@@ -64,14 +69,16 @@ pub(super) fn variables(
         own.or_else(|| std::env::var_os(name)).map(|value| value.to_string_lossy().into_owned())
     };
     let read = |path: &std::path::Path| std::fs::read_to_string(path).ok();
-    let Some(limits) = Limits::read(environment, read).map_err(Usage)? else { return Ok(set) };
+    let Some(limits) = Limits::read(environment, read).map_err(Usage)? else {
+        return Ok(Set { variables: set, has_memory: false });
+    };
     let folder = std::path::absolute(limit::folder(environment)).context("where this runs")?;
     AccountsFile::check(&folder).context("not run: limits need books")?;
     if job.is_none() && limits.name.is_empty() {
         set.push(("REEF_LIMIT_ID", own_name().into()));
     }
     set.push(("REEF_BOOKS", folder.into()));
-    Ok(set)
+    Ok(Set { variables: set, has_memory: limits.has_memory() })
 }
 
 /// A name for this command alone: what it starts has one limit with it.

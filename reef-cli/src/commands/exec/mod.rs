@@ -1,6 +1,7 @@
 //! `reef exec`: runs an unmodified program as a guest of a daemon.
 
 mod beside;
+mod bind;
 mod executable;
 mod kernel;
 pub(crate) mod library;
@@ -8,4 +9,5 @@ mod limits;
 mod remote;
 mod reserve;
 pub(crate) mod run;
+mod search;
 mod slices;

@@ -1,6 +1,7 @@
 //! `reef exec --remote`: the program's GPU is in another machine.
 
 use super::library::{REMOTE, RUNTIME, library};
+use super::search;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -61,9 +62,7 @@ pub(super) fn variables(
     };
     // Programs that look the driver up by a path of its own are told this one.
     let folder = folder(&ours, runtime.as_deref())?;
-    let path = std::env::var_os("LD_LIBRARY_PATH").filter(|more| !more.is_empty());
-    let path: Vec<_> = [OsString::from(&folder)].into_iter().chain(path).collect();
-    set.push(("LD_LIBRARY_PATH", path.join(&OsString::from(":"))));
+    set.push((search::VARIABLE, search::path(&folder)));
     set.push(("TRITON_LIBCUDA_PATH", folder.into()));
     let files =
         [("REEF_REMOTE_CA", remote.remote_ca.as_deref()), ("REEF_REMOTE_TOKEN_FILE", token)];
@@ -76,29 +75,10 @@ pub(super) fn variables(
     Ok(set)
 }
 
-/// A folder in which the libraries have the names that programs search for.
+/// Returns a folder in which the libraries have the names that programs search for.
 fn folder(driver: &Path, runtime: Option<&Path>) -> Result<std::path::PathBuf> {
-    let own = reef_serve::folder(None);
-    reef_serve::make_folder(&own)?; // libraries are loaded from it: no other user may write there
-    let base = own.join("remote-cuda");
-    std::fs::create_dir_all(&base).with_context(|| base.display().to_string())?;
-    let names = [
-        ("libcuda.so.1", Some(driver)),
-        ("libcuda.so", Some(driver)),
-        ("libcudart.so.12", runtime),
-        ("libcudart.so.13", runtime),
-    ];
-    for (name, library) in names {
-        let (link, new) = (base.join(name), base.join(format!("{name}.{}", std::process::id())));
-        let Some(library) = library else {
-            let _ = std::fs::remove_file(&link); // one of an earlier package
-            continue;
-        };
-        if std::fs::read_link(&link).is_ok_and(|target| target == library) {
-            continue;
-        }
-        std::os::unix::fs::symlink(library, &new).with_context(|| new.display().to_string())?;
-        std::fs::rename(&new, &link).with_context(|| link.display().to_string())?;
-    }
-    Ok(base)
+    let runtimes = ["libcudart.so.12", "libcudart.so.13"].map(|name| Some((name, runtime?)));
+    let drivers = ["libcuda.so.1", "libcuda.so"].map(|name| Some((name, driver)));
+    let links: Vec<_> = drivers.into_iter().chain(runtimes).flatten().collect();
+    search::folder(&links)
 }

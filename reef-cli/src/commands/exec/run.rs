@@ -1,12 +1,16 @@
 //! `reef exec`: runs an unmodified program as a guest.
 
 use super::beside;
+use super::bind::{self, Cover};
 use super::executable::executable;
 use super::kernel;
-use super::library::{DRIVER_VARIABLE, NVML_SHIM, SHIM, driver, library};
+use super::library::{
+    DRIVER, DRIVER_VARIABLE, NVML, NVML_SHIM, NVML_VARIABLE, SHIM, driver, library,
+};
 use super::limits;
 use super::remote;
 use super::reserve;
+use super::search;
 use super::slices;
 use crate::remote::daemon::is_unanswered;
 use crate::report::class::ClassName;
@@ -67,6 +71,16 @@ pub(crate) struct Args {
     /// driver's speed. Memory of this kind cannot be opened by another process.
     #[arg(long)]
     swappable: bool,
+    /// Mount the library over the driver's files for the program, which may open them by a path of
+    /// its own. Auto mounts where the system allows it.
+    ///
+    /// It takes a mount namespace of the program: root's, or in a user namespace in which programs
+    /// such as sudo have no rights.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    bind: Bind,
+    /// Memory that NVML and nvidia-smi show to a program whose memory is limited.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "limit")]
+    nvml: NvmlView,
     #[command(flatten)]
     slices: slices::Slices,
     #[command(flatten)]
@@ -78,6 +92,33 @@ pub(crate) struct Args {
     /// Program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
+}
+
+/// Times at which libraries are mounted over the driver's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Bind {
+    /// If the system allows it.
+    Auto,
+    /// Refuse to run the program if the system does not allow it.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// Memory that the management library shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum NvmlView {
+    /// The limit, and what the job has of it.
+    Limit,
+    /// The whole device.
+    Device,
+}
+
+/// Libraries that a program loads in place of the driver's.
+#[derive(Debug)]
+pub(crate) struct Shims {
+    driver: PathBuf,
+    nvml: Option<PathBuf>,
 }
 
 /// Has the library make memory that can leave the device.
@@ -111,12 +152,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
     // The program may change its working directory.
     let socket = std::path::absolute(&socket).context("working directory")?;
-    let nvml = nvml_shim(!limits.is_empty())?;
+    let nvml = nvml_shim(args, limits.has_memory)?;
+    let limits = limits.variables;
     let swap = args.swappable.then(|| (SWAPPABLE, OsString::from("1")));
     let kept = if limits.is_empty() { "is swappable" } else { "runs within its limits" };
     let limits: Vec<_> = limits.into_iter().chain(swap).collect();
     let shim = library(SHIM, args.shim.as_deref(), "REEF_SHIM");
-    let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
+    let shim = shim.map(|driver| Shims { driver, nvml });
     let reserved = reserve::size(args.reserve.as_deref(), class(args))?;
     let admission = check_admission(args, &socket, &credentials);
     if let (Some(bytes), Ok(())) = (reserved, &admission) {
@@ -220,28 +262,87 @@ fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
     Ok(set)
 }
 
-/// Variables by which a program takes these libraries for the driver's.
-pub(crate) fn preload(shims: &[PathBuf]) -> Vec<(&'static str, OsString)> {
-    let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
-    let all: Vec<_> = shims.iter().map(OsString::from).chain(preload).collect();
-    let mut set = vec![("LD_PRELOAD", all.join(&OsString::from(":")))];
-    // It opens libcuda.so, which isn't the name of a library that is preloaded as libcuda.so.1.
-    if std::env::var_os(NUMBA).is_none() {
-        set.extend(shims.first().map(|shim| (NUMBA, shim.into())));
+impl Shims {
+    /// Returns the library in the driver's place, with nothing in that of the management library.
+    pub(crate) fn of_driver(driver: PathBuf) -> Self {
+        Self { driver, nvml: None }
     }
-    set
+
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.driver).chain(&self.nvml)
+    }
+
+    /// Returns a folder with the libraries under the names that programs search for: one that is
+    /// preloaded as `libcuda.so.1` isn't meant by `libcuda.so`.
+    fn folder(&self) -> Result<PathBuf> {
+        let driver = [(DRIVER, &*self.driver), ("libcuda.so", &*self.driver)];
+        let nvml = self.nvml.iter().flat_map(|nvml| [(NVML, &**nvml), ("libnvidia-ml.so", nvml)]);
+        search::folder(&driver.into_iter().chain(nvml).collect::<Vec<_>>())
+    }
+
+    /// Variables by which a program takes these libraries for the driver's.
+    pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>> {
+        let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
+        let all: Vec<_> = self.all().map(OsString::from).chain(preload).collect();
+        let path = search::path(&self.folder()?);
+        let mut set =
+            vec![("LD_PRELOAD", all.join(&OsString::from(":"))), (search::VARIABLE, path)];
+        if std::env::var_os(NUMBA).is_none() {
+            set.push((NUMBA, (&self.driver).into()));
+        }
+        Ok(set)
+    }
+
+    /// Mounts the libraries over the driver's files. Returns variables for the program.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses it, and it must be.
+    fn bind(&self, args: &Args, is_limited: bool) -> Result<Vec<(&'static str, OsString)>> {
+        if args.bind == Bind::Never {
+            return Ok(Vec::new());
+        }
+        let driver = Cover { library: &self.driver, name: DRIVER, variable: DRIVER_VARIABLE };
+        let nvml = |library| Cover { library, name: NVML, variable: NVML_VARIABLE };
+        let covers: Vec<_> =
+            std::iter::once(driver).chain(self.nvml.as_deref().map(nvml)).collect();
+        let plan = bind::plan(&covers, &self.folder()?)?;
+        let shown = || plan.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        match plan.carry_out() {
+            Ok(()) => {
+                if args.explain && !plan.files.is_empty() {
+                    eprintln!("reef: mounted over {}", shown().join(" and "));
+                }
+                Ok(plan.variables)
+            }
+            Err(why) if args.bind == Bind::Always => {
+                bail!("not run: --bind always: mounting over {}: {why}", shown().join(" and "))
+            }
+            Err(why) => {
+                if is_limited || args.explain {
+                    let files = shown().join(" and ");
+                    eprintln!(
+                        "reef: {why}: not mounted over {files}; a program that opens it by its path, or that is set-user-ID, is not limited"
+                    );
+                }
+                Ok(Vec::new())
+            }
+        }
+    }
 }
 
 /// Without a socket the program is nobody's guest, and has its limits alone.
 fn become_guest(
     args: &Args,
-    shims: &[PathBuf],
+    shims: &Shims,
     socket: Option<&Path>,
     more: Vec<(&'static str, OsString)>,
 ) -> Result<()> {
     kernel::apply(&args.limits, args.explain)?;
     let class = class(args).to_string();
-    let mut set = preload(shims);
+    let mut set = shims.variables()?;
+    let is_limited = more.iter().any(|(name, _)| *name == "REEF_BOOKS");
+    set.extend(shims.bind(args, is_limited)?);
     set.extend(more);
     set.extend(socket.map(|socket| ("REEF_GUESTS", socket.into())));
     set.extend(socket.map(|_| ("REEF_CLASS", class.clone().into())));
@@ -251,7 +352,7 @@ fn become_guest(
         set.push(("REEF_TOKEN_FILE", path.into()));
     }
     if args.explain {
-        let shims: Vec<_> = shims.iter().map(|shim| shim.display().to_string()).collect();
+        let shims: Vec<_> = shims.all().map(|shim| shim.display().to_string()).collect();
         let shims = shims.join(" and ");
         match socket {
             Some(socket) => eprintln!("reef: {shims} at {}, class {class}", socket.display()),
@@ -269,10 +370,25 @@ fn become_program(args: &Args, set: &[(&str, OsString)]) -> Result<()> {
     Err(Usage(format!("{}: {error}", program.display())).into())
 }
 
-/// The library that shows a limit as a device's memory, if there is one to show and that is asked
-/// for.
-fn nvml_shim(is_limited: bool) -> Result<Option<PathBuf>> {
-    let is_asked = std::env::var_os("REEF_NVML").is_some_and(|asked| asked == "1");
-    let found = (is_limited && is_asked).then(|| library(NVML_SHIM, None, "REEF_NVML_SHIM"));
-    found.transpose().context("not run: REEF_NVML=1")
+/// The library that shows a limit as a device's memory, unless the device is to be shown.
+///
+/// # Errors
+///
+/// There is none, and the environment asks for it.
+fn nvml_shim(args: &Args, is_limited: bool) -> Result<Option<PathBuf>> {
+    let asked = std::env::var_os("REEF_NVML");
+    let is_off = args.nvml == NvmlView::Device || asked.as_ref().is_some_and(|asked| asked == "0");
+    if !is_limited || is_off {
+        return Ok(None);
+    }
+    match library(NVML_SHIM, None, "REEF_NVML_SHIM") {
+        Ok(found) => Ok(Some(found)),
+        Err(why) if asked.is_some_and(|asked| asked == "1") => {
+            Err(why).context("not run: REEF_NVML=1")
+        }
+        Err(why) => {
+            eprintln!("reef: {why}: NVML and nvidia-smi show the whole device");
+            Ok(None)
+        }
+    }
 }
