@@ -292,11 +292,12 @@ fn silent_connections_keep_no_guest_from_joining() {
                 }
                 let excess = all.len().saturating_sub(200);
                 all.drain(..excess);
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(Duration::from_millis(2)); // sleep: pace of the attack
             }
             total
         });
-        std::thread::sleep(Duration::from_millis(500)); // until there are more than it accepts
+        // sleep: until there are more than it accepts; fewer pass as well
+        std::thread::sleep(Duration::from_millis(500));
         for _ in 0..20 {
             guest(&path, Class::BestEffort, [7; 16]);
         }

@@ -75,7 +75,7 @@ fn idle_clients_make_room_when_descriptors_are_few() {
     };
     let idle: Vec<_> = (0..100).filter_map(|_| come().ok()).collect();
     assert!(idle.len() >= 16, "{} came", idle.len());
-    std::thread::sleep(Duration::from_millis(600)); // until they count as idle
+    std::thread::sleep(Duration::from_millis(600)); // sleep: until they count as idle
     (0..10).for_each(|_| assert!(come().is_ok(), "a client of the same user"));
 }
 

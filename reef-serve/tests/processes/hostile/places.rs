@@ -153,7 +153,7 @@ fn client_with_a_token_connects_next_to_strangers() {
             let mut refused = 0;
             while !is_over.load(Ordering::Relaxed) {
                 refused += usize::from(ask("").starts_with("HTTP/1.1 401"));
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(Duration::from_millis(2)); // sleep: pace of the attack
             }
             refused
         });

@@ -84,7 +84,7 @@ fn connection_belongs_to_principal_of_its_last_request() {
     let other = Client::enter(&pool, user(1)).unwrap();
     let said = other.0.begin(&user(2)).unwrap_err();
     assert!(matches!(said, Error::Exhausted(_)), "{said}: the other has only just been served");
-    std::thread::sleep(IDLE_TIMEOUT); // its timeouts, measured by the clock
+    std::thread::sleep(IDLE_TIMEOUT); // sleep: its timeouts, measured by the clock
     let _using = other.begin(&user(2));
     assert!(client.is_lost() && client.0.begin(&user(2)).is_err());
 }
