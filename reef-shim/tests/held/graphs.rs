@@ -207,7 +207,7 @@ fn graph_right_after_a_gated_kernel_has_a_gate_before_it() {
     program.registry.hold(UUID, true);
     program.launch_graph(exec);
     // sleep: time in which a fault would show; none fails a right library
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(std::time::Duration::from_millis(20));
     assert_eq!((program.value(), program.query()), (before, 600), "held");
     program.registry.hold(UUID, false);
     program.synchronize();
