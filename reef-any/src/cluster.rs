@@ -51,7 +51,8 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Opens devices, of which `auto` is one, and starts a dispatcher with the scheduler of this name on each.
+    /// Opens devices, of which `auto` is one, and starts a dispatcher with the scheduler of this
+    /// name on each.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ pub(super) fn in_source(path: &str, text: &str) -> Vec<String> {
         let is_part = before.is_some_and(is_of_a_name);
         (is_used && !is_part).then(|| name.to_owned())
     });
-    found.filter(|name| !is_setting(name)).collect()
+    found.filter(|name| !is_setting(name) && !name.ends_with('_')).collect()
 }
 
 /// Names in a text, without the settings of the daemon, which have names of their own.

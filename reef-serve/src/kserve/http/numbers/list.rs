@@ -121,10 +121,10 @@ struct Float<T>(T);
 impl<T: Serialize + Copy + Into<f64>> Serialize for Float<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value: f64 = self.0.into();
-        match value.is_finite() {
-            true => self.0.serialize(serializer),
-            false => serializer.serialize_bytes(non_finite::word(value).as_bytes()),
+        if value.is_finite() {
+            return self.0.serialize(serializer);
         }
+        serializer.serialize_bytes(non_finite::word(value).as_bytes())
     }
 }
 

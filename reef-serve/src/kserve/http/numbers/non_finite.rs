@@ -1,8 +1,8 @@
 //! NaN and infinities in JSON.
 //!
 //! JSON has no words for them. Triton's clients and Python's `json` write and read the bare words
-//! `NaN`, `Infinity` and `-Infinity`, and so does this server; it also reads `Inf` and `-Inf`, which
-//! Triton's parser takes, and each word as a string, as the JSON form of Protocol Buffers has it.
+//! `NaN`, `Infinity` and `-Infinity`, and so does this server. It also reads `Inf` and `-Inf`, as
+//! Triton's parser does, and each word as a string, as the JSON form of Protocol Buffers has it.
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
