@@ -206,8 +206,7 @@ fn graph_right_after_a_gated_kernel_has_a_gate_before_it() {
     let before = program.value();
     program.registry.hold(UUID, true);
     program.launch_graph(exec);
-    // sleep: time in which a fault would show; none fails a right library
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    until_at_rest();
     assert_eq!((program.value(), program.query()), (before, 600), "held");
     program.registry.hold(UUID, false);
     program.synchronize();
