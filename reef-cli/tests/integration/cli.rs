@@ -60,7 +60,7 @@ fn bad_graph_is_refused() {
     std::fs::create_dir(folder.path("dir.json")).unwrap();
     let bytes = folder.file("bytes.json", [0xff, 0xfe, 0]);
     assert!(refuses(&["model", "show", &bytes]).starts_with(&format!("{bytes}: ")));
-    assert!(refuses(&["model", "show", &folder.path("dir.json")]).contains("directory"));
+    assert!(refuses(&["model", "show", &folder.path("dir.json")]).contains("got a folder"));
 }
 
 #[test]
