@@ -2,7 +2,7 @@
 
 use crate::Folder;
 use crate::daemon::Daemon;
-use crate::wire::VALUES;
+use crate::wire::{Http, VALUES};
 use rustix::fs::Mode;
 use rustix::shm;
 use std::fs::File;
@@ -57,19 +57,30 @@ fn daemon(test: &str, of_a: &str) -> Daemon {
 }
 
 /// Posts as `tenant`, or with `None` as a user at the Unix socket, and returns the answer.
-fn post(daemon: &Daemon, tenant: Option<&str>, path: &str, body: &str) -> String {
+/// A request whose connection ends, or stays for more.
+fn request(tenant: Option<&str>, connection: &str, path: &str, body: &str) -> String {
     let shown = tenant.map(|tenant| format!("authorization: Bearer {}\r\n", token(tenant)));
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{}content-length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: {connection}\r\n{}content-length: {}\r\n\r\n",
         shown.unwrap_or_default(),
         body.len()
     );
-    daemon.say(format!("{head}{body}").as_bytes())
+    head + body
+}
+
+fn post(daemon: &Daemon, tenant: Option<&str>, path: &str, body: &str) -> String {
+    daemon.say(request(tenant, "close", path, body).as_bytes())
+}
+
+/// Path and body of a registration.
+fn registration(name: &str, key: &str) -> [String; 2] {
+    let path = format!("/v2/systemsharedmemory/region/{name}/register");
+    [path, format!(r#"{{"key":"{key}","offset":0,"byte_size":{}}}"#, INPUT + OUTPUT)]
 }
 
 fn register(daemon: &Daemon, tenant: &str, name: &str, key: &str) -> String {
-    let body = format!(r#"{{"key":"{key}","offset":0,"byte_size":{}}}"#, INPUT + OUTPUT);
-    post(daemon, Some(tenant), &format!("/v2/systemsharedmemory/region/{name}/register"), &body)
+    let [path, body] = registration(name, key);
+    post(daemon, Some(tenant), &path, &body)
 }
 
 /// Has the output written behind the input of `region`.
@@ -97,7 +108,10 @@ fn is(said: &str, status: u16) {
 fn key_that_another_tenant_registered_is_refused() {
     let (daemon, memory) = (daemon("keys", ""), Memory::new("reef-keys"));
     let key = &memory.0;
-    is(&register(&daemon, "a", "mine", key), 200);
+    let mut stays = Http::connect_to(&daemon.http).unwrap(); // a region ends with its connections
+    let [path, body] = registration("mine", key);
+    let said = stays.ask(request(Some("a"), "keep-alive", &path, &body).as_bytes()).unwrap();
+    assert_eq!(said.0, 200);
     for key in [key.clone(), key.replace('/', "")] {
         let said = register(&daemon, "b", "stolen", &key);
         assert!(said.contains("belongs to another tenant"), "{said}");
