@@ -7,7 +7,7 @@ fn series_of_a_model_end_with_it() {
         let of = |name: &&str| ModelLabels { model: (*name).to_owned(), version: 1 };
         names.iter().map(|name| (of(name), 1)).collect()
     };
-    for model in ["gone", "stays"] {
+    for model in ["leaves", "stays"] {
         let of = ClassLabels { model: model.into(), version: 1, class: "rt" };
         metrics.note_answer(&of, Duration::ZERO, Some(Ok(())));
         metrics.note_answer(&of, Duration::ZERO, None);
@@ -15,9 +15,9 @@ fn series_of_a_model_end_with_it() {
         metrics.note_phases(&of, &Phases { infer: Duration::MAX, delay, ..Phases::default() });
     }
     let text = |names| metrics.text(&Snapshot { sizes: sizes(names), ..Snapshot::default() });
-    assert!(text(&["gone", "stays"]).contains("\"gone\""));
+    assert!(text(&["leaves", "stays"]).contains("\"leaves\""));
     let left = text(&["stays"]);
-    assert!(!left.contains("\"gone\""), "{left}");
+    assert!(!left.contains("\"leaves\""), "{left}");
     assert!(
         left.contains("reef_requests_served_total{model=\"stays\",version=\"1\",class=\"rt\"} 1")
     );
