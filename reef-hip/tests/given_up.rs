@@ -43,8 +43,10 @@ impl Bench {
     }
 
     fn launch(&self, kernel: &Kernel, word: &Buffer) -> Launch<Hip> {
-        // SAFETY: both kernels take an address, and the words stay.
-        unsafe { Launch::new(kernel.clone(), [1; 3], [1; 3], Args::new(&[word.address()])) }
+        let args = Args::new(&[word.address()]);
+        // SAFETY: both kernels take an address of a word, which the launch keeps.
+        let launch = unsafe { Launch::new(kernel.clone(), [1; 3], [1; 3], args) };
+        launch.keep(vec![word.clone()])
     }
 
     /// Result of 20 launches on a zero, in a queue of this class.
@@ -86,8 +88,8 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     assert_eq!(submitter.wait(behind), Err(lost));
     ends_soon(|| drop(queue));
 
-    // What the kernel may still write to is not used by others, and a new queue takes the place of
-    // the old one.
+    // Memory that its commands keep is not used by others, and a new queue takes the place of the
+    // old one.
     let address = count.address();
     drop((count, submitter));
     assert_ne!(device.alloc(4).unwrap().address(), address);
