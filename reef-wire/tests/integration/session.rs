@@ -34,7 +34,7 @@ fn session_cut_at_every_byte_runs_each_message_once() {
     let mut cuts = 0;
     for cut_after in 1.. {
         let line = Line { cut_after: Some(cut_after), ..Line::default() };
-        let bench = Bench::new(move |connection| match connection {
+        let bench = Bench::with_cuts(move |connection| match connection {
             0 => Some(line),
             1 => Some(Line { cut_after: Some(cut_after / 2 + 150), ..line }),
             _ => None,
@@ -53,7 +53,7 @@ fn session_cut_at_every_byte_runs_each_message_once() {
 fn payload_cut_midway_is_completed() {
     for cut_after in (1..17).map(|part| part * 237_001) {
         let line = Line { cut_after: Some(cut_after), ..Line::default() };
-        let bench = Bench::new(move |connection| (connection == 0).then_some(line));
+        let bench = Bench::with_cuts(move |connection| (connection == 0).then_some(line));
         let expected = record(&bench, 700_000);
         assert_eq!(bench.added(), expected, "cut after {cut_after} bytes");
         assert!(bench.connections() > 1);
@@ -63,7 +63,7 @@ fn payload_cut_midway_is_completed() {
 /// Many threads, an unreliable line: each thread's messages come once and in its order.
 #[test]
 fn threads_share_an_unreliable_session() {
-    let bench = Bench::new(|connection| {
+    let bench = Bench::with_cuts(|connection| {
         let cut_after = (connection < 12).then_some(3_000 + 919 * connection as u64);
         let jitter = Duration::from_micros(200);
         Some(Line { cut_after, jitter, seed: connection as u64, ..Line::default() })

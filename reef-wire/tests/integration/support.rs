@@ -79,6 +79,14 @@ impl Bench {
         Self::with(ServerOptions::new(SCHEMA), lines)
     }
 
+    /// Over lines that break: a cut looks to the server as if the client's system had closed the
+    /// connection, and a client on a busy machine may need long to come back.
+    pub(crate) fn with_cuts(lines: impl Fn(usize) -> Option<Line> + Send + Sync + 'static) -> Self {
+        let mut options = ServerOptions::new(SCHEMA);
+        options.closed_timeout = options.reconnect_timeout;
+        Self::with(options, lines)
+    }
+
     pub(crate) fn with(
         options: ServerOptions,
         lines: impl Fn(usize) -> Option<Line> + Send + Sync + 'static,
