@@ -61,12 +61,12 @@ impl Network {
         Self { device, inner, owner: Owner::default() }
     }
 
-    /// Inputs, in the order in which [`write`](Self::write) has them.
+    /// Inputs, in the order in which [`Turn::write`](crate::Turn::write) has them.
     pub fn inputs(&self) -> &Ports {
         &self.inner.ends().inputs
     }
 
-    /// Outputs, in the order in which [`read`](Self::read) has them.
+    /// Outputs, in the order in which [`Turn::read`](crate::Turn::read) has them.
     pub fn outputs(&self) -> &Ports {
         &self.inner.ends().outputs
     }
