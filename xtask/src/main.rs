@@ -65,6 +65,12 @@ const CHECKS: &[Check] = &[
         what: "each set of backends builds",
         commands: features,
     },
+    Check {
+        name: "left-out",
+        in_ci: true,
+        what: "`reef` without its daemon and benches; replaces target/debug/reef, which tests run",
+        commands: left_out,
+    },
     Check { name: "docs", in_ci: true, what: "documentation without warnings", commands: docs },
     Check {
         name: "benches",
@@ -303,15 +309,17 @@ fn features() -> Vec<Command> {
         command
     })
     .into();
-    // The command without its daemon and its benches, and what it then says. With all packages in
-    // view, so that what it is made of is what the tests are made of.
-    commands.push(cargo("test --quiet --workspace --no-default-features --test left_out"));
     // What only the fuzz targets use; all but that crate is checked for the documentation as well.
     commands.push(cargo(
         "check --quiet --workspace --lib \
          --features cuda,hip,reef-serve/fuzzing,reef-guest/fuzzing,reef-wire/fuzzing",
     ));
     commands
+}
+
+/// With all packages in view, so that what the command is made of is what the tests are made of.
+fn left_out() -> Vec<Command> {
+    vec![cargo("test --quiet --workspace --no-default-features --test left_out")]
 }
 
 fn docs() -> Vec<Command> {
