@@ -3,7 +3,7 @@
 # loaded_tests.sh [ROUNDS [CARGO_ARGUMENTS...]]: three rounds of the workspace, or of `-p CRATE...`. Builds first, without
 # the loops. Prints each program's time and the tests that failed; all that they said is in the log, which it names at
 # the end. Fails if a test fails, a program ends by a signal, or one takes longer than 30 minutes.
-# LOOPS: number of busy loops. ONLY: a pattern; programs whose paths don't match are not run.
+# LOOPS: number of busy loops. JOBS: programs at once. ONLY: a pattern; programs whose paths don't match are not run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,8 @@ rounds=${1:-3}
 [ $# -gt 0 ] && shift
 packages=("$@")
 [ $# -gt 0 ] || packages=(--workspace)
-loops=${LOOPS:-8}
+loops=${LOOPS:-8} jobs=${JOBS:-4}
+[[ $jobs =~ ^[1-9][0-9]*$ ]] || { echo "JOBS: must be a number from 1, got \"$jobs\"" >&2; exit 2; }
 log=${CARGO_TARGET_DIR:-target}/loaded-tests.log
 busy=() failed=()
 
@@ -44,24 +45,50 @@ for ((at = 0; at < loops; at++)); do
 done
 
 : >"$log"
+said=$(mktemp -d)
+trap 'quiet; rm -rf "$said"' EXIT
+
+# Runs a program; leaves what it said, its exit status and its time.
+run() { # NUMBER FOLDER PROGRAM
+    local begun=$SECONDS code
+    # As cargo does it: the crate's folder is the working directory, and libraries are found.
+    (cd "$2" && CARGO_MANIFEST_DIR=$2 timeout --kill-after=10 1800 "$3") >"$said/$1" 2>&1 </dev/null
+    code=$?
+    echo "$code $((SECONDS - begun))" >"$said/$1.end"
+}
+
+# Prints a program's time and its failures, and keeps what it said.
+report() { # ROUND NUMBER FOLDER PROGRAM
+    local name code seconds tests test
+    name=$(basename "$3")/$(basename "$4" | sed 's/-[0-9a-f]*$//')
+    read -r code seconds <"$said/$2.end"
+    { echo "== round $1: $name"; cat "$said/$2"; } >>"$log"
+    printf '%5d s  %s\n' "$seconds" "$name"
+    [ "$code" = 0 ] && return
+    tests=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$said/$2")
+    [ -n "$tests" ] || tests="(ended with $code)"
+    while read -r test; do
+        failed+=("round $1: $name: $test")
+        echo "FAILED   ${failed[-1]}"
+    done <<<"$tests"
+}
+
 for ((round = 1; round <= rounds; round++)); do
-    echo "round $round of $rounds, $loops busy loops, $(nproc) processors"
+    echo "round $round of $rounds, $loops busy loops, $jobs programs at once, $(nproc) processors"
+    begun=$SECONDS number=0
     while IFS=$'\t' read -r folder program; do
-        name=$(basename "$folder")/$(basename "$program" | sed 's/-[0-9a-f]*$//')
-        begun=$SECONDS from=$(($(wc -l <"$log") + 1))
-        echo "== round $round: $name" >>"$log"
-        # As cargo does it: the crate's folder is the working directory, and libraries are found.
-        (cd "$folder" && CARGO_MANIFEST_DIR=$folder timeout --kill-after=10 1800 "$program") >>"$log" 2>&1 </dev/null
-        code=$?
-        printf '%5d s  %s\n' $((SECONDS - begun)) "$name"
-        [ $code = 0 ] && continue
-        tests=$(tail -n "+$from" "$log" | sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p')
-        [ -n "$tests" ] || tests="(ended with $code)"
-        while read -r test; do
-            failed+=("round $round: $name: $test")
-            echo "FAILED   ${failed[-1]}"
-        done <<<"$tests"
+        # Busy loops are jobs of this shell as well.
+        while [ "$(jobs -rp | wc -l)" -ge $((loops + jobs)) ]; do wait -n; done
+        number=$((number + 1))
+        run $number "$folder" "$program" &
     done <<<"$list"
+    while [ "$(jobs -rp | wc -l)" -gt "$loops" ]; do wait -n; done
+    number=0
+    while IFS=$'\t' read -r folder program; do
+        number=$((number + 1))
+        report "$round" $number "$folder" "$program"
+    done <<<"$list"
+    printf '%5d s  round %d\n' $((SECONDS - begun)) "$round"
 done
 quiet
 
