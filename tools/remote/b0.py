@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs that use the CUDA driver, on this machine's GPU directly and through a server: both must print the same.
 
-    tools/remote/b0.py FOLDER [--driver FILE] [--seconds 120]
+    tools/remote/b0.py FOLDER [--driver FILE] [--seconds 120] [--server "reef remote serve --programs"]
 
 FOLDER has libreef_remote_cuda.so and reef-remote-worker, as cargo builds them. Needs neither Rust nor a network. Runs what
 is there: C programs if nvcc or gcc is, NVRTC by ctypes, numba, Triton and CuPy if Python has them.
@@ -158,6 +158,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--driver", help="library that is the driver [default: the system's]")
     parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--server", help="command that an address is the last word of [default: reef-remote-worker serve]")
     args = parser.parse_args()
     end = time.monotonic() + args.seconds
     with tempfile.TemporaryDirectory() as work:
@@ -176,11 +177,12 @@ def compare(args, work, end):
         here["LD_LIBRARY_PATH"] = os.path.join(work, "local") + ":" + here.get("LD_LIBRARY_PATH", "")
     wrong = 0
     for way in (f"unix:{work}/reef.sock", "127.0.0.1:0"):
-        command = [os.path.join(folder, "reef-remote-worker"), "serve", way]
+        command = args.server.split() if args.server else [os.path.join(folder, "reef-remote-worker"), "serve"]
+        command += [way]
         command += ["--driver", os.path.abspath(args.driver)] if args.driver else []
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
-            address = server.stdout.readline().split()[-1]
+            address = listening(server, "for programs" if args.server else "")
             there = dict(os.environ, REEF_REMOTE=address)
             library = os.path.join(folder, "libreef_remote_cuda.so")
             there["LD_LIBRARY_PATH"] = work + ":" + there.get("LD_LIBRARY_PATH", "")
@@ -192,6 +194,14 @@ def compare(args, work, end):
             server.wait()
     print(f"{wrong} programs differ" if wrong else "all programs print what they print locally", flush=True)
     return 1 if wrong else 0
+
+
+def listening(server, what):
+    """Address that the server names in a line that ends with this."""
+    for line in server.stdout:
+        if line.startswith("listening on ") and line.rstrip().endswith(what):
+            return line.split()[2]
+    raise SystemExit(f"the server ended with {server.wait()}")
 
 
 def programs(work):
