@@ -78,7 +78,7 @@ pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
 }
 
 /// Time that each kernel takes of a graph that is stopped midway.
-const NODE: Duration = Duration::from_millis(8);
+const NODE: Duration = Duration::from_millis(16);
 /// Graphs that must have been stopped so.
 const STOPPED: u64 = 3;
 
@@ -102,11 +102,13 @@ pub fn a_graph_stops_midway<D: Device>(device: &D, level: PreemptLevel) {
     while rounds.next(stopped, STOPPED) {
         let before = cells.read();
         let seq = submitter.submit_blocking(graph.clone()).unwrap();
-        // sleep: into the graph; graphs that are stopped too early or too late do not count
-        std::thread::sleep(NODE * 3 / 2);
+        // Graphs that end before their first kernel is seen do not count.
+        while cells.read() == before && submitter.completed() <= seq {
+            // sleep: poll of a condition
+            std::thread::sleep(NODE / 16);
+        }
         queue.preempt(true).unwrap();
-        let has_begun = cells.read() != before;
-        stopped += u64::from(has_begun && submitter.completed() <= seq);
+        stopped += u64::from(submitter.completed() <= seq);
         queue.restore().unwrap();
         submitter.wait(seq).unwrap();
         runs += 1;

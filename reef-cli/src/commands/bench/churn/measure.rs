@@ -85,7 +85,7 @@ struct Visitor<'a, D: Operators> {
 }
 
 impl<D: Operators> Visitor<'_, D> {
-    /// Starts `clients` clients per second until told to stop. Returns how many came.
+    /// Starts `clients` clients per second until told to stop, at least one. Returns how many came.
     fn come_and_go(
         &self,
         dispatcher: &Dispatcher<D>,
@@ -99,7 +99,7 @@ impl<D: Operators> Visitor<'_, D> {
         for client in 0.. {
             let due = begin + gap.saturating_mul(client);
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            if stop.load(Ordering::Acquire) {
+            if client > 0 && stop.load(Ordering::Acquire) {
                 return Ok(client.into());
             }
             self.visit(dispatcher, &mut loader, stay)?;
