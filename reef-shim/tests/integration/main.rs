@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
+mod fake;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod image;
 mod loader;

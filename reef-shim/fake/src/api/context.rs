@@ -69,16 +69,24 @@ fn devices() -> i32 {
     setting("REEF_FAKE_DEVICES", 1) as i32
 }
 
+/// Returns a device's number, or the driver's error for a device that it does not have.
+pub(crate) fn number_of(device: i32) -> Result<usize, u32> {
+    if (0..devices()).contains(&device) { Ok(device as usize) } else { Err(INVALID_DEVICE) }
+}
+
 unsafe fn device(device: *mut i32, ordinal: i32) -> u32 {
-    if !(0..devices()).contains(&ordinal) {
-        return INVALID_DEVICE;
+    if let Err(code) = number_of(ordinal) {
+        return code;
     }
     // SAFETY: the caller's promise.
     unsafe { give(device, ordinal) };
     SUCCESS
 }
 
-unsafe fn name(name: *mut c_char, length: i32, _device: i32) -> u32 {
+unsafe fn name(name: *mut c_char, length: i32, device: i32) -> u32 {
+    if let Err(code) = number_of(device) {
+        return code;
+    }
     if length < 5 {
         return INVALID_VALUE;
     }
@@ -88,8 +96,12 @@ unsafe fn name(name: *mut c_char, length: i32, _device: i32) -> u32 {
 }
 
 unsafe fn uuid(uuid: *mut [u8; 16], device: i32) -> u32 {
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
+    };
     let mut bytes = *b"fake device no 0";
-    bytes[15] += device as u8;
+    bytes[15] = bytes[15].wrapping_add(device as u8);
     // SAFETY: the caller's promise.
     unsafe { give(uuid, bytes) };
     SUCCESS
@@ -97,7 +109,10 @@ unsafe fn uuid(uuid: *mut [u8; 16], device: i32) -> u32 {
 
 /// Nothing but what the shim asks for: no watchdog, memory operations of both kinds, room for
 /// threads.
-unsafe fn attribute(value: *mut i32, attribute: u32, _device: i32) -> u32 {
+unsafe fn attribute(value: *mut i32, attribute: u32, device: i32) -> u32 {
+    if let Err(code) = number_of(device) {
+        return code;
+    }
     // SAFETY: the caller's promise.
     unsafe {
         give(
@@ -124,8 +139,9 @@ pub(crate) fn finish(context: Option<u64>) -> u32 {
 }
 
 unsafe fn retain(context: *mut usize, device: i32) -> u32 {
-    let Some(device) = usize::try_from(device).ok().filter(|&at| at < devices() as usize) else {
-        return INVALID_DEVICE;
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
     };
     // SAFETY: the caller's promise.
     unsafe { give(context, world().retain(device)) };
@@ -133,7 +149,11 @@ unsafe fn retain(context: *mut usize, device: i32) -> u32 {
 }
 
 unsafe fn release(device: i32) -> u32 {
-    let context = primary(device as usize);
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
+    };
+    let context = primary(device);
     if !world().contexts.contains_key(&context) {
         return INVALID_CONTEXT;
     }
@@ -143,12 +163,20 @@ unsafe fn release(device: i32) -> u32 {
 
 /// Ends a device's primary context, however many calls retain it.
 unsafe fn reset(device: i32) -> u32 {
-    let over = world().end_context(primary(device as usize));
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
+    };
+    let over = world().end_context(primary(device));
     finish(over)
 }
 
 unsafe fn state(device: i32, flags: *mut u32, is_active: *mut i32) -> u32 {
-    let active = world().contexts.contains_key(&primary(device as usize));
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
+    };
+    let active = world().contexts.contains_key(&primary(device));
     // SAFETY: the caller's promise.
     unsafe {
         give(flags, 0);
@@ -158,10 +186,14 @@ unsafe fn state(device: i32, flags: *mut u32, is_active: *mut i32) -> u32 {
 }
 
 unsafe fn create(context: *mut usize, _flags: u32, device: i32) -> u32 {
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
+    };
     if !take(CONTEXT_BYTES) {
         return OUT_OF_MEMORY;
     }
-    let handle = world().create_context(device as usize, Kind::Created);
+    let handle = world().create_context(device, Kind::Created);
     current::set(handle);
     // SAFETY: the caller's promise.
     unsafe { give(context, handle) };

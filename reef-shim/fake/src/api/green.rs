@@ -1,6 +1,7 @@
 //! Green contexts: views of a primary context, which they retain.
 
 use super::code::*;
+use super::context::number_of;
 use super::export::{give, plain};
 use crate::engine::context::{Kind, primary};
 use crate::engine::world::{Stream, World, world};
@@ -19,10 +20,14 @@ fn of(world: &World, green: usize) -> Option<usize> {
 }
 
 unsafe fn create(context: *mut usize, _resources: usize, device: i32, _flags: u32) -> u32 {
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
+    };
     let mut world = world();
-    world.retain(device as usize);
+    world.retain(device);
     let green = world.handle() + 8;
-    world.create_context(device as usize, Kind::Green(green));
+    world.create_context(device, Kind::Green(green));
     // SAFETY: the caller's promise.
     unsafe { give(context, green) };
     SUCCESS

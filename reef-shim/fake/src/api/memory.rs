@@ -9,7 +9,6 @@ use crate::engine::device_memory;
 use crate::engine::exports::Export;
 use crate::engine::op::Op;
 use crate::engine::pool::own_pool;
-use crate::engine::run::is_instant;
 use crate::engine::world::{Registered, world};
 use std::os::fd::IntoRawFd;
 
@@ -143,7 +142,10 @@ pub(crate) unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u3
 unsafe fn export(to: *mut i32, at: usize, bytes: usize, kind: u32, _flags: u64) -> u32 {
     let mut world = world();
     let has = |from: &usize| {
-        world.taken.get(from).is_some_and(|taken| at + bytes <= from + *taken as usize)
+        world
+            .taken
+            .get(from)
+            .is_some_and(|taken| at.saturating_add(bytes) <= from + *taken as usize)
     };
     let owner = world.taken.keys().copied().filter(|from| *from <= at).find(has);
     let Some(owner) = owner.filter(|_| kind == 1) else { return INVALID_VALUE };
@@ -172,7 +174,7 @@ unsafe fn register(at: usize, bytes: usize, flags: u32) -> u32 {
         Ok(context) => context.owner,
         Err(code) => return code,
     };
-    if (at..at + bytes).step_by(4096).any(|at| {
+    if (at..at.saturating_add(bytes)).step_by(4096).any(|at| {
         world
             .registered
             .range(..=at)
@@ -219,11 +221,12 @@ unsafe fn copy_rows(is_twin: bool, rows: *const Rows, stream: usize) -> u32 {
     // SAFETY: the caller's promise.
     let Rows { from, to, size: [width, height] } = unsafe { &*rows };
     if (from.pitch, to.pitch) == (*width, *width) {
-        let bytes = width * height;
+        let bytes = width.saturating_mul(*height);
         return give_to(is_twin, stream, Op::Copy { to: to.at(), from: from.at(), bytes });
     }
     for row in 0..*height {
-        let (to, from) = (to.at() + row * to.pitch, from.at() + row * from.pitch);
+        let of = |side: &Side| side.at().wrapping_add(row.wrapping_mul(side.pitch));
+        let (to, from) = (of(to), of(from));
         let code = give_to(is_twin, stream, Op::Copy { to, from, bytes: *width });
         if code != SUCCESS {
             return code;
@@ -371,10 +374,6 @@ unsafe fn free_in_stream(is_twin: bool, at: usize, stream: usize) -> u32 {
         Err(code) => return code,
     };
     let (pool, number) = world.leave_pool_in(at, stream_of).expect("is of a pool");
-    if is_instant() {
-        world.left_pool(pool, number);
-        return SUCCESS;
-    }
     drop(world);
     give_to(is_twin, stream, Op::Leave(pool, number))
 }

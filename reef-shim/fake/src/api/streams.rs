@@ -4,7 +4,7 @@ use super::code::*;
 use super::current::current;
 use crate::engine::check;
 use crate::engine::op::{Op, take_effect};
-use crate::engine::run::is_instant;
+use crate::engine::run::{end_at_once, is_instant};
 use crate::engine::settings::setting;
 use crate::engine::world::{CHANGED, Stream, World, world};
 use std::sync::{Mutex, MutexGuard};
@@ -65,6 +65,7 @@ pub(crate) fn give_from(is_twin: bool, handle: usize, op: Op, is_inside: bool) -
     if is_instant() {
         // SAFETY: the driver's caller promised that the memory is there.
         unsafe { take_effect(&op) };
+        end_at_once(&op);
         return SUCCESS;
     }
     let _driver = driver();

@@ -106,7 +106,7 @@ pub(crate) fn run(launched: &Launched, from: u64) -> (Option<u64>, u64) {
     let module = Module::read(&launched.entry.text).expect("it was read before");
     let program = Program::read(&module, &launched.entry.name);
     let [width, height, depth] = launched.grid.blocks.map(u64::from);
-    let (all, until) = (width * height * depth, from + AT_ONCE);
+    let (all, until) = (width.saturating_mul(height).saturating_mul(depth), from + AT_ONCE);
     let is_twin = launched.entry.parameters.last().is_some_and(|(_, bytes)| *bytes == TWIN);
     let mut nanos = 0;
     for at in from..until.min(all) {

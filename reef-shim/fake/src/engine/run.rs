@@ -189,19 +189,31 @@ fn op_of(world: &World, choice: Choice) -> Option<Op> {
     }
 }
 
-fn finish(world: &mut World, choice: Choice, op: &Op) {
-    let (stream, node) = choice;
-    if let Op::Record { event, times } = *op {
-        world.note_time(event);
-        world.recorded(event, times);
+/// Notes the end of an operation that takes effect when it is given.
+pub(crate) fn end_at_once(op: &Op) {
+    if matches!(op, Op::Record { .. } | Op::Free(_) | Op::Leave(..)) {
+        end(&mut world(), op);
     }
+}
+
+/// Notes what an operation's end means for others.
+fn end(world: &mut World, op: &Op) {
     match *op {
+        Op::Record { event, times } => {
+            world.note_time(event);
+            world.recorded(event, times);
+        }
         Op::Free(at) => {
             world.free(at);
         }
         Op::Leave(pool, number) => world.left_pool(pool, number),
         _ => {}
     }
+}
+
+fn finish(world: &mut World, choice: Choice, op: &Op) {
+    let (stream, node) = choice;
+    end(world, op);
     let Some(queue) = world.streams.get_mut(&stream).map(|stream| &mut stream.queue) else {
         return;
     };

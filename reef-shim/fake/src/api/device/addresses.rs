@@ -44,7 +44,7 @@ unsafe fn reserve(
     }
     let is_aligned = near != 0 && near.is_multiple_of(UNIT);
     let there = is_aligned.then(|| untouchable(near, bytes, libc::MAP_FIXED_NOREPLACE)).flatten();
-    let got = there.or_else(|| untouchable(0, bytes + UNIT, 0));
+    let got = there.or_else(|| untouchable(0, bytes.saturating_add(UNIT), 0));
     let Some(got) = got else { return OUT_OF_MEMORY };
     let at = got.next_multiple_of(UNIT);
     world().reserved.insert(at, bytes);
@@ -56,7 +56,7 @@ unsafe fn reserve(
 /// The range stays unusable: the system doesn't give it again, so a later use is seen.
 unsafe fn free(at: usize, bytes: usize) -> u32 {
     let mut world = world();
-    let is_free = world.mapped.range(at..at + bytes).next().is_none();
+    let is_free = world.mapped.range(at..at.saturating_add(bytes)).next().is_none();
     match world.reserved.get(&at) {
         Some(reserved) if *reserved == bytes && is_free => {
             world.reserved.remove(&at);
@@ -69,7 +69,7 @@ unsafe fn free(at: usize, bytes: usize) -> u32 {
 fn is_reserved(at: usize, bytes: usize) -> bool {
     let world = world();
     let before = world.reserved.range(..=at).next_back();
-    before.is_some_and(|(from, reserved)| at + bytes <= from + reserved)
+    before.is_some_and(|(from, reserved)| at.saturating_add(bytes) <= from + reserved)
 }
 
 /// Maps a piece's bytes, which nothing may touch before it has access. Other addresses are names
@@ -79,7 +79,7 @@ pub(super) fn map(at: usize, bytes: usize, piece: usize) -> Result<(), u32> {
         return Ok(());
     }
     let mut world = world();
-    if world.mapped.range(at..at + bytes).next().is_some() {
+    if world.mapped.range(at..at.saturating_add(bytes)).next().is_some() {
         return Err(INVALID_VALUE);
     }
     // SAFETY: a name; the file is new.

@@ -1,6 +1,7 @@
 //! Arrays and rows; how much there is.
 
 use crate::api::code::*;
+use crate::api::context::number_of;
 use crate::api::export::{give, plain};
 use crate::engine::checkpoint;
 use crate::engine::device_memory::{self, capacity, give_back, read};
@@ -145,19 +146,27 @@ unsafe fn deep(to: *mut usize, of: *const [usize; 5]) -> u32 {
 unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     // SAFETY: the caller's promise.
     let [width, height, depth, _, flags] = unsafe { *of };
-    let pad = |bytes: u64| if levels > 1 { bytes.next_multiple_of(LEVEL) } else { bytes };
-    let bytes = (0..levels).map(|at| pad(level([width, height, depth], at))).sum();
+    let pad = |bytes: u64| if levels > 1 { round_up(bytes, LEVEL) } else { bytes };
+    let sizes = (0..levels).map(|at| pad(level([width, height, depth], at)));
+    let bytes = sizes.fold(0, u64::saturating_add);
     let is_empty = flags & WITHOUT_MEMORY != 0;
     // SAFETY: the caller's promise.
     unsafe { make(to, if is_empty { 0 } else { bytes }) }
 }
 
 fn level(sides: [usize; 3], at: u32) -> u64 {
-    let [width, height, depth] = sides.map(|side| (side >> at).max(1) as u64);
-    (4 * width).next_multiple_of(ROW) * height * depth
+    let [width, height, depth] = sides.map(|side| side.checked_shr(at).unwrap_or(0).max(1) as u64);
+    round_up(width.saturating_mul(4), ROW).saturating_mul(height).saturating_mul(depth)
 }
 
-unsafe fn total(bytes: *mut usize, _device: i32) -> u32 {
+fn round_up(bytes: u64, unit: u64) -> u64 {
+    bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
+}
+
+unsafe fn total(bytes: *mut usize, device: i32) -> u32 {
+    if let Err(code) = number_of(device) {
+        return code;
+    }
     // SAFETY: the caller's promise.
     unsafe { give(bytes, capacity() as usize) };
     SUCCESS

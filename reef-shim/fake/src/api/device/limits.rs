@@ -18,7 +18,7 @@ const THREADS: u64 = 4 * 2048;
 static LIMITS: Mutex<[u64; 3]> = Mutex::new([1 << 10, 1 << 20, 8 << 20]);
 
 fn cost([stack, printed, heap]: [u64; 3]) -> u64 {
-    stack * THREADS + printed + heap
+    stack.saturating_mul(THREADS).saturating_add(printed).saturating_add(heap)
 }
 
 unsafe fn set(limit: u32, value: usize) -> u32 {

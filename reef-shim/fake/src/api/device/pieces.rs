@@ -98,8 +98,11 @@ unsafe fn map(at: usize, bytes: usize, _offset: usize, handle: usize, _flags: u6
 }
 
 unsafe fn unmap(at: usize, bytes: usize) -> u32 {
-    let gone: Vec<_> =
-        world().mapped.range(at..at + bytes).map(|(at, (_, piece))| (*at, *piece)).collect();
+    let gone: Vec<_> = world()
+        .mapped
+        .range(at..at.saturating_add(bytes))
+        .map(|(at, (_, piece))| (*at, *piece))
+        .collect();
     for (at, piece) in &gone {
         world().mapped.remove(at);
         addresses::unmap(*at, bytes);
@@ -172,7 +175,7 @@ unsafe fn bind_address(to: usize, at: usize, from: usize, bytes: usize, flags: u
 }
 
 unsafe fn unbind(to: usize, _device: i32, at: usize, bytes: usize) -> u32 {
-    leave(to, &|place| (at as u64..(at + bytes) as u64).contains(&place[0]));
+    leave(to, &|place| (at as u64..at.saturating_add(bytes) as u64).contains(&place[0]));
     SUCCESS
 }
 

@@ -1,6 +1,7 @@
 //! Pools, and what the driver says of the memory of graphs.
 
 use crate::api::code::*;
+use crate::api::context::number_of;
 use crate::api::export::{give, plain};
 use crate::engine::pool::own_pool;
 use crate::engine::world::world;
@@ -63,12 +64,19 @@ unsafe fn destroy(pool: usize) -> u32 {
 }
 
 unsafe fn current(pool: *mut usize, device: i32) -> u32 {
+    let device = match number_of(device) {
+        Ok(device) => device,
+        Err(code) => return code,
+    };
     // SAFETY: the caller's promise.
-    unsafe { give(pool, own_pool(device as usize)) };
+    unsafe { give(pool, own_pool(device)) };
     SUCCESS
 }
 
-unsafe fn of_graphs(_device: i32, attribute: u32, value: *mut u64) -> u32 {
+unsafe fn of_graphs(device: i32, attribute: u32, value: *mut u64) -> u32 {
+    if let Err(code) = number_of(device) {
+        return code;
+    }
     let (reserved, used) = world().graph_memory.reserved();
     let found = match attribute {
         0 => used,
@@ -80,7 +88,10 @@ unsafe fn of_graphs(_device: i32, attribute: u32, value: *mut u64) -> u32 {
     SUCCESS
 }
 
-unsafe fn trim_graphs(_device: i32) -> u32 {
+unsafe fn trim_graphs(device: i32) -> u32 {
+    if let Err(code) = number_of(device) {
+        return code;
+    }
     world().trim_graphs();
     SUCCESS
 }
