@@ -17,7 +17,6 @@ use crate::limit::pools::stores::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::granted;
 use crate::swap::allocations;
-use std::time::Duration;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
 pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
@@ -131,7 +130,7 @@ pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u
     if let LimitState::Limited(device) = device::current() {
         calls::with_relaxed_capture(|| {
             pending::settle();
-            settle_frees(device, Duration::ZERO);
+            settle_frees(device);
             exported::settle(device);
             stores().settle_all(device);
         });

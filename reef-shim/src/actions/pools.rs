@@ -1,7 +1,7 @@
 //! Allocations from pools.
 
 use super::memory_handles::{AllocationProperties, Owner};
-use super::reserve::{find_room, refuse_on_panic, settle_frees};
+use super::reserve::{await_room, refuse_on_panic, settle_frees};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
 use crate::limit::device::{self, LimitState, Limited};
@@ -12,8 +12,8 @@ use crate::limit::refusal::OUT_OF_MEMORY;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// Longest wait for streams to reach frees before an allocation is refused.
-pub(crate) const FREE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest wait for work to give memory back before an allocation is refused.
+const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Allocates from a pool, or from the current one of the stream's device. In a capture nothing is
 /// allocated: the graph is charged when it is launched.
@@ -113,20 +113,21 @@ impl Admission {
 }
 
 /// Reserves what a pool may grow by for an allocation. If there is no room, streams get some time
-/// to reach frees.
+/// to reach frees, and the ends of graphs.
 fn admit(
     device: &'static Limited,
     bytes: u64,
     pool: usize,
     stream: StreamKey,
 ) -> Option<Admission> {
-    for wait in [None, Some(Duration::ZERO), Some(FREE_TIMEOUT)] {
-        wait.into_iter().for_each(|timeout| find_room(device, timeout));
-        let admission =
-            Admission::with(device, bytes, pool, stream, |bytes| device.try_reserve(bytes));
-        if admission.is_some() {
-            return admission;
-        }
+    let mut admission = None;
+    let mut try_reserve = || {
+        let try_reserve = |bytes| device.try_reserve(bytes);
+        admission = Admission::with(device, bytes, pool, stream, try_reserve);
+        admission.is_some()
+    };
+    if try_reserve() || await_room(device, FREE_TIMEOUT, try_reserve) {
+        return admission;
     }
     // The memory of dead processes makes room.
     Admission::with(device, bytes, pool, stream, |bytes| device.reserve(bytes))
@@ -199,7 +200,7 @@ pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let state = limit_state(Some(pool), Stream::new(0, false));
     if let LimitState::Limited(device) = state {
-        calls::with_relaxed_capture(|| settle_frees(device, Duration::ZERO));
+        calls::with_relaxed_capture(|| settle_frees(device));
     }
     let mut stores = stores(); // locked, so that no other thread gets the same handle
     if let LimitState::Limited(device) = state {

@@ -1,16 +1,17 @@
 //! Memory of graphs, which the driver allocates when they are launched or uploaded.
 
 use super::{execs, memory};
-use crate::actions::pools::FREE_TIMEOUT;
-use crate::actions::reserve::{find_room, make_room, refuse_on_panic};
+use crate::actions::reserve::{await_room, refuse_on_panic};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
 use crate::limit::device::{self, LimitState, Limited};
-use crate::limit::pending;
 use crate::limit::pools::graphs::{self as needs, Launch, Need};
 use crate::limit::pools::stores::{Store, stores, stream_key};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use std::time::Duration;
+
+/// Longest wait for work to give memory back before a launch is refused.
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes an executable graph at `to` by `real`, and notes the memory that its nodes need. A stream:
 /// the driver uploads it there at once.
@@ -28,7 +29,7 @@ pub(crate) fn instantiated(
     }
     let mut room = Room::default();
     let code = match upload {
-        Some(stream) => refuse_on_panic(|| room.reserve(&needs.each, stream)),
+        Some(_) => refuse_on_panic(|| room.reserve(|| needs.each.clone())),
         None => 0,
     };
     drop(inside);
@@ -40,8 +41,7 @@ pub(crate) fn instantiated(
         needs::note(*exec, needs);
     }
     if let (Some(stream), Some(exec)) = (upload, exec) {
-        let key = calls::with_relaxed_capture(|| stream_key(stream));
-        room.launch = Some(needs::begin(*exec, key).0);
+        room.launch = Some(begin(*exec, stream));
     }
     room.end(code == 0);
     code
@@ -87,35 +87,49 @@ struct Room {
     launch: Option<Launch>,
 }
 
+/// Begins a launch in a stream.
+fn begin(exec: usize, stream: Stream) -> Launch {
+    let key = calls::with_relaxed_capture(|| stream_key(stream));
+    stores().note_stream(key, stream);
+    needs::begin(exec, key)
+}
+
+/// Returns the bytes among needs that are a device's.
+fn on(needs: &[Need], ordinal: i32) -> u64 {
+    needs.iter().filter(|need| need.ordinal == ordinal).map(|need| need.bytes).sum()
+}
+
 impl Room {
     /// Reserves what a launch may need.
     fn begin(&mut self, exec: usize, stream: Stream) -> u32 {
-        let key = calls::with_relaxed_capture(|| stream_key(stream));
-        let (launch, needs) = needs::begin(exec, key);
+        let launch = begin(exec, stream);
         self.launch = Some(launch);
-        self.reserve(&needs, stream)
+        self.reserve(|| needs::needed(&launch))
     }
 
-    /// Reserves bytes. If there is no room, graphs that run before in the stream get some time to
-    /// end, because only then can the driver free their memory.
-    fn reserve(&mut self, needs: &[Need], stream: Stream) -> u32 {
-        for Need { ordinal, bytes } in needs {
-            let device = match device::of(*ordinal) {
+    /// Reserves bytes. If there is no room, other work gets some time to end, because only then
+    /// can the driver free its memory. What is freed may be memory that the launch was going to
+    /// share, so it may need more afterwards.
+    fn reserve(&mut self, needs: impl Fn() -> Vec<Need>) -> u32 {
+        for Need { ordinal, bytes } in needs() {
+            let device = match device::of(ordinal) {
                 LimitState::Unlimited => continue,
                 LimitState::Limited(device) => device,
                 LimitState::Broken => return OUT_OF_MEMORY,
             };
-            if *bytes > 0 && !device.try_reserve(*bytes) {
-                calls::with_relaxed_capture(|| {
-                    let streams = [(stream, calls::stream_context(stream))];
-                    find_room(device, Duration::ZERO);
-                    device.has_room(*bytes) || pending::wait(&streams, FREE_TIMEOUT)[0]
-                });
-                if !make_room(device, *bytes) {
+            let mut reserved = bytes;
+            let mut try_reserve = || {
+                reserved = on(&needs(), ordinal);
+                reserved == 0 || device.try_reserve(reserved)
+            };
+            if !try_reserve() && !await_room(device, LAUNCH_TIMEOUT, try_reserve) {
+                // The memory of dead processes makes room.
+                reserved = on(&needs(), ordinal);
+                if !device.reserve(reserved) {
                     return OUT_OF_MEMORY;
                 }
             }
-            self.reserved.push((device, *bytes));
+            self.reserved.push((device, reserved));
         }
         0
     }

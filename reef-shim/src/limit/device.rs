@@ -165,11 +165,6 @@ impl Limited {
         &self.account
     }
 
-    /// Returns whether there is room for bytes.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.remaining() >= bytes
-    }
-
     /// Returns the bytes left of the limit.
     pub(crate) fn remaining(&self) -> u64 {
         self.account.limit().saturating_sub(self.account.used())

@@ -3,7 +3,7 @@
 
 use crate::driver::calls::{self, Stream};
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIME: u32 = 2;
@@ -19,7 +19,7 @@ struct Pending {
 }
 
 /// Interval at which events are queried during a wait.
-const POLL_INTERVAL: Duration = Duration::from_micros(200);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 
@@ -47,53 +47,81 @@ fn record(stream: Stream) -> Option<usize> {
     (event != 0).then_some(event)
 }
 
-/// Waits until streams have reached their current points, at most for `timeout`. Returns which of
-/// them have. A stream comes with its context.
-pub(crate) fn wait(streams: &[(Stream, usize)], timeout: Duration) -> Vec<bool> {
-    let begin = Instant::now();
-    let record = |(stream, context): &(Stream, usize)| {
-        calls::in_context(*context, || {
-            if calls::is_capturing(*stream) { None } else { record(*stream) }
-        })
-    };
-    let mut events: Vec<_> = streams.iter().map(record).collect();
-    let mut reached = vec![false; streams.len()];
-    loop {
-        for (event, reached) in events.iter_mut().zip(&mut reached) {
+/// Current points of streams.
+pub(crate) struct Points {
+    /// Events of those that are not known to be reached.
+    events: Vec<Option<usize>>,
+    reached: Vec<bool>,
+}
+
+impl Points {
+    /// Records the current points of streams, each with its context. A stream that is captured has
+    /// none.
+    pub(crate) fn record(streams: &[(Stream, usize)]) -> Self {
+        let record = |(stream, context): &(Stream, usize)| {
+            calls::in_context(*context, || {
+                if calls::is_capturing(*stream) { None } else { record(*stream) }
+            })
+        };
+        let events = streams.iter().map(record).collect();
+        Self { events, reached: vec![false; streams.len()] }
+    }
+
+    /// Returns whether streams have reached their points since the last call.
+    pub(crate) fn poll(&mut self) -> bool {
+        let mut is_new = false;
+        for (event, reached) in self.events.iter_mut().zip(&mut self.reached) {
             if event.is_some_and(|event| calls::query_event(event) == Some(0)) {
-                *reached = true;
-                let _ = event.take().map(calls::destroy_event);
+                (*reached, is_new) = (true, true);
+                let _ = event.take().map(calls::destroy_event); // it is ours
             }
         }
-        if events.iter().all(Option::is_none) || begin.elapsed() >= timeout {
-            break;
-        }
-        std::thread::sleep(POLL_INTERVAL);
+        is_new
     }
-    for event in events.into_iter().flatten() {
-        let _ = calls::destroy_event(event); // it is ours
+
+    /// Returns which streams have reached their points, as far as was polled.
+    pub(crate) fn reached(&self) -> &[bool] {
+        &self.reached
     }
-    reached
+
+    /// Returns whether no stream has yet to reach its point.
+    pub(crate) fn is_over(&self) -> bool {
+        self.events.iter().all(Option::is_none)
+    }
+}
+
+impl Drop for Points {
+    fn drop(&mut self) {
+        let _ = self.events.drain(..).flatten().map(calls::destroy_event).count(); // ours
+    }
 }
 
 /// Runs the ends that have been reached, without the lock, because they take locks of their own.
-fn end_all(is_over: impl Fn(&Pending) -> bool) {
+/// Returns whether there were any.
+fn end_all(is_over: impl Fn(&Pending) -> bool) -> bool {
     let over: Vec<_> = pending().extract_if(.., |pending| is_over(pending)).collect();
+    let were_any = !over.is_empty();
     over.into_iter().for_each(|pending| (pending.end)());
+    were_any
 }
 
-/// Runs the ends that streams have reached.
-pub(crate) fn settle() {
+/// Runs the ends that streams have reached. Returns whether there were any.
+pub(crate) fn settle() -> bool {
     end_all(|Pending { event, .. }| {
         let has_ended = *event != 0 && calls::query_event(*event) == Some(0);
         if has_ended {
             let _ = calls::destroy_event(*event); // it is ours, and has been reached
         }
         has_ended
-    });
+    })
+}
+
+/// Returns whether streams have yet to reach ends.
+pub(crate) fn are_any() -> bool {
+    pending().iter().any(|pending| pending.event != 0)
 }
 
 /// Runs the ends of a context that has ended, with its events.
 pub(crate) fn end_context(context: usize) {
-    end_all(|pending| pending.context == context);
+    let _ = end_all(|pending| pending.context == context); // any or none
 }

@@ -93,14 +93,17 @@ pub(crate) fn has_memory(exec: usize) -> bool {
     are_any() && execs().all.contains_key(&exec)
 }
 
-/// Begins a launch in a stream. Returns it with the bytes that the driver may allocate for it.
-pub(crate) fn begin(exec: usize, stream: StreamKey) -> (Launch, Vec<Need>) {
+/// Begins a launch in a stream.
+pub(crate) fn begin(exec: usize, stream: StreamKey) -> Launch {
     let mut execs = execs();
-    let needs = execs.needed(exec, stream);
     execs.open += 1;
     execs.launches += 1;
-    let (number, is_alone) = (execs.launches, execs.open == 1);
-    (Launch { exec, stream, number, is_alone }, needs)
+    Launch { exec, stream, number: execs.launches, is_alone: execs.open == 1 }
+}
+
+/// Returns the bytes that the driver may allocate for a launch, as things are now.
+pub(crate) fn needed(launch: &Launch) -> Vec<Need> {
+    execs().needed(launch.exec, launch.stream)
 }
 
 /// Ends a launch that has returned, for which the driver has allocated so much on each device;

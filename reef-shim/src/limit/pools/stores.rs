@@ -115,7 +115,7 @@ pub(crate) struct Stores {
     holes: HashMap<usize, Holes>,
     /// Pieces of destroyed pools that streams have freed.
     ending: Vec<(Freed, Store)>,
-    /// Streams that have freed, as long as they have handles.
+    /// Streams that have freed, or launched graphs with memory, as long as they have handles.
     streams: HashMap<StreamKey, Stream>,
 }
 
@@ -238,9 +238,20 @@ impl Stores {
         self.live.contains_key(&at)
     }
 
+    /// Notes a stream whose work may give memory back when it ends.
+    pub(crate) fn note_stream(&mut self, key: StreamKey, stream: Stream) {
+        self.streams.insert(key, stream);
+    }
+
+    /// Returns the streams whose work may give memory back, with handles that may be those of other
+    /// threads.
+    pub(crate) fn streams(&self) -> Vec<(StreamKey, Stream)> {
+        self.streams.iter().map(|(key, stream)| (*key, *stream)).collect()
+    }
+
     /// Notes that an allocation ends when a stream reaches this point.
     pub(crate) fn freed_in(&mut self, at: usize, key: StreamKey, stream: Stream) {
-        self.streams.insert(key, stream);
+        self.note_stream(key, stream);
         self.add_freed(at, key);
     }
 

@@ -189,23 +189,34 @@ impl Program {
         (held, 0)
     }
 
+    /// Calls while streams wait for the word, which another thread sets later.
+    fn while_held<T>(
+        &self,
+        streams: &[usize],
+        word: &'static AtomicU32,
+        call: impl FnOnce() -> T,
+    ) -> T {
+        streams.iter().for_each(|stream| self.hold(*stream, word));
+        let opener = std::thread::spawn(|| {
+            // sleep: after the call begins; a word that is set before it passes as well
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            word.store(1, SeqCst);
+        });
+        let result = call();
+        opener.join().unwrap();
+        result
+    }
+
     /// An allocation whose free another stream reaches while the next one waits for room.
     fn frees_reached_soon(&self) -> Held {
         static WORD: AtomicU32 = AtomicU32::new(0);
         let at = self.allocate(700 * MIB, self.stream).unwrap();
         self.hold(self.stream, &WORD);
         self.free(at, self.stream);
-        let opener = std::thread::spawn(|| {
-            // sleep: after the next call begins; a word that is set before it passes as well
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            WORD.store(1, SeqCst);
-        });
-        let held = match self.allocate(700 * MIB, self.stream()) {
+        match self.while_held(&[], &WORD, || self.allocate(700 * MIB, self.stream())) {
             Ok(_) => (700 * MIB, 0),
             Err(code) => (0, code),
-        };
-        opener.join().unwrap();
-        held
+        }
     }
 
     /// Memory that is freed and allocated again and again, without a wait.
@@ -231,17 +242,76 @@ impl Program {
         (700 * MIB, 0)
     }
 
-    /// Graphs that run in two streams at once, which fit, and a third one, which has to wait.
+    /// Graphs that run in two streams at once, which fit, and a third one, which waits until they
+    /// have ended.
     fn graphs_at_once(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
         let all: Vec<_> = (0..3).map(|_| self.graph(400 * MIB, true).0.instantiate()).collect();
         let streams = [self.stream, self.stream(), self.stream()];
-        for at in [0, 1].into_iter().cycle().take(32).chain([2, 0, 1, 2]) {
-            match self.launch(all[at], streams[at]) {
-                0 => {}
-                code => return (0, code),
-            }
+        let launch = |at: usize| self.launch(all[at], streams[at]);
+        let run = || [0, 1, 2, 0, 1, 2].into_iter().map(launch).find(|code| *code != 0);
+        match self.while_held(&streams[..2], &WORD, run) {
+            None => (800 * MIB, 0),
+            Some(code) => (0, code),
         }
-        (800 * MIB, 0)
+    }
+
+    /// A graph whose room is that of a free, of a graph in a stream that ends, and of one whose
+    /// memory it was going to share.
+    fn graph_after_all_kinds(&self) -> Held {
+        static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+        let driver = self.driver;
+        let [small, next, large] =
+            [400, 400, 900].map(|mib| self.graph(mib * MIB, true).0.instantiate());
+        let at = self.allocate(600 * MIB, self.stream).unwrap();
+        self.hold(self.stream, &WORDS[0]);
+        self.free(at, self.stream);
+        let launch = || self.launch(large, self.stream());
+        let codes = [
+            self.while_held(&[], &WORDS[0], launch),
+            {
+                let ends = self.stream();
+                self.while_held(&[ends], &WORDS[1], || {
+                    let code = self.launch(small, ends);
+                    assert_eq!(call!(driver, cuStreamDestroy_v2(ends)), 0);
+                    code.max(launch())
+                })
+            },
+            {
+                assert_eq!(self.launch(small, self.stream), 0);
+                self.wait();
+                let other = self.stream();
+                self.while_held(&[other], &WORDS[2], || {
+                    self.launch(next, other).max(self.launch(large, self.stream))
+                })
+            },
+        ];
+        match codes.into_iter().find(|code| *code != 0) {
+            None => (900 * MIB, 0),
+            Some(code) => (0, code),
+        }
+    }
+
+    /// Allocation from a pool, whose room graphs have until they end.
+    fn pool_after_graphs(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let exec = self.graph(700 * MIB, true).0.instantiate();
+        let got = self.while_held(&[self.stream], &WORD, || {
+            assert_eq!(self.launch(exec, self.stream), 0);
+            self.allocate(700 * MIB, self.stream())
+        });
+        match got {
+            Ok(_) => (700 * MIB, 0),
+            Err(code) => (0, code),
+        }
+    }
+
+    /// Graph that cannot fit next to allocations, however long it waits.
+    fn graph_next_to_allocations(&self) -> Held {
+        let exec = self.graph(700 * MIB, true).0.instantiate();
+        let at = self.allocate(600 * MIB, self.stream);
+        assert!(at.is_ok());
+        (600 * MIB, self.launch(exec, self.stream()))
     }
 
     /// Memory that is exported, imported and released in turn. The files are closed, or stay open.
@@ -324,6 +394,9 @@ impl Program {
             "reused in a stream" => self.reused_in_a_stream(),
             "graphs in turn" => self.graphs_in_turn(),
             "graphs at once" => self.graphs_at_once(),
+            "graph after all kinds" => self.graph_after_all_kinds(),
+            "pool after graphs" => self.pool_after_graphs(),
+            "graph next to allocations" => self.graph_next_to_allocations(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
             "exports closed" => self.exported_in_turn(true),
             "exports open" => self.exported_in_turn(false),
@@ -404,7 +477,17 @@ fn pools_and_graphs_that_fit_the_limit_go_on() {
         ("frees reached soon", 700, 0),
         ("reused in a stream", 700, 0),
         ("graphs in turn", 700, 0),
+    ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn memory_that_others_are_about_to_free_is_waited_for() {
+    let wrong = wrong(&[
         ("graphs at once", 800, 0),
+        ("graph after all kinds", 900, 0),
+        ("pool after graphs", 700, 0),
+        ("graph next to allocations", 600, OUT_OF_MEMORY),
     ]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
