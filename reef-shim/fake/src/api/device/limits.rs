@@ -14,10 +14,18 @@ plain! {
 /// Threads that a device has room for: four units of 2,048.
 const THREADS: u64 = 4 * 2048;
 
-/// One set for all contexts: stack, what is printed to, heap.
-static LIMITS: Mutex<[u64; 3]> = Mutex::new([1 << 10, 1 << 20, 8 << 20]);
+/// Limits of a new context, which has their memory: stack, what is printed to, heap.
+const NEW: [u64; 3] = [1 << 10, 1 << 20, 8 << 20];
 
-fn cost([stack, printed, heap]: [u64; 3]) -> u64 {
+/// One set for all contexts.
+static LIMITS: Mutex<[u64; 3]> = Mutex::new(NEW);
+
+/// Returns the bytes that limits take of the device, in addition to those of a new context.
+fn cost(limits: [u64; 3]) -> u64 {
+    bytes(limits).saturating_sub(bytes(NEW))
+}
+
+fn bytes([stack, printed, heap]: [u64; 3]) -> u64 {
     stack.saturating_mul(THREADS).saturating_add(printed).saturating_add(heap)
 }
 
