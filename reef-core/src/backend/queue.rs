@@ -151,6 +151,12 @@ pub trait Queue: Debug + Send + 'static {
     /// until they have ended, or for ever. Without this method, dropping it may take for ever.
     fn abandon(&mut self) {}
 
+    /// Returns whether it has given up its work by itself, as [`abandon`](Self::abandon) does,
+    /// before one of its errors.
+    fn is_abandoned(&self) -> bool {
+        false
+    }
+
     /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels
     /// find room next to them; `None`: as many as there are. Only where
     /// [`Device::colocation`](crate::Device::colocation) says so.

@@ -467,6 +467,25 @@ fn capped_queue_is_stopped_again_to_measure_its_blocks() {
     ticket.wait().expect("it ends");
 }
 
+/// The device ends a silent queue by itself, as with a timeout of its own.
+#[test]
+fn queue_that_gives_itself_up_counts_as_abandoned() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).be_hangs.store(true, Ordering::SeqCst);
+    let mut silent = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    let _at_last = AtLast(device.clone());
+    silent.submit(&[kernel()]).expect("room");
+    eventually("launched", || in_flight(&dispatcher) == 1);
+    assert_eq!(dispatcher.stats().abandoned, 0);
+    script(&device).be_times_out.store(true, Ordering::SeqCst);
+    let error = silent.wait(Seq(0)).unwrap_err();
+    assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+    assert_eq!(dispatcher.stats().abandoned, 1);
+    drop(silent);
+    assert_eq!(dispatcher.stats().abandoned, 1, "it still is");
+}
+
 /// The first client's kernel never ends; the other has work.
 #[test]
 fn best_effort_work_resumes_next_to_a_hung_kernel() {

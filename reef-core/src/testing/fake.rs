@@ -33,6 +33,8 @@ pub(crate) struct Script {
     /// This queue, counted from 1 in the order in which they were opened, has a kernel that never
     /// ends: it finishes nothing and is never drained. 0 is none.
     pub(crate) hung: AtomicU64,
+    /// Best-effort queues give themselves up when they are asked for their progress.
+    pub(crate) be_times_out: AtomicBool,
     /// Queues that were given up with what the device had of them.
     pub(crate) abandoned: AtomicU32,
     /// Queues that were opened.
@@ -170,6 +172,8 @@ pub(crate) struct FakeQueue {
     of: Option<(Fake, Priority)>,
     /// Its number among the device's queues, from 1.
     number: u64,
+    /// It has given itself up.
+    has_timed_out: bool,
 }
 
 /// Blocks that remain.
@@ -311,6 +315,11 @@ impl Queue for FakeQueue {
     fn completed(&mut self) -> Result<Seq> {
         if let Some((Fake(script), class)) = &self.of {
             script.hang.wait(Call::Completed(*class));
+            let is_be = *class == Priority::BestEffort;
+            if is_be && script.be_times_out.load(Ordering::SeqCst) {
+                self.has_timed_out = true;
+                return Err(Error::DeviceLost { backend: Fake::NAME, why: "it is silent".into() });
+            }
         }
         self.run();
         if let Some((Fake(script), _)) = &self.of {
@@ -343,6 +352,10 @@ impl Queue for FakeQueue {
         if let Some((Fake(script), _)) = &self.of {
             script.abandoned.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.has_timed_out
     }
 
     fn cap_blocks(&mut self, blocks: Option<u32>) {

@@ -193,7 +193,7 @@ impl<D: Device> Launcher<D> {
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.is_abandoned
+        self.is_abandoned || self.queue.is_abandoned()
     }
 
     /// Notes what finished; returns whether nothing is with the device.

@@ -154,7 +154,6 @@ fn check_debt<D: Device>(
         return Ok(Some(limit - age));
     }
     shared.launcher().abandon();
-    shared.note_abandoned();
     let why = format!("what was launched has not stopped within {limit:?}; its queue is given up");
     Err(Error::DeviceLost { backend: D::NAME, why })
 }
@@ -172,10 +171,9 @@ fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
         let mut launcher = shared.launcher();
         if limit.is_some_and(|limit| begin.elapsed() >= limit) {
             launcher.abandon();
-            shared.note_abandoned();
         }
         if launcher.is_abandoned() {
-            return;
+            return shared.note_abandoned();
         }
         let quiet = if shared.is_held() {
             launcher

@@ -75,10 +75,12 @@ mod tests {
         queue.launch(Seq(1), &launch.keep(vec![used]), None).unwrap();
         assert_eq!(queue.completed(), Ok(Seq(0)));
         std::thread::sleep(LIMIT); // sleep: longer than a timeout that must have run
+        assert!(!queue.is_abandoned());
         for _ in 0..2 {
             let error = queue.completed().unwrap_err();
             assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
         }
+        assert!(queue.is_abandoned());
         gpu.vendor().busy.store(true, std::sync::atomic::Ordering::SeqCst);
         drop((queue, other));
         assert_eq!(addresses.map(is_freed), [false, true]);

@@ -169,6 +169,10 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         self.stream.give_up();
     }
 
+    fn is_abandoned(&self) -> bool {
+        self.stream.is_given_up()
+    }
+
     fn release_held(&mut self) {
         if let Some(gated) = &self.gated {
             gated.release_held();
