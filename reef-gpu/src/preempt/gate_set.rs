@@ -34,13 +34,7 @@ struct Shared<V: Vendor> {
 
 impl<V: Vendor> GateSet<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
-        let shared = Shared {
-            gates: Mutex::default(),
-            closed: AtomicBool::new(false),
-            over: AtomicBool::new(false),
-            context: context.clone(),
-        };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::new(context));
         let watched = Arc::downgrade(&shared);
         let watchdog = thread::Builder::new().name(format!("reef-{}-gates", V::NAME));
         let watchdog = watchdog.spawn(move || watch(&watched));
@@ -80,6 +74,11 @@ impl<V: Vendor> Drop for GateSet<V> {
 }
 
 impl<V: Vendor> Shared<V> {
+    fn new(context: &Arc<Context<V>>) -> Self {
+        let [closed, over] = [false; 2].map(AtomicBool::new);
+        Self { gates: Mutex::default(), closed, over, context: context.clone() }
+    }
+
     fn each(&self, act: impl Fn(&Gate<V>)) {
         self.gates.lock().iter().filter_map(Weak::upgrade).for_each(|gate| act(&gate));
     }
@@ -87,12 +86,17 @@ impl<V: Vendor> Shared<V> {
     /// Opens the gates if a call hangs while they are closed. Returns when they are open.
     fn watch(&self) {
         while self.closed.load(Ordering::Acquire) {
-            let before = self.context.calls.snapshot();
-            thread::sleep(HANG_AFTER);
-            if self.closed.load(Ordering::Acquire) && self.context.calls.hangs_since(&before) {
+            if self.hangs_for(|| thread::sleep(HANG_AFTER)) {
                 return self.each(Gate::open);
             }
         }
+    }
+
+    /// Returns whether a call lasts as long as `time` does, and the gates are closed then.
+    fn hangs_for(&self, time: impl FnOnce()) -> bool {
+        let before = self.context.calls.snapshot();
+        time();
+        self.closed.load(Ordering::Acquire) && self.context.calls.hangs_since(&before)
     }
 }
 
@@ -178,23 +182,24 @@ mod tests {
         wait_until("the watchdog has ended", || Arc::weak_count(&taken) == 0);
     }
 
+    /// Without a watchdog, whose clock a busy machine may stop in the midst of a call.
     #[test]
     fn calls_that_return_leave_them_closed() {
-        // A call that loses its processor for so long hangs, so on a busy machine one may.
-        assert!((0..20).any(|_| are_left_closed()), "opened 20 times");
-    }
-
-    fn are_left_closed() -> bool {
-        let (context, gates, gate) = gates();
-        gates.close();
-        for _ in 0..1000 {
-            drop(context.calls.enter());
-            thread::sleep(Duration::from_micros(10)); // sleep: pace of the calls
+        let context = Arc::new(Context::new(Fake::default()));
+        let shared = Shared::new(&context);
+        shared.closed.store(true, Ordering::Release);
+        let mut inside = Some(context.calls.enter());
+        for _ in 0..100 {
+            let next = || {
+                inside = None; // it returns before the next one begins
+                inside = Some(context.calls.enter());
+            };
+            assert!(!shared.hangs_for(next), "each is another call");
         }
-        let is_closed = gate.closed_for().is_some();
-        gates.open();
-        assert_eq!(gate.closed_for(), None);
-        is_closed
+        assert!(shared.hangs_for(|| {}), "this one has not returned");
+        shared.closed.store(false, Ordering::Release);
+        assert!(!shared.hangs_for(|| {}), "nothing hangs because of gates that are open");
+        drop(inside);
     }
 
     #[test]
