@@ -95,6 +95,8 @@ typedef struct {
     uint64_t padded_blocks;
     // Times that the device refused to stop or to restore best-effort work, and was asked again.
     uint64_t retries;
+    // Best-effort clients whose work did not end in time. What it uses may stay on the device for ever.
+    uint64_t abandoned;
 } reef_stats;
 
 // Options of a network to load. 0 and NULL mean the default.

@@ -162,6 +162,7 @@ impl Device {
         counters.set_item("padded_launches", stats.padded_launches)?;
         counters.set_item("padded_blocks", stats.padded_blocks)?;
         counters.set_item("retries", stats.retries)?;
+        counters.set_item("abandoned", stats.abandoned)?;
         Ok(counters)
     }
 

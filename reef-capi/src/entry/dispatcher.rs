@@ -71,6 +71,7 @@ pub unsafe extern "C" fn reef_dispatcher_get_stats(
             padded_launches: now.padded_launches,
             padded_blocks: now.padded_blocks,
             retries: now.retries,
+            abandoned: now.abandoned,
         };
         // SAFETY: the caller's promise.
         unsafe { record::write(now, stats) }

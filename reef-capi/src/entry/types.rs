@@ -147,6 +147,9 @@ pub struct reef_stats {
     pub padded_blocks: u64,
     /// Times that the device refused to stop or to restore best-effort work, and was asked again.
     pub retries: u64,
+    /// Best-effort clients whose work did not end in time. What it uses may stay on the device for
+    /// ever.
+    pub abandoned: u64,
 }
 
 /// When a request was where, in nanoseconds.
@@ -188,8 +191,9 @@ records! {
     }
     reef_network_info { batch: 0, channels: 0, height: 0, width: 0, reserved: 0, inputs: 0, outputs: 0 }
     reef_client_options { priority: 0, weight: 0, capacity: 0, window: 0, reserved: 0 }
-    reef_stats {
-        reserved: 0, preemptions: 0, rt_finished: 0, padded_launches: 0, padded_blocks: 0, retries: 0
+    reef_stats, since abandoned {
+        reserved: 0, preemptions: 0, rt_finished: 0, padded_launches: 0, padded_blocks: 0, retries: 0,
+        abandoned: 0
     }
     reef_timing { reserved: 0, delay_ns: 0, device_ns: 0, total_ns: 0 }
 }

@@ -127,6 +127,17 @@ static void sizes(void) {
         failures++, puts("a name that is cut");
 }
 
+static void counters(void) {
+    reef_stats stats = {.struct_size = offsetof(reef_stats, abandoned), .abandoned = 7};
+    WANT(REEF_OK, reef_dispatcher_get_stats(dispatcher, &stats));
+    if (stats.abandoned != 7)
+        failures++, puts("counters beyond the first version's structure");
+    stats.struct_size = sizeof stats;
+    WANT(REEF_OK, reef_dispatcher_get_stats(dispatcher, &stats));
+    if (stats.abandoned != 0)
+        failures++, puts("abandoned clients without a hung kernel");
+}
+
 static void order(void) {
     reef_request *request, *second;
     reef_timing timing = {.struct_size = sizeof timing};
@@ -317,6 +328,7 @@ int main(int count, char **words) {
     names();
     handles();
     sizes();
+    counters();
     order();
     threads();
     shared();

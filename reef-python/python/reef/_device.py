@@ -23,6 +23,7 @@ class Stats(NamedTuple):
     padded_launches: int
     padded_blocks: int
     retries: int
+    abandoned: int
 
 
 def devices() -> dict[str, list[str] | str]:
