@@ -108,7 +108,7 @@ fn machine_without_a_driver_is_not_wrong() {
     let folder = Folder::new("doctor-none");
     let (_, found) = checks(&folder, &[], &[("REEF_CUDA", ""), ("REEF_SHIM", "")]);
     if std::path::Path::new("/dev/nvidiactl").exists() || found["driver"]["state"] == "ok" {
-        return; // this machine has one
+        return println!("skipped: this machine has a driver");
     }
     assert_eq!(
         (&found["driver"]["state"], &found["gpu"]["state"]),

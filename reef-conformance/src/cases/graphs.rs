@@ -86,7 +86,7 @@ const STOPPED: u64 = 3;
 /// hasn't.
 pub fn a_graph_stops_midway<D: Device>(device: &D, level: PreemptLevel) {
     if level == PreemptLevel::HostQueue || holds_evicted(device, level) {
-        return;
+        return skip(&format!("{} stops no graph midway at level {level}", D::NAME));
     }
     let (cells, spin) = (Cells::new(device, 1), rounds_for(device, NODE));
     let nodes: Vec<_> = (1..=4).map(|value| cells.append(value, spin)).collect();
