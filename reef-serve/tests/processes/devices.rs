@@ -47,6 +47,7 @@ fn both_devices_of_a_daemon_compute_what_the_reference_does() {
     let shown = json(&daemon.get("/reef/devices"));
     let models = |at: usize| shown["devices"][at]["models"][0].as_str();
     assert_eq!((models(0), models(1)), (Some("tiny/1"), Some("tiny/1")), "{shown}");
+    assert_eq!(shown["devices"][1]["abandoned"], 0, "{shown}");
 }
 
 /// Its client gets an error that says so, and then goes on by itself on the other device.
@@ -81,6 +82,7 @@ fn a_daemon_goes_on_without_a_device_that_is_taken_out() {
     let ready = daemon.get("/v2/health/ready");
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
     assert_eq!(json(&ready)["degraded"][0]["device"], "cpu:0");
+    assert_eq!(json(&ready).get("abandoned"), None, "{ready}");
     assert!(daemon.get("/v2/models/tiny/ready").starts_with("HTTP/1.1 200"));
     assert_eq!(daemon.metric("reef_device_up{device=\"cpu:0\"}"), 0.0);
 }

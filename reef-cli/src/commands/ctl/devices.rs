@@ -31,6 +31,9 @@ pub(super) struct Device {
     units: u64,
     load: f64,
     lost: Option<String>,
+    /// Best-effort queues whose work may use its memory for ever.
+    #[serde(default)] // an older daemon does not say
+    abandoned: u64,
     models: Vec<serde_json::Value>,
 }
 
@@ -53,12 +56,20 @@ fn parse(answer: &[u8], daemon: &Daemon) -> Result<Vec<Device>> {
 pub(super) fn as_table(devices: &[Device]) -> Table {
     let mut table = table(&["device", "units", "load", "models", "state", "name"]);
     for device in devices {
-        let state = device.lost.as_ref().map_or("serves".into(), |why| format!("out: {why}"));
+        let state = state(device);
         let (units, load) = (device.units.to_string(), format!("{:.2}", device.load));
         let models = device.models.len().to_string();
         table.add_row([&device.name, &units, &load, &models, &state, &device.device]);
     }
     table
+}
+
+fn state(device: &Device) -> String {
+    match (&device.lost, device.abandoned) {
+        (Some(why), _) => format!("out: {why}"),
+        (None, 0) => "serves".into(),
+        (None, queues) => format!("serves, keeps memory of {queues} abandoned"),
+    }
 }
 
 pub(super) fn drain(args: &Args) -> Result<()> {
@@ -69,4 +80,23 @@ pub(super) fn drain(args: &Args) -> Result<()> {
         return print(serde_json::to_string_pretty(&devices)?);
     }
     print(as_table(&devices))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_names_a_loss_or_what_keeps_memory() {
+        let read = |more: &str| -> Device {
+            let fields =
+                r#""name": "cuda:0", "device": "x", "units": 1, "load": 0.0, "models": []"#;
+            serde_json::from_str(&format!("{{{fields}{more}}}")).unwrap()
+        };
+        assert_eq!(state(&read("")), "serves");
+        assert_eq!(state(&read(r#", "lost": null, "abandoned": 0"#)), "serves");
+        let kept = "serves, keeps memory of 2 abandoned";
+        assert_eq!(state(&read(r#", "abandoned": 2"#)), kept);
+        assert_eq!(state(&read(r#", "lost": "hung", "abandoned": 2"#)), "out: hung");
+    }
 }

@@ -1,6 +1,6 @@
 //! Metadata, configuration and statistics of server and models.
 
-use super::devices::degraded;
+use super::devices::{abandoned, degraded};
 use super::json::object;
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
@@ -119,6 +119,9 @@ async fn ready(State(server): App, probe: Option<Extension<Probe>>) -> Response 
     let mut body = json!({ "ready": is_ready });
     if let Some(devices) = degraded {
         body["degraded"] = devices;
+    }
+    if let Some(devices) = abandoned(&server).filter(|_| probe.is_none()) {
+        body["abandoned"] = devices;
     }
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(body)).into_response()

@@ -26,6 +26,7 @@ async fn devices(State(server): App) -> Json<Value> {
             "units": node.engine.units(),
             "load": node.load(),
             "lost": node.lost(),
+            "abandoned": node.stats().abandoned,
             "models": models.get(&node.index).cloned().unwrap_or_default(),
         })
     };
@@ -46,4 +47,30 @@ pub(super) fn degraded(server: &Server) -> Option<Value> {
     let lost = |node: &Arc<Node>| Some(json!({ "device": node.name, "lost": node.lost()? }));
     let lost: Vec<Value> = server.nodes.iter().filter_map(lost).collect();
     (!lost.is_empty()).then(|| Value::from(lost))
+}
+
+/// Returns the devices with abandoned queues, which may use their memory for ever; `None` if there
+/// are none.
+pub(super) fn abandoned(server: &Server) -> Option<Value> {
+    with_abandoned(server.nodes.iter().map(|node| (&*node.name, node.stats().abandoned)))
+}
+
+/// Lists devices with the number of their abandoned queues, without those that have none.
+fn with_abandoned<'a>(devices: impl Iterator<Item = (&'a str, u64)>) -> Option<Value> {
+    let some = devices.filter(|&(_, queues)| queues > 0);
+    let some: Vec<_> =
+        some.map(|(name, queues)| json!({ "device": name, "queues": queues })).collect();
+    (!some.is_empty()).then(|| Value::from(some))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_with_abandoned_queues_are_listed() {
+        assert_eq!(with_abandoned([("cuda:0", 0), ("cuda:1", 0)].into_iter()), None);
+        let some = with_abandoned([("cuda:0", 0), ("cuda:1", 2)].into_iter());
+        assert_eq!(some, Some(json!([{ "device": "cuda:1", "queues": 2 }])));
+    }
 }
