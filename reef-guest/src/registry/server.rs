@@ -13,6 +13,7 @@ use crate::join::wire::{Message, receive, send};
 use crate::page::layout::Class;
 use crate::places::{Activity, Parts, Places, Standing, Timeouts};
 use crate::unix_peer::Peer;
+use reef_files::SocketFile;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
@@ -20,7 +21,7 @@ use rustix::net::{
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -69,14 +70,14 @@ impl MemoryReply {
 /// Socket at which guests register, and the thread that serves it. Dropping it ends both.
 pub struct Registry {
     guests: Arc<Mutex<Guests>>,
-    path: PathBuf,
+    name: SocketFile,
     stop: io::PipeWriter,
     thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Registry").field("path", &self.path).finish_non_exhaustive()
+        out.debug_struct("Registry").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -133,6 +134,7 @@ impl Registry {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
+        let name = SocketFile::of(path)?;
         listen(&socket, 128)?;
         let (stopped, stop) = io::pipe()?;
         let guests = Arc::new(Mutex::new(Guests::new(rules)));
@@ -142,7 +144,7 @@ impl Registry {
         let server = Server { listener, stopped, policy, caps, memory, joining, guests: of };
         let thread = std::thread::Builder::new().name("reef-guests".into());
         let thread = Some(thread.spawn(move || server.serve())?);
-        Ok(Self { guests, path: path.to_owned(), stop, thread })
+        Ok(Self { guests, name, stop, thread })
     }
 
     /// Returns the current guests.
@@ -183,7 +185,6 @@ impl Drop for Registry {
     fn drop(&mut self) {
         let _ = io::Write::write(&mut self.stop, b"."); // the thread is there, or ended already
         let _ = self.thread.take().map(JoinHandle::join);
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

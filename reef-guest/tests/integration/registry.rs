@@ -197,6 +197,16 @@ fn refusal_quotes_the_policy_and_missing_daemon_is_an_error() {
 }
 
 #[test]
+fn file_that_has_the_name_of_the_socket_by_now_is_kept() {
+    let (registry, path) = registry();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    drop(registry);
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn request_for_memory_is_answered_later_without_blocking() {
     let (registry, path) = registry();
     drop(registry);
