@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -47,13 +47,14 @@ pub(crate) enum Fate {
 }
 
 impl OwnSocket {
-    /// Listens at `path`, in the place of whatever stood there.
+    /// Listens at `path`, in the place of a socket that stood there, another plugin's too.
     pub(crate) fn bind(path: &Path) -> Result<(Self, Incoming)> {
         // The kubelet takes each socket in a folder that it watches for a plugin's, but for names
         // with a dot in front.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = path.with_file_name(format!(".{}.{name}", std::process::id()));
-        let _ = std::fs::remove_file(&new); // of one that was killed
+        reef_files::clear(&new).map_err(|error| Error::of(&new, &error))?; // of one that was killed
+        check_free(path)?;
         let listener = UnixListener::bind(&new).map_err(|error| Error::of(&new, &error))?;
         let own = Self { path: path.to_owned(), identity: identity(&new) };
         std::fs::rename(&new, path).map_err(|error| Error::of(path, &error))?;
@@ -66,6 +67,20 @@ impl OwnSocket {
             found if found == self.identity => Fate::Kept,
             Some(_) => Fate::Taken,
         }
+    }
+}
+
+/// Refuses a path at which another file than a socket stands.
+fn check_free(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            let what = if found.is_dir() { "a folder" } else { "another file" };
+            Err(Error::Refused(format!(
+                "{}: must be absent or a socket, got {what}",
+                path.display()
+            )))
+        }
+        _ => Ok(()), // what cannot be looked at cannot be replaced either
     }
 }
 
@@ -102,4 +117,27 @@ pub(crate) async fn connect(path: &Path) -> Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()));
     let endpoint = endpoint.map_err(|error| failed(&error))?.timeout(TIMEOUT);
     endpoint.connect().await.map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn socket_of_another_plugin_is_replaced_but_no_other_file() {
+        let folder = std::env::temp_dir().join(format!("reef-k8s-socket-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("x.sock");
+        std::fs::write(&path, "precious").unwrap();
+        let error = OwnSocket::bind(&path).unwrap_err().to_string();
+        assert!(error.ends_with("x.sock: must be absent or a socket, got another file"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        let (first, _incoming) = OwnSocket::bind(&path).unwrap();
+        let (second, _connections) = OwnSocket::bind(&path).unwrap();
+        assert_eq!((first.fate(), second.fate()), (Fate::Taken, Fate::Kept));
+        drop((first, second));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        std::fs::remove_dir(&folder).unwrap();
+    }
 }
