@@ -84,7 +84,7 @@ impl PictureModel {
     ///
     /// # Errors
     ///
-    /// Those of `source`.
+    /// The error of `source`.
     pub fn params(&self, source: &impl Source) -> Result<Params> {
         let named = |tensor: TensorSpec| Ok((tensor.name.clone(), source.tensor(&tensor)?));
         let tensors = self.tensors().into_iter().map(named).collect::<Result<_>>()?;
@@ -119,7 +119,7 @@ impl Layer {
     ///
     /// # Errors
     ///
-    /// Those of `source`; `Tensor` if weights of 8 bits are not finite, with their channel.
+    /// The error of `source`; `Tensor` if weights of 8 bits are not finite, with their channel.
     pub fn fold(&self, source: &impl Source) -> Result<Folded> {
         let folded = self.constants.fold(&self.op, source)?;
         if self.op.input().layout.quantized().is_some() {

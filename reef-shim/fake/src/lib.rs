@@ -7,7 +7,7 @@
 //! none of all that, `REEF_FAKE_INSTANT`), and `cuGetProcAddress` by name, version and flag. Every
 //! other driver function is there and answers 801 (not supported).
 //!
-//! What ends, ends as with the driver: a destroyed stream runs what it has, a context takes its
+//! Objects end as with the driver: a destroyed stream runs what it has, a context takes its
 //! streams and registrations along, a primary context lives while it is retained, and handles come
 //! back. Calls that name what has ended are counted (`reef_fake_misuses`), and a stream that uses
 //! memory of the dead is an error for good (700). Contexts and streams have numbers, unless

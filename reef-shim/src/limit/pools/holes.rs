@@ -1,8 +1,8 @@
 //! Free memory of a pool, as far as it is known. An allocation that fits in one piece of it takes
 //! no more of the device.
 //!
-//! What a stream frees is there for its own next allocation. Other streams get it once it is known
-//! that this stream has reached the free.
+//! Memory that a stream frees is there for its own next allocation. Other streams get it once it is
+//! known that this stream has reached the free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
