@@ -2,7 +2,7 @@
 //!
 //! Real-time work finds out by itself: its queue fails, and no other can be opened. Best-effort
 //! work that is held doesn't ask the device for anything, and would wait for ever to be restored.
-//! What becomes of a call that hangs is told in `watch.rs`.
+//! Calls that hang are handled in `watch.rs`.
 
 use std::time::Duration;
 

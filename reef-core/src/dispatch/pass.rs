@@ -18,7 +18,7 @@
 //! Nothing in a pass should take long. What the driver prepares is prepared before, by the client,
 //! and clients that wait are woken when the pass is over. There is one exception: a real-time queue
 //! that failed is replaced, which opens a stream of the driver and closes the old one, so that
-//! nothing of it runs any more. What becomes of a call that never returns is told in `watch.rs`.
+//! nothing of it runs any more. Calls that never return are handled in `watch.rs`.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;

@@ -10,6 +10,7 @@
 //! | new requests and clients | get the reason |
 //! | counts | are read as they are |
 //! | clients and dispatchers that are dropped | leave what the thread has to it |
+//! | worker of a best-effort queue that is told to stop | its queue alone is abandoned, after its `Config::drain_timeout` |
 //!
 //! If the call returns after all, the pass goes on, finds the loss, and ends what is left.
 
@@ -25,15 +26,16 @@ use std::time::Duration;
 /// of others don't keep a call from returning for as long.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Marks the device lost if a call of the driver in a pass lasts for `timeout`. Returns then, or
-/// when the other end of `ended` is gone.
+/// Marks the device lost if a call of the driver in a pass lasts for `timeout`, and abandons queues
+/// whose workers hang. Returns when it is lost, or the other end of `ended` is gone.
 pub(super) fn watch<D: Device>(
     dispatch: &Arc<Dispatch<D>>,
     timeout: Duration,
     ended: &Receiver<()>,
 ) {
-    let mut watch = Watch::default();
-    while ended.recv_timeout(timeout / Watch::SAMPLES) == Err(RecvTimeoutError::Timeout) {
+    let (mut watch, interval) = (Watch::default(), timeout / Watch::SAMPLES);
+    while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        dispatch.group.abandon_hung(interval);
         if watch.sample(dispatch.turns()) {
             let why = format!("a call of the driver has not returned for {timeout:?}");
             return dispatch.end_waits(&Error::DeviceLost { backend: D::NAME, why });

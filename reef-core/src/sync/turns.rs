@@ -60,10 +60,16 @@ impl Watch {
     /// Takes a sample; returns whether the turn hangs: it has lasted for ten of them since the one
     /// that found it.
     pub(crate) fn sample(&mut self, turns: &Turns) -> bool {
+        self.count(turns) >= MAX_SAMPLES
+    }
+
+    /// Takes a sample; returns the number of samples for which the turn has lasted since the one
+    /// that found it, 0 if there is none.
+    pub(crate) fn count(&mut self, turns: &Turns) -> u32 {
         let turn = turns.current();
         self.same = if turn == self.turn { self.same.saturating_add(1) } else { 0 };
         self.turn = turn;
-        turn.is_some() && self.same >= MAX_SAMPLES
+        if turn.is_some() { self.same } else { 0 }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::vqueue::shared::{Shared, Shutdown};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A preemptor and the queues opened with it. Preempting eight queues costs what preempting one
 /// does.
@@ -147,6 +148,18 @@ impl<D: Device> Group<D> {
             queue.end(error.clone());
             queue.shut_down(Shutdown::Cancel);
         }
+    }
+
+    /// Abandons the queues that are told to stop and whose workers have been in one call of the
+    /// driver for [`Config::drain_timeout`](crate::Config::drain_timeout), by samples that are taken
+    /// at this interval. Calls no driver.
+    pub(crate) fn abandon_hung(&self, interval: Duration) {
+        if self.level() < PreemptLevel::DeviceQueue {
+            return; // what was launched runs to its end
+        }
+        let members = self.members.lock();
+        let hung = members.queues.iter().filter(|queue| queue.worker_hangs(interval));
+        hung.for_each(|queue| queue.leave_alone());
     }
 
     /// Returns whether its queues were given up.

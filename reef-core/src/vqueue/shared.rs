@@ -7,7 +7,7 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::Caps;
 use crate::sync::park::{EventCount, Parker};
 use crate::sync::ring::Cursors;
-use crate::sync::turns::Turns;
+use crate::sync::turns::{Turns, Watch};
 use crate::vqueue::drain_time::DrainTime;
 use crate::vqueue::hold::{Hold, Quiesced, Reclaim};
 use crate::vqueue::launcher::{Allowance, Launcher};
@@ -55,6 +55,10 @@ pub(crate) struct Shared<D: Device> {
     worker: Thread,
     /// The worker's calls of the device, with what it waits for to make them.
     calls: Turns,
+    /// Samples of `calls` while the queue is told to stop.
+    watch: Mutex<Watch>,
+    /// [`Config::drain_timeout`](crate::Config::drain_timeout).
+    drain_timeout: Option<Duration>,
     /// The device keeps its work of the queue. Written once.
     is_abandoned: AtomicBool,
     /// The worker has ended. Written by it, once.
@@ -80,6 +84,7 @@ impl<D: Device> Shared<D> {
         cursors: Cursors<Command<D>>,
         worker: Thread,
         listener: Option<Thread>,
+        drain_timeout: Option<Duration>,
     ) -> Self {
         Self {
             launcher: Mutex::new(launcher),
@@ -95,6 +100,8 @@ impl<D: Device> Shared<D> {
             failed: OnceLock::new(),
             worker,
             calls: Turns::default(),
+            watch: Mutex::default(),
+            drain_timeout,
             is_abandoned: AtomicBool::new(false),
             worker_ended: AtomicBool::new(false),
             parker: Parker::default(),
@@ -316,6 +323,27 @@ impl<D: Device> Shared<D> {
         self.is_abandoned.load(Ordering::Acquire)
     }
 
+    /// Takes a sample of a worker whose queue is told to stop, this time after the last one. Returns
+    /// whether it has been in one call of the driver for as long as the device may take to stop.
+    pub(crate) fn worker_hangs(&self, interval: Duration) -> bool {
+        let mut watch = self.watch.lock();
+        if !self.is_held() || self.failed.get().is_some() {
+            *watch = Watch::default();
+            return false;
+        }
+        let samples = watch.count(&self.calls);
+        samples > 0 && self.drain_timeout.is_some_and(|limit| interval * samples >= limit)
+    }
+
+    /// Ends a queue whose worker hangs in a call of the driver. The worker keeps what the device
+    /// may use until the call returns, and launches nothing more.
+    pub(crate) fn leave_alone(&self) {
+        self.note_abandoned();
+        let why = "a call of the driver has not returned; its queue is left alone".into();
+        self.end(Error::DeviceLost { backend: D::NAME, why });
+        self.shut_down(Shutdown::Cancel);
+    }
+
     /// The worker does nothing more.
     pub(crate) fn note_worker_ended(&self) {
         self.worker_ended.store(true, Ordering::Release);
@@ -431,7 +459,7 @@ pub(crate) mod tests {
         let cursors = consumer.cursors();
         let queue = device.queue(Priority::BestEffort, None).unwrap();
         let launcher = Launcher::new(queue, consumer, 4);
-        (producer, Shared::new(launcher, cursors, thread::current(), None))
+        (producer, Shared::new(launcher, cursors, thread::current(), None, None))
     }
 
     /// Returns whether the worker is woken within some time.

@@ -229,20 +229,18 @@ impl<D: Device> VirtualQueue<D> {
         } else if self.wait_for_worker() {
             let _ = worker.join(); // a panic has already been printed
         } else {
-            self.shared.note_abandoned();
-            let why = "a call of the driver has not returned; its queue is left alone".into();
-            self.shared.end(Error::DeviceLost { backend: D::NAME, why });
+            self.shared.leave_alone();
         }
         self.group.leave(&self.shared);
     }
 
     /// Waits until the worker has ended. `false`: it hangs in the device, or the device was given
-    /// up, so that none waits for what it has. The worker then ends by itself, or never, and keeps
+    /// up or the queue abandoned, so that none waits for what it has. The worker then ends by itself, or never, and keeps
     /// what the device may use.
     fn wait_for_worker(&self) -> bool {
         let mut watch = Watch::default();
         loop {
-            let is_lost = self.group.is_lost();
+            let is_lost = self.group.is_lost() || self.shared.is_abandoned();
             let interval = match self.drain_timeout {
                 _ if is_lost => LOST_TIMEOUT,
                 Some(limit) => (limit / Watch::SAMPLES).max(MIN_WATCH_INTERVAL),
@@ -259,7 +257,8 @@ impl<D: Device> VirtualQueue<D> {
     }
 }
 
-/// Time for which a queue of a device that was given up is waited for: it may have nothing there.
+/// Time for which a queue that was given up, or its device, is waited for: it may have nothing
+/// there.
 const LOST_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Interval at which a thread that ends a queue looks whether the worker hangs.
@@ -320,7 +319,8 @@ impl<D: Device> Group<D> {
             launcher.continue_at(record);
         }
         let thread = worker.thread().clone();
-        let shared = Arc::new(Shared::new(launcher, cursors, thread, listener));
+        let shared =
+            Arc::new(Shared::new(launcher, cursors, thread, listener, config.drain_timeout));
         self.join(&shared)?; // the worker ends if there is nothing to do
         let stops = self.level() >= PreemptLevel::DeviceQueue;
         // The worker waits for it.

@@ -196,9 +196,9 @@ const NO_LAUNCHES: Allowance = Allowance::until(0);
 
 /// Launches and notes completions.
 fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
-    let cancelled = is_cancelled(shared);
-    let Step { completed, waits } =
-        shared.launcher().step(|| if cancelled { NO_LAUNCHES } else { shared.allowance() })?;
+    // Asked before each launch: a queue may end while one lasts.
+    let allowed = || if is_cancelled(shared) { NO_LAUNCHES } else { shared.allowance() };
+    let Step { completed, waits } = shared.launcher().step(allowed)?;
     if completed {
         shared.waiters().notify();
     }
@@ -274,7 +274,8 @@ fn has_work<D: Device>(shared: &Shared<D>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::fake::{Fake, kernel, until_polled};
+    use crate::backend::info::Priority;
+    use crate::testing::fake::{AtLast, Call, Fake, eventually, kernel, until_polled};
     use crate::vqueue::shared::tests::{shared, with_submitter};
     use std::sync::atomic::Ordering;
 
@@ -333,6 +334,24 @@ mod tests {
         shared.shut_down(Shutdown::Cancel);
         assert!(producer.push(kernel()).is_ok(), "room");
         pass(&shared).unwrap();
+        assert_eq!(shared.launcher().commands.in_flight(), 1);
+    }
+
+    #[test]
+    fn queue_cancelled_during_a_launch_launches_no_more() {
+        let device = Fake::default();
+        let (mut producer, shared) = with_submitter(&device);
+        let _at_last = AtLast(device.clone());
+        device.0.be_hangs.store(true, Ordering::SeqCst);
+        device.0.hang.set(Some(Call::Launch(Priority::BestEffort)));
+        (0..3).for_each(|_| assert!(producer.push(kernel()).is_ok(), "room"));
+        thread::scope(|scope| {
+            let launches = scope.spawn(|| pass(&shared).map(drop));
+            eventually("it launches", || device.0.hang.is_inside());
+            shared.shut_down(Shutdown::Cancel);
+            device.0.hang.set(None);
+            launches.join().expect("no panic").expect("no error");
+        });
         assert_eq!(shared.launcher().commands.in_flight(), 1);
     }
 

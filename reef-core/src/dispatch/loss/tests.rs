@@ -6,6 +6,7 @@ use crate::backend::info::{Priority, Seq};
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::queues::task::Task;
+use crate::dispatch::rt_client::RtClient;
 use crate::limits::ClientConfig;
 use crate::scheduler::Reef;
 use crate::testing::fake::{AtLast, By, Call, Fake, eventually, kernel};
@@ -23,12 +24,14 @@ fn lost() -> Error {
     Error::DeviceLost { backend: "fake", why: "reactivate".into() }
 }
 
-#[test]
-fn best_effort_work_of_a_device_never_restored_ends() {
-    let device = Fake::default();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+/// A best-effort client whose kernel was taken back for a task, on a device that refuses to restore
+/// it; and the real-time client of the task.
+fn never_restored(
+    dispatcher: &Dispatcher<Fake>,
+    device: &Fake,
+) -> (BeClient<Fake>, RtClient<Fake>, Task<Fake>) {
     let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
-    let _at_last = AtLast(device.clone());
+    let at_last = AtLast(device.clone());
     device.0.be_hangs.store(true, Ordering::SeqCst);
     be.submit(&[kernel()]).expect("room");
     device.0.reactivate_fails.store(u32::MAX, Ordering::SeqCst);
@@ -37,7 +40,15 @@ fn best_effort_work_of_a_device_never_restored_ends() {
     rt.run(&task).expect("its queue works");
     // Else the kernel ends before it is taken back.
     eventually("taken back", || device.0.drains.load(Ordering::SeqCst) > 0);
-    device.0.be_hangs.store(false, Ordering::SeqCst);
+    drop(at_last);
+    (be, rt, task)
+}
+
+#[test]
+fn best_effort_work_of_a_device_never_restored_ends() {
+    let device = Fake::default();
+    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+    let (be, mut rt, task) = never_restored(&dispatcher, &device);
     assert_eq!(be.wait_for(Seq(0), TEST_TIMEOUT), Err(lost()));
     eventually("given up", || dispatcher.best_effort(ClientConfig::default()).is_err());
     assert_eq!(rt.run(&task), Err(lost()), "so are later tasks");
@@ -52,16 +63,7 @@ fn best_effort_work_of_a_device_never_restored_ends() {
 fn device_never_restoring_is_lost_between_real_time_tasks() {
     let device = Fake::default();
     let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
-    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
-    let _at_last = AtLast(device.clone());
-    device.0.be_hangs.store(true, Ordering::SeqCst);
-    be.submit(&[kernel()]).expect("room");
-    device.0.reactivate_fails.store(u32::MAX, Ordering::SeqCst);
-    let mut rt = dispatcher.real_time().expect("a client");
-    let task = Task::new(vec![kernel()]).expect("a kernel");
-    rt.run(&task).expect("its queue works");
-    eventually("taken back", || device.0.drains.load(Ordering::SeqCst) > 0);
-    device.0.be_hangs.store(false, Ordering::SeqCst);
+    let (be, mut rt, task) = never_restored(&dispatcher, &device);
     let begin = Instant::now();
     while rt.run(&task).is_ok() {
         assert!(begin.elapsed() < TEST_TIMEOUT, "each task is taken for an answer");
@@ -260,6 +262,47 @@ fn waits_end_in_their_time_while_a_call_lasts() {
         assert_eq!(soon("best-effort wait", move || be.wait(Seq(0))), Err(lost()), "{call:?}");
         device.0.hang.set(None);
         let _ = hung.join().expect("no panic");
+    }
+}
+
+/// Its queue is told to stop for real-time work, which goes on, as other clients do.
+#[test]
+fn call_that_hangs_in_a_worker_costs_its_client_alone() {
+    let completed = Call::Completed(Priority::BestEffort);
+    for call in [Call::Launch(Priority::BestEffort), completed, Call::Drain(By::Worker)] {
+        let device = Fake::default();
+        let dispatcher = started(&device, SOON); // on a busy machine other calls take SHORT too
+        let config = ClientConfig::default();
+        let config = config.queue(config.queue.drain_timeout(Some(SHORT)));
+        let mut hung = dispatcher.best_effort(config).expect("a client");
+        let _at_last = AtLast(device.clone());
+        device.0.hang.one.store(true, Ordering::SeqCst);
+        device.0.be_hangs.store(true, Ordering::SeqCst);
+        device.0.hang.set(Some(call));
+        hung.submit(&[kernel(), kernel()]).expect("room");
+        let mut rt = dispatcher.real_time().expect("a client");
+        let task = Task::new(vec![kernel()]).expect("a kernel");
+        let begin = Instant::now();
+        while !device.0.hang.is_inside() {
+            rt.run(&task).expect("it runs"); // it may be this thread that takes back
+            assert!(begin.elapsed() < TEST_TIMEOUT, "{call:?}");
+        }
+        device.0.be_hangs.store(false, Ordering::SeqCst);
+        rt.run(&task).expect("it runs next to the call");
+        let mut other = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+        other.run(&[kernel()]).expect("so does other best-effort work");
+        let (error, hung) = soon("wait", move || (hung.wait(Seq(1)).unwrap_err(), hung));
+        let lost = matches!(&error, Error::DeviceLost { why, .. } if why.contains("left alone"));
+        assert!(lost, "{call:?}: {error}");
+        assert_eq!((dispatcher.stats().abandoned, dispatcher.lost()), (1, None), "{call:?}");
+        rt.run(&task).expect("it runs still");
+        other.run(&[kernel()]).expect("and the other work");
+        soon("drop", move || drop(hung));
+        assert!(device.0.hang.is_inside(), "{call:?}: it hangs still");
+        device.0.hang.set(None);
+        drop((other, rt, dispatcher));
+        let left = || Arc::strong_count(&device.0) - 2;
+        eventually(&format!("{call:?}: nothing is left"), || left() == 0);
     }
 }
 
