@@ -9,7 +9,8 @@ and right, wrong, refused and lost answers. Ends by itself. Exit codes: 0 if eac
 no client waited for 5 s, and the memory is flat; 1 otherwise.
 
 A machine with too few processors fails too. The last lines say for how long threads of the daemon waited for a
-processor: requests that are late while they waited little were kept out by the load.
+processor: requests that are late while they waited little were kept out by the load. `--attackers none` is the
+measure of the machine alone.
 
 Memory is flat if its median in the last quarter of the time is at most 10 % and 16 MiB above that of the second quarter.
 Needs Python 3.8 and a built `reef`; no other package.
@@ -359,14 +360,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--reef", default="target/release/reef")
     parser.add_argument("--seconds", type=float, default=3600)
-    parser.add_argument("--attackers", help="names, separated by commas; default: all")
+    parser.add_argument("--attackers", help="names, separated by commas, or none, to compare with; default: all")
     parser.add_argument("--list", action="store_true", help="print the attackers and end")
     options = parser.parse_args()
     if options.list:
         return print("\n".join(f"{one.__name__}: {one.__doc__}" for one in ATTACKERS))
     names = options.attackers.split(",") if options.attackers else [one.__name__ for one in ATTACKERS]
     chosen = [one for one in ATTACKERS if one.__name__ in names]
-    if len(chosen) != len(set(names)):
+    if names != ["none"] and len(chosen) != len(set(names)):
         parser.error(f"--attackers: unknown name in {options.attackers}; see --list")
     with tempfile.TemporaryDirectory() as folder:
         return load(os.path.abspath(options.reef), folder, chosen, options.seconds)
