@@ -87,7 +87,7 @@ fn files(library: &Path, all: Vec<PathBuf>) -> Vec<PathBuf> {
 
 fn identity(file: &Path) -> Option<[u8; 8]> {
     let mut head = [0; 20];
-    File::open(file).ok()?.read_exact(&mut head).ok()?;
+    reef_files::regular(file).ok()?.read_exact(&mut head).ok()?; // a FIFO would be waited for
     let bytes: Vec<u8> = IDENTITY.into_iter().flat_map(|range| head[range].to_vec()).collect();
     head.starts_with(b"\x7fELF").then(|| bytes.try_into().ok())?
 }
@@ -171,4 +171,19 @@ fn mount(from: Option<&CString>, to: &std::ffi::CStr, flags: libc::c_ulong) -> i
     // SAFETY: strings, or null where the call looks at none.
     let code = unsafe { libc::mount(from, to.as_ptr(), none, flags, none.cast()) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn file_that_is_not_regular_has_no_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("libcuda.so.1");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert_eq!(identity(&fifo), None); // and it waits for no writer
+        assert!(identity(Path::new("/proc/self/exe")).is_some());
+    }
 }

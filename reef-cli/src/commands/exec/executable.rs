@@ -39,7 +39,7 @@ fn in_path(program: &OsStr) -> Option<PathBuf> {
 /// Interpreter that a script's first line names, and its argument.
 fn interpreter(file: &Path) -> Option<(OsString, Vec<OsString>)> {
     let mut line = Vec::new();
-    let file = std::fs::File::open(file).ok()?;
+    let file = reef_files::regular(file).ok()?;
     BufReader::new(file).take(LINE).read_until(b'\n', &mut line).ok()?;
     let line = line.strip_prefix(b"#!")?.trim_ascii();
     let (name, argument) = match line.iter().position(u8::is_ascii_whitespace) {

@@ -81,7 +81,7 @@ impl Case {
         let there = (0..).map(file).take_while(|file| file.is_file());
         let read = |file: PathBuf| {
             let name = file.display().to_string();
-            let bytes = fs::read(&file)
+            let bytes = reef_files::read(&file, reef_files::MAX_INPUT_BYTES)
                 .map_err(|why| Error::Io { file: name.clone(), why: why.to_string() })?;
             read_tensor(&bytes, &name)
         };
