@@ -387,6 +387,7 @@ impl Server {
             request_memory: self.memory.taken(),
             models: self.registry.len(),
             depths: self.registry.depths(),
+            figures: self.registry.figures(),
             tenants: self.tenants.all(self.nodes.iter().map(|node| node.clock())),
             reserve: config.rt.reserve,
         })

@@ -1,6 +1,8 @@
 //! Formats of metrics: OpenMetrics 1.0 if a client asks for it, else Prometheus' text format 0.0.4.
 //! The latter has no `# EOF` and no units, and its counters have the names of their samples.
 
+use crate::observe::metrics::triton::is_counter;
+
 /// Media type of OpenMetrics in `accept`.
 const OPENMETRICS: &str = "application/openmetrics-text";
 
@@ -45,6 +47,9 @@ fn prometheus(text: &str) -> String {
             (Some("#"), Some(kind), Some(name)) if counters.contains(&name) => {
                 plain.extend(["# ", kind, " ", name, "_total ", words.next().unwrap_or_default()]);
             }
+            (Some("#"), Some("TYPE"), Some(name)) if is_counter(name) => {
+                plain.extend(["# TYPE ", name, " counter"]);
+            }
             _ => plain.push_str(line),
         }
         plain.push('\n');
@@ -65,6 +70,9 @@ mod tests {
 # HELP a_b Is counted.
 # TYPE a_b counter
 a_b_total{x=\"1\"} 2
+# HELP nv_inference_count Is counted.
+# TYPE nv_inference_count gauge
+nv_inference_count 3
 # HELP a_seconds Is a time.
 # TYPE a_seconds gauge
 # UNIT a_seconds seconds
@@ -78,6 +86,9 @@ a_seconds 1.5
 # HELP a_b_total Is counted.
 # TYPE a_b_total counter
 a_b_total{x=\"1\"} 2
+# HELP nv_inference_count Is counted.
+# TYPE nv_inference_count counter
+nv_inference_count 3
 # HELP a_seconds Is a time.
 # TYPE a_seconds gauge
 a_seconds 1.5

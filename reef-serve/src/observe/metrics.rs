@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
 use crate::observe::answers::{Answers, GONE};
 use crate::observe::devices::{DeviceSnapshot, Devices};
+use crate::observe::metrics::triton::{ModelFigures, TritonMetrics};
 use crate::observe::process::Process;
 use crate::observe::series::SeriesLabels;
 use crate::observe::shares::Shares;
@@ -24,6 +25,8 @@ use prometheus_client::registry::{Registry, Unit};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) mod triton;
 
 /// Labels: model and class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,6 +75,7 @@ pub(crate) struct Metrics {
     process: Process,
     shares: Shares,
     devices: Devices,
+    triton: TritonMetrics,
     state: State,
     /// Series of requests, to be removed with their model.
     classes: SeriesLabels<ClassLabels>,
@@ -115,6 +119,8 @@ pub(crate) struct Snapshot {
     pub(crate) request_memory: u64,
     pub(crate) models: usize,
     pub(crate) depths: Vec<(ClassLabels, usize)>,
+    /// One for each version of a model.
+    pub(crate) figures: Vec<ModelFigures>,
     pub(crate) tenants: Vec<Arc<Tenant>>,
     /// Part of the device that is reserved for best-effort work.
     pub(crate) reserve: f64,
@@ -135,6 +141,7 @@ impl Metrics {
             process: Process::default(),
             shares: Shares::default(),
             devices: Devices::default(),
+            triton: TritonMetrics::default(),
             state: State::default(),
             classes: SeriesLabels::default(),
             failures: SeriesLabels::default(),
@@ -145,6 +152,7 @@ impl Metrics {
 
     fn register(&self, all: &mut Registry) {
         self.process.register(all);
+        self.triton.register(all);
         let reef = all.sub_registry_with_prefix("reef");
         reef.register("requests_served", "Requests that were answered", self.served.clone());
         reef.register("requests_failed", "Requests that were not", self.failed.clone());
@@ -262,6 +270,7 @@ impl Metrics {
     pub(crate) fn text(&self, snapshot: &Snapshot) -> String {
         let registry = self.registry.lock(); // one scrape at a time
         self.devices.set(&snapshot.devices);
+        self.triton.set(&snapshot.figures);
         self.state.set(snapshot);
         self.process.update();
         self.shares.set(snapshot.tenants.iter().map(|tenant| &**tenant), snapshot.reserve);

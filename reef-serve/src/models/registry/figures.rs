@@ -2,6 +2,8 @@
 
 use super::state::Registry;
 use crate::models::loaded_model::LoadedModel;
+use crate::models::placement::replicas::Replicas;
+use crate::observe::metrics::triton::ModelFigures;
 use crate::observe::metrics::{ClassLabels, ModelLabels};
 use std::collections::BTreeMap;
 
@@ -43,6 +45,23 @@ impl Registry {
         let loaded = self.loaded.read();
         let all = loaded.values().flatten();
         all.map(|(_, replicas)| (replicas.first().labels(), replicas.bytes())).collect()
+    }
+
+    /// Figures of each version, of all its replicas together.
+    pub(crate) fn figures(&self) -> Vec<ModelFigures> {
+        let loaded = self.loaded.read();
+        let figures = |replicas: &Replicas| {
+            let (model, each) = (replicas.first(), replicas.each()); // replicas share their numbers
+            ModelFigures {
+                model: model.spec.name.to_string(),
+                version: model.spec.version,
+                numbers: model.numbers(),
+                batch: model.batch(),
+                executions: model.executions(),
+                waiting: each.iter().flat_map(|one| one.depths()).map(|(_, depth)| depth).sum(),
+            }
+        };
+        loaded.values().flatten().map(|(_, replicas)| figures(replicas)).collect()
     }
 
     /// Waiting requests by model and class; a model with replicas has an entry for each.

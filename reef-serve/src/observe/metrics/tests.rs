@@ -1,4 +1,5 @@
 use super::*;
+use crate::observe::stats::{Numbers, Sum};
 
 #[test]
 fn series_of_a_model_end_with_it() {
@@ -85,4 +86,49 @@ fn metrics_text_has_every_counted_event() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
+}
+
+#[test]
+fn figures_of_a_model_have_tritons_names() {
+    let sum = |count, micros| Sum { count, time: Duration::from_micros(micros) };
+    let numbers = Numbers {
+        success: sum(5, 100),
+        fail: sum(2, 7),
+        queue: sum(5, 10),
+        input: sum(5, 20),
+        infer: sum(5, 60),
+        output: sum(5, 11),
+        last: 0,
+    };
+    let model = |model: &str| ModelFigures {
+        model: model.into(),
+        version: 3,
+        numbers,
+        batch: 4,
+        executions: 3,
+        waiting: 6,
+    };
+    let metrics = Metrics::new();
+    let text = |names: &[&str]| {
+        let figures = names.iter().map(|name| model(name)).collect();
+        metrics.text(&Snapshot { figures, ..Snapshot::default() })
+    };
+    text(&["gone"]);
+    let text = text(&["m"]);
+    for (name, value) in [
+        ("request_success", 5),
+        ("request_failure", 2),
+        ("count", 20),
+        ("exec_count", 3),
+        ("request_duration_us", 100),
+        ("queue_duration_us", 10),
+        ("compute_input_duration_us", 20),
+        ("compute_infer_duration_us", 60),
+        ("compute_output_duration_us", 11),
+        ("pending_request_count", 6),
+    ] {
+        let line = format!("nv_inference_{name}{{model=\"m\",version=\"3\"}} {value}");
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("gone"), "{text}");
 }
