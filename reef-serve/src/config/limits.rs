@@ -16,9 +16,9 @@ pub struct Memory {
     /// One client of the local path: its instance and its shared memory; default 512.
     pub client_mib: u64,
     /// Requests of gRPC and HTTP with their answers; a principal may have its quota of them (see
-    /// [`Limits::principal_percent`]); default 256.
+    /// [`Limits::principal_percent`]); default 512.
     pub requests_mib: u64,
-    /// Requests and answers of one connection; default 64.
+    /// Requests and answers of one connection; default 256.
     pub connection_mib: u64,
 }
 
@@ -28,8 +28,8 @@ impl Default for Memory {
             total_mib: 4096,
             model_mib: 2048,
             client_mib: 512,
-            requests_mib: 256,
-            connection_mib: 64,
+            requests_mib: 512,
+            connection_mib: 256,
         }
     }
 }
@@ -81,14 +81,14 @@ pub struct Limits {
     pub principal_percent: u64,
     /// Waiting requests for one model in one class; default 64.
     pub queue: usize,
-    /// Maximum length of a message in MiB; default 16.
+    /// Maximum length of a message in MiB; default 64.
     pub message_mib: usize,
     /// Loaded versions of models; default 64.
     pub models: usize,
     /// Networks of one model for different request shapes, if its sizes are open; default 16. A
     /// principal may have its quota of them.
     pub shapes: usize,
-    /// Inputs or outputs of one request; default 16.
+    /// Inputs or outputs of one request; default 1024.
     pub tensors: usize,
     /// Registered regions of shared memory; default 256. One tenant may have its quota of them, and
     /// an eighth is for the owner alone.
@@ -105,10 +105,10 @@ impl Default for Limits {
             open_requests: 256,
             principal_percent: 50,
             queue: 64,
-            message_mib: 16,
+            message_mib: 64,
             models: 64,
             shapes: 16,
-            tensors: 16,
+            tensors: 1024,
             regions: 256,
             ring: 4,
         }

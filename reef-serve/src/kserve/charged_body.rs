@@ -15,6 +15,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
+/// Maximum length of a body that is not an inference or a load, in bytes.
+pub(super) const MAX_CALL_BYTES: usize = 64 << 10;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Next<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
 
@@ -84,12 +87,15 @@ impl ChargedBody {
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Error> {
-        let max = self.max;
         let left = self.left.checked_sub(bytes);
-        self.left =
-            left.ok_or_else(|| Error::TooLarge(format!("body must have at most {max} bytes")))?;
+        self.left = left.ok_or_else(|| too_large(self.max))?;
         self.charge.add(bytes as u64)
     }
+}
+
+fn too_large(max: usize) -> Error {
+    let key = if max > MAX_CALL_BYTES { " (limits.message_mib)" } else { "" };
+    Error::TooLarge(format!("body must have at most {max} bytes{key}"))
 }
 
 impl HttpBody for ChargedBody {

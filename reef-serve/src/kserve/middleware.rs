@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::kserve::answer::count;
 use crate::kserve::browser_guard;
-use crate::kserve::charged_body::{AnswerBody, ChargedBody};
+use crate::kserve::charged_body::{AnswerBody, ChargedBody, MAX_CALL_BYTES};
 use crate::kserve::discard_body;
 use crate::kserve::failure::{body_error, refuse};
 use crate::net::identity::auth::{self, Tokens};
@@ -23,14 +23,15 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
+use hyper::body::Body as _;
 use std::sync::Arc;
-
-/// Maximum length of a body that is not an inference, in bytes.
-const MAX_CALL_BYTES: usize = 64 << 10;
 
 /// Memory of an open request without its headers and its body: 35 KiB were measured for a call of
 /// gRPC whose body does not come (2 cores, 2026-11-28).
 const CALL_BYTES: usize = 36 << 10;
+
+/// Code of gRPC for a message that is longer than its decoder allows.
+const OUT_OF_RANGE: &str = "11";
 
 /// Length of the prefix of a gRPC message: the compression flag and the length.
 const GRPC_PREFIX_BYTES: usize = 5;
@@ -146,8 +147,8 @@ fn close(protocol: Protocol, mut response: Response) -> Response {
     response
 }
 
-/// Refuses a load before its files are charged or held.
-async fn refuse_load(protocol: Protocol, request: Request, max: usize, error: Error) -> Response {
+/// Refuses a request before its body is charged or held.
+async fn refuse_unread(protocol: Protocol, request: Request, max: usize, error: Error) -> Response {
     if protocol == Protocol::Http {
         let (head, body) = request.into_parts();
         discard_body::discard(&head.headers, body, max).await;
@@ -173,10 +174,16 @@ async fn charge(
     if is_load(request.uri().path())
         && let Err(error) = middleware.server.check_control(&peer)
     {
-        return refuse_load(middleware.protocol, request, max, error).await;
+        return refuse_unread(middleware.protocol, request, max, error).await;
     }
     if !is_stream && let Err(error) = charge.add(0) {
         return refuse(middleware.protocol, error); // its time runs from now on
+    }
+    let announced = request.body().size_hint().lower();
+    if announced <= max as u64
+        && let Err(error) = charge.check(announced)
+    {
+        return refuse_unread(middleware.protocol, request, max, error).await;
     }
     request.extensions_mut().insert(charge.clone());
     let (time, convert) =
@@ -185,10 +192,22 @@ async fn charge(
     let request = request
         .map(|body| Body::new(ChargedBody::new(body, body_charge, max, time, convert).of(open)));
     let mut response = next.run(request).await;
+    name_key(&mut response);
     if in_use.as_ref().is_some_and(|open| open.stage() == Stage::Arriving) {
         response = close(middleware.protocol, response); // the rest of its body is not read
     }
     response.map(|body| Body::new(AnswerBody::new(body, charge, head, in_use)))
+}
+
+/// Adds the key to gRPC's own refusal of a long message.
+fn name_key(response: &mut Response) {
+    let headers = response.headers_mut();
+    if headers.get("grpc-status").is_some_and(|status| status == OUT_OF_RANGE)
+        && let Some(text) = headers.get("grpc-message").and_then(|text| text.to_str().ok())
+        && let Ok(text) = HeaderValue::try_from(format!("{text}%20(limits.message_mib)"))
+    {
+        headers.insert("grpc-message", text);
+    }
 }
 
 /// Returns the bytes that a request takes until it has been answered, without those of its body.

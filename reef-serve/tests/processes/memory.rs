@@ -41,7 +41,8 @@ fn runtime() -> tokio::runtime::Runtime {
 /// 128 streams of 16 MiB on one connection would be 2 GiB.
 #[test]
 fn a_connection_holds_no_more_than_it_may() {
-    let daemon = Daemon::start("held", &["times.idle_ms=120000"]);
+    let of_connection = "memory.connection_mib=64";
+    let daemon = Daemon::start("held", &["times.idle_ms=120000", of_connection]);
     let before = daemon.usage().0;
     let runtime = runtime();
     let address = format!("http://{}", daemon.grpc);

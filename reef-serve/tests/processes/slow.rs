@@ -143,15 +143,43 @@ fn messages_have_a_largest_size() {
     long.raw_input_contents.push(vec![0; 1 << 20].into());
     let said = grpc.infer(long).unwrap_err();
     assert_eq!(said.code(), tonic::Code::OutOfRange, "{said}");
+    assert!(said.message().ends_with("(limits.message_mib)"), "{said}");
     let body = vec![b' '; (1 << 20) + 1];
     let mut http = Http::connect(daemon.folder()).unwrap();
     let (status, said) = http.ask(&request(None, &body)).unwrap();
     let said = String::from_utf8_lossy(&said);
-    assert!(status == 413 && said.contains("at most 1048576 bytes"), "{status} {said}");
+    assert!(
+        status == 413 && said.contains("at most 1048576 bytes (limits.message_mib)"),
+        "{status} {said}"
+    );
     let endless =
         b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n";
     let said = daemon.say(endless);
     assert!(said.starts_with("HTTP/1.1 413"), "before anything has come: {said}");
+}
+
+/// A body for which there is no memory is refused before it comes, and takes none.
+#[test]
+fn body_that_finds_no_memory_is_refused_unread() {
+    let keys = ["limits.message_mib=1", "memory.requests_mib=2", "limits.principal_percent=100"];
+    let daemon = Daemon::start("full", &keys);
+    let charged = || daemon.metric("reef_request_memory_bytes");
+    let head = |length: usize, more: &str| {
+        let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\n";
+        format!("{head}{more}content-length: {length}\r\n\r\n").into_bytes()
+    };
+    let mut holders = [tcp(&daemon.http), tcp(&daemon.http)];
+    let most = vec![b' '; (1 << 20) - (100 << 10)];
+    for holder in &mut holders {
+        holder.write_all(&[head(1 << 20, ""), most.clone()].concat()).unwrap();
+    }
+    within(SOON, "most of the memory is taken", || charged() > 1.8e6);
+    let said = daemon.say(&head(1 << 20, "expect: 100-continue\r\n"));
+    assert!(said.starts_with("HTTP/1.1 503") && said.contains("of all clients"), "{said}");
+    drop(holders);
+    within(SOON, "it is free", || charged() < 1e6);
+    Http::connect(daemon.folder()).unwrap();
+    Grpc::connect(daemon.folder()).infer(infer_request("tiny", Class::BestEffort)).unwrap();
 }
 
 /// An error quotes a client's wrong text, but not all of it.

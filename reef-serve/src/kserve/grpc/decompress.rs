@@ -149,7 +149,8 @@ impl Decoder {
         };
         let (length, max) = (prefix.get_u32() as usize, self.max);
         if length > max {
-            let text = format!("message must have at most {max} bytes, got {length}");
+            let text =
+                format!("message must have at most {max} bytes (limits.message_mib), got {length}");
             return Err(Error::TooLarge(text));
         }
         if rest.len() < length {

@@ -119,7 +119,7 @@ fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {
         request.inputs.len().max(request.outputs.len()).max(request.raw_input_contents.len());
     if given > max {
         return Err(Error::Invalid(format!(
-            "tensors of a request must be at most {max}, got {given}"
+            "tensors of a request must be at most {max} (limits.tensors), got {given}"
         )));
     }
     let mut infer = InferRequest {
@@ -251,7 +251,7 @@ mod tests {
         };
         for request in [many(3, 0, 0), many(0, 3, 0), many(0, 0, 3)] {
             let said = read(request, 2).unwrap_err().to_string();
-            assert_eq!(said, "tensors of a request must be at most 2, got 3");
+            assert_eq!(said, "tensors of a request must be at most 2 (limits.tensors), got 3");
         }
         assert!(read(many(2, 2, 2), 2).is_ok());
     }

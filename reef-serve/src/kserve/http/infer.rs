@@ -121,7 +121,7 @@ fn read(
     let given = request.inputs.len().max(request.outputs.len());
     if given > max {
         return Err(Error::Invalid(format!(
-            "tensors of a request must be at most {max}, got {given}"
+            "tensors of a request must be at most {max} (limits.tensors), got {given}"
         )));
     }
     let mut infer =

@@ -1,7 +1,7 @@
 //! Memory of a request: charged as its bytes arrive, until the last byte of its answer has been
 //! sent.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::{ANONYMOUS, Principal};
@@ -17,7 +17,11 @@ pub(crate) struct Memory {
     principals: Arc<Shares<Principal>>,
     connections: Arc<Shares<ClientId>>,
     anonymous: Arc<Shares<&'static str>>,
+    all: Arc<Shares<&'static str>>,
 }
+
+/// Holder of the bytes of all clients.
+const ALL: &str = "all clients";
 
 impl Memory {
     /// Limits: `max` bytes in all, `anonymous` for all clients without authentication, `principal`
@@ -26,7 +30,8 @@ impl Memory {
         let what = "bytes of requests";
         Self {
             anonymous: Shares::new(what, u64::MAX, anonymous),
-            principals: Shares::new(what, max, principal),
+            principals: Shares::new(what, u64::MAX, principal),
+            all: Shares::new(what, u64::MAX, max),
             connections: Shares::new(what, u64::MAX, connection),
         }
     }
@@ -45,12 +50,13 @@ impl Memory {
             of: shares.0,
             by: shares.1,
             anonymous,
+            all: self.all.take(ALL, 0).expect("0 bytes are always available"),
         })))
     }
 
     /// Number of bytes that are held.
     pub(crate) fn taken(&self) -> u64 {
-        self.principals.taken()
+        self.all.taken()
     }
 }
 
@@ -67,11 +73,18 @@ struct ChargeState {
     by: Share<ClientId>,
     /// Share of all unauthenticated clients, if the client is one.
     anonymous: Option<Share<&'static str>>,
+    /// Share of all clients' memory.
+    all: Share<&'static str>,
 }
 
 impl ChargeState {
-    /// Takes more from each quota, or from none.
+    /// Takes more of all clients' memory and of each quota, or of none.
     fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.all.grow(bytes).map_err(|error| Error::Unavailable(error.to_string()))?;
+        self.grow_quotas(bytes).inspect_err(|_| self.all.shrink(bytes))
+    }
+
+    fn grow_quotas(&mut self, bytes: u64) -> Result<()> {
         self.by.grow(bytes)?;
         self.of.grow(bytes).inspect_err(|_| self.by.shrink(bytes))?;
         let anonymous = self.anonymous.as_mut().map_or(Ok(()), |anonymous| anonymous.grow(bytes));
@@ -80,6 +93,13 @@ impl ChargeState {
             self.of.shrink(bytes);
         })
     }
+
+    fn shrink(&mut self, bytes: u64) {
+        self.by.shrink(bytes);
+        self.of.shrink(bytes);
+        self.anonymous.iter_mut().for_each(|anonymous| anonymous.shrink(bytes));
+        self.all.shrink(bytes);
+    }
 }
 
 impl Charge {
@@ -87,11 +107,25 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// `Exhausted` if a quota does not allow them.
+    /// `Exhausted` if a quota does not allow them, `Unavailable` if all clients together have taken
+    /// the memory.
     pub(crate) fn add(&self, bytes: u64) -> Result<()> {
         let mut charged = self.0.lock();
         charged.since.get_or_insert_with(Instant::now);
         charged.grow(bytes)
+    }
+
+    /// Checks that `bytes` more could be charged now. They aren't: a client that announces a body
+    /// and does not send it takes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`add`](Self::add).
+    pub(crate) fn check(&self, bytes: u64) -> Result<()> {
+        let mut charged = self.0.lock();
+        charged.grow(bytes)?;
+        charged.shrink(bytes);
+        Ok(())
     }
 
     /// Clears the charge of a stream's message that has been processed. Bytes of the next message
@@ -102,6 +136,7 @@ impl Charge {
         charged.by.clear();
         charged.of.clear();
         charged.anonymous.iter_mut().for_each(Share::clear);
+        charged.all.clear();
     }
 
     /// Time at which the first byte of the current message was charged.
@@ -144,6 +179,26 @@ mod tests {
         assert_eq!((memory.taken(), &part[..]), (50, &b"n"[..]));
         drop(part);
         assert_eq!(memory.taken(), 0);
+    }
+
+    #[test]
+    fn check_of_a_full_memory_is_refused_and_takes_nothing() {
+        let memory = Memory::new(100, 100, 80, 80);
+        let user = |number: u32| Peer {
+            principal: Principal::User(number),
+            id: ClientId { number, ..Peer::UNKNOWN.id },
+            ..Peer::UNKNOWN
+        };
+        let (a, b) = (memory.charge(&user(1)), memory.charge(&user(2)));
+        a.add(60).unwrap();
+        b.check(40).unwrap();
+        let want = "bytes of requests of all clients must be at most 100, got 60 + 41";
+        assert_eq!(b.check(41), Err(Error::Unavailable(want.into())));
+        assert!(matches!(a.check(21), Err(Error::Exhausted(_))), "its own quota");
+        assert_eq!(memory.taken(), 60);
+        assert_eq!(b.add(41), Err(Error::Unavailable(want.into())));
+        drop(a);
+        b.add(80).unwrap();
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn idle_stream_keeps_its_connection() {
 
 #[test]
 fn calls_without_bodies_are_charged_and_refused() {
-    let daemon = Daemon::start("heads", &["memory.requests_mib=32"]);
+    let daemon = Daemon::start("heads", &["memory.requests_mib=32", "limits.message_mib=16"]);
     let before = daemon.usage().0;
     let long: Vec<_> = ["x-1", "x-2", "x-3", "x-4"].map(|name| (name, vec![b'v'; 3000])).into();
     let head = headers("ModelInfer", &long);
