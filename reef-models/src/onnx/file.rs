@@ -16,6 +16,8 @@ pub(super) struct ModelFile<'a> {
     /// Functions that nodes may call as they call operators.
     pub(super) functions: List<FunctionFile<'a>>,
     pub(super) graph: Option<GraphFile<'a>>,
+    /// The file imports operators of other domains.
+    pub(super) has_other_domains: bool,
     /// Keys, and values that should be text.
     pub(super) metadata: List<(&'a str, &'a [u8])>,
 }
@@ -64,6 +66,8 @@ pub(super) struct AttributeFile<'a> {
     pub(super) floats: List<f32>,
     pub(super) ints: List<i64>,
     pub(super) texts: List<&'a [u8]>,
+    /// A branch of an `If`.
+    pub(super) graph: Option<Box<GraphFile<'a>>>,
     /// The attribute of a function that this one is.
     pub(super) refers_to: Option<&'a str>,
 }
@@ -117,9 +121,10 @@ impl<'a> ModelFile<'a> {
     pub(super) fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut model = Self::default();
         message!(bytes,
-            7 => |v| model.graph = Some(GraphFile::read(v.bytes()?, ledger)?),
-            8 => |v| if let ("" | "ai.onnx", version) = opset(v.bytes()?)? {
-                model.opset = Some(version);
+            7 => |v| model.graph = Some(GraphFile::read(v.bytes()?, ledger, 0)?),
+            8 => |v| match opset(v.bytes()?)? {
+                ("" | "ai.onnx", version) => model.opset = Some(version),
+                _ => model.has_other_domains = true,
             },
             14 => |v| model.metadata.push(entry(v.bytes()?)?, ledger)?,
             25 => |v| model.functions.push(FunctionFile::read(v.bytes()?, ledger)?, ledger)?,
@@ -142,11 +147,18 @@ fn opset(bytes: &[u8]) -> Result<(&str, i64)> {
     Ok(set)
 }
 
+/// Maximum depth of graphs within graphs.
+const DEPTH: usize = 16;
+
 impl<'a> GraphFile<'a> {
-    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
+    /// Reads a graph that lies `depth` deep in others.
+    fn read(bytes: &'a [u8], ledger: &Ledger, depth: usize) -> Result<Self> {
+        if depth > DEPTH {
+            return Err(Malformed(format!("graphs lie more than {DEPTH} deep in each other")));
+        }
         let mut graph = Self::default();
         message!(bytes,
-            1 => |v| graph.nodes.push(NodeFile::read(v.bytes()?, ledger)?, ledger)?,
+            1 => |v| graph.nodes.push(NodeFile::read(v.bytes()?, ledger, depth)?, ledger)?,
             5 => |v| graph.initializers.push(TensorFile::read(v.bytes()?, ledger)?, ledger)?,
             11 => |v| graph.inputs.push(ValueFile::read(v.bytes()?, ledger)?, ledger)?,
             12 => |v| graph.outputs.push(ValueFile::read(v.bytes()?, ledger)?, ledger)?,
@@ -162,23 +174,29 @@ impl<'a> FunctionFile<'a> {
             1 => |v| function.name = v.text()?,
             4 => |v| function.inputs.push(v.text()?, ledger)?,
             5 => |v| function.outputs.push(v.text()?, ledger)?,
-            7 => |v| function.nodes.push(NodeFile::read(v.bytes()?, ledger)?, ledger)?,
+            7 => |v| function.nodes.push(NodeFile::read(v.bytes()?, ledger, 0)?, ledger)?,
             10 => |v| function.domain = v.text()?,
-            11 => |v| function.defaults.push(AttributeFile::read(v.bytes()?, ledger)?, ledger)?,
+            11 => |v| {
+                let default = AttributeFile::read(v.bytes()?, ledger, 0)?;
+                function.defaults.push(default, ledger)?;
+            },
         );
         Ok(function)
     }
 }
 
 impl<'a> NodeFile<'a> {
-    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
+    fn read(bytes: &'a [u8], ledger: &Ledger, depth: usize) -> Result<Self> {
         let mut node = Self::default();
         message!(bytes,
             1 => |v| node.inputs.push(v.text()?, ledger)?,
             2 => |v| node.outputs.push(v.text()?, ledger)?,
             3 => |v| node.name = v.text()?,
             4 => |v| node.op = v.text()?,
-            5 => |v| node.attributes.push(AttributeFile::read(v.bytes()?, ledger)?, ledger)?,
+            5 => |v| {
+                let attribute = AttributeFile::read(v.bytes()?, ledger, depth)?;
+                node.attributes.push(attribute, ledger)?;
+            },
             7 => |v| node.domain = v.text()?,
         );
         Ok(node)
@@ -189,10 +207,10 @@ impl<'a> AttributeFile<'a> {
     /// Returns whether it has one value, or values that are not numbers.
     pub(super) fn is_no_list(&self) -> bool {
         let has_one = self.int.is_some() || self.float.is_some() || self.text.is_some();
-        has_one || self.tensor.is_some() || !self.texts.is_empty()
+        has_one || self.tensor.is_some() || self.graph.is_some() || !self.texts.is_empty()
     }
 
-    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
+    fn read(bytes: &'a [u8], ledger: &Ledger, depth: usize) -> Result<Self> {
         let mut attribute = Self::default();
         message!(bytes,
             1 => |v| attribute.name = v.text()?,
@@ -200,6 +218,10 @@ impl<'a> AttributeFile<'a> {
             3 => |v| attribute.int = Some(v.int()?),
             4 => |v| attribute.text = Some(v.bytes()?),
             5 => |v| attribute.tensor = Some(TensorFile::read(v.bytes()?, ledger)?),
+            6 => |v| {
+                let graph = GraphFile::read(v.bytes()?, ledger, depth + 1)?;
+                attribute.graph = Some(Box::new(graph));
+            },
             7 => |v| v.append_floats(&mut attribute.floats, ledger)?,
             8 => |v| v.append_ints(&mut attribute.ints, ledger)?,
             9 => |v| attribute.texts.push(v.bytes()?, ledger)?,

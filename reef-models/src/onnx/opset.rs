@@ -10,13 +10,19 @@ pub const OPSETS: RangeInclusive<i64> = 7..=24;
 /// Versions whose files may become networks for pictures.
 pub(super) const PICTURE_OPSETS: RangeInclusive<i64> = 13..=21;
 
+/// Version of the default operator set. A file that imports other domains alone has no operators of
+/// it, so that any version will do.
+pub(super) fn version(file: &ModelFile<'_>) -> i64 {
+    file.opset.unwrap_or(if file.has_other_domains { *OPSETS.end() } else { 0 })
+}
+
 /// The graph of a file whose operators are known.
 pub(super) fn graph_of<'f, 'a>(
     file: &'f ModelFile<'a>,
     opsets: &RangeInclusive<i64>,
 ) -> Result<&'f GraphFile<'a>, Fault> {
     let graph = file.graph.as_ref().ok_or_else(|| Fault::no_file("it has no graph".into()))?;
-    let opset = file.opset.unwrap_or_default();
+    let opset = version(file);
     if !opsets.contains(&opset) {
         let (least, most) = (opsets.start(), opsets.end());
         return Err(Fault::of_graph(format!(

@@ -71,6 +71,51 @@ pub(crate) fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8
     bytes(1, [inputs, named, attributes.concat()].concat())
 }
 
+/// A node of a domain.
+pub(crate) fn node_in(
+    domain: &str,
+    op: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: &[Vec<u8>],
+) -> Vec<u8> {
+    let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
+    let names: Vec<u8> = outputs.iter().flat_map(|output| bytes(2, output)).collect();
+    let named = [names, bytes(3, outputs[0]), bytes(4, op), bytes(7, domain)].concat();
+    bytes(1, [inputs, named, attributes.concat()].concat())
+}
+
+/// An attribute that is a graph.
+pub(crate) fn graph(name: &str, parts: &[Vec<u8>]) -> Vec<u8> {
+    bytes(5, [bytes(1, name), bytes(6, parts.concat())].concat())
+}
+
+/// An attribute that is a tensor.
+pub(crate) fn tensor(name: &str, element: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
+    bytes(5, [bytes(1, name), bytes(5, message(element, dims, raw))].concat())
+}
+
+/// An initializer of any type, by its bytes.
+pub(crate) fn stored(name: &str, element: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
+    bytes(5, [message(element, dims, raw), bytes(8, name)].concat())
+}
+
+fn message(element: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
+    let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
+    [sizes, number(2, element), bytes(9, raw)].concat()
+}
+
+/// An input or output of which some sizes, by their names, are open.
+pub(crate) fn open(field: u64, name: &str, element: i64, dims: &[&str]) -> Vec<u8> {
+    let size = |text: &&str| match text.parse() {
+        Ok(size) => bytes(1, number(1, size)),
+        Err(_) => bytes(1, bytes(2, text)),
+    };
+    let sizes: Vec<u8> = dims.iter().flat_map(size).collect();
+    let tensor = [number(1, element), bytes(2, sizes)].concat();
+    bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
+}
+
 /// A tensor of ones.
 pub(crate) fn ones(name: &str, dims: &[i64]) -> Vec<u8> {
     singles(name, dims, |_| 1.0)

@@ -13,6 +13,7 @@ mod network;
 mod networks;
 mod onnx;
 mod onnx_bad;
+mod onnx_domains;
 mod onnx_external;
 mod onnx_odd;
 mod onnx_open;

@@ -239,7 +239,7 @@ fn bytes_that_are_not_onnx_are_refused() {
     assert!(say(&file(17, &huge)).contains("is out of range"));
 }
 
-/// A graph within an attribute within a graph, and so on: none of them is read.
+/// A graph within an attribute within a graph, and so on.
 #[test]
 fn deep_nesting_does_no_harm() {
     let mut graph = Vec::new();
@@ -248,7 +248,7 @@ fn deep_nesting_does_no_harm() {
     }
     let file = file(17, &[graph, value(11, "x", &[1, 2]), value(12, "y", &[])]);
     let error = Model::from_onnx(&file, "bad.onnx").pictures_only().read().unwrap_err().to_string();
-    assert!(error.starts_with("bad.onnx: node \"\" ()"), "{error}");
+    assert_eq!(error, "bad.onnx: no ONNX file: graphs lie more than 16 deep in each other");
 }
 
 /// Concatenations of concatenations, and of one value with itself.
@@ -348,8 +348,8 @@ fn faults_in_a_network_of_tensors_have_their_node() {
         "bad.onnx: node \"y\" (Softmax): axis 2 of 2 dimensions"
     );
     assert_eq!(
-        say(&[node("If", &["x"], "y", &[])]),
-        "bad.onnx: node \"y\" (If): the operator \"If\" is not supported"
+        say(&[node("Loop", &["x"], "y", &[])]),
+        "bad.onnx: node \"y\" (Loop): the operator \"Loop\" is not supported"
     );
     let circle = [node("Add", &["a", "x"], "y", &[]), node("Relu", &["y"], "a", &[])];
     assert_eq!(

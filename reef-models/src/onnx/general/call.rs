@@ -7,6 +7,7 @@ use crate::tensors::axes::{axes, axis};
 use crate::tensors::value::Value;
 use reef_core::tensor::Array;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// A node that is being read.
@@ -19,6 +20,8 @@ pub(crate) struct Call<'a> {
     pub(crate) folder: Option<&'a Path>,
     /// Attributes of the function in whose body the node stands.
     pub(crate) outer: &'a [&'a AttributeFile<'a>],
+    /// Names of tensors of four bits, which are stored as numbers of eight.
+    pub(crate) four_bits: &'a HashSet<&'a str>,
     reads: Reads,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
@@ -31,6 +34,7 @@ impl<'a> Call<'a> {
         opset: i64,
         folder: Option<&'a Path>,
         outer: &'a [&'a AttributeFile<'a>],
+        four_bits: &'a HashSet<&'a str>,
     ) -> Self {
         Self {
             file,
@@ -38,6 +42,7 @@ impl<'a> Call<'a> {
             opset,
             folder,
             outer,
+            four_bits,
             reads: Reads::default(),
             unknown: Cell::default(),
         }
@@ -55,6 +60,11 @@ impl<'a> Call<'a> {
     /// Returns whether result `index` has a name, so that it is used.
     pub(crate) fn wants(&self, index: usize) -> bool {
         self.file.outputs.get(index).is_some_and(|name| !name.is_empty())
+    }
+
+    /// Returns whether operand `index` has numbers of four bits.
+    pub(crate) fn has_four_bits(&self, index: usize) -> bool {
+        self.file.inputs.get(index).is_some_and(|name| self.four_bits.contains(name))
     }
 
     /// Operand `index`; `None` if it is left out.

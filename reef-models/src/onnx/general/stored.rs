@@ -36,6 +36,25 @@ pub(crate) fn element(number: i64) -> Result<Element> {
     })
 }
 
+/// The type in which numbers of four bits are stored, of a type that `TensorProto.DataType` calls
+/// so: one number in each byte.
+pub(crate) fn four_bits(number: i64) -> Option<Element> {
+    match number {
+        21 => Some(Element::U8),
+        22 => Some(Element::I8),
+        _ => None,
+    }
+}
+
+/// Numbers of four bits, two in a byte, the lower half first.
+fn unpacked(element: Element, packed: impl Iterator<Item = u8>, count: usize) -> Array {
+    let halves = packed.flat_map(|byte| [byte & 15, byte >> 4]).take(count);
+    match element {
+        Element::I8 => Array::I8(halves.map(|half| (half << 4) as i8 >> 4).collect()),
+        _ => Array::U8(halves.collect()),
+    }
+}
+
 /// Types that aren't read, by name.
 fn unread(number: i64) -> String {
     let known = match number {
@@ -60,12 +79,14 @@ pub(crate) fn array(
     folder: Option<&Path>,
     ledger: &Ledger,
 ) -> Result<(Spec, Array)> {
-    let element = element(tensor.element)?;
+    let halves = four_bits(tensor.element);
+    let element = halves.map_or_else(|| element(tensor.element), Ok)?;
     let dims = constant::dims(&tensor.dims)?;
     let count = constant::elements(&dims)?;
     let bytes = (count as u64).checked_mul(element.bytes() as u64);
     let bytes = bytes.ok_or_else(|| format!("a tensor of {dims:?}"))?;
     let _reading = ledger.charge(bytes)?;
+    let bytes = if halves.is_some() { bytes.div_ceil(2) } else { bytes };
     let external = if tensor.external.is_empty() {
         None
     } else {
@@ -75,7 +96,11 @@ pub(crate) fn array(
         Some(raw) if raw.len() as u64 != bytes => {
             return Err(format!("{} bytes for a tensor {element}{dims:?}", raw.len()));
         }
+        Some(raw) if halves.is_some() => unpacked(element, raw.iter().copied(), count),
         Some(raw) => Array::from_le_bytes(element, raw),
+        None if halves.is_some() => {
+            unpacked(element, tensor.ints.iter().map(|&byte| byte as u8), count)
+        }
         None => listed(tensor, element),
     };
     if array.len() == count {

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::operators::lower;
 use super::options::TensorOptions;
-use super::stored::{array, element};
+use super::stored::{array, element, four_bits};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::onnx::fault::{Fault, Result};
@@ -11,6 +11,7 @@ use crate::onnx::file::{
     AttributeFile, Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile,
 };
 use crate::onnx::node::name_of;
+use crate::onnx::opset::version;
 use crate::onnx::pictures::SHOWN;
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
@@ -25,7 +26,22 @@ const DEPTH: usize = 16;
 const NAME: u64 = 256;
 
 /// Names of one graph or function body, and what they stand for.
-type Scope<'a> = HashMap<&'a str, Value>;
+#[derive(Default)]
+struct Scope<'a, 's> {
+    own: HashMap<&'a str, Value>,
+    /// Names of the graph in which a branch lies.
+    outer: Option<&'s Scope<'a, 's>>,
+}
+
+impl<'a> Scope<'a, '_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.own.get(name).or_else(|| self.outer.and_then(|outer| outer.get(name)))
+    }
+
+    fn insert(&mut self, name: &'a str, value: Value) -> Option<Value> {
+        self.own.insert(name, value)
+    }
+}
 
 /// A file that is being read.
 pub(in crate::onnx) struct Walk<'a, 'o> {
@@ -35,6 +51,8 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     opset: i64,
     functions: &'a [FunctionFile<'a>],
     options: &'o TensorOptions,
+    /// Names of tensors of four bits.
+    four_bits: HashSet<&'a str>,
     /// Inputs whose values decide about shapes and were not given.
     pub(in crate::onnx) unbound: Vec<String>,
 }
@@ -81,16 +99,17 @@ impl<'a, 'o> Walk<'a, 'o> {
             builder: Builder::new(ledger),
             ledger,
             folder,
-            opset: file.opset.unwrap_or_default(),
+            opset: version(file),
             functions: &file.functions,
             options,
+            four_bits: HashSet::new(),
             unbound: Vec::new(),
         }
     }
 
     /// All operations of `graph`.
     pub(in crate::onnx) fn graph(&mut self, graph: &'a GraphFile<'a>) -> Result<Walked<'a>, Fault> {
-        let mut scope = Scope::new();
+        let mut scope = Scope::default();
         self.initializers(graph, &mut scope)?;
         self.inputs(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
@@ -109,9 +128,12 @@ impl<'a, 'o> Walk<'a, 'o> {
     fn initializers(
         &mut self,
         graph: &'a GraphFile<'a>,
-        scope: &mut Scope<'a>,
+        scope: &mut Scope<'a, '_>,
     ) -> Result<(), Fault> {
         for tensor in &graph.initializers {
+            if four_bits(tensor.element).is_some() {
+                self.four_bits.insert(tensor.name);
+            }
             let read = array(tensor, self.folder, self.ledger);
             let value = read.and_then(|(spec, array)| self.builder.constant(spec.dims, array));
             let fault = |why| Fault { at: format!("initializer {:?}", tensor.name), why };
@@ -122,7 +144,7 @@ impl<'a, 'o> Walk<'a, 'o> {
 
     /// Inputs of each inference, and values that were given beforehand. An initializer is what an
     /// input is by default: where a shape or values are asked for, these are given.
-    fn inputs(&mut self, graph: &'a GraphFile<'a>, scope: &mut Scope<'a>) -> Result<(), Fault> {
+    fn inputs(&mut self, graph: &'a GraphFile<'a>, scope: &mut Scope<'a, '_>) -> Result<(), Fault> {
         let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
         let options = self.options;
         let given =
@@ -186,7 +208,7 @@ impl<'a, 'o> Walk<'a, 'o> {
     fn nodes(
         &mut self,
         nodes: &'a [NodeFile<'a>],
-        scope: &mut Scope<'a>,
+        scope: &mut Scope<'a, '_>,
         outer: &[&'a AttributeFile<'a>],
         depth: usize,
     ) -> Result<(), Fault> {
@@ -209,12 +231,15 @@ impl<'a, 'o> Walk<'a, 'o> {
     fn node(
         &mut self,
         node: &'a NodeFile<'a>,
-        scope: &Scope<'a>,
+        scope: &Scope<'a, '_>,
         outer: &[&'a AttributeFile<'a>],
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let operands = operands(node, scope).map_err(fault)?;
+        if node.op == "If" && matches!(node.domain, "" | "ai.onnx") {
+            return self.choice(node, &operands, scope, outer, depth);
+        }
         let same = |function: &&FunctionFile<'_>| {
             (function.name, function.domain) == (node.op, node.domain)
         };
@@ -226,12 +251,72 @@ impl<'a, 'o> Walk<'a, 'o> {
             let weights = node.inputs.get(1).filter(|_| WEIGHTED.contains(&node.op));
             self.builder.module = weights.and_then(|name| name.strip_suffix(".weight"));
         }
-        let call = Call::new(node, operands, self.opset, self.folder, outer);
+        if node.op == "Constant" && is_of_four_bits(node) {
+            self.four_bits.extend(node.outputs.iter());
+        }
+        let call = Call::new(node, operands, self.opset, self.folder, outer, &self.four_bits);
         let made = lower(&mut self.builder, &call);
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
             self.unbound = self.builder.roots(operand);
         }
         made.map_err(fault)
+    }
+
+    /// Results of an `If`: those of the branch that a known condition chooses. If the condition is
+    /// known only when the network runs, both branches are computed and the results are chosen.
+    fn choice(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        operands: &[Option<&Value>],
+        scope: &Scope<'a, '_>,
+        outer: &[&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let condition = operands.first().copied().flatten();
+        let condition = condition.filter(|condition| condition.spec.elements() == 1);
+        let condition =
+            condition.ok_or_else(|| fault("the condition must be one truth value".into()))?;
+        let graph = |name: &str| branch(node, name, outer).map_err(fault);
+        let (then, other) = (graph("then_branch")?, graph("else_branch")?);
+        let (have, want) = (then.outputs.len().min(other.outputs.len()), node.outputs.len());
+        if have < want {
+            return Err(fault(format!("a branch must have {want} outputs, got {have}")));
+        }
+        if let Some(known) = condition.known_values() {
+            let holds = known.array.values().to_i64()[0] != 0;
+            return self.branch(node, if holds { then } else { other }, scope, outer, depth);
+        }
+        let both = [then, other].map(|graph| self.branch(node, graph, scope, outer, depth));
+        let chosen = both.into_iter().collect::<Result<Vec<_>, _>>();
+        let chosen = chosen.and_then(|both| {
+            let pairs = both[0].iter().zip(&both[1]);
+            pairs
+                .map(|(a, b)| select(&mut self.builder, condition, a, b))
+                .collect::<Result<_>>()
+                .map_err(fault)
+        });
+        chosen.inspect_err(|_| self.unbound = self.builder.roots(condition))
+    }
+
+    /// Results of a branch, which sees the names around it.
+    fn branch(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        graph: &'a GraphFile<'a>,
+        outer_scope: &Scope<'a, '_>,
+        outer: &[&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let mut scope = Scope { own: HashMap::new(), outer: Some(outer_scope) };
+        self.initializers(graph, &mut scope)?;
+        self.nodes(&graph.nodes, &mut scope, outer, depth)?;
+        let result = |output: &ValueFile<'a>| {
+            let made = scope.get(output.name).cloned();
+            made.ok_or_else(|| fault(format!("no node makes {:?}", output.name)))
+        };
+        graph.outputs.iter().map(result).collect()
     }
 
     /// Results of a function for its operands.
@@ -247,8 +332,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             return Err(fault(format!("functions call each other more than {DEPTH} deep")));
         }
         let given = function.inputs.iter().zip(operands);
-        let mut scope: Scope<'a> =
-            given.filter_map(|(&name, value)| Some((name, value?.clone()))).collect();
+        let own = given.filter_map(|(&name, value)| Some((name, value?.clone()))).collect();
+        let mut scope = Scope { own, outer: None };
         let outer: Vec<&'a AttributeFile<'a>> =
             node.attributes.iter().chain(&function.defaults).collect();
         self.nodes(&function.nodes, &mut scope, &outer, depth + 1)?;
@@ -258,12 +343,48 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 }
 
+/// A branch of an `If`, by the name of its attribute.
+fn branch<'a>(
+    node: &'a NodeFile<'a>,
+    name: &str,
+    outer: &[&'a AttributeFile<'a>],
+) -> Result<&'a GraphFile<'a>> {
+    let own = node.attributes.iter().find(|attribute| attribute.name == name);
+    let found = match own.and_then(|own| own.refers_to) {
+        Some(name) => outer.iter().copied().find(|attribute| attribute.name == name),
+        None => own,
+    };
+    let graph = found.and_then(|attribute| attribute.graph.as_deref());
+    graph.ok_or_else(|| format!("attribute {name} must be a graph"))
+}
+
+/// One of two values of the same type and shape, by a condition.
+fn select(builder: &mut Builder<'_>, condition: &Value, a: &Value, b: &Value) -> Result<Value> {
+    if a.spec != b.spec {
+        return Err(format!(
+            "the condition must be known when the network is read, since the branches give {} and {}",
+            a.spec, b.spec
+        ));
+    }
+    let condition = builder.reshape(condition, Vec::new())?;
+    builder.map(a.element(), &[&condition, a, b], |w| {
+        let (which, a, b) = (w.input(0), w.input(1), w.input(2));
+        w.select(which, a, b)
+    })
+}
+
+/// Returns whether a `Constant` has numbers of four bits.
+fn is_of_four_bits(node: &NodeFile<'_>) -> bool {
+    let tensors = node.attributes.iter().filter_map(|attribute| attribute.tensor.as_ref());
+    tensors.into_iter().any(|tensor| four_bits(tensor.element).is_some())
+}
+
 fn is_named(input: &ValueFile<'_>, name: &str) -> bool {
     let symbol = |dim: &Dimension<'_>| matches!(dim, Dimension::Open(symbol) if *symbol == name);
     input.name == name || input.dims.as_ref().is_some_and(|dims| dims.iter().any(symbol))
 }
 
-fn operands<'s>(node: &NodeFile<'_>, scope: &'s Scope<'_>) -> Result<Vec<Option<&'s Value>>> {
+fn operands<'s>(node: &NodeFile<'_>, scope: &'s Scope<'_, '_>) -> Result<Vec<Option<&'s Value>>> {
     let operand = |&name: &&str| match scope.get(name) {
         _ if name.is_empty() => Ok(None),
         Some(value) => Ok(Some(value)),

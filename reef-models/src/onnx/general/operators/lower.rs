@@ -1,7 +1,9 @@
 //! Table of the operators and the functions that read them.
 
 use super::elements::{activations, arithmetic, cast};
+use super::ml;
 use super::places::{indexed, movement, resize, shapes, slices};
+use super::quantized;
 use super::recurrent::node;
 use super::sums::{convolutions, losses, normal, pools, products, reductions};
 use super::tokens::attention;
@@ -28,16 +30,24 @@ const FAMILIES: &[Family] = &[
     normal::normalisation,
     indexed::indexed,
     losses::loss,
+    quantized::quantized,
     attention::of_tokens,
     node::recurrent,
 ];
 
+/// Families of a domain.
+fn families(domain: &str) -> Result<&'static [Family]> {
+    match domain {
+        "" | "ai.onnx" => Ok(FAMILIES),
+        "ai.onnx.ml" => Ok(&[ml::learned]),
+        "com.microsoft" => Ok(&[quantized::quantized, quantized::quantized_of_microsoft]),
+        other => Err(format!("operators of domain {other:?} are not supported")),
+    }
+}
+
 /// The results of a node, in order.
 pub(in crate::onnx) fn lower(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
-    if !matches!(call.file.domain, "" | "ai.onnx") {
-        return Err(format!("operators of domain {:?} are not supported", call.file.domain));
-    }
-    for family in FAMILIES {
+    for family in families(call.file.domain)? {
         if let Some(results) = family(b, call)? {
             call.ensure_all_known()?;
             if let Some(index) = (results.len()..call.results()).find(|&index| call.wants(index)) {

@@ -8,7 +8,9 @@ mod elements;
 #[path = "../../../../tests/handmade/mod.rs"]
 mod handmade;
 mod lower;
+mod ml;
 mod places;
+mod quantized;
 mod recurrent;
 mod sums;
 mod tokens;

@@ -16,11 +16,7 @@ pub(in crate::onnx::general::operators) fn convolution(
 ) -> Result<Option<Vec<Value>>> {
     match call.op() {
         "Conv" => {
-            let (x, w) = checked(call)?;
-            kernel(call, "kernel_shape", x.rank() - 2)?;
-            let window = Sliding::of(call, w.dims()[2..].to_vec(), &x.dims()[2..])?;
-            let groups = groups(call)?;
-            let made = convolve(b, x, w, &window, groups)?;
+            let made = convolved(b, call, call.get(0)?, call.get(1)?)?;
             one(biased(b, made, call.maybe(2))?)
         }
         "ConvTranspose" => one(transposed(b, call)?),
@@ -28,12 +24,25 @@ pub(in crate::onnx::general::operators) fn convolution(
     }
 }
 
-/// Input and weights, of as many dimensions each.
-fn checked<'a>(call: &'a Call<'_>) -> Result<(&'a Value, &'a Value)> {
-    let (x, w) = (call.get(0)?, call.get(1)?);
+/// The convolution of `x` with `w` that the attributes describe.
+pub(in crate::onnx::general::operators) fn convolved(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    x: &Value,
+    w: &Value,
+) -> Result<Value> {
+    check(x, w)?;
+    kernel(call, "kernel_shape", x.rank() - 2)?;
+    let window = Sliding::of(call, w.dims()[2..].to_vec(), &x.dims()[2..])?;
+    let groups = groups(call)?;
+    convolve(b, x, w, &window, groups)
+}
+
+/// Refuses an input and weights of other types or numbers of dimensions.
+fn check(x: &Value, w: &Value) -> Result<()> {
     same_element(x, w)?;
     if x.rank() == w.rank() && x.rank() >= 3 {
-        Ok((x, w))
+        Ok(())
     } else {
         Err(format!("a convolution of {} with {}", x.spec, w.spec))
     }
@@ -46,7 +55,11 @@ fn groups(call: &Call<'_>) -> Result<usize> {
     }
 }
 
-fn biased(b: &mut Builder<'_>, made: Value, bias: Option<&Value>) -> Result<Value> {
+pub(in crate::onnx::general::operators) fn biased(
+    b: &mut Builder<'_>,
+    made: Value,
+    bias: Option<&Value>,
+) -> Result<Value> {
     let Some(bias) = bias else { return Ok(made) };
     let mut dims = vec![1; made.rank() - 1];
     dims[0] = made.dims()[1];
@@ -78,7 +91,8 @@ fn convolve(
 
 /// A convolution of the input, with zeros between its elements, with filters turned round.
 fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let (x, w) = checked(call)?;
+    let (x, w) = (call.get(0)?, call.get(1)?);
+    check(x, w)?;
     kernel(call, "kernel_shape", x.rank() - 2)?;
     let (groups, rank) = (groups(call)?, x.rank() - 2);
     let (taps, over) = (&w.dims()[2..], &x.dims()[2..]);

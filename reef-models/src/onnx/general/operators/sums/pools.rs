@@ -16,9 +16,10 @@ pub(in crate::onnx::general::operators) fn pool(
 ) -> Result<Option<Vec<Value>>> {
     match call.op() {
         "MaxPool" => Ok(Some(max(b, call)?)),
-        "AveragePool" => one(average(b, call)?),
+        "AveragePool" => one(average(b, call, call.get(0)?)?),
         "LpPool" => {
-            let (x, window) = over(call)?;
+            let x = call.get(0)?;
+            let window = over(call, x)?;
             let p = call.int("p", 2)? as f64;
             let powers = powers(b, x, p)?;
             let (padded, [kept, taps], dims) = pad_and_view(b, &powers, &window, Scalar::Whole(0))?;
@@ -55,13 +56,12 @@ fn space(x: &Value) -> Result<Vec<usize>> {
     if x.rank() < 3 { Err(format!("a pool of {}", x.spec)) } else { Ok((2..x.rank()).collect()) }
 }
 
-fn over<'a>(call: &'a Call<'_>) -> Result<(&'a Value, Sliding)> {
-    let x = call.get(0)?;
+/// The window that the attributes describe.
+fn over(call: &Call<'_>, x: &Value) -> Result<Sliding> {
     space(x)?;
     let size =
         kernel(call, "kernel_shape", x.rank() - 2)?.ok_or("attribute kernel_shape is missing")?;
-    let window = Sliding::of(call, size, &x.dims()[2..])?;
-    Ok((x, window))
+    Sliding::of(call, size, &x.dims()[2..])
 }
 
 /// The padded input, what windows see of it, and the sizes of the result.
@@ -80,14 +80,19 @@ fn pad_and_view(
     Ok((padded, views, [&x.dims()[..2], &window.count].concat()))
 }
 
-fn average(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let (x, window) = over(call)?;
+/// Means of `x` over the window that the attributes describe.
+pub(in crate::onnx::general::operators) fn average(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    x: &Value,
+) -> Result<Value> {
+    let (window, element) = (over(call, x)?, x.element());
     let x = &b.widened(x)?;
     let (padded, [kept, taps], dims) = pad_and_view(b, x, &window, Scalar::Whole(0))?;
     let sum = b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)?;
     let counts = counts(b, x, &window, call.flag("count_include_pad", false)?)?;
     let made = b.binary(Binary::Div, &sum, &counts)?;
-    b.cast(&made, call.get(0)?.element())
+    b.cast(&made, element)
 }
 
 /// Number of elements of each mean. Padding counts if the node says so; what is behind it never
@@ -115,7 +120,8 @@ fn counts(b: &mut Builder<'_>, x: &Value, window: &Sliding, with_padding: bool) 
 }
 
 fn max(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
-    let (x, window) = over(call)?;
+    let x = call.get(0)?;
+    let window = over(call, x)?;
     let by_column = call.flag("storage_order", false)?;
     let least = if x.element().is_float() {
         Scalar::Real(f64::NEG_INFINITY)

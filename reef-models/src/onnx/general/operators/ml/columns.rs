@@ -1,0 +1,246 @@
+//! Operators that prepare columns: scales, norms, and numbers in place of others.
+
+use super::ensemble::rows;
+use super::forest::{lookup, numbers_of};
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::stored::array;
+use crate::tensors::axes::axis;
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, Binary, Domain, Element, FoldKind, Unary};
+
+pub(super) fn column(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "ArrayFeatureExtractor" => one(picked(b, call)?),
+        "Binarizer" => one(binarized(b, call)?),
+        "FeatureVectorizer" => one(joined(b, call)?),
+        "Imputer" => one(imputed(b, call)?),
+        "LabelEncoder" => one(encoded(b, call)?),
+        "Normalizer" => one(normalized(b, call)?),
+        "OneHotEncoder" => one(one_hot(b, call)?),
+        "Scaler" => one(scaled(b, call)?),
+        "ZipMap" => one(zipped(call)?),
+        _ => Ok(None),
+    }
+}
+
+/// A list with one number for all columns, or one for each.
+fn for_columns(b: &Builder<'_>, list: &[f32], columns: usize, what: &str) -> Result<Value> {
+    if list.len() != 1 && list.len() != columns {
+        return Err(format!("attribute {what} has {} numbers for {columns} columns", list.len()));
+    }
+    let numbers = list.iter().map(|&x| x.into()).collect();
+    numbers_of(b, vec![list.len()], numbers, Element::F32)
+}
+
+/// `(x - offset) · scale`.
+fn scaled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = b.cast(call.get(0)?, Element::F32)?;
+    let columns = x.dims().last().copied().unwrap_or(1);
+    let offset = for_columns(b, call.floats("offset")?.unwrap_or(&[0.0]), columns, "offset")?;
+    let scale = for_columns(b, call.floats("scale")?.unwrap_or(&[1.0]), columns, "scale")?;
+    b.map(Element::F32, &[&x, &offset, &scale], |w| {
+        let (x, offset, scale) = (w.input(0), w.input(1), w.input(2));
+        let moved = w.sub(x, offset);
+        w.mul(moved, scale)
+    })
+}
+
+/// Each row divided by its norm. A row of zeros stays.
+fn normalized(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let kind = match call.text("norm", "MAX")? {
+        "MAX" => FoldKind::Max,
+        "L1" => FoldKind::SumAbs,
+        "L2" => FoldKind::SumSquares,
+        other => return Err(format!("attribute norm = {other:?}")),
+    };
+    let x = rows(b, call)?;
+    let dims = call.get(0)?.dims().to_vec();
+    let x = b.cast(&x, Element::F32)?;
+    let norm = b.fold_axes(&x, &[1], kind)?;
+    let made = b.map(Element::F32, &[&x, &norm], |w| {
+        let (x, norm, one) = (w.input(0), w.input(1), w.real(1.0));
+        let norm = if kind == FoldKind::SumSquares { w.un(Unary::Sqrt, norm) } else { norm };
+        let divisor = w.select(norm, norm, one);
+        w.div(x, divisor)
+    })?;
+    b.reshape(&made, dims)
+}
+
+/// 1 for what is above a threshold.
+fn binarized(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, threshold) = (call.get(0)?, call.float("threshold", 0.0)?);
+    b.map(x.element(), &[x], |w| {
+        let (x, threshold) = (w.input(0), w.real(threshold));
+        w.bin(Binary::Less, threshold, x)
+    })
+}
+
+/// Another number in place of a missing one.
+fn imputed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let columns = x.dims().last().copied().unwrap_or(1);
+    let is_float = x.element().is_float();
+    let missing = if is_float {
+        call.float("replaced_value_float", 0.0)?
+    } else {
+        call.int("replaced_value_int64", 0)? as f64
+    };
+    let values = if is_float {
+        for_columns(b, call.floats("imputed_value_floats")?.unwrap_or_default(), columns, VALUES)?
+    } else {
+        let list = call.ints("imputed_value_int64s")?.unwrap_or_default();
+        if list.len() != 1 && list.len() != columns {
+            return Err(format!("attribute {VALUES} has {} numbers for {columns}", list.len()));
+        }
+        b.whole(vec![list.len()], list.to_vec())?
+    };
+    b.map_in(x.element().domain(), x.element(), &[x, &values], |w| {
+        let (x, value) = (w.input(0), w.input(1));
+        let is = if missing.is_nan() {
+            w.un(Unary::IsNan, x)
+        } else {
+            let missing = w.real(missing);
+            w.bin(Binary::Equal, x, missing)
+        };
+        w.select(is, value, x)
+    })
+}
+
+const VALUES: &str = "imputed_value";
+
+/// Columns of several tensors next to each other.
+fn joined(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let given = call.ints("inputdimensions")?.map(<[i64]>::to_vec);
+    let mut all = Vec::new();
+    for (k, value) in call.all()?.into_iter().enumerate() {
+        let value = match value.dims() {
+            &[columns] => b.reshape(value, vec![1, columns])?,
+            [_, _] => value.clone(),
+            _ => return Err(format!("operand {k} must have one or two dimensions")),
+        };
+        let columns = given.as_ref().and_then(|given| given.get(k)).copied();
+        if columns.is_some_and(|columns| columns != value.dims()[1] as i64) {
+            return Err(format!("attribute inputdimensions = {given:?} for {}", value.spec));
+        }
+        all.push(b.cast(&value, Element::F32)?);
+    }
+    b.concat(&all.iter().collect::<Vec<_>>(), 1)
+}
+
+/// Columns by their numbers.
+fn picked(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let x = if x.rank() == 1 { b.reshape(x, vec![1, x.dims()[0]])? } else { x.clone() };
+    let last = x.rank().checked_sub(1).ok_or("the input must have a dimension")?;
+    let places = call.numbers(1)?.ok_or("operand 1 is missing")?;
+    let size = x.dims()[last];
+    let places = places.iter().map(|&place| axis(place, size)).collect::<Result<_>>()?;
+    b.pick_axis(&x, last, places)
+}
+
+/// Keys or values of a table of integers or floats; texts are refused.
+fn entries(
+    b: &Builder<'_>,
+    call: &Call<'_>,
+    [ints, floats, texts, tensor]: [&'static str; 4],
+) -> Result<Array> {
+    if call.texts(texts)?.is_some() {
+        return Err(format!("attribute {texts}: tensors cannot hold texts"));
+    }
+    if let Some(attribute) = call.attribute(tensor)? {
+        let held = attribute.tensor.as_ref();
+        let held = held.ok_or_else(|| format!("attribute {tensor} must be a tensor"))?;
+        return Ok(array(held, call.folder, b.ledger)?.1);
+    }
+    match (call.ints(ints)?, call.floats(floats)?) {
+        (Some(list), None) => Ok(Array::I64(list.to_vec())),
+        (None, Some(list)) => Ok(Array::F32(list.to_vec())),
+        _ => Err(format!("one of the attributes {ints} and {floats} must be there")),
+    }
+}
+
+/// Most keys of a table that is searched by comparing with each.
+const MAX_KEYS: usize = 1 << 16;
+
+/// The value of each key, the last of equals. NaN is a key like others.
+fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let keys = entries(b, call, ["keys_int64s", "keys_floats", "keys_strings", "keys_tensor"])?;
+    let values =
+        entries(b, call, ["values_int64s", "values_floats", "values_strings", "values_tensor"])?;
+    let x = call.get(0)?;
+    let same = keys.element() == x.element();
+    if !same || keys.len() != values.len() || keys.len() > MAX_KEYS {
+        return Err(format!(
+            "{} keys {} for {} values and {}",
+            keys.len(),
+            keys.element(),
+            values.len(),
+            x.spec
+        ));
+    }
+    let default = default_value(b, call, values.element())?;
+    let count = keys.len();
+    let keys = b.constant(vec![count], keys)?;
+    let column = b.reshape(x, [x.dims(), &[1]].concat())?;
+    let is = b.map_in(Domain::F64, Element::I64, &[&column, &keys], |w| {
+        let (x, key) = (w.input(0), w.input(1));
+        let (same, first, second) =
+            (w.bin(Binary::Equal, x, key), w.un(Unary::IsNan, x), w.un(Unary::IsNan, key));
+        let both = w.mul(first, second);
+        w.bin(Binary::Max, same, both)
+    })?;
+    let last = is.rank() - 1;
+    let at = b.fold_axes(&is, &[last], FoldKind::ArgMax { last: true })?;
+    let found = b.fold_axes(&is, &[last], FoldKind::Max)?;
+    let table = b.constant(vec![count], values)?;
+    let value = lookup(b, &table, &at, 1)?;
+    let made = b.map(table.element(), &[&found, &value, &default], |w| {
+        let (found, value, default) = (w.input(0), w.input(1), w.input(2));
+        w.select(found, value, default)
+    })?;
+    b.reshape(&made, x.dims().to_vec())
+}
+
+/// Value of everything that is not a key.
+fn default_value(b: &Builder<'_>, call: &Call<'_>, element: Element) -> Result<Value> {
+    call.text("default_string", "")?;
+    let (int, float) = (call.int("default_int64", -1)?, call.float("default_float", -0.0)?);
+    if let Some(attribute) = call.attribute("default_tensor")? {
+        let held = attribute.tensor.as_ref().ok_or("attribute default_tensor must be a tensor")?;
+        let (_, array) = array(held, call.folder, b.ledger)?;
+        return b.constant(vec![array.len()], array);
+    }
+    if element.is_float() {
+        return numbers_of(b, Vec::new(), vec![float], element);
+    }
+    b.whole(Vec::new(), vec![int])
+}
+
+/// A column for each category: 1 where it is.
+fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    call.flag("zeros", true)?; // others are zeros, as a device cannot refuse them
+    if call.texts("cats_strings")?.is_some() {
+        return Err("attribute cats_strings: tensors cannot hold texts".into());
+    }
+    let categories = call.ints("cats_int64s")?.unwrap_or_default();
+    let x = call.get(0)?;
+    let column = b.reshape(x, [x.dims(), &[1]].concat())?;
+    let categories = b.whole(vec![categories.len()], categories.to_vec())?;
+    b.map_in(Domain::F64, Element::F32, &[&column, &categories], |w| {
+        let (x, category) = (w.input(0), w.input(1));
+        w.bin(Binary::Equal, x, category)
+    })
+}
+
+/// Scores with their labels: the scores, whose columns are in the order of the labels.
+fn zipped(call: &Call<'_>) -> Result<Value> {
+    let texts = call.texts("classlabels_strings")?.map_or(0, |texts| texts.len());
+    let labels = texts + call.ints("classlabels_int64s")?.map_or(0, <[i64]>::len);
+    let x = call.get(0)?;
+    match x.dims() {
+        [.., columns] if *columns == labels => Ok(x.clone()),
+        _ => Err(format!("{labels} labels for {}", x.spec)),
+    }
+}

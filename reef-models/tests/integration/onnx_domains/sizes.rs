@@ -1,0 +1,66 @@
+//! Sizes that a file leaves open, and tensors without elements.
+
+use super::{doubles, network};
+use crate::handmade::{file, int, ints, node, node_in, open};
+use reef_core::tensor::Array;
+use reef_models::Model;
+
+const FLOAT: i64 = 1;
+
+/// Two windows of 3 × 3 that see nothing of a picture of 1 × 1.
+fn windows() -> Vec<Vec<u8>> {
+    let pool = |input, output| node("MaxPool", &[input], output, &[ints("kernel_shape", &[3, 3])]);
+    vec![
+        pool("x", "a"),
+        pool("a", "y"),
+        open(11, "x", FLOAT, &["n", "1", "h", "w"]),
+        open(12, "y", FLOAT, &[]),
+    ]
+}
+
+#[test]
+fn file_that_cannot_have_sizes_of_1_is_read() {
+    let bytes = file(21, &windows());
+    let read = Model::from_onnx(&bytes, "made").tensors_only().read().unwrap();
+    let inputs = read.inputs();
+    let dims = &inputs.get(0).unwrap().1.spec.dims;
+    assert_eq!((dims[0], dims[2] > 4, dims[3] > 4), (1, true, true));
+    let network = network(&windows(), &[("x", &[1, 1, 5, 5])]).unwrap();
+    let made = network.execute(&[Array::F32((0..25).map(|k| k as f32).collect())]).unwrap();
+    assert_eq!(doubles(&made[0]), [24.0]);
+}
+
+#[test]
+fn sizes_that_were_chosen_are_not_guessed() {
+    let said = network(&windows(), &[("x", &[1, 1, 2, 2])]).unwrap_err();
+    assert!(said.starts_with("made: node \"a\" (MaxPool): "), "{said}");
+}
+
+/// The first step of a decoder: the past has no rows yet.
+#[test]
+fn inputs_without_elements_stay_inputs() {
+    let graph = [
+        node("Concat", &["past", "x"], "y", &[int("axis", 0)]),
+        open(11, "past", FLOAT, &["p", "2"]),
+        open(11, "x", FLOAT, &["1", "2"]),
+        open(12, "y", FLOAT, &["q", "2"]),
+    ];
+    let network = network(&graph, &[("past", &[0, 2])]).unwrap();
+    let names: Vec<_> = network.inputs.iter().map(|port| &*port.name).collect();
+    assert_eq!(names, ["past", "x"]);
+    let made = network.execute(&[Array::F32(vec![]), Array::F32(vec![3.0, 4.0])]).unwrap();
+    assert_eq!(doubles(&made[0]), [3.0, 4.0]);
+}
+
+/// Converters of linear models import their own domain alone.
+#[test]
+fn file_without_operators_of_onnx_itself_is_read() {
+    let scaler = node_in("ai.onnx.ml", "Scaler", &["x"], &["y"], &[]);
+    let graph = [scaler, open(11, "x", FLOAT, &["2"]), open(12, "y", FLOAT, &["2"])];
+    use crate::handmade::{bytes, number};
+    let imported = bytes(8, [bytes(1, "ai.onnx.ml"), number(2, 3)].concat());
+    let file = [imported, bytes(7, graph.concat())].concat();
+    let model = Model::from_onnx(&file, "made").read().unwrap();
+    let made = model.tensors().unwrap().execute(&[Array::F32(vec![1.0, 2.0])]).unwrap();
+    assert_eq!(doubles(&made[0]), [1.0, 2.0]);
+}
