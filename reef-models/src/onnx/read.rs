@@ -1,7 +1,7 @@
 //! From the bytes of a file to a network.
 
 use super::fault::Fault;
-use super::file::ModelFile;
+use super::file::{GraphFile, ModelFile};
 use super::general::options::TensorOptions;
 use super::general::walk::{Walk, Walked};
 use super::node::name_of;
@@ -29,6 +29,10 @@ pub(crate) enum Kernels {
     Pictures,
     Tensors,
 }
+
+/// Sizes that are tried for open ones if the network can't have sizes of 1: windows must have room,
+/// and what is halved and doubled again must be a multiple.
+const GUESSES: [usize; 4] = [64, 224, 512, 16];
 
 /// Sizes that a file leaves open, and other choices of the caller.
 #[derive(Debug, Clone, Default)]
@@ -89,10 +93,11 @@ impl File<'_> {
         let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
         let file = ModelFile::read(self.bytes, ledger).map_err(Fault::from).map_err(of_file)?;
         let picture = options.pictures_of(&file).map(|options| picture_of(&file, &options));
-        let picture = match picture.transpose() {
-            Err(fault) if options.kernels == Kernels::Pictures => return Err(of_file(fault)),
-            picture => picture.unwrap_or_default(),
-        };
+        let picture =
+            match picture.transpose().map(|shape| shape.filter(|shape| !shape.contains(&0))) {
+                Err(fault) if options.kernels == Kernels::Pictures => return Err(of_file(fault)),
+                picture => picture.unwrap_or_default(),
+            };
         let walked = self.walk(&file, options, ledger)?;
         if let Some(shape) = picture {
             match walked.pictures(shape, ledger) {
@@ -140,15 +145,38 @@ impl File<'_> {
         let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
         let graph = graph_of(file, &OPSETS).map_err(of_file)?;
         let mut open = options.open_sizes();
+        let first = self.walk_for(file, graph, options, &mut open, ledger);
+        let Err(error @ Error::Onnx { .. }) = first else { return first };
+        for guess in GUESSES {
+            if ledger.refusal().is_some() || !open.guessed.get() {
+                break;
+            }
+            open = TensorOptions { guess, ..options.open_sizes() };
+            if let Ok(walked) = self.walk_for(file, graph, options, &mut open, ledger) {
+                return Ok(walked);
+            }
+        }
+        Err(error)
+    }
+
+    /// All operations of the file for these sizes.
+    fn walk_for<'a>(
+        &'a self,
+        file: &'a ModelFile<'a>,
+        graph: &'a GraphFile<'a>,
+        options: &ReadOptions,
+        open: &mut TensorOptions,
+        ledger: &'a Ledger,
+    ) -> Result<Walked<'a>> {
         loop {
-            let mut walk = Walk::new(file, self.folder, &open, ledger);
+            let mut walk = Walk::new(file, self.folder, open, ledger);
             let fault = match walk.graph(graph) {
                 Ok(walked) => return Ok(walked),
                 Err(fault) => fault,
             };
             let inputs = std::mem::take(&mut walk.unbound);
             if inputs.is_empty() {
-                return Err(of_file(fault));
+                return Err(fault.of(self.shown.into(), ledger));
             }
             if !open.bind(&inputs, &options.values) {
                 return Err(Error::Unbound { file: self.shown.into(), at: fault.at, inputs });
@@ -202,7 +230,7 @@ impl ReadOptions {
     fn open_sizes(&self) -> TensorOptions {
         let mut shapes = self.shapes.clone();
         shapes.extend(self.values.iter().map(|(name, (dims, _))| (name.clone(), dims.clone())));
-        TensorOptions { shapes, batch: self.batch, size: self.size, values: BTreeMap::new() }
+        TensorOptions { shapes, batch: self.batch, size: self.size, ..TensorOptions::default() }
     }
 }
 

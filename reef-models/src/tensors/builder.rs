@@ -66,11 +66,12 @@ impl<'a> Builder<'a> {
 
     /// Something that is given at each inference.
     pub(crate) fn input(&mut self, name: &str, spec: Spec) -> Result<Value> {
-        if elements(&spec.dims)? == 0 {
-            return self.constant(spec.dims, Array::with_capacity(spec.element, 0));
-        }
+        let count = elements(&spec.dims)?;
         let storage = self.storage(&spec)?;
         self.inputs.push(Port { name: name.into(), spec: spec.clone(), storage });
+        if count == 0 {
+            return self.constant(spec.dims, Array::with_capacity(spec.element, 0)); // it is known
+        }
         Ok(Value { spec, data: ValueData::Storage(storage) })
     }
 

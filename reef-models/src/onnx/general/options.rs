@@ -1,13 +1,14 @@
 //! Sizes and values that a file leaves open.
 
 use reef_core::tensor::Array;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Choices for what a file leaves open.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TensorOptions {
     /// Sizes of an input, by its name; or of one size, by the name that the file gives to it. What
-    /// is left open otherwise is 1.
+    /// is left open otherwise is 1, or another guess.
     pub(crate) shapes: BTreeMap<String, Vec<usize>>,
     /// The first size of inputs that leave it open, unless `shapes` says otherwise.
     pub(crate) batch: Option<usize>,
@@ -17,6 +18,23 @@ pub(crate) struct TensorOptions {
     /// Values of inputs that decide about shapes, with their sizes. They are constants of the
     /// network then.
     pub(crate) values: BTreeMap<String, (Vec<usize>, Array)>,
+    /// Size that is taken otherwise, for all but the first, which is 1 then.
+    pub(crate) guess: usize,
+    /// Set if a size was left open otherwise.
+    pub(crate) guessed: Cell<bool>,
+}
+
+impl Default for TensorOptions {
+    fn default() -> Self {
+        Self {
+            shapes: BTreeMap::new(),
+            batch: None,
+            size: None,
+            values: BTreeMap::new(),
+            guess: 1,
+            guessed: Cell::new(false),
+        }
+    }
 }
 
 impl TensorOptions {
@@ -29,8 +47,13 @@ impl TensorOptions {
         };
         match self.shapes.get(name).map(Vec::as_slice) {
             Some(&[size]) => size,
-            _ => usual.unwrap_or(1),
+            _ => usual.unwrap_or_else(|| self.guess(axis)),
         }
+    }
+
+    fn guess(&self, axis: usize) -> usize {
+        self.guessed.set(true);
+        if axis == 0 { 1 } else { self.guess }
     }
 
     /// Makes constants of those of `inputs` that are given and weren't yet; whether there were any.
