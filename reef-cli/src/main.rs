@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 mod commands;
 mod old_names;
 #[cfg(feature = "daemon")]

@@ -4,6 +4,8 @@
 //! - **Out**: a file's contents, or the right to put a socket at a path.
 //! - **Invariant**: reading ends, whatever is at the path: only regular files are read, up to a
 //!   bound. Nothing is removed but a socket without a listener.
+//!
+//! Crates whose users name files have a `clippy.toml` that refuses other ways to read one.
 
 mod read;
 mod socket;

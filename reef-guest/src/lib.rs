@@ -13,6 +13,7 @@
 //! Nothing here calls a driver or keeps global state, and nothing on the path of a launch
 //! allocates.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod beside;

@@ -22,6 +22,7 @@ const ENTRY: usize = 24;
 
 /// Returns files that may be the library of this name, the best first. If `named` is set, it is the
 /// only one.
+#[expect(clippy::disallowed_methods, reason = "of the linker")]
 pub fn candidates(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
     if let Some(named) = named {
         return vec![named.into()];

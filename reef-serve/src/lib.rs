@@ -31,6 +31,7 @@
 //! | `config` | the configuration |
 //! | `log_level`, `malloc` | changes of the log's level; return of memory to the system |
 
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
 #![deny(unsafe_code)]
 
 mod class;

@@ -1,5 +1,7 @@
 //! Tests of the command `reef`, each run as a process.
 
+#![allow(clippy::disallowed_methods)] // of files that the tests have written
+
 #[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "daemon")]

@@ -66,6 +66,7 @@ impl Default for Cgroups {
 }
 
 impl CgroupFiles for Cgroups {
+    #[expect(clippy::disallowed_methods, reason = "of the cgroup file system")]
     fn read(&self, path: &Path) -> io::Result<String> {
         fs::read_to_string(self.root.join(path))
     }
@@ -83,6 +84,7 @@ impl CgroupFiles for Cgroups {
         fs::remove_dir(self.root.join(path))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "of /sys")]
     fn vendor(&self, address: &str) -> Option<String> {
         let file = Path::new("/sys/bus/pci/devices").join(address).join("vendor");
         Some(fs::read_to_string(file).ok()?.trim().to_owned())
@@ -94,6 +96,7 @@ impl CgroupFiles for Cgroups {
 /// # Errors
 ///
 /// The process is in no cgroup of version 2.
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
 pub fn own_cgroup() -> Result<PathBuf, String> {
     let file = "/proc/self/cgroup";
     let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;

@@ -20,6 +20,7 @@ pub(super) fn is_gone(process: u32, started: u64) -> bool {
 }
 
 /// Reads fields 22 and 3 of `/proc/PID/stat` (proc_pid_stat(5)).
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn start_and_state(process: u32) -> Option<(u64, char)> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, behind_name) = text.rsplit_once(") ")?;

@@ -63,6 +63,7 @@ impl Containers {
     }
 
     /// Refuses more ids of a container than the maximum.
+    #[expect(clippy::disallowed_methods, reason = "in a folder of the daemon")]
     fn check_count(&self, folder: &Path, container: &str) -> Result<(), String> {
         let its = |path: &Path| {
             std::fs::read_to_string(path.join("containerID")).is_ok_and(|name| name == container)
@@ -75,6 +76,7 @@ impl Containers {
     }
 
     /// Refuses an id of another container with a live registered process.
+    #[expect(clippy::disallowed_methods, reason = "in a folder of the daemon")]
     fn check(&self, folder: &Path, id: &str, container: &str) -> Result<(), String> {
         let read = |name| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
         let (known, pids) = (read("containerID"), read("cgroup.procs"));
@@ -86,6 +88,7 @@ impl Containers {
     }
 
     /// Returns the control group of a process: of version 2, or that of memory in version 1.
+    #[expect(clippy::disallowed_methods, reason = "of /proc")]
     fn group(&self, pid: u32) -> Option<Group> {
         let text = std::fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup")).ok()?;
         let fields = text.lines().filter_map(|line| {
@@ -106,6 +109,7 @@ impl Containers {
     }
 
     /// Returns the processes of a group; none if the system does not list them.
+    #[expect(clippy::disallowed_methods, reason = "of the cgroup file system")]
     fn pids(&self, group: &Group) -> BTreeSet<u32> {
         numbers(&std::fs::read_to_string(group.path.join("cgroup.procs")).unwrap_or_default())
     }

@@ -4,6 +4,7 @@
 //! `CUDA_MPS_PIPE_DIRECTORY` names (MPS's manual, "Environment variables"). This module checks the
 //! folder that a program with the daemon's environment would use.
 
+use reef_files::{MAX_TOKEN_BYTES, read_to_string};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ fn control(folder: &Path) -> Control {
     if !folder.join("control").exists() {
         return Control::None;
     }
-    let number = std::fs::read_to_string(folder.join("nvidia-cuda-mps-control.pid"));
+    let number = read_to_string(folder.join("nvidia-cuda-mps-control.pid"), MAX_TOKEN_BYTES);
     match number.ok().and_then(|text| text.trim().parse::<u32>().ok()) {
         Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => Control::Stale(pid),
         // Without the file it belongs to another container with other process numbers.
@@ -56,6 +57,7 @@ fn control(folder: &Path) -> Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     #[test]
     fn stale_control_daemon_is_detected() {
@@ -70,6 +72,9 @@ mod tests {
         assert!(said().contains("without time slices"), "{}", said());
         std::fs::write(&pid, "4294967295\n").unwrap();
         assert_eq!(control(&folder), Control::Stale(u32::MAX));
+        std::fs::remove_file(&pid).unwrap();
+        mknodat(CWD, &pid, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(control(&folder), Control::Running, "and no writer is waited for");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

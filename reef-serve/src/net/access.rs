@@ -114,6 +114,7 @@ impl Access {
 }
 
 /// Returns the number of a group, by group(5).
+#[expect(clippy::disallowed_methods, reason = "of the system")]
 fn number(name: &str) -> Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);

@@ -26,6 +26,7 @@ impl Process {
     }
 
     /// Updates all values. A value that cannot be read stays as it is.
+    #[expect(clippy::disallowed_methods, reason = "of /proc")]
     pub(crate) fn update(&self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let number = |key: &str| {
@@ -45,6 +46,7 @@ impl Process {
 
 /// Reads fields 14 and 15 of `stat`, in clock ticks. The second field is a name with any
 /// characters.
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);

@@ -51,6 +51,7 @@ fn descends(pid: u32, ancestor: u32) -> bool {
 }
 
 /// Number of the process that started this one: field 4 of `/proc/PID/stat`.
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()

@@ -1,5 +1,7 @@
 //! Real processes: each is this test's own executable, told by its environment what to be.
 
+#![allow(clippy::disallowed_methods)] // of files that the tests have written
+
 mod daemon;
 mod deploy;
 mod devices;

@@ -62,7 +62,7 @@ pub(super) fn run(program: &[OsString], is_json: bool) -> Result<()> {
         .env_remove("REEF_GUESTS")
         .status()
         .map_err(|error| Usage(format!("{shown}: {error}")))?;
-    let text = match std::fs::read_to_string(&file) {
+    let text = match reef_files::read_to_string(&file, reef_files::MAX_INPUT_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).context("what was found"),

@@ -179,6 +179,7 @@ fn meaning(code: i32) -> &'static str {
 }
 
 /// A GPU of NVIDIA's is plugged in, with a driver or not.
+#[expect(clippy::disallowed_methods, reason = "of /sys")]
 fn has_pci_gpu() -> bool {
     let devices = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
     devices.map(|device| device.path()).any(|device| {

@@ -19,7 +19,8 @@ fn of(folder: &Path) -> Finding {
         let found = format!("no control daemon at {shown}: programs get the GPU in time slices");
         return Finding::absent(Check::Mps, found, "nvidia-cuda-mps-control -d");
     }
-    let number = std::fs::read_to_string(folder.join("nvidia-cuda-mps-control.pid")).ok();
+    let file = folder.join("nvidia-cuda-mps-control.pid");
+    let number = reef_files::read_to_string(file, reef_files::MAX_TOKEN_BYTES).ok();
     match number.and_then(|text| text.trim().parse::<u32>().ok()) {
         Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
             let found = format!(

@@ -53,7 +53,7 @@ fn kept_by() -> String {
 pub(super) fn limits() -> Finding {
     let environment =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let read = |path: &Path| reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES).ok();
     if let Err(why) = Limits::read(environment, read) {
         return Finding::wrong(Check::Limits, why, "correct or unset the variable");
     }

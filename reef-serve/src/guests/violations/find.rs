@@ -88,6 +88,7 @@ fn is_stranger(pid: u32, guests: &[GuestView], jobs: &[JobView]) -> bool {
 }
 
 /// The system keeps 15 letters of `nvidia-cuda-mps-server`.
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn is_mps(pid: u32) -> bool {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
     name.is_ok_and(|name| name.trim_end() == "nvidia-cuda-mps")

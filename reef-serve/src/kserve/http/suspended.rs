@@ -83,6 +83,7 @@ impl ListEntry {
 /// Maximum number of bytes of a process's variables that are read.
 const MAX_VARIABLES: u64 = 1 << 20;
 
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn limit_id(pid: u32) -> Option<String> {
     let file = File::open(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = Vec::new();

@@ -44,6 +44,7 @@ pub(crate) fn remove_abandoned() {
 }
 
 /// Removes a folder whose lock is free. A folder without a lock file may be in creation, and stays.
+#[expect(clippy::disallowed_methods, reason = "in a folder of the daemon")]
 fn remove_if_abandoned(folder: &Path) {
     let Ok(lock) = File::open(folder.join(LOCK)) else { return };
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {

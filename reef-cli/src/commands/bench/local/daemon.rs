@@ -50,6 +50,7 @@ impl Daemon {
         Ok(daemon)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a log of its own")]
     fn wait_until_ready(&mut self, log: &Path) -> Result<()> {
         let mut line = String::new();
         while self._printed.read_line(&mut line)? > 0 {
