@@ -3,14 +3,14 @@
 //!
 //! The steps are those of `vqueue/{worker,shared,group,submitter}.rs`, cut down to what they do to
 //! each other; holds, parking and waiting are the real code. `origins.rs` fails when one of the
-//! functions changes, until the model has been compared with it. A [`Rule`] that is broken shows that
-//! the model is able to fail: loom reports a worker that sleeps for ever as a deadlock.
+//! functions changes, until the model has been compared with it. A [`Rule`] that is broken shows
+//! that the model is able to fail: loom reports a worker that sleeps for ever as a deadlock.
 //!
-//! The steps are a copy because the code is generic over a device, whose commands, errors, clock,
-//! host code and parked state come with it, and because loom tries all orders of all atomics that
-//! it is shown. The code loads seven before each launch, the model three: limits, caps, parts and
-//! drain times have no influence on who wakes whom. And a broken rule would have to stand in the
-//! code itself.
+//! The steps are a copy because the code is generic over a device: commands, errors, clock, host
+//! code and parked state would come with it. Loom tries all orders of all atomics that it is shown,
+//! and the code loads up to seven before each launch, the model three. Caps, parts and drain times
+//! decide about no wake-up, and no scheduler limits the queue here. A broken rule, too, would have
+//! to stand in the code itself.
 
 mod device;
 mod origins;

@@ -67,9 +67,9 @@ impl<T> Combiner<T> {
     /// Runs `pass` at least once after this call began: here, on the thread that is inside, or on
     /// one that takes the baton. Here it runs at most `max_passes` times.
     ///
-    /// The pass sees all that was stored before the call. A pass that returns `true` has caused more
-    /// work itself, which another pass has to do. `hand_over` wakes a thread that will combine;
-    /// `false` means that there is none, and then this thread goes on.
+    /// The pass sees all that was stored before the call. A pass that returns `true` has caused
+    /// more work itself, which another pass has to do. `hand_over` wakes a thread that will
+    /// combine; `false` means that there is none, and then this thread goes on.
     pub(crate) fn combine(
         &self,
         max_passes: usize,

@@ -151,8 +151,8 @@ impl<D: Device> Group<D> {
     }
 
     /// Abandons the queues that are told to stop and whose workers have been in one call of the
-    /// driver for [`Config::drain_timeout`](crate::Config::drain_timeout), by samples that are taken
-    /// at this interval. Calls no driver.
+    /// driver for [`Config::drain_timeout`](crate::Config::drain_timeout), by samples that are
+    /// taken at this interval. Calls no driver.
     pub(crate) fn abandon_hung(&self, interval: Duration) {
         if self.level() < PreemptLevel::DeviceQueue {
             return; // what was launched runs to its end

@@ -323,8 +323,9 @@ impl<D: Device> Shared<D> {
         self.is_abandoned.load(Ordering::Acquire)
     }
 
-    /// Takes a sample of a worker whose queue is told to stop, this time after the last one. Returns
-    /// whether it has been in one call of the driver for as long as the device may take to stop.
+    /// Takes a sample of a worker whose queue is told to stop, this time after the last one.
+    /// Returns whether it has been in one call of the driver for as long as the device may take to
+    /// stop.
     pub(crate) fn worker_hangs(&self, interval: Duration) -> bool {
         let mut watch = self.watch.lock();
         if !self.is_held() || self.failed.get().is_some() {

@@ -235,8 +235,8 @@ impl<D: Device> VirtualQueue<D> {
     }
 
     /// Waits until the worker has ended. `false`: it hangs in the device, or the device was given
-    /// up or the queue abandoned, so that none waits for what it has. The worker then ends by itself, or never, and keeps
-    /// what the device may use.
+    /// up or the queue abandoned, so that none waits for what it has. The worker then ends by
+    /// itself, or never, and keeps what the device may use.
     fn wait_for_worker(&self) -> bool {
         let mut watch = Watch::default();
         loop {
