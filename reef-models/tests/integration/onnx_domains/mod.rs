@@ -5,6 +5,7 @@
 
 mod branches;
 mod columns;
+mod microsoft;
 mod quantized;
 mod sizes;
 mod trees;

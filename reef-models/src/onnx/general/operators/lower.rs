@@ -1,6 +1,7 @@
 //! Table of the operators and the functions that read them.
 
 use super::elements::{activations, arithmetic, cast};
+use super::microsoft;
 use super::ml;
 use super::places::{indexed, movement, resize, shapes, slices};
 use super::quantized;
@@ -40,7 +41,9 @@ fn families(domain: &str) -> Result<&'static [Family]> {
     match domain {
         "" | "ai.onnx" => Ok(FAMILIES),
         "ai.onnx.ml" => Ok(&[ml::learned]),
-        "com.microsoft" => Ok(&[quantized::quantized, quantized::quantized_of_microsoft]),
+        "com.microsoft" => {
+            Ok(&[quantized::quantized, quantized::quantized_of_microsoft, microsoft::fused])
+        }
         other => Err(format!("operators of domain {other:?} are not supported")),
     }
 }

@@ -8,6 +8,7 @@ mod elements;
 #[path = "../../../../tests/handmade/mod.rs"]
 mod handmade;
 mod lower;
+mod microsoft;
 mod ml;
 mod places;
 mod quantized;

@@ -187,16 +187,19 @@ fn shrink(w: &mut Writer, x: usize, bias: f64, lambda: f64) -> usize {
 fn gelu(approximate: &str) -> Result<Write> {
     match approximate {
         "none" => Ok(Box::new(Writer::gelu)),
-        "tanh" => Ok(Box::new(|w, x| {
-            let (factor, root) = (w.real(0.044_715), w.real((2.0 / std::f64::consts::PI).sqrt()));
-            let square = w.mul(x, x);
-            let cube = w.mul(square, x);
-            let term = w.mul(factor, cube);
-            let sum = w.add(x, term);
-            let scaled = w.mul(root, sum);
-            let tangent = w.un(Unary::Tanh, scaled);
-            w.half_of_product(x, tangent)
-        })),
+        "tanh" => Ok(Box::new(gelu_by_tanh)),
         other => Err(format!("attribute approximate = {other:?}")),
     }
+}
+
+/// The function that a hyperbolic tangent comes close to.
+pub(in crate::onnx::general::operators) fn gelu_by_tanh(w: &mut Writer, x: usize) -> usize {
+    let (factor, root) = (w.real(0.044_715), w.real((2.0 / std::f64::consts::PI).sqrt()));
+    let square = w.mul(x, x);
+    let cube = w.mul(square, x);
+    let term = w.mul(factor, cube);
+    let sum = w.add(x, term);
+    let scaled = w.mul(root, sum);
+    let tangent = w.un(Unary::Tanh, scaled);
+    w.half_of_product(x, tangent)
 }

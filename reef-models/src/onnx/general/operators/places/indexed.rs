@@ -55,6 +55,21 @@ fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     picked(b, x, indices, target, dims)
 }
 
+/// Rows of a table by numbers.
+pub(in crate::onnx::general::operators) fn rows_at(
+    b: &mut Builder<'_>,
+    table: &Value,
+    numbers: &Value,
+) -> Result<Value> {
+    let &[rows, columns] = table.dims() else {
+        return Err(format!("a table must be a matrix, got {}", table.spec));
+    };
+    let tuples = numbers.spec.elements().max(1);
+    let inner = columns.max(1);
+    let target = Target::Tuples { batches: 1, shared: true, sizes: vec![rows], inner, tuples };
+    picked(b, table, numbers, target, [numbers.dims(), &[columns]].concat())
+}
+
 fn picked(
     b: &mut Builder<'_>,
     x: &Value,

@@ -15,7 +15,7 @@ pub(in crate::onnx::general::operators) fn normalisation(
     match call.op() {
         "Softmax" | "LogSoftmax" | "Hardmax" => one(softmax(b, call)?),
         "LayerNormalization" => Ok(Some(layer(b, call)?)),
-        "RMSNormalization" => one(root_mean_square(b, call)?),
+        "RMSNormalization" | "SimplifiedLayerNormalization" => one(root_mean_square(b, call)?),
         "InstanceNormalization" => one(instance(b, call)?),
         "GroupNormalization" => one(group(b, call)?),
         "BatchNormalization" => one(batch(b, call)?),

@@ -23,7 +23,10 @@ pub(in crate::onnx::general::operators) fn product(
     }
 }
 
-fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+pub(in crate::onnx::general::operators) fn gemm(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Value> {
     let turned = [call.flag("transA", false)?, call.flag("transB", false)?];
     same_element(call.get(0)?, call.get(1)?)?;
     call.flag("broadcast", true)?;

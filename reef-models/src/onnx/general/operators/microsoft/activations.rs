@@ -1,0 +1,68 @@
+//! Activations, alone and after a sum.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::Call;
+use crate::onnx::general::operators::elements::activations::{gelu_by_tanh, slope};
+use crate::tensors::builder::Builder;
+use crate::tensors::expressions::Writer;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Binary, Unary};
+
+/// `gelu(x + bias)`, exact or approximate, or `x · sigmoid(alpha · x)`.
+pub(super) fn gelu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let mut x = call.get(0)?.clone();
+    let bias = if matches!(call.op(), "BiasGelu" | "FastGelu") { call.maybe(1) } else { None };
+    if let Some(bias) = bias {
+        x = b.binary(Binary::Add, &x, bias)?;
+    }
+    match call.op() {
+        "FastGelu" => each(b, &x, gelu_by_tanh),
+        "QuickGelu" => {
+            let alpha = call.float("alpha", 1.702)?;
+            each(b, &x, |w, x| {
+                let scaled = slope(w, x, alpha);
+                let gate = w.sigmoid(scaled);
+                w.mul(x, gate)
+            })
+        }
+        _ => each(b, &x, Writer::gelu),
+    }
+}
+
+fn each(
+    b: &mut Builder<'_>,
+    x: &Value,
+    write: impl FnOnce(&mut Writer, usize) -> usize,
+) -> Result<Value> {
+    b.map(x.element(), &[x], |w| {
+        let x = w.input(0);
+        write(w, x)
+    })
+}
+
+/// The activation that attribute `activation` names, with the numbers of `activation_params`.
+pub(super) fn named(b: &mut Builder<'_>, call: &Call<'_>, x: &Value) -> Result<Value> {
+    let numbers = call.floats("activation_params")?.unwrap_or_default();
+    let number = |k: usize, default: f64| numbers.get(k).map_or(default, |&number| number.into());
+    let alpha = call.float("activation_alpha", number(0, 0.01))?;
+    match call.text("activation", "")? {
+        "" => Ok(x.clone()),
+        "Relu" => each(b, x, Writer::relu),
+        "Tanh" => b.unary(Unary::Tanh, x),
+        "Sigmoid" => each(b, x, Writer::sigmoid),
+        "LeakyRelu" => each(b, x, |w, x| {
+            let (zero, scaled) = (w.real(0.0), slope(w, x, alpha));
+            let below = w.bin(Binary::Less, x, zero);
+            w.select(below, scaled, x)
+        }),
+        "Clip" => {
+            let above = b.with_number(Binary::Max, x, number(0, f64::from(f32::MIN)))?;
+            b.with_number(Binary::Min, &above, number(1, f64::from(f32::MAX)))
+        }
+        "HardSigmoid" => {
+            let (alpha, beta) = (number(0, 0.2), number(1, 0.5));
+            each(b, x, move |w, x| w.hard_sigmoid(x, alpha, beta))
+        }
+        other => Err(format!("attribute activation = {other:?}")),
+    }
+}

@@ -1,0 +1,26 @@
+//! Operators of the domain `com.microsoft`, in which ONNX Runtime puts several of ONNX's together.
+//!
+//! Each is made of the same operations as those that it stands for.
+
+mod activations;
+mod norms;
+mod products;
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+
+pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "BiasGelu" | "FastGelu" | "Gelu" | "QuickGelu" => one(activations::gelu(b, call)?),
+        "FusedConv" => one(products::convolution(b, call)?),
+        "FusedGemm" => one(products::gemm(b, call)?),
+        "FusedMatMul" => one(products::matmul(b, call)?),
+        "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),
+        "SkipLayerNormalization" => norms::skip(b, call, true),
+        "SkipSimplifiedLayerNormalization" => norms::skip(b, call, false),
+        "EmbedLayerNormalization" => norms::embed(b, call),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,81 @@
+//! Normalisations of sums.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::Call;
+use crate::onnx::general::operators::places::indexed::rows_at;
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Binary, Element, FoldKind};
+
+/// Operands: input, skip, scale, shift (of one that is centred), bias. Results: the normalised sum,
+/// its means and inverse deviations, and the sum.
+pub(super) fn skip(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    is_centred: bool,
+) -> Result<Option<Vec<Value>>> {
+    let (x, skip, scale) = (call.get(0)?, call.get(1)?, call.get(2)?);
+    let (shift, bias) =
+        if is_centred { (call.maybe(3), call.maybe(4)) } else { (None, call.maybe(3)) };
+    let mut sum = b.binary(Binary::Add, x, skip)?;
+    if let Some(bias) = bias {
+        sum = b.binary(Binary::Add, &sum, bias)?;
+    }
+    let last = last_axis(&sum)?;
+    let epsilon = call.float("epsilon", 1e-12)?;
+    let [made, mean, inverse] = if is_centred {
+        b.standardise(&sum, &[last], epsilon)?
+    } else {
+        let [made, inverse] = b.by_root_mean_square(&sum, &[last], epsilon)?;
+        [made, inverse.clone(), inverse]
+    };
+    let made = b.scaled(&made, Some(scale), shift)?;
+    let made = b.cast(&made, x.element())?;
+    if !is_centred && call.wants(1) {
+        return Err("output 1 is not supported".into());
+    }
+    Ok(Some(vec![made, mean, inverse, sum]))
+}
+
+fn last_axis(x: &Value) -> Result<usize> {
+    x.rank().checked_sub(1).ok_or_else(|| format!("a normalisation of {}", x.spec))
+}
+
+/// Operands: numbers of words and of segments, the three tables, scale, shift, mask, places.
+/// Results: the normalised sum of what the tables have, the sums of the mask, and the sum.
+pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
+    let (words, segments) = (call.get(0)?, call.maybe(1));
+    let &[batch, tokens] = words.dims() else {
+        return Err(format!("numbers of words must be a matrix, got {}", words.spec));
+    };
+    if call.int("mask_index_type", 1)? > 1 {
+        return Err("attribute mask_index_type must be 0 or 1".into());
+    }
+    let places = match call.maybe(8) {
+        Some(places) => places.clone(),
+        None => b.count(vec![1, tokens])?,
+    };
+    let mut sum = rows_at(b, call.get(2)?, words)?;
+    let place = rows_at(b, call.get(3)?, &places)?;
+    sum = b.binary(Binary::Add, &sum, &place)?;
+    if let (Some(segments), Some(table)) = (segments, call.maybe(4)) {
+        let segment = rows_at(b, table, segments)?;
+        sum = b.binary(Binary::Add, &sum, &segment)?;
+    }
+    let last = last_axis(&sum)?;
+    let [made, ..] = b.standardise(&sum, &[last], call.float("epsilon", 1e-12)?)?;
+    let made = b.scaled(&made, Some(call.get(5)?), Some(call.get(6)?))?;
+    let made = b.cast(&made, sum.element())?;
+    let index = match call.maybe(7) {
+        Some(mask) => {
+            let sums = b.fold_axes(mask, &[1], FoldKind::Sum)?;
+            let sums = b.reshape(&sums, vec![batch])?;
+            b.cast(&sums, Element::I32)?
+        }
+        None => {
+            let zero = b.scalar(Element::I32, 0.0)?;
+            b.expand(&zero, &[batch])?
+        }
+    };
+    Ok(Some(vec![made, index, sum]))
+}

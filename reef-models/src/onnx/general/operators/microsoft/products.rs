@@ -1,0 +1,126 @@
+//! Products with what follows them, and with weights of few bits.
+
+use super::activations::named;
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::Call;
+use crate::onnx::general::operators::sums::convolutions::{biased, convolved};
+use crate::onnx::general::operators::sums::products::gemm as product;
+use crate::tensors::axes::{elements, size};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, Binary, Domain};
+
+/// `alpha · a · b`, each transposed or not in its last two axes.
+pub(super) fn matmul(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    for name in ["transBatchA", "transBatchB"] {
+        if call.flag(name, false)? {
+            return Err(format!("attribute {name} = 1"));
+        }
+    }
+    let x = turned(b, call.get(0)?, call.flag("transA", false)?)?;
+    let y = turned(b, call.get(1)?, call.flag("transB", false)?)?;
+    crate::tensors::expressions::same_element(&x, &y)?;
+    let made = b.matmul(&x, &y)?;
+    match call.float("alpha", 1.0)? {
+        1.0 => Ok(made),
+        alpha => b.with_number(Binary::Mul, &made, alpha),
+    }
+}
+
+fn turned(b: &mut Builder<'_>, value: &Value, is_turned: bool) -> Result<Value> {
+    if !is_turned || value.rank() < 2 {
+        return Ok(value.clone());
+    }
+    let mut order: Vec<usize> = (0..value.rank()).collect();
+    order.swap(value.rank() - 2, value.rank() - 1);
+    b.transpose(value, &order)
+}
+
+/// A convolution with a bias, another summand and an activation.
+pub(super) fn convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let made = convolved(b, call, call.get(0)?, call.get(1)?)?;
+    let mut made = biased(b, made, call.maybe(2))?;
+    if let Some(other) = call.maybe(3) {
+        made = b.binary(Binary::Add, &made, other)?;
+    }
+    named(b, call, &made)
+}
+
+pub(super) fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let made = product(b, call)?;
+    named(b, call, &made)
+}
+
+/// A product with the transpose of `[columns, rows]` weights of 2, 4 or 8 bits: operands are `a`,
+/// the packed weights, a scale and a zero point for each block of a row, no order, and a bias.
+pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let ints = ["K", "N", "block_size", "bits"].map(|name| call.int(name, 0).and_then(size));
+    let [rows, columns, block, bits] = ints;
+    let (rows, columns, block, bits) = (rows?, columns?, block?, bits?);
+    let bits = if bits == 0 { 4 } else { bits };
+    call.int("accuracy_level", 0)?;
+    if !matches!(bits, 2 | 4 | 8) || block == 0 || !(block * bits).is_multiple_of(8) {
+        return Err(format!("blocks of {block} numbers of {bits} bits"));
+    }
+    if call.maybe(4).is_some() {
+        return Err("operand 4 (g_idx) is not supported".into());
+    }
+    let blocks = rows.div_ceil(block);
+    elements(&[columns, blocks, block])?;
+    let packed = bytes_of(call, 1)?;
+    let numbers = unpacked(b, packed, bits, columns * blocks * block, None)?;
+    let numbers = b.constant(vec![columns, blocks, block], numbers)?;
+    let scales = b.reshape(call.get(2)?, vec![columns, blocks, 1])?;
+    let zero = match call.maybe(3) {
+        Some(zero) if zero.element().is_float() => b.reshape(zero, vec![columns, blocks, 1])?,
+        Some(_) => {
+            let row = (blocks * bits).div_ceil(8);
+            let zeros =
+                unpacked(b, bytes_of(call, 3)?, bits, columns * blocks, Some((blocks, row)))?;
+            b.constant(vec![columns, blocks, 1], zeros)?
+        }
+        None => b.whole(Vec::new(), vec![1 << (bits - 1)])?,
+    };
+    let weights = b.map_in(Domain::F32, scales.element(), &[&numbers, &scales, &zero], |w| {
+        let (number, scale, zero) = (w.input(0), w.input(1), w.input(2));
+        let moved = w.sub(number, zero);
+        w.mul(moved, scale)
+    })?;
+    let weights = b.reshape(&weights, vec![columns, blocks * block])?;
+    let weights = b.cut(&weights, 1, 0, rows)?;
+    let weights = b.transpose(&weights, &[1, 0])?;
+    let x = call.get(0)?;
+    crate::tensors::expressions::same_element(x, &weights)?;
+    let made = b.matmul(x, &weights)?;
+    call.maybe(5).map_or(Ok(made.clone()), |bias| b.binary(Binary::Add, &made, bias))
+}
+
+/// Bytes of an operand that is known.
+fn bytes_of<'a>(call: &'a Call<'_>, index: usize) -> Result<&'a [u8]> {
+    match call.array(index)? {
+        Some(Array::U8(bytes)) => Ok(bytes),
+        _ => Err(format!("operand {index} must be bytes")),
+    }
+}
+
+/// Numbers of few bits, the lowest of a byte first. `rows` has the numbers of a row and its bytes,
+/// if rows begin with a byte of their own.
+fn unpacked(
+    b: &Builder<'_>,
+    bytes: &[u8],
+    bits: usize,
+    count: usize,
+    rows: Option<(usize, usize)>,
+) -> Result<Array> {
+    let (row, row_bytes) = rows.unwrap_or((count, (count * bits).div_ceil(8)));
+    let wanted = count.checked_div(row).unwrap_or_default() * row_bytes;
+    if bytes.len() != wanted {
+        return Err(format!("{} bytes for {count} numbers of {bits} bits", bytes.len()));
+    }
+    let _making = b.ledger.charge(count as u64)?;
+    let number = |k: usize| {
+        let (at, bit) = (k % row * bits / 8, k % row * bits % 8);
+        bytes[k / row * row_bytes + at] >> bit & (u8::MAX >> (8 - bits))
+    };
+    Ok(Array::U8((0..count).map(number).collect()))
+}

@@ -1,0 +1,168 @@
+//! Operators in which ONNX Runtime puts several of ONNX's together.
+
+use super::{assert_near, network, outputs};
+use crate::handmade::{float, floats, int, node_in, open, scalar, singles, stored, text, value};
+use reef_core::tensor::Array;
+
+const MS: &str = "com.microsoft";
+const FLOAT: i64 = 1;
+const U8: i64 = 2;
+const I32: i64 = 6;
+
+/// Result of a node on `x` of two rows of two, and other constants.
+fn result(op: &str, inputs: &[&str], attributes: &[Vec<u8>], constants: &[Vec<u8>]) -> Array {
+    let ends =
+        [node_in(MS, op, inputs, &["y"], attributes), value(11, "x", &[2, 2]), value(12, "y", &[])];
+    let graph = [&ends[..], constants].concat();
+    outputs(&graph, &[2, 2], Array::F32(vec![1.0, -1.0, 0.5, 2.0])).remove(0)
+}
+
+#[test]
+fn gelus_add_their_bias_first() {
+    let bias = [singles("b", &[2], |k| k as f32)];
+    let exact = [0.841345, 0.0, 0.345731, 2.995950];
+    assert_near(&result("BiasGelu", &["x", "b"], &[], &bias), &exact);
+    let near = [0.841192, 0.0, 0.345714, 2.996363];
+    assert_near(&result("FastGelu", &["x", "b"], &[], &bias), &near);
+    let quick = [0.817574, -0.182426, 0.339589, 1.905148];
+    let alpha = [float("alpha", 1.5)];
+    assert_near(&result("QuickGelu", &["x"], &alpha, &[]), &quick);
+    let plain = [0.841345, -0.158655, 0.345731, 1.954500];
+    assert_near(&result("Gelu", &["x"], &[], &[]), &plain);
+}
+
+#[test]
+fn fused_products_transpose_scale_and_activate() {
+    let weights = [singles("w", &[2, 2], |k| k as f32)];
+    let attributes = [int("transA", 1), int("transB", 1), float("alpha", 0.5)];
+    let made = result("FusedMatMul", &["x", "w"], &attributes, &weights);
+    assert_near(&made, &[0.25, 1.75, 1.0, 2.0]);
+    let attributes = [text("activation", "LeakyRelu"), float("activation_alpha", 0.5)];
+    let made = result("FusedGemm", &["x", "w"], &attributes, &weights);
+    assert_near(&made, &[-1.0, -1.0, 4.0, 6.5]);
+    let said = network(
+        &[
+            node_in(MS, "FusedMatMul", &["x", "x"], &["y"], &[int("transBatchA", 1)]),
+            value(11, "x", &[2, 2]),
+            value(12, "y", &[]),
+        ],
+        &[],
+    );
+    assert!(said.unwrap_err().ends_with("attribute transBatchA = 1"));
+}
+
+#[test]
+fn fused_convolutions_add_a_summand_and_activate() {
+    let graph = [
+        node_in(
+            MS,
+            "FusedConv",
+            &["x", "w", "b", "x"],
+            &["y"],
+            &[text("activation", "Clip"), floats("activation_params", &[-1.0, 4.0])],
+        ),
+        singles("w", &[1, 1, 1, 1], |_| 2.0),
+        singles("b", &[1], |_| 0.5),
+        value(11, "x", &[1, 1, 1, 3]),
+        value(12, "y", &[]),
+    ];
+    let made = outputs(&graph, &[1, 1, 1, 3], Array::F32(vec![1.0, -1.0, 2.0]));
+    assert_near(&made[0], &[3.5, -1.0, 4.0]);
+}
+
+/// The sum itself is the fourth result, which the next layer adds to.
+#[test]
+fn skipped_layers_are_summed_and_normalized() {
+    let sums = |op: &str, operands: &[&str]| {
+        let graph = [
+            node_in(MS, op, operands, &["y", "", "", "sum"], &[float("epsilon", 0.0)]),
+            singles("s", &[2, 2], |k| k as f32),
+            singles("scale", &[2], |_| 2.0),
+            singles("shift", &[2], |k| k as f32),
+            scalar("bias", 1.0),
+            value(11, "x", &[2, 2]),
+            value(12, "y", &[]),
+            value(12, "sum", &[]),
+        ];
+        outputs(&graph, &[2, 2], Array::F32(vec![1.0, -1.0, 0.5, 2.0]))
+    };
+    let made = sums("SkipLayerNormalization", &["x", "s", "scale", "shift", "bias"]);
+    assert_near(&made[1], &[2.0, 1.0, 3.5, 6.0]);
+    assert_near(&made[0], &[2.0, -1.0, -2.0, 3.0]);
+    let made = sums("SkipSimplifiedLayerNormalization", &["x", "s", "scale"]);
+    assert_near(&made[1], &[1.0, 0.0, 2.5, 5.0]);
+    assert_near(&made[0], &[2.828427, 0.0, 1.264911, 2.529822]);
+}
+
+#[test]
+fn embeddings_are_looked_up_and_normalized() {
+    let numbers = |list: &[i32]| list.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let graph = [
+        node_in(
+            MS,
+            "EmbedLayerNormalization",
+            &["x", "segments", "words", "places", "kinds", "scale", "shift", "mask"],
+            &["y", "lengths"],
+            &[float("epsilon", 0.0)],
+        ),
+        stored("segments", I32, &[1, 2], &numbers(&[0, 1])),
+        stored("mask", I32, &[1, 2], &numbers(&[1, 0])),
+        singles("words", &[3, 2], |k| k as f32),
+        singles("places", &[2, 2], |k| (k * k) as f32),
+        singles("kinds", &[2, 2], |_| 1.0),
+        singles("scale", &[2], |_| 1.0),
+        singles("shift", &[2], |_| 0.5),
+        open(11, "x", I32, &["1", "2"]),
+        open(12, "y", FLOAT, &[]),
+        open(12, "lengths", I32, &[]),
+    ];
+    let made = outputs(&graph, &[1, 2], Array::I32(vec![2, 0]));
+    assert_near(&made[0], &[-0.5, 1.5, -0.5, 1.5]);
+    assert_eq!(made[1], Array::I32(vec![1]));
+}
+
+/// Four bits each, the lower half of a byte first; without a zero point it is 8.
+#[test]
+fn weights_of_four_bits_are_unpacked_by_blocks() {
+    let mut packed = [0x88; 16]; // a column of 16 numbers in two blocks, twice
+    (packed[0], packed[1], packed[4], packed[8]) = (0x9a, 0x78, 0xf8, 0x08);
+    let product = |zeros: &[&str]| {
+        let inputs = [&["x", "w", "s"][..], zeros].concat();
+        let graph = [
+            node_in(
+                MS,
+                "MatMulNBits",
+                &inputs,
+                &["y"],
+                &[int("K", 16), int("N", 2), int("bits", 4), int("block_size", 8)],
+            ),
+            stored("w", U8, &[2, 2, 4], &packed),
+            singles("s", &[4], |k| [1.0, 10.0, 100.0, 1000.0][k as usize]),
+            stored("z", U8, &[2], &[0x78, 0x88]),
+            value(11, "x", &[1, 16]),
+            value(12, "y", &[]),
+        ];
+        let x = (0..16).map(|k| if k < 4 { (k + 1) as f32 } else { f32::from(u8::from(k == 9)) });
+        outputs(&graph, &[1, 16], Array::F32(x.collect())).remove(0)
+    };
+    // 2·1 + 1·2 + 0·3 - 1·4 + 10·7, and -8·100·2
+    assert_near(&product(&[]), &[70.0, -1600.0]);
+    assert_near(&product(&["z"]), &[80.0, -1600.0]);
+    let said = network(
+        &[
+            node_in(
+                MS,
+                "MatMulNBits",
+                &["x", "w", "s"],
+                &["y"],
+                &[int("K", 16), int("N", 2), int("block_size", 3)],
+            ),
+            stored("w", U8, &[1], &[0]),
+            singles("s", &[4], |_| 1.0),
+            value(11, "x", &[1, 16]),
+            value(12, "y", &[]),
+        ],
+        &[],
+    );
+    assert!(said.unwrap_err().ends_with("blocks of 3 numbers of 4 bits"));
+}
