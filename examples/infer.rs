@@ -45,6 +45,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn open(what: &str) -> models::Result<Model> {
     match what.rsplit('.').next() {
         Some("param" | "safetensors") => Model::open("resnet50").weights(what).read(),
-        _ => Model::open(what).batch(1).read(),
+        _ => Model::open(what).read(),
     }
 }

@@ -80,7 +80,7 @@ class Modules(unittest.TestCase):
                 module(torch.randn(4, 3, 8, 8))  # so that the norm has statistics
         net = reef.torch.load(module, torch.zeros(1, 3, 8, 8), device=self.device)
         self.assertTrue(module.training and module.head[0].training, "it is left as it was")
-        self.assertEqual((net.name, net.inputs[0].name), ("Small", "input"), "as of all networks of pictures")
+        self.assertEqual((net.name, net.inputs[0].name), ("Small", "picture"))
         module.eval()
         with self.device.real_time() as rt, self.device.best_effort() as be, torch.no_grad():
             for client in (rt, be):

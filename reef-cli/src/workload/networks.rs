@@ -16,7 +16,7 @@ pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 
 /// Opens a network by its name, its folder or its ONNX file, for one picture at a time.
 pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Model> {
-    Model::open(network).input_size(size).batch(1).seed(WEIGHTS.0).read()
+    Model::open(network).input_size(size).seed(WEIGHTS.0).read()
 }
 
 /// Reads files of `reef model calibrate`, each of another one of these networks.

@@ -9,6 +9,8 @@
 //!                         "norm": {"name": "bn1", "epsilon": 1e-5, "ends_branch": false}}}}
 //! ```
 //!
+//! `ports` has the names of the picture and the logits, if they aren't `input` and `logits`.
+//!
 //! The arguments are the input, the residual or factor if there is one, and the storage that is
 //! written.
 
@@ -39,8 +41,14 @@ impl PictureModel {
         });
         let (storages, kernels) = (lines(storages)?, lines(kernels)?);
         let args = text(&graph.given)?;
+        let ports = match self.file_ports() {
+            Some(ports) => {
+                format!("\"ports\": {},\n", text(&ports.each_ref().map(|name| &**name))?)
+            }
+            None => String::new(),
+        };
         Ok(format!(
-            "{{\n\"storage\": [\n{storages}\n],\n\"kernels\": [\n{kernels}\n],\n\"args\": {args},\n\
+            "{{\n{ports}\"storage\": [\n{storages}\n],\n\"kernels\": [\n{kernels}\n],\n\"args\": {args},\n\
              \"shared_memory\": {{}}\n}}\n"
         ))
     }
@@ -54,12 +62,15 @@ impl PictureModel {
     pub fn from_json(text: &str, name: &str) -> Result<Self> {
         let fault = |(at, problem)| Error::Graph { file: name.into(), at, problem };
         let mut file = json::parse::<File>(text, name)?;
-        let constants = file.take_constants();
+        let (constants, ports) = (file.take_constants(), file.ports.take());
         let graph = file.graph(name).map_err(fault)?;
         graph.validate().map_err(fault)?;
         let model = Self::of(graph, constants).map_err(fault)?;
         model.check().map_err(fault)?;
-        Ok(model)
+        Ok(match ports {
+            Some(ports) => model.with_ports(ports.map(Into::into)),
+            None => model,
+        })
     }
 
     /// A layer for each step, which must all be operations.

@@ -22,6 +22,9 @@ pub(crate) struct File {
     kernels: Vec<KernelEntry>,
     args: Vec<usize>,
     shared_memory: BTreeMap<String, u64>,
+    /// Names of input and output, if they are others than usual.
+    #[serde(default)]
+    pub(super) ports: Option<[String; 2]>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use crate::graph::schedule::ScheduleGraph;
 use reef_core::op::{Op, Tensor};
 use reef_core::tensor::{Element, Spec};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Operation of one step of a network, and its tensors.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,13 +25,33 @@ pub struct Layer {
 pub struct PictureModel {
     graph: ScheduleGraph,
     layers: Vec<Layer>,
+    /// Names of the picture and of the logits.
+    ports: [Arc<str>; 2],
 }
+
+/// Names of the ports of a network that no file has given others.
+const PORTS: [&str; 2] = ["input", "logits"];
 
 impl PictureModel {
     /// One layer for each step of `graph`, at least one.
     pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
         debug_assert_eq!(graph.steps.len(), layers.len());
-        Self { graph, layers }
+        Self { graph, layers, ports: PORTS.map(Arc::from) }
+    }
+
+    /// Gives its ports the names that a file has for them.
+    pub(crate) fn with_ports(self, ports: [Arc<str>; 2]) -> Self {
+        Self { ports, ..self }
+    }
+
+    /// Names of its ports, if a file has given them.
+    pub(crate) fn file_ports(&self) -> Option<&[Arc<str>; 2]> {
+        (self.ports != PORTS.map(Arc::from)).then_some(&self.ports)
+    }
+
+    /// Names of its picture and its logits.
+    pub(crate) fn port_names(&self) -> &[Arc<str>; 2] {
+        &self.ports
     }
 
     /// Calls it something else when talking to people.
@@ -61,13 +82,13 @@ impl PictureModel {
     /// The picture as a port: batch, channels, rows, columns.
     pub fn input_port(&self) -> Port {
         let Tensor { batch, channels, height, width, .. } = *self.input();
-        port("input", vec![batch, channels, height, width], self.graph.given[0])
+        port(&self.ports[0], vec![batch, channels, height, width], self.graph.given[0])
     }
 
     /// The logits as a port: batch, classes.
     pub fn output_port(&self) -> Port {
         let Tensor { batch, channels, .. } = *self.output();
-        port("logits", vec![batch, channels], self.graph.steps[self.layers.len() - 1].writes)
+        port(&self.ports[1], vec![batch, channels], self.graph.steps[self.layers.len() - 1].writes)
     }
 
     /// All tensors that the network is made of, in the order of its steps.

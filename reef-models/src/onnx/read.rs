@@ -6,7 +6,7 @@ use super::general::options::TensorOptions;
 use super::general::walk::{Walk, Walked};
 use super::node::name_of;
 use super::opset::{OPSETS, graph_of};
-use super::pictures::{Options, ends_in_pictures, picture_of};
+use super::pictures::{Options, ends_in_pictures, only_input, picture_of};
 use crate::errors::error::{Error, Result};
 use crate::files::folder::MODEL;
 use crate::files::whole;
@@ -19,6 +19,7 @@ use crate::tensors::model::TensorModel;
 use reef_core::tensor::Array;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Kernels that a network may run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,8 +104,9 @@ impl File<'_> {
             match walked.pictures(shape, ledger) {
                 Ok(recognised) => {
                     drop(walked); // its weights go over into the network
-                    let made = self.picture(recognised, ledger).map_err(of_file)?;
-                    return Ok(Imported::Picture(made.0, made.1));
+                    let (model, params) = self.picture(recognised, ledger).map_err(of_file)?;
+                    let model = model.with_ports(port_names(&file));
+                    return Ok(Imported::Picture(model, params));
                 }
                 Err(refusal)
                     if options.kernels == Kernels::Pictures || ledger.refusal().is_some() =>
@@ -183,6 +185,14 @@ impl File<'_> {
             }
         }
     }
+}
+
+/// Names of the input and the output of a network for pictures.
+fn port_names(file: &ModelFile<'_>) -> [Arc<str>; 2] {
+    let graph = file.graph.as_ref();
+    let input = graph.and_then(|graph| only_input(graph).ok());
+    let output = graph.and_then(|graph| graph.outputs.first());
+    [input, output].map(|port| port.map_or("", |port| port.name).into())
 }
 
 /// Reason why a file is not a network for pictures, with the node.

@@ -281,7 +281,8 @@ impl<'a> ModelBuilder<'a> {
 #[cfg(feature = "onnx")]
 impl ModelBuilder<'_> {
     /// Sizes of an input of an ONNX file, by its name; or one size, by the name that the file gives
-    /// to it. What is left open otherwise is 1.
+    /// to it. A size that is left open otherwise is 1, or the first of some that the network can
+    /// have.
     pub fn shape(mut self, name: impl Into<String>, sizes: &[usize]) -> Self {
         self.onnx.shapes.insert(name.into(), sizes.into());
         self
@@ -340,9 +341,23 @@ impl ModelBuilder<'_> {
             }
             Imported::Tensors(model) => {
                 self.check_takes_size(&model)?;
+                self.check_takes_batch(&model)?;
                 Ok(Model::of(ModelKind::Tensors(model)))
             }
         }
+    }
+
+    /// Refuses a batch that no input of a network of tensors has.
+    fn check_takes_batch(&self, model: &TensorModel) -> Result<()> {
+        let Some(batch) = self.batch else { return Ok(()) };
+        if model.inputs.iter().any(|port| port.spec.dims.first() == Some(&batch)) {
+            return Ok(());
+        }
+        let shapes = model.inputs.iter().map(|port| format!("{}: {}", port.name, port.spec));
+        let (name, shapes) = (&model.name, shapes.collect::<Vec<_>>().join(", "));
+        let why =
+            format!("{name}: no input leaves its first size open for batch {batch}: {shapes}");
+        Err(Error::Tensor { why })
     }
 
     /// Refuses a size that no input of a network of tensors takes.

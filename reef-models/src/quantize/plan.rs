@@ -52,7 +52,7 @@ pub fn plan(
         step.work = Work::Op(op);
         layers.push(Layer { op, constants: layer.constants.clone() });
     }
-    Ok(PictureModel::new(graph, layers))
+    Ok(PictureModel::new(graph, layers).with_ports(model.port_names().clone()))
 }
 
 /// As [`plan`], for a device. Without scales it is the network as it is.

@@ -29,6 +29,8 @@ fn steps_of_each_network_stay_the_same() {
         let model = Model::open(&file).pictures_only().read().unwrap();
         let (picture, _) = model.picture().unwrap();
         let text = picture.to_json().unwrap();
+        let is_step = |line: &&str| !line.starts_with("\"ports\""); // names of the file
+        let text: String = text.split_inclusive('\n').filter(is_step).collect();
         let name = file.file_stem().unwrap().to_string_lossy();
         writeln!(lines, "{name} {} {:016x}", picture.layers().len(), digest(&text)).unwrap();
     }

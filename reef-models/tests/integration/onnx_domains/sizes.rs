@@ -64,3 +64,32 @@ fn file_without_operators_of_onnx_itself_is_read() {
     let made = model.tensors().unwrap().execute(&[Array::F32(vec![1.0, 2.0])]).unwrap();
     assert_eq!(doubles(&made[0]), [1.0, 2.0]);
 }
+
+/// A classifier of pictures of one size each.
+fn classifier(batch: &str) -> Vec<u8> {
+    let graph = [
+        node("GlobalAveragePool", &["pixels"], "means", &[]),
+        node("Flatten", &["means"], "classes", &[]),
+        open(11, "pixels", FLOAT, &[batch, "3", "4", "4"]),
+        open(12, "classes", FLOAT, &[batch, "3"]),
+    ];
+    file(17, &graph)
+}
+
+#[test]
+fn ports_of_pictures_have_the_names_of_the_file() {
+    let bytes = classifier("n");
+    let model = Model::from_onnx(&bytes, "made").batch(2).pictures_only().read().unwrap();
+    let (inputs, outputs) = (model.inputs(), model.outputs());
+    let names = [&inputs, &outputs].map(|ports| ports.get(0).unwrap().1.name.as_str());
+    assert_eq!(names, ["pixels", "classes"]);
+}
+
+#[test]
+fn batch_of_a_file_that_fixes_it_is_refused() {
+    let bytes = classifier("1");
+    let said = Model::from_onnx(&bytes, "made").batch(4).read().unwrap_err().to_string();
+    let want = "made: no input leaves its first size open for batch 4: pixels: float32[1, 3, 4, 4]";
+    assert_eq!(said, want);
+    Model::from_onnx(&bytes, "made").batch(1).read().unwrap();
+}
