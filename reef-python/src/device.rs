@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 use reef::models::{Model, Scales};
 use reef::{ClientConfig, Config, Rate};
 use reef_any::Fault;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// A backend, the names of its devices, or why it has none.
@@ -57,6 +58,7 @@ pub(crate) struct ModelArgs {
     what: ModelSource,
     batch: Option<usize>,
     input_size: Option<usize>,
+    shape: Option<HashMap<String, Vec<usize>>>,
     weights: Option<PathBuf>,
     seed: u64,
     scales: Option<PathBuf>,
@@ -74,13 +76,14 @@ struct OnnxBytes(Vec<u8>, String);
 
 impl ModelArgs {
     pub(crate) fn read(self) -> reef_any::Result<Model> {
-        let Self { what, batch, input_size, weights, seed, scales } = self;
+        let Self { what, batch, input_size, shape, weights, seed, scales } = self;
         let scales = scales.map(Scales::load).transpose()?;
         let model = match &what {
             ModelSource::Onnx(OnnxBytes(bytes, name)) => Model::from_onnx(bytes, name),
             ModelSource::Named(path) => Model::open(path).seed(seed),
         };
         let model = model.input_size(input_size).batch(batch).scales(scales.as_ref());
+        let model = model.shapes(shape.unwrap_or_default());
         Ok(match weights {
             Some(file) => model.weights(file).read()?,
             None => model.read()?,

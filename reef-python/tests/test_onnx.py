@@ -74,5 +74,31 @@ class Tensors(unittest.TestCase):
                 self.assertTrue(np.array_equal(found, wanted))
 
 
+def doubled():
+    """Twice a matrix of open sizes."""
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        "doubled",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", "columns"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", "columns"])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString()
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class OpenSizes(unittest.TestCase):
+    def test_sizes_are_chosen_by_name(self):
+        with reef.open("cpu") as device, device.real_time() as rt:
+            for shape in ({"x": [2, 3]}, {"rows": (2,), "columns": (3,)}):
+                net = device.load(doubled(), shape=shape)
+                self.assertEqual(net.inputs[0].shape, (2, 3))
+                values = np.arange(6, dtype=np.float32).reshape(2, 3)
+                self.assertTrue(np.array_equal(rt.run(net, values), 2 * values))
+            with self.assertRaises(reef.FileError) as raised:
+                device.load(doubled(), shape={"z": [1]})
+            self.assertIn('"z"', str(raised.exception))
+
+
 if __name__ == "__main__":
     unittest.main()

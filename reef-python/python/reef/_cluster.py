@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _reef
@@ -99,12 +99,13 @@ class Cluster:
         *,
         batch: int | None = None,
         input_size: int | None = None,
+        shape: Mapping[str, Sequence[int]] | None = None,
         weights: str | os.PathLike[str] | None = None,
         seed: int = 0,
         scales: str | os.PathLike[str] | None = None,
     ) -> ClusterNetwork:
         """Reads a network; see `Device.load`."""
-        source = source_of(what, batch, input_size, weights, seed, scales)
+        source = source_of(what, batch, input_size, shape, weights, seed, scales)
         return ClusterNetwork(self._cluster.load(source))
 
     def real_time(

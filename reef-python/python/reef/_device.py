@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -211,6 +211,7 @@ class Device(Closing):
         *,
         batch: int | None = None,
         input_size: int | None = None,
+        shape: Mapping[str, Sequence[int]] | None = None,
         weights: str | os.PathLike[str] | None = None,
         seed: int = 0,
         scales: str | os.PathLike[str] | None = None,
@@ -219,7 +220,8 @@ class Device(Closing):
         """Loads a network: an .onnx file, the bytes of one, a folder of `reef model import`, or a name
         as "resnet18".
 
-        `batch` and `input_size` set free sizes. A network that is built by name has weights of the
+        `batch` and `input_size` set free sizes. `shape` sets those of an ONNX file by name: all sizes of
+        an input, as `{"ids": [2, 128]}`, or one size that has a name, as `{"tokens": [128]}`. A network that is built by name has weights of the
         file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
         their way. `scales`, a file of `reef model calibrate`, gives it numbers of 8 bits between
         its steps, on a device that has kernels for these.
@@ -227,7 +229,7 @@ class Device(Closing):
         Raises NotFoundError, FileError: what is wrong with the name or the file; UnsupportedError
         for `scales` on a device without such kernels; OutOfMemoryError.
         """
-        source = source_of(what, batch, input_size, weights, seed, scales)
+        source = source_of(what, batch, input_size, shape, weights, seed, scales)
         return Network(self._device.load(source, max(0, instances)))
 
     def real_time(

@@ -38,6 +38,7 @@ class Source(NamedTuple):
     what: str | os.PathLike[str] | tuple[bytes, str]
     batch: int | None = None
     input_size: int | None = None
+    shape: Mapping[str, Sequence[int]] | None = None
     weights: str | os.PathLike[str] | None = None
     seed: int = 0
     scales: str | os.PathLike[str] | None = None
@@ -47,12 +48,14 @@ def source_of(
     what: str | os.PathLike[str] | bytes,
     batch: int | None,
     input_size: int | None,
+    shape: Mapping[str, Sequence[int]] | None,
     weights: str | os.PathLike[str] | None,
     seed: int,
     scales: str | os.PathLike[str] | None,
 ) -> Source:
     found = (what, "model") if isinstance(what, bytes) else what
-    return Source(found, batch, input_size, weights, seed, scales)
+    sizes = None if shape is None else {name: list(each) for name, each in shape.items()}
+    return Source(found, batch, input_size, sizes, weights, seed, scales)
 
 
 class Slot:
