@@ -234,6 +234,12 @@ mod tests {
         println!("done");
     }
 
+    /// A list without handles has no first word. The input was found by the fuzz target.
+    #[test]
+    fn list_without_handles_is_no_fault() {
+        session(&driver(), b"gQQ\0g_Q\0\0");
+    }
+
     /// The target of `fuzz/` in short: a driver that checks what it is given ends the process.
     /// `REEF_TEST_CASES=100000` runs more of them.
     #[test]

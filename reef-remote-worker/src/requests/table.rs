@@ -193,7 +193,7 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
         _ => {}
     }
     if let Some(quota) = &shared.quota {
-        let at = prepared.places[0].as_ref().map_or(0, |place| place[0]);
+        let at = prepared.first_word(0);
         change.settle(shared, quota, prepared.context, code, at);
     }
     let bytes = prepared.results(shared, code);
@@ -201,6 +201,11 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
 }
 
 impl Prepared {
+    /// Returns the first word of an argument's place. Zero: it has none, such as an empty list.
+    fn first_word(&self, at: usize) -> u64 {
+        self.places[at].as_deref().and_then(|place| place.first().copied()).unwrap_or(0)
+    }
+
     /// Returns whether all memory that the call names is the program's.
     fn names_own_memory(&self, shared: &Shared) -> bool {
         let fills = self.spec.args.iter().zip(&self.places);
@@ -214,8 +219,7 @@ impl Prepared {
 
     /// Notes memory that the program is told of.
     fn note_memory(&self, shared: &Shared, is_of_graph: bool) {
-        let at = self.places[0].as_ref().map_or(0, |place| place[0]);
-        let second = self.places[1].as_ref().map_or(0, |place| place[0]);
+        let (at, second) = (self.first_word(0), self.first_word(1));
         let mut places = lock(&shared.places);
         if self.is(Call::cuMemAlloc_v2)
             || self.is(Call::cuMemAllocAsync)
@@ -250,8 +254,7 @@ impl Prepared {
             return bytes;
         }
         for (at, arg) in self.spec.args.iter().enumerate() {
-            let place = self.places[at].as_deref();
-            let first = place.and_then(|place| place.first().copied()).unwrap_or(0);
+            let (place, first) = (self.places[at].as_deref(), self.first_word(at));
             match *arg {
                 Arg::Out(len) => {
                     let Some(place) = place.filter(|_| self.is_wanted[at]) else { continue };
