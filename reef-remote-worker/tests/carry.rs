@@ -11,6 +11,9 @@ mod support;
 use common::{Driver, call, fake_copy, until};
 use reef_remote_worker::{Place, migrate, restore, snapshot};
 use server::{Server, open, open_with, prepare};
+use std::io::Read;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -327,6 +330,35 @@ fn session_in_a_folder_goes_on_at_its_last_server() {
     });
     assert_eq!(rest, expected, "REEF_TEST_SEED={seed}");
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The process of a session learns where it goes, and no secret: it connects by the process that has
+/// the token.
+#[test]
+fn command_to_move_names_no_secret() {
+    let _one = prepare();
+    let folder = PathBuf::from(std::env::var_os("REEF_REMOTE_FOLDER").unwrap());
+    std::fs::create_dir_all(&folder).unwrap();
+    let [token, session] = ["other.token", "4242.sock"].map(|name| folder.join(name));
+    std::fs::write(&token, "a long secret").unwrap();
+    let _ = std::fs::remove_file(&session); // of a run before
+    let listener = UnixListener::bind(&session).unwrap();
+    let heard = std::thread::spawn(move || {
+        let mut heard = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut heard).unwrap();
+        heard
+    });
+    let mut to = Place::new("10.1.2.3:4567");
+    to.token = Some(token.clone());
+    let why = migrate(4242, &to).unwrap_err();
+    assert!(why.contains("it has ended"), "{why}");
+    let heard = heard.join().unwrap();
+    let has = |text: &str| heard.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    assert!(has("10.1.2.3:4567") && has(".proxy"), "{heard:?}");
+    assert!(!has("a long secret") && !has("other.token"), "{heard:?}");
+    let mut left = std::fs::read_dir(&folder).unwrap().flatten();
+    assert!(left.all(|file| file.path().extension().is_none_or(|kind| kind != "proxy")));
+    [token, session].iter().for_each(|path| std::fs::remove_file(path).unwrap());
 }
 
 /// The device's digests tell which pieces the other server has: nothing else is read in the pause.

@@ -46,7 +46,7 @@ pub use moved::{Key, Moved};
 pub use session::{
     Adopted, Authority, Client, ClientOptions, Endpoint, Growth, Handler, Held, Hello, Message,
     NO_SESSION, NO_TOKEN, Reception, Server, ServerOptions, Token, Traffic, WRONG_TOKEN, redirect,
-    refuse,
+    refuse, vouch,
 };
 pub use transport::{Address, Control, Line, Link, ReceiveHalf, SendHalf, TlsClient, TlsServer};
 /// Numbers as they lie in [`Hot`] messages.

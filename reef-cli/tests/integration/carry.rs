@@ -4,7 +4,7 @@ use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -308,6 +308,49 @@ fn server_that_refuses_leaves_the_program_where_it_is() {
     let full = Program::start(&folder, &b, 24, &["--token-file", &rich]);
     assert!(full.begun.contains("without memory: code 2"), "{}", full.begun);
     drop(full);
+    program.ends();
+}
+
+/// All memory of a process that it may write, as far as it can be read.
+fn memory_of(pid: &str) -> Vec<u8> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut all = Vec::new();
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (begin, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [begin, end] = [begin, end].map(|at| u64::from_str_radix(at, 16).unwrap());
+        let mut bytes = vec![0; ((end - begin) as usize).min(64 << 20)];
+        if memory.read_exact_at(&mut bytes, begin).is_ok() {
+            all.extend(bytes);
+        }
+    }
+    all
+}
+
+/// The other server has admitted the worker by its token, and then refused its memory.
+#[test]
+fn worker_that_moves_does_not_have_the_token() {
+    let folder = Folder::new("carry-token");
+    let a = Server::start(&folder, "a", &[]);
+    let b = tenants(&folder, "b", ["8MiB", "48MiB"]);
+    let mut program = Program::start(&folder, &a, 24, &[]);
+    program.adds(3);
+    let session = session(&folder, &a);
+    let its = worker(&session);
+    let token = folder.path("b-alice.token");
+    let said = refuses(&folder, &["migrate", &its, "--to", &b.address, "--token-file", &token]);
+    assert!(said.contains("code 2"), "{said}");
+    let memory = memory_of(&its);
+    let has = |text: &str| memory.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    assert!(has(session["program"].as_str().unwrap()), "its memory is read");
+    assert!(!has("b alice: a long secret") && !has("b-alice.token"));
+    program.adds(3);
+    says(
+        &folder,
+        &["migrate", &its, "--to", &b.address, "--token-file", &folder.path("b-bob.token")],
+    );
+    program.adds(3);
+    await_free(&a);
     program.ends();
 }
 

@@ -3,6 +3,7 @@
 
 use super::file;
 use super::source::Carrier;
+use crate::server::proxy::Proxy;
 use reef_files::{MAX_PEM_BYTES, MAX_TOKEN_BYTES};
 use reef_remote::carry::{Report, Target};
 use reef_remote::observe::Sessions;
@@ -20,6 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -27,7 +29,7 @@ use std::time::Duration;
 const MAX_LEN: u64 = 64 << 10;
 
 /// Another server, as a command names it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Place {
     /// Its address: `HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`.
@@ -59,7 +61,7 @@ impl Place {
         let tls = self.ca.as_deref().map(authorities).transpose()?;
         let line = self.emulate.as_deref().map(str::parse).transpose();
         let line = line.map_err(|e: reef_wire::Error| e.to_string())?;
-        Ok(Target { address, token, tls, line })
+        Ok(Target { address, token, tls, line, proxy: None })
     }
 }
 
@@ -121,8 +123,15 @@ struct Command {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Action {
-    Migrate(Place),
-    Snapshot { folder: PathBuf, ends: bool },
+    /// To a server, by a socket of the process that has its token.
+    Migrate {
+        to: String,
+        proxy: PathBuf,
+    },
+    Snapshot {
+        folder: PathBuf,
+        ends: bool,
+    },
 }
 
 /// Outcome of a command.
@@ -148,17 +157,21 @@ impl From<Report> for Carried {
     }
 }
 
-/// Moves a session of this machine to another server.
+/// Moves a session of this machine to another server. This process connects to it, so that the
+/// session's process does not have its token.
 ///
 /// # Errors
 ///
 /// Why it runs on where it is, or has ended.
 pub fn migrate(session: impl Into<SessionName>, to: &Place) -> Result<Carried, String> {
-    let absolute = |path: &Option<PathBuf>| {
-        path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()))
-    };
-    let place = Place { token: absolute(&to.token), ca: absolute(&to.ca), ..to.clone() };
-    carried(session.into(), Action::Migrate(place))
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let target = to.target()?;
+    let (pid, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let (folder, to) = (own_folder(), target.address.to_string());
+    let proxy = folder
+        .and_then(|folder| Proxy::start(&folder.join(format!("{pid}.{number}.proxy")), target));
+    let proxy = proxy.map_err(|e| format!("proxy to {to}: {e}"))?;
+    carried(session.into(), Action::Migrate { to, proxy: proxy.path().into() })
 }
 
 /// Writes a session of this machine to a folder. With `ends` it ends, and
@@ -221,8 +234,12 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Binds the socket of this process. Returns its path too.
-fn bind() -> io::Result<(UnixListener, PathBuf)> {
+/// Makes the folder of the sockets, if it is not there.
+///
+/// # Errors
+///
+/// The system's; a folder that is another user's.
+fn own_folder() -> io::Result<PathBuf> {
     let folder = folder();
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
     let its = fs::symlink_metadata(&folder)?;
@@ -231,7 +248,12 @@ fn bind() -> io::Result<(UnixListener, PathBuf)> {
         return Err(io::Error::other(why));
     }
     fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
-    let path = folder.join(format!("{}.sock", std::process::id()));
+    Ok(folder)
+}
+
+/// Binds the socket of this process. Returns its path too.
+fn bind() -> io::Result<(UnixListener, PathBuf)> {
+    let path = own_folder()?.join(format!("{}.sock", std::process::id()));
     reef_files::clear(&path)?; // of a process that had this number
     UnixListener::bind(&path).map(|listener| (listener, path))
 }
@@ -288,6 +310,12 @@ fn read(socket: &UnixStream) -> Result<Command, String> {
     codec::read(&bytes).map_err(|e| e.to_string())
 }
 
+/// Returns the way to a server by a process that has its token.
+fn by_proxy(to: &str, proxy: PathBuf) -> Result<Target, String> {
+    let address = to.parse().map_err(|e| format!("--to: {e}"))?;
+    Ok(Target { proxy: Some(Address::Unix(proxy)), ..Target::new(address) })
+}
+
 fn serve(
     carrier: &Carrier,
     socket: &UnixStream,
@@ -298,7 +326,7 @@ fn serve(
         return Err("must be a process number: a worker has one session".into());
     }
     let report = match action {
-        Action::Migrate(place) => carrier.migrate(&place.target()?, last)?,
+        Action::Migrate { to, proxy } => carrier.migrate(&by_proxy(&to, proxy)?, last)?,
         Action::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
     };
     Ok(report.into())
@@ -310,7 +338,7 @@ fn serve_one(sessions: &Sessions, socket: &UnixStream) -> Result<Carried, String
     let number = session.ok_or("must be SERVER.NUMBER: the process is a server")?;
     let session = sessions.carry(number)?;
     let report = match action {
-        Action::Migrate(place) => session.migrate(&place.target()?)?,
+        Action::Migrate { to, proxy } => session.migrate(&by_proxy(&to, proxy)?)?,
         Action::Snapshot { folder, ends } => {
             session.snapshot(&mut |frozen| file::write_device(&folder, frozen), ends)?
         }

@@ -5,12 +5,15 @@
 //!                                             ──or a bridge of TLS─▶
 //! ```
 //!
+//! A session that moves to another server connects there by a `proxy`.
+//!
 //! *In*: connections of clients. *Out*: a process for each session, and connections that it may
 //! trust. *Invariant*: a worker has no token and no key, and gets a connection of its own session
 //! alone. A client that is slow to say what it wants holds up itself alone.
 
 mod bridge;
 mod options;
+pub(crate) mod proxy;
 mod worker;
 mod workers;
 

@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 /// Time that a process has for its end before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Time for which the worker is not told that its client's connection has timed out: the client may
+/// come back. One that the client's system closed is closed at once.
+const LINGER: Duration = Duration::from_secs(30);
+
 /// Connection of a client that has been greeted.
 #[derive(Debug)]
 pub(super) enum Greeted {
@@ -47,7 +51,7 @@ impl Greeted {
             Self::Plain { socket, is_tcp, .. } => Ok((socket, is_tcp)),
             Self::Tls(link) => {
                 let (near, far) = UnixStream::pair()?;
-                bridge(link, near)?;
+                bridge(link, near, LINGER)?;
                 Ok((far.into(), false))
             }
         }

@@ -17,6 +17,7 @@ mod inbox;
 mod outbox;
 mod reception;
 mod server;
+mod vouch;
 
 pub use carry::{Adopted, Held};
 pub use client::{Client, ClientOptions};
@@ -26,3 +27,4 @@ pub use inbox::Message;
 pub use outbox::{Growth, Traffic};
 pub use reception::{NO_SESSION, NO_TOKEN, Reception, WRONG_TOKEN, redirect, refuse};
 pub use server::{Authority, Server, ServerOptions};
+pub use vouch::vouch;

@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 /// Maximum number of bytes of a client's request.
 const MAX_REQUEST_LEN: usize = 4096;
 /// Maximum number of bytes of all that a client says before it is known.
-const MAX_HELLO_LEN: usize = 16 << 10;
+pub(super) const MAX_HELLO_LEN: usize = 16 << 10;
 /// Maximum number of characters of a client's name.
 const MAX_PROGRAM_LEN: usize = 128;
 
