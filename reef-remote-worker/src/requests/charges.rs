@@ -25,8 +25,8 @@ const RELEASE_THRESHOLD: usize = 4;
 pub(crate) enum Change {
     /// None.
     No,
-    /// These bytes are reserved for an allocation.
-    Begins(u64),
+    /// These bytes are reserved for an allocation from a pool; zero: from none.
+    Begins(u64, usize),
     /// The allocation at this address may end.
     Ends(u64, Charge),
     /// As above, when this stream comes there.
@@ -44,6 +44,7 @@ impl Change {
         quota: &Quota,
         spec: &'static Spec,
         args: &[usize; MAX_ARGS],
+        context: u64,
     ) -> Result<Self, u32> {
         let is = |call: Call| std::ptr::eq(spec, call.spec());
         let word = |at: usize| args[at] as u64;
@@ -54,10 +55,11 @@ impl Change {
             row.and_then(|row| row.checked_mul(word(3))).unwrap_or(u64::MAX)
         } else if is(Call::cuMemAllocAsync) {
             check_capture(shared, quota, args[2])?;
-            return reserve(shared, quota, word(1), args[2]);
+            let pool = if quota.is_bounded() { own_pool(shared, context, args[2]) } else { 0 };
+            return reserve(shared, quota, word(1), args[2], pool);
         } else if is(Call::cuMemAllocFromPoolAsync) {
             check_capture(shared, quota, args[3])?;
-            return reserve(shared, quota, word(1), args[3]);
+            return reserve(shared, quota, word(1), args[3], args[2]);
         } else if is(Call::cuMemFree_v2) || is(Call::cuMemFreeAsync) {
             if is(Call::cuMemFreeAsync) {
                 check_capture(shared, quota, args[1])?;
@@ -78,7 +80,7 @@ impl Change {
                 Ok(Self::No)
             };
         };
-        reserve(shared, quota, bytes, 0)
+        reserve(shared, quota, bytes, 0, 0)
     }
 
     /// Notes what the call has done. `at` is the address that it has written.
@@ -97,8 +99,8 @@ impl Change {
                     watch(shared.clone(), quota.clone());
                 }
             }
-            (Self::Begins(bytes), 0) => quota.put(at, Charge { bytes, context }),
-            (Self::Begins(bytes), _) => quota.release(bytes),
+            (Self::Begins(bytes, pool), 0) => quota.put(at, Charge { bytes, context, pool }),
+            (Self::Begins(bytes, _), _) => quota.release(bytes),
             (Self::Ends(_, charge), 0) => quota.release(charge.bytes),
             (Self::Ends(at, charge) | Self::EndsIn(_, at, charge), _) => quota.put(at, charge),
             (Self::No, _) => {}
@@ -106,13 +108,37 @@ impl Change {
     }
 }
 
-/// Reserves bytes for an allocation, in a stream if it is not zero.
-fn reserve(shared: &Shared, quota: &Quota, bytes: u64, stream: usize) -> Result<Change, u32> {
+/// Reserves bytes for an allocation, in a stream and from a pool if they are not zero.
+fn reserve(
+    shared: &Shared,
+    quota: &Quota,
+    bytes: u64,
+    stream: usize,
+    pool: usize,
+) -> Result<Change, u32> {
     shared.frees.settle(&shared.driver, quota);
     match quota.reserve(bytes) {
-        Err(_) if shared.frees.inherit(stream, bytes) => Ok(Change::Begins(bytes)),
-        reserved => reserved.map(|()| Change::Begins(bytes)),
+        Err(_) if shared.frees.inherit(stream, pool, bytes) => Ok(Change::Begins(bytes, pool)),
+        reserved => reserved.map(|()| Change::Begins(bytes, pool)),
     }
+}
+
+/// Returns the pool from which a stream allocates without naming one: its device's. Zero: it is not
+/// known. The lane's context is current, and is so again afterwards.
+fn own_pool(shared: &Shared, context: u64, stream: usize) -> usize {
+    let driver = &shared.driver;
+    let lane = lock(&shared.handles).get(Kind::Context, context).unwrap_or(0);
+    let (mut of, mut device, mut pool) = (lane, 0_i32, 0_usize);
+    // SAFETY: a stream of the driver's, and a place for a handle.
+    unsafe { driver.of(Call::cuStreamGetCtx).call([stream, &raw mut of as usize]) };
+    driver.set_context(of);
+    // SAFETY: a place for a number.
+    let code = unsafe { driver.functions.context_device.call([&raw mut device as usize]) };
+    driver.set_context(lane);
+    let ask = driver.of(Call::cuDeviceGetMemPool);
+    // SAFETY: a place for a handle, and a number.
+    let code = code.max(unsafe { ask.call([&raw mut pool as usize, device as usize]) });
+    if code == 0 { pool } else { 0 }
 }
 
 /// Releases ends as streams reach them, for other sessions of the tenant, until none is left.

@@ -173,13 +173,16 @@ fn prepare(
 fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
     let change = match &shared.quota {
         None => Change::No,
-        Some(quota) => match Change::prepare(shared, quota, prepared.spec, &prepared.args) {
-            Ok(change) => change,
-            Err(code) => {
-                let bytes = prepared.results(shared, code);
-                return shared.answer(request, code, &bytes);
+        Some(quota) => {
+            let Prepared { spec, args, context, .. } = &prepared;
+            match Change::prepare(shared, quota, spec, args, *context) {
+                Ok(change) => change,
+                Err(code) => {
+                    let bytes = prepared.results(shared, code);
+                    return shared.answer(request, code, &bytes);
+                }
             }
-        },
+        }
     };
     let is_of_graph = prepared.is_captured(shared);
     let freed = prepared.take_freed(shared, is_of_graph);

@@ -47,12 +47,13 @@ impl Frees {
         all.iter().any(|pending| pending.event != 0)
     }
 
-    /// Takes the bytes of a new allocation from one that ends in the same stream: the driver gives
-    /// it that memory. Returns whether there is one.
-    pub(crate) fn inherit(&self, stream: usize, bytes: u64) -> bool {
+    /// Takes the bytes of a new allocation from one of the same pool that ends in the same stream:
+    /// the driver gives it that memory. Returns whether there is one.
+    pub(crate) fn inherit(&self, stream: usize, pool: usize, bytes: u64) -> bool {
         let mut all = lock(&self.0);
-        let fits = |pending: &&mut Pending| {
-            stream != 0 && pending.stream == stream && pending.charge.bytes >= bytes
+        let is_known = stream != 0 && pool != 0;
+        let fits = |Pending { stream: of, charge, .. }: &&mut Pending| {
+            is_known && *of == stream && charge.pool == pool && charge.bytes >= bytes
         };
         let found = all.iter_mut().find(fits);
         found.map(|pending| pending.charge.bytes -= bytes).is_some()

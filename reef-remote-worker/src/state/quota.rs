@@ -17,6 +17,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 pub(crate) struct Charge {
     pub(crate) bytes: u64,
     pub(crate) context: u64,
+    /// Handle of its pool; zero: it is of none.
+    pub(crate) pool: usize,
 }
 
 /// The count, and questions to the server, one at a time.

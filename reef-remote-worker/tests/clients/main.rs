@@ -19,5 +19,7 @@ mod reconnect;
 mod replay;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tenants.rs"]
+mod tenants;
 #[path = "../../../reef-shim/tests/random/thread.rs"]
 mod thread;

@@ -1,45 +1,23 @@
 //! Bounds of what the sessions of a tenant have together.
 
 use crate::alone::wait_for_turn;
-use crate::common::{self, SOON};
+use crate::common;
 use crate::support;
-use reef_remote::server::Tenants;
-use reef_remote_calls::{Arg, CALLS, Call, Lease, SCHEMA, SetCurrent, TableCall};
+use crate::tenants::{self, ALICE, BOB, tenants};
+use reef_remote_calls::{Arg, CALLS, Call, Lease, SetCurrent, TableCall};
 use reef_wire::little_endian::{U16, U32, U64};
-use reef_wire::{Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, Token, hot_bytes};
+use reef_wire::{Client, Error, Hot, hot_bytes};
 
 const MIB: u64 = 1 << 20;
-const ALICE: &str = "the token of alice";
-const BOB: &str = "the token of bob, another one";
-
-/// Receiver of messages that does nothing.
-struct Deaf;
-
-impl Handler for Deaf {
-    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
-        Ok(())
-    }
-}
 
 /// A server on which alice may have two sessions and 64 MiB, and bob has no bounds.
 fn serve(name: &str) -> String {
-    let folder = std::env::temp_dir().join(format!("reef-quotas-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("alice"), ALICE).unwrap();
-    std::fs::write(folder.join("bob"), BOB).unwrap();
-    let rights = "[rights.\"token alice\"]\ntoken_file = \"alice\"\nsessions = 2\n\
-                  memory = \"64MiB\"\n[rights.\"token bob\"]\ntoken_file = \"bob\"\n";
-    std::fs::write(folder.join("rights"), rights).unwrap();
-    let tenants = Tenants::read(&folder.join("rights")).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    let tenants = tenants(&format!("quotas-{name}"), "sessions = 2\nmemory = \"64MiB\"", "");
     support::serve_with("127.0.0.1:0", |options| options.security.tenants = tenants)
 }
 
 fn open(server: &str, token: &str) -> reef_wire::Result<Client> {
-    let address: reef_wire::Address = server.parse().unwrap();
-    let mut options = ClientOptions::new(SCHEMA, move || address.connect(SOON, None));
-    options.token = Some(Token::new(token.as_bytes()));
-    Client::open(options, Box::new(Deaf))
+    tenants::open(server, token, "", Vec::new())
 }
 
 /// As [`open`], with a context.
@@ -170,6 +148,25 @@ fn memory_freed_in_a_blocked_stream_stays_charged() {
     assert_eq!(table(&client, Call::cuMemAllocAsync, &[1, part - MIB, 64]).0, 2);
     assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
     common::until("the stream has come to the ends", || alloc(&other, part).0 == 0);
+}
+
+/// The driver gives an allocation memory of its own pool alone.
+#[test]
+fn memory_of_another_pool_is_not_taken_over() {
+    let _one = wait_for_turn();
+    let client = begin(&serve("pools"), ALICE);
+    let (code, word) = alloc(&client, 4);
+    assert_eq!((code, table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]).0), (0, 0));
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]).0, 0);
+    assert_eq!(table(&client, Call::cuStreamCreate, &[80, 1]).0, 0);
+    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]).0, 0);
+    assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]).0, 0);
+    let (code, at) = alloc(&client, 40 * MIB);
+    assert_eq!((code, table(&client, Call::cuMemFreeAsync, &[at, 64]).0), (0, 0));
+    let again = || table(&client, Call::cuMemAllocAsync, &[1, 40 * MIB, 64]).0;
+    assert_eq!(again(), 2, "that memory is of no pool");
+    assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
+    common::until("the stream has come to the end", || again() == 0);
 }
 
 /// The bounds are of all sessions together; what a killed worker had comes back.

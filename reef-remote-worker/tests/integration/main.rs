@@ -15,3 +15,5 @@ mod runtime;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tenants.rs"]
+mod tenants;

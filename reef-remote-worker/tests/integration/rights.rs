@@ -2,52 +2,24 @@
 
 use crate::common::{self, SOON};
 use crate::support;
+use crate::tenants::{ALICE, BOB, Deaf, open, tenants};
 use reef_remote::observe::Sessions;
-use reef_remote::server::Tenants;
 use reef_remote_calls::{Class, Request, SCHEMA};
 use reef_remote_worker::{WorkerOptions, Workers};
-use reef_wire::{Client, ClientOptions, Endpoint, Error, Handler, Message, Token, codec};
+use reef_wire::{Client, ClientOptions, Error, Token, codec};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-const ALICE: &str = "the token of alice";
-const BOB: &str = "the token of bob, another one";
-
-/// Receiver of messages that does nothing.
-struct Deaf;
-
-impl Handler for Deaf {
-    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
-        Ok(())
-    }
-}
-
 /// A server on which alice has 30 % of the time, and bob may be real-time.
 fn serve(name: &str) -> (String, Sessions) {
-    let folder = std::env::temp_dir().join(format!("reef-rights-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("alice"), ALICE).unwrap();
-    std::fs::write(folder.join("bob"), BOB).unwrap();
-    let rights = "[rights.\"token alice\"]\ntoken_file = \"alice\"\ncompute = \"30%\"\n\
-                  [rights.\"token bob\"]\ntoken_file = \"bob\"\nrt = true\n";
-    std::fs::write(folder.join("rights"), rights).unwrap();
-    let tenants = Tenants::read(&folder.join("rights")).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    let tenants = tenants(name, "compute = \"30%\"", "rt = true");
     let sessions = Sessions::default();
     let listed = sessions.clone();
     let address = support::serve_with("127.0.0.1:0", |options| {
         (options.security.tenants, options.sessions) = (tenants, listed);
     });
     (address, sessions)
-}
-
-fn open(server: &str, token: &str, program: &str, request: Vec<u8>) -> reef_wire::Result<Client> {
-    let address: reef_wire::Address = server.parse().unwrap();
-    let mut options = ClientOptions::new(SCHEMA, move || address.connect(SOON, None));
-    options.token = Some(Token::new(token.as_bytes()));
-    (options.program, options.request) = (program.into(), request);
-    Client::open(options, Box::new(Deaf))
 }
 
 fn wants(class: Option<Class>) -> Vec<u8> {
