@@ -65,29 +65,54 @@ pub(crate) fn await_room(
 ) -> bool {
     let begin = Instant::now();
     calls::with_relaxed_capture(|| {
+        let mut work = Work::record();
         loop {
-            let mut points = Points::record(&streams());
-            points.poll();
-            let is_idle = points.is_over() && !pending::are_any();
+            work.settle();
             find_room(device);
             if try_reserve() {
                 return true;
             }
-            if is_idle || begin.elapsed() >= timeout {
+            if work.is_over() || begin.elapsed() >= timeout {
                 return false;
             }
-            while !(points.poll() | pending::settle()) && begin.elapsed() < timeout {
+            while !work.settle() && begin.elapsed() < timeout {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
     })
 }
 
-/// Returns the streams whose work may give memory back, with their contexts.
-fn streams() -> Vec<(Stream, usize)> {
-    let known = stores().streams();
-    let usable = known.into_iter().filter(|(key, stream)| has_handle(*key, *stream));
-    usable.map(|(key, stream)| (stream, key.0)).collect()
+/// Work in streams that may give memory back when it ends.
+struct Work {
+    keys: Vec<StreamKey>,
+    points: Points,
+    /// Number of the last free before the points.
+    number: u64,
+}
+
+impl Work {
+    /// Records the current points of all streams that may give memory back.
+    fn record() -> Self {
+        let (number, mut known) = stores().streams();
+        known.retain(|(key, stream)| has_handle(*key, *stream));
+        let streams: Vec<_> = known.iter().map(|(key, stream)| (*stream, key.0)).collect();
+        let keys = known.into_iter().map(|(key, _)| key).collect();
+        Self { keys, points: Points::record(&streams), number }
+    }
+
+    /// Counts what has ended. Returns whether there was anything.
+    fn settle(&mut self) -> bool {
+        let reached = self.points.poll();
+        for at in &reached {
+            stores().reached(self.keys[*at], self.number);
+        }
+        pending::settle() || !reached.is_empty()
+    }
+
+    /// Returns whether all of it has ended.
+    fn is_over(&self) -> bool {
+        self.points.are_reached() && !pending::are_any()
+    }
 }
 
 /// Returns whether a stream's handle means this stream here: that of a thread is its own.
@@ -104,12 +129,10 @@ pub(crate) fn settle_frees(device: &'static Limited) {
     };
     let known: Vec<_> = freeing.into_iter().filter_map(with_handle).collect();
     let streams: Vec<_> = known.iter().map(|(key, stream, _)| (*stream, key.0)).collect();
-    let mut points = Points::record(&streams);
-    points.poll();
+    let reached = Points::record(&streams).poll();
     let mut stores: MutexGuard<'_, Stores> = stores();
-    for ((key, _, number), is_reached) in known.into_iter().zip(points.reached()) {
-        if *is_reached {
-            stores.reached(key, number);
-        }
+    for at in reached {
+        let (key, _, number) = known[at];
+        stores.reached(key, number);
     }
 }

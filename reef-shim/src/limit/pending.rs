@@ -47,12 +47,8 @@ fn record(stream: Stream) -> Option<usize> {
     (event != 0).then_some(event)
 }
 
-/// Current points of streams.
-pub(crate) struct Points {
-    /// Events of those that are not known to be reached.
-    events: Vec<Option<usize>>,
-    reached: Vec<bool>,
-}
+/// Points of streams, by an event each that is not known to be reached.
+pub(crate) struct Points(Vec<Option<usize>>);
 
 impl Points {
     /// Records the current points of streams, each with its context. A stream that is captured has
@@ -63,36 +59,28 @@ impl Points {
                 if calls::is_capturing(*stream) { None } else { record(*stream) }
             })
         };
-        let events = streams.iter().map(record).collect();
-        Self { events, reached: vec![false; streams.len()] }
+        Self(streams.iter().map(record).collect())
     }
 
-    /// Returns whether streams have reached their points since the last call.
-    pub(crate) fn poll(&mut self) -> bool {
-        let mut is_new = false;
-        for (event, reached) in self.events.iter_mut().zip(&mut self.reached) {
-            if event.is_some_and(|event| calls::query_event(event) == Some(0)) {
-                (*reached, is_new) = (true, true);
-                let _ = event.take().map(calls::destroy_event); // it is ours
-            }
-        }
-        is_new
-    }
-
-    /// Returns which streams have reached their points, as far as was polled.
-    pub(crate) fn reached(&self) -> &[bool] {
-        &self.reached
+    /// Returns the indices of the streams that have reached their points since the last call.
+    pub(crate) fn poll(&mut self) -> Vec<usize> {
+        let is_reached = |event: &mut usize| calls::query_event(*event) == Some(0);
+        let take = |(at, event): (usize, &mut Option<usize>)| {
+            let _ = event.take_if(is_reached).map(calls::destroy_event)?; // it is ours
+            Some(at)
+        };
+        self.0.iter_mut().enumerate().filter_map(take).collect()
     }
 
     /// Returns whether no stream has yet to reach its point.
-    pub(crate) fn is_over(&self) -> bool {
-        self.events.iter().all(Option::is_none)
+    pub(crate) fn are_reached(&self) -> bool {
+        self.0.iter().all(Option::is_none)
     }
 }
 
 impl Drop for Points {
     fn drop(&mut self) {
-        let _ = self.events.drain(..).flatten().map(calls::destroy_event).count(); // ours
+        let _ = self.0.drain(..).flatten().map(calls::destroy_event).count(); // ours
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn start() {
         world().seed = setting("REEF_FAKE_SEED", 1);
         // SAFETY: a function that touches an atomic alone.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        let lengths = ["REEF_FAKE_KERNEL_NS", "REEF_FAKE_COPY_NS"]
+        let lengths = ["REEF_FAKE_KERNEL_NS", "REEF_FAKE_COPY_NS", "REEF_FAKE_EVENT_NS"]
             .map(|name| Duration::from_nanos(setting(name, 0)));
         super::checkpoint::start();
         if is_instant() {
@@ -52,9 +52,9 @@ pub(crate) fn start() {
     });
 }
 
-/// Runs one operation, or waits a moment for one that may run. Kernels, and copies and fills, take
-/// so long.
-fn step([kernel, copy]: [Duration; 2]) {
+/// Runs one operation, or waits a moment for one that may run. Kernels, copies and fills, and
+/// events take so long.
+fn step([kernel, copy, event]: [Duration; 3]) {
     let mut world = world();
     // After a fault nothing runs any more.
     let choices = if world.is_faulty { Vec::new() } else { choices(&world) };
@@ -91,6 +91,7 @@ fn step([kernel, copy]: [Duration; 2]) {
             }
         }
         Op::Copy { .. } | Op::Fill { .. } => busy(copy),
+        Op::Record { .. } => busy(event),
         _ => {}
     }
     let is_lost = together.as_ref().is_some_and(|world| !has_memory(world, &op));

@@ -243,10 +243,10 @@ impl Stores {
         self.streams.insert(key, stream);
     }
 
-    /// Returns the streams whose work may give memory back, with handles that may be those of other
-    /// threads.
-    pub(crate) fn streams(&self) -> Vec<(StreamKey, Stream)> {
-        self.streams.iter().map(|(key, stream)| (*key, *stream)).collect()
+    /// Returns the number of the last free, and the streams whose work may give memory back, with
+    /// handles that may be those of other threads.
+    pub(crate) fn streams(&self) -> (u64, Vec<(StreamKey, Stream)>) {
+        (self.frees, self.streams.iter().map(|(key, stream)| (*key, *stream)).collect())
     }
 
     /// Notes that an allocation ends when a stream reaches this point.

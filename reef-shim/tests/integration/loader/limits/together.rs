@@ -423,6 +423,8 @@ fn runs_a_case() {
 fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
     let mut command = job.command("loader::limits::together::runs_a_case");
     command.env(CASE, case).env("REEF_MEMORY", LIMIT.to_string());
+    // An event that was just recorded has not been reached, as on a GPU.
+    command.env("REEF_FAKE_EVENT_NS", "50000");
     command
         .env("REEF_FAKE_PAGEABLE", "1")
         .env("REEF_FAKE_BYTES", "8589934592")
