@@ -332,8 +332,8 @@ fn session_in_a_folder_goes_on_at_its_last_server() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The process of a session learns where it goes, and no secret: it connects by the process that has
-/// the token.
+/// The process of a session learns where it goes, and no secret: it connects by the process that
+/// has the token.
 #[test]
 fn command_to_move_names_no_secret() {
     let _one = prepare();

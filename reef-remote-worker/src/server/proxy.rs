@@ -4,8 +4,8 @@
 //! worker ──socket in a folder of the user's──▶ proxy: TLS, token ──▶ other server
 //! ```
 //!
-//! *In*: another server. *Out*: a socket. *Invariant*: the secrets stay in this process, and by them
-//! one session begins there, at most.
+//! *In*: another server. *Out*: a socket. *Invariant*: the secrets stay in this process. By them at
+//! most one session begins there.
 
 use super::bridge::bridge;
 use crate::state::lock::lock;

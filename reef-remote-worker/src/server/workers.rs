@@ -190,9 +190,11 @@ impl Shared {
         is_known: bool,
     ) -> Result<(Arc<Worker>, Child), (Refusal, String)> {
         let mut workers = lock(&self.workers);
-        let max = self.options.max_sessions;
-        if workers.len() >= max {
-            let text = format!("the server has {} sessions, at most {max}", workers.len());
+        let (has, max) = (workers.len(), self.options.max_sessions);
+        let kept = self.options.security.tenants.kept_from(hello.tenant());
+        if has + kept >= max {
+            let kept = if kept > 0 { format!(", of which {kept} for others") } else { "".into() };
+            let text = format!("the server has {has} sessions, at most {max}{kept}");
             return Err((Refusal::Full, text));
         }
         let variables = self.variables(hello)?;

@@ -202,3 +202,19 @@ fn sessions_of_a_tenant_share_its_bounds() {
     let third = in_context(third.unwrap());
     common::until("the memory of the context is free", || alloc(&third, 64 * MIB).0 == 0);
 }
+
+/// A tenant with all sessions that it can have leaves the other one a place.
+#[test]
+fn tenant_leaves_the_last_place_to_another() {
+    let _one = wait_for_turn();
+    let server = support::serve_with("127.0.0.1:0", |options| {
+        options.security.tenants = tenants("places", "", "");
+        options.max_sessions = 3;
+    });
+    let mut all: Vec<_> = (0..2).map(|_| begin(&server, ALICE)).collect();
+    let Err(Error::Refused(said)) = open(&server, ALICE) else { panic!("the place of bob") };
+    assert_eq!(said, "the server has 2 sessions, at most 3, of which 1 for others");
+    all.push(begin(&server, BOB));
+    let Err(Error::Refused(said)) = open(&server, BOB) else { panic!("a fourth session") };
+    assert_eq!(said, "the server has 3 sessions, at most 3");
+}

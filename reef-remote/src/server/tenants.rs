@@ -120,6 +120,18 @@ impl Tenants {
         self.0.values().any(|tenant| tenant.grant.compute_percent.is_some())
     }
 
+    /// Returns the number of a server's last places that a tenant must leave to others: one for
+    /// each that has no session. A tenant without a session, or no tenant, leaves none.
+    pub fn kept_from(&self, tenant: Option<&str>) -> usize {
+        let has_one = |tenant: &Tenant| tenant.sessions.load(Ordering::Relaxed) > 0;
+        match tenant.and_then(|name| self.0.get(name)) {
+            Some(tenant) if has_one(tenant) => {
+                self.0.values().filter(|other| !has_one(other)).count()
+            }
+            _ => 0,
+        }
+    }
+
     /// Returns the account of a new session. `None`, or a name that is not there: without bounds.
     ///
     /// # Errors
@@ -277,6 +289,24 @@ mod tests {
         std::fs::write(folder.path().join("b"), "bbbbbbbbbbbbbbbb\n").unwrap();
         std::fs::write(folder.path().join("rights"), text).unwrap();
         Tenants::read(&folder.path().join("rights"))
+    }
+
+    #[test]
+    fn last_places_are_kept_for_tenants_without_a_session() {
+        let tenants = read(
+            "[rights.\"token alice\"]\ntoken_file = \"a\"\n\
+             [rights.\"token bob\"]\ntoken_file = \"b\"\n\
+             [rights.\"token carol\"]\ntoken_file = \"b\"\n",
+        )
+        .unwrap();
+        let kept = || [None, Some("alice"), Some("bob")].map(|name| tenants.kept_from(name));
+        assert_eq!(kept(), [0, 0, 0]);
+        let alice = tenants.open(Some("alice")).unwrap();
+        assert_eq!(kept(), [0, 2, 0]);
+        let bob = tenants.open(Some("bob")).unwrap();
+        assert_eq!(kept(), [0, 1, 1]);
+        drop((alice, bob));
+        assert_eq!(kept(), [0, 0, 0]);
     }
 
     #[test]
