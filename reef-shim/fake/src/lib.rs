@@ -3,9 +3,10 @@
 //! It plays what the shim meets: streams that run in any order that their dependencies allow (a
 //! seeded choice, `REEF_FAKE_SEED`), legacy and per-thread default streams, events, waits and
 //! writes of memory words, memory of streams, graphs by capture or by node, a queue whose end
-//! blocks inside the driver (`REEF_FAKE_QUEUE`), kernels of a length (`REEF_FAKE_KERNEL_NS`; or
-//! none of all that, `REEF_FAKE_INSTANT`), and `cuGetProcAddress` by name, version and flag. Every
-//! other driver function is there and answers 801 (not supported).
+//! blocks inside the driver (`REEF_FAKE_QUEUE`), kernels and events of a length
+//! (`REEF_FAKE_KERNEL_NS`, `REEF_FAKE_EVENT_NS`; or none of all that, `REEF_FAKE_INSTANT`), and
+//! `cuGetProcAddress` by name, version and flag. Every other driver function is there and answers
+//! 801 (not supported).
 //!
 //! Objects end as with the driver: a destroyed stream runs what it has, a context takes its
 //! streams and registrations along, a primary context lives while it is retained, and handles come

@@ -244,8 +244,10 @@ unsafe fn fill_rows(
     height: usize,
     stream: usize,
 ) -> u32 {
-    for row in 0..height {
-        let op = Op::Fill { to: to + row * pitch, value, bytes: width };
+    let rows = if width == 0 { 0 } else { height };
+    for row in 0..rows {
+        let to = to.wrapping_add(row.wrapping_mul(pitch));
+        let op = Op::Fill { to, value, bytes: width };
         let code = give_to(is_twin, stream, op);
         if code != SUCCESS {
             return code;
