@@ -3,10 +3,12 @@
 use super::memory_request::context_or_ask;
 use super::reserve::{make_room, refuse_on_panic, with_reservation};
 use crate::driver::calls;
+use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts::{RaisedLimit, begin, cost, raised_limits};
 use crate::limit::device::{self, LimitState, Limited};
+use crate::limit::libraries;
 use crate::limit::refusal::OUT_OF_MEMORY;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -52,13 +54,15 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl Fn() -> u32) -> 
         LimitState::Limited(device) => {
             let is_further = has_context(ordinal);
             let bytes = if is_further { begin(device).max(known_cost(ordinal)) } else { 0 };
+            let variables = libraries::missing(ordinal);
             // Free memory of another device, if its context is current, says nothing of this one.
             let is_measured = is_further && calls::device() == Some(ordinal);
             let before = is_measured.then(free_memory).flatten();
             let mut made = 0;
-            let code = with_reservation(device, bytes, real, || {
+            let code = with_reservation(device, bytes.saturating_add(variables), real, || {
                 // SAFETY: where the driver has just written.
                 made = unsafe { to.as_ref() }.copied().unwrap_or_default();
+                libraries::enter(device, made, variables);
                 charges::note(Kind::Context, made, Charge::new(device, bytes, made));
             });
             match before.zip(free_memory()) {
@@ -80,6 +84,7 @@ fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
     if !make_room(device, more) {
         // SAFETY: a context of a moment ago, which the program doesn't know yet.
         let _ = unsafe { calls::destroy_context(context) };
+        libraries::end_context(context);
         device.give_back(charge.bytes);
         return OUT_OF_MEMORY;
     }
@@ -114,8 +119,54 @@ fn learn(ordinal: i32, took: u64) {
 
 /// Returns whether this process has a context on a device.
 fn has_context(ordinal: i32) -> bool {
+    has_primary(ordinal) || charges::has(Kind::Context, ordinal)
+}
+
+/// Returns whether a device's primary context is active.
+fn has_primary(ordinal: i32) -> bool {
     let (mut flags, mut is_active) = (0, 0);
-    // An error means that there is none.
+    // An error means that there is none, or no such device.
     let _ = calls::primary_state(ordinal, &mut flags, &mut is_active);
-    is_active != 0 || charges::has(Kind::Context, ordinal)
+    is_active != 0
+}
+
+/// Stands for a primary context that the program was not seen to retain: no handle is equal.
+const UNKNOWN: usize = usize::MAX;
+
+/// Returns the contexts of this process on limited devices.
+pub(crate) fn contexts() -> Vec<(&'static Limited, usize)> {
+    let primary = |ordinal| match device::of(ordinal) {
+        LimitState::Limited(device) => Some((device, primary::handle(ordinal).unwrap_or(UNKNOWN))),
+        LimitState::Unlimited | LimitState::Broken => None,
+    };
+    let mut all = charges::contexts();
+    all.extend((0..COSTS.len() as i32).filter(|ordinal| has_primary(*ordinal)).filter_map(primary));
+    all
+}
+
+/// Retains a device's primary context by `real`. If it begins, it gets variables of libraries.
+pub(crate) fn retain(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    let Some(inside) = Inside::limited() else { return real() };
+    let mut variables = libraries::missing(ordinal);
+    if variables > 0 && has_primary(ordinal) {
+        variables = 0;
+    }
+    let device = match device::of(ordinal) {
+        LimitState::Limited(device) if variables > 0 => device,
+        _ => {
+            drop(inside);
+            return real(); // enters by itself
+        }
+    };
+    if refuse_on_panic(|| u32::from(!make_room(device, variables))) != 0 {
+        return OUT_OF_MEMORY;
+    }
+    drop(inside);
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    match unsafe { to.as_ref() }.filter(|_| code == 0) {
+        Some(context) => libraries::enter(device, *context, variables),
+        None => device.give_back(variables),
+    }
+    code
 }

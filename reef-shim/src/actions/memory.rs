@@ -11,6 +11,7 @@ use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts;
 use crate::limit::device::{self, LimitState};
 use crate::limit::exported;
+use crate::limit::libraries;
 use crate::limit::memory_handles::{Holder, memory_table};
 use crate::limit::pending;
 use crate::limit::pools::stores::stores;
@@ -193,6 +194,7 @@ fn ended(context: usize) {
     allocations::end_context(context);
     let Some(_inside) = Inside::limited() else { return };
     charges::end_context(context);
+    libraries::end_context(context);
     pending::end_context(context);
     stores().end_context(context);
     contexts::end(context);

@@ -1,13 +1,15 @@
 //! Modules and libraries, whose global variables take memory as long as they are loaded.
 
-use super::reserve::{refuse_on_panic, with_reservation};
+use super::context_memory::contexts;
+use super::reserve::{make_room, refuse_on_panic, with_reservation};
 use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::explain;
 use crate::limit::charges::{self, Charge, Kind};
-use crate::limit::device::{self, LimitState};
+use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::image::read::{size, size_of};
 use crate::limit::image::size::Size;
+use crate::limit::libraries::{self, Library};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -62,11 +64,11 @@ fn charged(
         if is_unknown {
             explain::refuse::<()>("code in a form that isn't read: its variables aren't charged");
         }
-        let mut mode = 0;
-        let is_eager = calls::loading_mode(&mut mode) == Some(0) && mode == EAGER;
-        let bytes = data.saturating_add(if is_eager { code } else { 0 });
-        // A library outlives contexts.
-        let context = if kind == Kind::Module { calls::context() } else { 0 };
+        let bytes = data.saturating_add(if is_eager() { code } else { 0 });
+        if kind == Kind::Library {
+            return library(device, bytes, to, real);
+        }
+        let context = calls::context();
         with_reservation(device, bytes, real, || {
             // SAFETY: null, or where the driver has just written.
             match unsafe { to.as_ref() } {
@@ -77,6 +79,51 @@ fn charged(
             }
         })
     })
+}
+
+/// Returns whether machine code takes memory when it is loaded.
+fn is_eager() -> bool {
+    let mut mode = 0;
+    calls::loading_mode(&mut mode) == Some(0) && mode == EAGER
+}
+
+/// Loads a library by `real`, which has its variables in each context, those that come later as
+/// well. Without a context they are charged to this device's next one.
+fn library(
+    device: &'static Limited,
+    bytes: u64,
+    to: *const usize,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let mut contexts = if bytes > 0 { contexts() } else { Vec::new() };
+    if contexts.is_empty() {
+        contexts.push((device, 0));
+    }
+    let mut reserved = 0;
+    while reserved < contexts.len() && make_room(contexts[reserved].0, bytes) {
+        reserved += 1;
+    }
+    let is_reserved = reserved == contexts.len();
+    let code = if is_reserved { real() } else { OUT_OF_MEMORY };
+    // SAFETY: null, or where the driver has just written.
+    match unsafe { to.as_ref() }.filter(|_| code == 0 && bytes > 0) {
+        Some(handle) => libraries::note(*handle, Library::new(bytes, &contexts)),
+        None => contexts[..reserved].iter().for_each(|(device, _)| device.give_back(bytes)),
+    }
+    code
+}
+
+/// Unloads a library by `real`.
+pub(crate) fn unload_library(handle: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let library = libraries::take(handle);
+    let code = real();
+    match library {
+        Some(library) if code == 0 => library.end(),
+        Some(library) => libraries::note(handle, library),
+        None => {}
+    }
+    code
 }
 
 /// Returns the first digit of a device's compute capability; zero if the driver doesn't return it.

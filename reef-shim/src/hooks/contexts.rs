@@ -1,6 +1,7 @@
 //! Initialization of the driver, contexts, and ranges of a profile.
 
 use super::declare::hooks;
+use crate::actions::context_memory;
 use crate::actions::memory;
 use crate::actions::primary;
 use crate::actions::sync;
@@ -35,7 +36,7 @@ hooks! {
     cuGreenCtxDestroy(green: usize) |real| sync::end_green(green, real);
     cuDevicePrimaryCtxRetain(
         context: *mut usize, device: i32,
-    ) |real| primary::retain(context, device, real);
+    ) |real| context_memory::retain(context, device, || primary::retain(context, device, real));
     cuDevicePrimaryCtxRelease(device: i32) |real| primary::release(device, real);
     cuDevicePrimaryCtxRelease_v2(device: i32) |real| primary::release(device, real);
     cuDevicePrimaryCtxReset(device: i32) |real| primary::reset(device, real);

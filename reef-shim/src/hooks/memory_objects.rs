@@ -6,7 +6,7 @@ use crate::actions::copy::on_device;
 use crate::actions::memory::free;
 use crate::actions::memory_handles::{self, AllocationProperties, Mapping};
 use crate::actions::memory_request::or_ask_on;
-use crate::actions::modules::{load, load_file};
+use crate::actions::modules::{load, load_file, unload_library};
 use crate::actions::pools;
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{backed, trim};
@@ -122,7 +122,7 @@ hooks! {
     ) |real| file(Kind::Library, library, path, (options, count), real);
     cuLibraryUnload(
         library: usize,
-    ) |real| kernels::unload(Kind::Library, library, || free(Kind::Library, library, real));
+    ) |real| kernels::unload(Kind::Library, library, || unload_library(library, real));
 }
 
 /// Options of the driver's compiler, and their number.

@@ -80,6 +80,13 @@ pub(crate) fn has(kind: Kind, ordinal: i32) -> bool {
     charges().iter().any(|((of, _), charge)| *of == kind && charge.device.ordinal == ordinal)
 }
 
+/// Returns the contexts that were made.
+pub(crate) fn contexts() -> Vec<(&'static Limited, usize)> {
+    let charges = charges();
+    let made = charges.iter().filter(|((kind, _), _)| *kind == Kind::Context);
+    made.map(|((_, handle), charge)| (charge.device, *handle)).collect()
+}
+
 /// Gives back all allocations that ended with a context.
 pub(crate) fn end_context(context: usize) {
     let mut gone = Vec::new();

@@ -46,6 +46,8 @@ impl World {
         if context.kind == Kind::Created {
             give_back(CONTEXT_BYTES);
         }
+        let copies = self.library_copies.extract_if(|(_, of), _| *of == handle);
+        copies.for_each(|(_, bytes)| give_back(bytes));
         if context.kind != Kind::Primary {
             self.free.push(handle);
         }

@@ -85,6 +85,8 @@ pub(crate) struct World {
     pub(crate) asked: HashMap<usize, (usize, u64)>,
     /// The device's bytes in `memory`, and in arrays; and in pools, with the pool.
     pub(crate) taken: HashMap<usize, u64>,
+    /// The bytes that libraries have in contexts; handle 0: in the next one.
+    pub(crate) library_copies: HashMap<(usize, usize), u64>,
     pub(crate) pooled: HashMap<usize, (usize, u64)>,
     pub(crate) pools: HashMap<usize, Pool>,
     /// Memory by handles, and where it is mapped: lengths, and handles.

@@ -1,7 +1,7 @@
 //! Libraries' kernels and variables. A variable is an array of the library's text, or memory of the
 //! device that comes to be when it is first asked for; kernels are those that modules have.
 
-use super::modules::array;
+use super::modules::{array, enter};
 use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::api::launch::{function, param};
@@ -57,6 +57,9 @@ unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> u32
 unsafe fn global(at: *mut usize, bytes: *mut usize, library: usize, name: *const c_char) -> u32 {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_owned();
+    if !enter(library) {
+        return OUT_OF_MEMORY;
+    }
     if let Some((from, len)) = array(library, &name) {
         // SAFETY: the caller's promise.
         unsafe {

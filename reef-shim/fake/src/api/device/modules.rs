@@ -147,7 +147,27 @@ unsafe fn load_library(
     _own_count: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { load_with(library, image, count, names, values) }
+    let code = unsafe { load_with(library, image, count, names, values) };
+    // SAFETY: null, or written by the call.
+    if let (SUCCESS, Some(library)) = (code, unsafe { library.as_ref() }) {
+        let mut world = world();
+        let bytes = world.taken.insert(*library, 0).unwrap_or(0);
+        world.library_copies.insert((*library, current::handle()), bytes);
+    }
+    code
+}
+
+/// Has a library's variables come to be in the current context. False: there is no memory left.
+pub(super) fn enter(library: usize) -> bool {
+    let (mut world, context) = (world(), current::handle());
+    let its = world.library_copies.iter().find(|((of, _), _)| *of == library);
+    let Some(bytes) = its.map(|(_, bytes)| *bytes).filter(|_| context != 0) else { return true };
+    let has = world.library_copies.contains_key(&(library, context));
+    if !has && world.library_copies.remove(&(library, 0)).is_none() && !take(bytes) {
+        return false;
+    }
+    world.library_copies.insert((library, context), bytes);
+    true
 }
 
 unsafe fn unload(module: usize) -> u32 {
@@ -157,6 +177,9 @@ unsafe fn unload(module: usize) -> u32 {
     world().texts.remove(&module);
     world().end_functions(module);
     let bytes = world().taken.remove(&module);
+    let copies: Vec<_> =
+        world().library_copies.extract_if(|(library, _), _| *library == module).collect();
+    copies.into_iter().for_each(|(_, bytes)| give_back(bytes));
     for (_, at, len) in world().globals.remove(&module).into_iter().flatten() {
         // SAFETY: a mapping of ours, which the program doesn't use any more.
         unsafe { libc::munmap(at as *mut _, len.max(1)) };

@@ -314,6 +314,79 @@ impl Program {
         (600 * MIB, self.launch(exec, self.stream()))
     }
 
+    /// A library with a variable of these bytes.
+    fn library(&self, bytes: usize) -> Result<usize, u32> {
+        let (driver, mut library) = (self.driver, 0_usize);
+        let text = format!(".version 7.0\n.target sm_70\n.global .align 4 .b8 g[{bytes}];\n\0");
+        let (to, image) = (&raw mut library, text.as_ptr());
+        match call!(driver, cuLibraryLoadData(to, image, 0, 0, 0, 0, 0, 0)) {
+            0 => Ok(library),
+            code => Err(code),
+        }
+    }
+
+    /// Uses a library's variable in the current context.
+    fn use_library(&self, library: usize) -> u32 {
+        let (driver, [mut at, mut bytes]) = (self.driver, [0_usize; 2]);
+        let (at, bytes) = (&raw mut at, &raw mut bytes);
+        call!(driver, cuLibraryGetGlobal(at, bytes, library, c"g".as_ptr()))
+    }
+
+    fn context(&self) -> Result<usize, u32> {
+        let (driver, mut context) = (self.driver, 0_usize);
+        match call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0)) {
+            0 => Ok(context),
+            code => Err(code),
+        }
+    }
+
+    /// A library that is used in one context after the other.
+    fn library_in_contexts(&self) -> Held {
+        let library = self.library(300 * MIB).unwrap();
+        assert_eq!(self.use_library(library), 0);
+        for count in 1..6 {
+            match self.context().map(|_| self.use_library(library)) {
+                Ok(0) => {}
+                Ok(code) | Err(code) => return (count * 300 * MIB, code),
+            }
+        }
+        (6 * 300 * MIB, 0)
+    }
+
+    /// A library that is loaded when there are contexts already.
+    fn library_after_contexts(&self) -> Held {
+        let contexts: Vec<_> = (0..3).map(|_| self.context().unwrap()).collect();
+        match self.library(300 * MIB) {
+            Ok(library) => {
+                let driver = self.driver;
+                let used = contexts.iter().filter(|context| {
+                    call!(driver, cuCtxSetCurrent(**context)) == 0 && self.use_library(library) == 0
+                });
+                (used.count() * 300 * MIB, 0)
+            }
+            Err(code) => (0, code),
+        }
+    }
+
+    /// Libraries and contexts that begin and end.
+    fn libraries_in_turn(&self) -> Held {
+        let driver = self.driver;
+        for _ in 0..20 {
+            let library = self.library(300 * MIB).unwrap();
+            for _ in 0..2 {
+                let context = match self.context() {
+                    Ok(context) => context,
+                    Err(code) => return (0, code),
+                };
+                assert_eq!(self.use_library(library), 0);
+                assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
+                assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+            }
+            assert_eq!(call!(driver, cuLibraryUnload(library)), 0);
+        }
+        (600 * MIB, 0)
+    }
+
     /// Memory that is exported, imported and released in turn. The files are closed, or stay open.
     fn exported_in_turn(&self, is_closed: bool) -> Held {
         let (driver, bytes) = (self.driver, 64 * MIB);
@@ -398,6 +471,9 @@ impl Program {
             "pool after graphs" => self.pool_after_graphs(),
             "graph next to allocations" => self.graph_next_to_allocations(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
+            "library in contexts" => self.library_in_contexts(),
+            "library after contexts" => self.library_after_contexts(),
+            "libraries in turn" => self.libraries_in_turn(),
             "exports closed" => self.exported_in_turn(true),
             "exports open" => self.exported_in_turn(false),
             "ranges closed" => self.ranges_in_turn(true),
@@ -508,5 +584,15 @@ fn exported_memory_is_charged_as_long_as_a_file_has_it() {
 #[test]
 fn ordinary_memory_does_not_move_to_a_limited_device() {
     let wrong = wrong(&[("ordinary memory moved", 400, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn variables_of_a_library_count_in_each_context() {
+    let wrong = wrong(&[
+        ("library in contexts", 900, OUT_OF_MEMORY),
+        ("library after contexts", 0, OUT_OF_MEMORY),
+        ("libraries in turn", 600, 0),
+    ]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
