@@ -2,6 +2,7 @@
 
 use crate::common::daemon::Daemon;
 use crate::common::{Folder, json, text};
+use crate::exec::may_bind;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -56,6 +57,18 @@ fn machine_with_driver_and_daemon_is_well() {
     let (ok, found) = checks(&folder, &["--need", "mps"], &[]);
     assert!(!ok && found["mps"]["state"] == "wrong", "{found}");
     assert_eq!(found["mps"]["remedy"], "nvidia-cuda-mps-control -d");
+}
+
+/// It says what `reef exec --bind always` finds.
+#[test]
+fn mounts_over_the_driver_are_tried() {
+    let folder = Folder::new("doctor-mounts");
+    let (ok, found) = checks(&folder, &[], &[]);
+    assert!(ok, "{found}");
+    let said = found["library"]["found"].as_str().unwrap();
+    let (allowed, refused) = (said.ends_with("files: allowed"), said.contains("files: refused ("));
+    assert_eq!((allowed, refused), (may_bind(&folder), !may_bind(&folder)), "{said}");
+    assert_eq!(found["library"]["remedy"].is_string(), refused, "{found}");
 }
 
 #[test]

@@ -426,7 +426,7 @@ fn run_opens(command: &mut Command) -> (String, String) {
 }
 
 /// Returns false on a system that lets no test mount a file for itself.
-fn may_bind(folder: &Folder) -> bool {
+pub(crate) fn may_bind(folder: &Folder) -> bool {
     let options = ["--memory", "8m", "--bind", "always"];
     exec(folder, &options, &["true"])
         .env("REEF_BOOKS", folder.path("books"))

@@ -2,6 +2,7 @@
 
 use super::driver::Found;
 use super::finding::{Check, Finding};
+use crate::commands::exec::bind;
 use crate::commands::exec::library::{self, SHIM};
 use reef_guest::limit::{self, AccountsFile, Cgroups, Limits};
 use std::path::Path;
@@ -21,23 +22,31 @@ pub(super) fn library(shim: Option<&Path>, driver: &Found) -> Finding {
     }
 }
 
-/// Returns the library, with the functions of the driver that it hides from programs because it
-/// does not know their variants.
+/// Returns the library, with the ways past it: functions of the driver that it hides from programs
+/// because it does not know their variants, and the paths of the driver's files.
 fn found(path: &Path, driver: &Found) -> Finding {
-    let shown = path.display().to_string();
+    let mut found = path.display().to_string();
+    let mut remedies = Vec::new();
     match driver.unknown_variants(path) {
-        Ok(unknown) if unknown.is_empty() => Finding::ok(Check::Library, shown),
+        Ok(unknown) if unknown.is_empty() => {}
         Ok(unknown) => {
-            let found = format!(
-                "{shown}; programs with limits or a class don't find {}",
-                unknown.join(", ")
+            let names = unknown.join(", ");
+            found += &format!("; programs with limits or a class don't find {names}");
+            remedies.push(
+                "the driver has newer variants of these: take a version of REEF that knows them",
             );
-            let remedy =
-                "the driver has newer variants of these: take a version of REEF that knows them";
-            Finding { remedy: Some(remedy.into()), ..Finding::ok(Check::Library, found) }
         }
-        Err(why) => Finding::wrong(Check::Library, format!("{why:#}"), "build it again"),
+        Err(why) => return Finding::wrong(Check::Library, format!("{why:#}"), "build it again"),
     }
+    match bind::check(path) {
+        Ok(()) => found += "; mounts over the driver's files: allowed",
+        Err(why) => {
+            found += &format!("; mounts over the driver's files: refused ({why})");
+            remedies.push("allow mount namespaces, or programs that open the driver by its path pass limits and classes");
+        }
+    }
+    let remedy = (!remedies.is_empty()).then(|| remedies.join("; "));
+    Finding { remedy, ..Finding::ok(Check::Library, found) }
 }
 
 /// Returns what keeps limits of memory.

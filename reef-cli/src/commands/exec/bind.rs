@@ -108,18 +108,32 @@ impl Plan {
             return Ok(());
         }
         let mounts: Vec<_> = self.mounts.iter().map(names).collect::<io::Result<_>>()?;
-        // SAFETY: the child makes system calls alone, and ends.
-        match unsafe { libc::fork() } {
-            -1 => return Err(io::Error::last_os_error()),
-            0 => {
-                let code = enter_and_mount(&mounts)
-                    .map_or_else(|error| error.raw_os_error(), |()| Some(0));
-                // SAFETY: ends the child without running what the parent has to run.
-                unsafe { libc::_exit(code.unwrap_or(libc::EIO)) }
-            }
-            child => result_of(child)?,
-        }
+        try_first(&mounts)?;
         enter_and_mount(&mounts)
+    }
+}
+
+/// Finds out whether the system allows to mount this file over another one, in a child process.
+///
+/// # Errors
+///
+/// The system refuses namespaces or mounts.
+pub(crate) fn check(file: &Path) -> io::Result<()> {
+    try_first(&[names(&(file.to_owned(), file.to_owned()))?])
+}
+
+/// Makes the mounts in a child process, with which they end.
+fn try_first(mounts: &[(CString, CString)]) -> io::Result<()> {
+    // SAFETY: the child makes system calls alone, and ends.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let code =
+                enter_and_mount(mounts).map_or_else(|error| error.raw_os_error(), |()| Some(0));
+            // SAFETY: ends the child without running what the parent has to run.
+            unsafe { libc::_exit(code.unwrap_or(libc::EIO)) }
+        }
+        child => result_of(child),
     }
 }
 

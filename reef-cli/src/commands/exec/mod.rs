@@ -1,7 +1,7 @@
 //! `reef exec`: runs an unmodified program as a guest of a daemon.
 
 mod beside;
-mod bind;
+pub(crate) mod bind;
 mod executable;
 mod kernel;
 pub(crate) mod library;
