@@ -1,4 +1,4 @@
-//! What greedy real-time clients leave to others on a device: the reserve of best-effort work, and
+//! Device time that greedy real-time clients leave to others: the reserve of best-effort work, and
 //! the starts of a client that keeps within its budget. How large the reserve is, is a measurement.
 
 use parking_lot::Mutex;
