@@ -1,7 +1,7 @@
 //! Formats of metrics: OpenMetrics 1.0 if a client asks for it, else Prometheus' text format 0.0.4.
 //! The latter has no `# EOF` and no units, and its counters have the names of their samples.
 
-use crate::observe::metrics::triton::is_counter;
+use crate::observe::triton::is_counter;
 
 /// Media type of OpenMetrics in `accept`.
 const OPENMETRICS: &str = "application/openmetrics-text";

@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
 use crate::observe::answers::{Answers, GONE};
 use crate::observe::devices::{DeviceSnapshot, Devices};
-use crate::observe::metrics::triton::{ModelFigures, TritonMetrics};
 use crate::observe::process::Process;
 use crate::observe::series::SeriesLabels;
 use crate::observe::shares::Shares;
+use crate::observe::triton::{ModelFigures, TritonMetrics};
 use crate::requests::job::Phases;
 use crate::tenants::tenant::Tenant;
 use parking_lot::Mutex;
@@ -25,8 +25,6 @@ use prometheus_client::registry::{Registry, Unit};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub(crate) mod triton;
 
 /// Labels: model and class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -18,3 +18,4 @@ mod series;
 pub(crate) mod shares;
 pub(crate) mod stats;
 pub(crate) mod tracer;
+pub(crate) mod triton;

@@ -3,8 +3,8 @@
 use super::state::Registry;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
-use crate::observe::metrics::triton::ModelFigures;
 use crate::observe::metrics::{ClassLabels, ModelLabels};
+use crate::observe::triton::ModelFigures;
 use std::collections::BTreeMap;
 
 impl Registry {
