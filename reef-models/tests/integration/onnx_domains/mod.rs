@@ -3,6 +3,7 @@
 
 #![cfg(feature = "onnx")]
 
+mod attention;
 mod branches;
 mod columns;
 mod microsoft;

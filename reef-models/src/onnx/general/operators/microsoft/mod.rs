@@ -3,6 +3,7 @@
 //! Each is made of the same operations as those that it stands for.
 
 mod activations;
+mod attention;
 mod norms;
 mod products;
 
@@ -14,6 +15,9 @@ use crate::tensors::value::Value;
 pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
     match call.op() {
         "BiasGelu" | "FastGelu" | "Gelu" | "QuickGelu" => one(activations::gelu(b, call)?),
+        "Attention" => Ok(Some(attention::attention(b, call)?)),
+        "MultiHeadAttention" => Ok(Some(attention::multi_head(b, call)?)),
+        "RotaryEmbedding" => one(attention::rotary(b, call)?),
         "FusedConv" => one(products::convolution(b, call)?),
         "FusedGemm" => one(products::gemm(b, call)?),
         "FusedMatMul" => one(products::matmul(b, call)?),

@@ -1,0 +1,100 @@
+//! Attention of ONNX Runtime's own domain. Expected numbers are ONNX Runtime's.
+
+use super::{assert_near, network};
+use crate::handmade::{float, int, node_in, singles, stored, value};
+use reef_core::tensor::Array;
+
+const MS: &str = "com.microsoft";
+const I32: i64 = 6;
+const I64: i64 = 7;
+
+/// Results of a node on two tokens of two columns, and other constants.
+fn results(
+    op: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: &[Vec<u8>],
+    constants: &[Vec<u8>],
+) -> Vec<Array> {
+    let ends = [node_in(MS, op, inputs, outputs, attributes), value(11, "x", &[1, 2, 2])];
+    let named: Vec<_> = outputs.iter().map(|output| value(12, output, &[])).collect();
+    let graph = [&ends[..], &named, constants].concat();
+    let network = network(&graph, &[]).unwrap_or_else(|why| panic!("{why}"));
+    network.execute(&[Array::F32(vec![1.0, -1.0, 0.5, 2.0])]).unwrap()
+}
+
+/// Weights and bias of queries, keys and values.
+fn weights() -> Vec<Vec<u8>> {
+    vec![
+        singles("w", &[2, 6], |k| (k % 5) as f32 * 0.5 - 0.5),
+        singles("b", &[6], |k| k as f32 * 0.25),
+    ]
+}
+
+fn attend(more: &[&str], heads: i64, constant: &[Vec<u8>]) -> Array {
+    let inputs = [&["x", "w", "b"][..], more].concat();
+    let constants = [&weights()[..], constant].concat();
+    results("Attention", &inputs, &["y"], &[int("num_heads", heads)], &constants).remove(0)
+}
+
+#[test]
+fn heads_attend_to_tokens_that_the_mask_shows() {
+    assert_near(&attend(&[], 2, &[]), &[2.545920, 0.817235, 2.247174, 0.998327]);
+    let mask = stored("m", I32, &[1, 2], &[1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_near(&attend(&["m"], 1, &[mask]), &[3.0, 0.75, 3.0, 0.75]);
+    let length = stored("m", I32, &[1], &[1, 0, 0, 0]);
+    assert_near(&attend(&["m"], 1, &[length]), &[3.0, 0.75, 3.0, 0.75]);
+}
+
+#[test]
+fn tokens_of_a_past_come_first() {
+    let past = singles("p", &[2, 1, 1, 1, 2], |k| k as f32 * 0.5);
+    let constants = [&weights()[..], &[past]].concat();
+    let attributes = [int("num_heads", 1), int("unidirectional", 1)];
+    let inputs = ["x", "w", "b", "", "p"];
+    let made = results("Attention", &inputs, &["y", "present"], &attributes, &constants);
+    assert_near(&made[0], &[2.022094, 1.116715, 0.859714, 1.016002]);
+    let present = [0.0, 0.5, 0.0, 0.25, 2.75, 4.25, 1.0, 1.5, 3.0, 0.75, 0.75, 1.0];
+    assert_near(&made[1], &present);
+}
+
+#[test]
+fn keys_of_other_tokens_are_attended_to() {
+    let keys = || singles("k", &[1, 3, 2], |k| [1.0, 0.0, 0.0, 1.0, 0.5, 0.5][k as usize]);
+    let attributes = [int("num_heads", 1), float("scale", 0.5)];
+    let of = |inputs: &[&str], constants: &[Vec<u8>]| {
+        results("MultiHeadAttention", inputs, &["y"], &attributes, constants).remove(0)
+    };
+    let all = [0.660078, 0.339922, 0.377843, 0.622157];
+    assert_near(&of(&["x", "k", "k"], &[keys()]), &all);
+    let length = stored("m", I32, &[1], &[2, 0, 0, 0]);
+    let two = [0.731059, 0.268941, 0.320821, 0.679179];
+    assert_near(&of(&["x", "k", "k", "", "m"], &[keys(), length]), &two);
+}
+
+#[test]
+fn columns_rotate_by_the_place_of_their_token() {
+    let tables = [
+        singles("c", &[3, 1], |k| [1.0, 0.5, 0.0][k as usize]),
+        singles("s", &[3, 1], |k| [0.0, 0.25, 1.0][k as usize]),
+        stored("p", I64, &[1], &[1, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    let made = results("RotaryEmbedding", &["x", "p", "c", "s"], &["y"], &[], &tables);
+    assert_near(&made[0], &[0.75, -0.25, -2.0, 0.5]);
+}
+
+#[test]
+fn attention_that_does_not_fit_is_refused() {
+    let say = |attributes: &[Vec<u8>]| {
+        let graph = [
+            node_in(MS, "Attention", &["x", "w"], &["y"], attributes),
+            singles("w", &[2, 6], |_| 1.0),
+            value(11, "x", &[1, 2, 2]),
+            value(12, "y", &[]),
+        ];
+        network(&graph, &[]).unwrap_err()
+    };
+    assert!(say(&[]).ends_with("attribute num_heads must be at least 1"));
+    assert!(say(&[int("num_heads", 3)]).ends_with("float32[1, 2, 2] in 3 heads"));
+    assert!(say(&[int("num_heads", 1), int("do_rotary", 1)]).ends_with("do_rotary = 1"));
+}
