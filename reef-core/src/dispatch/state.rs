@@ -47,8 +47,9 @@ pub struct Stats {
     /// asked again.
     pub retries: u64,
     /// Best-effort queues that were abandoned, because what the device had of them did not end
-    /// within [`Config::drain_timeout`](crate::Config::drain_timeout) or a call hung. What they use
-    /// on the device may stay there for ever.
+    /// within [`Config::drain_timeout`](crate::Config::drain_timeout), a call hung, or the device
+    /// ended them by a timeout of its own. Memory that they use on the device may stay there for
+    /// ever.
     pub abandoned: u64,
 }
 
