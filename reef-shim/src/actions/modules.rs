@@ -55,19 +55,27 @@ fn charged(
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| {
         // Libraries need no context. Without one they belong to the first device.
-        let device = match device::of(calls::device().unwrap_or(0)) {
-            LimitState::Unlimited => return real(),
+        let ordinal = calls::device().unwrap_or(0);
+        let device = match device::of(ordinal) {
+            LimitState::Unlimited => None,
             LimitState::Broken => return OUT_OF_MEMORY,
-            LimitState::Limited(device) => device,
+            LimitState::Limited(device) => Some(device),
         };
-        let Size { data, code, is_unknown } = size(major(device.ordinal));
-        if is_unknown {
-            explain::refuse::<()>("code in a form that isn't read: its variables aren't charged");
-        }
-        let bytes = data.saturating_add(if is_eager() { code } else { 0 });
+        let bytes = || {
+            let size = size(major(ordinal));
+            if size.is_unknown {
+                explain::refuse::<()>(
+                    "code in a form that isn't read: its variables aren't charged",
+                );
+            }
+            size.data.saturating_add(if is_eager() { size.code } else { 0 })
+        };
         if kind == Kind::Library {
-            return library(device, bytes, to, real);
+            // Its contexts may be of other devices.
+            return library(&contexts_or_next(device), bytes(), to, real);
         }
+        let Some(device) = device else { return real() };
+        let bytes = bytes();
         let context = calls::context();
         with_reservation(device, bytes, real, || {
             // SAFETY: null, or where the driver has just written.
@@ -87,18 +95,23 @@ fn is_eager() -> bool {
     calls::loading_mode(&mut mode) == Some(0) && mode == EAGER
 }
 
-/// Loads a library by `real`, which has its variables in each context, those that come later as
-/// well. Without a context they are charged to this device's next one.
+/// Returns the contexts of limited devices. If there are none, what is loaded is charged to the
+/// next one of this device.
+fn contexts_or_next(device: Option<&'static Limited>) -> Vec<(&'static Limited, usize)> {
+    let mut all = contexts();
+    if all.is_empty() {
+        all.extend(device.map(|device| (device, 0)));
+    }
+    all
+}
+
+/// Loads a library by `real`, which has its variables in each context.
 fn library(
-    device: &'static Limited,
+    contexts: &[(&'static Limited, usize)],
     bytes: u64,
     to: *const usize,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let mut contexts = if bytes > 0 { contexts() } else { Vec::new() };
-    if contexts.is_empty() {
-        contexts.push((device, 0));
-    }
     let mut reserved = 0;
     while reserved < contexts.len() && make_room(contexts[reserved].0, bytes) {
         reserved += 1;
@@ -107,7 +120,7 @@ fn library(
     let code = if is_reserved { real() } else { OUT_OF_MEMORY };
     // SAFETY: null, or where the driver has just written.
     match unsafe { to.as_ref() }.filter(|_| code == 0 && bytes > 0) {
-        Some(handle) => libraries::note(*handle, Library::new(bytes, &contexts)),
+        Some(handle) => libraries::note(*handle, Library::new(bytes, contexts)),
         None => contexts[..reserved].iter().for_each(|(device, _)| device.give_back(bytes)),
     }
     code

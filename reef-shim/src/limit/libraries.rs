@@ -59,7 +59,9 @@ pub(crate) fn missing(ordinal: i32) -> u64 {
 /// Notes a new context, for which `reserved` bytes are reserved.
 pub(crate) fn enter(device: &'static Limited, context: usize, reserved: u64) {
     let mut needed: u64 = 0;
-    for library in libraries().values_mut() {
+    let mut libraries = libraries();
+    let has = |of: &Library| of.copies.iter().any(|copy| copy.context == context);
+    for library in libraries.values_mut().filter(|library| !has(library)) {
         match library.next(device.ordinal) {
             Some(next) => next.context = context,
             None => {
@@ -68,6 +70,7 @@ pub(crate) fn enter(device: &'static Limited, context: usize, reserved: u64) {
             }
         }
     }
+    drop(libraries);
     device.add(needed.saturating_sub(reserved)); // libraries that were loaded meanwhile
     device.give_back(reserved.saturating_sub(needed));
 }

@@ -147,3 +147,42 @@ fn memory_of_a_stream_is_its_devices_and_the_hosts_is_none() {
         assert!(text.lines().any(|said| said == line), "{line}: {text}");
     }
 }
+
+/// Loads libraries while the second device is current, and contexts of both are there.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn loads_libraries_on_a_free_device() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    let [mut first, mut second] = [0_usize; 2];
+    assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut first, 0)), 0);
+    assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut second, 1)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(second)), 0);
+    let text = format!(".version 7.0\n.target sm_70\n.global .align 4 .b8 g[{PIECE}];\n\0");
+    let load = || {
+        let (mut library, image) = (0_usize, text.as_ptr());
+        let to = &raw mut library;
+        (call!(driver, cuLibraryLoadData(to, image, 0, 0, 0, 0, 0, 0)), library)
+    };
+    let all = [(); 4].map(|()| load());
+    let codes = all.map(|(code, _)| code);
+    // The first device's context ends, and with it what libraries had there.
+    assert_eq!(call!(driver, cuDevicePrimaryCtxReset_v2(0)), 0);
+    let after = load().0;
+    let again = call!(driver, cuDevicePrimaryCtxRetain(&raw mut first, 0));
+    assert_eq!(call!(driver, cuLibraryUnload(all[0].1)), 0);
+    let less = call!(driver, cuDevicePrimaryCtxRetain(&raw mut first, 0));
+    eprintln!("loaded: {codes:?}, without the context: {after}, retained: {again}, {less}");
+}
+
+/// A library has its variables in contexts of all devices, of which one has a limit.
+#[test]
+fn library_counts_on_devices_that_are_not_current() {
+    let (job, program) =
+        (Job::new("libraries"), "loader::limits::devices::loads_libraries_on_a_free_device");
+    let mut command = job.command(program);
+    command.env_remove("REEF_MEMORY").env("CUDA_DEVICE_MEMORY_LIMIT_0", "96m");
+    let (_, text) = run(command.env("REEF_FAKE_DEVICES", "2"), program);
+    let line = "loaded: [0, 0, 0, 2], without the context: 0, retained: 2, 0";
+    assert!(text.lines().any(|said| said == line), "{text}");
+}
