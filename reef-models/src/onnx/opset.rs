@@ -5,7 +5,7 @@ use super::file::{GraphFile, ModelFile};
 use std::ops::RangeInclusive;
 
 /// Versions of the default operator set whose files are read.
-pub const OPSETS: RangeInclusive<i64> = 7..=24;
+pub const OPSETS: RangeInclusive<i64> = 7..=28;
 
 /// Versions whose files may become networks for pictures.
 pub(super) const PICTURE_OPSETS: RangeInclusive<i64> = 13..=21;

@@ -2,7 +2,9 @@
 
 #![cfg(feature = "onnx")]
 
-use crate::handmade::{file, float, int, ints, node, ones, scalar, singles, texts, typed, value};
+use crate::handmade::{
+    file, float, int, ints, node, ones, scalar, singles, text, texts, typed, value,
+};
 use reef_core::tensor::Array;
 use reef_models::Model;
 use reef_models::kinds::TensorModel;
@@ -233,4 +235,16 @@ fn a_list_of_texts_is_no_list_of_numbers() {
     assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm must be a list of integers");
     let said = say_picture(&[node("Conv", &["x", "w"], "a", &[texts("pads", &["1"])])]);
     assert_eq!(said, "odd: node \"a\" (Conv): attribute pads must be a list of integers");
+}
+
+/// Since operator set 28; a shift by more bits than there are leaves the sign.
+#[test]
+fn shifts_to_the_right_keep_the_sign() {
+    let shift = node("BitShift", &["x", "by"], "y", &[text("direction", "RIGHT")]);
+    let graph = [shift, typed(11, "x", 6, &[4]), typed(11, "by", 6, &[4]), value(12, "y", &[])];
+    let bytes = file(28, &graph);
+    let model = Model::from_onnx(&bytes, "odd").tensors_only().read().unwrap();
+    let inputs = [vec![-8, 8, -1, i32::MIN], vec![1, 2, 40, -1]].map(Array::I32);
+    let made = model.tensors().unwrap().execute(&inputs).unwrap();
+    assert_eq!(made[0], Array::I32(vec![-4, 2, -1, -1]));
 }

@@ -22,7 +22,7 @@ pub(in crate::onnx::general::operators) fn arithmetic(
         "And" | "BitwiseAnd" => two(b, call, Binary::BitAnd),
         "Or" | "BitwiseOr" => two(b, call, Binary::BitOr),
         "Xor" | "BitwiseXor" => two(b, call, Binary::BitXor),
-        "BitShift" => two(b, call, direction(call)?),
+        "BitShift" => one(shift(b, call)?),
         "Mod" => two(b, call, if call.flag("fmod", false)? { Binary::Rem } else { Binary::Mod }),
         "Sum" => one(fold(b, call, Binary::Add)?),
         "Min" => one(fold(b, call, Binary::Min)?),
@@ -45,12 +45,27 @@ fn two(b: &mut Builder<'_>, call: &Call<'_>, function: Binary) -> Result<Option<
     one(b.binary(function, call.get(0)?, call.get(1)?)?)
 }
 
-fn direction(call: &Call<'_>) -> Result<Binary> {
+fn shift(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, y) = (call.get(0)?, call.get(1)?);
     match call.text("direction", "")? {
-        "LEFT" => Ok(Binary::ShiftLeft),
-        "RIGHT" => Ok(Binary::ShiftRight),
+        "LEFT" => b.binary(Binary::ShiftLeft, x, y),
+        "RIGHT" if x.element().domain() == Domain::I64 => shift_right(b, x, y),
+        "RIGHT" => b.binary(Binary::ShiftRight, x, y),
         other => Err(format!("attribute direction = {other:?}")),
     }
+}
+
+/// A shift that keeps the sign: negative numbers are complements of ones that are not negative.
+fn shift_right(b: &mut Builder<'_>, x: &Value, y: &Value) -> Result<Value> {
+    same_element(x, y)?;
+    b.map(x.element(), &[x, y], |w| {
+        let (x, y, zero) = (w.input(0), w.input(1), w.whole(0));
+        let (below, other) = (w.bin(Binary::Less, x, zero), w.un(Unary::Complement, x));
+        let positive = w.select(below, other, x);
+        let shifted = w.bin(Binary::ShiftRight, positive, y);
+        let turned = w.un(Unary::Complement, shifted);
+        w.select(below, turned, shifted)
+    })
 }
 
 /// All operands, one after the other.
