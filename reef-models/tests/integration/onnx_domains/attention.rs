@@ -1,7 +1,7 @@
 //! Attention of ONNX Runtime's own domain. Expected numbers are ONNX Runtime's.
 
 use super::{assert_near, network};
-use crate::handmade::{float, int, node_in, singles, stored, value};
+use crate::handmade::{float, int, ints, node_in, singles, stored, value};
 use reef_core::tensor::Array;
 
 const MS: &str = "com.microsoft";
@@ -95,6 +95,8 @@ fn attention_that_does_not_fit_is_refused() {
         network(&graph, &[]).unwrap_err()
     };
     assert!(say(&[]).ends_with("attribute num_heads must be at least 1"));
+    let sizes = ints("qkv_hidden_sizes", &[i64::MAX, i64::MAX, 6]);
+    assert!(say(&[int("num_heads", 1), sizes]).contains("for hidden sizes"));
     assert!(say(&[int("num_heads", 3)]).ends_with("float32[1, 2, 2] in 3 heads"));
     assert!(say(&[int("num_heads", 1), int("do_rotary", 1)]).ends_with("do_rotary = 1"));
 }

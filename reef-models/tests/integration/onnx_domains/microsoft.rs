@@ -165,4 +165,15 @@ fn weights_of_four_bits_are_unpacked_by_blocks() {
         &[],
     );
     assert!(said.unwrap_err().ends_with("blocks of 3 numbers of 4 bits"));
+    for huge in [i64::MAX, 1 << 62] {
+        let sizes = [int("K", huge), int("N", huge), int("block_size", huge)];
+        let graph = [
+            node_in(MS, "MatMulNBits", &["x", "w", "s"], &["y"], &sizes),
+            stored("w", U8, &[1], &[0]),
+            singles("s", &[4], |_| 1.0),
+            value(11, "x", &[1, 16]),
+            value(12, "y", &[]),
+        ];
+        network(&graph, &[]).unwrap_err();
+    }
 }

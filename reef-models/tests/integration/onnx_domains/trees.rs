@@ -240,6 +240,9 @@ fn trees_that_are_none_are_refused() {
     assert_eq!(said, format!("{at}tree 0 has no leaf 0"));
     let said = refused(&[stumps(1), leaves("target", &[(0, 1, 1, 1.0)])]);
     assert_eq!(said, format!("{at}target 1 of 1"));
+    let said = refused(&[stumps(1), given.clone(), vec![int("n_targets", 1 << 27)]]);
+    assert!(said.contains("bytes of memory wanted"), "{said}");
+    assert!(refused(&[stumps(1), given.clone(), vec![int("n_targets", i64::MAX)]]).starts_with(at));
 }
 
 #[test]

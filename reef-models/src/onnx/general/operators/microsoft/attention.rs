@@ -35,7 +35,10 @@ pub(super) fn attention(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Valu
         Some(list) => list.iter().map(|&one| size(one)).collect::<Result<Vec<_>>>()?,
         None => vec![width / 3; 3],
     };
-    if all.rank() != 3 || sizes.len() != 3 || sizes.iter().sum::<usize>() != width {
+    if all.rank() != 3
+        || sizes.len() != 3
+        || sizes.iter().fold(0usize, |sum, &size| sum.saturating_add(size)) != width
+    {
         return Err(format!("{} for hidden sizes {sizes:?}", all.spec));
     }
     let mut at = 0;

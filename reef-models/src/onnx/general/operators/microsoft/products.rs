@@ -51,6 +51,9 @@ pub(super) fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     named(b, call, &made)
 }
 
+/// Most numbers that have one scale.
+const MAX_BLOCK: usize = 1 << 20;
+
 /// A product with the transpose of `[columns, rows]` weights of 2, 4 or 8 bits: operands are `a`,
 /// the packed weights, a scale and a zero point for each block of a row, no order, and a bias.
 pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
@@ -59,7 +62,8 @@ pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result
     let (rows, columns, block, bits) = (rows?, columns?, block?, bits?);
     let bits = if bits == 0 { 4 } else { bits };
     call.int("accuracy_level", 0)?;
-    if !matches!(bits, 2 | 4 | 8) || block == 0 || !(block * bits).is_multiple_of(8) {
+    let is_block = (1..=MAX_BLOCK).contains(&block);
+    if !matches!(bits, 2 | 4 | 8) || !is_block || !(block * bits).is_multiple_of(8) {
         return Err(format!("blocks of {block} numbers of {bits} bits"));
     }
     if call.maybe(4).is_some() {

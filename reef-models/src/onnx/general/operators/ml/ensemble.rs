@@ -100,7 +100,7 @@ impl LeafAttributes {
         if lens.iter().any(|&len| len != weights.len()) {
             return Err(format!("{} weights of leaves for {lens:?} entries", weights.len()));
         }
-        let mut leaves = Leaves::new(named.nodes.leaves, targets, element)?;
+        let mut leaves = Leaves::new(b, named.nodes.leaves, targets, element)?;
         for (k, &weight) in weights.iter().enumerate() {
             let leaf = named.leaves.get(&(trees[k], nodes[k]));
             let leaf = leaf.ok_or_else(|| format!("tree {} has no leaf {}", trees[k], nodes[k]))?;
@@ -203,7 +203,7 @@ pub(super) fn ensemble(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         return Err(format!("{} weights of leaves for {} targets", weights.len(), ids.len()));
     }
     let mut leaves =
-        Leaves::new(nodes.leaves, size(call.int("n_targets", 1)?)?, weights.element())?;
+        Leaves::new(b, nodes.leaves, size(call.int("n_targets", 1)?)?, weights.element())?;
     for (leaf, (&id, weight)) in ids.iter().zip(weights.values().to_f64()).enumerate() {
         leaves.add(leaf, id, weight, by)?;
     }

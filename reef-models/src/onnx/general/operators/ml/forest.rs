@@ -1,8 +1,10 @@
 //! A forest as operations: which leaf of each tree a row comes to, and what the leaves give.
 
 use super::nodes::{Branch, Mode, Nodes};
+use crate::memory::budget::Charge;
 use crate::onnx::fault::Result;
 use crate::onnx::general::operators::places::indexed::gather_elements;
+use crate::tensors::axes::elements;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
@@ -25,12 +27,19 @@ pub(super) struct Leaves {
     pub(super) weights: Vec<Option<f64>>,
     /// Type of the sums.
     pub(super) element: Element,
+    _memory: Charge,
 }
 
 impl Leaves {
-    pub(super) fn new(leaves: usize, targets: usize, element: Element) -> Result<Self> {
-        crate::tensors::axes::elements(&[leaves, targets])?;
-        Ok(Self { targets, weights: vec![None; leaves * targets], element })
+    pub(super) fn new(
+        b: &Builder<'_>,
+        leaves: usize,
+        targets: usize,
+        element: Element,
+    ) -> Result<Self> {
+        let count = elements(&[leaves, targets])?;
+        let _memory = b.ledger.charge((count * size_of::<Option<f64>>()) as u64)?;
+        Ok(Self { targets, weights: vec![None; count], element, _memory })
     }
 
     /// Adds a weight of a leaf. Several of one target are aggregated as those of trees are.
