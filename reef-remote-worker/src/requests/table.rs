@@ -223,6 +223,9 @@ impl Prepared {
     /// Notes memory that the program is told of.
     fn note_memory(&self, shared: &Shared, is_of_graph: bool) {
         let (at, second) = (self.first_word(0), self.first_word(1));
+        if at == 0 {
+            return; // the client did not ask for the address
+        }
         let mut places = lock(&shared.places);
         if self.is(Call::cuMemAlloc_v2)
             || self.is(Call::cuMemAllocAsync)
