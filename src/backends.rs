@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn unknown_backend_error_lists_all_backends() {
-        let error = with_device_of::<(Null, BuiltIn), _>("tpu", Name).unwrap_err();
+        let error = with_device_of::<(Null, BuiltIn), _>("dsp", Name).unwrap_err();
         let have = [&[Null::NAME], BACKENDS].concat().join(", ");
-        assert_eq!(error.to_string(), format!("no backend \"tpu\" (have: {have})"));
+        assert_eq!(error.to_string(), format!("no backend \"dsp\" (have: {have})"));
     }
 }

@@ -1,9 +1,14 @@
 //! Names of devices: `backend[:ordinal][?options]`, or `remote:ADDRESS/DEVICE[?options]`.
 
-use reef_core::{Error, Result};
+use reef_core::{Error, Result, did_you_mean};
 
 /// Backend of devices of other machines, whose names have an address in place of an ordinal.
 const REMOTE: &str = "remote";
+/// Backends that a build may have, each by the feature of its name.
+const FEATURES: [&str; 4] = ["cpu", "cuda", "hip", REMOTE];
+/// Other names of backends.
+const ALIASES: [(&str, &str); 4] =
+    [("nvidia", "cuda"), ("rocm", "hip"), ("amd", "hip"), ("host", "cpu")];
 
 /// The parts of a device's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +49,21 @@ impl<'a> DeviceName<'a> {
         }
     }
 
-    /// The error for a backend that is none of `have`.
+    /// The error for a backend that is none of `have`, with a remedy.
     pub(crate) fn unknown(&self, have: &[&str]) -> Error {
-        Error::NotFound(format!("no backend {:?} (have: {})", self.backend, have.join(", ")))
+        let (asked, list) = (self.backend, have.join(", "));
+        if FEATURES.contains(&asked) {
+            return Error::NotFound(format!(
+                "no backend {asked:?} in this build (have: {list}): rebuild with --features {asked}"
+            ));
+        }
+        let alias = ALIASES.into_iter().find(|(alias, _)| asked.eq_ignore_ascii_case(alias));
+        let known = || FEATURES.into_iter().chain(have.iter().copied());
+        let meant = match alias {
+            Some((_, name)) => format!(": did you mean {name}?"),
+            None => did_you_mean(asked, known()),
+        };
+        Error::NotFound(format!("no backend {asked:?} (have: {list}){meant}"))
     }
 }
 
@@ -71,6 +88,18 @@ mod tests {
     #[test]
     fn unknown_backend_error_lists_the_present_ones() {
         let error = DeviceName::parse("rocm").unwrap().unknown(&["cpu", "cuda"]);
-        assert_eq!(error.to_string(), "no backend \"rocm\" (have: cpu, cuda)");
+        let want = "no backend \"rocm\" (have: cpu, cuda): did you mean hip?";
+        assert_eq!(error.to_string(), want);
+        let error = DeviceName::parse("cdua:1").unwrap().unknown(&["cpu"]);
+        assert_eq!(error.to_string(), "no backend \"cdua\" (have: cpu): did you mean cuda?");
+        let error = DeviceName::parse("tpu2").unwrap().unknown(&["tpu1", "cpu"]);
+        assert!(error.to_string().ends_with(": did you mean tpu1?"), "{error}");
+    }
+
+    #[test]
+    fn backend_that_a_build_lacks_has_a_remedy() {
+        let error = DeviceName::parse("cuda:0").unwrap().unknown(&["cpu"]);
+        let want = "no backend \"cuda\" in this build (have: cpu): rebuild with --features cuda";
+        assert_eq!(error.to_string(), want);
     }
 }

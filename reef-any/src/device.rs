@@ -99,10 +99,8 @@ impl Device {
 ///
 /// `NotFound` names those that there are.
 pub(crate) fn dispatcher_scheduler(name: &str) -> Result<Box<dyn Scheduler>> {
-    scheduler::by_name(name).ok_or_else(|| {
-        let have = scheduler::NAMES.join(", ");
-        Fault::new(Reason::NotFound, format!("no scheduler {name:?} (have: {have})"))
-    })
+    scheduler::by_name(name)
+        .ok_or_else(|| Fault::new(Reason::NotFound, scheduler::no_scheduler(name)))
 }
 
 struct Erase;

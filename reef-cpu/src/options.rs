@@ -1,11 +1,13 @@
 //! Options of the software device: `units=4&nice=0`.
 
-use reef_core::{Error, Result};
+use reef_core::{Error, Result, did_you_mean};
 use std::thread;
 use std::time::Duration;
 
 /// Most units: enough to try out schedules of a large GPU.
 const MAX_UNITS: u32 = 256;
+/// Names of the options.
+const KEYS: [&str; 4] = ["units", "nice", "pin", "uuid"];
 
 /// Options of a device when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +65,8 @@ impl Options {
             "pin" => self.pin = number(key, value, 0, 1)? == 1,
             "uuid" => self.uuid = Some(uuid(value)?),
             _ => {
-                let have = "units, nice, pin, uuid";
-                let text = format!("cpu: unknown option {key:?} (have: {have})");
+                let (have, meant) = (KEYS.join(", "), did_you_mean(key, KEYS));
+                let text = format!("cpu: unknown option {key:?} (have: {have}){meant}");
                 return Err(Error::Invalid(text));
             }
         }
@@ -112,5 +114,7 @@ mod tests {
         ] {
             assert!(Options::parse(bad).is_err(), "{bad}");
         }
+        let said = Options::parse("unit=2").unwrap_err().to_string();
+        assert!(said.ends_with("(have: units, nice, pin, uuid): did you mean units?"), "{said}");
     }
 }

@@ -56,7 +56,6 @@ mod preflight;
 mod reload;
 mod requests;
 mod server;
-mod suggest;
 mod suspend;
 mod systemd;
 mod tenants;

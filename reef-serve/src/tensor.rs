@@ -1,6 +1,7 @@
 //! Names, types and shapes of a model's tensors, and checks of requests against them.
 
 use crate::error::{Error, Result};
+use reef::did_you_mean;
 use reef::models::{Port, Ports};
 use reef::tensor::Element;
 
@@ -40,9 +41,10 @@ impl TensorInfos {
     /// `Invalid`, with the names of all tensors.
     pub(crate) fn find(&self, name: &str) -> Result<usize> {
         let found = self.each.iter().position(|info| info.name == name);
-        let have = || self.names().join(", ");
         found.ok_or_else(|| {
-            Error::Invalid(format!("no tensor {:?} (have: {})", short(name), have()))
+            let (name, names) = (short(name), self.names());
+            let (have, meant) = (names.join(", "), did_you_mean(name, names.iter().copied()));
+            Error::Invalid(format!("no tensor {name:?} (have: {have}){meant}"))
         })
     }
 

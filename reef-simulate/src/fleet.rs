@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::error::Error;
 use crate::profile::{Profile, in_range};
 use crate::trace;
+use reef_core::{did_you_mean, did_you_mean_in};
 use reef_guest::beside::{Allowance, Caps, Percent, ShareRequest, Slo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,7 +130,7 @@ impl Fleet {
             .map_err(|source| Error::File { path: path.into(), source })?;
         let format = |what: String| Error::Format { path: path.into(), what };
         let mut fleet: Self =
-            serde_json::from_str(&text).map_err(|error| format(error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| format(with_meant(&error.to_string())))?;
         fleet.check().map_err(|error| format(error.to_string()))?;
         fleet.load_traces(path.parent().unwrap_or(Path::new(".")))?;
         Ok(fleet)
@@ -187,12 +188,20 @@ impl Fleet {
     }
 }
 
+/// Message of a file's reader, with the key that a misspelt one was meant to be.
+fn with_meant(said: &str) -> String {
+    format!("{said}{}", did_you_mean_in(said))
+}
+
 impl Client {
     fn check(&self, at: usize, profile: &Profile) -> Result<(), Error> {
         if !profile.networks.contains_key(&self.network) {
             let have: Vec<&str> = profile.networks.keys().map(String::as_str).collect();
-            let (name, have) = (&self.network, have.join(", "));
-            return Error::invalid(format!("clients[{at}]: no network {name:?} (have: {have})"));
+            let (name, meant) = (&self.network, did_you_mean(&self.network, have.iter().copied()));
+            let have = have.join(", ");
+            return Error::invalid(format!(
+                "clients[{at}]: no network {name:?} (have: {have}){meant}"
+            ));
         }
         if let Some(deadline) = self.deadline_ms {
             in_range(&format!("clients[{at}].deadline_ms"), deadline, 0.001, 1e9)?;

@@ -14,6 +14,7 @@ use crate::profile::in_range;
 use crate::totals::Totals;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use reef_core::did_you_mean;
 use reef_core::scheduler::{NAMES, Scheduler, Streams, by_name};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -64,8 +65,10 @@ pub fn simulate(fleet: &Fleet, options: &Options) -> Result<Totals, Error> {
         return Error::invalid(format!("scheduler {name:?}: profiles have no widths for a target"));
     }
     if options.scheduler != GUESTS && by_name(&options.scheduler).is_none() {
-        let (name, have) = (&options.scheduler, NAMES.join(", "));
-        return Error::invalid(format!("no scheduler {name:?} (have: {have}, {GUESTS})"));
+        let names = || NAMES.into_iter().chain([GUESTS]);
+        let (name, have) = (&options.scheduler, names().collect::<Vec<_>>().join(", "));
+        let meant = did_you_mean(name, names());
+        return Error::invalid(format!("no scheduler {name:?} (have: {have}){meant}"));
     }
     let placed = place(fleet, options.placement);
     let next = AtomicUsize::new(0);

@@ -95,8 +95,9 @@ fn usage(error: reef_simulate::Error) -> Usage {
 
 fn simulate(fleet: &Fleet, args: &Args, name: &str, scheduler: &str) -> Result<Row> {
     let placement = Placement::by_name(name).ok_or_else(|| {
-        let have = Placement::ALL.map(|(name, _)| name).join(", ");
-        Usage(format!("no placement {name:?} (have: {have})"))
+        let names = Placement::ALL.map(|(name, _)| name);
+        let (have, meant) = (names.join(", "), reef::did_you_mean(name, names));
+        Usage(format!("no placement {name:?} (have: {have}){meant}"))
     })?;
     let (seconds, seed, threads) = (args.time.as_secs_f64(), args.seed, args.threads);
     let options = Options { scheduler: scheduler.into(), placement, seconds, seed, threads };

@@ -58,6 +58,7 @@ fn remote_device_gives_the_output_of_a_local_one() {
     let demo = ["demo", "--device", &device, "--time", "100ms"];
     let said = refuses(&demo);
     assert!(said.contains("level All asked"), "a shared device is the server's to preempt: {said}");
+    assert!(said.contains("`reef remote serve --own`"), "the remedy: {said}");
     drop(server);
     let args = args(&device);
     let said = refuses(&args.each_ref().map(String::as_str));
@@ -86,10 +87,17 @@ fn demo_preempts_at_every_level_of_a_remote_device() {
         &out,
         "--json",
     ]));
-    let rows = report["measurements"].as_array().expect("rows");
-    let named = |name: &str| rows.iter().find(|row| row["name"] == name).expect("a row");
-    for name in ["reef", "level HostQueue", "level DeviceQueue", "level All"] {
-        assert!(named(name)["preemptions"].as_u64() > Some(0), "{name}: {report}");
+    let named = |part: &str, name: &str| {
+        let rows = report[part].as_array().expect("rows");
+        rows.iter().find(|row| row["name"] == name).expect("a row").clone()
+    };
+    for (part, name) in [
+        ("measurements", "reef"),
+        ("starts", "level HostQueue"),
+        ("starts", "level DeviceQueue"),
+        ("starts", "level All"),
+    ] {
+        assert!(named(part, name)["preemptions"].as_u64() > Some(0), "{name}: {report}");
     }
     let trace = std::fs::read_to_string(Path::new(&out).join("trace.json")).unwrap();
     assert!(trace.contains("conv"), "the server's blocks are in the trace");

@@ -7,6 +7,7 @@ use crate::scheduler::policy::Scheduler;
 use crate::scheduler::priority::FixedPriority;
 use crate::scheduler::reef::Reef;
 use crate::scheduler::target::LatencyTarget;
+use crate::suggest::did_you_mean;
 
 /// A scheduler by the name that [`Scheduler::name`] gives, with its defaults; with a
 /// [target](LatencyTarget) behind an `@`, such as `reef@1.10`.
@@ -28,6 +29,12 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
         Box::new(FairShare::default()),
     ];
     all.into_iter().find(|scheduler| scheduler.name() == name)
+}
+
+/// Message for a name that [`by_name`] does not know.
+pub fn no_scheduler(name: &str) -> String {
+    let (have, meant) = (NAMES.join(", "), did_you_mean(name, NAMES));
+    format!("no scheduler {name:?} (have: {have}){meant}")
 }
 
 /// Names that [`by_name`] knows: REEF's baselines, REEF, the others.
@@ -56,6 +63,9 @@ mod tests {
             assert_eq!(by_name(name).expect(name).name(), name);
         }
         assert!(by_name("reaf").is_none());
+        let said = no_scheduler("raef");
+        assert!(said.starts_with("no scheduler \"raef\" (have: rt-only, "), "{said}");
+        assert!(said.ends_with("fair-share): did you mean reef?"), "{said}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) mod steady;
 mod target;
 
 pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
-pub use by_name::{NAMES, by_name};
+pub use by_name::{NAMES, by_name, no_scheduler};
 pub use deadline::EarliestDeadline;
 pub use fair::FairShare;
 pub use policy::{

@@ -1,7 +1,10 @@
 //! Options of a device: `precision=fp16`.
 
-use reef_core::{Error, Result};
+use reef_core::{Error, Result, did_you_mean};
 use std::time::Duration;
+
+/// Names of the options.
+const KEYS: [&str; 6] = ["precision", "beside", "gates", "timeout", "tune", "warpgroups"];
 
 /// Precision of networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,8 +104,9 @@ impl Options {
             ("warpgroups", "off") => self.warpgroups = false,
             ("warpgroups", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, `beside`, gates, timeout, tune, warpgroups)";
-                return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
+                let (have, meant) = (KEYS.join(", "), did_you_mean(key, KEYS));
+                let text = format!("{backend}: unknown option {key:?} (have: {have}){meant}");
+                return Err(Error::Invalid(text));
             }
         }
         Ok(())
@@ -149,6 +153,8 @@ mod tests {
         ] {
             assert!(Options::parse("cuda", bad).is_err(), "{bad}");
         }
+        let said = Options::parse("cuda", "precison=fp16").unwrap_err().to_string();
+        assert!(said.ends_with("warpgroups): did you mean precision?"), "{said}");
     }
 
     #[test]

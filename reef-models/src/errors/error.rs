@@ -3,6 +3,7 @@
 use super::param_problem;
 use crate::graph::problem::Problem;
 use crate::memory::budget::Exhausted;
+use reef_core::did_you_mean;
 
 /// Shorthand used by every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -131,7 +132,7 @@ pub enum Error {
         inputs: String,
     },
     /// No network of this name can be built.
-    #[error("no network \"{asked}\" (have: {have})")]
+    #[error("no network \"{asked}\" (have: {have}){}", did_you_mean(asked, have.split(", ")))]
     UnknownNetwork {
         /// The name asked for.
         asked: String,

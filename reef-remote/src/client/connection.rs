@@ -170,7 +170,8 @@ impl Connection {
         if self.facts.is_own {
             return Ok(());
         }
-        let what = format!("{what}, on a device that sessions share");
+        let what =
+            format!("{what}, on a device that sessions share: needs `reef remote serve --own`");
         Err(Error::Unsupported { backend: NAME, what })
     }
 

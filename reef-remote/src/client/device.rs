@@ -25,6 +25,9 @@ use reef_wire::little_endian::U64;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A device that its server preempts, and the remedy.
+const SHARED_DEVICE: &str = "device that sessions share, without `reef remote serve --own`,";
+
 impl Remote {
     fn allocate(&self, bytes: usize, is_host: bool) -> Result<Buffer> {
         let address = self.0.address(bytes);
@@ -185,7 +188,8 @@ impl Device for Remote {
     fn preemptor(&self, asked: PreemptLevel) -> Result<Preemptor> {
         let have = self.info().level;
         if asked > have {
-            return Err(Error::Level { backend: NAME, what: "device", asked, have });
+            let what = if self.0.facts.is_own { "device" } else { SHARED_DEVICE };
+            return Err(Error::Level { backend: NAME, what, asked, have });
         }
         let mut preemptor =
             Preemptor { level: asked, needs_room: false, calls_driver: false, handle: None };

@@ -144,7 +144,9 @@ impl<D: Operators> Session<D> {
         if self.host.dispatcher.is_none() {
             return Ok(());
         }
-        let what = format!("operation {op}, on a device that sessions share");
+        let what = format!(
+            "operation {op}, on a device that sessions share: needs `reef remote serve --own`"
+        );
         Err(Error::Unsupported { backend: NAME, what }.into())
     }
 

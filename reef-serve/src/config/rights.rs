@@ -1,7 +1,7 @@
 //! Rights of principals: real time, control, shares of the device.
 
 use crate::error::{Error, Result};
-use reef::Rate;
+use reef::{Rate, did_you_mean};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -82,7 +82,10 @@ impl Right {
         };
         if !is_known {
             let have = "owner, others, user N, token NAME, certificate NAME, address IP";
-            return Err(Error::Invalid(format!("unknown principal {principal:?} (have: {have})")));
+            let meant = did_you_mean(principal, [OWNER, OTHERS]);
+            return Err(Error::Invalid(format!(
+                "unknown principal {principal:?} (have: {have}){meant}"
+            )));
         }
         if self.token_file.is_some() && !principal.starts_with("token ") {
             return Err(Error::Invalid("token_file is only for \"token NAME\"".into()));

@@ -156,9 +156,7 @@ impl Config {
             )));
         }
         if reef::scheduler::by_name(&self.scheduler).is_none() {
-            let have = reef::scheduler::NAMES.join(", ");
-            let asked = &self.scheduler;
-            return Err(Error::Invalid(format!("scheduler: no {asked:?} (have: {have})")));
+            return Err(Error::Invalid(reef::scheduler::no_scheduler(&self.scheduler)));
         }
         rights::check(&self.rights, &self.rt)?;
         self.tls.check()?;
@@ -250,8 +248,6 @@ mod tests {
         assert_eq!(broken(|c| c.limits.ring = 3), "limits.ring must be a power of two, got 3");
         assert_eq!(broken(|c| c.limits.ring = 128), "limits.ring must be 1 to 64, got 128");
         assert!(broken(|c| c.limits.queue = 0).starts_with("limits.queue must be 1 to"));
-        assert!(
-            broken(|c| c.scheduler = "reaf".into()).starts_with("scheduler: no \"reaf\" (have")
-        );
+        assert!(broken(|c| c.scheduler = "reaf".into()).starts_with("no scheduler \"reaf\" (have"));
     }
 }

@@ -4,6 +4,7 @@
 
 use super::settings::Config;
 use crate::error::{Error, Result};
+use reef::did_you_mean_in;
 use std::path::Path;
 use toml::{Table, Value};
 
@@ -65,7 +66,8 @@ pub(crate) fn why(error: &toml::de::Error) -> String {
         None => (String::new(), error.to_string()),
     };
     let line = text.trim().lines().collect::<Vec<_>>().join(" ");
-    place + &line.chars().take(MAX_QUOTED_CHARS).collect::<String>()
+    let quoted: String = line.chars().take(MAX_QUOTED_CHARS).collect();
+    place + &quoted + &did_you_mean_in(&line)
 }
 
 fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()> {

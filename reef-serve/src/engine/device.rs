@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Errors of the devices; `Invalid` for an unknown scheduler, and for a device that is named twice.
 pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<Arc<dyn Engine>>> {
     if scheduler::by_name(scheduler).is_none() {
-        return Err(Error::Invalid(format!("scheduler: no {scheduler:?}")));
+        return Err(Error::Invalid(scheduler::no_scheduler(scheduler)));
     }
     reef::with_devices(devices, Start { scheduler, reserve })?
 }

@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::log_level;
 use crate::name::excerpt;
+use reef::did_you_mean;
 use serde_json::{Map, Value, json};
 use tracing::level_filters::LevelFilter;
 
@@ -129,8 +130,10 @@ fn check_one(settings: &Settings, name: &str, value: &Value) -> Result<()> {
             return if is_default { Ok(()) } else { Err(why()) };
         }
         let have: Vec<_> = settings.iter().map(|(known, _)| *known).collect();
-        let (name, have) = (excerpt(name), have.join(", "));
-        return Err(Error::Invalid(format!("unknown setting {name:?} (have: {have})")));
+        let name = excerpt(name);
+        let meant = did_you_mean(&name, have.iter().copied());
+        let have = have.join(", ");
+        return Err(Error::Invalid(format!("unknown setting {name:?} (have: {have}){meant}")));
     };
     if requested.is_empty() || requested == texts(has) {
         return Ok(());

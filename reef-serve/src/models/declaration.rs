@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::tensor::{TensorInfo, TensorInfos};
+use reef::did_you_mean;
 use reef::models::onnx::{Declared, DeclaredPort, DeclaredSize};
 use std::collections::BTreeMap;
 
@@ -93,10 +94,9 @@ impl Declaration {
         let mut names = given.keys();
         if let Some(name) = names.find(|name| self.inputs.iter().all(|i| i.name != **name)) {
             let have: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
-            return Err(Error::Invalid(format!(
-                "unknown input {name:?} (have: {})",
-                have.join(", ")
-            )));
+            let meant = did_you_mean(name, have.iter().copied());
+            let have = have.join(", ");
+            return Err(Error::Invalid(format!("unknown input {name:?} (have: {have}){meant}")));
         }
         let mut chosen = ChosenSizes::new();
         for input in &self.inputs {

@@ -23,7 +23,7 @@ use crate::models::description::Description;
 use crate::models::model_spec::{ModelSpec, no_folder};
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
-use crate::suggest::did_you_mean;
+use reef::did_you_mean;
 use reef::models::{self, unread};
 use std::path::{Path, PathBuf};
 
@@ -177,7 +177,8 @@ impl Repository {
             " (models.builtin = true makes up weights for a network of this name)".into()
         } else {
             let listed = self.list().unwrap_or_default().into_iter().map(|listed| listed.name);
-            did_you_mean(name, listed.chain(self.builtin()))
+            let names: Vec<_> = listed.chain(self.builtin()).collect();
+            did_you_mean(name.as_str(), names.iter().map(ModelName::as_str))
         };
         Err(Error::NotFound(format!("no model {name} in the repository{why}")))
     }

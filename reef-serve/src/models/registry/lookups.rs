@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
 use crate::name::{self, ModelName};
-use crate::suggest::did_you_mean;
+use reef::did_you_mean;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Registry {
         found.map(replica).ok_or_else(|| {
             let suggestion = match versions {
                 Some(_) => String::new(),
-                None => did_you_mean(&name, loaded.keys().cloned()),
+                None => did_you_mean(name.as_str(), loaded.keys().map(ModelName::as_str)),
             };
             Error::NotFound(format!("model {name}{version} is not loaded{suggestion}"))
         })

@@ -123,10 +123,7 @@ impl Args {
     pub(crate) fn check_schedulers(&self) -> Result<(), Usage> {
         match self.scheduler.iter().find(|name| !scheduler::NAMES.contains(&name.as_str())) {
             None => Ok(()),
-            Some(name) => {
-                let have = scheduler::NAMES.join(", ");
-                Err(Usage(format!("no scheduler {name:?} (have: {have})")))
-            }
+            Some(name) => Err(Usage(scheduler::no_scheduler(name))),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::config::Workload;
 use crate::report::usage::Usage;
+use reef::did_you_mean;
 use reef::models::{NAMES, TENSOR_NAMES};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,10 +60,11 @@ fn network(name: &str, replaced: &[(String, String)], of_daemon: bool) -> Result
     {
         return Ok(name.into());
     }
-    let have = [NAMES, TENSOR_NAMES].concat().join(", ");
+    let names = [NAMES, TENSOR_NAMES].concat();
+    let (have, meant) = (names.join(", "), did_you_mean(name, names.iter().copied()));
     Err(Usage(format!(
         "no network {name:?} here: put another in its place, as with --map {name}=resnet50 (have: {have}, \
-         folders, .onnx files)"
+         folders, .onnx files){meant}"
     )))
 }
 
