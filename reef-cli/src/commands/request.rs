@@ -11,11 +11,18 @@ use reef::models::Seeded;
 use reef::models::picture::Transform;
 use reef_serve::{Class, Client, Error, Options, Rate};
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Run a model on a daemon and print the time of each inference.
+/// Interval at which a signal is polled.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Run a model on a daemon and print the time of each inference, and p50 and p99 of all.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model; the daemon loads it if it is not loaded.
@@ -30,7 +37,7 @@ pub(crate) struct Args {
     /// Period of the reservation, such as 20ms.
     #[arg(long, value_name = "TIME", value_parser = time::parse, requires = "budget")]
     period: Option<Duration>,
-    /// Repeat until interrupted.
+    /// Repeat until interrupted (Ctrl-C), which prints p50 and p99.
     #[arg(long)]
     continuous: bool,
     /// Number of inferences.
@@ -97,22 +104,62 @@ fn rate(args: &Args) -> Result<Option<Rate>> {
 }
 
 fn inferences(args: &Args, client: &mut Client) -> Result<()> {
+    let mut times = Histogram::<u64>::new(3)?;
+    let ended = infer_all(args, client, &mut times);
+    if !args.json && times.len() > 1 {
+        print(summary(&times))?;
+    }
+    ended
+}
+
+/// Runs all inferences, or those until a signal or an error, and notes the time of each.
+fn infer_all(args: &Args, client: &mut Client, times: &mut Histogram<u64>) -> Result<()> {
     let input = input(args, client)?;
     let mut output = vec![0.0; client.output_len()];
-    let mut done = 0;
-    while args.continuous || done < args.requests {
+    let told = until_interrupted()?;
+    while !told.load(Ordering::Relaxed) && (args.continuous || times.len() < args.requests) {
         let begin = Instant::now();
         match client.infer_into(&input, &mut output) {
             Ok(timing) => {
-                report(args, client, begin.elapsed(), timing)?;
-                done += 1;
+                let latency = begin.elapsed();
+                times.record(latency.as_nanos() as u64)?;
+                report(args, client, latency, timing)?;
             }
-            Err(Error::Unavailable(why)) if args.reconnect => reconnect(client, &why),
+            Err(Error::Unavailable(why)) if args.reconnect => reconnect(client, &why, &told),
             Err(error) => return Err(error.into()),
         }
-        thread::sleep(args.sleep);
+        sleep(args.sleep, &told);
     }
     Ok(())
+}
+
+/// Returns a flag that the first SIGINT or SIGTERM sets. A second one ends the process, so that no
+/// request is waited for that never ends.
+fn until_interrupted() -> Result<Arc<AtomicBool>> {
+    let told = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let ends = flag::register_conditional_default(signal, told.clone());
+        ends.and_then(|_| flag::register(signal, told.clone())).context("signals")?;
+    }
+    Ok(told)
+}
+
+/// Sleeps, in short steps that a signal ends.
+fn sleep(time: Duration, told: &AtomicBool) {
+    let end = Instant::now() + time;
+    while !told.load(Ordering::Relaxed) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(SIGNAL_INTERVAL));
+    }
+}
+
+/// Quantiles of all inferences.
+fn summary(times: &Histogram<u64>) -> String {
+    let [p50, p99] = [0.5, 0.99].map(|quantile| millis(times, quantile));
+    format!("{} inferences: p50 {p50:.3} ms, p99 {p99:.3} ms", times.len())
 }
 
 fn input(args: &Args, client: &Client) -> Result<Vec<f32>> {
@@ -159,11 +206,11 @@ fn print_of(args: &Args, client: &Client, measured: Value) -> Result<()> {
     print(line)
 }
 
-/// Tries until there is a daemon again.
-fn reconnect(client: &mut Client, why: &str) {
+/// Tries until there is a daemon again, or a signal.
+fn reconnect(client: &mut Client, why: &str, told: &AtomicBool) {
     eprintln!("reef: {why}; connecting anew");
-    while client.reconnect().is_err() {
-        thread::sleep(Duration::from_millis(100));
+    while !told.load(Ordering::Relaxed) && client.reconnect().is_err() {
+        thread::sleep(SIGNAL_INTERVAL);
     }
 }
 

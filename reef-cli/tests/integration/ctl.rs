@@ -2,6 +2,7 @@
 
 use crate::common::daemon::Daemon;
 use crate::common::{Folder, json, prints, reef, refuses, text};
+use std::io::BufRead;
 
 /// Runs `reef ctl` on the daemon in this folder; what it printed, or its line on stderr and exit
 /// code.
@@ -88,7 +89,59 @@ fn printed_configuration_is_one_that_says_the_same() {
     let file = folder.file("default.toml", &default);
     assert_eq!(prints(&["ctl", "config", "show", "--config", &file]), default);
     let said = refuses(&["ctl", "config", "check", "--set", "limits.qeue=1"]);
-    assert!(said.contains("qeue"), "{said}");
+    assert!(said.contains("qeue") && said.ends_with(": did you mean queue?"), "{said}");
+    let file = folder.file("wrong.toml", "[guest]\nsuspend = true\n");
+    let said = refuses(&["ctl", "config", "check", "--config", &file]);
+    assert!(said.contains("wrong.toml") && said.ends_with(": did you mean guests?"), "{said}");
+    let said = refuses(&["ctl", "config", "check", "--set", "scheduler=reaf"]);
+    assert!(said.ends_with(": did you mean reef?"), "{said}");
+}
+
+#[test]
+fn request_prints_quantiles_of_all_inferences() {
+    let folder = Folder::new("request-quantiles");
+    let _daemon = Daemon::start(&folder);
+    let place = folder.path("");
+    let request =
+        |more: &[&str]| prints(&[&["request", "tiny", "--folder", &place], more].concat());
+    let said = request(&["--requests", "5"]);
+    let lines: Vec<_> = said.lines().collect();
+    let times = lines[1..6].iter().map(|line| {
+        let time = line.strip_suffix(" ms").and_then(|line| line.rsplit_once(' '));
+        time.expect(line).1.parse::<f64>().expect(line)
+    });
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    let words: Vec<_> = lines[6].split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    let ["5", "inferences:", "p50", p50, "ms", "p99", p99, "ms"] = words[..] else {
+        panic!("{said}")
+    };
+    let is_near =
+        |text: &str, time: f64| (text.parse::<f64>().unwrap() - time).abs() <= 0.002 * time + 0.001;
+    assert!(is_near(p50, times[2]) && is_near(p99, times[4]), "{said}");
+    assert_eq!(lines.len(), 7, "{said}");
+    assert_eq!(request(&[]).lines().count(), 2, "one time has no quantiles");
+    let each = request(&["--requests", "3", "--json"]);
+    assert!(each.lines().all(|line| json(line)["latency_ms"].is_f64()), "{each}");
+}
+
+/// Ctrl-C ends a run without an end, which then says what it measured.
+#[test]
+fn interrupted_request_prints_its_quantiles() {
+    let folder = Folder::new("request-interrupted");
+    let _daemon = Daemon::start(&folder);
+    let place = folder.path("");
+    let line = ["request", "tiny", "--folder", &place, "--continuous", "--sleep", "1h"];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
+    let mut child = command.args(line).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().map(|line| line.unwrap());
+    assert_eq!(next().as_deref(), Some("loading tiny"));
+    assert!(next().unwrap().ends_with(" ms"));
+    let number = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(number, rustix::process::Signal::INT).unwrap();
+    assert_eq!(next(), None, "one time has no quantiles");
+    assert!(child.wait().unwrap().success());
 }
 
 /// A key is pasted from a refusal as it stands there, and as a shell hands it over.

@@ -2,7 +2,7 @@
 
 use crate::common::daemon::{Daemon, metrics};
 use crate::common::driver::{Driver, library};
-use crate::common::{Folder, json, says, text};
+use crate::common::{Folder, json, reef, says, text};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -13,6 +13,38 @@ fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
     command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
     command.env("REEF_CUDA", library("libfake_libcuda.so"));
     command
+}
+
+/// A misspelt option would be the program, and a right one behind it one of its arguments.
+#[test]
+fn unknown_option_is_refused_and_not_run() {
+    for args in [
+        &["--clas", "rt", "--", "true"][..],
+        &["--clas=rt", "true"],
+        &["--no-such", "true"],
+        &["-x", "true"],
+        &["--class", "rt", "--expalin", "true"],
+    ] {
+        let output = reef(&[&["exec"], args].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.starts_with("error: unexpected argument '-"), "{args:?}: {said}");
+    }
+    let said = reef(&["exec", "--clas", "rt", "--", "true"]);
+    assert!(text(&said.stderr).contains("'--class'"), "{}", text(&said.stderr));
+}
+
+/// Words behind the program are its own, with and without `--`.
+#[test]
+fn options_of_a_program_are_its_own() {
+    let folder = Folder::new("exec-options");
+    let place = folder.path("");
+    for separator in [&["--"][..], &[]] {
+        let echo = ["echo", "--class", "-x", "--", "--help"];
+        let options = ["exec", "--folder", &place, "--allow-unprotected"];
+        let said = says(&[&options[..], separator, &echo].concat());
+        assert_eq!(said, "--class -x -- --help\n");
+    }
 }
 
 /// An unmodified program: launches ten kernels and waits for the end of its input.

@@ -95,6 +95,30 @@ fn a_built_network_is_exported_with_its_profile() {
     assert!(other.ends_with("input size 64, possible are 32 to 32"), "{other}");
 }
 
+/// A profile of the network that was there would be taken for that of the new one.
+#[test]
+fn folder_with_a_network_is_not_overwritten() {
+    let folder = Folder::new("overwritten");
+    let out = folder.path("net");
+    let import = ["model", "import", &onnx("mobilenet-13"), "--out", &out];
+    prints(&import);
+    let read = || std::fs::read(Path::new(&out).join("model.json")).unwrap();
+    let before = read();
+    let export = ["model", "export", "resnet18", "--size", "32", "--out", &out];
+    for command in [&import[..], &export] {
+        let said = refuses(command);
+        let want =
+            format!("--out {out}: must be a folder without a network, got one with model.json");
+        assert!(said.starts_with(&want), "{said}");
+    }
+    assert_eq!(read(), before);
+    std::fs::remove_dir_all(&out).unwrap();
+    std::fs::create_dir(&out).unwrap();
+    folder.file("net/notes.txt", "mine");
+    prints(&import);
+    assert!(Path::new(&out).join("notes.txt").is_file(), "other files are left alone");
+}
+
 /// Noise that no address space has room for isn't made up before the device says so.
 #[test]
 fn inputs_that_no_device_has_room_for_are_refused() {
@@ -210,6 +234,7 @@ fn programs_can_read_what_is_printed() {
     let said = json(&prints(&[&["model", "import", &file], &device[..]].concat()));
     assert_eq!((&said["folder"], &said["network"]["steps"]), (&out.as_str().into(), &15.into()));
     assert!(said["inference_us"].as_u64().is_some(), "{said}");
+    let out = folder.path("other");
     let export = ["model", "export", "resnet18", "--size", "32", "--out", &out, "--json"];
     let said = json(&prints(&export));
     assert_eq!((&said["inference_us"], &said["network"]["input"][2]), (&().into(), &32.into()));

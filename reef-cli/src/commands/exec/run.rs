@@ -89,8 +89,8 @@ pub(crate) struct Args {
     limits: limits::Limited,
     #[command(flatten)]
     remote: remote::Remote,
-    /// Program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    /// Program and its arguments. Options of this command stand before it.
+    #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 

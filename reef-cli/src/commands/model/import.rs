@@ -15,6 +15,9 @@ use reef::op::Operators;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
+/// Files of a network that are written.
+const FILES: [&str; 4] = ["model.json", "model.param", "model.profile.json", "model.onnx"];
+
 #[derive(clap::Args)]
 pub(crate) struct Import {
     /// FILE.onnx, or FILE.safetensors with torchvision's names.
@@ -55,7 +58,7 @@ pub(crate) struct Export {
 
 #[derive(clap::Args)]
 struct Out {
-    /// Folder to write: model.json, model.param, model.profile.json.
+    /// Folder to write: model.json, model.param, model.profile.json. It must not have a network.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Measure the launches on this device; without it there is no profile.
@@ -67,7 +70,7 @@ struct Out {
 }
 
 pub(crate) fn import(args: &Import) -> Result<()> {
-    check_folder(&args.folder.out)?;
+    args.folder.check()?;
     let extension = args.file.extension().unwrap_or_default();
     if let (Some("onnx"), None) = (extension.to_str(), &args.network) {
         return import_onnx(args);
@@ -119,7 +122,7 @@ impl Import {
 }
 
 pub(crate) fn export(args: &Export) -> Result<()> {
-    check_folder(&args.folder.out)?;
+    args.folder.check()?;
     let model = Model::open(&args.network).input_size(args.size).batch(args.batch).seed(args.seed);
     args.folder.save(model.read()?)
 }
@@ -129,6 +132,18 @@ fn usage(what: &str) -> Result<()> {
 }
 
 impl Out {
+    /// Refuses a file as the folder, and a folder that has a network: two of them would be mixed.
+    fn check(&self) -> Result<(), Usage> {
+        check_folder(&self.out)?;
+        match FILES.iter().find(|name| self.out.join(name).exists()) {
+            None => Ok(()),
+            Some(name) => Err(Usage(format!(
+                "--out {}: must be a folder without a network, got one with {name}; remove it or name another",
+                self.out.display()
+            ))),
+        }
+    }
+
     fn save(&self, mut model: Model) -> Result<()> {
         if let Some(device) = &self.device {
             let measure = Measure { model: &model, quiet: self.json };
