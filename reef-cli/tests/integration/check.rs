@@ -10,12 +10,15 @@ fn check(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_reef")).arg("check").args(args).output().unwrap()
 }
 
+fn text_of(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
 /// Output for a file of the corpus.
 fn printed(file: &str, args: &[&str]) -> String {
     let path = format!("{CORPUS}/{file}");
-    let output = check(&[&[path.as_str()], args].concat());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout).to_owned()
+    text_of(&check(&[&[path.as_str()], args].concat()))
 }
 
 #[test]
@@ -27,6 +30,27 @@ fn report_has_a_row_and_reasons_for_each_kernel() {
     let reason =
         "spin_lock: stop, slice, abandon, idempotent: a loop waits for other blocks (waiting.cu:";
     assert!(report.contains(reason), "{report}");
+}
+
+/// The names of the columns are explained, and kernels are called as in their source.
+#[test]
+fn report_has_a_legend_and_names_of_the_source() {
+    let folder = Folder::new("names");
+    let text = std::fs::read_to_string(format!("{CORPUS}/simple.ptx")).unwrap();
+    let mangled = text.replace(".entry add(", ".entry _ZN4math3addIfEEvPT_(");
+    assert_ne!(mangled, text, "the corpus has the kernel add");
+    let file = folder.file("mangled.ptx", mangled);
+    let report = text_of(&check(&[&file]));
+    for column in ["stop", "slice", "abandon", "idempotent"] {
+        let is_of = |line: &str| line.split_whitespace().next() == Some(column);
+        assert_eq!(report.lines().filter(|line| is_of(line)).count(), 1, "{column}: {report}");
+    }
+    assert!(report.contains("\n math::add<float> "), "{report}");
+    assert!(report.contains("\nmath::add<float>: "), "the reasons too: {report}");
+    assert!(!report.contains("_ZN4math"), "{report}");
+    let kernels = json(&text_of(&check(&[&file, "--json"])))["kernels"].take();
+    let row = kernels.as_array().unwrap().iter().find(|row| row["demangled"] == "math::add<float>");
+    assert_eq!(row.expect("a row")["kernel"], "_ZN4math3addIfEEvPT_", "as the driver knows it");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! The library in the driver's place writes a line for each kernel to a file.
 
+use super::names::{demangled, shortened};
 use crate::commands::exec::library::{SHIM, driver, library};
 use crate::commands::exec::run::Shims;
 use crate::report::output::print;
@@ -150,6 +151,13 @@ impl Row {
     }
 }
 
+/// Meaning of the columns.
+const LEGEND: &str = "\
+launches   launches that were seen; checked are those whose kernel ran again
+by parts   launches of which a part of the blocks ran before the whole
+text says  whether the whole kernel may run again, as its text tells
+found      what running it again left: a counter-example, or none";
+
 fn lines(rows: &BTreeMap<String, Row>) -> Vec<String> {
     if rows.is_empty() {
         return vec!["no launches of kernels were seen".into()];
@@ -158,10 +166,11 @@ fn lines(rows: &BTreeMap<String, Row>) -> Vec<String> {
     for (name, row) in rows {
         let numbers = [row.launches, row.checked, row.by_parts].map(|number| number.to_string());
         let [launches, checked, by_parts] = &numbers;
+        let name = shortened(&demangled(name));
         table.add_row([name.as_str(), launches, checked, by_parts, &row.verdict, row.answer()]);
     }
-    let mut lines = vec![table.to_string(), String::new()];
-    for (name, row) in rows {
+    let mut lines = vec![table.to_string(), String::new(), LEGEND.into(), String::new()];
+    for (name, row) in rows.iter().map(|(name, row)| (demangled(name), row)) {
         lines.extend(row.reasons().into_iter().map(|reason| format!("{name}: {reason}")));
     }
     lines
@@ -173,6 +182,7 @@ fn as_json(name: &str, row: &Row) -> Value {
     let parts = found.filter(|found| found.kind == Kind::Part).map(|found| found.parts);
     json!({
         "kernel": name,
+        "demangled": demangled(name),
         "launches": row.launches,
         "checked": row.checked,
         "by_parts": row.by_parts,

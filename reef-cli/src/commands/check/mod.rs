@@ -5,6 +5,7 @@
 //! `--exec`.
 
 mod again;
+mod names;
 mod report;
 pub(crate) mod run;
 mod verdicts;

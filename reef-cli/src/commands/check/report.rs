@@ -1,10 +1,18 @@
 //! Verdicts as a table and as JSON.
 
+use super::names::{demangled, shortened};
 use super::verdicts::{Found, Row};
 use crate::report::output::count;
 use crate::report::table::table;
 use reef_ptx::verdict::{Place, Reason, Rerun};
 use serde_json::{Value, json};
+
+/// Meaning of the columns.
+const LEGEND: &str = "\
+stop        blocks that have not begun may be held back, and run later
+slice       a launch may be cut into several smaller ones
+abandon     a running block may be thrown away before its first effect, and run again
+idempotent  the whole kernel may run again after it has run";
 
 /// The table, the reasons, and what was not read.
 pub(super) fn lines(found: &Found) -> Vec<String> {
@@ -15,11 +23,12 @@ pub(super) fn lines(found: &Found) -> Vec<String> {
             let verdict = &row.verdict;
             let [stop, slice, abandon] =
                 [&verdict.stop, &verdict.slice, &verdict.abandon].map(word);
-            let cells = [&row.name, &row.target, stop, slice, abandon, verdict.rerun.name()];
+            let name = shortened(&demangled(&row.name));
+            let cells = [&*name, &row.target, stop, slice, abandon, verdict.rerun.name()];
             rows.add_row(cells);
         }
         lines.push(rows.to_string());
-        lines.push(String::new());
+        lines.extend(["", LEGEND, ""].map(Into::into));
         lines.extend(found.kernels.iter().flat_map(reasons));
     }
     for (capability, number) in &found.without_ptx {
@@ -59,7 +68,7 @@ fn reasons(row: &Row) -> Vec<String> {
         }
     }
     let line = |(names, reason): (Vec<&str>, String)| {
-        format!("{}: {}: {reason}", row.name, names.join(", "))
+        format!("{}: {}: {reason}", demangled(&row.name), names.join(", "))
     };
     lines.into_iter().map(line).collect()
 }
@@ -82,6 +91,7 @@ fn kernel(row: &Row) -> Value {
     let verdict = &row.verdict;
     json!({
         "kernel": row.name,
+        "demangled": demangled(&row.name),
         "container": row.container,
         "target": row.target,
         "instructions": row.instructions,
