@@ -9,40 +9,90 @@ use std::ops::Range;
 use std::path::Path;
 
 const SIZE: (u32, u32) = (860, 480);
+/// Height of a page's title.
+const TITLE: u32 = 40;
+/// Panels below each other at most; more of them stand in two columns.
+const MAX_ROWS: usize = 3;
+/// Shades of curves next to the one that a chart is about.
+const GREYS: [u8; 6] = [60, 100, 130, 160, 185, 205];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ticked, Ticked>>;
 
-/// Draws which share of the values, given in nanoseconds, is how large at most.
+/// A curve.
+pub(crate) struct Series<'h> {
+    pub(crate) name: String,
+    /// In nanoseconds.
+    pub(crate) values: &'h Histogram<u64>,
+    /// It is what the chart is about: it is thick, and all others are grey.
+    pub(crate) is_main: bool,
+}
+
+/// One chart of several on a page.
+pub(crate) struct Panel<'h> {
+    pub(crate) caption: String,
+    /// Name and nanoseconds.
+    pub(crate) unit: (&'static str, f64),
+    pub(crate) series: Vec<Series<'h>>,
+}
+
+/// Draws which share of values is how large at most, a chart for each panel.
 ///
-/// `unit` is a name and its nanoseconds. The axis of values is logarithmic: curves that differ by
-/// less than one large value would lie on one another.
-pub(crate) fn shares<'h>(
-    path: &Path,
-    caption: &str,
-    unit: (&str, f64),
-    series: impl IntoIterator<Item = (&'h str, &'h Histogram<u64>)>,
-) -> anyhow::Result<()> {
-    let series: Vec<_> = series.into_iter().filter(|(_, h)| !h.is_empty()).collect();
-    let least = series.iter().map(|(_, h)| h.min().max(1)).min().unwrap_or(1) as f64 / unit.1;
-    let most = series.iter().map(|(_, h)| h.max()).max().unwrap_or(1) as f64 / unit.1;
-    let (axis, percent) = (Axis::logarithmic(least, most), Axis::linear(100.0));
-    let file = path.to_string_lossy();
-    let root = area(&file)?;
-    let mut chart =
-        frame(&root, caption, NamedAxis(&axis, unit.0), NamedAxis(&percent, "% of requests"))?;
-    for (index, (name, histogram)) in series.iter().enumerate() {
-        let steps = histogram.iter_recorded();
-        let at = |value: u64| axis.at(value as f64 / unit.1);
-        let points = steps.map(|step| (at(step.value_iterated_to()), step.percentile()));
-        let color = Palette99::pick(index).to_rgba();
-        let line = LineSeries::new(points, color.stroke_width(2));
-        chart
-            .draw_series(line)?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+/// The axis of values is logarithmic: curves that differ by less than one large value would lie on
+/// one another. Panels of the same unit have the same axis.
+pub(crate) fn shares(path: &Path, title: &str, panels: &[Panel<'_>]) -> anyhow::Result<()> {
+    let columns = if panels.len() > MAX_ROWS { 2 } else { 1 };
+    let rows = panels.len().div_ceil(columns).max(1);
+    let size = (SIZE.0 * columns as u32, TITLE + SIZE.1 * rows as u32);
+    let root = SVGBackend::new(path, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    let page = root.titled(title, ("sans-serif", 22))?;
+    for (panel, area) in panels.iter().zip(page.split_evenly((rows, columns))) {
+        draw_shares(&area, panel, &axis_of(panels, panel.unit))?;
     }
-    finish(chart, &root, SeriesLabelPosition::LowerRight)
+    root.present()?;
+    Ok(())
+}
+
+/// The axis of all panels of a unit.
+fn axis_of(panels: &[Panel<'_>], unit: (&str, f64)) -> Axis {
+    let same = panels.iter().filter(|panel| panel.unit.0 == unit.0);
+    let values = || same.clone().flat_map(|panel| &panel.series).map(|series| series.values);
+    let values = || values().filter(|values| !values.is_empty());
+    let least = values().map(|values| values.min().max(1)).min().unwrap_or(1) as f64;
+    let most = values().map(Histogram::max).max().unwrap_or(1) as f64;
+    Axis::logarithmic(least / unit.1, most / unit.1)
+}
+
+fn draw_shares(area: &Area<'_>, panel: &Panel<'_>, axis: &Axis) -> anyhow::Result<()> {
+    let (unit, percent) = (panel.unit, Axis::linear(100.0));
+    let names = [NamedAxis(axis, unit.0), NamedAxis(&percent, "% of requests")];
+    let mut chart = frame(area, &panel.caption, names[0], names[1])?;
+    let has_main = panel.series.iter().any(|series| series.is_main);
+    let drawn = panel.series.iter().filter(|series| !series.values.is_empty());
+    for (index, series) in drawn.enumerate() {
+        let at = |value: u64| axis.at(value as f64 / unit.1);
+        let steps = series.values.iter_recorded();
+        let points = steps.map(|step| (at(step.value_iterated_to()), step.percentile()));
+        let style = style(index, series.is_main, has_main);
+        chart
+            .draw_series(LineSeries::new(points, style))?
+            .label(&series.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    }
+    finish(chart, SeriesLabelPosition::LowerRight)
+}
+
+/// Colour and width of a curve.
+fn style(index: usize, is_main: bool, has_main: bool) -> ShapeStyle {
+    if is_main {
+        return RGBColor(200, 30, 30).stroke_width(4);
+    }
+    if has_main {
+        let shade = GREYS[index % GREYS.len()];
+        return RGBColor(shade, shade, shade).stroke_width(2);
+    }
+    Palette99::pick(index).to_rgba().stroke_width(2)
 }
 
 /// Points with a text next to each, in named groups.
@@ -81,7 +131,9 @@ pub(crate) fn points(
         };
         chart.draw_series(group.points.iter().map(text))?;
     }
-    finish(chart, &root, SeriesLabelPosition::UpperLeft)
+    finish(chart, SeriesLabelPosition::UpperLeft)?;
+    root.present()?;
+    Ok(())
 }
 
 /// An axis with ticks of our own.
@@ -136,14 +188,14 @@ impl Axis {
         Ticked { range: self.range(), ticks: self.ticks() }
     }
 
-    /// Places of ticks: 1, 2 and 5 of each power of ten on a logarithmic axis, powers alone on a
-    /// long one.
+    /// Places of ticks: 1, 2 and 5 of each power of ten on a logarithmic axis, powers alone on one
+    /// of more than five.
     fn ticks(&self) -> Vec<f64> {
         let range = self.range();
         if !self.logarithmic {
             return RangedCoordf64::from(range).key_points(10);
         }
-        let steps: &[f64] = if range.end - range.start > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let steps: &[f64] = if range.end - range.start > 5.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let powers = range.start.floor() as i32..=range.end.ceil() as i32;
         let values =
             powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
@@ -205,18 +257,13 @@ fn frame<'a, 'b>(
     Ok(chart)
 }
 
-fn finish<'b: 'a, 'a>(
-    mut chart: Chart<'a, 'b>,
-    root: &Area<'_>,
-    legend: SeriesLabelPosition,
-) -> anyhow::Result<()> {
+fn finish<'b: 'a, 'a>(mut chart: Chart<'a, 'b>, legend: SeriesLabelPosition) -> anyhow::Result<()> {
     chart
         .configure_series_labels()
         .position(legend)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .draw()?;
-    root.present()?;
     Ok(())
 }
 
@@ -233,6 +280,32 @@ mod tests {
         assert_eq!(labels(&Axis::logarithmic(0.3, 40.0)), ["0.5", "1", "2", "5", "10", "20"]);
         assert_eq!(labels(&Axis::logarithmic(0.05, 90_000.0))[..4], ["0.1", "1", "10", "100"]);
         assert_eq!(labels(&Axis::logarithmic(0.002, 0.009)), ["0.002", "0.005"]);
+    }
+
+    /// The curve that it is about is drawn once and thick, and no other has a colour.
+    #[test]
+    fn main_curve_is_thick_and_others_are_grey() {
+        let mut values = Histogram::new(3).unwrap();
+        values += 3_000;
+        values += 90_000;
+        let series =
+            |name: &str| Series { name: name.into(), values: &values, is_main: name == "reef" };
+        let panel = |caption: &str, unit| Panel {
+            caption: caption.into(),
+            unit,
+            series: ["streams", "reef", "reset"].map(series).into(),
+        };
+        let panels = [panel("Starts", ("µs", 1e3)), panel("Latencies", ("ms", 1e6))];
+        let path = std::env::temp_dir().join(format!("reef-panels-{}.svg", std::process::id()));
+        shares(&path, "cpu (2 units)", &panels).unwrap();
+        let drawn = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for text in ["cpu (2 units)", "Starts", "Latencies", "streams", "reset"] {
+            assert!(drawn.contains(text), "{text}: {drawn}");
+        }
+        let lines = |text: &str| drawn.lines().filter(|line| line.contains(text)).count();
+        assert_eq!(lines("stroke=\"#C81E1E\" stroke-width=\"4\""), 4, "curve and legend: {drawn}");
+        assert_eq!(lines("stroke=\"#3C3C3C\" stroke-width=\"2\""), 4, "{drawn}");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Progress of a long command: a bar on a terminal, a line for each step elsewhere.
 
+use crate::report::{output, time};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// Bars below each other.
 static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
@@ -12,6 +14,7 @@ static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 pub(crate) struct Progress {
     bar: ProgressBar,
     lines: bool,
+    quiet: bool,
     begun: Cell<u64>,
     steps: u64,
 }
@@ -25,7 +28,14 @@ impl Progress {
         if !quiet {
             tuning::show(terminal);
         }
-        Self { bar, lines: !quiet && !terminal, begun: Cell::new(0), steps }
+        Self { bar, lines: !quiet && !terminal, quiet, begun: Cell::new(0), steps }
+    }
+
+    /// Says how long `count` measurements of at most `each` take, before the first step.
+    pub(crate) fn expect(&self, count: usize, each: Duration) {
+        if !self.quiet {
+            eprintln!("reef: {}", expected(count, each));
+        }
     }
 
     /// The next step begins, so the one before is done.
@@ -42,6 +52,12 @@ impl Progress {
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
     }
+}
+
+fn expected(count: usize, each: Duration) -> String {
+    let all = each.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+    let (measurements, each) = (output::count(count, "measurement"), time::show(each));
+    format!("{measurements} of up to {each}, so up to {} and the time to load", time::rough(all))
 }
 
 fn bar(steps: u64) -> ProgressBar {
@@ -88,4 +104,15 @@ mod tuning {
 mod tuning {
     /// No device that was compiled in tunes.
     pub(crate) fn show(_: bool) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expected_time_is_that_of_all_measurements() {
+        let said = expected(35, Duration::from_secs(5));
+        assert_eq!(said, "35 measurements of up to 5 s, so up to 2 min 55 s and the time to load");
+    }
 }

@@ -36,6 +36,19 @@ pub(crate) fn show(time: Duration) -> String {
     }
 }
 
+/// Text of a time to wait: in seconds, in minutes and seconds, or in hours and minutes.
+pub(crate) fn rough(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) if seconds.is_multiple_of(60) => format!("{minutes} min"),
+        (0, _) => format!("{minutes} min {} s", seconds % 60),
+        _ if minutes.is_multiple_of(60) => format!("{hours} h"),
+        _ => format!("{hours} h {} min", minutes % 60),
+    }
+}
+
 /// Refuses a time of zero, and one over `max`, which would be a typing error.
 pub(crate) fn check(option: &str, time: Duration, max: Duration) -> Result<(), Usage> {
     if !time.is_zero() && time <= max {
@@ -48,6 +61,21 @@ pub(crate) fn check(option: &str, time: Duration, max: Duration) -> Result<(), U
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rough_times_are_in_units_of_people() {
+        for (seconds, text) in [
+            (0.0, "0 s"),
+            (0.2, "1 s"),
+            (59.0, "59 s"),
+            (60.0, "1 min"),
+            (175.0, "2 min 55 s"),
+            (3600.0, "1 h"),
+            (5405.0, "1 h 30 min"),
+        ] {
+            assert_eq!(rough(Duration::from_secs_f64(seconds)), text);
+        }
+    }
 
     #[test]
     fn times_are_read_and_shown() {

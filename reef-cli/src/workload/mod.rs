@@ -2,6 +2,7 @@
 //! that never pause; and the throughput that they keep.
 
 pub(crate) mod baselines;
+pub(crate) mod calibrate;
 pub(crate) mod clients;
 pub(crate) mod clock;
 pub(crate) mod networks;

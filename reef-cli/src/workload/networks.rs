@@ -5,7 +5,7 @@ use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::picture::Transform;
-use reef::models::{self, Model, Network, Scales, Seeded, Weights, measured};
+use reef::models::{self, Model, ModelBuilder, Network, Scales, Seeded, Weights, measured};
 use reef::op::Operators;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,14 @@ use std::path::{Path, PathBuf};
 /// [`Seeded`].
 pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 
-/// Opens a network by its name, its folder or its ONNX file, for one picture at a time.
+/// Reads a network by its name, its folder or its ONNX file, for one picture at a time.
 pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Model> {
-    Model::open(network).input_size(size).seed(WEIGHTS.0).read()
+    opened(network, size).read()
+}
+
+/// As [`open`], before it is read.
+pub(crate) fn opened<'a>(network: &str, size: Option<usize>) -> ModelBuilder<'a> {
+    Model::open(network).input_size(size).seed(WEIGHTS.0)
 }
 
 /// Reads files of `reef model calibrate`, each of another one of these networks.

@@ -11,6 +11,13 @@ use std::time::Duration;
 /// Values by the names of inputs.
 pub(crate) type InputArrays = BTreeMap<String, (Vec<usize>, Array)>;
 
+/// Reads the sizes of an input from the command line: `x=1,3,224,224`.
+pub(crate) fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
+    let sizes = |list: &str| list.split(',').map(|size| size.parse().ok()).collect::<Option<_>>();
+    let read = text.split_once('=').and_then(|(name, list)| Some((name.to_owned(), sizes(list)?)));
+    read.ok_or_else(|| format!("must be NAME=1,3,224,224, got {text:?}"))
+}
+
 /// A network on a device, with these inputs.
 pub(crate) fn instance<D: Operators>(weights: &Weights<D>, inputs: &[Array]) -> Result<Network<D>> {
     let network = weights.network()?;

@@ -235,8 +235,10 @@ fn people_get_a_table_and_a_line_for_each_step() {
     assert!(said.contains("20 µs blocks: ") && said.contains("guarded ÷ plain"), "{said}");
     assert!(said.contains("exactly once") && said.contains(" yes "), "{said}");
     let steps: Vec<_> = steps.lines().collect();
-    assert_eq!(steps.len(), 4, "{steps:?}");
-    assert_eq!(steps[2], "3/4 20 µs blocks, 2 queued, All");
+    assert_eq!(steps.len(), 5, "{steps:?}");
+    let expected = "3 measurements of up to 10 s, so up to 30 s and the time to load";
+    assert_eq!(steps[0], format!("reef: {expected}"));
+    assert_eq!(steps[3], "3/4 20 µs blocks, 2 queued, All");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The command as people meet it: one clear line for bad input, and a demo that leaves its files.
 
-use crate::common::{Folder, prints, reef, refuses, text};
+use crate::common::{Folder, prints, reef, refuses, says, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -89,8 +89,9 @@ fn bad_demo_arguments_are_refused() {
     let out = folder.path("out");
     let words = folder.file("words.jpg", "these are words\n");
     let missing = folder.path("missing.jpg");
-    let table: [(&[&str], &str); 14] = [
+    let table: [(&[&str], &str); 15] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
+        (&["--device", "cup:0"], "no backend \"cup\" (have: cpu"),
         (
             &["--device", "cpu:0?units=0"],
             "cpu: option units must be a number in 1..=256, got \"0\"",
@@ -222,8 +223,7 @@ fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
     );
     let measurements = report["measurements"].as_array().unwrap();
     let names: Vec<_> = measurements.iter().map(|m| m["name"].as_str().unwrap()).collect();
-    let want = "rt-only,BE alone,sequential,streams,stream-priority,wait-based,reset,reef,\
-                level HostQueue,level DeviceQueue,level All";
+    let want = "rt-only,BE alone,sequential,streams,stream-priority,wait-based,reset,reef";
     assert_eq!(names.join(","), want);
     for measurement in measurements {
         let name = measurement["name"].as_str().unwrap();
@@ -235,13 +235,51 @@ fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
 
     let plot = std::fs::read_to_string(Path::new(&out).join("latency.svg")).unwrap();
     assert!(plot.starts_with("<svg") && plot.trim_end().ends_with("</svg>"));
-    assert!(plot.contains("Real-time latency, logarithmic"), "the axis says what it is");
+    for text in [
+        "(software device, ",
+        "Start of a request next to blocks of 10 ms",
+        "Latency of resnet18 next to resnet18, densenet121",
+        "reef, level All",
+    ] {
+        assert!(plot.contains(text), "{text}: the plot says what it is");
+    }
     let trace = std::fs::read_to_string(Path::new(&out).join("trace.json")).unwrap();
     let trace: Value = serde_json::from_str(&trace).expect("JSON");
     let events = trace["traceEvents"].as_array().unwrap();
     for class in ["RT", "BE"] {
         assert!(events.iter().any(|event| event["cat"] == class), "no slice of {class}");
     }
+}
+
+/// The first part of the demo: a request waits for a block of 10 ms unless blocks are stopped.
+#[test]
+fn demo_begins_with_long_blocks_and_ends_with_a_sentence() {
+    let folder = Folder::new("demo-blocks");
+    let out = folder.path("out");
+    let small = ["--time", "600ms", "--size", "32", "--be-model", "resnet18", "--out", &out];
+    let device = ["--device", "cpu:0?units=1"];
+    let line = [&["demo"], &small[..], &device].concat();
+    let report: Value = serde_json::from_str(&prints(&[&line[..], &["--json"]].concat())).unwrap();
+    let start = |name: &str| {
+        let rows = report["starts"].as_array().unwrap();
+        rows.iter().find(|row| row["name"] == name).expect(name).clone()
+    };
+    let least = |name: &str| start(name)["rt_start_delay_us"]["p50"].as_f64().unwrap();
+    for name in ["streams", "wait-based", "level HostQueue", "level DeviceQueue", "level All"] {
+        assert!(start(name)["rt_start_delay_us"]["count"].as_u64() > Some(3), "{name}: {report}");
+        assert!(start(name)["be_kept"].as_f64() > Some(0.0), "{name}: {report}");
+    }
+    assert!(least("level All") < least("level DeviceQueue"), "{report}");
+    assert!(start("idle device")["be_kept"].is_null() && start("BE alone")["be_kept"] == 1.0);
+    assert_eq!(start("BE alone")["rt_start_delay_us"]["count"], 0);
+
+    let said = says(&line);
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("Next to networks a request took "), "{said}");
+    let kept = said.lines().find(|line| line.starts_with(" reef ")).unwrap();
+    let kept = kept.split_whitespace().rev().nth(1).unwrap();
+    assert!(last.ends_with(&format!("best-effort work kept {kept} %.")), "{said}");
+    assert!(!said.contains("padded"), "no row has padding, so there is no column: {said}");
 }
 
 #[test]

@@ -185,6 +185,12 @@ fn arrays_go_in_and_come_out_by_name() {
         said.contains("input") && said.contains("float32") && said.contains("[1, 3]"),
         "{said}"
     );
+    let said = prints(&["model", "show", &model, "--shape", "x=5,3"]);
+    assert!(said.contains("[5, 3]") && !said.contains("[1, 3]"), "{said}");
+    let error = refuses(&["model", "show", &model, "--shape", "x=5,4"]);
+    assert!(error.ends_with("input \"x\": size 1 is fixed to 3, 4 asked"), "{error}");
+    let error = refuses(&["model", "show", "resnet18", "--shape", "input=1,3,32,32"]);
+    assert!(error.ends_with("no ONNX file, so its sizes are its own"), "{error}");
     let wide = folder.file("wide.npy", npy("(2, 4)", &[0.0; 8]));
     let error = refuses(&["run", &model, "--input", &format!("x={wide}")]);
     assert!(error.ends_with("input \"x\": size 1 is fixed to 3, 4 asked"), "{error}");

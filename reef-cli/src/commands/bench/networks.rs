@@ -90,6 +90,7 @@ impl DeviceBench for Args {
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
         let progress = Progress::new(args.networks.len(), args.common.json);
+        progress.expect(2 * args.networks.len(), args.time);
         let scales = args.scales.iter().map(Scales::load).collect::<Result<Vec<_>, _>>()?;
         let mut rows = Vec::new();
         for name in &args.networks {

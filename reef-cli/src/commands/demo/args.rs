@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
-    /// Time of each measurement, such as 500ms or 5s [default: 4s].
+    /// Time of each measurement, such as 500ms or 5s [default: 3500ms]; requests next to long
+    /// blocks are measured for half of it.
     #[arg(long, value_parser = time::parse)]
     pub(crate) time: Option<Duration>,
     /// Folder to write the plot and the trace to.
@@ -69,7 +70,7 @@ impl<'a> Chosen<'a> {
         let (be, size, time) = if simulated {
             ("resnet18", Some(32), Duration::from_secs(6))
         } else {
-            ("resnet50,densenet121,inception_v3,resnet18", None, Duration::from_secs(4))
+            ("resnet50,densenet121,inception_v3,resnet18", None, Duration::from_millis(3500))
         };
         let be = if args.be.is_empty() {
             be.split(',').map(Into::into).collect()

@@ -1,8 +1,9 @@
-//! Tables, plot and JSON of the demo.
+//! Tables, plot, JSON and the sentence of the demo.
 
 use super::args::Chosen;
+use super::blocks::{BLOCK, PERIOD, Start};
 use super::measure::{Bench, Outcome};
-use crate::report::chart;
+use crate::report::chart::{self, Panel, Series};
 use crate::report::table::{Table, micros, millis, table};
 use crate::report::time;
 use hdrhistogram::Histogram;
@@ -14,30 +15,220 @@ use std::path::Path;
 /// work run, is real-time work alone.
 pub(crate) const RT_ALONE: &str = "rt-only";
 pub(crate) const BE_ALONE: &str = "BE alone";
-/// Begins the names of measurements of preemption.
+/// Requests without best-effort work.
+pub(crate) const IDLE: &str = "idle device";
+/// Scheduler that the last sentence compares REEF with.
+pub(crate) const RIVAL: &str = "stream-priority";
+/// Begins the names of measurements of REEF next to long blocks; the deepest level comes last.
 pub(crate) const LEVEL: &str = "level ";
+/// REEF next to networks.
+const REEF: &str = "reef";
 
-/// The measurements of one name, which is always there.
-fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
-    &outcomes.iter().find(|(have, _)| have == name).expect("it was measured").1
+/// All that was measured.
+pub(crate) struct Results<'a, D: Operators> {
+    pub(crate) chosen: &'a Chosen<'a>,
+    /// Requests next to long blocks.
+    pub(crate) starts: &'a [Start],
+    pub(crate) bench: &'a Bench<'a, D>,
+    /// Networks.
+    pub(crate) outcomes: &'a [(String, Outcome)],
 }
 
-/// Networks and the device.
-pub(crate) fn header<D: Operators>(
-    chosen: &Chosen<'_>,
-    device: &D,
-    bench: &Bench<'_, D>,
-) -> String {
-    let be: Vec<_> = bench.be.iter().map(|named| named.name.as_str()).collect();
-    format!(
-        "{} ({})\n{}RT  {} every {:.1} ms\nBE  {}, closed loop\n",
-        chosen.args.device,
-        device.info().name,
-        simulation(chosen),
-        bench.rt.name,
-        bench.period.as_secs_f64() * 1e3,
-        be.join(", ")
-    )
+impl<D: Operators> Results<'_, D> {
+    /// The measurement of networks of this name, which is always there.
+    fn named(&self, name: &str) -> &Outcome {
+        &self.outcomes.iter().find(|(have, _)| have == name).expect("it was measured").1
+    }
+
+    /// The measurement next to long blocks of this name, which is always there.
+    fn start(&self, name: &str) -> &Start {
+        self.starts.iter().find(|start| start.name == name).expect("it was measured")
+    }
+
+    /// Part of best-effort work that was kept next to long blocks.
+    fn start_kept_share(&self, start: &Start) -> Option<f64> {
+        let alone = self.start(BE_ALONE).rate;
+        (start.name != IDLE && alone > 0.0).then(|| start.rate / alone)
+    }
+
+    /// Part of best-effort work that networks kept.
+    fn kept_share(&self, outcome: &Outcome) -> Option<f64> {
+        self.bench.be_kept(outcome, self.named(BE_ALONE))
+    }
+
+    /// The device, and what its first part is.
+    pub(crate) fn header(&self, device: &D) -> String {
+        let (device, name) = (&self.chosen.args.device, device.info().name);
+        let simulation = simulation(self.chosen);
+        let (block, period) = (time::show(BLOCK), time::show(PERIOD));
+        format!(
+            "{device} ({name})\n{simulation}\n1. A request every {period}, next to best-effort blocks of {block}\n"
+        )
+    }
+
+    /// The second part: its networks.
+    pub(crate) fn networks(&self) -> String {
+        let period = self.bench.period.as_secs_f64() * 1e3;
+        let (rt, be) = (&self.bench.rt.name, self.be().join(", "));
+        format!("2. {rt} every {period:.1} ms, next to {be} in closed loops\n")
+    }
+
+    fn be(&self) -> Vec<&str> {
+        self.bench.be.iter().map(|named| named.name.as_str()).collect()
+    }
+
+    /// Start of requests next to long blocks, and best-effort work that is kept.
+    pub(crate) fn starts_table(&self) -> Table {
+        let mut table =
+            table(&["scheduler", "start p50 µs", "p90 µs", "max µs", "BE kept", "requests"]);
+        for start in self.starts {
+            let delays = &start.requests.start;
+            let is_measured = !delays.is_empty();
+            let shown = |value: f64| if is_measured { format!("{value:.1}") } else { "–".into() };
+            table.add_row([
+                shown_name(&start.name),
+                shown(micros(delays, 0.5)),
+                shown(micros(delays, 0.9)),
+                shown(micros(delays, 1.0)),
+                percent(self.start_kept_share(start)),
+                delays.len().to_string(),
+            ]);
+        }
+        table
+    }
+
+    /// Real-time latency and best-effort throughput under each scheduler. How many kernels were
+    /// padded stands there if any was.
+    pub(crate) fn schedulers(&self) -> Table {
+        let alone = &self.named(RT_ALONE).requests.latency;
+        let is_padded = self.outcomes.iter().any(|(_, outcome)| outcome.stats.padded_launches > 0);
+        let mut header =
+            vec!["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept"];
+        header.extend(is_padded.then_some("padded"));
+        let mut table = table(&header);
+        for (name, outcome) in self.outcomes {
+            let latency = &outcome.requests.latency;
+            let ratio = |q| millis(latency, q) / millis(alone, q);
+            let is_measured = !latency.is_empty();
+            let rt = |value: f64| if is_measured { format!("{value:.2}") } else { "–".into() };
+            let mut row = vec![
+                if name == RT_ALONE { format!("{name} (alone)") } else { name.clone() },
+                rt(millis(latency, 0.5)),
+                rt(ratio(0.5)),
+                rt(millis(latency, 0.99)),
+                rt(ratio(0.99)),
+                percent(self.kept_share(outcome)),
+            ];
+            row.extend(is_padded.then(|| outcome.stats.padded_launches.to_string()));
+            table.add_row(row);
+        }
+        table
+    }
+
+    /// The figures that matter, in words.
+    pub(crate) fn sentence(&self) -> String {
+        let deepest = self.starts.last().expect("a level is the last one");
+        let start = |start: &Start| brief(micros(&start.requests.start, 0.5));
+        let kept = |share| percent(share).replace('–', "none");
+        let outcome = self.named(REEF);
+        let latency = |outcome: &Outcome| millis(&outcome.requests.latency, 0.5);
+        format!(
+            "Next to blocks of {} a request started after {}, with stream priorities after {} (p50); best-effort \
+             work kept {} and {}.\nNext to networks a request took {:.2} times as long as alone, and best-effort work \
+             kept {}.",
+            time::show(BLOCK),
+            start(deepest),
+            start(self.start(RIVAL)),
+            kept(self.start_kept_share(deepest)),
+            kept(self.start_kept_share(self.start(RIVAL))),
+            latency(outcome) / latency(self.named(RT_ALONE)),
+            kept(self.kept_share(outcome)),
+        )
+    }
+
+    /// Everything as JSON.
+    pub(crate) fn json(&self) -> Value {
+        let rows = self.outcomes.iter().map(|(name, outcome)| {
+            json!({
+                "name": name,
+                "rt_latency_us": quantiles(&outcome.requests.latency),
+                "rt_start_delay_us": quantiles(&outcome.requests.start),
+                "be_kept": self.kept_share(outcome),
+                "rt_dropped": outcome.requests.dropped,
+                "be_inferences_per_second": outcome.be_rates,
+                "preemptions": outcome.stats.preemptions,
+                "padded_launches": outcome.stats.padded_launches,
+            })
+        });
+        let starts = self.starts.iter().map(|start| {
+            json!({
+                "name": start.name,
+                "rt_start_delay_us": quantiles(&start.requests.start),
+                "be_kept": self.start_kept_share(start),
+                "preemptions": start.preemptions,
+            })
+        });
+        json!({
+            "block_us": BLOCK.as_micros() as u64,
+            "starts": starts.collect::<Vec<_>>(),
+            "rt": self.bench.rt.name,
+            "rt_period_us": self.bench.period.as_micros() as u64,
+            "be": self.be(),
+            "measurements": rows.collect::<Vec<_>>(),
+            "summary": self.sentence(),
+        })
+    }
+
+    /// Draws how many requests started, and were done, within how long at most.
+    pub(crate) fn plot(&self, path: &Path, device: &D) -> anyhow::Result<()> {
+        let reef = &self.starts.last().expect("a level is the last one").name;
+        let starts = self.starts.iter().map(|start| Series {
+            name: shown_name(&start.name),
+            values: &start.requests.start,
+            is_main: start.name == *reef,
+        });
+        let latencies = self.outcomes.iter().map(|(name, outcome)| Series {
+            name: name.clone(),
+            values: &outcome.requests.latency,
+            is_main: name == REEF,
+        });
+        let networks = self.be().join(", ");
+        let panels = [
+            Panel {
+                caption: format!("Start of a request next to blocks of {}", time::show(BLOCK)),
+                unit: ("µs", 1e3),
+                series: starts.collect(),
+            },
+            Panel {
+                caption: format!("Latency of {} next to {networks}", self.bench.rt.name),
+                unit: ("ms", 1e6),
+                series: latencies.collect(),
+            },
+        ];
+        chart::shares(
+            path,
+            &format!("{} ({})", self.chosen.args.device, device.info().name),
+            &panels,
+        )
+    }
+}
+
+fn quantiles(h: &Histogram<u64>) -> Value {
+    json!({ "count": h.len(), "p50": micros(h, 0.5), "p90": micros(h, 0.9), "p99": micros(h, 0.99) })
+}
+
+/// Name of a row: a level is one of REEF.
+fn shown_name(name: &str) -> String {
+    name.strip_prefix(LEVEL).map_or_else(|| name.into(), |level| format!("{REEF}, level {level}"))
+}
+
+/// A time with two or three digits, in the unit that has them.
+fn brief(micros: f64) -> String {
+    match micros {
+        small if small < 1e3 => format!("{small:.0} µs"),
+        medium if medium < 1e4 => format!("{:.1} ms", medium / 1e3),
+        large => format!("{:.0} ms", large / 1e3),
+    }
 }
 
 /// Note on the numbers if the device is software.
@@ -50,93 +241,17 @@ fn simulation(chosen: &Chosen<'_>) -> String {
     )
 }
 
-/// Real-time latency and best-effort throughput under each scheduler.
-pub(crate) fn schedulers<D: Operators>(
-    bench: &Bench<'_, D>,
-    outcomes: &[(String, Outcome)],
-) -> Table {
-    let [rt_alone, be_alone] = [RT_ALONE, BE_ALONE].map(|name| named(outcomes, name));
-    let mut table =
-        table(&["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept", "padded"]);
-    for (name, outcome) in outcomes.iter().filter(|(name, _)| !name.starts_with(LEVEL)) {
-        let ratio =
-            |q| millis(&outcome.requests.latency, q) / millis(&rt_alone.requests.latency, q);
-        let rt =
-            |text: String| if outcome.requests.latency.is_empty() { "–".into() } else { text };
-        table.add_row([
-            if name == RT_ALONE { format!("{name} (alone)") } else { name.clone() },
-            rt(format!("{:.2}", millis(&outcome.requests.latency, 0.5))),
-            rt(format!("{:.2}", ratio(0.5))),
-            rt(format!("{:.2}", millis(&outcome.requests.latency, 0.99))),
-            rt(format!("{:.2}", ratio(0.99))),
-            percent(bench.be_kept(outcome, be_alone)),
-            outcome.stats.padded_launches.to_string(),
-        ]);
-    }
-    table
-}
-
 fn percent(share: Option<f64>) -> String {
     share.map_or("–".into(), |share| format!("{:.0} %", 100.0 * share))
 }
 
-/// When real-time work starts at each level, and how much later that is than on an idle device.
-///
-/// Earlier is possible: the units of an idle device sleep, those of a busy one don't.
-pub(crate) fn levels(outcomes: &[(String, Outcome)]) -> Table {
-    let idle = &named(outcomes, RT_ALONE).requests.start;
-    let mut table = table(&["RT starts after", "p50 µs", "− idle", "p99 µs", "− idle", "requests"]);
-    for (name, outcome) in outcomes {
-        let what = match name.strip_prefix(LEVEL) {
-            Some(level) => format!("preemption at {level}"),
-            None if name == RT_ALONE => "idle device".into(),
-            None => continue,
-        };
-        let start = |q| micros(&outcome.requests.start, q);
-        let over = |q| format!("{:+.1}", start(q) - micros(idle, q));
-        table.add_row([
-            what,
-            format!("{:.1}", start(0.5)),
-            over(0.5),
-            format!("{:.1}", start(0.99)),
-            over(0.99),
-            outcome.requests.start.len().to_string(),
-        ]);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_words_have_two_or_three_digits() {
+        let said = [9.4, 32.4, 999.0, 3672.0, 10_994.0].map(brief);
+        assert_eq!(said, ["9 µs", "32 µs", "999 µs", "3.7 ms", "11 ms"]);
     }
-    table
-}
-
-/// Everything as JSON.
-pub(crate) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outcome)]) -> Value {
-    let be_alone = named(outcomes, BE_ALONE);
-    let quantiles = |h: &Histogram<u64>| json!({ "count": h.len(), "p50": micros(h, 0.5), "p90": micros(h, 0.9), "p99": micros(h, 0.99) });
-    let rows: Vec<_> = outcomes
-        .iter()
-        .map(|(name, outcome)| {
-            json!({
-                "name": name,
-                "rt_latency_us": quantiles(&outcome.requests.latency),
-                "rt_start_delay_us": quantiles(&outcome.requests.start),
-                "be_kept": bench.be_kept(outcome, be_alone),
-                "rt_dropped": outcome.requests.dropped,
-                "be_inferences_per_second": outcome.be_rates,
-                "preemptions": outcome.stats.preemptions,
-                "padded_launches": outcome.stats.padded_launches,
-            })
-        })
-        .collect();
-    json!({
-        "rt": bench.rt.name,
-        "rt_period_us": bench.period.as_micros() as u64,
-        "be": bench.be.iter().map(|named| &named.name).collect::<Vec<_>>(),
-        "measurements": rows,
-    })
-}
-
-/// Draws how many real-time requests took how long at most, under each scheduler.
-pub(crate) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Result<()> {
-    let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
-    let shown = outcomes.iter().filter(|(name, _)| both(name));
-    let series = shown.map(|(name, outcome)| (name.as_str(), &outcome.requests.latency));
-    chart::shares(path, "Real-time latency, logarithmic", ("ms", 1e6), series)
 }

@@ -5,7 +5,8 @@ use super::{graph, show_program, show_tensors};
 use crate::report::output::print;
 use crate::report::table::{Table, table};
 use crate::report::usage::Usage;
-use crate::workload::networks::open;
+use crate::workload::networks::opened;
+use crate::workload::tensors::shape;
 use anyhow::Result;
 use reef::models::arena;
 use reef::models::kinds::{Layer, PictureModel};
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
+    /// Sizes that an ONNX file leaves open, by the name of an input or of a size; else they are 1.
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
+    shape: Vec<(String, Vec<usize>)>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -48,7 +52,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     // The process ends when this has been shown: giving a hundred thousand steps back one by one
     // takes a tenth as long as reading them.
-    let model = ManuallyDrop::new(open(&args.model, args.size)?);
+    let shapes = args.shape.iter().cloned();
+    let model = ManuallyDrop::new(opened(&args.model, args.size).shapes(shapes).read()?);
     if let Some(model) = model.program() {
         return show_program::show(&args.model, model, args.json);
     }

@@ -3,6 +3,7 @@
 use crate::report::usage::Usage;
 use crate::report::{device, size};
 use crate::workload::stopping::StopArgs;
+use crate::workload::tensors::shape;
 use anyhow::Result;
 use reef::models::picture::Transform;
 use reef::models::{self, Budget, Model};
@@ -75,13 +76,6 @@ fn colours(text: &str) -> Result<[f32; 3], String> {
     let three = numbers.ok().and_then(|numbers| <[f32; 3]>::try_from(numbers).ok());
     let three = three.filter(|three| three.iter().all(|number| number.is_finite()));
     three.ok_or_else(|| format!("must be three numbers, such as 0.5,0.5,0.5, got {text:?}"))
-}
-
-/// Reads `x=1,3,224,224`.
-fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
-    let sizes = |list: &str| list.split(',').map(|size| size.parse().ok()).collect::<Option<_>>();
-    let read = text.split_once('=').and_then(|(name, list)| Some((name.to_owned(), sizes(list)?)));
-    read.ok_or_else(|| format!("must be NAME=1,3,224,224, got {text:?}"))
 }
 
 impl Args {

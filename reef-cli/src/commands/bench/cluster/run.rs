@@ -32,6 +32,7 @@ impl reef::VisitAll for Devices<'_> {
         args.common.make_folder()?;
         let place = Place::of(&args.common, &devices[0]);
         let progress = Progress::new(1 + 2 * args.repeat as usize, args.common.json);
+        progress.expect(4 * args.repeat as usize, args.time);
         progress.begin("loading");
         let mut one = Bench::new(args, &devices[..1])?;
         let mut all = Bench::new(args, &devices)?;

@@ -15,6 +15,9 @@ use anyhow::Result;
 use reef::PreemptLevel;
 use reef::op::Operators;
 
+/// Steps that come before measurements.
+const LOADING: usize = 3;
+
 impl DeviceBench for Args {
     fn common(&self) -> &Common {
         &self.common
@@ -30,8 +33,10 @@ impl DeviceBench for Args {
         let deepest = device.info().level;
         let policies = self.policies(deepest)?.len();
         let arrivals = self.arrivals();
-        let steps = 4 + usize::from(args.cold.is_some()) + arrivals.len() * (1 + policies);
+        let steps =
+            LOADING + 1 + usize::from(args.cold.is_some()) + arrivals.len() * (1 + policies);
         let progress = Progress::new(steps, args.common.json);
+        progress.expect(steps - LOADING, sides.time);
         let networks =
             networks(device, &sides.rt, sides.best_effort(), sides.picture(), &progress)?;
         progress.begin("measuring kernels");

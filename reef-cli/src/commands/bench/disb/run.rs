@@ -40,6 +40,7 @@ fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>
     args.common.make_folder()?;
     let (plan, options) = (args.plan(), args.options(workload));
     let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
+    progress.expect(plan.len(), options.lead + options.time);
     let begins = |step: &str| progress.begin(step);
     let folder = reef_serve::folder(args.folder.as_deref());
     let mut clients = Clients::connect(workload, models, options, &folder, &args.file, begins)?;
@@ -75,6 +76,7 @@ impl reef::Visit for Disb<'_> {
         args.common.make_folder()?;
         let (plan, options) = (args.plan(), args.options(workload));
         let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
+        progress.expect(plan.len(), options.lead + options.time);
         let works = self.works(&device, &progress)?;
         let bench = Bench { device: &device, workload, works, options };
         let alone =

@@ -4,9 +4,9 @@ use super::args::Args;
 use super::measure::{Bench, Row};
 use super::report;
 use crate::commands::bench::device_bench::DeviceBench;
-use crate::commands::bench::start::calibrate::Calibration;
 use crate::report::progress::Progress;
 use crate::report::results::Common;
+use crate::workload::calibrate::Calibration;
 use anyhow::Result;
 use reef::op::Operators;
 use std::time::Duration;
@@ -26,6 +26,7 @@ impl DeviceBench for Args {
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
         let progress = Progress::new(1 + 2 * args.repeat as usize, args.common.json);
+        progress.expect(2 * args.repeat as usize, args.time + args.timeout);
         progress.begin("calibrating blocks");
         let calibration = Calibration::new(device)?;
         let rounds = |time| Ok::<_, anyhow::Error>(calibration.rounds(device, time)?.0);

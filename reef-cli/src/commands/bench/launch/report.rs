@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::measure::{Row, Way};
-use crate::report::chart;
+use crate::report::chart::{self, Panel, Series};
 use crate::report::columns::Column;
 use crate::report::results::{Place, Results};
 use crate::report::table::micros;
@@ -64,14 +64,21 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     Results { bench: "launch", facts, columns: &COLUMNS, rows }
 }
 
+fn series(row: &Row) -> Series<'_> {
+    Series { name: row.way.to_string(), values: &row.trip, is_main: false }
+}
+
 /// Writes the files, prints the table.
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {
-        let named: Vec<_> = rows.iter().map(|row| (row.way.to_string(), &row.trip)).collect();
-        let series = named.iter().map(|(name, times)| (name.as_str(), *times));
-        chart::shares(plot, "One command that does nothing", ("µs", 1e3), series)
+        let panel = Panel {
+            caption: "One command that does nothing".into(),
+            unit: ("µs", 1e3),
+            series: rows.iter().map(series).collect(),
+        };
+        chart::shares(plot, &Place::of(&args.common, device).title, &[panel])
             .with_context(|| plot.display().to_string())?;
     }
     let measured = format!("bursts of {} commands", args.burst);

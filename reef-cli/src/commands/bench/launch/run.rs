@@ -24,6 +24,7 @@ impl DeviceBench for Args {
         let ways = self.ways(device.info().level);
         let progress = Progress::new(ways.len(), args.common.json);
         let time = args.time;
+        progress.expect(ways.len(), time);
         let limits = Limits { samples: args.samples, time, burst: args.burst };
         let mut rows: Vec<Row> = Vec::new();
         for way in ways {

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Requests of each turn before any is counted.
-const WARM_UP: u32 = 20;
+pub(super) const WARM_UP: u32 = 20;
 
 /// Times of one request.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Measures each row of `reef bench local`.
 
 use super::args::Args;
-use super::measure::{Bench, Row};
+use super::measure::{Bench, Row, WARM_UP};
 use super::report;
 use super::way::Way;
 use crate::commands::bench::device_bench::DeviceBench;
@@ -22,6 +22,8 @@ impl DeviceBench for Args {
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
         let progress = Progress::new(1 + args.repeat as usize, args.common.json);
+        let turns = Way::EACH.len() * args.repeat as usize;
+        progress.expect(turns, args.period * (WARM_UP + args.requests));
         progress.begin(&format!("loading {}, and starting daemons", args.network));
         let mut bench = Bench::new(args, device)?;
         let mut rows = Way::EACH.map(Row::new).into_iter().collect::<Vec<_>>();

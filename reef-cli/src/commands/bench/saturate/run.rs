@@ -41,6 +41,7 @@ impl DeviceBench for Args {
         }
         let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
         let progress = Progress::new(steps, args.common.json);
+        progress.expect(2 + policies.len() + args.beside.len(), args.sides.time);
         let mut rows = alone_and_both(args, device, policies, &progress)?;
         report::results(args, &rows).save(&args.common, device)?;
         for &width in &args.beside {
@@ -98,6 +99,7 @@ fn bench<'a, D: Operators>(
 /// Measures one class, without the other one on this device.
 fn measure_alone<D: Operators>(args: &Args, device: &D, side: ClassName) -> Result<()> {
     let progress = Progress::new(4, args.common.json);
+    progress.expect(1, args.sides.time);
     let bench = bench(args, device, &progress)?;
     progress.begin(if side == ClassName::Rt { RT_ALONE } else { BE_ALONE });
     let row = match side {

@@ -1,8 +1,8 @@
 //! Best-effort work, and whether it was done exactly once.
 
-use super::calibrate::{Calibration, cells};
 use super::inferences::{Inferences, PICTURES};
 use crate::report::time;
+use crate::workload::calibrate::{Calibration, cells};
 use crate::workload::networks::NamedNetwork;
 use anyhow::Result;
 use reef::op::Operators;

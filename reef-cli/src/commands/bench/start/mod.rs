@@ -10,7 +10,6 @@
 
 pub(crate) mod args;
 pub(crate) mod bare;
-pub(crate) mod calibrate;
 pub(crate) mod inferences;
 pub(crate) mod load;
 pub(crate) mod measure;

@@ -3,10 +3,10 @@
 use super::args::Args;
 use super::load::Load;
 use super::measure::Row;
-use crate::report::chart;
+use crate::report::chart::{self, Panel, Series};
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::results::{Place, Results, print_files};
 use crate::report::table::micros;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -23,6 +23,9 @@ quiesced     a preemption alone: call until the device confirms that nothing of 
 resumed      a restore alone: call until the client sees a first command completed, what was left of it included
 exactly once each best-effort block took effect once, in order (networks: of two pictures in turn, all logits as alone)
 --json and --out have all quantiles.";
+
+/// Policy of REEF's deepest level, which charts are about.
+const DEEPEST: &str = "All";
 
 const fn hidden(name: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
     Column { name, title: "", decimals: 1, value }
@@ -104,7 +107,8 @@ pub(crate) fn show<D: Operators>(
     let results = results(loads, rows);
     let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {
-        draw(plot, &loads[0].name, rows).with_context(|| plot.display().to_string())?;
+        let title = Place::of(&args.common, device).title;
+        draw(plot, &title, rows).with_context(|| plot.display().to_string())?;
     }
     if args.common.json {
         return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
@@ -137,12 +141,28 @@ fn load_json<D: Operators>(load: &Load<D>) -> Value {
     })
 }
 
-/// The first load with the most that was queued, and the idle device.
-fn draw(path: &Path, load: &str, rows: &[Row]) -> Result<()> {
-    let most = rows.iter().filter(|row| row.load == load).filter_map(|row| row.queued).max();
-    let name = |row: &'_ Row| row.queued.map_or(&row.load, |_| &row.policy).clone();
-    let shown = rows.iter().filter(|row| row.is_idle() || (row.load == load && row.queued == most));
-    let named: Vec<_> = shown.map(|row| (name(row), &row.ran)).collect();
-    let series = named.iter().map(|(name, histogram)| (name.as_str(), *histogram));
-    chart::shares(path, &format!("From submission to the run, next to {load}"), ("µs", 1e3), series)
+/// A panel for each load and number of queued commands, with the idle device in each.
+fn draw(path: &Path, title: &str, rows: &[Row]) -> Result<()> {
+    let mut cases: Vec<(&str, u64)> = Vec::new();
+    for row in rows {
+        let case = row.queued.map(|queued| (&*row.load, queued));
+        cases.extend(case.filter(|case| !cases.contains(case)));
+    }
+    let panels: Vec<_> =
+        cases.into_iter().map(|(load, queued)| panel(load, queued, rows)).collect();
+    chart::shares(path, &format!("From submission to the run, {title}"), &panels)
+}
+
+fn panel<'r>(load: &str, queued: u64, rows: &'r [Row]) -> Panel<'r> {
+    let is_of = |row: &&Row| row.is_idle() || (row.load == load && row.queued == Some(queued));
+    let series = |row: &'r Row| Series {
+        name: row.queued.map_or(&row.load, |_| &row.policy).clone(),
+        values: &row.ran,
+        is_main: row.policy == DEEPEST,
+    };
+    Panel {
+        caption: format!("Next to {load}, {queued} queued"),
+        unit: ("µs", 1e3),
+        series: rows.iter().filter(is_of).map(series).collect(),
+    }
 }

@@ -1,7 +1,6 @@
 //! Measures each row of `reef bench start`, the idle device first and last.
 
 use super::args::Args;
-use super::calibrate::Calibration;
 use super::load::Load;
 use super::measure::{self, Case, Row};
 use super::pace::Limits;
@@ -11,6 +10,7 @@ use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
 use crate::report::results::Common;
 use crate::report::time;
+use crate::workload::calibrate::Calibration;
 use crate::workload::networks::{Loader, Picture, check};
 use anyhow::{Result, bail};
 use reef::op::Operators;
@@ -42,6 +42,7 @@ impl DeviceBench for Args {
         let loads = usize::from(self.network().is_some()) + bench.blocks.len();
         let steps = loads + (cases + 2) * self.repeat;
         let progress = Progress::new(steps, self.common.json);
+        progress.expect((cases + 2) * self.repeat, self.time);
         let loads = bench.loads(device, &progress)?;
         let rows = bench.rows(device, &loads, &progress)?;
         progress.finish();

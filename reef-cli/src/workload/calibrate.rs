@@ -2,7 +2,7 @@
 //! blocks.
 
 use anyhow::{Result, bail};
-use reef::{Cells, Device, Priority, Stopwatch};
+use reef::{Cells, Device, DeviceInfo, Priority, Stopwatch};
 use std::time::Duration;
 
 /// Blocks of a kernel, for each unit.
@@ -27,9 +27,25 @@ pub(crate) struct Calibration {
 }
 
 /// Cells for a grid that fills the device: with eight blocks resident on a unit no thread is free.
+#[cfg(feature = "bench")]
 pub(crate) fn cells<D: Device>(device: &D) -> Result<Cells<D>> {
+    cells_of(device, PER_UNIT)
+}
+
+/// Cells for a grid that fills the device with blocks that all run at the same time.
+pub(crate) fn wave<D: Device>(device: &D) -> Result<Cells<D>> {
+    cells_of(device, resident(&device.info()))
+}
+
+fn cells_of<D: Device>(device: &D, per_unit: u32) -> Result<Cells<D>> {
     let info = device.info();
-    Ok(Cells::new(device, PER_UNIT * info.units)?.threads(threads(info.threads_per_unit)))
+    Ok(Cells::new(device, per_unit * info.units)?.threads(threads(info.threads_per_unit)))
+}
+
+/// Blocks of such a grid that run on a unit at the same time.
+fn resident(info: &DeviceInfo) -> u32 {
+    let fit = info.threads_per_unit / threads(info.threads_per_unit);
+    info.blocks_per_unit.min(fit).clamp(1, PER_UNIT)
 }
 
 /// Threads of a block.
@@ -43,10 +59,7 @@ fn threads(per_unit: u32) -> u32 {
 impl Calibration {
     /// Measures kernels of more and more rounds, until what launching adds doesn't matter.
     pub(crate) fn new<D: Device>(device: &D) -> Result<Self> {
-        let info = device.info();
-        let resident =
-            info.blocks_per_unit.min(info.threads_per_unit / threads(info.threads_per_unit));
-        let waves = PER_UNIT.div_ceil(resident.max(1));
+        let waves = PER_UNIT.div_ceil(resident(&device.info()));
         let mut watch = Watch::new(device)?;
         let empty = watch.kernel(0)?;
         let mut rounds = 64;
@@ -91,7 +104,7 @@ struct Watch<D: Device> {
 impl<D: Device> Watch<D> {
     fn new(device: &D) -> Result<Self> {
         let queue = device.queue(Priority::BestEffort, None)?;
-        Ok(Self { cells: cells(device)?, stopwatch: Stopwatch::new(device, queue)? })
+        Ok(Self { cells: cells_of(device, PER_UNIT)?, stopwatch: Stopwatch::new(device, queue)? })
     }
 
     fn kernel(&mut self, rounds: u64) -> Result<Duration> {
