@@ -131,3 +131,61 @@ fn machine_without_a_driver_is_not_wrong() {
     assert_eq!(found["daemon"]["found"], format!("no daemon at {}", folder.path("http.sock")));
     assert!(!checks(&folder, &["--need", "gpu"], &[("REEF_CUDA", "")]).0);
 }
+
+/// Ends a process that a doctor has started.
+struct Ends(u32);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let number = rustix::process::Pid::from_raw(self.0 as i32).unwrap();
+        let _ = rustix::process::kill_process(number, rustix::process::Signal::TERM);
+    }
+}
+
+/// A folder with a control program of MPS that leaves what the driver's would.
+fn mps_in_path(folder: &Folder) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let script = "#!/bin/sh\necho \"$@\" >> \"$0.calls\"\nmkdir -p \"$CUDA_MPS_PIPE_DIRECTORY\"\n\
+                  : > \"$CUDA_MPS_PIPE_DIRECTORY/control\"\n";
+    std::fs::create_dir_all(folder.path("bin")).unwrap();
+    let file = folder.file("bin/nvidia-cuda-mps-control", script);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{}", folder.path("bin"), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn missing_daemon_is_started_once_and_said() {
+    let folder = Folder::new("doctor-fix");
+    let path = mps_in_path(&folder);
+    let set = [("PATH", &*path)];
+    let output = doctor(&folder, &["--fix", "--json", "--need", "daemon,rights"], &set);
+    let (all, said) = (json(text(&output.stdout)), text(&output.stderr).to_owned());
+    let [started] = &all["started"].as_array().unwrap()[..] else { panic!("{all} {said}") };
+    let _ends = Ends(started["process"].as_u64().unwrap() as u32);
+    assert_eq!((output.status.code(), &all["ok"]), (Some(0), &true.into()), "{all} {said}");
+    assert!(said.starts_with("reef: starting a daemon: reef serve --guests "), "{said}");
+    assert!(std::path::Path::new(started["log"].as_str().unwrap()).is_file());
+    let output = doctor(&folder, &["--fix", "--json"], &set);
+    assert_eq!(json(text(&output.stdout))["started"], json("[]"));
+    assert_eq!(text(&output.stderr), "reef: nothing that --fix starts is missing\n");
+    assert!(!std::path::Path::new(&folder.path("bin/nvidia-cuda-mps-control.calls")).exists());
+    let output = doctor(&folder, &["--fix", "--mps", "--json"], &set);
+    let all = json(text(&output.stdout));
+    assert_eq!(all["started"][0]["check"], "mps", "{all}");
+    assert!(text(&output.stderr).contains("quarter"), "{}", text(&output.stderr));
+    let calls = std::fs::read_to_string(folder.path("bin/nvidia-cuda-mps-control.calls")).unwrap();
+    assert_eq!(calls, "-d\n");
+}
+
+#[test]
+fn daemon_that_cannot_start_is_not_fixed() {
+    let folder = Folder::new("doctor-unfixed");
+    let set = [("REEF_SERVE__SCHEDULER", "reaf")];
+    let output = doctor(&folder, &["--fix"], &set);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not fixed: the daemon ended: ") && said.contains("reaf"), "{said}");
+    assert!(text(&output.stdout).contains("daemon"), "the findings come first");
+    let none = doctor(&Folder::new("doctor-mps"), &["--mps"], &[]);
+    assert_eq!(none.status.code(), Some(2), "--mps alone starts nothing");
+}

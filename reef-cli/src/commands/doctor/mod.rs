@@ -4,12 +4,13 @@
 //! - **In**: the machine as it is, a daemon's folder, and the checks that a caller needs.
 //! - **Out**: a finding for each check: ok, not there, or wrong. Exit code 1 if one is wrong, or
 //!   needed and not ok.
-//! - **Invariant**: nothing is changed, but for the accounts file of limits, which a first program
-//!   would make.
+//! - **Invariant**: nothing is changed without `--fix`, but for the accounts file of limits, which
+//!   a first program would make.
 
 mod daemon;
 mod driver;
 mod finding;
+mod fix;
 mod mps;
 mod programs;
 pub(crate) mod run;

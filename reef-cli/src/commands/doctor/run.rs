@@ -2,9 +2,10 @@
 
 use super::driver::Found;
 use super::finding::{Check, Finding, State};
+use super::fix::fix;
 use super::{daemon, mps, programs};
 use crate::report::output::print;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -20,29 +21,43 @@ pub(crate) struct Args {
     /// Library that takes the driver's place [default: $REEF_SHIM, or next to this program].
     #[arg(long)]
     pub(crate) shim: Option<PathBuf>,
+    /// Start REEF's daemon if there is none, say so, and check again.
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// Also start MPS, which takes up to a quarter of some programs' speed.
+    #[arg(long, requires = "fix")]
+    pub(crate) mps: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let findings = findings(args)?;
+    let mut findings = findings_of(args)?;
+    let mut fixed = Ok(Vec::new());
+    if args.fix {
+        fixed = fix(&findings, args.folder.as_deref(), args.mps);
+        findings = findings_of(args)?;
+    }
     let wrong = findings.iter().filter(|finding| finding.state == State::Wrong);
     let wrong: Vec<_> = wrong.map(|finding| finding.check.to_string()).collect();
     if args.json {
-        let all = json!({ "ok": wrong.is_empty(), "checks": findings });
+        let (ok, started) =
+            (wrong.is_empty() && fixed.is_ok(), fixed.as_deref().unwrap_or_default());
+        let all = json!({ "ok": ok, "checks": findings, "started": started });
         print(serde_json::to_string_pretty(&all)?)?;
     } else {
         let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         findings.iter().try_for_each(|finding| print(finding.lines(colours)))?;
     }
+    fixed.context("not fixed")?;
     if wrong.is_empty() {
         return Ok(());
     }
     bail!("wrong: {}", wrong.join(", "))
 }
 
-fn findings(args: &Args) -> Result<Vec<Finding>> {
+fn findings_of(args: &Args) -> Result<Vec<Finding>> {
     let driver = Found::look();
     let [of_driver, of_gpu] = driver.findings();
     let mps = if driver.is_there() {
