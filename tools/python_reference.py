@@ -115,7 +115,7 @@ def page():
     functions = [name for name in names if isinstance(all_nodes.get(name), ast.FunctionDef)]
     errors = [name for name in names if name == "Error" or name.endswith("Error")]
     modules = [name for name in names if (PACKAGE / f"{name}.py").exists()]
-    classes = [name for name in names if name not in functions + errors + modules]
+    classes = [name for name in names if name not in functions + errors + modules and not name.startswith("__")]
     for name in functions + classes + errors:
         if name not in all_nodes:
             raise SystemExit(f"{name}: not found")

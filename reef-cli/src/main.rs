@@ -5,6 +5,8 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod commands;
+#[cfg(all(test, feature = "bench", feature = "remote", not(feature = "gfx906-sim")))]
+mod documented;
 mod old_names;
 #[cfg(feature = "daemon")]
 mod remote;
@@ -153,4 +155,39 @@ fn load_software(_cli: &Cli) -> anyhow::Result<bool> {
         return Ok(true);
     }
     Ok(false)
+}
+
+#[cfg(all(test, feature = "bench", feature = "remote", not(feature = "gfx906-sim")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_line_of_the_documents_is_read() {
+        documented::check_lines(&Cli::command());
+    }
+
+    #[test]
+    fn every_command_and_option_in_prose_exists() {
+        documented::check_prose(&Cli::command());
+    }
+
+    #[test]
+    fn every_setting_of_the_documents_is_known() {
+        documented::check_settings();
+    }
+
+    #[test]
+    fn every_default_of_an_option_is_a_value_of_it() {
+        documented::check_defaults(&Cli::command());
+    }
+
+    #[test]
+    fn every_value_in_the_help_of_an_option_is_read() {
+        documented::check_help(&Cli::command());
+    }
+
+    #[test]
+    fn faults_in_documents_are_found() {
+        documented::check_itself(&Cli::command());
+    }
 }

@@ -41,4 +41,10 @@ mod _reef {
     use super::network::{Network, Slot};
     #[pymodule_export]
     use super::request::Request;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn add_version(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

@@ -6,6 +6,7 @@ use crate::entry::dispatcher::*;
 use crate::entry::library::*;
 use crate::entry::network::*;
 use crate::entry::request::*;
+use crate::entry::types::*;
 use crate::guard::injected::panic_next;
 use crate::status::*;
 use std::ffi::CStr;
@@ -79,5 +80,89 @@ fn nothing_is_refused_and_freed_without_harm() {
         let want: &[_] =
             if name.ends_with("_free") { &[REEF_OK] } else { &[REEF_INVALID, REEF_HANDLE] };
         assert!(want.contains(&status), "{name}: {status}");
+    }
+}
+
+/// Names in quotes in the comments of the header, and on the page of C.
+fn named() -> Vec<&'static str> {
+    let header = include_str!("../../include/reef.h");
+    let comments = header.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    let page = include_str!("../../../docs/capi.md").lines();
+    let quoted = |line: &'static str| line.split('"').skip(1).step_by(2);
+    let named = comments.chain(page).flat_map(quoted);
+    // Not those of statuses, and of files of programs.
+    let is_other = |name: &str| name.is_empty() || name.starts_with("REEF_") || name.contains('.');
+    named.filter(|name| !is_other(name)).collect()
+}
+
+/// Returns why a name in quotes is neither a device, of this build or another, nor a scheduler.
+fn unknown(name: &CStr, device: *const reef_device) -> Option<String> {
+    let mut opened = null_mut();
+    // SAFETY: strings that end with a zero byte, and places for handles.
+    let status = unsafe { reef_device_open(name.as_ptr(), &mut opened) };
+    let why = message().to_owned();
+    let is_left_out = status == REEF_NOT_FOUND
+        && (why.contains("rebuild with --features")
+            || why.contains(" driver")
+            || why.contains("runtime"));
+    if status == REEF_OK || is_left_out {
+        reef_device_free(opened);
+        return None;
+    }
+    let mut dispatcher = null_mut();
+    // SAFETY: as above, with an open device.
+    let status = unsafe { reef_dispatcher_start(device, name.as_ptr(), &mut dispatcher) };
+    reef_dispatcher_free(dispatcher);
+    (status != REEF_OK).then(|| format!("{name:?}: {why}; {}", message()))
+}
+
+fn cpu() -> *mut reef_device {
+    let mut device = null_mut();
+    // SAFETY: a string that ends with a zero byte, and a place for a handle.
+    assert_eq!(unsafe { reef_device_open(c"cpu:0?units=1".as_ptr(), &mut device) }, REEF_OK);
+    device
+}
+
+#[test]
+fn every_name_that_the_header_quotes_is_known() {
+    let (device, named) = (cpu(), named());
+    for wanted in ["auto", "reef", "cpu:0?units=4"] {
+        assert!(named.contains(&wanted), "{named:?}");
+    }
+    let text = |name: &str| std::ffi::CString::new(name).unwrap();
+    let faults: Vec<_> = named.iter().filter_map(|name| unknown(&text(name), device)).collect();
+    assert_eq!(faults, [""; 0]);
+    assert!(unknown(c"tpu:0", device).is_some());
+    reef_device_free(device);
+}
+
+/// NULL options, and 0 and NULL in each of them.
+#[test]
+fn defaults_of_the_header_work() {
+    let (device, name) = (cpu(), c"resnet18".as_ptr());
+    let (mut dispatcher, mut network) = (null_mut(), null_mut());
+    // SAFETY: strings that end with a zero byte, open handles, places for handles, and structures
+    // whose members may all be 0.
+    unsafe {
+        assert_eq!(reef_dispatcher_start(device, c"reef".as_ptr(), &mut dispatcher), REEF_OK);
+        let mut zero: reef_client_options = std::mem::zeroed();
+        zero.struct_size = size_of_val(&zero) as u32;
+        for class in [REEF_REAL_TIME, REEF_BEST_EFFORT] {
+            for options in [null(), &raw const zero] {
+                let mut client = null_mut();
+                let status = reef_client_open(dispatcher, class, options, &mut client);
+                assert_eq!(status, REEF_OK, "{}", message());
+                reef_client_free(client);
+            }
+        }
+        let mut zero: reef_network_options = std::mem::zeroed();
+        zero.struct_size = size_of_val(&zero) as u32;
+        for options in [null(), &raw const zero] {
+            let status = reef_network_load(device, name, options, &mut network);
+            assert_eq!(status, REEF_OK, "{}", message());
+            reef_network_free(network);
+        }
+        reef_dispatcher_free(dispatcher);
+        reef_device_free(device);
     }
 }

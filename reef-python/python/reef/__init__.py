@@ -33,6 +33,7 @@ from ._reef import (
     NotFoundError,
     OutOfMemoryError,
     UnsupportedError,
+    __version__,
 )
 from ._request import Future, Timing
 
@@ -72,6 +73,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "Usage",
+    "__version__",
     "connect",
     "devices",
     "guest",

@@ -45,6 +45,9 @@ class Placed(Closing):
         self._placed = placed
         self._of_thread = threading.local()
 
+    def __repr__(self) -> str:
+        return f"<reef.Placed of {self._network.name}>"
+
     def __enter__(self) -> Placed:
         return self
 

@@ -196,6 +196,10 @@ class _Served(Closing):
 class ServedClient(_Served):
     """A client of a daemon, of one class."""
 
+    def __repr__(self) -> str:
+        name = "real-time" if self._is_real_time else "best-effort"
+        return f"<reef.ServedClient {name} of {self._daemon}>"
+
     def __enter__(self) -> ServedClient:
         return self
 
@@ -210,6 +214,9 @@ class Daemon(_Served):
         self._process = os.getpid()
         self._threads = _Threads()
         self._models: dict[str, Model] = {}
+
+    def __repr__(self) -> str:
+        return f"<reef.Daemon at {self._http.shown}>"
 
     def __enter__(self) -> Daemon:
         return self

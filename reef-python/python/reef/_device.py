@@ -63,8 +63,12 @@ class Usage(NamedTuple):
 
 
 class _Client(Closing):
-    def __init__(self, client: _reef.Client) -> None:
+    def __init__(self, client: _reef.Client, device: str) -> None:
         self._client = client
+        self._device = device
+
+    def __repr__(self) -> str:
+        return f"<reef.{type(self).__name__} on {self._device}>"
 
     def close(self) -> None:
         """Ends the client. What waits is cancelled, and best-effort work that runs is waited for."""
@@ -240,7 +244,7 @@ class Device(Closing):
         `rate`: a period and a budget in seconds, the device time in each period that is its own. It
         needs a device that was opened with a `reserve`. Raises BusyError if less is left.
         """
-        return RealTime(self._device.real_time(priority, rate))
+        return RealTime(self._device.real_time(priority, rate), self.name)
 
     def best_effort(
         self,
@@ -255,7 +259,8 @@ class Device(Closing):
         several for each layer. `window`: commands with the device at once (4); few are quick to
         preempt.
         """
-        return BestEffort(self._device.best_effort(weight, priority, capacity, window))
+        client = self._device.best_effort(weight, priority, capacity, window)
+        return BestEffort(client, self.name)
 
     def trace(self, seconds: float) -> bytes:
         """Records what runs when for that long, and returns a file for Perfetto: blocks on each unit

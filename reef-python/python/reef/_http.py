@@ -50,6 +50,11 @@ class Http:
         return None if self._url else self._place
 
     @property
+    def shown(self) -> str:
+        """Address for people."""
+        return self._place or "this user's sockets"
+
+    @property
     def is_local(self) -> bool:
         """Whether the daemon is on this machine, behind Unix sockets."""
         return self._url is None

@@ -52,6 +52,9 @@ class Future:
         self._result: Any = None
         self._error: _reef.Error | None = None
 
+    def __repr__(self) -> str:
+        return f"<reef.Future {'done' if self.done() else 'pending'}>"
+
     def __del__(self) -> None:
         instance = getattr(self, "_instance", None)
         if instance is not None:

@@ -9,8 +9,20 @@ use std::path::{Component, Path, PathBuf};
 /// Files and folders by the package whose sources or tests read them.
 const INPUTS: &[(&str, &[&str])] = &[
     ("fake-libcuda", &["reef-shim/generate.rs", "reef-shim/names.txt", "reef-shim/versions.txt"]),
-    ("reef-capi", &["examples/c", "tools/install_capi.sh"]),
-    ("reef-cli", &["reef-models/tests", "reef-ptx/tests/corpus", "tests/networks/program"]),
+    ("reef-capi", &["docs/capi.md", "examples/c", "tools/install_capi.sh"]),
+    (
+        "reef-cli",
+        &[
+            "README.md",
+            "docs",
+            "examples",
+            "reef-models/tests",
+            "reef-ptx/tests/corpus",
+            "reef-python/README.md",
+            "reef-serve/README.md",
+            "tests/networks/program",
+        ],
+    ),
     ("reef-cpu-loom", &["reef-cpu/src/sync"]),
     ("reef-cuda", &["reef-ptx/tests/bump.fatbin"]),
     ("reef-gfx906", &["reef-hip/images"]),
