@@ -89,8 +89,8 @@ fn client_of_a_given_up_device_gets_the_reason() {
 /// Far more than anything takes here that doesn't hang, far less than a test may.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A call hangs after this time, in tests that wait for that. Much more than a call takes that waits
-/// for a processor.
+/// A call hangs after this time, in tests that wait for that. Much more than a call takes that
+/// waits for a processor.
 const SHORT: Duration = Duration::from_millis(1000);
 
 fn started(device: &Fake, timeout: Duration) -> Dispatcher<Fake> {
