@@ -223,6 +223,12 @@ mod tests {
             let value = std::env::var(name).ok();
             value.map_or(default, |value| value.parse().unwrap())
         };
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/requests");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            println!("{}", path.display());
+            session(&driver(), &std::fs::read(path).unwrap());
+        }
         let (first, count) = (number("REEF_TEST_SEED", 1), number("REEF_TEST_CASES", 300));
         for seed in first..first + count {
             let mut state = seed;
@@ -240,7 +246,8 @@ mod tests {
         session(&driver(), b"gQQ\0g_Q\0\0");
     }
 
-    /// The target of `fuzz/` in short: a driver that checks what it is given ends the process.
+    /// The target of `fuzz/` in short, with inputs that have found faults: a driver that checks what
+    /// it is given ends the process.
     /// `REEF_TEST_CASES=100000` runs more of them.
     #[test]
     fn random_messages_give_the_driver_nothing_wrong() {

@@ -14,8 +14,9 @@ fn a_client_prints_the_latency_of_each_inference() {
         let said = prints(&[&client[..], rt, &["--requests", "3"]].concat());
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "loading tiny");
-        assert_eq!(lines.len(), 4, "{said}");
-        for line in &lines[1..] {
+        assert_eq!(lines.len(), 5, "{said}");
+        assert!(lines[4].starts_with("3 inferences: p50 "), "{said}");
+        for line in &lines[1..4] {
             let (id, time) = line.split_once(": ").expect(line);
             let number = id.strip_prefix("client ").expect(line).parse::<u32>();
             let millis = time.strip_suffix(" ms").expect(line).parse::<f64>();

@@ -39,7 +39,7 @@ const INPUTS: &[(&str, &[&str])] = &[
         "reef-remote-cuda",
         &["reef-shim/generate.rs", "reef-shim/names.txt", "reef-shim/versions.txt"],
     ),
-    ("reef-remote-worker", &["reef-cudart/tests", "reef-shim/tests"]),
+    ("reef-remote-worker", &["fuzz/seeds/requests", "reef-cudart/tests", "reef-shim/tests"]),
     ("reef-rt", &["reef-models/tests"]),
     (
         "reef-serve",
