@@ -102,7 +102,7 @@ fn compressed_message_that_grows_is_refused_before_it_is_there() {
     for method in ["ModelInfer", "ModelStreamInfer", "RepositoryModelLoad"] {
         let (status, said, _) = call(&daemon, method, "gzip", framed(true, &bomb));
         assert!(
-            status == 8 && said.contains("16777216 bytes, decompressed"),
+            status == 8 && said.contains("67108864 bytes, decompressed"),
             "{method}: {status} {said}"
         );
     }
