@@ -246,8 +246,8 @@ mod tests {
         session(&driver(), b"gQQ\0g_Q\0\0");
     }
 
-    /// The target of `fuzz/` in short, with inputs that have found faults: a driver that checks what
-    /// it is given ends the process.
+    /// The target of `fuzz/` in short, with inputs that have found faults: a driver that checks
+    /// what it is given ends the process.
     /// `REEF_TEST_CASES=100000` runs more of them.
     #[test]
     fn random_messages_give_the_driver_nothing_wrong() {
