@@ -160,9 +160,8 @@ fn messages_have_a_largest_size() {
 
 /// A body for which there is no memory is refused before it comes, and takes none.
 #[test]
-#[ignore = "passes by its name, and not among all tests of this program: not understood yet"]
 fn body_that_finds_no_memory_is_refused_unread() {
-    let keys = ["limits.message_mib=1", "memory.requests_mib=2", "limits.principal_percent=100"];
+    let keys = ["limits.message_mib=2", "memory.requests_mib=4", "limits.principal_percent=100"];
     let daemon = Daemon::start("full", &keys);
     let charged = || daemon.metric("reef_request_memory_bytes");
     let head = |length: usize, more: &str| {
@@ -170,13 +169,13 @@ fn body_that_finds_no_memory_is_refused_unread() {
         format!("{head}{more}content-length: {length}\r\n\r\n").into_bytes()
     };
     let mut holders = [tcp(&daemon.http), tcp(&daemon.http)];
-    let most = vec![b' '; (1 << 20) - (100 << 10)];
-    // One after the other: bodies that grow at the same time need more.
-    for (holder, taken) in holders.iter_mut().zip([0.9e6, 1.8e6]) {
-        holder.write_all(&[head(1 << 20, ""), most.clone()].concat()).unwrap();
-        within(SOON, "its memory is taken", || charged() > taken);
+    // Answers about metrics take memory as well, so some is left.
+    let most = vec![b' '; (2 << 20) - (500 << 10)];
+    for holder in &mut holders {
+        holder.write_all(&[head(2 << 20, ""), most.clone()].concat()).unwrap();
     }
-    let said = daemon.say(&head(1 << 20, "expect: 100-continue\r\n"));
+    within(SOON, "most of the memory is taken", || charged() > 3.1e6);
+    let said = daemon.say(&head(2 << 20, "expect: 100-continue\r\n"));
     assert!(said.starts_with("HTTP/1.1 503") && said.contains("of all clients"), "{said}");
     drop(holders);
     within(SOON, "it is free", || charged() < 1e6);

@@ -120,7 +120,7 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// Those of [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub(crate) fn check(&self, bytes: u64) -> Result<()> {
         let mut charged = self.0.lock();
         charged.grow(bytes)?;
