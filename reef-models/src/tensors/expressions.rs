@@ -135,11 +135,20 @@ impl Builder<'_> {
         self.map_in(element.domain(), element, inputs, write)
     }
 
-    pub(crate) fn unary(&mut self, function: Unary, value: &Value) -> Result<Value> {
+    /// A formula of each element, whose type the result has too.
+    pub(crate) fn each(
+        &mut self,
+        value: &Value,
+        write: impl FnOnce(&mut Writer, usize) -> usize,
+    ) -> Result<Value> {
         self.map(value.element(), &[value], |w| {
             let x = w.input(0);
-            w.un(function, x)
+            write(w, x)
         })
+    }
+
+    pub(crate) fn unary(&mut self, function: Unary, value: &Value) -> Result<Value> {
+        self.each(value, |w, x| w.un(function, x))
     }
 
     /// A function of two tensors of one type, which the result has too.

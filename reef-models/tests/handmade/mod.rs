@@ -58,17 +58,12 @@ pub(crate) fn node_of(
     outputs: &[&str],
     attributes: &[Vec<u8>],
 ) -> Vec<u8> {
-    let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
-    let outputs: Vec<u8> = outputs.iter().flat_map(|output| bytes(2, output)).collect();
-    let named = [outputs, bytes(3, "node"), bytes(4, op)].concat();
-    bytes(1, [inputs, named, attributes.concat()].concat())
+    named_node("node", bytes(4, op), inputs, outputs, attributes)
 }
 
 /// A node called after what it makes.
 pub(crate) fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
-    let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
-    let named = [bytes(2, output), bytes(3, output), bytes(4, op)].concat();
-    bytes(1, [inputs, named, attributes.concat()].concat())
+    named_node(output, bytes(4, op), inputs, &[output], attributes)
 }
 
 /// A node of a domain.
@@ -79,10 +74,21 @@ pub(crate) fn node_in(
     outputs: &[&str],
     attributes: &[Vec<u8>],
 ) -> Vec<u8> {
+    let op = [bytes(4, op), bytes(7, domain)].concat();
+    named_node(outputs[0], op, inputs, outputs, attributes)
+}
+
+/// A node with the fields of its operator.
+fn named_node(
+    name: &str,
+    op: Vec<u8>,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: &[Vec<u8>],
+) -> Vec<u8> {
     let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
-    let names: Vec<u8> = outputs.iter().flat_map(|output| bytes(2, output)).collect();
-    let named = [names, bytes(3, outputs[0]), bytes(4, op), bytes(7, domain)].concat();
-    bytes(1, [inputs, named, attributes.concat()].concat())
+    let outputs: Vec<u8> = outputs.iter().flat_map(|output| bytes(2, output)).collect();
+    bytes(1, [inputs, outputs, bytes(3, name), op, attributes.concat()].concat())
 }
 
 /// An attribute that is a graph.

@@ -16,11 +16,7 @@ pub(in crate::onnx::general::operators) fn activation(
         return one(b.unary(function, call.get(0)?)?);
     }
     let Some(write) = formula(call)? else { return Ok(None) };
-    let x = call.get(0)?;
-    one(b.map(x.element(), &[x], |w| {
-        let x = w.input(0);
-        write(w, x)
-    })?)
+    one(b.each(call.get(0)?, write)?)
 }
 
 fn function(op: &str) -> Option<Unary> {

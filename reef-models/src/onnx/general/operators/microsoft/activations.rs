@@ -16,28 +16,17 @@ pub(super) fn gelu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         x = b.binary(Binary::Add, &x, bias)?;
     }
     match call.op() {
-        "FastGelu" => each(b, &x, gelu_by_tanh),
+        "FastGelu" => b.each(&x, gelu_by_tanh),
         "QuickGelu" => {
             let alpha = call.float("alpha", 1.702)?;
-            each(b, &x, |w, x| {
+            b.each(&x, |w, x| {
                 let scaled = slope(w, x, alpha);
                 let gate = w.sigmoid(scaled);
                 w.mul(x, gate)
             })
         }
-        _ => each(b, &x, Writer::gelu),
+        _ => b.each(&x, Writer::gelu),
     }
-}
-
-fn each(
-    b: &mut Builder<'_>,
-    x: &Value,
-    write: impl FnOnce(&mut Writer, usize) -> usize,
-) -> Result<Value> {
-    b.map(x.element(), &[x], |w| {
-        let x = w.input(0);
-        write(w, x)
-    })
 }
 
 /// The activation that attribute `activation` names, with the numbers of `activation_params`.
@@ -47,10 +36,10 @@ pub(super) fn named(b: &mut Builder<'_>, call: &Call<'_>, x: &Value) -> Result<V
     let alpha = call.float("activation_alpha", number(0, 0.01))?;
     match call.text("activation", "")? {
         "" => Ok(x.clone()),
-        "Relu" => each(b, x, Writer::relu),
+        "Relu" => b.each(x, Writer::relu),
         "Tanh" => b.unary(Unary::Tanh, x),
-        "Sigmoid" => each(b, x, Writer::sigmoid),
-        "LeakyRelu" => each(b, x, |w, x| {
+        "Sigmoid" => b.each(x, Writer::sigmoid),
+        "LeakyRelu" => b.each(x, |w, x| {
             let (zero, scaled) = (w.real(0.0), slope(w, x, alpha));
             let below = w.bin(Binary::Less, x, zero);
             w.select(below, scaled, x)
@@ -61,7 +50,7 @@ pub(super) fn named(b: &mut Builder<'_>, call: &Call<'_>, x: &Value) -> Result<V
         }
         "HardSigmoid" => {
             let (alpha, beta) = (number(0, 0.2), number(1, 0.5));
-            each(b, x, move |w, x| w.hard_sigmoid(x, alpha, beta))
+            b.each(x, move |w, x| w.hard_sigmoid(x, alpha, beta))
         }
         other => Err(format!("attribute activation = {other:?}")),
     }

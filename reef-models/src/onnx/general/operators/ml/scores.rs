@@ -39,25 +39,14 @@ impl Transform {
     /// Runtime.
     pub(super) fn applied(self, b: &mut Builder<'_>, scores: &Value) -> Result<Value> {
         match self {
-            Self::Probit => each(b, scores, probit),
+            Self::Probit => b.each(scores, probit),
             _ if scores.dims()[1] == 1 => Ok(scores.clone()),
             Self::None => Ok(scores.clone()),
-            Self::Logistic => each(b, scores, Writer::sigmoid),
+            Self::Logistic => b.each(scores, Writer::sigmoid),
             Self::Softmax => b.softmax(scores, &[1], false),
             Self::SoftmaxZero => softmax_zero(b, scores),
         }
     }
-}
-
-fn each(
-    b: &mut Builder<'_>,
-    x: &Value,
-    write: impl FnOnce(&mut Writer, usize) -> usize,
-) -> Result<Value> {
-    b.map(x.element(), &[x], |w| {
-        let x = w.input(0);
-        write(w, x)
-    })
 }
 
 /// Magnitude below which a score counts as 0.
@@ -163,15 +152,15 @@ pub(super) fn pair(
     transform: Transform,
     is_complement: bool,
 ) -> Result<Value> {
-    let other = each(b, score, |w, x| {
+    let other = b.each(score, |w, x| {
         let from =
             w.real(if is_complement && transform != Transform::Logistic { 1.0 } else { 0.0 });
         w.sub(from, x)
     })?;
     let both = b.concat(&[&other, score], 1)?;
     match transform {
-        Transform::Logistic => each(b, &both, Writer::sigmoid),
-        Transform::Probit => each(b, &both, probit),
+        Transform::Logistic => b.each(&both, Writer::sigmoid),
+        Transform::Probit => b.each(&both, probit),
         _ => Ok(both),
     }
 }
