@@ -2,9 +2,10 @@
 
 use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json};
+use crate::memory::memory_of;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -311,22 +312,6 @@ fn server_that_refuses_leaves_the_program_where_it_is() {
     program.ends();
 }
 
-/// All memory of a process that it may write, as far as it can be read.
-fn memory_of(pid: &str) -> Vec<u8> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
-    let mut all = Vec::new();
-    for line in maps.lines().filter(|line| line.contains(" rw")) {
-        let (begin, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
-        let [begin, end] = [begin, end].map(|at| u64::from_str_radix(at, 16).unwrap());
-        let mut bytes = vec![0; ((end - begin) as usize).min(64 << 20)];
-        if memory.read_exact_at(&mut bytes, begin).is_ok() {
-            all.extend(bytes);
-        }
-    }
-    all
-}
-
 /// The other server has admitted the worker by its token, and then refused its memory.
 #[test]
 fn worker_that_moves_does_not_have_the_token() {
@@ -340,7 +325,7 @@ fn worker_that_moves_does_not_have_the_token() {
     let token = folder.path("b-alice.token");
     let said = refuses(&folder, &["migrate", &its, "--to", &b.address, "--token-file", &token]);
     assert!(said.contains("code 2"), "{said}");
-    let memory = memory_of(&its);
+    let memory = memory_of(its.parse().unwrap());
     let has = |text: &str| memory.windows(text.len()).any(|bytes| bytes == text.as_bytes());
     assert!(has(session["program"].as_str().unwrap()), "its memory is read");
     assert!(!has("b alice: a long secret") && !has("b-alice.token"));

@@ -32,6 +32,8 @@ mod exec;
 mod handmade;
 #[cfg(feature = "bench")]
 mod help;
+#[path = "../../../reef-remote-worker/tests/support/memory.rs"]
+mod memory;
 mod models;
 mod remote;
 mod run;

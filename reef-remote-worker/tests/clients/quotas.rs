@@ -118,19 +118,24 @@ fn ways_around_the_bound_are_refused() {
     }
 }
 
+/// Makes a stream that waits for a word, 64, and one that does not, 80. Returns the word's address.
+fn block_a_stream(client: &Client) -> u64 {
+    let (code, word) = alloc(client, 4);
+    assert_eq!((code, table(client, Call::cuMemsetD8Async, &[word, 0, 4, 1]).0), (0, 0));
+    assert_eq!(table(client, Call::cuStreamCreate, &[64, 1]).0, 0);
+    assert_eq!(table(client, Call::cuStreamCreate, &[80, 1]).0, 0);
+    assert_eq!(table(client, Call::cuCtxSynchronize, &[]).0, 0);
+    assert_eq!(table(client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]).0, 0);
+    word
+}
+
 /// Memory that a stream has not come to the end of is the tenant's, as it is on the device.
 #[test]
 fn memory_freed_in_a_blocked_stream_stays_charged() {
     let _one = wait_for_turn();
     let server = serve("streams");
     let (client, other) = (begin(&server, ALICE), begin(&server, ALICE));
-    // A stream that waits for a word, and one that does not.
-    let (code, word) = alloc(&client, 4);
-    assert_eq!((code, table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]).0), (0, 0));
-    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]).0, 0);
-    assert_eq!(table(&client, Call::cuStreamCreate, &[80, 1]).0, 0);
-    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]).0, 0);
-    assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]).0, 0);
+    let word = block_a_stream(&client);
     let part = 40 * MIB;
     let (code, at) = table(&client, Call::cuMemAllocAsync, &[1, part, 64]);
     assert_eq!(code, 0);
@@ -155,12 +160,7 @@ fn memory_freed_in_a_blocked_stream_stays_charged() {
 fn memory_of_another_pool_is_not_taken_over() {
     let _one = wait_for_turn();
     let client = begin(&serve("pools"), ALICE);
-    let (code, word) = alloc(&client, 4);
-    assert_eq!((code, table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]).0), (0, 0));
-    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]).0, 0);
-    assert_eq!(table(&client, Call::cuStreamCreate, &[80, 1]).0, 0);
-    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]).0, 0);
-    assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]).0, 0);
+    let word = block_a_stream(&client);
     let (code, at) = alloc(&client, 40 * MIB);
     assert_eq!((code, table(&client, Call::cuMemFreeAsync, &[at, 64]).0), (0, 0));
     let again = || table(&client, Call::cuMemAllocAsync, &[1, 40 * MIB, 64]).0;

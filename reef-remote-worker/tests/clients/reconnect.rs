@@ -305,7 +305,7 @@ fn session_over_tls_continues_and_its_worker_has_no_secret() {
     assert!(!workers.is_empty());
     let key = secret_number(&secrets.file("key"));
     let has = |pid: u32, secret: &[u8]| {
-        let memory = support::memory_of(pid);
+        let memory = support::memory::memory_of(pid);
         assert!(memory.len() > 1 << 20, "it was read: {} bytes", memory.len());
         memory.windows(secret.len()).any(|bytes| bytes == secret)
     };

@@ -1,6 +1,8 @@
 //! A server with workers on the fake driver, and the client's library.
 
 #[allow(dead_code)] // not all tests need it
+pub(crate) mod memory;
+#[allow(dead_code)] // not all tests need it
 pub(crate) mod relay;
 
 use crate::common::{Driver, FAKE, library};
@@ -119,24 +121,6 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
         all.extend(
             text.unwrap_or_default().split_whitespace().map(|pid| pid.parse::<u32>().unwrap()),
         );
-    }
-    all
-}
-
-/// All memory of a process that it may write, as far as it can be read.
-#[allow(dead_code)] // not all tests need it
-pub(crate) fn memory_of(pid: u32) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
-    let mut all = Vec::new();
-    for line in maps.lines().filter(|line| line.contains(" rw")) {
-        let (begin, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
-        let [begin, end] = [begin, end].map(|at| u64::from_str_radix(at, 16).unwrap());
-        let mut bytes = vec![0; ((end - begin) as usize).min(64 << 20)];
-        if memory.read_exact_at(&mut bytes, begin).is_ok() {
-            all.extend(bytes);
-        }
     }
     all
 }

@@ -19,6 +19,7 @@ const INPUTS: &[(&str, &[&str])] = &[
             "reef-models/tests",
             "reef-ptx/tests/corpus",
             "reef-python/README.md",
+            "reef-remote-worker/tests/support/memory.rs",
             "reef-serve/README.md",
             "tests/networks/program",
         ],
