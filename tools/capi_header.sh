@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes reef-capi/include/reef.h out of the sources; with --check compares. Needs cbindgen:
+# Makes crates/reef-capi/include/reef.h out of the sources; with --check compares. Needs cbindgen:
 # cargo install cbindgen --version 0.29.4 --locked
 set -euo pipefail
-cd "$(dirname "$0")/../reef-capi"
+cd "$(dirname "$0")/../crates/reef-capi"
 command -v cbindgen >/dev/null || { echo "no cbindgen: cargo install cbindgen --version 0.29.4 --locked" >&2; exit 2; }
 
 made=$(mktemp)

@@ -1,5 +1,5 @@
 """gRPC's calls for tools/cuda_shared_memory.py. They need grpcio alone: messages are written and read field by field, as
-reef-serve/proto/inference.proto numbers them."""
+crates/reef-serve/proto/inference.proto numbers them."""
 
 import grpc
 

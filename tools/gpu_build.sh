@@ -29,7 +29,7 @@ rm "$folder/c/lib/libreef.a" # large, and not needed
 strip "$folder"/c/lib/lib*.so
 libraries=(-L "$folder/c/lib" -Wl,-rpath,'$ORIGIN/c/lib')
 cc examples/c/infer.c -I "$folder/c/include" "${libraries[@]}" -lreef -o "$folder/infer"
-c++ -std=c++17 -pthread reef-capi/tests/c/port.cpp -I "$folder/c/include/cudareef" "${libraries[@]}" -lcudareef \
+c++ -std=c++17 -pthread crates/reef-capi/tests/c/port.cpp -I "$folder/c/include/cudareef" "${libraries[@]}" -lcudareef \
     "$built/libfake_libcuda.so" -o "$folder/port"
 # ONNX's node tests, for a machine without a network.
 for version in 1.17.0 1.23.2; do

@@ -121,7 +121,7 @@ def main():
     for name, versions in files.items():
         path = pathlib.Path("deploy/kubernetes") / name
         print(f"{path}: {check(documents(path.read_text(), path), versions)} comparisons")
-    path = pathlib.Path("reef-k8s/src/dra/tests/slice.json")
+    path = pathlib.Path("crates/reef-k8s/src/dra/tests/slice.json")
     print(f"{path}: {check(documents(path.read_text(), path), ['1.34', '1.36', '1.37'])} comparisons")
 
 

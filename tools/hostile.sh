@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints a table of attacks on a daemon by one hostile process: the 99th percentile of a paced local real-time client
 # calm and under attack, the longest answer about its health, what others lost, the daemon's memory, and whether all
-# of it is within what is allowed. The attacks are in reef-serve/tests/processes/hostile/attacks.rs.
+# of it is within what is allowed. The attacks are in crates/reef-serve/tests/processes/hostile/attacks.rs.
 #
 #     tools/hostile.sh [-b FOLDER] [-o RESULTS] [-s SECONDS] [-m MINUTES] [ATTACK...]
 #     tools/hostile.sh --list

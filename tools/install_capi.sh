@@ -22,10 +22,10 @@ install -m 755 "$built/libreef_capi.so" "$prefix/lib/libreef.so.$version"
 ln -sf "libreef.so.$version" "$prefix/lib/libreef.so.0"
 ln -sf libreef.so.0 "$prefix/lib/libreef.so"
 install -m 644 "$built/libreef_capi.a" "$prefix/lib/libreef.a"
-install -m 644 "$top/reef-capi/include/reef.h" "$top/reef-capi/include/reef.hpp" "$prefix/include"
+install -m 644 "$top/crates/reef-capi/include/reef.h" "$top/crates/reef-capi/include/reef.hpp" "$prefix/include"
 install -m 755 "$built/libcudareef.so" "$prefix/lib"
-install -m 644 "$top/reef-cudareef/include/cudareef.h" "$prefix/include"
-install -D -m 644 "$top/reef-cudareef/include/cudareef/reef.h" "$prefix/include/cudareef/reef.h"
-for file in reef-capi/reef reef-cudareef/reef-cudareef; do
+install -m 644 "$top/interpose/reef-cudareef/include/cudareef.h" "$prefix/include"
+install -D -m 644 "$top/interpose/reef-cudareef/include/cudareef/reef.h" "$prefix/include/cudareef/reef.h"
+for file in crates/reef-capi/reef interpose/reef-cudareef/reef-cudareef; do
     sed "s|@PREFIX@|$prefix|; s|@VERSION@|$version|" "$top/$file.pc.in" >"$prefix/lib/pkgconfig/${file##*/}.pc"
 done

@@ -15,8 +15,8 @@ files=("$@")
     reef-core/src/sync/{ring,park,combiner}.rs
     reef-core/src/vqueue/{launcher,hold,shared,group,worker}.rs
     reef-core/src/dispatch/queues/rt_queue.rs
-    reef-gpu/src/launch/{queue/in_flight,guarded}.rs
-    reef-gpu/src/preempt/preemptor.rs
+    crates/reef-gpu/src/launch/{queue/in_flight,guarded}.rs
+    crates/reef-gpu/src/preempt/preemptor.rs
 )
 command -v cargo-mutants >/dev/null || cargo install --quiet --locked cargo-mutants
 out=target/mutants/${shard%/*}-of-${shard#*/}

@@ -14,7 +14,7 @@ fi
 rm -rf "$root/opt/reef" && mkdir -p "$root/opt/reef"
 pip install --quiet --target "$root/opt/reef" --only-binary :all: --python-version "$version" numpy
 cp -r "$package" "$root/opt/reef/"
-cp -r reef-python/tests "$root/opt/reef/tests"
+cp -r crates/reef-python/tests "$root/opt/reef/tests"
 cp "$target/python/bin/reef" "$root/usr/bin/"
 for tests in reef arrays limits guest; do
     chroot "$root" env PYTHONPATH=/opt/reef "python$version" -W error::ResourceWarning -m unittest discover \

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "reef-python/python/reef"
+PACKAGE = ROOT / "crates/reef-python/python/reef"
 PAGE = ROOT / "docs/reference/python.md"
 HEAD = """# Python reference
 

@@ -18,7 +18,7 @@ python3 -m venv "$environment" || skip "no virtual environment"
 # With all members, so that what the tests compiled is used.
 cargo build --quiet --workspace --lib --bins
 packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
-cp -r reef-python/python/reef "$packages/"
+cp -r crates/reef-python/python/reef "$packages/"
 cp "$target/debug/lib_reef.so" "$packages/reef/_reef.abi3.so"
 cp "$target/debug/reef" "$environment/bin/"
 mkdir -p "$environment/lib/reef"
@@ -26,12 +26,12 @@ cp "$target"/debug/libreef_{cuda,nvml}_shim.so "$environment/lib/reef/"
 
 export PATH=$environment/bin:$PATH
 export REEF_TEST_FAKE_DRIVER=$target/debug/libfake_libcuda.so
-tests() { "$1" -W error::ResourceWarning -m unittest discover --start-directory reef-python/tests "${@:2}"; }
+tests() { "$1" -W error::ResourceWarning -m unittest discover --start-directory crates/reef-python/tests "${@:2}"; }
 tests python
 (cd reef-python && mypy --strict python/reef)
 tools/python_reference.py --check
 if "$environment/bin/pip" install --quiet "pyright>=1.1.380" && pyright --version >/dev/null 2>&1; then
-    pyright --level error --pythonpath "$environment/bin/python" reef-python/python/reef
+    pyright --level error --pythonpath "$environment/bin/python" crates/reef-python/python/reef
     (cd "$environment" && pyright --verifytypes reef --ignoreexternal >pyright.log || { cat pyright.log; exit 1; })
 else
     left_out "pyright can't be installed"

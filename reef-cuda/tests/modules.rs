@@ -9,7 +9,7 @@ use reef_cuda::{Cuda, Kernel};
 const PTX: &str = include_str!("bump.ptx");
 
 /// `bump.ptx`, packed by NVIDIA's nvFatbin 12.9.
-const FATBIN: &[u8] = include_bytes!("../../reef-ptx/tests/bump.fatbin");
+const FATBIN: &[u8] = include_bytes!("../../interpose/reef-ptx/tests/bump.fatbin");
 
 const PREEMPTIBLE: &str = r#"
 #include "reef.h"

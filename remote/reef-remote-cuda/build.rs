@@ -3,18 +3,18 @@
 
 use std::fmt::Write;
 
-include!("../reef-shim/generate.rs");
+include!("../../interpose/reef-shim/generate.rs");
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=../reef-shim/generate.rs");
+    println!("cargo::rerun-if-changed=../../interpose/reef-shim/generate.rs");
     println!("cargo::rerun-if-changed=src/calls");
     println!("cargo::rerun-if-changed=../reef-remote-calls/src/table.rs");
     // Threads of ours run in the library, so it stays loaded.
     println!(
         "cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-z,nodelete,-z,defs,-Bsymbolic"
     );
-    let names = driver_names("../reef-shim/names.txt");
+    let names = driver_names("../../interpose/reef-shim/names.txt");
     let mut played = played(Path::new("src/calls"));
     played.extend(self::played(Path::new("../reef-remote-calls/src/table.rs")));
     let others = names.iter().filter(|name| !played.contains(*name));

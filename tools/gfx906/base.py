@@ -17,7 +17,7 @@ from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
 RNG = random.Random(906)
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPS = os.path.join(HERE, "..", "..", "reef-gfx906", "src", "isa", "ops")
+OPS = os.path.join(HERE, "..", "..", "sim", "reef-gfx906", "src", "isa", "ops")
 
 # --- the pseudocode by plain names
 

@@ -3,7 +3,7 @@
 results by AMD's pseudocode.
 
     pip install tinygrad==0.14.0; apt-get install llvm-19
-    tools/gfx906/golden.py reef-gfx906/src/isa/golden.txt
+    tools/gfx906/golden.py sim/reef-gfx906/src/isa/golden.txt
 
 The seed is fixed, so the same inputs give the same file.
 """

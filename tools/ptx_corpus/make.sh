@@ -24,12 +24,12 @@ if [[ ! -f $folder/files/made ]]; then
         python3 -c 'import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' \
             <"$image" >"$folder/files/own-$(basename "$image" .z).ptx"
     done
-    cp reef-ptx/tests/corpus/{simple,waiting,looks}.ptx "$folder/files/"
+    cp interpose/reef-ptx/tests/corpus/{simple,waiting,looks}.ptx "$folder/files/"
     for arch in 80 90; do
         nvcc -std=c++17 -arch=sm_$arch -lineinfo -ptx -I "$cuda/include/cccl" -I "$cuda/cccl/include" \
             tools/ptx_corpus/algorithms.cu -o "$folder/files/cub-$arch.ptx"
     done
-    TRITON_CACHE_DIR=$folder/triton "$venv/bin/python" tools/ptx_corpus/kernels.py "$folder/files" reef-ptx/tests/corpus
+    TRITON_CACHE_DIR=$folder/triton "$venv/bin/python" tools/ptx_corpus/kernels.py "$folder/files" interpose/reef-ptx/tests/corpus
     touch "$folder/files/made"
 fi
 

@@ -102,7 +102,7 @@ env -u LD_LIBRARY_PATH /tmp/static cpu:0 resnet18 64
 c++ -std=c++17 examples/two_classes.cpp $(pkg-config --cflags --libs reef) -pthread -o /tmp/two && echo "C++ compiles"
 SCRIPT
 
-awk '/^```python$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' reef-python/README.md >"$work/wheels/readme.py"
+awk '/^```python$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' crates/reef-python/README.md >"$work/wheels/readme.py"
 wheels=$(find "$files" -maxdepth 1 -name '*x86_64.whl')
 [ -n "$wheels" ] || echo "skipped: no wheel"
 [ -z "$wheels" ] || try "wheel" <<'SCRIPT'

@@ -92,7 +92,7 @@ def build(corpus, folder, ptxas):
         scratch = made.asm["ptx"].split(".entry")[1].split(")")[0].count(".param") - 4
         jobs.append((name, grid, 128, ["c", "a", "b", rounds] + ["null"] * scratch, made.metadata.shared))
     path = os.path.join(folder, "loops.ptx")
-    source = os.path.join(HERE, "../../reef-ptx/tests/corpus/looks.cu")
+    source = os.path.join(HERE, "../../interpose/reef-ptx/tests/corpus/looks.cu")
     subprocess.run(["nvcc", "-arch=sm_90", "-ptx", source, "-o", path], check=True)
     files.append(path)
     jobs += [(name, [grid, 1], block, args, 0) for name, grid, block, args in LOOPS]

@@ -12,7 +12,7 @@ use std::process::Command;
 const REASON: &str = "sleep: ";
 
 /// Crates that exist for tests.
-const TEST_CRATES: &[&str] = &["reef-conformance/"];
+const TEST_CRATES: &[&str] = &["crates/reef-conformance/"];
 
 /// Checks all tests of the repository. Returns whether all is well.
 pub(crate) fn run() -> Result<bool, String> {
@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<bool, String> {
 fn tracked() -> Result<Vec<String>, String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard", "--", "*.rs"]);
-    git.arg("reef-python/tests/*.py");
+    git.arg("crates/reef-python/tests/*.py");
     let output = git.output().map_err(|error| format!("git: {error}"))?;
     let files = String::from_utf8_lossy(&output.stdout);
     let there = files.lines().filter(|file| Path::new(file).is_file());

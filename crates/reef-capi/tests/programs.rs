@@ -60,7 +60,7 @@ fn cplusplus_runs_both_classes() {
 fn mistakes_are_told() {
     let Some(cc) = compiler("cc") else { return };
     let program =
-        compile(&cc, "reef-capi/tests/c/misuse.c", &["-std=c99", "-pthread"], Link::Shared);
+        compile(&cc, "crates/reef-capi/tests/c/misuse.c", &["-std=c99", "-pthread"], Link::Shared);
     let scales = prefix().join("scales.json");
     let model = Model::open("resnet18").input_size(32).read().unwrap();
     let (device, picture) = (Cpu::open(0, "units=2").unwrap(), picture(model.input_len()));
@@ -72,7 +72,7 @@ fn mistakes_are_told() {
 fn a_program_of_the_cuda_port_preempts_a_stream() {
     let Some(cxx) = compiler("c++") else { return };
     let flags = ["-std=c++17", "-pedantic", "-pthread"];
-    let program = compile(&cxx, "reef-capi/tests/c/port.cpp", &flags, Link::Port);
+    let program = compile(&cxx, "crates/reef-capi/tests/c/port.cpp", &flags, Link::Port);
     assert_eq!(run(&program, &[]), "preempted and restored\n");
 }
 

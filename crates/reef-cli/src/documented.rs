@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Root of the repository.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Folders whose pages are dated.
 const DATED: [&str; 2] = ["results", "lab"];
 /// Backends that a build may have.
@@ -35,8 +35,13 @@ struct Block<'p> {
 
 fn pages() -> Vec<Page> {
     let mut pages = Vec::new();
-    for place in ["README.md", "reef-serve/README.md", "reef-python/README.md", "docs", "examples"]
-    {
+    for place in [
+        "README.md",
+        "crates/reef-serve/README.md",
+        "crates/reef-python/README.md",
+        "docs",
+        "examples",
+    ] {
         collect(&Path::new(ROOT).join(place), &mut pages);
     }
     assert!(pages.len() > 50, "{} pages", pages.len());

@@ -1,1 +1,1 @@
-../../kernels/hip_flavour.h
+../../../kernels/hip_flavour.h

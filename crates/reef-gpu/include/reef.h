@@ -1,1 +1,1 @@
-../../kernels/reef.h
+../../../kernels/reef.h

@@ -28,10 +28,10 @@ LEFT_OUT = (".ci/", "deploy/", "docs/lab/", "docs/pictures/", "docs/results/", "
 
 # Differences of pyproject.toml at the root of a source distribution, where the package has a folder.
 MOVED = {
-    'backend-path = ["build_backend"]': 'backend-path = ["reef-python/build_backend"]',
-    'readme = "README.md"': 'readme = "reef-python/README.md"',
-    'python-source = "python"': 'python-source = "reef-python/python"\n'
-    'manifest-path = "reef-python/Cargo.toml"',
+    'backend-path = ["build_backend"]': 'backend-path = ["crates/reef-python/build_backend"]',
+    'readme = "README.md"': 'readme = "crates/reef-python/README.md"',
+    'python-source = "python"': 'python-source = "crates/reef-python/python"\n'
+    'manifest-path = "crates/reef-python/Cargo.toml"',
 }
 
 
@@ -75,7 +75,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 def _root(package: Path) -> Path:
     """The workspace: the package's own folder in a source distribution, that above it elsewhere."""
-    return package if (package / "reef-cli").is_dir() else package.parent
+    return package if (package / "crates").is_dir() else package.parents[1]
 
 
 def _stage(package: Path) -> None:

@@ -50,7 +50,7 @@ class Examples(unittest.TestCase):
             self.addCleanup(daemon.wait)
             self.addCleanup(daemon.kill)
         found = 0
-        for page in [PACKAGE / "README.md", PACKAGE.parent / "docs/python.md"]:
+        for page in [PACKAGE / "README.md", PACKAGE.parents[1] / "docs/python.md"]:
             for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
                 found += 1
                 with self.subTest(page.name), tempfile.TemporaryDirectory() as folder:

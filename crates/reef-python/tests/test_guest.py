@@ -99,7 +99,7 @@ int main(void)
 """
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "program.c").write_text(code)
-            headers = Path(__file__).parents[2] / "reef-shim/include"
+            headers = Path(__file__).parents[3] / "interpose/reef-shim/include"
             flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{headers}"]
             program = f"{folder}/program"
             build = [compiler, *flags, "-o", program, f"{program}.c", "-ldl"]

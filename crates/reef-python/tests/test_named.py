@@ -14,7 +14,7 @@ import numpy as np
 import reef
 
 PACKAGE = Path(__file__).parents[1]
-ROOT = PACKAGE.parent
+ROOT = PACKAGE.parents[1]
 PAGES = [PACKAGE / "README.md", ROOT / "docs/python.md"]
 SIZE = 32
 BACKENDS = ("cpu", "cuda", "hip")

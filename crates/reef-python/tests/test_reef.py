@@ -1,4 +1,4 @@
-"""Tests of the package on the CPU device: python -m unittest discover reef-python/tests"""
+"""Tests of the package on the CPU device: python -m unittest discover crates/reef-python/tests"""
 
 import asyncio
 import gc

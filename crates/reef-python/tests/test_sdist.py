@@ -35,8 +35,8 @@ class Sources(unittest.TestCase):
             self.assertIn("Name: reef-rt", (root / "PKG-INFO").read_text())
             pyproject = (root / "pyproject.toml").read_text()
             for place in ["build_backend", "README.md", "python", "Cargo.toml"]:
-                self.assertIn(f'"reef-python/{place}"', pyproject)
-                self.assertTrue((root / "reef-python" / place).exists(), place)
+                self.assertIn(f'"crates/reef-python/{place}"', pyproject)
+                self.assertTrue((root / "crates/reef-python" / place).exists(), place)
             # Cargo reads all members, and needs no other version of a dependency.
             read = ["cargo", "metadata", "--locked", "--offline", "--format-version", "1", "--no-deps"]
             found = subprocess.run(read, cwd=root, capture_output=True, text=True)

@@ -237,7 +237,7 @@ fn trace_is_dealt_to_its_clients() {
 /// The example of docs/simulate.md has the measured profile.
 #[test]
 fn example_fleet_has_the_profile_of_an_h200() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let fleet = Fleet::read(&root.join("docs/simulate/fleet.json")).unwrap();
     let profile: Profile = serde_json::from_str(include_str!("../profiles/h200.json")).unwrap();
     assert_eq!(format!("{:?}", fleet.profile), format!("{profile:?}"));

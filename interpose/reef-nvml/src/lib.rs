@@ -5,7 +5,7 @@
 //! *Invariant*: the library is opened when it is asked for, and its absence is an error with one
 //! line; nothing is changed on a device.
 //!
-//! Structs and codes are those of `nvml.h` of CUDA 11.8 to 13.4. `fake/` is a library of the same
+//! Structs and codes are those of `nvml.h` of CUDA 11.8 to 13.4. `sim/fake-libnvml/` is one of the
 //! name for tests, and `shim/` one for programs that are to see their limit in the place of their
 //! device's memory.
 

@@ -267,7 +267,7 @@ mod tests {
     fn images() -> Vec<Vec<u8>> {
         let Images { cubins, ptx } = SOURCES[0].plain;
         let shipped = [cubins[0], cubins[2], ptx].map(unpack);
-        let fatbin = include_bytes!("../../../reef-ptx/tests/bump.fatbin").to_vec();
+        let fatbin = include_bytes!("../../../interpose/reef-ptx/tests/bump.fatbin").to_vec();
         shipped.into_iter().chain([fatbin, fatbin_of(&unpack(cubins[1]))]).collect()
     }
 

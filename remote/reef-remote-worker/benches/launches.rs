@@ -5,7 +5,7 @@
 //!
 //! `cargo bench -p reef-remote-worker`
 
-#[path = "../../reef-shim/tests/common/mod.rs"]
+#[path = "../../../interpose/reef-shim/tests/common/mod.rs"]
 mod common;
 #[path = "../tests/support/mod.rs"]
 mod support;

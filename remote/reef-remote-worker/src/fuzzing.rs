@@ -223,7 +223,7 @@ mod tests {
             let value = std::env::var(name).ok();
             value.map_or(default, |value| value.parse().unwrap())
         };
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/requests");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/requests");
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
             println!("{}", path.display());

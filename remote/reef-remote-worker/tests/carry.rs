@@ -2,7 +2,7 @@
 
 #[path = "support/alone.rs"]
 mod alone;
-#[path = "../../reef-shim/tests/common/mod.rs"]
+#[path = "../../../interpose/reef-shim/tests/common/mod.rs"]
 mod common;
 #[path = "support/server.rs"]
 mod server;

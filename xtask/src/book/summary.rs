@@ -55,12 +55,12 @@ pub(super) fn strangers(page: &str, targets: &[PathBuf], pages: &BTreeSet<String
 mod tests {
     use super::*;
 
-    const LIST: &str = "# Summary\n\n[One](one.md)\n- [Two](../reef-serve/README.md)\n";
+    const LIST: &str = "# Summary\n\n[One](one.md)\n- [Two](../crates/reef-serve/README.md)\n";
 
     #[test]
     fn pages_are_named_from_the_root() {
-        assert_eq!(pages(LIST), ["docs/one.md", "reef-serve/README.md"]);
-        let expected = "# Summary\n\n[One](docs/one.md)\n- [Two](reef-serve/README.md)\n";
+        assert_eq!(pages(LIST), ["docs/one.md", "crates/reef-serve/README.md"]);
+        let expected = "# Summary\n\n[One](docs/one.md)\n- [Two](crates/reef-serve/README.md)\n";
         assert_eq!(at_root(LIST), expected);
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 pub(super) const PAGE: &str = "docs/reference/environment.md";
 
 /// Header of the C library, whose constants have the same prefix.
-const CONSTANTS: &str = "reef-capi/include/reef.h";
+const CONSTANTS: &str = "crates/reef-capi/include/reef.h";
 
 const PREFIX: &str = "REEF_";
 

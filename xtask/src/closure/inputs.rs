@@ -8,7 +8,14 @@ use std::path::{Component, Path, PathBuf};
 
 /// Files and folders by the package whose sources or tests read them.
 const INPUTS: &[(&str, &[&str])] = &[
-    ("fake-libcuda", &["reef-shim/generate.rs", "reef-shim/names.txt", "reef-shim/versions.txt"]),
+    (
+        "fake-libcuda",
+        &[
+            "interpose/reef-shim/generate.rs",
+            "interpose/reef-shim/names.txt",
+            "interpose/reef-shim/versions.txt",
+        ],
+    ),
     ("reef-capi", &["docs/capi.md", "examples/c", "tools/install_capi.sh"]),
     (
         "reef-cli",
@@ -17,20 +24,24 @@ const INPUTS: &[(&str, &[&str])] = &[
             "docs",
             "examples",
             "reef-models/tests",
-            "reef-ptx/tests/corpus",
-            "reef-python/README.md",
-            "reef-remote-worker/tests/support/memory.rs",
-            "reef-serve/README.md",
+            "interpose/reef-ptx/tests/corpus",
+            "crates/reef-python/README.md",
+            "remote/reef-remote-worker/tests/support/memory.rs",
+            "crates/reef-serve/README.md",
             "tests/networks/program",
         ],
     ),
-    ("reef-cpu-loom", &["reef-cpu/src/sync"]),
-    ("reef-cuda", &["reef-ptx/tests/bump.fatbin"]),
+    ("reef-cpu-loom", &["crates/reef-cpu/src/sync"]),
+    ("reef-cuda", &["interpose/reef-ptx/tests/bump.fatbin"]),
     ("reef-gfx906", &["reef-hip/images"]),
     ("reef-gpu", &["kernels"]),
     (
         "reef-guest-loom",
-        &["reef-guest/src/hold", "reef-guest/src/limit", "reef-guest/src/registry"],
+        &[
+            "interpose/reef-guest/src/hold",
+            "interpose/reef-guest/src/limit",
+            "interpose/reef-guest/src/registry",
+        ],
     ),
     ("reef-k8s", &["deploy"]),
     ("reef-kernels", &["kernels", "reef-cuda/images", "reef-cuda/src", "reef-hip/images"]),
@@ -38,9 +49,16 @@ const INPUTS: &[(&str, &[&str])] = &[
     ("reef-remote", &["reef-models/tests/integration/eight_bits"]),
     (
         "reef-remote-cuda",
-        &["reef-shim/generate.rs", "reef-shim/names.txt", "reef-shim/versions.txt"],
+        &[
+            "interpose/reef-shim/generate.rs",
+            "interpose/reef-shim/names.txt",
+            "interpose/reef-shim/versions.txt",
+        ],
     ),
-    ("reef-remote-worker", &["fuzz/seeds/requests", "reef-cudart/tests", "reef-shim/tests"]),
+    (
+        "reef-remote-worker",
+        &["fuzz/seeds/requests", "remote/reef-cudart/tests", "interpose/reef-shim/tests"],
+    ),
     ("reef-rt", &["reef-models/tests"]),
     (
         "reef-serve",
@@ -53,11 +71,11 @@ const INPUTS: &[(&str, &[&str])] = &[
             "tools/tritonclient.sh",
         ],
     ),
-    ("reef-serve-loom", &["reef-serve/src/local"]),
-    ("reef-shim", &["reef-ptx/tests/corpus"]),
+    ("reef-serve-loom", &["crates/reef-serve/src/local"]),
+    ("reef-shim", &["interpose/reef-ptx/tests/corpus"]),
     ("reef-simulate", &["docs/results", "docs/simulate"]),
     ("reef-snapshot", &["reef-models/tests/onnx"]),
-    ("reef-wire-loom", &["reef-wire/src/exchange", "reef-wire/src/transport"]),
+    ("reef-wire-loom", &["remote/reef-wire/src/exchange", "remote/reef-wire/src/transport"]),
 ];
 
 /// Folders that a text names without a slash. Any other such text is a name and no path.
@@ -135,7 +153,9 @@ fn is_input(packages: &Packages, name: &str, path: &Path) -> bool {
 fn inside(base: &Path, text: &str) -> Option<PathBuf> {
     // What stands before the first value that is put in.
     let text = text.split('{').next()?;
-    let is_path = text.contains('/') && !text.contains(char::is_whitespace);
+    // `../..` alone is the workspace, as a base of other paths.
+    let is_base = text.split('/').all(|part| ["", ".", ".."].contains(&part));
+    let is_path = text.contains('/') && !text.contains(char::is_whitespace) && !is_base;
     let (is_path, text) = (is_path || FOLDERS.contains(&text), text.trim_start_matches('/'));
     let mut path = PathBuf::new();
     for part in base.join(text).components().filter(|_| is_path) {
@@ -180,7 +200,8 @@ mod tests {
         let from = |text| inside(Path::new("core/tests"), text);
         assert_eq!(from("../../kernels/a.cu"), Some("kernels/a.cu".into()));
         assert_eq!(from("/../data/{name}.json"), Some("core/data".into()));
-        assert_eq!(from("../../../.."), None, "outside of the workspace");
+        assert_eq!(from("../../../../a"), None, "outside of the workspace");
+        assert_eq!(from("/.."), None, "a base of other paths");
         assert_eq!([from("a text"), from("kernels"), from("")], [None, None, None]);
     }
 

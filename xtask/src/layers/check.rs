@@ -16,7 +16,7 @@ const LEFT_ON_PURPOSE: &[Exception] = &[
     // The table of opcodes points to the functions that run them: together they are the
     // interpreter.
     Exception {
-        folder: "reef-gfx906/src/isa",
+        folder: "sim/reef-gfx906/src/isa",
         entries: &[
             "code.rs",
             "decode",
@@ -31,7 +31,7 @@ const LEFT_ON_PURPOSE: &[Exception] = &[
     },
     // The device holds its units, they its queues, and those launches of the device: types alone.
     Exception {
-        folder: "reef-cpu/src/hardware",
+        folder: "crates/reef-cpu/src/hardware",
         entries: &[
             "cpu.rs",
             "hw_queue.rs",

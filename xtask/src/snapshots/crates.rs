@@ -31,19 +31,28 @@ pub(super) fn all(manifests: &[String]) -> Result<Vec<Crate>, String> {
     let mut all = Vec::new();
     for manifest in manifests {
         let folder = manifest.trim_end_matches("Cargo.toml").trim_end_matches('/');
-        let is_test = folder.ends_with("/loom") || folder.ends_with("/fake");
+        let is_test = folder.ends_with("/loom") || folder.starts_with("sim/fake-");
         if is_test || LEFT_OUT.contains(&folder) {
             continue;
         }
         let library = Path::new(folder).join("src/lib.rs");
         let is_library = library.is_file();
         let root = if is_library { library } else { Path::new(folder).join("src/main.rs") };
-        let name = if folder.is_empty() { "reef" } else { folder }.replace('/', "-");
+        let name = name(folder);
         let mut modules = Vec::new();
         read(&root, Module::root(), &mut modules)?;
         all.push(Crate { name, is_library, modules });
     }
     Ok(all)
+}
+
+/// Folders of crates that are not crates.
+const GROUPS: &[&str] = &["crates/", "interpose/", "remote/", "sim/"];
+
+/// Name of a crate's snapshot.
+fn name(folder: &str) -> String {
+    let inner = GROUPS.iter().find_map(|group| folder.strip_prefix(group)).unwrap_or(folder);
+    if inner.is_empty() { "reef".into() } else { inner.replace('/', "-") }
 }
 
 impl Module {

@@ -87,7 +87,7 @@ fn nothing_is_refused_and_freed_without_harm() {
 fn named() -> Vec<&'static str> {
     let header = include_str!("../../include/reef.h");
     let comments = header.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
-    let page = include_str!("../../../docs/capi.md").lines();
+    let page = include_str!("../../../../docs/capi.md").lines();
     let quoted = |line: &'static str| line.split('"').skip(1).step_by(2);
     let named = comments.chain(page).flat_map(quoted);
     // Not those of statuses, and of files of programs.

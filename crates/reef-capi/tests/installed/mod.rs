@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// The repository.
 fn top() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
 /// Folder in which libraries and headers are installed, once for all tests.

@@ -404,7 +404,7 @@ fn the_way_to_a_daemon_is_measured_beside_the_library() {
     let folder = Folder::new("local");
     let out = folder.path("out");
     let network =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../reef-models/tests/onnx/mobilenet-13.onnx");
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../reef-models/tests/onnx/mobilenet-13.onnx");
     let least = ["--requests", "3", "--repeat", "2", "--period", "1ms", "--spin", "1ms"];
     let device = ["--device", "cpu:0?units=1", "--out", &out, "--json"];
     let args = [&["bench", "local", network], &least[..], &device[..]].concat();

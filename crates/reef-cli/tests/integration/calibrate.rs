@@ -36,7 +36,7 @@ fn calibration_writes_scales_and_says_the_error() {
 fn samples_are_pictures_and_arrays() {
     let folder = Folder::new("calibrate-samples");
     let out = folder.path("scales.json");
-    let pictures = concat!(env!("CARGO_MANIFEST_DIR"), "/../reef-models/tests/pictures");
+    let pictures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reef-models/tests/pictures");
     let more = ["--format", "int8", "--checks", "1", "--samples", pictures];
     let said = says(&calibrate(&out, &more));
     assert!(said.contains("22 storages of 2 samples"), "{said}");

@@ -4,7 +4,7 @@ use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json, text};
 use std::process::{Command, Output};
 
-const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../reef-ptx/tests/corpus");
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interpose/reef-ptx/tests/corpus");
 
 fn check(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_reef")).arg("check").args(args).output().unwrap()

@@ -28,11 +28,11 @@ mod doctor;
 mod elsewhere;
 #[cfg(feature = "daemon")]
 mod exec;
-#[path = "../../../reef-models/tests/handmade/mod.rs"]
+#[path = "../../../../reef-models/tests/handmade/mod.rs"]
 mod handmade;
 #[cfg(feature = "bench")]
 mod help;
-#[path = "../../../reef-remote-worker/tests/support/memory.rs"]
+#[path = "../../../../remote/reef-remote-worker/tests/support/memory.rs"]
 mod memory;
 mod models;
 mod remote;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// A small network in an ONNX file.
 fn onnx(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/onnx");
     folder.join(format!("{name}.onnx")).to_str().expect("UTF-8").into()
 }
 

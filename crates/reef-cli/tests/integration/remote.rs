@@ -33,7 +33,7 @@ impl Drop for Server {
 }
 
 fn file(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests");
     folder.join(name).to_str().expect("UTF-8").into()
 }
 

@@ -6,13 +6,13 @@ use std::path::Path;
 
 /// A picture that comes with the tests.
 fn picture(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/pictures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/pictures");
     folder.join(name).to_str().expect("UTF-8").into()
 }
 
 /// A small network in an ONNX file, of ten classes.
 fn onnx() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/onnx");
     folder.join("resnet-13.onnx").to_str().expect("UTF-8").into()
 }
 
@@ -255,7 +255,7 @@ fn a_network_without_inputs_runs() {
 
 #[test]
 fn network_with_own_kernels_is_shown_and_runs_on_gpus_only() {
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/networks/program");
     let model = model.to_str().expect("UTF-8");
     let said = prints(&["model", "show", model]);
     for part in [

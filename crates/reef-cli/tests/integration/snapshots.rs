@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A picture that comes with the tests.
 fn picture(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/pictures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/pictures");
     folder.join(name).to_str().expect("UTF-8").into()
 }
 

@@ -1,5 +1,5 @@
 //! Protocols between units and clients, one tree for this crate and for its loom models
-//! (`reef-cpu/loom`).
+//! (`crates/reef-cpu/loom`).
 //!
 //! *In*: messages for the state behind the device's lock; units that find nothing to do. *Out*:
 //! messages taken in, by the thread that has the lock; units that were woken; blocks of a kernel,

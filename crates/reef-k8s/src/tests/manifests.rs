@@ -10,7 +10,7 @@ use std::path::Path;
 use yaml_rust2::{Yaml, YamlLoader};
 
 pub(crate) fn documents(file: &str) -> Vec<Yaml> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     YamlLoader::load_from_str(&text).unwrap()
 }
@@ -86,7 +86,7 @@ fn pods_ask_for_what_is_offered() {
 const CHART: &str = "helm/reef";
 
 fn chart(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(CHART).join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(CHART).join(file);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
@@ -137,8 +137,8 @@ fn the_charts_dashboard_is_that_of_deploy() {
     let dashboard: Value = serde_json::from_str(&chart("dashboards/reef-serve.json")).unwrap();
     assert_eq!(dashboard["uid"], "reef-serve");
     let link = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../deploy/helm/reef/dashboards/reef-serve.json");
-    let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/grafana/reef-serve.json");
+        .join("../../deploy/helm/reef/dashboards/reef-serve.json");
+    let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana/reef-serve.json");
     assert_eq!(link.canonicalize().unwrap(), wanted.canonicalize().unwrap());
 }
 

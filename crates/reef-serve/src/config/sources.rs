@@ -217,7 +217,7 @@ mod tests {
     /// The defaults of the page of keys equal those of the code.
     #[test]
     fn page_of_keys_has_the_defaults() {
-        let page = include_str!("../../../docs/reference/configuration.md");
+        let page = include_str!("../../../../docs/reference/configuration.md");
         let begin = page.find("```toml\n").expect("a block of TOML") + 8;
         let text = &page[begin..][..page[begin..].find("```").expect("its end")];
         assert_eq!(toml::from_str::<Config>(text).unwrap(), Config::default());

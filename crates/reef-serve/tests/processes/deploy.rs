@@ -13,7 +13,7 @@ use std::time::Duration;
 use yaml_rust2::{Yaml, YamlLoader};
 
 fn deploy(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
 }
 
 fn read(file: &str) -> String {

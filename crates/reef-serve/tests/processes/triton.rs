@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// The Python that has tritonclient, or why there is none.
 fn python() -> Result<String, String> {
-    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/tritonclient.sh");
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/tritonclient.sh");
     let output = Command::new(tool).output().map_err(|e| format!("skipped: {e}"))?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.status.success() { Ok(said) } else { Err(said) }
@@ -27,7 +27,7 @@ fn the_stock_client_works_unchanged() {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         std::fs::write(daemon.folder().join(name), bytes).unwrap();
     }
-    let typed = "../reef-models/tests/onnx/tensors/typed-17.onnx";
+    let typed = "../../reef-models/tests/onnx/tensors/typed-17.onnx";
     let typed = Path::new(env!("CARGO_MANIFEST_DIR")).join(typed);
     std::fs::copy(typed, daemon.folder().join("models/typed.onnx")).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/triton.py");

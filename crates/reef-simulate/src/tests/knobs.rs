@@ -125,7 +125,7 @@ fn between(before: &Totals, after: &Totals, alone: &Totals) -> Figures {
 }
 
 fn results(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results").join(file);
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 

@@ -44,7 +44,7 @@ impl Row {
 }
 
 fn results(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results").join(file);
     let text = std::fs::read_to_string(path).unwrap();
     let mut json: Value = serde_json::from_str(&text).unwrap();
     serde_json::from_value(json["rows"].take()).unwrap()

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 fn onnx(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/onnx").join(name)
 }
 
 /// The output of an undisturbed inference, and of one that is cut at each command and finished on

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char};
 
 /// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs
 /// of CUDA's headers.
-const VERSIONS: &str = include_str!("../../../reef-shim/versions.txt");
+const VERSIONS: &str = include_str!("../../../../interpose/reef-shim/versions.txt");
 /// Names that end thus mean per-thread default streams.
 const TWINS: [&str; 2] = ["_ptsz", "_ptds"];
 /// Flag of a look-up of variants for per-thread default streams.

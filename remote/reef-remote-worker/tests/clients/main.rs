@@ -3,13 +3,13 @@
 
 #[path = "../support/alone.rs"]
 mod alone;
-#[path = "../../../reef-shim/tests/common/mod.rs"]
+#[path = "../../../../interpose/reef-shim/tests/common/mod.rs"]
 mod common;
-#[path = "../../../reef-shim/tests/random/graphs.rs"]
+#[path = "../../../../interpose/reef-shim/tests/random/graphs.rs"]
 mod graphs;
 mod local;
 mod nodes;
-#[path = "../../../reef-shim/tests/random/program.rs"]
+#[path = "../../../../interpose/reef-shim/tests/random/program.rs"]
 mod program;
 #[path = "../support/proxy.rs"]
 mod proxy;
@@ -21,5 +21,5 @@ mod replay;
 mod support;
 #[path = "../support/tenants.rs"]
 mod tenants;
-#[path = "../../../reef-shim/tests/random/thread.rs"]
+#[path = "../../../../interpose/reef-shim/tests/random/thread.rs"]
 mod thread;

@@ -1,6 +1,6 @@
 //! Sessions of a server whose programs are clients that speak for themselves, or processes.
 
-#[path = "../../../reef-shim/tests/common/mod.rs"]
+#[path = "../../../../interpose/reef-shim/tests/common/mod.rs"]
 mod common;
 mod listed;
 mod printed;

@@ -4,7 +4,7 @@
 #[path = "../support/alone.rs"]
 mod alone;
 mod away;
-#[path = "../../../reef-shim/tests/common/mod.rs"]
+#[path = "../../../../interpose/reef-shim/tests/common/mod.rs"]
 mod common;
 #[path = "../support/gate.rs"]
 mod gate;

@@ -1,6 +1,6 @@
 //! Numbers of 8 bits on a remote device: its kernels for them, and networks that use these.
 
-#[path = "../../../reef-models/tests/integration/eight_bits/device.rs"]
+#[path = "../../../../reef-models/tests/integration/eight_bits/device.rs"]
 mod device;
 
 use crate::support;

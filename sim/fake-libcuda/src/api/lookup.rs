@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 
 /// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs
 /// of CUDA's headers.
-const VERSIONS: &str = include_str!("../../../versions.txt");
+const VERSIONS: &str = include_str!("../../../../interpose/reef-shim/versions.txt");
 /// Version of CUDA for which the function that `REEF_FAKE_NEWER` names has a variant that no header
 /// has: an allocation.
 const NEWER: i32 = 14_000;

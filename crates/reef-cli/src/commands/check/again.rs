@@ -82,7 +82,7 @@ pub(super) fn run(program: &[OsString], is_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Reads the file: `reef-shim/src/rerun/report.rs` has its fields.
+/// Reads the file: `interpose/reef-shim/src/rerun/report.rs` has its fields.
 fn read(text: &str) -> Option<BTreeMap<String, Row>> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for line in text.lines() {

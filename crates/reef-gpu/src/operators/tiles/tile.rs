@@ -333,7 +333,7 @@ mod tests {
     /// Names in the source are those that launches ask for.
     #[test]
     fn tiles_of_groups_are_those_of_their_source() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/hopper.cu");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/hopper.cu");
         let Ok(source) = std::fs::read_to_string(path) else {
             return println!("skipped: no {path}");
         };

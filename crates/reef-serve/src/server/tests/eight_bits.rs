@@ -1,6 +1,6 @@
 //! Models with numbers of 8 bits.
 
-#[path = "../../../../reef-models/tests/integration/eight_bits/device.rs"]
+#[path = "../../../../../reef-models/tests/integration/eight_bits/device.rs"]
 #[expect(unsafe_code, reason = "it makes a launch anew")]
 mod device;
 

@@ -116,7 +116,7 @@ fn files_take_the_place_of_the_repositorys() {
 #[test]
 fn kernels_do_not_come_with_a_load() {
     let fixture = Fixture::new("load-kernels", |config| config.models.kernels = true);
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/networks/program");
     let mut parameters = parse(&[config("{}")]);
     for entry in std::fs::read_dir(&program).unwrap().flatten() {
         let key = format!("file:1/{}", entry.file_name().to_string_lossy());

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A small network with what it must give.
 pub(super) fn case(name: &str) -> (PathBuf, Vec<f32>) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/onnx");
     let golden = std::fs::read(folder.join(format!("{name}.json"))).unwrap();
     let golden: serde_json::Value = serde_json::from_slice(&golden).unwrap();
     assert_eq!(golden["seed"], 1, "as inferences of these tests");
@@ -224,7 +224,7 @@ fn loading_stays_within_the_budget_from_the_first_byte_on() {
 }
 
 /// A network whose inputs and outputs have several types.
-const TYPED: &str = "../reef-models/tests/onnx/tensors/typed-17.onnx";
+const TYPED: &str = "../../reef-models/tests/onnx/tensors/typed-17.onnx";
 
 #[test]
 fn a_network_of_tensors_keeps_its_names_and_types() {
@@ -309,7 +309,7 @@ fn a_network_of_text_is_served() {
 /// A folder as REEF publishes it.
 #[test]
 fn kernels_as_source_load_where_trusted_and_compilable() {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/networks/program");
     let copy = |fixture: &Fixture, to: &str| {
         for entry in std::fs::read_dir(&program).unwrap().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();

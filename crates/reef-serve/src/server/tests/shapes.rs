@@ -7,7 +7,7 @@ use crate::kserve::parameter::RegionPart;
 use crate::net::identity::principal::Principal;
 use handmade::{bytes, file, node, number, ones};
 
-#[path = "../../../../reef-models/tests/handmade/mod.rs"]
+#[path = "../../../../../reef-models/tests/handmade/mod.rs"]
 pub(super) mod handmade;
 
 /// An input (field 11) or output (12) of FP32; a size that is not a number is open and has this

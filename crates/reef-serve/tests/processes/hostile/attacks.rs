@@ -143,10 +143,10 @@ fn unload(target: &Target) {
 
 /// Files of which large things would be made, or that are wrong.
 const BOMBS: &[(&str, &[u8])] = &[
-    ("add-bomb", include_bytes!("../../../../fuzz/seeds/onnx/add-bomb.onnx")),
-    ("concat-bomb", include_bytes!("../../../../fuzz/seeds/onnx/concat-bomb.onnx")),
-    ("inception-13", include_bytes!("../../../../fuzz/seeds/onnx/inception-13.onnx")),
-    ("odd-21", include_bytes!("../../../../fuzz/seeds/onnx/odd-21.onnx")),
+    ("add-bomb", include_bytes!("../../../../../fuzz/seeds/onnx/add-bomb.onnx")),
+    ("concat-bomb", include_bytes!("../../../../../fuzz/seeds/onnx/concat-bomb.onnx")),
+    ("inception-13", include_bytes!("../../../../../fuzz/seeds/onnx/inception-13.onnx")),
+    ("odd-21", include_bytes!("../../../../../fuzz/seeds/onnx/odd-21.onnx")),
 ];
 
 /// Makes the daemon read small files that expand to large ones, and files that are not models. It

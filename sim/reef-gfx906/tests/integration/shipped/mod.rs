@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// A kernel of kernels/`source`.cu.
 fn shipped(source: &str, build: &str, name: &str) -> Kernel {
-    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-hip/images");
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-hip/images");
     let packed =
         std::fs::read(images.join(format!("{source}-{build}-gfx906.z"))).expect("is there");
     let code = miniz_oxide::inflate::decompress_to_vec_zlib(&packed).expect("is whole");
