@@ -28,7 +28,7 @@ export PATH=$environment/bin:$PATH
 export REEF_TEST_FAKE_DRIVER=$target/debug/libfake_libcuda.so
 tests() { "$1" -W error::ResourceWarning -m unittest discover --start-directory crates/reef-python/tests "${@:2}"; }
 tests python
-(cd reef-python && mypy --strict python/reef)
+(cd crates/reef-python && mypy --strict python/reef)
 tools/python_reference.py --check
 if "$environment/bin/pip" install --quiet "pyright>=1.1.380" && pyright --version >/dev/null 2>&1; then
     pyright --level error --pythonpath "$environment/bin/python" crates/reef-python/python/reef

@@ -28,7 +28,7 @@ if [ "$is_built" != true ]; then
     python3 -m venv "$target/release-python"
     "$target/release-python/bin/pip" install --quiet "maturin>=1.9,<2" build wheel auditwheel
     rm -rf "$target/wheels"
-    (cd reef-python && PATH=$target/release-python/bin:$PATH REEF_BUILD_PROFILE=$profile \
+    (cd crates/reef-python && PATH=$target/release-python/bin:$PATH REEF_BUILD_PROFILE=$profile \
         "$target/release-python/bin/python" -m build --sdist --wheel --no-isolation --outdir "$target/wheels" .)
     $here/tag_wheel.sh "$target/release-python/bin/python" "$target"/wheels/*.whl
     REEF_BUILD_PROFILE=$profile tools/arm64.sh "$target/arm64"

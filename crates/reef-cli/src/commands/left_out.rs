@@ -16,7 +16,7 @@ pub(crate) struct Args {
 /// Refuses the command and says how to build it.
 fn refuse(feature: &str) -> Result<()> {
     let name = std::env::args().nth(1).unwrap_or_default();
-    let install = format!("cargo install --path reef-cli --features {feature} --locked");
+    let install = format!("cargo install --path crates/reef-cli --features {feature} --locked");
     Err(Usage(format!("`reef {name}` is not in this build. Rebuild with: {install}")).into())
 }
 
