@@ -615,6 +615,43 @@ fn daemon_of_another_version_is_refused_in_one_clear_line() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// A program keeps the library that it has loaded, whatever is installed meanwhile.
+#[test]
+fn message_of_an_older_program_is_answered_with_both_versions() {
+    let (registry, path) = registry();
+    let old = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&old, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    let mut message = [0; 128];
+    message[..9].copy_from_slice(b"REEFGUES\x02");
+    rustix::io::write(&old, &message).unwrap();
+    let mut answer = [0; 512];
+    let got = rustix::io::read(&old, &mut answer).unwrap();
+    assert!(answer.starts_with(b"REEFGUES\x03"), "the version is where each one has it");
+    let said = String::from_utf8_lossy(&answer[..got]);
+    assert!(said.contains("it speaks version 2 of guests' messages, this 3"), "{said}");
+    assert_eq!(rustix::io::read(&old, &mut answer), Ok(0), "it isn't a guest");
+    assert!(registry.guests().is_empty());
+    guest(&path, BestEffort, GPU);
+}
+
+/// It is refused, because the daemon would not know what is where. No holder is left in it.
+#[test]
+fn page_of_an_older_layout_is_refused_and_stays_open() {
+    let (registry, path) = registry();
+    let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
+    launch(&rt);
+    until_held(&be);
+    drop(registry);
+    until_open(&be);
+    let registry = Registry::open(&path, Box::new(|_, request| Ok(request.class))).unwrap();
+    rustix::io::pwrite(be.file.as_fd(), &1_u32.to_ne_bytes(), 8).unwrap(); // behind the magic
+    let request = JoinRequest { class: BestEffort, device: GPU };
+    let error = rejoin(&path, &request, &GuestInfo::default(), &be.file, SOON).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("not a page: it has version 1, this program 2"), "{said}");
+    assert!(registry.guests().is_empty() && !be.page.holders.is_closed());
+}
+
 /// `cargo test --release -p reef-guest --test integration -- --ignored --nocapture hold_of`
 #[test]
 #[ignore = "measures"]
