@@ -1,0 +1,118 @@
+"""examples/pytorch/compare.py: its figures, and its ways with programs on the driver for tests."""
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+HERE = Path(__file__).resolve().parent
+SCRIPT = HERE.parents[1] / "examples/pytorch/compare.py"
+
+
+def module():
+    spec = importlib.util.spec_from_file_location("compare", SCRIPT)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+compare = module()
+
+
+def program(*lines):
+    """A program that has written these lines."""
+    one = compare.Program.__new__(compare.Program)
+    one.lines = [line.split() for line in lines]
+    return one
+
+
+class Figures(unittest.TestCase):
+    def test_kept_counts_steps_of_the_measured_time_alone(self):
+        train = program("ready", "step 0 1.0", "step 4 2.0", "step 8 4.0", "step 12 6.0", "step 100 7.0")
+        self.assertAlmostEqual(compare.steps(train, 2.0, 6.0), 8.0)
+        self.assertAlmostEqual(compare.steps(train, 3.0, 5.0), 4.0, msg="parts of two steps")
+        self.assertAlmostEqual(compare.steps(train, 0.0, 1.5), 2.0, msg="nothing before the first mark")
+        self.assertEqual(compare.steps(program("ready"), 0, 1), 0.0)
+
+    def test_latency_leaves_out_what_came_before_or_after(self):
+        came = [f"request {at / 10} 0.010" for at in range(10, 110)]
+        serve = program("ready", "request 0.5 9.0", *came, "request 11.0 9.0", "warning: a line of another kind")
+        found = compare.latency(serve, 1.0, 11.0)
+        self.assertEqual((found["requests"], round(found["p50"]), round(found["p99"])), (100, 10, 10))
+        with self.assertRaisesRegex(compare.Unable, "no request"):
+            compare.latency(serve, 20.0, 30.0)
+
+    def test_ways_without_time_or_means_are_listed(self):
+        args = types.SimpleNamespace(budget=0.0, out=Path(tempfile.mkdtemp(prefix="reef-compare-")))
+        self.addCleanup(shutil.rmtree, args.out)
+        one = compare.Comparison(args)
+        one.begin -= 1
+        one.run("shared")
+        self.assertEqual(one.left, [("shared", "no time was left of 0 s")])
+
+
+@unittest.skipIf(shutil.which("reef") is None, "the command reef is not in PATH")
+class Ways(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="reef-compare-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        command = Path(shutil.which("reef")).resolve()
+        os.symlink(command, self.folder / "reef")
+        found = [command.parent, command.parent.parent / "lib/reef"]
+        shims = [place / "libreef_cuda_shim.so" for place in found]
+        os.symlink(next(shim for shim in shims if shim.exists()), self.folder / "libreef_cuda_shim.so")
+
+    def compare(self, *options, train=None):
+        stub = f"{shlex.quote(sys.executable)} {shlex.quote(str(HERE / 'compare_stub.py'))}"
+        python_path = f"{HERE}:{os.environ.get('PYTHONPATH', '')}"
+        environment = {**os.environ, "PYTHONPATH": python_path, "REEF_FAKE_KERNEL_NS": "1000000"}
+        library = os.environ.get("REEF_CUDA")
+        if library and not (self.folder / "libcuda.so.1").exists():
+            os.symlink(library, self.folder / "libcuda.so.1")
+            environment["LD_LIBRARY_PATH"] = str(self.folder)
+        command = [sys.executable, str(SCRIPT), str(self.folder), "--seconds", "1", "--settle", "0.3"]
+        command += ["--settle-target", "0.3", "--serve", f"{stub} serve", "--train", train or f"{stub} train"]
+        command += ["--out", str(self.folder / "out"), *options]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+    def test_each_way_has_latency_and_what_is_kept(self):
+        done = self.compare("--ways", "alone,shared,reef,reef-target,mps")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        found = json.loads((self.folder / "out/compare.json").read_text())
+        rows = {row["way"]: row for row in found["rows"]}
+        for way in ["shared", "reef", "reef-target"]:
+            self.assertIn(way, rows, done.stdout)
+            self.assertGreater(rows[way]["requests"], 5, done.stdout)
+            self.assertGreater(rows[way]["kept"], 1, done.stdout)
+        self.assertIsNone(rows["alone"]["kept"])
+        if shutil.which("nvidia-cuda-mps-control") is None:
+            self.assertEqual(found["left_out"], [dict(way="mps", why="no nvidia-cuda-mps-control")])
+        drawn = ElementTree.parse(self.folder / "out/compare.svg").getroot()
+        said = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertIn("both as they are", said)
+
+    def test_program_that_ends_is_named_with_its_last_line(self):
+        fails = f"{shlex.quote(sys.executable)} -c 'import sys; sys.exit(\"no such data\")'"
+        done = self.compare("--ways", "shared", train=fails)
+        self.assertEqual(done.returncode, 1, "no way ran")
+        self.assertIn("left out: shared: train: ended with 1: no such data", done.stdout)
+
+    def test_folder_without_the_command_is_refused(self):
+        (self.folder / "reef").unlink()
+        done = self.compare("--ways", "reef")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("reef: no such file: cargo build", done.stderr)
+        done = self.compare("--ways", "fastest")
+        self.assertIn("--ways: must be among alone, shared,", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
