@@ -9,6 +9,7 @@ use crate::endpoints::{Listeners, with_passed};
 use crate::error::{Error, Result};
 use crate::guests::service::Guests;
 use crate::kserve::grpc::serve as grpc;
+use crate::kserve::http::page::feed::Feed;
 use crate::kserve::http::serve as http;
 use crate::malloc::limit_heap_growth;
 use crate::models::config::upload::remove_abandoned;
@@ -101,8 +102,11 @@ async fn serve(
     for listener in grpc {
         tasks.spawn(grpc::serve(server.clone(), tokens.clone(), listener, wait(ended.clone())));
     }
+    let feed = Feed::new();
+    tokio::spawn(feed.clone().run(server.clone()));
     for listener in http {
-        let serve = http::serve(server.clone(), tokens.clone(), listener, wait(ended.clone()));
+        let (server, tokens, feed) = (server.clone(), tokens.clone(), feed.clone());
+        let serve = http::serve(server, tokens, feed, listener, wait(ended.clone()));
         tasks.spawn(async move {
             serve.await;
             Ok(())
@@ -126,6 +130,7 @@ async fn serve(
     drain(&server.requests, server.config.get().times.drain()).await;
     leave(local, CLOSE_TIMEOUT, || server.nodes.iter().any(|node| node.lost().is_some())).await;
     drop(guests); // real-time guests go on among themselves
+    feed.close();
     let _ = end.send(true);
     let closed = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await; // idle connections are cut off

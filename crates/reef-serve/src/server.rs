@@ -376,10 +376,8 @@ impl Server {
     /// Returns the current metrics, as OpenMetrics.
     pub(crate) fn metrics_now(&self) -> String {
         let config = self.config.get();
-        let used = self.registry.device_memory();
-        let devices = self.nodes.iter().zip(used).map(|(node, memory)| snapshot(node, memory));
         self.observer.metrics.text(&Snapshot {
-            devices: devices.collect(),
+            devices: self.devices_now(),
             sizes: self.registry.memory(),
             memory: self.registry.budget().used(),
             clients: self.clients.in_use(),
@@ -391,6 +389,12 @@ impl Server {
             tenants: self.tenants.all(self.nodes.iter().map(|node| node.clock())),
             reserve: config.rt.reserve,
         })
+    }
+
+    /// Returns the current state of each device.
+    pub(crate) fn devices_now(&self) -> Vec<DeviceSnapshot> {
+        let used = self.registry.device_memory();
+        self.nodes.iter().zip(used).map(|(node, memory)| snapshot(node, memory)).collect()
     }
 }
 

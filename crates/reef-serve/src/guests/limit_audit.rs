@@ -23,7 +23,7 @@ type Open = dyn Fn() -> Result<Box<dyn Monitor>, Error> + Send + Sync;
 
 /// Accounts of the programs of the daemon's user.
 pub(super) struct Accounts {
-    audit: RwLock<Audit>,
+    audit: Arc<RwLock<Audit>>,
     open: Box<Open>,
     state: Mutex<State>,
 }
@@ -59,7 +59,13 @@ fn no_overhead_text(error: &Error) -> String {
 impl Accounts {
     /// Reads the accounts in this folder; `open` opens the management library.
     pub(super) fn new(folder: PathBuf, open: Box<Open>) -> Self {
-        Self { audit: RwLock::new(Audit::new(folder)), open, state: Mutex::default() }
+        let audit = Arc::new(RwLock::new(Audit::new(folder)));
+        Self { audit, open, state: Mutex::default() }
+    }
+
+    /// Returns the reader of the accounts, for the page.
+    pub(super) fn shared(&self) -> Arc<RwLock<Audit>> {
+        self.audit.clone()
     }
 
     /// Returns all jobs with limits, with their current use.

@@ -83,6 +83,7 @@ impl Guests {
         let folder = reef_guest::limit::folder(|name| std::env::var(name).ok());
         let accounts =
             Arc::new(Accounts::new(folder, Box::new(|| Ok(Box::new(Nvml::from_environment()?)))));
+        server.observer.limits.get_or_init(|| accounts.shared());
         metrics.add(Box::new(Jobs(accounts.clone())));
         let violations = Arc::new(Violations::new(&registry, revoked));
         metrics.add(Box::new(ViolationCollector(violations.clone())));

@@ -11,6 +11,10 @@ use crate::net::identity::principal::Principal;
 use axum::http::{HeaderMap, header};
 use std::net::IpAddr;
 
+/// Paths of the daemon's own page and its parts, to which a browser shows a token as a password.
+pub(super) const PAGE_PATHS: [&str; 4] =
+    ["/", "/reef/page.css", "/reef/page.js", "/reef/page/events"];
+
 /// Content types that any page may send without a preflight request.
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
@@ -18,15 +22,22 @@ const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-d
 const FORM: &str = "any web page may send this type: set Content-Type: application/json \
                     (curl: -H 'Content-Type: application/json')";
 
-/// Refuses a request of a web page, unless its sender is authenticated.
+/// True if a path is of the daemon's own page.
+pub(super) fn is_page(path: &str) -> bool {
+    PAGE_PATHS.contains(&path)
+}
+
+/// Refuses a request of a web page, unless its sender is authenticated. The daemon's own page is
+/// for browsers: they reach it through a Unix socket too, by a tunnel of `ssh` from loopback.
 ///
 /// # Errors
 ///
 /// `Denied`.
-pub(super) fn check(peer: &Peer, headers: &HeaderMap) -> Result<()> {
+pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> {
     let is_loopback = match peer.principal {
         Principal::Address(address) => address.is_loopback(),
         Principal::Loopback(_) => true,
+        Principal::User(_) if is_page(path) => true,
         _ => return Ok(()),
     };
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
@@ -67,14 +78,34 @@ mod tests {
     use super::*;
 
     fn says(address: &str, pairs: &[(&'static str, &str)]) -> Result<()> {
-        let pairs = pairs.iter().map(|&(name, value)| {
-            (header::HeaderName::from_static(name), value.parse().expect("ASCII"))
-        });
         let principal = match address {
             "127.0.0.1" => Principal::Loopback(0),
             address => Principal::at(address.parse().expect("an address")),
         };
-        check(&Peer { principal, ..Peer::UNKNOWN }, &pairs.collect())
+        says_to(principal, "/v2", pairs)
+    }
+
+    fn says_to(principal: Principal, path: &str, pairs: &[(&'static str, &str)]) -> Result<()> {
+        let pairs = pairs.iter().map(|&(name, value)| {
+            (header::HeaderName::from_static(name), value.parse().expect("ASCII"))
+        });
+        check(&Peer { principal, ..Peer::UNKNOWN }, path, &pairs.collect())
+    }
+
+    #[test]
+    fn page_through_a_tunnel_needs_a_local_host_name() {
+        let user = |path, host| says_to(Principal::User(0), path, &[("host", host)]);
+        assert_eq!(user("/v2", "evil.example"), Ok(()), "the kernel states the peer");
+        for path in PAGE_PATHS {
+            assert_eq!(user(path, "localhost:8000"), Ok(()));
+            assert!(user(path, "evil.example").is_err(), "{path}");
+        }
+        let token = Principal::Token("ci".into());
+        assert_eq!(
+            says_to(token, "/", &[("host", "gpu1.example")]),
+            Ok(()),
+            "it has shown a token"
+        );
     }
 
     #[test]
@@ -102,8 +133,7 @@ mod tests {
         for kind in ["text/plain;charset=UTF-8", "multipart/form-data; boundary=x"] {
             assert!(said(("content-type", kind)).is_err(), "{kind}");
         }
-        let user = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
-        let headers = [(header::ORIGIN, "http://x".parse().unwrap())].into_iter().collect();
-        assert_eq!(check(&user, &headers), Ok(()), "the kernel states the peer");
+        let user = says_to(Principal::User(0), "/v2", &[("origin", "http://x")]);
+        assert_eq!(user, Ok(()), "the kernel states the peer");
     }
 }

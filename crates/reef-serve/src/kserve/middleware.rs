@@ -20,7 +20,7 @@ use crate::server::Server;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use hyper::body::Body as _;
@@ -32,6 +32,10 @@ const CALL_BYTES: usize = 36 << 10;
 
 /// Code of gRPC for a message that is longer than its decoder allows.
 const OUT_OF_RANGE: &str = "11";
+
+/// Makes a browser ask for a password, which is the token.
+const PASSWORD: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"REEF: the token is the password\"");
 
 /// Length of the prefix of a gRPC message: the compression flag and the length.
 const GRPC_PREFIX_BYTES: usize = 5;
@@ -78,13 +82,22 @@ impl Middleware {
         }
     }
 
+    /// True if a browser may show a token as a password: the page changes nothing, so other pages
+    /// can't use a password that the browser remembers.
+    fn is_page(&self, request: &Request) -> bool {
+        self.protocol == Protocol::Http && browser_guard::is_page(request.uri().path())
+    }
+
     /// Identifies the peer by its token or its connection.
     fn identify(&self, peer: Peer, request: &Request) -> Result<Peer> {
         let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let password = given.filter(|_| self.is_page(request)).and_then(auth::bearer_of_basic);
+        let given = password.as_deref().or(given);
         let principal = auth::identify(&self.tokens, &peer, given)?;
         let peer = Peer { principal, ..peer };
+        // Browsers cannot send gRPC.
         if self.protocol == Protocol::Http {
-            browser_guard::check(&peer, request.headers())?; // browsers cannot send gRPC
+            browser_guard::check(&peer, request.uri().path(), request.headers())?;
         }
         Ok(peer)
     }
@@ -119,6 +132,7 @@ async fn identify(
     let admitted = middleware
         .admit(peer, &request)
         .and_then(|(peer, probe)| Ok((begin(info.as_ref(), &peer.principal)?, peer, probe)));
+    let is_page = middleware.is_page(&request);
     if let (Some(info), Err(_)) = (&info, &admitted) {
         info.slot.refuse();
     }
@@ -129,7 +143,13 @@ async fn identify(
             in_use.map(|in_use| request.extensions_mut().insert(Arc::new(in_use)));
             next.run(request).await
         }
-        Err(error) => close(middleware.protocol, refuse(middleware.protocol, error)),
+        Err(error) => {
+            let mut refusal = close(middleware.protocol, refuse(middleware.protocol, error));
+            if refusal.status() == StatusCode::UNAUTHORIZED && is_page {
+                refusal.headers_mut().insert(header::WWW_AUTHENTICATE, PASSWORD);
+            }
+            refusal
+        }
     }
 }
 

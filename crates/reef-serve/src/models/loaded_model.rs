@@ -193,6 +193,9 @@ impl LoadedModel {
         outcome: Option<Result<(), &Error>>,
     ) {
         self.observer.metrics.note_answer(self.of(class), phases.total(), outcome);
+        if matches!(outcome, Some(Ok(()))) {
+            self.observer.latencies.note(class, phases.total());
+        }
         self.stats.note(phases, matches!(outcome, Some(Ok(()))));
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod answers;
 pub(crate) mod devices;
 pub(crate) mod exposition;
 mod guests;
+pub(crate) mod latency;
 pub(crate) mod metrics;
 pub(crate) mod observer;
 mod process;

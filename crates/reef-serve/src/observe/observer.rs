@@ -3,12 +3,14 @@
 use crate::engine::api::{Instance, Run, RunTiming};
 use crate::engine::node::Node;
 use crate::error::Result;
+use crate::observe::latency::Latencies;
 use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
 use crate::suspend::memory_policy::MemoryPolicy;
 use crate::suspend::suspensions::Suspensions;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use reef::HostMemory;
+use reef_guest::limit::Audit;
 use reef_guest::registry::Registry;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -17,8 +19,12 @@ use std::sync::{Arc, OnceLock, Weak};
 pub(crate) struct Observer {
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
+    /// Of answered requests, for the page.
+    pub(crate) latencies: Latencies,
     /// Unmodified programs, for traces, and the daemon's own numbers among them.
     pub(crate) guests: Mutex<(Weak<Registry>, Vec<u32>)>,
+    /// Limits of unmodified programs. Set once the registry of guests is open.
+    pub(crate) limits: OnceLock<Arc<RwLock<Audit>>>,
     /// Set once the registry of guests is open.
     pub(crate) suspensions: OnceLock<Arc<Suspensions>>,
     /// Memory for real-time work, once guests may register.

@@ -13,6 +13,7 @@ mod malformed;
 mod memory;
 mod mistakes;
 mod packed;
+mod page;
 mod requests;
 mod rights;
 mod slow;

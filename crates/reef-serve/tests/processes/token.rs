@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A daemon that wants a token, and the folder that has it.
-fn daemon(test: &str, flags: &[&str]) -> (Daemon, Folder) {
+pub(crate) fn daemon(test: &str, flags: &[&str]) -> (Daemon, Folder) {
     let files = Folder::new(&format!("{test}-files"));
     let token = files.path().join("token");
     std::fs::write(&token, "0123456789abcdef").unwrap();

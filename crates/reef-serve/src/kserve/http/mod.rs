@@ -1,5 +1,5 @@
 //! The standard protocol over HTTP, with tensors as JSON or as binary data after it; also
-//! `/metrics`, `/reef/trace` and `/reef/devices`.
+//! `/metrics`, `/reef/trace`, `/reef/devices`, and the page at `/`.
 
 mod bounded;
 mod describe;
@@ -8,6 +8,7 @@ pub(crate) mod infer;
 mod json;
 mod memory;
 mod numbers;
+pub(crate) mod page;
 mod reply;
 mod repository;
 pub(crate) mod serve;

@@ -1,5 +1,7 @@
 //! HTTP server, and the routes of its handlers.
 
+use super::page::feed::Feed;
+use super::page::serve as page;
 use super::reply::App;
 use super::{describe, devices, infer, memory, repository, suspended, trace};
 use crate::error::Error;
@@ -40,13 +42,14 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 pub(crate) async fn serve(
     server: Arc<Server>,
     tokens: Arc<Tokens>,
+    feed: Arc<Feed>,
     listener: Listener,
     end: impl Future<Output = ()> + Send + 'static,
 ) {
     let idle = server.config.get().times.idle();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD_BYTES);
-    let router = router(server, tokens);
+    let router = router(server, tokens, feed);
     let graceful = GracefulShutdown::new();
     let mut connections = listener.connections(idle);
     let mut end = std::pin::pin!(end);
@@ -65,7 +68,7 @@ pub(crate) async fn serve(
     graceful.shutdown().await;
 }
 
-fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
+fn router(server: Arc<Server>, tokens: Arc<Tokens>, feed: Arc<Feed>) -> Router {
     let max = server.config.get().limits.message_mib << 20;
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
@@ -85,6 +88,7 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
     let calls = Router::new()
         .merge(infer)
         .merge(others)
+        .merge(page::routes(feed))
         .fallback(unknown_path)
         .layer(DefaultBodyLimit::max(max))
         .with_state(server.clone());

@@ -5,6 +5,8 @@ use crate::error::{Error, Result};
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use crate::net::identity::secret;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 use reef_files::MAX_TOKEN_BYTES;
 use std::fmt;
@@ -115,6 +117,13 @@ pub(crate) fn identify(tokens: &Tokens, peer: &Peer, given: Option<&[u8]>) -> Re
     })
 }
 
+/// Returns a browser's password as the header that shows it as a token; `None` if `given` has none.
+pub(crate) fn bearer_of_basic(given: &[u8]) -> Option<Vec<u8>> {
+    let pair = STANDARD.decode(given.strip_prefix(b"Basic ")?).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some([b"Bearer ", &pair[colon + 1..]].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +147,18 @@ mod tests {
         assert!(!opens(tcp, Some(b"Bearer 0123456789abcdef0")));
         assert!(!opens(tcp, None));
         assert_eq!(identify(&Tokens::default(), tcp, None), Ok(tcp.principal.clone()));
+    }
+
+    #[test]
+    fn password_of_a_browser_is_a_token() {
+        let said =
+            |pair: &str| bearer_of_basic(format!("Basic {}", STANDARD.encode(pair)).as_bytes());
+        assert_eq!(said("any:0123:456").as_deref(), Some(&b"Bearer 0123:456"[..]));
+        assert_eq!(said(":0123").as_deref(), Some(&b"Bearer 0123"[..]));
+        assert_eq!(said("0123"), None);
+        for bad in ["", "Basic", "Basic !", "Bearer 0123"] {
+            assert_eq!(bearer_of_basic(bad.as_bytes()), None, "{bad}");
+        }
     }
 
     #[test]
