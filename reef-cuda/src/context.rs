@@ -5,6 +5,7 @@
 
 use crate::driver::Driver;
 use crate::facts::CudaFacts;
+use crate::order::Order;
 use crate::parts::{Parts, Split};
 use cudarc::driver::sys::*;
 use parking_lot::Mutex;
@@ -49,6 +50,8 @@ pub struct Context {
     pub(crate) split: Option<Split>,
     /// Parts that graphs were captured for.
     pub(crate) parts: Parts,
+    /// Event that keeps padding behind the kernels before it.
+    pub(crate) order: Order,
     /// Stream for allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,
     /// Pinned memory of the host.

@@ -60,6 +60,10 @@ driver_table! {
         cuStreamDestroy_v2(stream: CUstream);
         cuStreamSynchronize(stream: CUstream);
         cuStreamQuery(stream: CUstream);
+        cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+        cuEventCreate(event: *mut CUevent, flags: c_uint);
+        cuEventRecord(event: CUevent, stream: CUstream);
+        cuEventDestroy_v2(event: CUevent);
         cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint);
         cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
         cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);

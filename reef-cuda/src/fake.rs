@@ -296,6 +296,7 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuModuleLoadData"
         | "cuModuleGetFunction"
         | "cuStreamCreateWithPriority"
+        | "cuEventCreate"
         | "cuDevicePrimaryCtxRetain"
         | "cuGraphInstantiateWithFlags" => handle as *mut c_void,
         "cuStreamEndCapture" => graph as *mut c_void,

@@ -3,7 +3,16 @@
 //! The driver library is opened at run time, so this builds and starts on machines without it;
 //! opening a device there is an error that says what was tried. Device code ships with the crate.
 //! What all GPU backends do alike is in `reef-gpu`; here is what the driver does for an open
-//! device.
+//! device:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `reset.rs` | makes launched kernels void and stops running ones |
+//! | `padding.rs` | launches a real-time kernel with best-effort blocks next to it |
+//! | `stream.rs`, `order.rs`, `parts.rs` | streams, their priorities, and parts of the multiprocessors |
+//! | `memory.rs`, `ipc.rs`, `transfers.rs` | memory of the device, of the host, of other processes and devices |
+//! | `module.rs`, `graph.rs`, `code/` | kernels, launches that are taken at once, device code |
+//! | `open.rs`, `context.rs`, `facts.rs`, `driver.rs`, `handles.rs` | an open device, what it is, and the driver's functions |
 
 mod code;
 mod context;
@@ -17,7 +26,10 @@ mod ipc;
 mod memory;
 mod module;
 mod open;
+mod order;
+mod padding;
 mod parts;
+mod reset;
 mod stream;
 mod transfers;
 

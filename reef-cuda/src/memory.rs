@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::driver::BACKEND;
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use reef_gpu::{GateSignal, Memory, place, with_asked};
+use reef_gpu::{GateSignal, Memory, Reset, place, with_asked};
 use std::ffi::{c_uint, c_void};
 
 // SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are
@@ -37,25 +37,6 @@ unsafe impl Memory for Context {
 
     fn waits_to_free(&self) -> bool {
         !self.own.pools
-    }
-
-    /// Allocates, but not from the driver's pool, whose memory streams can't write words in.
-    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
-        self.bind()?;
-        let mut memory = 0;
-        // SAFETY: the pointer is valid for the call.
-        let done = unsafe { self.driver.cuMemAlloc_v2(&mut memory, bytes) };
-        done.map_err(|error| with_asked(error, bytes))?;
-        // SAFETY: as in `alloc`.
-        self.zero(memory, bytes).inspect_err(|_| unsafe { self.free_signals(memory) })?;
-        Ok(memory)
-    }
-
-    unsafe fn free_signals(&self, memory: u64) {
-        if self.bind().is_ok() {
-            // SAFETY: it came from `alloc_signals`, once.
-            let _ = unsafe { self.driver.cuMemFree_v2(memory) };
-        }
     }
 
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
@@ -171,7 +152,7 @@ impl Context {
     }
 
     /// Clears what was allocated just now.
-    fn zero(&self, memory: CUdeviceptr, bytes: usize) -> Result<()> {
+    pub(crate) fn zero(&self, memory: CUdeviceptr, bytes: usize) -> Result<()> {
         // SAFETY: the fill stays inside what was allocated.
         unsafe {
             self.driver.cuMemsetD8Async(memory, 0, bytes, self.housekeeping)?;

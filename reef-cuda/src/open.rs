@@ -3,6 +3,7 @@
 use crate::context::{Context, Primary};
 use crate::driver::{BACKEND, Driver};
 use crate::facts::{self, find};
+use crate::order::Order;
 use crate::parts::{Parts, Split};
 use parking_lot::Mutex;
 use reef_core::Result;
@@ -40,7 +41,9 @@ impl Context {
         let housekeeping = std::ptr::null_mut();
         let pinned = Mutex::default();
         let parts = Parts::default();
-        let mut context = Self { driver, facts, own, split, parts, housekeeping, pinned, primary };
+        let order = Order::default();
+        let mut context =
+            Self { driver, facts, own, split, parts, order, housekeeping, pinned, primary };
         context.housekeeping = context.open_stream(StreamKind::RealTime)?.0;
         context.keep_freed_memory()?;
         Ok(context)
@@ -50,6 +53,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if self.bind().is_ok() && !self.housekeeping.is_null() {
+            self.order.close(self.driver);
             self.release_pinned();
             // SAFETY: the stream is not in use any more.
             let _ = unsafe { self.driver.cuStreamDestroy_v2(self.housekeeping) };

@@ -68,12 +68,6 @@ impl Streams for Context {
         unsafe { self.driver.cuStreamSynchronize(stream.0) }
     }
 
-    unsafe fn write_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the caller's promise.
-        unsafe { self.driver.cuStreamWriteValue32_v2(stream.0, address, value, 0) }
-    }
-
     unsafe fn wait_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise.

@@ -100,7 +100,7 @@ fn codes_have_the_names_that_we_take_them_for() {
 #[test]
 fn constants_and_layouts_are_those_of_hip_sys() {
     use crate::facts::{self, attribute};
-    use crate::{graph, pools, stream};
+    use crate::{graph, order, pools, stream};
     use hip_sys::hiprt::*;
     use hipDeviceAttribute_t as Attribute;
     let attributes = [
@@ -127,6 +127,7 @@ fn constants_and_layouts_are_those_of_hip_sys() {
     assert_eq!(pools::SIGNALS, hipMallocSignalMemory);
     assert_eq!(stream::NON_BLOCKING, hipStreamNonBlocking);
     assert_eq!(stream::EQUAL, hipStreamWaitValueEq);
+    assert_eq!(order::WITHOUT_TIME, hipEventDisableTiming);
     let relaxed = hipStreamCaptureMode::hipStreamCaptureModeRelaxed;
     assert_eq!(graph::RELAXED, relaxed as u32);
     use hipFunction_attribute::*;

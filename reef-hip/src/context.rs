@@ -6,6 +6,7 @@ use crate::driver::Driver;
 use crate::facts::Device;
 use crate::handles::{Code, Stream};
 use crate::masks::Masks;
+use crate::order::Order;
 use crate::pools::{Places, Retired, StreamPool};
 use parking_lot::Mutex;
 use reef_core::Result;
@@ -30,6 +31,8 @@ pub struct Context {
     /// Locked after `streams`, if both are.
     pub(crate) retired: Mutex<Retired>,
     pub(crate) memory: Places,
+    /// Event that keeps padding behind the kernels before it.
+    pub(crate) order: Order,
     /// Loaded code, and the kernels that it describes.
     pub(crate) loaded: Mutex<HashMap<Code, Kernels>>,
 }

@@ -58,6 +58,10 @@ driver_table! {
         hipStreamDestroy(stream: Handle);
         hipStreamSynchronize(stream: Handle);
         hipStreamQuery(stream: Handle);
+        hipStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint);
+        hipEventCreateWithFlags(event: *mut Handle, flags: c_uint);
+        hipEventRecord(event: Handle, stream: Handle);
+        hipEventDestroy(event: Handle);
         hipStreamWriteValue32(stream: Handle, address: *mut c_void, value: u32, flags: c_uint);
         hipStreamWaitValue32(stream: Handle, address: *mut c_void, value: u32, flags: c_uint, mask: u32);
     }

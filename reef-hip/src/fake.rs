@@ -186,9 +186,10 @@ fn symbol(name_: &str) -> Handle {
         "hipGetDeviceProperties" => old_properties as Handle,
         "hipGetDevicePropertiesR0600" => new_properties as Handle,
         "hipDeviceGetStreamPriorityRange" => priorities as Handle,
-        "hipStreamCreateWithPriority" | "hipExtStreamCreateWithCUMask" | "hipGraphInstantiate" => {
-            handle as Handle
-        }
+        "hipStreamCreateWithPriority"
+        | "hipExtStreamCreateWithCUMask"
+        | "hipEventCreateWithFlags"
+        | "hipGraphInstantiate" => handle as Handle,
         "hipStreamEndCapture" => graph as Handle,
         "hipMalloc" => alloc as Handle,
         "hipHostMalloc" | "hipExtMallocWithFlags" => alloc_host as Handle,

@@ -3,7 +3,16 @@
 //! The runtime library is opened at run time, so this builds and starts on machines without it;
 //! opening a device there is an error that says what was tried. Device code ships with the crate.
 //! It runs with HIP 5.2 to 7. What all GPU backends do alike is in `reef-gpu`; here is what AMD's
-//! runtime does for an open device, and what it doesn't.
+//! runtime does for an open device, and what it doesn't:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `reset.rs` | makes launched kernels void and stops running ones |
+//! | `padding.rs` | launches a real-time kernel with best-effort blocks next to it |
+//! | `stream.rs`, `order.rs`, `masks.rs` | streams, their priorities, and the compute units that they run on |
+//! | `memory.rs`, `pools.rs` | memory of the device and of the host, and what is kept of it |
+//! | `module.rs`, `graph.rs`, `code/` | kernels, launches that are taken at once, device code |
+//! | `open.rs`, `context.rs`, `facts.rs`, `driver.rs`, `handles.rs` | an open device, what it is, and the runtime's functions |
 
 #[cfg(test)]
 mod abi_tests;
@@ -19,7 +28,10 @@ mod masks;
 mod memory;
 mod module;
 mod open;
+mod order;
+mod padding;
 mod pools;
+mod reset;
 mod stream;
 
 pub use context::Context;

@@ -31,15 +31,6 @@ unsafe impl Memory for Context {
         self.memory.give_back(Kind::Device, memory);
     }
 
-    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
-        self.alloc(bytes)
-    }
-
-    unsafe fn free_signals(&self, memory: u64) {
-        // SAFETY: the caller's promise; `alloc_signals` took it from there.
-        unsafe { self.free(memory) };
-    }
-
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         self.bind()?;
         let host = self.memory.take(self.driver, Kind::Host, bytes)? as *mut u8;

@@ -5,6 +5,7 @@ use crate::driver::{BACKEND, Driver};
 use crate::facts::{self, Device};
 use crate::handles::Stream;
 use crate::masks::Masks;
+use crate::order::Order;
 use crate::pools::Places;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
@@ -49,6 +50,7 @@ impl Context {
             streams: Mutex::default(),
             retired: Mutex::default(),
             memory: Places::default(),
+            order: Order::default(),
             loaded: Mutex::default(),
         };
         let (lowest, highest) = context.device.priorities;
@@ -84,6 +86,7 @@ impl Drop for Context {
             return;
         }
         self.destroy_retired();
+        self.order.close(self.driver);
         for stream in all() {
             // SAFETY: it is not in use any more.
             let _ = unsafe { self.driver.hipStreamDestroy(stream.0) };

@@ -81,12 +81,6 @@ impl Streams for Context {
         Ok(())
     }
 
-    unsafe fn write_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the caller's promise.
-        unsafe { self.driver.hipStreamWriteValue32(stream.0, address as *mut c_void, value, 0) }
-    }
-
     unsafe fn wait_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
         let address = address as *mut c_void;

@@ -70,6 +70,7 @@ macro_rules! suite {
                     empty_work_completes;
                 operands: a_queue_keeps_what_it_launched, operands_may_be_dropped_at_once;
                 padding: padded_blocks_run_once, padding_never_outlasts_its_kernel,
+                    best_effort_work_ends_as_padding_alone, a_client_leaves_while_it_pads,
                     a_capped_queue_runs_each_block_once, a_queue_changes_its_width_in_order;
                 graphs: a_graph_is_preempted_inside, a_graph_stops_midway, clients_run_graphs,
                     a_graph_holds_launches_copies_and_fills;

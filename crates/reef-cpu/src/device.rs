@@ -45,7 +45,8 @@ impl Device for Cpu {
             return Err(Error::NotFound(format!("no device cpu:{ordinal} (have: 0..{DEVICES})")));
         }
         let shared = Arc::new(Shared::new(options.units, options.spin));
-        let mut open = Open { shared: shared.clone(), units: Vec::new(), uuid: options.uuid };
+        let Options { uuid, pads, .. } = options;
+        let mut open = Open { shared: shared.clone(), units: Vec::new(), uuid, pads };
         for unit in 0..options.units {
             open.units.push(start(ordinal, unit, options, shared.clone())?);
         }
@@ -127,7 +128,7 @@ impl Device for Cpu {
     }
 
     fn colocation(&self) -> Colocation {
-        Colocation::Padded
+        if self.0.pads { Colocation::Padded } else { Colocation::Never }
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Most units: enough to try out schedules of a large GPU.
 const MAX_UNITS: u32 = 256;
 /// Names of the options.
-const KEYS: [&str; 4] = ["units", "nice", "pin", "uuid"];
+const KEYS: [&str; 5] = ["units", "nice", "pin", "colocation", "uuid"];
 
 /// Options of a device when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub struct Options {
     pub nice: i32,
     /// Pin each unit to one core; default yes (`pin=1`).
     pub pin: bool,
+    /// Run best-effort blocks next to real-time kernels (`colocation=padded`, the default), or not
+    /// (`colocation=none`).
+    pub pads: bool,
     /// Name of the device in other processes, like the UUID of a GPU: 32 hexadecimal digits;
     /// default none.
     pub uuid: Option<[u8; 16]>,
@@ -34,7 +37,7 @@ impl Default for Options {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let units = cores.clamp(1, MAX_UNITS);
-        Self { units, spin: SPIN, nice: 5, pin: true, uuid: None }
+        Self { units, spin: SPIN, nice: 5, pin: true, pads: true, uuid: None }
     }
 }
 
@@ -63,6 +66,7 @@ impl Options {
             "units" => self.units = number(key, value, 1, MAX_UNITS)?,
             "nice" => self.nice = number(key, value, 0, 19)? as i32,
             "pin" => self.pin = number(key, value, 0, 1)? == 1,
+            "colocation" => self.pads = pads(value)?,
             "uuid" => self.uuid = Some(uuid(value)?),
             _ => {
                 let (have, meant) = (KEYS.join(", "), did_you_mean(key, KEYS));
@@ -83,6 +87,16 @@ fn number(key: &str, value: &str, min: u32, max: u32) -> Result<u32> {
     }
 }
 
+fn pads(value: &str) -> Result<bool> {
+    match value {
+        "padded" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(Error::Invalid(format!(
+            "cpu: option colocation must be padded or none, got {value:?}"
+        ))),
+    }
+}
+
 fn uuid(value: &str) -> Result<[u8; 16]> {
     let is_hex = value.len() == 32 && value.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = is_hex.then(|| u128::from_str_radix(value, 16).ok()).flatten();
@@ -98,7 +112,7 @@ mod tests {
     #[test]
     fn options_are_read_and_checked() {
         let options = Options::parse("units=4&nice=0&pin=0").unwrap();
-        let want = Options { units: 4, spin: SPIN, nice: 0, pin: false, uuid: None };
+        let want = Options { units: 4, spin: SPIN, nice: 0, pin: false, pads: true, uuid: None };
         assert_eq!(options, want);
         let uuid = Options::parse("uuid=000102030405060708090a0b0c0d0eff").unwrap().uuid;
         assert_eq!(uuid, Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]));
@@ -111,10 +125,17 @@ mod tests {
             "units=x",
             "spin=0",
             "cores=2",
+            "colocation=capped",
+            "colocation",
         ] {
             assert!(Options::parse(bad).is_err(), "{bad}");
         }
+        let pads = |text| Options::parse(text).unwrap().pads;
+        assert_eq!(["", "colocation=padded", "colocation=none"].map(pads), [true, true, false]);
         let said = Options::parse("unit=2").unwrap_err().to_string();
-        assert!(said.ends_with("(have: units, nice, pin, uuid): did you mean units?"), "{said}");
+        assert!(
+            said.ends_with("(have: units, nice, pin, colocation, uuid): did you mean units?"),
+            "{said}"
+        );
     }
 }

@@ -11,12 +11,12 @@ use crate::driver::control_stream::ControlStream;
 use crate::driver::event::Event;
 use crate::driver::stream::{Stream, Writer};
 use crate::driver::tick_rate::{Sighting, TickRateProbe};
-use crate::driver::timeout::Timeout;
 use crate::gpu::{Gpu, Open};
 use crate::hal::calls::Vendor;
 use crate::hal::facts::TickRate;
-use crate::hal::options::Options;
+use crate::hal::options::{ColocationMode, Options};
 use crate::launch::checkpoint::Checkpoint;
+use crate::launch::companions::Companions;
 use crate::launch::gated::Gated;
 use crate::launch::graph::{Graph, Runner};
 use crate::launch::guarded::Guarded;
@@ -112,14 +112,16 @@ impl<V: Vendor> Gpu<V> {
         }
     }
 
-    /// Timeout of a queue of this class.
-    fn timeout(&self, class: Priority) -> Timeout {
-        Timeout::new(self.options().timeout.filter(|_| class == Priority::BestEffort))
-    }
-
     fn timeout_feature(&self) -> Option<String> {
         let time = self.options().timeout?;
         Some(format!("gives up on best-effort queues that are silent for {time:?}"))
+    }
+
+    /// Companions of a queue of this class, where its kernels are padded. They are opened with the
+    /// queue, because opening streams takes long.
+    fn companions(&self, class: Priority) -> Result<Option<Companions<V>>> {
+        let is_padded = self.pads() && class == Priority::RealTime;
+        is_padded.then(|| Companions::open(self)).transpose()
     }
 
     /// The gate of a queue that this preemptor stops, if it does so by gates.
@@ -262,9 +264,12 @@ impl<V: Vendor> Device for Gpu<V> {
     }
 
     fn colocation(&self) -> Colocation {
-        match self.options().gates {
-            Some(_) => Colocation::Never, // grids that can't be cut
-            None => Colocation::Capped(self.caps()),
+        let Options { gates, colocation, .. } = self.options();
+        let own = if gates.is_some() { ColocationMode::Never } else { ColocationMode::Capped };
+        match colocation.unwrap_or(own) {
+            ColocationMode::Padded => Colocation::Padded,
+            ColocationMode::Capped => Colocation::Capped(self.caps()),
+            ColocationMode::Never => Colocation::Never, // with gates: grids that can't be cut
         }
     }
 
@@ -334,6 +339,7 @@ impl<V: Vendor> Device for Gpu<V> {
             timeline: ManuallyDrop::new(Timeline::new(self.context(), self.writer())?),
             guarded: ManuallyDrop::new(Guarded::new(self.context(), builtin.report)?),
             in_flight: VecDeque::new(),
+            companions: self.companions(priority)?.map(Box::new),
             retained: Retained::default(),
             epoch: 0,
             draining: false,

@@ -8,9 +8,10 @@ use crate::driver::context::Context;
 use crate::driver::control_stream::ControlStream;
 use crate::driver::handles::cloned;
 use crate::driver::stream::Writer;
+use crate::driver::timeout::Timeout;
 use crate::hal::calls::{Start, Vendor};
 use crate::hal::facts::Facts;
-use crate::hal::options::{Options, Precision};
+use crate::hal::options::{ColocationMode, Options, Precision};
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
 use reef_core::{Caps, Error, Priority, Result};
@@ -135,6 +136,16 @@ impl<V: Vendor> Gpu<V> {
         self.0.options.tune.then_some(&self.0.chosen)
     }
 
+    /// Timeout of work of this class.
+    pub(crate) fn timeout(&self, class: Priority) -> Timeout {
+        Timeout::new(self.options().timeout.filter(|_| class == Priority::BestEffort))
+    }
+
+    /// Returns whether real-time kernels are launched with best-effort blocks next to them.
+    pub(crate) fn pads(&self) -> bool {
+        self.options().colocation == Some(ColocationMode::Padded)
+    }
+
     pub(crate) fn writer(&self) -> Writer<V> {
         self.0.writer
     }
@@ -160,8 +171,9 @@ impl<V: Vendor> Gpu<V> {
     /// Returns whether graphs can run on a part of the units. They are not told to where an option
     /// says how best-effort blocks run.
     pub(crate) fn has_parts(&self) -> bool {
-        let Options { beside, split, gates, .. } = self.options();
-        self.facts().parts && beside.is_none() && split.is_none() && gates.is_none()
+        let Options { beside, split, gates, colocation, .. } = self.options();
+        let is_capped = matches!(colocation, None | Some(ColocationMode::Capped));
+        self.facts().parts && is_capped && beside.is_none() && split.is_none() && gates.is_none()
     }
 
     /// Options that the device was opened with.

@@ -128,6 +128,17 @@ pub trait Queue: Debug + Send + 'static {
     /// `DeviceLost`, or the error of a kernel that failed.
     fn completed(&mut self) -> Result<Seq>;
 
+    /// All padding of commands before the returned position has ended: it may be behind
+    /// [`completed`](Self::completed), because blocks that were told to stop run to their next
+    /// preemption point. Doesn't block.
+    ///
+    /// # Errors
+    ///
+    /// As [`completed`](Self::completed).
+    fn padding_ended(&mut self) -> Result<Seq> {
+        self.completed()
+    }
+
     /// If nothing of this queue runs or will run by itself: takes back what it still has.
     ///
     /// `None` means that the device is not done yet. Without an eviction it is when all commands

@@ -7,7 +7,7 @@
 
 use crate::bench::Bench;
 use reef_core::{Error, Priority};
-use reef_gpu::{Graphs, Memory, Modules, Streams, Vendor};
+use reef_gpu::{Graphs, Memory, Modules, Reset, Streams, Vendor};
 
 #[test]
 fn memory_keeps_what_is_written_and_comes_back_zeroed() {

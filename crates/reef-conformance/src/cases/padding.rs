@@ -1,12 +1,16 @@
 //! Best-effort blocks as padding of real-time kernels.
 
 use crate::run::skip;
-use crate::subject::{Cells, Rounds, cycles, doze, happened, rng, rounds_for};
+use crate::subject::{Cells, Rounds, appended, cycles, doze, happened, rng, rounds_for};
 use rand::RngExt;
-use reef_core::dkp::Padding;
+use reef_core::dkp::{Padding, Profile};
+use reef_core::scheduler::Reef;
 use reef_core::{
-    Checkpoint, Colocation, Command, Device, Drained, PreemptLevel, Preemptor, Priority, Queue, Seq,
+    Checkpoint, ClientConfig, Colocation, Command, Device, Dispatcher, Drained, PreemptLevel,
+    Preemptor, Priority, Queue, Seq, Task,
 };
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Returns whether the device pads each real-time kernel by itself; prints a message if not.
@@ -137,6 +141,90 @@ fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
 /// twice.
 const MAX_KERNELS: u64 = 2000;
 const START_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Best-effort kernels end although real-time work never leaves the device: as padding.
+pub fn best_effort_work_ends_as_padding_alone<D: Device>(device: &D, level: PreemptLevel) {
+    if !pads(device) || device.info().units < 2 {
+        return;
+    }
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let (rt_cells, be_cells) = (Cells::new(device, 1), Cells::new(device, 4));
+    let mut rt = dispatcher.real_time().unwrap();
+    let task = padded_task(device, &rt_cells);
+    let mut tickets = VecDeque::from([(); 3].map(|()| rt.submit(&task).unwrap()));
+    let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
+    let kernel = be_cells.launch(1, 20).with_profile(profile(20, 20));
+    let last = be.submit(&vec![Command::Launch(kernel); 8]).unwrap();
+    let (start, mut tasks) = (Instant::now(), 3);
+    while be.submitter().completed() <= last {
+        assert!(start.elapsed() < Duration::from_secs(60), "starved by {tasks} tasks");
+        tickets.pop_front().expect("there are three").wait().unwrap();
+        tickets.push_back(rt.submit(&task).unwrap());
+        tasks += 1;
+    }
+    be_cells.expect([1; 8]);
+    tickets.into_iter().for_each(|ticket| assert!(ticket.wait().is_ok()));
+    rt_cells.expect((0..tasks * TASK_KERNELS).map(|_| 1));
+    happened("launches were padded", dispatcher.stats().padded_launches, 8);
+}
+
+/// A client that leaves while its blocks pad real-time kernels leaves a prefix of its kernels, and
+/// none of them takes effect later. Real-time work meets nothing of it.
+pub fn a_client_leaves_while_it_pads<D: Device>(device: &D, level: PreemptLevel) {
+    if !pads(device) || device.info().units < 2 {
+        return;
+    }
+    let mut rng = rng();
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let rt_cells = Cells::new(device, 1);
+    let mut rt = dispatcher.real_time().unwrap();
+    let task = padded_task(device, &rt_cells);
+    let prefixes: Vec<u64> = (0..=KERNELS).map(|n| appended(0..n)).collect();
+    let (mut left, wanted, mut tasks) = (0, 2, 0);
+    let mut rounds = Rounds::new(cycles() / 100);
+    while rounds.next(left, wanted) {
+        let cells = Cells::new(device, 6);
+        let before = dispatcher.stats().padded_launches;
+        let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
+        let mut kernel = |value| {
+            let launch = cells.launch(value, rng.random_range(0..100));
+            Command::Launch(launch.with_profile(profile(20, 20)))
+        };
+        be.submit(&(0..KERNELS).map(&mut kernel).collect::<Vec<_>>()).unwrap();
+        let ticket = rt.submit(&task).unwrap();
+        tasks += 1;
+        doze(&mut rng, 4000);
+        drop(be);
+        let ends = cells.read();
+        let pads = dispatcher.stats().padded_launches > before && ticket.try_wait().is_none();
+        let done = |cell: &u64| prefixes.iter().rposition(|prefix| prefix == cell);
+        let done: Vec<_> = ends.iter().map(|cell| done(cell).expect("a prefix")).collect();
+        let (least, most) = (done.iter().min().unwrap(), done.iter().max().unwrap());
+        assert!(most - least <= 1, "level {level}: {done:?}");
+        ticket.wait().unwrap();
+        assert_eq!(cells.read(), ends, "something took effect after its client had left");
+        left += u64::from(pads && *least < KERNELS as usize);
+    }
+    rt_cells.expect((0..tasks * TASK_KERNELS).map(|_| 1));
+    happened("clients left while they padded", left, wanted);
+}
+
+/// Kernels of a client that leaves, and of a real-time task.
+const KERNELS: u64 = 12;
+const TASK_KERNELS: u64 = 20;
+
+/// A task whose kernels leave all units but one free, each for long enough that the host sees it.
+fn padded_task<D: Device>(device: &D, cells: &Cells<D>) -> Task<D> {
+    let rounds = rounds_for(device, Duration::from_micros(300));
+    let kernel = cells.launch(1, rounds).with_profile(profile(300, 300));
+    Task::new(vec![Command::Launch(kernel); TASK_KERNELS as usize]).unwrap()
+}
+
+/// Of a kernel, with up to four of its blocks on a unit.
+fn profile(micros: u32, round: u32) -> Arc<Profile> {
+    let round_micros = vec![round; 4];
+    Arc::new(Profile { blocks: 1, micros, round_micros, ..Profile::default() })
+}
 
 /// On a capped queue, where blocks of a kernel may take turns, each runs once however often it is
 /// evicted.

@@ -17,6 +17,8 @@ pub(crate) struct Open {
     pub(crate) shared: Arc<Shared>,
     pub(crate) units: Vec<JoinHandle<()>>,
     pub(crate) uuid: Option<[u8; 16]>,
+    /// Best-effort blocks run next to real-time kernels.
+    pub(crate) pads: bool,
 }
 
 impl Drop for Open {

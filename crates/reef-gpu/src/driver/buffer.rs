@@ -174,9 +174,9 @@ impl<V: Vendor> Buffer<V> {
 mod tests {
     use crate::driver::stream::Stream;
     use crate::gpu::Gpu;
-    use crate::hal::calls::StreamKind;
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
+    use crate::hal::streams::StreamKind;
     use reef_core::{Device, HostMemory};
     use std::ptr::NonNull;
     use std::sync::Arc;

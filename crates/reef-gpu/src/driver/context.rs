@@ -3,8 +3,9 @@
 
 use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
-use crate::hal::calls::{StreamKind, Vendor};
+use crate::hal::calls::Vendor;
 use crate::hal::free_list::FreeList;
+use crate::hal::streams::StreamKind;
 use parking_lot::Mutex;
 use std::ops::Deref;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use crate::driver::context::Context;
 use crate::driver::timeout::Timeout;
-use crate::hal::calls::{LaunchConfig, StreamKind, Vendor};
+use crate::hal::calls::{LaunchConfig, Vendor};
+use crate::hal::streams::StreamKind;
 use reef_core::Result;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -114,7 +115,7 @@ impl<V: Vendor> Stream<V> {
     ///
     /// # Safety
     ///
-    /// As [`crate::hal::calls::Streams::wait_value`].
+    /// As [`crate::hal::streams::Streams::wait_value`].
     pub(crate) unsafe fn wait_value(&self, address: u64, value: u32) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.context.call().wait_value(self.raw, address, value) }

@@ -3,7 +3,8 @@
 use crate::hal::facts::{Facts, FunctionFacts, GateSignal};
 use crate::hal::image::Build;
 use crate::hal::options::Options;
-use reef_core::{Dim3, Priority, Result};
+use crate::hal::streams::{Padding, Reset, Streams};
+use reef_core::{Dim3, Result};
 use std::ffi::c_void;
 use std::fmt::Debug;
 
@@ -21,7 +22,8 @@ use std::fmt::Debug;
 ///
 /// # Safety
 ///
-/// Safe code above trusts what these methods give. In addition to the promises of [`Memory`],
+/// Safe code above trusts what these methods give. In addition to the promises of [`Memory`] and
+/// [`Reset`],
 ///
 /// * [`facts`](Self::facts) are true of the device: no launch asks for what it doesn't have, and
 ///   what they say streams can do, they do;
@@ -32,7 +34,7 @@ use std::fmt::Debug;
 ///   was captured runs as it was captured;
 /// * methods may be called from any thread at any time, and don't unwind into the driver.
 pub unsafe trait Vendor:
-    Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static
+    Memory + Modules + Graphs + Reset + Padding + Debug + Send + Sync + Sized + 'static
 {
     /// The name users type: `"cuda"`, `"hip"`.
     const NAME: &'static str;
@@ -89,21 +91,6 @@ pub unsafe trait Memory {
     fn waits_to_free(&self) -> bool {
         false
     }
-
-    /// As [`alloc`](Self::alloc), where streams can write words; freeing it may wait for all work.
-    ///
-    /// # Errors
-    ///
-    /// As [`alloc`](Self::alloc).
-    fn alloc_signals(&self, bytes: usize) -> Result<u64>;
-
-    /// Frees what [`alloc_signals`](Self::alloc_signals) gave.
-    ///
-    /// # Safety
-    ///
-    /// They came from [`alloc_signals`](Self::alloc_signals), are given back once, and no work uses
-    /// them any more.
-    unsafe fn free_signals(&self, memory: u64);
 
     /// Allocates zeroed host memory that the device can reach: its address here and there.
     ///
@@ -194,101 +181,6 @@ pub unsafe trait Memory {
     ///
     /// The driver's.
     unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
-}
-
-/// Kind of work that runs in a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamKind {
-    /// Real-time work, and what stops the other.
-    RealTime,
-    /// Best-effort work.
-    BestEffort,
-}
-
-impl From<Priority> for StreamKind {
-    fn from(class: Priority) -> Self {
-        match class {
-            Priority::RealTime => Self::RealTime,
-            Priority::BestEffort => Self::BestEffort,
-        }
-    }
-}
-
-/// Streams of a device, and the words that they set and wait for.
-pub trait Streams {
-    /// A stream.
-    type Stream: Copy + Debug + Send + Sync;
-
-    /// Opens a stream, unordered with all others: of the highest priority for real-time work, of
-    /// the lowest for other.
-    ///
-    /// # Errors
-    ///
-    /// The driver's.
-    fn open_stream(&self, kind: StreamKind) -> Result<Self::Stream>;
-
-    /// As [`open_stream`](Self::open_stream); what is captured in it runs on a part of the units in
-    /// percent, wherever it is launched. Real-time streams have the first units, others the last
-    /// ones. All of them if the driver refuses such a part. Only where [`Facts::parts`].
-    ///
-    /// # Errors
-    ///
-    /// The driver's.
-    fn open_part_stream(&self, kind: StreamKind, _percent: u32) -> Result<Self::Stream> {
-        self.open_stream(kind)
-    }
-
-    /// Closes a stream that is idle, or whose device is lost.
-    ///
-    /// # Safety
-    ///
-    /// The stream is open, and isn't used from now on.
-    unsafe fn close_stream(&self, stream: Self::Stream);
-
-    /// Returns whether all in the stream has ended. Doesn't block.
-    ///
-    /// # Safety
-    ///
-    /// The stream is open, and isn't being captured.
-    ///
-    /// # Errors
-    ///
-    /// `DeviceLost`; the driver's.
-    unsafe fn is_idle(&self, stream: Self::Stream) -> Result<bool>;
-
-    /// Blocks until all in the stream has ended.
-    ///
-    /// # Safety
-    ///
-    /// As of [`is_idle`](Self::is_idle).
-    ///
-    /// # Errors
-    ///
-    /// As [`is_idle`](Self::is_idle).
-    unsafe fn wait(&self, stream: Self::Stream) -> Result<()>;
-
-    /// Sets a word when all before it in the stream has ended. Only where [`Facts::writes_values`].
-    ///
-    /// # Safety
-    ///
-    /// The word is memory that the device can write and to which there are no references.
-    ///
-    /// # Errors
-    ///
-    /// The driver's.
-    unsafe fn write_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
-
-    /// Holds what follows in the stream until the word is `value`. Only where
-    /// [`Facts::waits_values`].
-    ///
-    /// # Safety
-    ///
-    /// The word came from [`alloc_gate`](Memory::alloc_gate) and is there until it was passed.
-    ///
-    /// # Errors
-    ///
-    /// The driver's.
-    unsafe fn wait_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
 }
 
 /// Condition for a launch to start.

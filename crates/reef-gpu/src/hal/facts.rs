@@ -27,7 +27,7 @@ pub struct Facts {
     pub wave: u32,
     /// kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
-    /// Streams can set words by themselves ([`Streams::write_value`](crate::Streams::write_value)).
+    /// Streams can set words by themselves ([`Reset::write_value`](crate::Reset::write_value)).
     pub writes_values: bool,
     /// And by no kernel, so that the word is set whatever fills the device.
     pub writes_without_kernels: bool,

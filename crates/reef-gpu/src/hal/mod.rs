@@ -15,4 +15,5 @@ pub(crate) mod fake;
 pub(crate) mod free_list;
 pub(crate) mod image;
 pub(crate) mod options;
+pub(crate) mod streams;
 pub(crate) mod table;

@@ -4,7 +4,8 @@ use reef_core::{Error, Result, did_you_mean};
 use std::time::Duration;
 
 /// Names of the options.
-const KEYS: [&str; 6] = ["precision", "beside", "gates", "timeout", "tune", "warpgroups"];
+const KEYS: [&str; 7] =
+    ["precision", "colocation", "beside", "gates", "timeout", "tune", "warpgroups"];
 
 /// Precision of networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,14 +19,40 @@ pub enum Precision {
     Fp16,
 }
 
+/// Way in which best-effort blocks run next to real-time work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ColocationMode {
+    /// Each real-time kernel is launched with best-effort blocks next to it, which stop when it
+    /// ends.
+    Padded,
+    /// Best-effort queues go on with few blocks at a time.
+    Capped,
+    /// Not at all.
+    Never,
+}
+
+impl ColocationMode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Padded => "padded",
+            Self::Capped => "capped",
+            Self::Never => "none",
+        }
+    }
+}
+
 /// Options of a device, chosen when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// `precision=tf32|fp32|fp16`; `None`: the device's default.
     pub precision: Option<Precision>,
-    /// Best-effort blocks that run at a time next to real-time work, `beside=N`. Default: 2000 of
-    /// queues whose blocks are short, one on every second unit of others.
+    /// `colocation=padded|capped|none`; `None`: capped, or none with `gates`, where kernels can't
+    /// be stopped once they run.
+    pub colocation: Option<ColocationMode>,
+    /// Best-effort blocks that run at a time next to real-time work where that is capped,
+    /// `beside=N`. Default: 2000 of queues whose blocks are short, one on every second unit of
+    /// others.
     pub beside: Option<u32>,
     /// Units for real-time work alone, `split=N`; default none. A baseline of the benches, which
     /// device names have with the feature `baselines`.
@@ -49,6 +76,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             precision: None,
+            colocation: None,
             beside: None,
             split: None,
             gates: None,
@@ -71,7 +99,22 @@ impl Options {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(backend, key, value)?;
         }
+        options.check(backend)?;
         Ok(options)
+    }
+
+    /// Refuses options that contradict each other.
+    fn check(&self, backend: &str) -> Result<()> {
+        let key = "colocation";
+        match self.colocation {
+            Some(mode) if self.gates.is_some() && mode != ColocationMode::Never => {
+                Err(bad(backend, key, "none with gates=N", mode.name()))
+            }
+            Some(mode) if self.beside.is_some() && mode != ColocationMode::Capped => {
+                Err(bad(backend, key, "capped with beside=N", mode.name()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn set(&mut self, backend: &str, key: &str, value: &str) -> Result<()> {
@@ -80,6 +123,10 @@ impl Options {
             ("precision", "fp32") => self.precision = Some(Precision::Fp32),
             ("precision", "fp16") => self.precision = Some(Precision::Fp16),
             ("precision", _) => return Err(bad(backend, key, "tf32, fp32 or fp16", value)),
+            ("colocation", "padded") => self.colocation = Some(ColocationMode::Padded),
+            ("colocation", "capped") => self.colocation = Some(ColocationMode::Capped),
+            ("colocation", "none") => self.colocation = Some(ColocationMode::Never),
+            ("colocation", _) => return Err(bad(backend, key, "padded, capped or none", value)),
             ("beside", blocks) => match blocks.parse() {
                 Ok(n) if n > 0 => self.beside = Some(n),
                 _ => return Err(bad(backend, key, "a number of blocks", value)),
@@ -127,6 +174,7 @@ mod tests {
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
+            colocation: None,
             beside: Some(20),
             split: None,
             gates: Some(4),
@@ -155,6 +203,30 @@ mod tests {
         }
         let said = Options::parse("cuda", "precison=fp16").unwrap_err().to_string();
         assert!(said.ends_with("warpgroups): did you mean precision?"), "{said}");
+    }
+
+    #[test]
+    fn colocation_is_read_and_its_contradictions_are_refused() {
+        let read = |text| Options::parse("cuda", text);
+        for (text, want) in [
+            ("", None),
+            ("colocation=padded", Some(ColocationMode::Padded)),
+            ("beside=8&colocation=capped", Some(ColocationMode::Capped)),
+            ("gates=3&colocation=none", Some(ColocationMode::Never)),
+        ] {
+            assert_eq!(read(text).unwrap().colocation, want, "{text}");
+        }
+        for (text, said) in [
+            ("colocation=padding", "must be padded, capped or none, got \"padding\""),
+            ("colocation", "must be padded, capped or none, got \"\""),
+            ("gates=3&colocation=padded", "colocation must be none with gates=N, got \"padded\""),
+            ("colocation=capped&gates=3", "colocation must be none with gates=N, got \"capped\""),
+            ("beside=8&colocation=padded", "must be capped with beside=N, got \"padded\""),
+            ("colocation=none&beside=8", "must be capped with beside=N, got \"none\""),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
+use crate::driver::signal::HostSignal;
 use crate::hal::calls::Vendor;
 use crate::launch::stop_lists::StopList;
+use parking_lot::Mutex;
 use reef_core::{Blocks, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,6 +37,38 @@ impl<V: Vendor> Segment<V> {
     }
 }
 
+/// Blocks of a checkpoint that run next to a real-time kernel. The device tells how many of them it
+/// stopped; these are in the list then, and nothing writes there any more.
+#[derive(Debug)]
+pub(crate) struct Pad<V: Vendor> {
+    pub(crate) segment: Segment<V>,
+    pub(crate) stop_list: Arc<StopList<V>>,
+    /// Number of blocks that were stopped, and in the upper half that this has been told.
+    answer: HostSignal<V>,
+}
+
+impl<V: Vendor> Pad<V> {
+    pub(crate) fn new(
+        context: &Arc<Context<V>>,
+        segment: Segment<V>,
+        stop_list: Arc<StopList<V>>,
+    ) -> Result<Self> {
+        Ok(Self { segment, stop_list, answer: HostSignal::new(context)? })
+    }
+
+    /// Addresses for the device's answer: of the number, and of the word to be set to 1 behind it.
+    pub(crate) fn answer(&self) -> [u64; 2] {
+        let number = self.answer.address();
+        [number, number + size_of::<u32>() as u64]
+    }
+
+    /// Blocks that were stopped; `None`: some may still run.
+    pub(crate) fn stopped(&self) -> Option<u32> {
+        let answer = self.answer.get();
+        (answer >> 32 != 0).then_some(answer as u32)
+    }
+}
+
 /// The blocks of one launch, or of a graph, that have not taken effect.
 #[derive(Debug)]
 pub struct Checkpoint<V: Vendor>(Arc<Inner<V>>);
@@ -47,11 +81,41 @@ struct Inner<V: Vendor> {
     /// First launch of a graph that has something left.
     node: usize,
     /// Blocks that this launch has left.
-    segment: Segment<V>,
-    /// Blocks that were left when this was made.
-    left: u32,
-    /// Blocks of `left` that have run since, or whose rest is in a newer checkpoint.
+    rest: Mutex<Rest<V>>,
+    /// Blocks of all launches after that one.
+    later: u32,
+    /// Blocks of those that have run since, or whose rest is in a newer checkpoint.
     retired: AtomicU32,
+}
+
+/// Blocks of one launch that are left.
+#[derive(Debug)]
+struct Rest<V: Vendor> {
+    /// No two have a block in common.
+    segments: Vec<Segment<V>>,
+    /// Blocks that were taken out to run next to real-time kernels, as far as they aren't known to
+    /// have ended.
+    pads: Vec<Arc<Pad<V>>>,
+}
+
+impl<V: Vendor> Rest<V> {
+    /// Takes back what was stopped, and drops what has run.
+    fn settle(&mut self) {
+        let segments = &mut self.segments;
+        self.pads.retain(|pad| {
+            let Some(count) = pad.stopped() else { return true };
+            if count > 0 {
+                let list = Some(pad.stop_list.clone());
+                segments.push(Segment { list, first: 0, count });
+            }
+            false
+        });
+    }
+
+    fn count(&self) -> u32 {
+        let pads = self.pads.iter().map(|pad| pad.segment.count);
+        self.segments.iter().map(|segment| segment.count).chain(pads).sum()
+    }
 }
 
 impl<V: Vendor> Checkpoint<V> {
@@ -62,22 +126,25 @@ impl<V: Vendor> Checkpoint<V> {
 
     /// The blocks in `segment` of launch `node`, and `later` blocks of launches after it.
     pub(crate) fn of(total: u32, node: usize, segment: Segment<V>, later: u32) -> Self {
-        let (left, retired) = (segment.count + later, AtomicU32::new(0));
-        Self(Arc::new(Inner { total, node, segment, left, retired }))
+        let rest = Mutex::new(Rest { segments: vec![segment], pads: Vec::new() });
+        Self(Arc::new(Inner { total, node, rest, later, retired: AtomicU32::new(0) }))
     }
 
     /// See [`reef_core::Device::blocks`].
     pub(crate) fn blocks(&self) -> Result<Blocks> {
-        let Inner { total, node, segment, retired, .. } = &*self.0;
-        if retired.load(Ordering::Acquire) > 0 {
+        let is_launched = self.0.retired.load(Ordering::Acquire) > 0;
+        let segments = self.settled().filter(|_| !is_launched);
+        let Some(segments) = segments else {
             return Err(Error::State("reading the blocks of a launch that runs"));
-        }
-        let &Segment { first, count, .. } = segment;
-        let indices = match &segment.list {
-            None => (first..first + count).collect(),
-            Some(list) => list.blocks(first, count)?,
         };
-        Blocks::of_indices(*total, *node, indices)
+        let mut indices = Vec::new();
+        for &Segment { ref list, first, count } in &segments {
+            match list {
+                None => indices.extend(first..first + count),
+                Some(list) => indices.extend(list.blocks(first, count)?),
+            }
+        }
+        Blocks::of_indices(self.0.total, self.0.node, indices)
     }
 
     /// Of a command with these launches, of which `blocks` are left of one and all of those after
@@ -113,9 +180,15 @@ impl<V: Vendor> Checkpoint<V> {
         Ok(Self::of(total, blocks.node(), segment, later))
     }
 
-    /// Blocks of the launch that it is for.
-    pub(crate) fn total(&self) -> u32 {
-        self.0.total
+    /// Checks that it is for a launch of this number of blocks: one outside its kernel's grid must
+    /// never run.
+    pub(crate) fn check_total(&self, want: u32) -> Result<()> {
+        let have = self.0.total;
+        if have == want {
+            return Ok(());
+        }
+        let text = format!("{}: a checkpoint of {have} blocks for a launch of {want}", V::NAME);
+        Err(Error::Invalid(text))
     }
 
     /// The first launch of the graph that has something left.
@@ -123,14 +196,39 @@ impl<V: Vendor> Checkpoint<V> {
         self.0.node
     }
 
-    /// Blocks that this launch has left.
-    pub(crate) fn segment(&self) -> &Segment<V> {
-        &self.0.segment
+    /// Blocks that this launch has left; `None` while some of them run next to real-time work.
+    pub(crate) fn settled(&self) -> Option<Vec<Segment<V>>> {
+        let mut rest = self.0.rest.lock();
+        rest.settle();
+        rest.pads.is_empty().then(|| rest.segments.clone())
+    }
+
+    /// Takes out up to `most` blocks, to run next to real-time work. Those that were stopped last
+    /// come first: few are left in pieces then.
+    pub(crate) fn take(&self, most: u32) -> Option<Segment<V>> {
+        let mut rest = self.0.rest.lock();
+        rest.settle();
+        rest.segments.retain(|segment| segment.count > 0);
+        let last = rest.segments.last_mut().filter(|_| most > 0)?;
+        let count = most.min(last.count);
+        let taken = Segment { list: last.list.clone(), first: last.first, count };
+        (last.first, last.count) = (last.first + count, last.count - count);
+        Some(taken)
+    }
+
+    /// Puts back what was taken out and has not been launched.
+    pub(crate) fn put_back(&self, segment: Segment<V>) {
+        self.0.rest.lock().segments.push(segment);
+    }
+
+    /// Notes that blocks that were taken out run, or will.
+    pub(crate) fn note_pad(&self, pad: Arc<Pad<V>>) {
+        self.0.rest.lock().pads.push(pad);
     }
 
     /// Blocks of all launches after that one.
     pub(crate) fn later_blocks(&self) -> u32 {
-        self.0.left - self.0.segment.count
+        self.0.later
     }
 
     /// `count` blocks have run, or are in a newer checkpoint.
@@ -146,7 +244,9 @@ pub(crate) fn whole<V: Vendor>(total: u32) -> Segment<V> {
 
 impl<V: Vendor> reef_core::Checkpoint for Checkpoint<V> {
     fn remaining(&self) -> u32 {
-        self.0.left - self.0.retired.load(Ordering::Acquire)
+        let mut rest = self.0.rest.lock();
+        rest.settle();
+        rest.count() + self.0.later - self.0.retired.load(Ordering::Acquire)
     }
 }
 
@@ -170,6 +270,7 @@ mod tests {
         let checkpoint = Checkpoint::of(20, 2, segment, 5);
         assert_eq!(checkpoint.remaining(), 12);
         checkpoint.retire(4);
-        assert_eq!((checkpoint.remaining(), checkpoint.total()), (8, 20));
+        assert_eq!(checkpoint.remaining(), 8);
+        assert!(checkpoint.check_total(20).is_ok() && checkpoint.check_total(17).is_err());
     }
 }

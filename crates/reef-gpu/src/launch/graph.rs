@@ -341,9 +341,9 @@ impl<V: Vendor> Drop for Exec<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hal::calls::StreamKind;
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
+    use crate::hal::streams::StreamKind;
     use reef_core::{Device, Fill, PreemptLevel, Preemptor as _, Queue as _, Seq};
     use std::sync::mpsc;
     use std::time::{Duration, Instant};

@@ -144,6 +144,19 @@ impl<V: Vendor> Guarded<V> {
         Ok(())
     }
 
+    /// Asks how many blocks of one command have stopped, behind all that was launched: the number
+    /// and then a word that is 1. Of commands that [`ask`](Self::ask) is not told of.
+    pub(crate) fn ask_for(
+        &self,
+        stream: &Stream<V>,
+        stop_list: &StopList<V>,
+        [number, done]: [u64; 2],
+    ) -> Result<()> {
+        let words = [self.stop_lists.counter(stop_list), number, 1, done, 1];
+        // SAFETY: the kernel's parameters; the caller keeps the words until they are set.
+        unsafe { stream.launch_one(self.report, REPORT_THREADS, words) }
+    }
+
     /// Returns whether the answer to the last [`ask`](Self::ask) is there.
     pub(crate) fn is_answered(&self) -> bool {
         self.reported.get32() == self.asked

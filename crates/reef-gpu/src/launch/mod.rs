@@ -7,6 +7,7 @@
 
 pub(crate) mod blit;
 pub(crate) mod checkpoint;
+pub(crate) mod companions;
 pub(crate) mod gated;
 pub(crate) mod graph;
 pub(crate) mod guarded;

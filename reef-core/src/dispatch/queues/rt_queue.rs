@@ -206,8 +206,21 @@ impl<D: Device> RtQueue<D> {
             self.ended.extend(end);
         }
         while self.paddable.pop_front_if(|end| *end <= done).is_some() {}
-        while self.donated.pop_front_if(|donation| donation.end <= done).is_some() {}
+        self.note_donations();
         finished
+    }
+
+    /// Forgets padding that has ended.
+    fn note_donations(&mut self) {
+        if self.donated.is_empty() {
+            return;
+        }
+        match self.queue.padding_ended() {
+            Ok(Seq(ended)) => {
+                while self.donated.pop_front_if(|donation| donation.end <= ended).is_some() {}
+            }
+            Err(error) => self.replace(&error),
+        }
     }
 
     /// Moves the tasks that have ended since the last call to `ended`, in place of what it has.

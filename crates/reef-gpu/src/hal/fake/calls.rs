@@ -3,10 +3,11 @@
 use super::blocks::{report, run_blocks};
 use super::device::{Fake, Put, Step, at};
 use crate::code::guard::Guard;
-use crate::hal::calls::{Graphs, LaunchConfig, Memory, Modules, StreamKind, Streams, Vendor};
+use crate::hal::calls::{Graphs, LaunchConfig, Memory, Modules, Vendor};
 use crate::hal::facts::{Facts, FunctionFacts, GateSignal};
 use crate::hal::image::Build;
 use crate::hal::options::Options;
+use crate::hal::streams::{PaddedParts, PaddedStreams, Padding, Reset, StreamKind, Streams};
 use reef_core::{Error, Result};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -42,12 +43,6 @@ unsafe impl Memory for Fake {
     unsafe fn free(&self, memory: u64) {
         self.freed.lock().push(memory);
     }
-
-    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
-        self.alloc(bytes)
-    }
-
-    unsafe fn free_signals(&self, _: u64) {}
 
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         let memory = memory(bytes);
@@ -122,6 +117,23 @@ impl Streams for Fake {
         Ok(())
     }
 
+    unsafe fn wait_value(&self, _: Self::Stream, address: u64, value: u32) -> Result<()> {
+        self.puts.lock().push(Put::Wait(address, value));
+        if let Some(steps) = &mut *self.slow.lock() {
+            steps.push_back(Step::Wait(address, value));
+        }
+        Ok(())
+    }
+}
+
+// SAFETY: it is the host's, zeroed, and never freed.
+unsafe impl Reset for Fake {
+    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
+        self.alloc(bytes)
+    }
+
+    unsafe fn free_signals(&self, _: u64) {}
+
     unsafe fn write_value(&self, _: Self::Stream, address: u64, value: u32) -> Result<()> {
         let refuses = |left: u32| left.checked_sub(1);
         if self.refused_writes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses).is_ok() {
@@ -131,13 +143,24 @@ impl Streams for Fake {
         self.signal(address, value);
         Ok(())
     }
+}
 
-    unsafe fn wait_value(&self, _: Self::Stream, address: u64, value: u32) -> Result<()> {
-        self.puts.lock().push(Put::Wait(address, value));
-        if let Some(steps) = &mut *self.slow.lock() {
-            steps.push_back(Step::Wait(address, value));
+impl Padding for Fake {
+    unsafe fn launch_padded(
+        &self,
+        streams: PaddedStreams<Self::Stream>,
+        parts: &mut dyn PaddedParts,
+    ) -> Result<()> {
+        if streams.is_busy && self.refuses_order.load(Ordering::SeqCst) {
+            return Err(Error::State("the device refuses, as the test says"));
         }
-        Ok(())
+        parts.real_time()?;
+        if self.is_late.load(Ordering::SeqCst) {
+            parts.stop()?;
+            return parts.best_effort();
+        }
+        parts.best_effort()?; // they run at once
+        parts.stop()
     }
 }
 

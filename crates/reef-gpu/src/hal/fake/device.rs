@@ -1,7 +1,8 @@
 //! The device: what was put into its streams, and signals that arrive at once or when told to.
 
-use crate::hal::calls::{Start, StreamKind};
+use crate::hal::calls::Start;
 use crate::hal::facts::{Facts, TickRate};
+use crate::hal::streams::StreamKind;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -49,6 +50,10 @@ pub(crate) struct Fake {
     pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Number of coming writes that are refused.
     pub(crate) refused_writes: AtomicU32,
+    /// Blocks next to a real-time kernel begin when that has ended.
+    pub(crate) is_late: AtomicBool,
+    /// No stream can be put behind another.
+    pub(crate) refuses_order: AtomicBool,
     /// Waits for streams.
     pub(crate) waited: AtomicU32,
     /// Streams that were opened.
@@ -231,6 +236,8 @@ impl Default for Fake {
         Self {
             refused_writes: AtomicU32::new(0),
             opened: AtomicU32::new(0),
+            is_late: AtomicBool::new(false),
+            refuses_order: AtomicBool::new(false),
             waited: AtomicU32::new(0),
             facts,
             puts: Mutex::default(),

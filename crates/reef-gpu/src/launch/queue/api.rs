@@ -9,8 +9,10 @@ use crate::launch::graph::Graph;
 use crate::launch::guarded::launch_plain;
 use crate::launch::noted::launch_noted;
 use crate::launch::queue::hardware_queue::Queue;
+use crate::launch::queue::padded::Be;
 use crate::launch::timeline::Watch;
-use reef_core::{Command, Copy, Drained, Fill, Launch, Result, Seq};
+use reef_core::dkp::Padding;
+use reef_core::{Command, Copy, Drained, Error, Fill, Launch, Result, Seq};
 use std::mem::{ManuallyDrop, forget, take};
 use std::slice;
 use std::thread::Thread;
@@ -35,6 +37,25 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         }
         self.timeline.launch(seq.0 + 1);
         Ok(())
+    }
+
+    fn launch_padded(
+        &mut self,
+        seq: Seq,
+        rt: &Launch<Gpu<V>>,
+        padding: &Padding,
+        be: &Launch<Gpu<V>>,
+        record: &Checkpoint<V>,
+    ) -> Result<()> {
+        if !self.gpu.pads() {
+            let what = "padding kernel by kernel, without colocation=padded".into();
+            return Err(Error::Unsupported { backend: V::NAME, what });
+        }
+        record.check_total(be.blocks())?;
+        if rt.blocks() == 0 {
+            return self.launch(seq, rt, None);
+        }
+        self.launch_real_time(seq, rt, Be { launch: be, record, padding })
     }
 
     fn launch_graph(
@@ -147,6 +168,12 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         Ok(Seq(position))
     }
 
+    fn padding_ended(&mut self) -> Result<Seq> {
+        let Seq(done) = self.completed()?;
+        let oldest = self.companions.as_mut().and_then(|companions| companions.oldest());
+        Ok(Seq(oldest.map_or(done, |oldest| oldest.min(done))))
+    }
+
     fn try_drain(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
         if !self.is_void() {
             return self.drain_whole();
@@ -167,6 +194,9 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
 
     fn abandon(&mut self) {
         self.stream.give_up();
+        if let Some(companions) = &mut self.companions {
+            companions.give_up();
+        }
     }
 
     fn is_abandoned(&self) -> bool {
@@ -245,6 +275,9 @@ impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
         reef_core::Queue::release_held(self);
         let _ = self.stream.wait_or_give_up(&mut self.timeout); // then its memory may be freed
+        if self.companions.as_mut().is_some_and(|companions| companions.wait()) {
+            forget(self.companions.take()); // with all that its blocks use
+        }
         if self.stream.is_given_up() {
             return self.keep_for_ever();
         }
@@ -264,6 +297,7 @@ impl<V: Vendor> Queue<V> {
         forget(take(&mut self.retained));
         forget(take(&mut self.in_flight));
         forget(self.gated.take());
+        forget(self.companions.take());
         forget(self.epoch_signal.take());
         forget(self.newest_event.take());
         forget((self.gpu.clone(), self.preemptor.clone(), self.token.clone()));

@@ -6,6 +6,7 @@ use crate::driver::stream::Stream;
 use crate::driver::timeout::Timeout;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
+use crate::launch::companions::Companions;
 use crate::launch::gated::Gated;
 use crate::launch::graph::Runner;
 use crate::launch::guarded::{Epoch, Guarded};
@@ -36,6 +37,8 @@ pub struct Queue<V: Vendor> {
     pub(crate) guarded: ManuallyDrop<Guarded<V>>,
     /// Guarded launches that have not ended, in order.
     pub(crate) in_flight: VecDeque<InFlight<V>>,
+    /// Best-effort blocks that run next to its kernels, once there have been some.
+    pub(crate) companions: Option<Box<Companions<V>>>,
     /// Buffers and kernels of the commands that have not ended.
     pub(crate) retained: Retained<V>,
     /// The epoch in which all that is in flight was made. Another one begins when nothing is.

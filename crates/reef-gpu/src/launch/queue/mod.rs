@@ -8,10 +8,14 @@
 //! stream's timeline is worth nothing, because void launches end as well; then a report of the
 //! device tells which blocks have stopped (`reap`). What a launch touches is kept until it has
 //! ended (`retained`).
+//!
+//! Its kernels may be padded: blocks of a best-effort kernel run next to them, in streams that the
+//! queue has for that (`padded`).
 
 mod api;
 pub(crate) mod hardware_queue;
 mod in_flight;
+mod padded;
 mod reap;
 pub(crate) mod retained;
 mod segments;

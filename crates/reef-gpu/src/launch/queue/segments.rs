@@ -26,7 +26,7 @@ struct Rest<'a, V: Vendor> {
     /// The first launch of which something is left, what is, and how many blocks launches after it
     /// have.
     node: usize,
-    segment: Segment<V>,
+    segments: &'a [Segment<V>],
     later: u32,
     checkpoint: Option<&'a Checkpoint<V>>,
 }
@@ -36,16 +36,16 @@ impl<'a, V: Vendor> Rest<'a, V> {
         launches: &'a [Launch<Gpu<V>>],
         graph: Option<&'a Graph<V>>,
         checkpoint: &'a Checkpoint<V>,
-    ) -> Result<Self> {
-        check_total(checkpoint, launches.iter().map(Launch::blocks).sum())?;
-        Ok(Self {
+        segments: &'a [Segment<V>],
+    ) -> Self {
+        Self {
             launches,
             graph,
             node: checkpoint.node(),
-            segment: checkpoint.segment().clone(),
+            segments,
             later: checkpoint.later_blocks(),
             checkpoint: Some(checkpoint),
-        })
+        }
     }
 }
 
@@ -53,8 +53,8 @@ impl<V: Vendor> Queue<V> {
     /// Launches all blocks of a kernel so that they can be stopped.
     pub(super) fn launch_whole(&mut self, seq: Seq, launch: &Launch<Gpu<V>>) -> Result<()> {
         let (launches, segment) = (slice::from_ref(launch), whole(launch.blocks()));
-        let (graph, checkpoint) = (None, None);
-        self.launch_left(seq, &Rest { launches, graph, node: 0, segment, later: 0, checkpoint })
+        let (segments, graph, checkpoint) = (slice::from_ref(&segment), None, None);
+        self.launch_left(seq, &Rest { launches, graph, node: 0, segments, later: 0, checkpoint })
     }
 
     /// Launches what is left of a kernel.
@@ -64,7 +64,9 @@ impl<V: Vendor> Queue<V> {
         launch: &Launch<Gpu<V>>,
         checkpoint: &Checkpoint<V>,
     ) -> Result<()> {
-        self.launch_left(seq, &Rest::of(slice::from_ref(launch), None, checkpoint)?)
+        let launches = slice::from_ref(launch);
+        let segments = self.settle(checkpoint, launches)?;
+        self.launch_left(seq, &Rest::of(launches, None, checkpoint, &segments))
     }
 
     /// Launches the rest of a graph, kernel by kernel.
@@ -74,18 +76,39 @@ impl<V: Vendor> Queue<V> {
         graph: &Graph<V>,
         checkpoint: &Checkpoint<V>,
     ) -> Result<()> {
-        self.launch_left(seq, &Rest::of(graph.launches(), Some(graph), checkpoint)?)
+        let segments = self.settle(checkpoint, graph.launches())?;
+        self.launch_left(seq, &Rest::of(graph.launches(), Some(graph), checkpoint, &segments))
+    }
+
+    /// The blocks that are left of the launch that a checkpoint of these launches begins with.
+    ///
+    /// Waits for those that run next to real-time kernels: the kernels' ends stop them.
+    fn settle(
+        &mut self,
+        checkpoint: &Checkpoint<V>,
+        launches: &[Launch<Gpu<V>>],
+    ) -> Result<Vec<Segment<V>>> {
+        checkpoint.check_total(launches.iter().map(Launch::blocks).sum())?;
+        loop {
+            if let Some(segments) = checkpoint.settled() {
+                return Ok(segments);
+            }
+            self.check_timeout()?;
+            self.timeline.check(&self.stream, false)?;
+            std::thread::yield_now();
+        }
     }
 
     fn launch_left(&mut self, seq: Seq, rest: &Rest<'_, V>) -> Result<()> {
-        let &Rest { launches, graph, node, ref segment, later, checkpoint } = rest;
-        let stop_list = self.guarded.stop_list(segment.count + later)?;
+        let &Rest { launches, graph, node, segments, later, checkpoint } = rest;
+        let blocks = segments.iter().map(|segment| segment.count).sum();
+        let stop_list = self.guarded.stop_list(blocks + later)?;
         for (at, launch) in launches.iter().enumerate().skip(node) {
-            let launched = if at == node {
-                self.launch_segment(at, launch, segment, &stop_list)
-            } else {
-                self.launch_segment(at, launch, &whole(launch.blocks()), &stop_list)
-            };
+            let all = whole(launch.blocks());
+            let segments = if at == node { segments } else { slice::from_ref(&all) };
+            let mut segments = segments.iter();
+            let launched = segments
+                .try_for_each(|segment| self.launch_segment(at, launch, segment, &stop_list));
             launched.inspect_err(|_| {
                 // Earlier parts may run, and have no entry in `in_flight`.
                 let _ = self.stream.wait();
@@ -95,7 +118,7 @@ impl<V: Vendor> Queue<V> {
             seq: seq.0,
             total: launches.iter().map(Launch::blocks).sum(),
             node,
-            blocks: segment.count,
+            blocks,
             later,
             stop_list,
             graph: graph.cloned(),
@@ -163,14 +186,4 @@ impl<V: Vendor> Queue<V> {
         });
         Ok(())
     }
-}
-
-/// A block outside its kernel's grid must never run.
-fn check_total<V: Vendor>(checkpoint: &Checkpoint<V>, want: u32) -> Result<()> {
-    let have = checkpoint.total();
-    if have == want {
-        return Ok(());
-    }
-    let text = format!("{}: a checkpoint of {have} blocks for a launch of {want}", V::NAME);
-    Err(Error::Invalid(text))
 }

@@ -219,4 +219,5 @@ fn capped_queue_runs_narrow_graphs_as_graphs() {
 }
 
 mod lag;
+mod padded;
 mod stopped_graphs;

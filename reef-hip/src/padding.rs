@@ -1,0 +1,37 @@
+//! Padding: a real-time kernel with best-effort blocks next to it, in one call.
+//!
+//! The blocks are a guarded launch in a stream of a lower priority, with a hardware queue of its
+//! own. What they are and how many at a time is the same on all GPUs (`launch/companions.rs` in
+//! reef-gpu); the order of the parts, and the calls that keep it, are the vendor's:
+//!
+//! | call | for |
+//! |---|---|
+//! | `hipEventRecord`, `hipStreamWaitEvent` | the blocks begin no earlier than the kernel may: behind what is ahead of it in its stream |
+//! | `hipModuleLaunchKernel` | the kernel, before anything else of this launch that could take time |
+//! | `hipStreamWriteValue32` | behind the kernel: the word that stops the blocks (`reset.rs`). Setting it is a kernel here, for which the real-time kernel has just left a place |
+//! | `hipModuleLaunchKernel` | the blocks, and a kernel of one block that tells which of them were stopped |
+//!
+//! The runtime waits for an event by a packet in the stream's hardware queue. Streams with a mask
+//! have one each, so what waits there holds up no other best-effort work.
+
+use crate::context::Context;
+use crate::handles::Stream;
+use reef_core::Result;
+use reef_gpu::{PaddedParts, PaddedStreams, Padding};
+
+impl Padding for Context {
+    unsafe fn launch_padded(
+        &self,
+        streams: PaddedStreams<Stream>,
+        parts: &mut dyn PaddedParts,
+    ) -> Result<()> {
+        if streams.is_busy {
+            self.bind()?;
+            // SAFETY: the caller's promise.
+            unsafe { self.order.put(self.driver, streams.real_time.0, streams.best_effort.0) }?;
+        }
+        parts.real_time()?;
+        parts.stop()?;
+        parts.best_effort()
+    }
+}
