@@ -23,7 +23,7 @@ fn main() {
     let rounds = if quick { 2 } else { rounds };
     let device = Cpu::open(0, &options).expect("the software device");
     let network = Model::open(name).load(&device).expect("a network, and memory for it");
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("a dispatcher");
+    let dispatcher = Dispatcher::start(&device, Reef::default()).expect("a dispatcher");
     let mut client = dispatcher.real_time().expect("a client");
     let task = Task::new(network.inference()).expect("copies and launches");
     let mut run = || {

@@ -13,10 +13,7 @@ use hdrhistogram::Histogram;
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::models::Model;
 use reef::scheduler::Reef;
-use reef::{
-    Args, ClientConfig, Command, Config, Device, Dispatcher, Launch, PreemptLevel, RtClient, Task,
-    VirtualQueue,
-};
+use reef::{Args, ClientConfig, Command, Device, Dispatcher, Launch, PreemptLevel, RtClient, Task, VirtualQueue, queue::Config};
 use reef_conformance::Null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -96,7 +93,7 @@ fn round_trip_cpu(device: &Cpu, samples: u64) {
 /// Time of a real-time client inside of `submit` while three others submit as well: the thread that
 /// is inside launches for all.
 fn submit_during_others<D: Device>(device: &D, launch: &Launch<D>, samples: u64) -> Histogram<u64> {
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default())).expect("a dispatcher");
+    let dispatcher = Dispatcher::start(device, Reef::default()).expect("a dispatcher");
     let task = Task::new(vec![Command::Launch(launch.clone())]).expect("a launch alone");
     let client = || {
         let mut client = dispatcher.real_time().expect("a client");
@@ -129,7 +126,7 @@ fn small(blocks: u32) -> Launch<Cpu> {
 /// Real-time start delays, alone or next to convolutions that are preempted at `level`.
 fn start_delay(device: &Cpu, level: Option<PreemptLevel>, samples: u64) -> Histogram<u64> {
     let scheduler = Reef::without_padding().level(level.unwrap_or(PreemptLevel::HostQueue));
-    let dispatcher = Dispatcher::start(device, Box::new(scheduler)).expect("a dispatcher");
+    let dispatcher = Dispatcher::start(device, scheduler).expect("a dispatcher");
     let stop = AtomicBool::new(false);
     let model = Model::open("resnet50").read().expect("a name that is known");
     let weights = model.weights(device).expect("memory");

@@ -7,7 +7,7 @@
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use reef::dkp::{Profile, Resources, plan};
 use reef::scheduler::{self, Plan, QueueView, RtTaskView, TaskView, View};
-use reef::{Command, Config, Device, Seq, VirtualQueue};
+use reef::{Command, Device, Seq, VirtualQueue, queue::Config};
 use reef_conformance::Null;
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@
 use reef::cpu::Cpu;
 use reef::models::picture::Transform;
 use reef::models::{self, Model, Seeded};
-use reef::{Config, Device, VirtualQueue};
+use reef::{Device, VirtualQueue, queue::Config};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -7,7 +7,7 @@
 
 use reef::models::{Budget, Model, npy, onnx, picture::Picture};
 use reef::tensor::{Array, Element, Spec};
-use reef::{Config, Device, VirtualQueue, cpu::Cpu};
+use reef::{Device, VirtualQueue, cpu::Cpu, queue::Config};
 use std::{error::Error, fs, path::PathBuf};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

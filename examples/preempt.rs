@@ -1,7 +1,7 @@
 //! One queue, stopped and restored, with a kernel in Rust: `cargo run --release --example preempt`
 
 use reef::cpu::{Cpu, Kernel, Outcome};
-use reef::{Args, Command, Config, Device, Launch, PreemptLevel, Result, VirtualQueue};
+use reef::{Args, Command, Device, Launch, PreemptLevel, Result, VirtualQueue, queue::Config};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::{hint, thread, time::Duration};

@@ -16,7 +16,7 @@ fn load(device: &Cpu, name: &str) -> Result<Network<Cpu>> {
 fn main() -> Result<()> {
     let device = Cpu::open(0, "")?;
     let (rt, be) = (load(&device, "resnet18")?, load(&device, "densenet121")?);
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default()))?;
+    let dispatcher = Dispatcher::start(&device, Reef::default())?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let best_effort = scope.spawn(|| {

@@ -6,13 +6,13 @@
 //! ```
 //! use reef::cpu::Cpu;
 //! use reef::models::Model;
-//! use reef::{ClientConfig, Device, Dispatcher, Task, scheduler::Reef};
+//! use reef::prelude::*;
 //!
 //! let device = Cpu::open(0, "units=2")?;
 //! let weights = Model::open("resnet18").input_size(32).read()?.weights(&device)?;
 //! let (rt, be) = (weights.network()?, weights.network()?);
 //!
-//! let dispatcher = Dispatcher::start(&device, Box::new(Reef::default()))?;
+//! let dispatcher = Dispatcher::start(&device, Reef::default())?;
 //! let mut background = dispatcher.best_effort(ClientConfig::default())?;
 //! let last = background.submit(&be.inference())?; // returns at once
 //! let timing = dispatcher.real_time()?.run(&Task::new(rt.inference())?)?;
@@ -64,7 +64,37 @@ struct Readme;
 pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device, with_device_of};
 pub use devices::{AUTO, VisitAll, with_devices};
 pub use name::DeviceName;
-pub use reef_core::*;
+pub use reef_core::{
+    Account, Arg, Args, Backend, BeClient, Blocks, Caps, Checkpoint, Class, ClientConfig,
+    Colocation, Command, Device, DeviceInfo, Dispatcher, Error, Event, Group, HostMemory, Launch,
+    LaunchBuilder, Neighbours, NoGraph, Parked, PreemptLevel, Preemptor, Priority, Queue, Rate,
+    Result, RtClient, Seq, Span, Stats, Stopwatch, Submitter, Task, Ticket, Timing, Usage,
+    VirtualQueue, did_you_mean, did_you_mean_in, dkp, op, program, rounding, scheduler, tensor,
+    words,
+};
+
+/// Names of a program that shares a device: `use reef::prelude::*;`.
+pub mod prelude {
+    pub use reef_core::scheduler::Reef;
+    pub use reef_core::{
+        BeClient, ClientConfig, Device, Dispatcher, RtClient, Task, VirtualQueue,
+    };
+}
+
+/// Commands of a queue other than launches, and what they are made of.
+pub mod command {
+    pub use reef_core::{Copy, Dim3, Fill, HostFn, MemoryHandle};
+}
+
+/// Settings of a virtual queue, and what a backend's own queue is made of.
+pub mod queue {
+    pub use reef_core::{Config, Drained, issue};
+}
+
+/// Work whose effect shows whether each block ran once.
+pub mod testing {
+    pub use reef_core::{Cells, appended};
+}
 
 #[cfg(feature = "cpu")]
 pub use reef_cpu as cpu;

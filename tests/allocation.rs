@@ -3,7 +3,7 @@
 #![cfg(feature = "cpu")]
 
 use reef::cpu::Cpu;
-use reef::{Args, Command, Config, Device, Launch, VirtualQueue};
+use reef::{Args, Command, Device, Launch, VirtualQueue, queue::Config};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -16,7 +16,7 @@ fn lost_device_is_reported_to_all() {
         // SAFETY: `append` takes these; where the address is wrong, that is the point.
         Command::Launch(unsafe { Launch::new(kernel, [64, 1, 1], [32, 1, 1], args) })
     };
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+    let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
     let mut good = dispatcher.best_effort(ClientConfig::default()).unwrap();
     let mut bad = dispatcher.best_effort(ClientConfig::default()).unwrap();
     let mut real_time = dispatcher.real_time().unwrap();

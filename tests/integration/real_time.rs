@@ -2,10 +2,7 @@
 
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::scheduler::{EarliestDeadline, FixedPriority, RtOnly, Scheduler};
-use reef::{
-    Args, Cells, Command, Device, Dispatcher, Error, Launch, Result, RtClient, Task, Timing,
-    appended,
-};
+use reef::{Args, Command, Device, Dispatcher, Error, Launch, Result, RtClient, Task, Timing, testing::{Cells, appended}};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -26,7 +23,7 @@ impl Bench {
     fn new(scheduler: impl Scheduler + 'static) -> Self {
         let device = Cpu::open(0, "units=1").unwrap();
         let cells = Cells::new(&device, 1).unwrap();
-        let dispatcher = Dispatcher::start(&device, Box::new(scheduler)).unwrap();
+        let dispatcher = Dispatcher::start(&device, scheduler).unwrap();
         Self { cells, dispatcher, is_released: Arc::default() }
     }
 

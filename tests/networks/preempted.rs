@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use reef::Command;
 use reef::models::measure;
 use reef::op::Operators;
-use reef::{Config, PreemptLevel, Seq, Submitter, VirtualQueue};
+use reef::{PreemptLevel, Seq, Submitter, VirtualQueue, queue::Config};
 use std::thread;
 use std::time::{Duration, Instant};
 

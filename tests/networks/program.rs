@@ -9,7 +9,7 @@ use reef::models::param::Params;
 use reef::models::{Error, Model, Network, Seeded};
 use reef::op::Operators;
 use reef::program::Program;
-use reef::{Config, PreemptLevel, Seq, VirtualQueue};
+use reef::{PreemptLevel, Seq, VirtualQueue, queue::Config};
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ use crate::subject::{run_alone, submit};
 use reef::models::kinds::reference;
 use reef::models::{Model, ScheduleGraph, Seeded, Work, onnx};
 use reef::op::Operators;
-use reef::{Args, Command, Config, Launch, PreemptLevel, VirtualQueue};
+use reef::{Args, Command, Launch, PreemptLevel, VirtualQueue, queue::Config};
 use serde_json::Value;
 
 /// Runs the network of a golden file and compares its logits; `tolerance` is the largest difference

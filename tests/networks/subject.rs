@@ -5,7 +5,7 @@
 
 use reef::models::{Model, Network, Seeded, measured};
 use reef::op::Operators;
-use reef::{Command, Config, Submitter, VirtualQueue};
+use reef::{Command, Submitter, VirtualQueue, queue::Config};
 use std::sync::Arc;
 
 pub(crate) struct Subject<D: Operators> {

@@ -121,19 +121,15 @@ impl<D: Operators> BestEffortRequest<D> {
     /// Waits for `time` at most, as long as no thread may submit.
     fn turn(&self, time: Duration) -> Option<Result<Times>> {
         let client = self.client.client.read();
-        let over = match client.as_ref() {
-            Some(client) => client.wait_for(self.last, time).map_err(Fault::from),
-            None if self.last.0 < self.client.completed.load(Ordering::Relaxed) => Ok(true),
-            None => self.client.closing.try_lock_for(time).map_or(Ok(false), |_| Err(gone())),
+        let outcome = match client.as_ref() {
+            Some(client) => client.wait_timeout(self.last, time)?.map_err(Fault::from),
+            None if self.last.0 < self.client.completed.load(Ordering::Relaxed) => Ok(()),
+            None => self.client.closing.try_lock_for(time).map(|_| Err(gone()))?,
         };
-        match over {
-            Ok(false) => None,
-            Ok(true) => {
-                self.note();
-                Some(Ok(Times { delay: None, device: None, total: self.since.elapsed() }))
-            }
-            Err(fault) => Some(Err(fault)),
-        }
+        Some(outcome.map(|()| {
+            self.note();
+            Times { delay: None, device: None, total: self.since.elapsed() }
+        }))
     }
 }
 
@@ -171,7 +167,7 @@ mod tests {
     #[test]
     fn request_goes_on_while_its_client_is_freed() {
         let device = Cpu::open(0, "units=1").unwrap();
-        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+        let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
         let mut client = dispatcher.best_effort(ClientConfig::default()).unwrap();
         let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
         let ends = Mutex::new(ends);

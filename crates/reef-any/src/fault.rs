@@ -96,7 +96,7 @@ fn reason_of(error: &reef::Error) -> Reason {
         E::NotFound(_) => Reason::NotFound,
         E::Invalid(_) => Reason::Invalid,
         E::Host { .. } => Reason::System,
-        E::State(_) | E::Busy { .. } => Reason::Busy,
+        E::State { .. } | E::Busy { .. } => Reason::Busy,
         E::Cancelled => Reason::Cancelled,
         E::Driver { .. } => Reason::Driver,
         _ => Reason::Internal,

@@ -23,7 +23,7 @@ fn by_rust() -> Vec<f32> {
     let device = Cpu::open(0, "units=2").unwrap();
     let network = Model::open("resnet18").input_size(32).load(&device).unwrap();
     network.stage_input(&picture(network.input_len())).unwrap();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+    let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
     let task = Task::new(network.inference()).unwrap();
     dispatcher.real_time().unwrap().run(&task).unwrap();
     network.staged_output().unwrap()

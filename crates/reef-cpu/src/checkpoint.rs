@@ -35,7 +35,7 @@ impl Checkpoint {
     pub(crate) fn blocks(&self) -> Result<reef_core::Blocks> {
         self.failed().map_or(Ok(()), Err)?;
         let left = self.0.claims.remainder();
-        let left = left.ok_or(Error::State("reading the blocks of a launch that runs"))?;
+        let left = left.ok_or(Error::state("reading the blocks of a launch", "it runs"))?;
         reef_core::Blocks::of_indices(self.total(), 0, left)
     }
 

@@ -8,7 +8,7 @@ use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use reef::models::{Model, Scales};
-use reef::{ClientConfig, Config, Rate};
+use reef::{ClientConfig, Rate, queue::Config};
 use reef_any::Fault;
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -64,9 +64,14 @@ pub enum Error {
     /// No device of several takes a client; the text says why not, for each.
     #[error("{0}")]
     Unplaced(String),
-    /// A call that the present state doesn't allow.
-    #[error("{0}")]
-    State(&'static str),
+    /// A call that the present state doesn't allow, or the end of work in a state that must not be.
+    #[error("{what}: {why}")]
+    State {
+        /// The call, or the part that ended.
+        what: &'static str,
+        /// The state, and the remedy if there is one.
+        why: &'static str,
+    },
     /// Closing with work left.
     #[error("closing with work in flight: {waiting} waiting, {in_flight} with the device")]
     Busy {
@@ -96,6 +101,11 @@ impl Error {
     /// A [`Host`](Self::Host) of what was asked and what the system said.
     pub fn host(what: impl Into<String>, why: &std::io::Error) -> Self {
         Self::Host { what: what.into(), why: why.to_string() }
+    }
+
+    /// A [`State`](Self::State) of what was asked and what forbids it.
+    pub const fn state(what: &'static str, why: &'static str) -> Self {
+        Self::State { what, why }
     }
 
     /// An [`Invalid`](Self::Invalid) with this text.

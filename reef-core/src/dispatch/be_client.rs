@@ -144,13 +144,13 @@ impl<D: Device> BeClient<D> {
         self.submitter.wait(seq)
     }
 
-    /// As [`wait`](Self::wait), for no longer than `time`. Returns whether it has finished.
+    /// As [`wait`](Self::wait), for no longer than `time`. `None`: the command still runs.
     ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_for(&self, seq: Seq, time: Duration) -> Result<bool> {
-        self.submitter.wait_for(seq, time)
+    pub fn wait_timeout(&self, seq: Seq, time: Duration) -> Option<Result<()>> {
+        self.submitter.wait_timeout(seq, time)
     }
 
     /// Runs commands and waits for them.

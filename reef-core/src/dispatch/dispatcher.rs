@@ -32,7 +32,7 @@ use std::time::Duration;
 ///
 /// /// Runs real-time work while best-effort work is on the device.
 /// fn share<D: Device>(device: &D, urgent: &Task<D>, other: &[Command<D>]) -> Result<()> {
-///     let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
+///     let dispatcher = Dispatcher::start(device, Reef::default())?;
 ///     let mut background = dispatcher.best_effort(ClientConfig::default())?;
 ///     let last = background.submit(other)?; // returns at once
 ///     let timing = dispatcher.real_time()?.run(urgent)?; // preempts the other work
@@ -57,13 +57,13 @@ struct Service {
 }
 
 impl<D: Device> Dispatcher<D> {
-    /// Starts it with no clients.
+    /// Starts it with no clients. A scheduler that is chosen at run time comes as a `Box<dyn Scheduler>`.
     ///
     /// # Errors
     ///
     /// `Level` if the device is not as deep as the scheduler asks; the driver's.
-    pub fn start(device: &D, scheduler: Box<dyn Scheduler>) -> Result<Self> {
-        Self::start_within(device, scheduler, HANG_TIMEOUT)
+    pub fn start(device: &D, scheduler: impl Scheduler + 'static) -> Result<Self> {
+        Self::start_within(device, Box::new(scheduler), HANG_TIMEOUT)
     }
 
     /// As [`start`](Self::start); a call of the driver in a pass hangs after `timeout`.

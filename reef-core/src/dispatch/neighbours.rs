@@ -102,7 +102,7 @@ mod tests {
 
     fn begin() -> (Fake, Dispatcher<Fake>, Arc<TestNeighbours>) {
         let (device, others) = (Fake::default(), Arc::new(TestNeighbours::default()));
-        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("started");
+        let dispatcher = Dispatcher::start(&device, Reef::default()).expect("started");
         dispatcher.set_neighbours(Some(others.clone()));
         (device, dispatcher, others)
     }

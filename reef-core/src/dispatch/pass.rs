@@ -123,7 +123,7 @@ impl<D: Device> Dispatch<D> {
             request.ticket.fail(error.clone());
             return Ok(());
         }
-        self.inbox.push(request).map_err(|_| Error::State("too many real-time requests wait"))?;
+        self.inbox.push(request).map_err(|_| Error::state("submitting a real-time task", "too many wait"))?;
         self.pass();
         Ok(())
     }
@@ -147,7 +147,7 @@ impl<D: Device> Dispatch<D> {
     fn combine(&self, max_passes: usize) {
         let pass = |state: &mut PassState<D>| {
             catch_unwind(AssertUnwindSafe(|| self.pass_inside(state))).unwrap_or_else(|_| {
-                state.close(Error::State("the scheduler panicked"));
+                state.close(Error::state("the scheduler", "it panicked"));
                 false
             })
         };
@@ -197,7 +197,7 @@ impl<D: Device> Dispatch<D> {
 
     /// The error of what can't be done because a call of the driver hangs.
     pub(super) fn hang_error(&self) -> Error {
-        self.lost.get().cloned().unwrap_or(Error::State("a call of the driver hangs"))
+        self.lost.get().cloned().unwrap_or(Error::state("a call of the driver", "it hangs"))
     }
 
     /// Returns the turns of the threads that make passes.

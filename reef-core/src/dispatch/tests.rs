@@ -26,7 +26,7 @@ const SETTLE_TIME: Duration = Duration::from_millis(50);
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn dispatcher(device: &Fake) -> Dispatcher<Fake> {
-    Dispatcher::start(device, Box::new(Reef::default())).expect("a dispatcher")
+    Dispatcher::start(device, Reef::default()).expect("a dispatcher")
 }
 
 fn script(device: &Fake) -> &Script {
@@ -163,7 +163,7 @@ fn transient_refusal_to_reactivate_only_delays() {
     let mut rt = dispatcher.real_time().expect("a client");
     rt.run(&one_kernel()).expect("it runs");
     script(&device).be_hangs.store(false, Ordering::SeqCst);
-    assert!(be.wait_for(Seq(0), TEST_TIMEOUT).expect("no error"), "best-effort work goes on");
+    assert_eq!(be.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "best-effort work goes on");
     rt.run(&one_kernel()).expect("so does real-time work");
     eventually("asked again", || dispatcher.stats().retries >= 2);
 }
@@ -176,7 +176,7 @@ fn panic_of_the_device_fails_only_its_task() {
     let mut rt = dispatcher.real_time().expect("a client");
     let ticket = wait(rt.submit(&one_kernel()).expect("room"));
     let outcome = ticket.recv_timeout(TEST_TIMEOUT).expect("its ticket completes");
-    assert_eq!(outcome, Err(Error::State("a real-time queue of the device panicked")));
+    assert_eq!(outcome, Err(Error::state("a real-time queue of the device", "it panicked")));
     rt.run(&one_kernel()).expect("the next one has a fresh queue");
 }
 
@@ -357,7 +357,7 @@ fn reserve_is_paid_back_to_queues_that_ran_capped() {
     script(&device).capped.store(2, Ordering::SeqCst);
     let percent = Arc::new(AtomicU32::new(0)); // no padding
     let share = RtShare::new(Box::new(Narrow(Reef::default(), percent.clone())), 0.3);
-    let dispatcher = Dispatcher::start(&device, Box::new(share)).expect("a dispatcher");
+    let dispatcher = Dispatcher::start(&device, share).expect("a dispatcher");
     let _be = busy_client(&dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
@@ -418,7 +418,7 @@ fn parts_told(has_parts: bool, has_be_work: bool) -> Vec<(Priority, u32)> {
     script(&device).capped.store(9, Ordering::SeqCst);
     script(&device).has_parts.store(has_parts, Ordering::SeqCst);
     let dispatcher =
-        Dispatcher::start(&device, Box::new(InParts(Reef::default()))).expect("a dispatcher");
+        Dispatcher::start(&device, InParts(Reef::default())).expect("a dispatcher");
     let _at_last = AtLast(device.clone());
     let _be = has_be_work.then(|| busy_client(&dispatcher, &device));
     let mut rt = dispatcher.real_time().expect("a client");
@@ -501,10 +501,10 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
     let mut other = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     let mut rt = dispatcher.real_time().expect("a client");
     let (begin, mut rounds) = (Instant::now(), 0);
-    while stuck.wait_for(Seq(0), Duration::ZERO) == Ok(false) {
+    while stuck.wait_timeout(Seq(0), Duration::ZERO).is_none() {
         rt.run(&one_kernel()).expect("real-time work runs");
         let last = other.submit(&[kernel()]).expect("room");
-        assert_eq!(other.wait_for(last, TEST_TIMEOUT), Ok(true), "it is not held by the other");
+        assert_eq!(other.wait_timeout(last, TEST_TIMEOUT), Some(Ok(())), "it is not held by the other");
         rounds += 1;
     }
     assert!(begin.elapsed() >= 40 * SETTLE_TIME);

@@ -23,6 +23,25 @@ pub trait Scheduler: Debug + Send {
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan);
 }
 
+/// A scheduler that was chosen at run time, by its name for example.
+impl Scheduler for Box<dyn Scheduler> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn level(&self) -> PreemptLevel {
+        (**self).level()
+    }
+
+    fn rt_priority(&self) -> Priority {
+        (**self).rt_priority()
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        (**self).decide(now, view, plan);
+    }
+}
+
 /// Input of a scheduler. Times are on the device's clock.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]

@@ -121,7 +121,7 @@ mod tests {
     fn capacity_has_bounds() {
         let open = |capacity| {
             let dispatcher =
-                Dispatcher::start(&Fake::default(), Box::new(Reef::default())).expect("it starts");
+                Dispatcher::start(&Fake::default(), Reef::default()).expect("it starts");
             let config = ClientConfig::default().queue(Config::default().capacity(capacity));
             dispatcher.best_effort(config)?.run(&[kernel()])
         };

@@ -287,7 +287,7 @@ impl<D: Device> Group<D> {
     /// `State` if the group is preempted already; the device's, and then call again.
     pub fn preempt(&self, sync: bool) -> Result<()> {
         if self.hold() && !self.is_half_stopped() {
-            return Err(Error::State("preempting what is preempted already"));
+            return Err(Error::state("preempting a group", "it is preempted already"));
         }
         self.stop()?;
         self.collect();
@@ -335,7 +335,7 @@ impl<D: Device> Group<D> {
 
     fn restore_locked(&self, steps: &mut Steps<D>, width: Option<Caps>) -> Result<()> {
         if !self.is_preempted() {
-            return Err(Error::State("restoring what is not preempted"));
+            return Err(Error::state("restoring a group", "it is not preempted"));
         }
         let is_stopped = self.level() >= PreemptLevel::DeviceQueue;
         if is_stopped {

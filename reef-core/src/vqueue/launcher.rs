@@ -260,7 +260,7 @@ impl<D: Device> Launcher<D> {
     /// [`Parked::new`]. Nothing is taken out then.
     pub(crate) fn park(&mut self, device: &D) -> Result<Parked<D>> {
         if self.commands.in_flight() > 0 {
-            return Err(Error::State("parking a queue whose launches the device keeps"));
+            return Err(Error::state("parking a queue", "the device keeps its launches"));
         }
         self.finish_padded();
         let completed = Seq(self.commands.launched());

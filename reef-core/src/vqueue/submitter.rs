@@ -91,18 +91,20 @@ impl<D: Device> Submitter<D> {
         self.outcome(seq)
     }
 
-    /// As [`wait`](Self::wait), for no longer than `time`. Returns whether it has finished.
+    /// As [`wait`](Self::wait), for no longer than `time`. `None`: the command still runs.
     ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_for(&self, seq: Seq, time: Duration) -> Result<bool> {
-        self.check_submitted(seq)?;
+    pub fn wait_timeout(&self, seq: Seq, time: Duration) -> Option<Result<()>> {
+        if let Err(error) = self.check_submitted(seq) {
+            return Some(Err(error));
+        }
         let Some(end) = Instant::now().checked_add(time) else {
-            return self.wait(seq).map(|()| true);
+            return Some(self.wait(seq));
         };
-        let over = self.shared.waiters().wait_until_or(end, || self.is_over(seq));
-        self.outcome(seq).map(|()| over)
+        let is_over = self.shared.waiters().wait_until_or(end, || self.is_over(seq));
+        is_over.then(|| self.outcome(seq))
     }
 
     fn check_submitted(&self, seq: Seq) -> Result<()> {

@@ -39,7 +39,7 @@ fn group_counts_its_queues() {
     let [first, second] = [(); 2].map(|()| group.enable(Config::default()).expect("a queue"));
     assert_eq!(group.len(), 2);
     let error = first.1.preempt(false).unwrap_err();
-    assert!(matches!(error, Error::State(_)), "{error}");
+    assert!(matches!(error, Error::State { .. }), "{error}");
     drop(second);
     assert_eq!(group.len(), 1);
     first.1.preempt(true).expect("it is alone");
@@ -89,7 +89,7 @@ fn preemption_refused_by_the_device_can_be_repeated() {
     }
     group.preempt(false).expect("it has refused each once");
     assert_eq!(*device.0.told.lock(), ["evict", "reset"]);
-    assert!(matches!(group.preempt(false), Err(Error::State(_))), "that is all");
+    assert!(matches!(group.preempt(false), Err(Error::State { .. })), "that is all");
     device.0.be_hangs.store(false, Ordering::SeqCst);
 }
 
@@ -135,7 +135,7 @@ fn synchronous_preemption_takes_launches_back() {
     assert!(queue.group().is_quiesced());
     device.0.be_hangs.store(false, Ordering::SeqCst);
     queue.restore().expect("it is preempted");
-    assert_eq!(submitter.wait_for(Seq(1), TEST_TIMEOUT), Ok(true));
+    assert_eq!(submitter.wait_timeout(Seq(1), TEST_TIMEOUT), Some(Ok(())));
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn preempted_queue_is_neither_disabled_nor_finished() {
     let (_submitter, queue) = queue(&Fake::default(), Config::default());
     queue.preempt(true).expect("it runs");
     let (error, queue) = queue.disable().unwrap_err();
-    assert!(matches!(error, Error::State(_)), "{error}");
+    assert!(matches!(error, Error::State { .. }), "{error}");
     let error = queue.finish().unwrap_err();
-    assert!(matches!(error, Error::State(_)), "{error}");
+    assert!(matches!(error, Error::State { .. }), "{error}");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn end_of_a_full_window_is_polled_without_wake_ups() {
     let (submitter, _queue) = hanging(&device, 5);
     until_polled(&device, 10); // the worker has seen that the window is full
     device.0.be_hangs.store(false, Ordering::SeqCst);
-    assert_eq!(submitter.wait_for(Seq(4), TEST_TIMEOUT), Ok(true));
+    assert_eq!(submitter.wait_timeout(Seq(4), TEST_TIMEOUT), Some(Ok(())));
 }
 
 /// Two queues of a group, each with a command that the device has; the kernel of the first never
@@ -196,11 +196,11 @@ fn undrained_queue_delays_no_other() {
         thread::spawn(move || done.send(group.restore()));
         let restored = restored.recv_timeout(TEST_TIMEOUT).expect("the hung queue is waited for");
         restored.expect("it is preempted");
-        assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true), "round {round}");
+        assert_eq!(submitter.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "round {round}");
         assert_eq!(stuck.completed(), Seq(0));
     }
     device.0.hung.store(0, Ordering::SeqCst);
-    assert_eq!(stuck.wait_for(Seq(0), TEST_TIMEOUT), Ok(true), "it goes on when it is drained");
+    assert_eq!(stuck.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "it goes on when it is drained");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn undrained_queue_ends_after_its_timeout() {
     let [(stuck, hung), (submitter, _other)] = with_a_hung_queue(&device, config);
     let _at_last = AtLast(device.clone());
     thread::sleep(2 * TIMEOUT); // sleep: longer than a timeout that must not run yet
-    assert_eq!(stuck.wait_for(Seq(0), Duration::ZERO), Ok(false), "a kernel may take its time");
+    assert_eq!(stuck.wait_timeout(Seq(0), Duration::ZERO), None, "a kernel may take its time");
     let begin = Instant::now();
     hung.group().preempt(true).expect("it runs");
     let took = begin.elapsed();
@@ -221,7 +221,7 @@ fn undrained_queue_ends_after_its_timeout() {
     assert_eq!(device.0.abandoned.load(Ordering::SeqCst), 1);
     device.0.be_hangs.store(false, Ordering::SeqCst);
     hung.group().restore().expect("it is preempted");
-    assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true), "the other goes on");
+    assert_eq!(submitter.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "the other goes on");
     assert_eq!(hung.finish(), Err(error), "and it is no longer waited for");
 }
 
@@ -245,7 +245,7 @@ fn drop_of_a_lagging_queue_takes_at_most_its_timeout() {
         });
         dropped.recv_timeout(TEST_TIMEOUT).expect("it returns");
         device.0.be_hangs.store(false, Ordering::SeqCst);
-        assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true));
+        assert_eq!(submitter.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())));
         assert_eq!(other.group().len(), 1);
     }
 }
@@ -262,7 +262,7 @@ fn lagging_queue_is_drained_once_for_several_preemptions() {
         hung.group().restore().expect("it is preempted");
         assert!(hung.shared().is_lagging());
         submitter.submit(kernel()).expect("room");
-        assert_eq!(submitter.wait_for(Seq(round + 1), TEST_TIMEOUT), Ok(true));
+        assert_eq!(submitter.wait_timeout(Seq(round + 1), TEST_TIMEOUT), Some(Ok(())));
     }
     assert!(device.0.told.lock().ends_with(&["evict", "reset", "reactivate"]), "told each time");
     device.0.be_hangs.store(true, Ordering::SeqCst); // or it would end before it is drained
@@ -271,7 +271,7 @@ fn lagging_queue_is_drained_once_for_several_preemptions() {
     assert_eq!(hung.rerun(), 1, "what it had is launched again");
     assert!(!other.shared().is_held());
     device.0.be_hangs.store(false, Ordering::SeqCst);
-    assert_eq!(stuck.wait_for(Seq(0), TEST_TIMEOUT), Ok(true));
+    assert_eq!(stuck.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())));
 }
 
 #[test]

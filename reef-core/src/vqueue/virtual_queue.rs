@@ -110,13 +110,13 @@ impl<D: Device> VirtualQueue<D> {
     fn try_park(&self, submitter: &Submitter<D>) -> Result<Parked<D>> {
         self.shared.failed().map_or(Ok(()), |error| Err(error.clone()))?;
         if !Arc::ptr_eq(&self.shared, &submitter.shared) {
-            return Err(Error::State("parking a queue with the submitter of another"));
+            return Err(Error::state("parking a queue", "the submitter is of another queue"));
         }
         if !self.is_preempted() {
-            return Err(Error::State("parking a queue that runs: preempt it first"));
+            return Err(Error::state("parking a queue", "it runs: preempt it first"));
         }
         if !self.shared.is_quiesced() {
-            return Err(Error::State("parking a queue whose work has not stopped yet"));
+            return Err(Error::state("parking a queue", "its work has not stopped yet"));
         }
         self.take_commands()
     }
@@ -163,7 +163,7 @@ impl<D: Device> VirtualQueue<D> {
     fn check_alone(&self) -> Result<()> {
         match self.group.len() {
             1 => Ok(()),
-            _ => Err(Error::State("the queue shares its preemptor: preempt its group")),
+            _ => Err(Error::state("preempting a queue", "it shares its preemptor: preempt its group")),
         }
     }
 
@@ -192,7 +192,7 @@ impl<D: Device> VirtualQueue<D> {
 
     fn work_left(&self) -> Result<()> {
         if self.is_preempted() {
-            return Err(Error::State("disabling a preempted queue: restore it first"));
+            return Err(Error::state("disabling a queue", "it is preempted: restore it first"));
         }
         let launcher = self.shared.launcher();
         let (completed, submitted) = self.shared.cursors();
@@ -211,10 +211,10 @@ impl<D: Device> VirtualQueue<D> {
     /// calls, which cancels what waits.
     pub fn finish(mut self) -> Result<()> {
         if self.is_preempted() {
-            return Err(Error::State("finishing a preempted queue: restore it first"));
+            return Err(Error::state("finishing a queue", "it is preempted: restore it first"));
         }
         if self.shared.is_worker() {
-            return Err(Error::State("finishing a queue from its own host code"));
+            return Err(Error::state("finishing a queue", "its own host code asks for it"));
         }
         self.shared.set_limit(u64::MAX);
         self.stop(Shutdown::Drain);
@@ -415,7 +415,7 @@ mod tests {
             queue.restore()
         });
         outcome.expect("both worked");
-        assert!(submitter.wait_for(Seq(2), TEST_TIMEOUT).expect("no error"), "and it goes on");
+        assert_eq!(submitter.wait_timeout(Seq(2), TEST_TIMEOUT), Some(Ok(())), "and it goes on");
     }
 
     #[test]
@@ -426,19 +426,19 @@ mod tests {
             error
         });
         assert!(matches!(error, Error::Busy { in_flight: 0, waiting: 1.. }), "{error}");
-        assert!(submitter.wait_for(Seq(2), TEST_TIMEOUT).expect("no error"), "and it goes on");
+        assert_eq!(submitter.wait_timeout(Seq(2), TEST_TIMEOUT), Some(Ok(())), "and it goes on");
     }
 
     #[test]
     fn host_code_may_drop_its_own_queue() {
         let ((), submitter, _) = inside(|queue| drop(queue.take()));
-        assert_eq!(submitter.wait_for(Seq(2), TEST_TIMEOUT), Err(Error::Cancelled));
+        assert_eq!(submitter.wait_timeout(Seq(2), TEST_TIMEOUT), Some(Err(Error::Cancelled)));
     }
 
     #[test]
     fn host_code_cannot_finish_its_own_queue() {
         let (outcome, ..) = inside(|queue| queue.take().expect("it is in its place").finish());
-        assert_eq!(outcome, Err(Error::State("finishing a queue from its own host code")));
+        assert_eq!(outcome, Err(Error::state("finishing a queue", "its own host code asks for it")));
     }
 
     /// No thread has been told to take back what a preemption that failed has stopped.
@@ -457,7 +457,7 @@ mod tests {
         let _queue =
             restored.recv_timeout(TEST_TIMEOUT).expect("no deadlock").expect("it is preempted");
         device.0.be_hangs.store(false, Ordering::SeqCst);
-        assert!(submitter.wait_for(Seq(0), TEST_TIMEOUT).expect("no error"), "it goes on");
+        assert_eq!(submitter.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "it goes on");
     }
 
     /// Between a push that finds the queue full and the look for what to wait for, all may

@@ -69,7 +69,7 @@ fn run<D: Device>(shared: &Shared<D>, pace: Pace) {
             let_device_finish(shared, pace.config.drain_timeout);
             shared.end(error);
         }
-        Err(_) => shared.end(Error::State("a queue's worker panicked")),
+        Err(_) => shared.end(Error::state("the worker of a queue", "it panicked")),
     }
 }
 
@@ -211,7 +211,7 @@ fn run_host_code<D: Device>(shared: &Shared<D>) -> Result<()> {
     let next = shared.launcher().host(shared.allowance().limit);
     let Some((at, code)) = next else { return Ok(()) };
     catch_unwind(AssertUnwindSafe(|| code()))
-        .map_err(|_| Error::State("a host function panicked"))?;
+        .map_err(|_| Error::state("a host function", "it panicked"))?;
     shared.launcher().host_done(at);
     shared.waiters().notify();
     Ok(())

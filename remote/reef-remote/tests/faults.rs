@@ -117,7 +117,7 @@ fn killed_server_is_an_error_and_no_hang() {
     let _one = one_at_a_time();
     let (mut child, device) = spawn("server");
     let device = Remote::open(0, &device).unwrap();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+    let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
     let cells = Cells::new(&device, 2).unwrap();
     let mut client = dispatcher.best_effort(ClientConfig::default()).unwrap();
     client.run(&[cells.append(1, 1)]).unwrap();

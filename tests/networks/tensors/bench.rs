@@ -5,7 +5,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use reef::op::{Operators, Storage, TensorOperands};
 use reef::tensor::{Array, TensorOp};
-use reef::{Command, Config, PreemptLevel, VirtualQueue};
+use reef::{Command, PreemptLevel, VirtualQueue, queue::Config};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use reef::models::{Model, Network, Seeded, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
-use reef::{Config, PreemptLevel, VirtualQueue};
+use reef::{PreemptLevel, VirtualQueue, queue::Config};
 use std::thread;
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::fault::{Fault, Result};
 use crate::guard::answer;
 use crate::handles;
 use crate::status::{REEF_TIMEOUT, reef_status};
-use reef::{ClientConfig, Config};
+use reef::{ClientConfig, queue::Config};
 use reef_any::{AnyRequest, Client, Dispatcher, Network, Side, Turn};
 use std::time::{Duration, Instant};
 

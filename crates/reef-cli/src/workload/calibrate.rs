@@ -2,7 +2,7 @@
 //! blocks.
 
 use anyhow::{Result, bail};
-use reef::{Cells, Device, DeviceInfo, Priority, Stopwatch};
+use reef::{Device, DeviceInfo, Priority, Stopwatch, testing::Cells};
 use std::time::Duration;
 
 /// Blocks of a kernel, for each unit.

@@ -34,7 +34,7 @@ pub(crate) fn wait_or_stop<D: Device>(
     last: Seq,
     stop: &AtomicBool,
 ) -> Result<bool> {
-    while !client.wait_for(last, Duration::from_millis(20))? {
+    while client.wait_timeout(last, Duration::from_millis(20)).transpose()?.is_none() {
         if stop.load(Ordering::Acquire) {
             return Ok(false);
         }

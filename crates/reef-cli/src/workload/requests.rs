@@ -52,7 +52,7 @@ pub(crate) fn open_loop<D: Device>(
         requests.late += u64::from(device.clock() - arrived > LATE);
         match client.submit(task) {
             Ok(ticket) => open.push_back(Open { arrived, ticket }),
-            Err(Error::State(_)) => requests.dropped += 1,
+            Err(Error::State { .. }) => requests.dropped += 1,
             Err(error) => return Err(error.into()),
         }
         requests.note_finished(&mut open)?;

@@ -3,7 +3,7 @@
 use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
-use reef::{Command, Config, Device, Parked, PreemptLevel, VirtualQueue};
+use reef::{Command, Device, Parked, PreemptLevel, VirtualQueue, queue::Config};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,7 +99,7 @@ impl Stop {
                 let is_over = parked.commands().is_empty();
                 return Ok(if is_over { RunEnd::Finished } else { RunEnd::Parked(parked) });
             }
-            if submitter.wait_for(last, self.poll_interval())? {
+            if submitter.wait_timeout(last, self.poll_interval()).transpose()?.is_some() {
                 queue.finish()?;
                 return Ok(RunEnd::Finished);
             }

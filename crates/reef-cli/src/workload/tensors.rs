@@ -4,7 +4,7 @@ use anyhow::Result;
 use reef::models::{Network, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
-use reef::{Command, Config, Seq, VirtualQueue};
+use reef::{Command, Seq, VirtualQueue, queue::Config};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -80,7 +80,7 @@ fn best_effort<D: Device>(
 /// Clients appear, work, and vanish in the middle of their work while real-time requests come in.
 pub fn clients_come_and_go<D: Device>(device: &D, level: PreemptLevel) {
     let seed = u64::from(rng().random::<u32>());
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();
     let (freed, ended) = (Arc::new(()), AtomicBool::new(false));
     let wanted = cycles() / 80;
     std::thread::scope(|scope| {
@@ -151,7 +151,7 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
         let round_micros = vec![round; 4];
         Arc::new(Profile { blocks: 1, micros, round_micros, ..Profile::default() })
     };
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();
     let (rt_cells, be_cells) = (Cells::new(device, 1), [0, 1].map(|_| Cells::new(device, 24)));
     let mut clients = [0, 1].map(|_| dispatcher.best_effort(ClientConfig::default()).unwrap());
     let mut rt = dispatcher.real_time().unwrap();
@@ -198,7 +198,7 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
 pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level: PreemptLevel) {
     const KERNEL: Duration = Duration::from_millis(20);
     const PERIOD: Duration = Duration::from_millis(2);
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();
     let (rt_cells, be_cells) = (Cells::new(device, 1), Cells::new(device, device.info().units));
     let kernel = be_cells.append(1, rounds_for(device, KERNEL));
     let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
@@ -248,7 +248,7 @@ pub fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {
 fn burst<D: Device>(device: &D, level: PreemptLevel) -> bool {
     const HYSTERESIS: Duration = Duration::from_millis(200);
     let reef = Reef::default().level(level).hysteresis(HYSTERESIS);
-    let dispatcher = Dispatcher::start(device, Box::new(reef)).unwrap();
+    let dispatcher = Dispatcher::start(device, reef).unwrap();
     let cells = Cells::new(device, 2);
     let task = Task::new(vec![cells.append(1, 0)]).unwrap();
     let mut rt = dispatcher.real_time().unwrap();
@@ -273,7 +273,7 @@ fn burst<D: Device>(device: &D, level: PreemptLevel) -> bool {
 }
 
 pub fn dropped_dispatcher_answers_all_clients<D: Device>(device: &D, level: PreemptLevel) {
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();
     let cells = Cells::new(device, 2);
     let mut rt = dispatcher.real_time().unwrap();
     let queue = Config::default().capacity(64);

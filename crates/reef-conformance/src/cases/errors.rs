@@ -51,7 +51,7 @@ pub fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(device: &D, level: P
 /// A real-time task of which one command is refused fails when those before it have ended, not
 /// earlier: its memory is in use until then. The next one runs.
 pub fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: PreemptLevel) {
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();
     let mut client = dispatcher.real_time().unwrap();
     let cells = Cells::new(device, 2);
     let (from, to) = (cells.buffer().clone(), cells.buffer().clone());
@@ -70,7 +70,7 @@ pub fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: PreemptLev
 pub fn a_failing_host_function_ends_its_queue_alone<D: Device>(device: &D, level: PreemptLevel) {
     let (mut submitter, queue) = enable(device, level);
     let bad = submitter.submit(Command::Host(Arc::new(|| panic!("on purpose")))).unwrap();
-    assert!(matches!(submitter.wait(bad), Err(Error::State(_))));
+    assert!(matches!(submitter.wait(bad), Err(Error::State { .. })));
     queue.preempt(true).unwrap(); // a queue that ended delays no preemption
     queue.restore().unwrap();
     assert!(queue.finish().is_err());

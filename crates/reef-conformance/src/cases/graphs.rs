@@ -128,7 +128,7 @@ pub fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
     };
     let Some(rt) = graph(device, &commands(&rt_cells, 5)) else { return };
     let Some(be) = graph(device, &commands(&be_cells, 30)) else { return };
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();
     let mut best_effort = dispatcher.best_effort(ClientConfig::default()).unwrap();
     let mut real_time = dispatcher.real_time().unwrap();
     let task = Task::new([rt]).unwrap();

@@ -39,7 +39,7 @@ impl<'a, D: Device> Journey<'a, D> {
         queue.preempt(true).unwrap();
         let parked = match queue.park(submitter) {
             Ok(parked) => parked,
-            Err((Error::Unsupported { .. } | Error::State(_), submitter, queue)) => {
+            Err((Error::Unsupported { .. } | Error::State { .. }, submitter, queue)) => {
                 queue.restore().unwrap();
                 return (Self { device, config, cells, submitter, queue }, None);
             }
@@ -164,14 +164,14 @@ pub fn host_code_and_events_are_not_parked<D: Device>(device: &D, level: Preempt
             }
             Ok(_) => panic!("parked while it runs"),
         };
-        assert_eq!(error, Error::State("parking a queue that runs: preempt it first"));
+        assert_eq!(error, Error::state("parking a queue", "it runs: preempt it first"));
     }
 }
 
 /// Clients of a dispatcher are parked and continued while real-time work comes.
 pub fn parked_clients_continue<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();
     let mut rt = dispatcher.real_time().unwrap();
     let (rt_cells, mut requests) = (Cells::new(device, 4), 0);
     let task = Task::new(vec![rt_cells.append(2, 10); 2]).unwrap();
@@ -197,7 +197,7 @@ pub fn parked_clients_continue<D: Device>(device: &D, level: PreemptLevel) {
                 doze(&mut rng, 50);
                 dispatcher.best_effort_parked(ClientConfig::default(), parked).unwrap()
             }
-            Err((Error::Unsupported { .. } | Error::State(_), be)) => {
+            Err((Error::Unsupported { .. } | Error::State { .. }, be)) => {
                 refused = true;
                 be
             }

@@ -295,13 +295,13 @@ pub fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLeve
 pub fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel) {
     let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
-    assert!(matches!(queue.restore(), Err(Error::State(_))), "restoring what runs");
+    assert!(matches!(queue.restore(), Err(Error::State { .. })), "restoring what runs");
     queue.preempt(true).unwrap();
-    assert!(matches!(queue.preempt(true), Err(Error::State(_))), "preempting twice");
+    assert!(matches!(queue.preempt(true), Err(Error::State { .. })), "preempting twice");
     let cells = Cells::new(device, 2);
     submitter.submit(cells.append(1, 0)).unwrap();
     let (error, queue) = queue.disable().unwrap_err();
-    assert!(matches!(error, Error::State(_)), "disabling while preempted: {error}");
+    assert!(matches!(error, Error::State { .. }), "disabling while preempted: {error}");
     queue.restore().unwrap();
     let last = submitter.submit(cells.append(2, 20_000)).unwrap();
     let (error, queue) = queue.disable().unwrap_err();
@@ -313,5 +313,5 @@ pub fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel) {
     let group = Group::open(device, level).unwrap();
     let (_a, first) = group.enable(config).unwrap();
     let (_b, _second) = group.enable(config).unwrap();
-    assert!(matches!(first.preempt(true), Err(Error::State(_))), "one of several");
+    assert!(matches!(first.preempt(true), Err(Error::State { .. })), "one of several");
 }

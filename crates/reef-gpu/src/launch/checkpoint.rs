@@ -135,7 +135,7 @@ impl<V: Vendor> Checkpoint<V> {
         let is_launched = self.0.retired.load(Ordering::Acquire) > 0;
         let segments = self.settled().filter(|_| !is_launched);
         let Some(segments) = segments else {
-            return Err(Error::State("reading the blocks of a launch that runs"));
+            return Err(Error::state("reading the blocks of a launch", "it runs"));
         };
         let mut indices = Vec::new();
         for &Segment { ref list, first, count } in &segments {

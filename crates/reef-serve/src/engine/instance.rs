@@ -161,7 +161,7 @@ impl<D: Operators> Instance for BestEffortInstance<D> {
         let _running = self.running.begin();
         let (before, began) = (self.client.served(), Instant::now());
         let last = self.client.submit_before(commands, Some(run.time))?;
-        while !self.client.wait_for(last, POLL_INTERVAL)? {
+        while self.client.wait_timeout(last, POLL_INTERVAL).transpose()?.is_none() {
             if (run.gone)() {
                 return Err(Error::Unavailable("cancelled: the client disconnected".into()));
             }

@@ -192,7 +192,7 @@ fn buffer<D: Operators>(memory: &Arc<dyn SharedMemory>) -> Result<&D::Buffer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef::Copy;
+    use reef::command::Copy;
     use reef::cpu::Cpu;
     use reef::models::Model;
 

@@ -47,9 +47,9 @@ fn never_restored(
 #[test]
 fn best_effort_work_of_a_device_never_restored_ends() {
     let device = Fake::default();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+    let dispatcher = Dispatcher::start(&device, Reef::default()).expect("it starts");
     let (be, mut rt, task) = never_restored(&dispatcher, &device);
-    assert_eq!(be.wait_for(Seq(0), TEST_TIMEOUT), Err(lost()));
+    assert_eq!(be.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Err(lost())));
     eventually("given up", || dispatcher.best_effort(ClientConfig::default()).is_err());
     assert_eq!(rt.run(&task), Err(lost()), "so are later tasks");
     let retries = dispatcher.stats().retries;
@@ -62,26 +62,26 @@ fn best_effort_work_of_a_device_never_restored_ends() {
 #[test]
 fn device_never_restoring_is_lost_between_real_time_tasks() {
     let device = Fake::default();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+    let dispatcher = Dispatcher::start(&device, Reef::default()).expect("it starts");
     let (be, mut rt, task) = never_restored(&dispatcher, &device);
     let begin = Instant::now();
     while rt.run(&task).is_ok() {
         assert!(begin.elapsed() < TEST_TIMEOUT, "each task is taken for an answer");
         thread::sleep(REFUSAL_TIMEOUT / 20); // sleep: time for passes between the tasks
     }
-    assert_eq!(be.wait_for(Seq(0), TEST_TIMEOUT), Err(lost()));
+    assert_eq!(be.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Err(lost())));
 }
 
 #[test]
 fn client_of_a_given_up_device_gets_the_reason() {
     let device = Fake::default();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+    let dispatcher = Dispatcher::start(&device, Reef::default()).expect("it starts");
     device.0.be_hangs.store(true, Ordering::SeqCst);
     let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     let _at_last = AtLast(device.clone());
     be.submit(&[kernel(), kernel()]).expect("room");
     dispatcher.give_up(&lost());
-    assert_eq!(be.wait_for(Seq(1), TEST_TIMEOUT), Err(lost()), "it would wait for ever");
+    assert_eq!(be.wait_timeout(Seq(1), TEST_TIMEOUT), Some(Err(lost())), "it would wait for ever");
     assert_eq!(be.submit(&[kernel()]), Err(lost()));
     device.0.be_hangs.store(false, Ordering::SeqCst); // dropping waits for what the device has
 }
@@ -229,7 +229,7 @@ fn call_that_hangs_in_a_pass_keeps_its_own_client_alone() {
         device.0.hang.set(None);
         // Its task may have ended before the call.
         let own = hung.join().expect("no panic");
-        let panicked = Err(Error::State("a real-time queue of the device panicked"));
+        let panicked = Err(Error::state("a real-time queue of the device", "it panicked"));
         assert!(own == Err(error) || own == Ok(()) || own == panicked, "{call:?}: {own:?}");
         drop((polled, unwaited));
         device.0.be_hangs.store(false, Ordering::SeqCst);

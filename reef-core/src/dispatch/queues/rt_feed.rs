@@ -51,7 +51,7 @@ impl<D: Device> RtQueue<D> {
                     break;
                 }
                 Ok(Err(error)) => self.refuse(error),
-                Err(_) => self.replace(&Error::State("a real-time queue of the device panicked")),
+                Err(_) => self.replace(&Error::state("a real-time queue of the device", "it panicked")),
             }
         }
         self.waiting.retain(Option::is_some);

@@ -174,7 +174,7 @@ fn park_takes_what_is_left_and_its_blocks() {
     step(&mut launcher);
     let device = Fake::default();
     let kept = launcher.park(&device).unwrap_err();
-    assert_eq!(kept, Error::State("parking a queue whose launches the device keeps"));
+    assert_eq!(kept, Error::state("parking a queue", "the device keeps its launches"));
     launcher.queue.drain = Some((1, Some(3)));
     launcher.try_reclaim().unwrap();
     let parked = launcher.park(&device).unwrap();

@@ -118,7 +118,7 @@ impl<D: Operators> SharedLane<D> {
             (Ok(task), Some(client)) => loop {
                 match client.submit(&task) {
                     Ok(ticket) => break Item::Ticket(seq, ticket, outputs),
-                    Err(Error::State(_)) => thread::yield_now(), // the dispatcher takes some first
+                    Err(Error::State { .. }) => thread::yield_now(), // the dispatcher takes some first
                     Err(error) => break Item::Failed(error),
                 }
             },

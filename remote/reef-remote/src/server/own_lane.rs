@@ -373,7 +373,7 @@ impl<D: Operators> State<D> {
     }
 
     fn queue(&mut self) -> Result<&mut D::Queue> {
-        self.queue.as_mut().ok_or(Error::State("a lane that has ended"))
+        self.queue.as_mut().ok_or(Error::state("a request of a lane", "the lane has ended"))
     }
 
     fn event(&mut self, device: &D) -> Result<D::Event> {
@@ -395,7 +395,7 @@ impl<D: Operators> State<D> {
         self.notes.retain(|note| note.seq < resume_at);
         self.next = self.told;
         let record = |checkpoint| {
-            let source = source.ok_or(Error::State("blocks of a command that is not there"))?;
+            let source = source.ok_or(Error::state("reading the blocks of a command", "it is not there"))?;
             Ok::<_, Error>(Record { checkpoint, source })
         };
         Ok(Takeback { resume_at, partial: partial.map(record).transpose()? })

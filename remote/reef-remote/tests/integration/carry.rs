@@ -35,7 +35,7 @@ fn migrate(from: &Served, to: &Target) -> Result<Report, String> {
 }
 
 fn start(device: &Remote) -> Dispatcher<Remote> {
-    Dispatcher::start(device, Box::new(Reef::default().level(PreemptLevel::HostQueue))).unwrap()
+    Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue)).unwrap()
 }
 
 fn network(device: &Remote, name: &str) -> Network<Remote> {
@@ -126,7 +126,7 @@ fn own_session_moves_with_stopped_work() {
     let has_not_met = |stats: &Stats| stats.preemptions < 20;
     let servers = [support::own(), support::own()];
     let device = Remote::open(0, &servers[0].device()).unwrap();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+    let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
     let mut client = dispatcher.real_time().unwrap();
     let mut background = dispatcher.best_effort(ClientConfig::default()).unwrap();
     let (rt, be) = (Cells::new(&device, 1).unwrap(), Cells::new(&device, CELLS).unwrap());

@@ -16,7 +16,7 @@ fn outputs<D: reef_core::op::Operators>(device: &D, name: &str) -> Vec<u32> {
         (0..network.input_len()).map(|i| ((i * 37) % 101) as f32 / 50.0).collect();
     network.stage_input(&input).unwrap();
     let dispatcher =
-        Dispatcher::start(device, Box::new(Reef::default().level(PreemptLevel::HostQueue)))
+        Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue))
             .unwrap();
     let task = Task::new(network.inference()).unwrap();
     dispatcher.real_time().unwrap().run(&task).unwrap();
@@ -46,7 +46,7 @@ fn real_time_work_preempts_work_of_another_session() {
     };
     let (long, short) = (network(&first, "resnet18", 64), network(&second, "resnet18", 32));
     let start = |device| {
-        Dispatcher::start(device, Box::new(Reef::default().level(PreemptLevel::HostQueue))).unwrap()
+        Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue)).unwrap()
     };
     let (best_effort, real_time) = (start(&first), start(&second));
     let mut background = best_effort.best_effort(ClientConfig::default()).unwrap();
@@ -63,7 +63,7 @@ fn real_time_work_preempts_work_of_another_session() {
     let begin = Instant::now();
     client.run(&task).unwrap();
     let took = begin.elapsed();
-    let is_waiting = !background.wait_for(last, Duration::ZERO).unwrap();
+    let is_waiting = background.wait_timeout(last, Duration::ZERO).is_none();
     assert!(is_waiting, "the real-time task waited for best-effort work: {took:?}");
     background.wait(last).unwrap();
     let stats = served.host.get().unwrap().stats();

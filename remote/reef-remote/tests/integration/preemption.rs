@@ -19,7 +19,7 @@ fn network(device: &Remote, name: &str, size: usize) -> Network<Remote> {
 }
 
 fn start(device: &Remote) -> Dispatcher<Remote> {
-    Dispatcher::start(device, Box::new(Reef::default().level(PreemptLevel::HostQueue))).unwrap()
+    Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue)).unwrap()
 }
 
 /// Runs real-time inferences of one session next to best-effort work of another until a preemption

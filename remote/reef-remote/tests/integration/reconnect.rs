@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(100);
 fn append(device: &str, cut_after: u64) {
     let device = format!("{device}?remote.emulate=cut:{cut_after}");
     let device = Remote::open(0, &device).unwrap();
-    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+    let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
     let cells = Cells::new(&device, 3).unwrap();
     let mut client = dispatcher.best_effort(ClientConfig::default()).unwrap();
     for value in 1..=4 {

@@ -180,7 +180,7 @@ fn overload_does_not_probe_the_device() {
         let cluster = cluster(&devices);
         let mut client = rt(&cluster, Demand::default());
         let before = opened(&devices[0]);
-        let full = Error::State("too many real-time requests wait");
+        let full = Error::state("submitting a real-time task", "too many wait");
         assert_eq!(client.recover(&full), Ok(false));
         assert_eq!(opened(&devices[0]), before);
         assert_eq!(client.recover(&Error::Cancelled), Ok(false));

@@ -3,10 +3,7 @@
 
 use reef::cpu::Cpu;
 use reef::dkp::Padding;
-use reef::{
-    Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, NoGraph,
-    PreemptLevel, Priority, Queue, Result, Seq,
-};
+use reef::{Backend, Colocation, Device, DeviceInfo, Error, Launch, NoGraph, PreemptLevel, Priority, Queue, Result, Seq, command::{Copy, Fill}, queue::Drained};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Thread;

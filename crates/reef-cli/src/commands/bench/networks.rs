@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 use reef::models::{Network, Scales};
 use reef::op::Operators;
 use reef::scheduler::RtOnly;
-use reef::{Command, Config, Dispatcher, PreemptLevel, Submitter, Task, VirtualQueue};
+use reef::{Command, Dispatcher, PreemptLevel, Submitter, Task, VirtualQueue, queue::Config};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -175,7 +175,7 @@ fn loop_for<D: Operators>(
 fn measure<D: Operators>(device: &D, args: &Args, name: &str, scales: &[Scales]) -> Result<Row> {
     let mut loader = Loader::new(device, args.size).scales(scales.iter().cloned());
     let network = loader.network(name, None)?.network;
-    let dispatcher = Dispatcher::start(device, Box::new(RtOnly))?;
+    let dispatcher = Dispatcher::start(device, RtOnly)?;
     let (mut client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
     let launches = network.launches().count();
     let [plain, stoppable] = cost(device, &network, args)?;

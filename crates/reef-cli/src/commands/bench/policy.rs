@@ -3,7 +3,7 @@
 use crate::report::usage::Usage;
 use crate::workload::clients::BE_GRAPH;
 use reef::scheduler::{self, LatencyTarget, Reef, Scheduler};
-use reef::{ClientConfig, Config, PreemptLevel};
+use reef::{ClientConfig, PreemptLevel, queue::Config};
 
 /// Name that reads as every row, which no option is needed for.
 const EVERY: &str = "all";

@@ -6,7 +6,7 @@ use crate::workload::clock::sleep_until;
 use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow, ensure};
 use reef::scheduler::Scheduler;
-use reef::{BeClient, Cells, ClientConfig, Config, Device, Dispatcher, Task, appended};
+use reef::{BeClient, ClientConfig, Device, Dispatcher, Task, testing::{Cells, appended}, queue::Config};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@ use crate::workload::throughput::{BeThroughput, kept_share};
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
 use reef::scheduler::{Reef, Scheduler};
-use reef::{ClientConfig, Command, Config, Dispatcher, RtClient, Span, Stats, Task};
+use reef::{ClientConfig, Command, Dispatcher, RtClient, Span, Stats, Task, queue::Config};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn client<D: Operators>(commands: &[Command<D>]) -> ClientConfig {
 
 /// Time of an inference on an idle device: the median of some.
 fn time_alone<D: Operators>(device: &D, named: &NamedNetwork<D>) -> Result<Duration> {
-    let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
+    let dispatcher = Dispatcher::start(device, Reef::default())?;
     let mut client = dispatcher.real_time()?;
     let task = Task::new(named.network.graphs(usize::MAX)?)?;
     let mut times = (0..ALONE)

@@ -5,7 +5,7 @@ use crate::report::progress::Progress;
 use anyhow::Result;
 use reef::models::Model;
 use reef::op::Operators;
-use reef::{Config, Seq, VirtualQueue};
+use reef::{Seq, VirtualQueue, queue::Config};
 use std::time::Duration;
 
 /// Output of the network for one picture.

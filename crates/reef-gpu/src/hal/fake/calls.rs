@@ -137,7 +137,7 @@ unsafe impl Reset for Fake {
     unsafe fn write_value(&self, _: Self::Stream, address: u64, value: u32) -> Result<()> {
         let refuses = |left: u32| left.checked_sub(1);
         if self.refused_writes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses).is_ok() {
-            return Err(Error::State("the device refuses, as the test says"));
+            return Err(Error::state("a call of the device", "refused by the test"));
         }
         self.puts.lock().push(Put::Write(address, value));
         self.signal(address, value);

@@ -107,7 +107,7 @@ impl<V: Vendor> Queue<V> {
     /// would be lost.
     pub(super) fn begin_command(&mut self) -> Result<()> {
         if self.draining {
-            return Err(Error::State("a launch on an evicted queue that is being drained"));
+            return Err(Error::state("a launch on an evicted queue", "it is being drained"));
         }
         if self.timeline.is_idle() {
             self.epoch = self.preemptor.epoch();

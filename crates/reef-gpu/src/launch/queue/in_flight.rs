@@ -46,7 +46,7 @@ impl<V: Vendor> InFlight<V> {
         let left = count - later;
         let have = if node == self.node { self.blocks } else { left };
         if left > have {
-            return Err(Error::State("more blocks were stopped than a command has"));
+            return Err(Error::state("draining a queue", "more blocks were stopped than a command has"));
         }
         let list = Some(self.stop_list.clone());
         let segment = Segment { list, first: 0, count: left };
@@ -78,7 +78,7 @@ impl<V: Vendor> InFlight<V> {
         if count == self.blocks + self.later {
             Ok(())
         } else {
-            Err(Error::State("a kernel ran behind one that was stopped"))
+            Err(Error::state("draining a queue", "a kernel ran behind one that was stopped"))
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!((left.node(), first(&left)), (1, 2));
         for (command, count) in [(resumed(), 6), (command(None, 0, 4), 5)] {
             let error = command.remainder(count).unwrap_err();
-            assert!(matches!(error, Error::State(_)), "{error}");
+            assert!(matches!(error, Error::State { .. }), "{error}");
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
     fn command_behind_a_stopped_one_must_not_have_run() {
         let behind = command(Some(graph(&[4, 3, 3])), 0, 4);
         assert_eq!(behind.check_void(10), Ok(()));
-        assert!(matches!(behind.check_void(9), Err(Error::State(_))));
+        assert!(matches!(behind.check_void(9), Err(Error::State { .. })));
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn nothing_is_launched_behind_a_report_that_has_not_been_read() {
     queue.launch(Seq(1), &launch, None).unwrap(); // the queue isn't held yet
     assert!(queue.try_drain().unwrap().is_none());
     let refused = queue.launch(Seq(2), &launch, None).unwrap_err();
-    assert!(matches!(refused, Error::State(_)), "{refused}");
+    assert!(matches!(refused, Error::State { .. }), "{refused}");
     while queue.try_drain().unwrap().is_none() {
         gpu.vendor().proceed(1);
     }

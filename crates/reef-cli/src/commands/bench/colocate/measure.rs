@@ -10,7 +10,7 @@ use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{Colocation, Command, Device, Dispatcher, Fill, RtClient, Stats, Task};
+use reef::{Colocation, Command, Device, Dispatcher, RtClient, Stats, Task, command::Fill};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

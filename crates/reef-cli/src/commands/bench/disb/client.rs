@@ -73,7 +73,7 @@ impl<D: Operators> Launch for Client<'_, D> {
             Assignment::RealTime(client, task) => drop(client.run(task)?),
             Assignment::BestEffort(client, commands) => {
                 let last = client.submit(commands)?;
-                while !client.wait_for(last, Duration::from_millis(50))? {
+                while client.wait_timeout(last, Duration::from_millis(50)).transpose()?.is_none() {
                     if clock() > until {
                         return Ok(None);
                     }

@@ -8,7 +8,7 @@ use crate::commands::bench::policy::Policy;
 use crate::workload::clients::BE_GRAPH;
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
-use reef::{ClientConfig, Colocation, Command, Config, Dispatcher, Stats};
+use reef::{ClientConfig, Colocation, Command, Dispatcher, Stats, queue::Config};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, SystemTime};

@@ -11,7 +11,7 @@ use crate::report::output::print;
 use crate::report::results::{Place, Results, print_files};
 use crate::report::table::{micros, millis, p999_millis};
 use anyhow::{Context, Result};
-use reef::{Config, Stats};
+use reef::{Stats, queue::Config};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;

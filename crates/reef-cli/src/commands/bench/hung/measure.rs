@@ -9,10 +9,7 @@ use crate::workload::clock::{histogram, note};
 use anyhow::{Context, Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use reef::scheduler::Reef;
-use reef::{
-    BeClient, Cells, ClientConfig, Command, Config, Device, Dispatcher, Error, PreemptLevel, Seq,
-    Task,
-};
+use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, Error, PreemptLevel, Seq, Task, testing::Cells, queue::Config};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -66,7 +63,7 @@ impl<D: Device> Bench<'_, D> {
     pub(crate) fn measure(&self, round: u32, is_hung: bool) -> Result<Row> {
         let level = self.device.info().level.min(PreemptLevel::DeviceQueue);
         let scheduler = Reef::without_padding().level(level);
-        let dispatcher = Dispatcher::start(self.device, Box::new(scheduler))?;
+        let dispatcher = Dispatcher::start(self.device, scheduler)?;
         let hung = is_hung.then(|| self.hang(&dispatcher)).transpose()?;
         let clients: Vec<_> =
             (0..self.args.clients).map(|_| self.client(&dispatcher)).collect::<Result<_>>()?;
@@ -144,7 +141,7 @@ impl<D: Device> Bench<'_, D> {
         }
         while !is_over.load(Ordering::Acquire) {
             let oldest = Seq(last.0 + 1 - QUEUED as u64);
-            if client.wait_for(oldest, POLL_INTERVAL)? {
+            if client.wait_timeout(oldest, POLL_INTERVAL).transpose()?.is_some() {
                 finished.push(self.device.clock());
                 last = client.submit(std::slice::from_ref(&command))?;
             }

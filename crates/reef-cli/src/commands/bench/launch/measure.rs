@@ -4,10 +4,7 @@ use crate::workload::clock::wait_awake;
 use crate::workload::clock::{histogram, note};
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
-use reef::{
-    Cells, Command, Config, Device, Launch, PreemptLevel, Priority, Queue, Seq, Submitter,
-    VirtualQueue, appended,
-};
+use reef::{Command, Device, Launch, PreemptLevel, Priority, Queue, Seq, Submitter, VirtualQueue, testing::{Cells, appended}, queue::Config};
 use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -20,7 +20,7 @@ pub(super) struct Library<D: Operators> {
 impl<D: Operators> Library<D> {
     pub(super) fn new(device: &D, name: &str) -> Result<Self> {
         let network = Loader::new(device, None).network(name, None)?.network;
-        let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
+        let dispatcher = Dispatcher::start(device, Reef::default())?;
         let (client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
         let output = vec![0; network.outputs().bytes()];
         Ok(Self { client, task, network, output, _dispatcher: dispatcher })

@@ -2,7 +2,7 @@
 //! ours around it.
 
 use anyhow::{Result, bail};
-use reef::{Cells, Device, Priority, Queue, Seq, appended};
+use reef::{Device, Priority, Queue, Seq, testing::{Cells, appended}};
 use std::time::{Duration, Instant};
 
 /// A launch that is not seen for so long is lost.

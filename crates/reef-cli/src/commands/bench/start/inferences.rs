@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use reef::cpu::Cpu;
     use reef::models::Model;
-    use reef::{Config, Device, VirtualQueue};
+    use reef::{Device, VirtualQueue, queue::Config};
 
     fn run(device: &Cpu, commands: &[Command<Cpu>]) -> Result<()> {
         let (mut submitter, queue) = VirtualQueue::enable(device, Config::default())?;

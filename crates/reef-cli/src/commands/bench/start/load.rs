@@ -7,9 +7,7 @@ use crate::workload::networks::NamedNetwork;
 use anyhow::Result;
 use reef::op::Operators;
 use reef::scheduler::Streams;
-use reef::{
-    Cells, ClientConfig, Command, Dispatcher, Launch, Priority, Seq, Stopwatch, Submitter, appended,
-};
+use reef::{ClientConfig, Command, Dispatcher, Launch, Priority, Seq, Stopwatch, Submitter, testing::{Cells, appended}};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,7 +58,7 @@ impl<D: Operators> Load<D> {
         NamedNetwork { name, network }: NamedNetwork<D>,
         graph: usize,
     ) -> Result<Self> {
-        let dispatcher = Dispatcher::start(device, Box::new(Streams))?;
+        let dispatcher = Dispatcher::start(device, Streams)?;
         let mut client = dispatcher.best_effort(ClientConfig::default())?;
         let (inferences, tasks) =
             Inferences::new(device, &network, graph, |commands| Ok(client.run(commands)?))?;
@@ -173,7 +171,7 @@ impl<'a, D: Operators> Feeder<'a, D> {
             self.top_up(submitter)?;
             let left = time.saturating_sub(begin.elapsed());
             match self.ends.front() {
-                Some(&oldest) if !left.is_zero() => submitter.wait_for(oldest, left)?,
+                Some(&oldest) if !left.is_zero() => submitter.wait_timeout(oldest, left).transpose()?,
                 _ => return Ok(()),
             };
         }

@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
 use reef::scheduler::Reef;
-use reef::{BeClient, Cells, Dispatcher, RtClient, Task, appended};
+use reef::{BeClient, Dispatcher, RtClient, Task, testing::{Cells, appended}};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -114,7 +114,7 @@ pub(crate) fn idle<D: Operators>(
     limits: &Limits,
 ) -> Result<[Row; 2]> {
     let scheduler = Reef::without_padding().level(device.info().level);
-    let dispatcher = Dispatcher::start(device, Box::new(scheduler))?;
+    let dispatcher = Dispatcher::start(device, scheduler)?;
     let [mut bare, mut idle] = [bare, idle].map(|name| Row::new(name, "–"));
     let mut launch = Bare::new(device)?;
     let between = |pause, counts| {

@@ -7,7 +7,7 @@ use crate::workload::clock::{histogram, note};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{Config, Group};
+use reef::{Group, queue::Config};
 use std::time::Instant;
 
 /// Preemptions that are enough: they cost more time than requests.
