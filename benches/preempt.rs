@@ -35,13 +35,13 @@ fn main() {
     row("submit, 4 real-time clients, polled device", &others);
     let idle = start_delay(&device, None, samples);
     row("real-time start, idle device", &idle);
-    for level in PreemptLevel::EACH {
+    for level in PreemptLevel::ALL {
         let busy = start_delay(&device, Some(level), samples);
         row(&format!("real-time start, level {level}"), &busy);
         let over = |q| (busy.value_at_quantile(q) as f64 - idle.value_at_quantile(q) as f64) / 1e3;
         println!("{:<44} {:>9.1} {:>9.1}", "  more than idle", over(0.5), over(0.99));
     }
-    for level in PreemptLevel::EACH {
+    for level in PreemptLevel::ALL {
         let (preempt, resume) = stop_and_go(&device, level, samples);
         row(&format!("preempt, confirmed, level {level}"), &preempt);
         row(&format!("resume until the first block, level {level}"), &resume);

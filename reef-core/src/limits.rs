@@ -21,7 +21,7 @@ pub enum Class {
 
 impl Class {
     /// Both, in the order in which they are served.
-    pub const EACH: [Self; 2] = [Self::RealTime, Self::BestEffort];
+    pub const ALL: [Self; 2] = [Self::RealTime, Self::BestEffort];
 
     /// As typed and as metrics say: `rt` or `be`.
     pub fn name(self) -> &'static str {
@@ -42,7 +42,7 @@ impl FromStr for Class {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let class = Self::EACH.into_iter().find(|class| class.name() == text);
+        let class = Self::ALL.into_iter().find(|class| class.name() == text);
         class.ok_or_else(|| Error::Invalid(format!("class {text:?} (have: rt, be)")))
     }
 }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn classes_are_read_as_they_are_written() {
-        for class in Class::EACH {
+        for class in Class::ALL {
             assert_eq!(class.to_string().parse(), Ok(class));
         }
         assert!("RT".parse::<Class>().unwrap_err().to_string().contains("\"RT\" (have: rt, be)"));

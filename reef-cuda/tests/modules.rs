@@ -89,7 +89,7 @@ fn a_source_with_a_guard_runs_at_every_level() {
     };
     let scale = module.kernel("scale").unwrap();
     let data = device.alloc(4 * 32 * 10).unwrap();
-    for level in PreemptLevel::EACH {
+    for level in PreemptLevel::ALL {
         device.write(&data, 0, &1f32.to_ne_bytes().repeat(320)).unwrap();
         let command = Command::Launch(launch(&scale, 10, &[device.address(&data), 3]));
         run(&device, level, &[command.clone(), command]).unwrap();

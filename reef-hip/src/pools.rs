@@ -100,7 +100,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const EACH: [Self; 3] = [Self::Device, Self::Host, Self::Signal];
+    const ALL: [Self; 3] = [Self::Device, Self::Host, Self::Signal];
 
     fn alloc(self, driver: &Driver, bytes: usize) -> Result<u64> {
         let mut memory = std::ptr::null_mut();
@@ -155,7 +155,7 @@ impl Places {
 
     /// Gives all that is kept back to the driver, which waits for all work on the device.
     pub(crate) fn release(&self, driver: &Driver) {
-        for kind in Kind::EACH {
+        for kind in Kind::ALL {
             let kept = self.0[kind as usize].lock().drain_free();
             kept.into_iter().for_each(|memory| kind.free(driver, memory));
         }

@@ -199,7 +199,7 @@ mod tests {
                         clients.swap_remove(rng.random_range(0..clients.len()));
                     }
                     _ => {
-                        let class = *Class::EACH.choose(&mut rng).unwrap();
+                        let class = *Class::ALL.choose(&mut rng).unwrap();
                         let demand = demand(&mut rng);
                         let placed = ledger.place(class, &demand, &[]);
                         check(&before, class, &demand, placed.as_ref(), seed);

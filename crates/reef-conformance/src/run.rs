@@ -35,7 +35,7 @@ pub fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
 pub fn run<D: Device>(name: &str, options: &str, case: fn(&D, PreemptLevel), after: impl Fn()) {
     let Some(device) = open::<D>(0, options) else { return };
     let deepest = device.info().level;
-    for level in PreemptLevel::EACH.into_iter().filter(|&level| level <= deepest) {
+    for level in PreemptLevel::ALL.into_iter().filter(|&level| level <= deepest) {
         println!("{name} at level {level}");
         case(&device, level);
         after();

@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn priority_1_is_real_time_and_0_is_default() {
         let class = |n, default| Priority::new(n, default).class();
-        for default in Class::EACH {
+        for default in Class::ALL {
             assert_eq!(class(0, default), default);
             assert_eq!(class(1, default), Class::RealTime);
             assert_eq!(class(2, default), Class::BestEffort);

@@ -64,7 +64,7 @@ impl Listeners {
             Some(socket) => check_access(socket, access),
             None => sockets.bind(protocol),
         };
-        let [local, grpc, http] = Protocol::EACH.map(unix);
+        let [local, grpc, http] = Protocol::ALL.map(unix);
         let listener = |protocol, socket| Listener::unix(socket, access, protocol, &server.clients);
         let mut grpc = vec![listener(Protocol::Grpc, grpc?)?];
         let mut http = vec![listener(Protocol::Http, http?)?];

@@ -23,7 +23,7 @@ pub enum PreemptLevel {
 
 impl PreemptLevel {
     /// All levels, shallow to deep.
-    pub const EACH: [Self; 3] = [Self::HostQueue, Self::DeviceQueue, Self::All];
+    pub const ALL: [Self; 3] = [Self::HostQueue, Self::DeviceQueue, Self::All];
 }
 
 impl fmt::Display for PreemptLevel {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Level of a number.
 pub(crate) fn level(number: u8) -> Option<PreemptLevel> {
-    PreemptLevel::EACH.get(usize::from(number)).copied()
+    PreemptLevel::ALL.get(usize::from(number)).copied()
 }
 
 /// Time of another clock, which is ahead by this number of nanoseconds.

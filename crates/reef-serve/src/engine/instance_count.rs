@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Instances that serve the standard protocol, for each of
-/// [`Class::EACH`](crate::class::Class::EACH). It may be out of date when it is read.
+/// [`Class::ALL`](crate::class::Class::ALL). It may be out of date when it is read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InstanceCounts(Arc<[AtomicUsize; 2]>);
 

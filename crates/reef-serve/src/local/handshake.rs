@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(ClientHello::from_bytes(&hello.to_bytes()), Ok(hello));
         }
         let layout = Layout { slots: 4, input: 602_112, output: 4000 };
-        for class in Class::EACH {
+        for class in Class::ALL {
             let has_budget = class == Class::RealTime;
             let accepted = ServerHello::Accepted { id: 7, class, has_budget, layout };
             assert_eq!(ServerHello::from_bytes(&accepted.to_bytes()), Ok(accepted));

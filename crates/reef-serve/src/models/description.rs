@@ -126,11 +126,11 @@ impl Description {
         }
     }
 
-    /// Returns the batching of each of [`Class::EACH`].
+    /// Returns the batching of each of [`Class::ALL`].
     pub(super) fn batching(&self) -> [Option<Batching>; 2] {
         let delay = Duration::from_micros(self.max_delay_us);
         let batching = (self.max_batch > 1).then_some(Batching { max: self.max_batch, delay });
-        Class::EACH.map(|class| batching.filter(|_| self.batch_rt || class == Class::BestEffort))
+        Class::ALL.map(|class| batching.filter(|_| self.batch_rt || class == Class::BestEffort))
     }
 
     /// Returns the versions to load if none is named, each once.

@@ -45,7 +45,7 @@ pub(crate) struct LoadedModel {
     /// Set if sizes are open.
     pub(super) declaration: Option<Declaration>,
     pub(super) factory: Arc<VariantFactory>,
-    /// One for each of [`Class::EACH`].
+    /// One for each of [`Class::ALL`].
     queues: [Arc<Queue>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
     is_retired: AtomicBool,
@@ -53,7 +53,7 @@ pub(crate) struct LoadedModel {
     instance_count: Mutex<Option<CountGuard>>,
     pub(crate) observer: Arc<Observer>,
     title: Arc<str>,
-    /// Labels for each of [`Class::EACH`].
+    /// Labels for each of [`Class::ALL`].
     of: [ClassLabels; 2],
     /// Shared by all replicas.
     pub(crate) stats: Arc<Stats>,
@@ -104,7 +104,7 @@ impl LoadedModel {
             Some(declaration) => declaration.metadata(infos),
             None => (infos.0.clone(), infos.1.clone()),
         };
-        let of = Class::EACH.map(|class| ClassLabels {
+        let of = Class::ALL.map(|class| ClassLabels {
             model: spec.name.to_string(),
             version: spec.version,
             class: class.name(),
@@ -134,7 +134,7 @@ impl LoadedModel {
 
     fn spawn(self: &Arc<Self>) -> Result<()> {
         let instances = [self.spec.instances.rt, self.spec.instances.be];
-        for (class, instances) in Class::EACH.into_iter().zip(instances) {
+        for (class, instances) in Class::ALL.into_iter().zip(instances) {
             for number in 0..instances {
                 let name = format!("{} {class} {number}{}", self.title, self.node().place());
                 let id = self.observer.tracer.instance(&name);

@@ -26,7 +26,7 @@ pub(crate) struct ModelSpec {
     pub(crate) source: ModelSource,
     /// Shapes of networks that are created at the load.
     pub(crate) shapes: Vec<BTreeMap<String, Vec<usize>>>,
-    /// Batching for each of [`Class::EACH`](crate::class::Class::EACH).
+    /// Batching for each of [`Class::ALL`](crate::class::Class::ALL).
     pub(crate) batching: [Option<Batching>; 2],
     size: Option<usize>,
     batch: Option<usize>,

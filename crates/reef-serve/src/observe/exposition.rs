@@ -14,7 +14,7 @@ pub(crate) enum Exposition {
 }
 
 impl Exposition {
-    pub(crate) const EACH: [Self; 2] = [Self::OpenMetrics, Self::Prometheus];
+    pub(crate) const ALL: [Self; 2] = [Self::OpenMetrics, Self::Prometheus];
 
     /// Returns the format for a client's `accept` header.
     pub(crate) fn for_accept(accept: &str) -> Self {

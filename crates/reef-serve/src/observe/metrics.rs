@@ -110,7 +110,7 @@ pub(crate) struct Snapshot {
     pub(crate) memory: u64,
     /// Bytes of each model.
     pub(crate) sizes: Vec<(ModelLabels, u64)>,
-    /// One for each of [`Protocol::EACH`].
+    /// One for each of [`Protocol::ALL`].
     pub(crate) clients: [usize; 3],
     pub(crate) open: usize,
     /// Bytes of requests and their answers.
@@ -285,7 +285,7 @@ impl Metrics {
 
 impl State {
     fn set(&self, snapshot: &Snapshot) {
-        for (protocol, clients) in Protocol::EACH.into_iter().zip(snapshot.clients) {
+        for (protocol, clients) in Protocol::ALL.into_iter().zip(snapshot.clients) {
             self.clients
                 .get_or_create(&ProtocolLabels { path: protocol.name() })
                 .set(clients as i64);

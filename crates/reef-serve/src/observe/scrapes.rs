@@ -22,7 +22,7 @@ pub(crate) struct Scrapes(Mutex<Option<CachedText>>);
 struct CachedText {
     began: Instant,
     rested: Instant,
-    /// One for each of [`Exposition::EACH`].
+    /// One for each of [`Exposition::ALL`].
     texts: [Bytes; 2],
 }
 
@@ -45,7 +45,7 @@ impl CachedText {
     fn make(make: impl FnOnce() -> String) -> Self {
         let began = Instant::now();
         let text = make();
-        let texts = Exposition::EACH.map(|format| format.write(text.clone()).into());
+        let texts = Exposition::ALL.map(|format| format.write(text.clone()).into());
         let rest = began.elapsed().saturating_mul(REST_FACTOR).min(Duration::from_secs(1));
         Self { began, rested: Instant::now() + rest, texts }
     }

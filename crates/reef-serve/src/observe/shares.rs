@@ -203,7 +203,7 @@ impl Shares {
 
     fn set_one(&self, client: &str, figures: &Figures) {
         for (times, family) in [(figures.served, &self.device), (figures.held, &self.held)] {
-            for (class, time) in Class::EACH.into_iter().zip(times) {
+            for (class, time) in Class::ALL.into_iter().zip(times) {
                 let of = ShareLabels { client: client.into(), class: class.name() };
                 family.get_or_create(&of).inc_by(time.as_secs_f64());
             }

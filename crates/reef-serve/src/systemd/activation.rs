@@ -51,7 +51,7 @@ impl PassedSockets {
 
     fn add(&mut self, name: &str, socket: OwnedFd) -> Result<()> {
         let wrong = |why: &str| Error::Invalid(format!("passed socket {name:?}: {why}"));
-        let known = Protocol::EACH.into_iter().find(|protocol| protocol.name() == name);
+        let known = Protocol::ALL.into_iter().find(|protocol| protocol.name() == name);
         let protocol = known.ok_or_else(|| wrong("unknown name (have: local, grpc, http)"))?;
         let listens = socket_type(&socket) == Ok(SocketType::STREAM)
             && socket_acceptconn(&socket) == Ok(true);
@@ -89,7 +89,7 @@ impl PassedSockets {
 
     /// Returns the folder of the Unix sockets if all of them were passed: then none is created.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
-        let all = Protocol::EACH.iter().all(|protocol| self.unix.contains_key(protocol));
+        let all = Protocol::ALL.iter().all(|protocol| self.unix.contains_key(protocol));
         let local = self.unix.get(&Protocol::Local).filter(|_| all)?.local_addr().ok()?;
         Some(local.as_pathname()?.parent()?.to_path_buf())
     }

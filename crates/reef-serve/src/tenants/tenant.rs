@@ -22,7 +22,7 @@ pub(crate) struct Tenant {
     /// Device time of its best-effort work, in nanoseconds.
     be: AtomicU64,
     /// Time during which its requests were on the device without running, for each of
-    /// [`Class::EACH`], in nanoseconds.
+    /// [`Class::ALL`], in nanoseconds.
     held: [AtomicU64; 2],
     /// Bytes of instances and shared memory of its clients of the local path.
     memory: AtomicU64,
@@ -210,7 +210,7 @@ impl Tenant {
     }
 
     /// Time during which its requests were preempted or waited on the device, for each of
-    /// [`Class::EACH`].
+    /// [`Class::ALL`].
     pub(crate) fn held(&self) -> [Duration; 2] {
         self.held.each_ref().map(|held| Duration::from_nanos(held.load(Relaxed)))
     }
@@ -237,7 +237,7 @@ impl Tenant {
         self.memory.load(Relaxed)
     }
 
-    /// Device time of its requests, for each of [`Class::EACH`].
+    /// Device time of its requests, for each of [`Class::ALL`].
     pub(crate) fn served(&self) -> [Duration; 2] {
         [self.granted.read().usage().0, Duration::from_nanos(self.be.load(Relaxed))]
     }

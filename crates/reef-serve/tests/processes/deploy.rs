@@ -30,7 +30,7 @@ fn metrics_of(query: &str) -> impl Iterator<Item = &str> {
 fn the_dashboard_asks_for_metrics_that_there_are() {
     let budget = "rights.owner={ rt = true, control = true, period_us = 10000, budget_us = 4000 }";
     let daemon = Daemon::start("dashboard", &[budget]);
-    for class in Class::EACH {
+    for class in Class::ALL {
         let mut client = Client::connect("tiny", &options(daemon.folder(), Some(class))).unwrap();
         client.infer(&vec![0.5; client.input_len()]).unwrap();
     }

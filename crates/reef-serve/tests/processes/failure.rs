@@ -42,7 +42,7 @@ fn a_client_that_is_killed_leaves_nothing() {
 #[test]
 fn clients_of_a_killed_daemon_get_an_error_and_reconnect() {
     let daemon = Daemon::start("daemon", &[]);
-    let clients: Vec<_> = Class::EACH
+    let clients: Vec<_> = Class::ALL
         .into_iter()
         .map(|class| Client::connect("tiny", &options(daemon.folder(), Some(class))).unwrap())
         .collect();
@@ -109,7 +109,7 @@ fn a_daemon_that_is_ended_answers_what_is_open() {
 #[test]
 fn busy_clients_do_not_keep_a_daemon() {
     let mut daemon = Daemon::start("busy", &["times.drain_ms=600000"]); // longer than it may take
-    let clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
+    let clients = Class::ALL.map(|class| ClientProcess::start(daemon.folder(), class));
     within(SOON, "clients", || clients.iter().all(|client| client.inferences() > 0));
     daemon.terminate();
     let status = daemon.ends();

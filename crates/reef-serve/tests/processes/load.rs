@@ -30,13 +30,13 @@ fn load() {
     let folder = daemon.folder();
     println!("| round trip | per second | p50 µs | p90 µs | p99 µs | p99.9 µs | max µs |");
     println!("|---|--:|--:|--:|--:|--:|--:|");
-    for way in Way::EACH {
+    for way in Way::ALL {
         for clients in [1, SEVERAL] {
             let name = format!("{}, empty, {clients} at a time", way.name());
             show(&run(vec![(name, (0..clients).map(|_| empty(way, folder)).collect())], time));
         }
     }
-    for way in Way::EACH {
+    for way in Way::ALL {
         for clients in [1, SEVERAL] {
             let name = format!("{}, BE, {clients} at a time", way.name());
             show(&run(vec![(name, inferences(way, Class::BestEffort, clients, folder))], time));

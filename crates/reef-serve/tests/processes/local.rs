@@ -14,7 +14,7 @@ fn both_classes_compute_what_the_reference_does() {
     let model = Model::open("resnet18").input_size(32).read().unwrap();
     let input = Seeded(1).input(model.input_len());
     let want = model.expected(&input).unwrap();
-    for class in Class::EACH {
+    for class in Class::ALL {
         let mut client = Client::connect("tiny", &options(daemon.folder(), Some(class))).unwrap();
         assert_eq!((client.class(), client.input_len()), (class, input.len()));
         client.ping().unwrap();
@@ -64,7 +64,7 @@ fn wrong_requests_get_an_error_and_keep_the_connection() {
     assert_eq!(said, "input must have 3072 values, got 3");
     let input = vec![0.0; client.input_len()];
     client.infer(&input).unwrap();
-    for class in Class::EACH {
+    for class in Class::ALL {
         let timeout = Some(Duration::from_micros(1));
         let hasty = Options { timeout, ..options(daemon.folder(), Some(class)) };
         let mut hasty = Client::connect("tiny", &hasty).unwrap();

@@ -37,7 +37,7 @@ fn malformed_input_ends_nothing_but_itself() {
     let daemon = Daemon::start("malformed", &["limits.message_mib=1"]);
     let folder = daemon.folder();
     let good =
-        || Way::EACH.into_iter().for_each(|way| wire::inference(way, Class::RealTime, folder)());
+        || Way::ALL.into_iter().for_each(|way| wire::inference(way, Class::RealTime, folder)());
     good();
     let (before, begin) = (daemon.usage(), Instant::now());
     thread::scope(|scope| {

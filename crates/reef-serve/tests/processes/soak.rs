@@ -68,7 +68,7 @@ fn call(way: &str, class: Class, folder: &Path) -> Call {
         }
         "region" => in_region(class, folder),
         _ => {
-            let way = Way::EACH.into_iter().find(|one| one.name() == way).expect("a way");
+            let way = Way::ALL.into_iter().find(|one| one.name() == way).expect("a way");
             wire::inference(way, class, folder)
         }
     }
@@ -204,7 +204,7 @@ fn soak() {
     thread::sleep(CALM); // sleep: until what comes and goes has gone; this is a soak
     let before = Rest::of(&daemon);
     println!("before: {before:?}");
-    let all = WAYS.into_iter().flat_map(|way| Class::EACH.map(|class| (way, class)));
+    let all = WAYS.into_iter().flat_map(|way| Class::ALL.map(|class| (way, class)));
     let mut soakers: Vec<Soaker> =
         all.map(|(way, class)| Soaker::new(way, class, &daemon)).collect();
     let (samples, kills) = soaking(&daemon, &mut soakers, time, seed);
@@ -235,8 +235,8 @@ fn visit(daemon: &Daemon) {
     grpc.load("other", true)
         .and_then(|()| grpc.load("other", false))
         .expect("there is such a model");
-    for way in Way::EACH {
-        for class in Class::EACH {
+    for way in Way::ALL {
+        for class in Class::ALL {
             wire::inference(way, class, daemon.folder())();
         }
     }

@@ -45,7 +45,7 @@ fn long(daemon: &Daemon) -> TcpStream {
 #[test]
 fn a_trace_shows_requests_blocks_and_preemptions() {
     let daemon = Daemon::start("trace", &[]);
-    let clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
+    let clients = Class::ALL.map(|class| ClientProcess::start(daemon.folder(), class));
     let preempted = || daemon.metric("reef_preemptions") > 20.0;
     within(SOON, "preemptions", preempted);
     let is = |event: &Value, key: &str, value: &str| event[key] == value;

@@ -44,7 +44,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const EACH: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
+    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

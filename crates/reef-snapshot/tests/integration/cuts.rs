@@ -22,7 +22,7 @@ fn task_cut_anywhere_ends_as_undisturbed() {
     let mut rng = rng();
     let folder = tempfile::tempdir().expect("a folder");
     let (want, here, there) = (undisturbed(2), cpu(0, 2), cpu(1, 3));
-    for level in PreemptLevel::EACH {
+    for level in PreemptLevel::ALL {
         let commands = Journal::new(&here).work().task.len();
         for at in 0..=2 * commands {
             let (one, two) = (Journal::new(&here), Journal::new(&there));
@@ -43,7 +43,7 @@ fn preempted_task_moves_from_device_to_device() {
     let mut rng = rng();
     let folder = tempfile::tempdir().expect("a folder");
     let (want, devices) = (undisturbed(TASKS), [cpu(0, 2), cpu(1, 1)]);
-    for level in PreemptLevel::EACH {
+    for level in PreemptLevel::ALL {
         let journals = devices.each_ref().map(|device| Journal::slow(device, 100));
         let works = journals.each_ref().map(Journal::work);
         let all: Vec<_> = (0..TASKS).flat_map(|_| works[0].task.iter().cloned()).collect();

@@ -35,7 +35,7 @@ fn is_cut_everywhere(model: &Model) {
     let want = outputs(&one);
     assert!(want.iter().any(|&byte| byte != 0), "the output is nothing");
     for at in 0..work.task.len() {
-        let level = PreemptLevel::EACH[at % 3];
+        let level = PreemptLevel::ALL[at % 3];
         spoil(&work);
         zero_scratch(&work);
         one.stage_made_up(Seeded(7)).expect("there is room");

@@ -32,7 +32,7 @@ const FULL: &str = "the server has ";
 
 impl Refusal {
     /// All of them, in the order of their metrics.
-    pub const EACH: [Self; 10] = [
+    pub const ALL: [Self; 10] = [
         Self::Token,
         Self::Tls,
         Self::Release,

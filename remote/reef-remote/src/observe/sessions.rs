@@ -208,7 +208,7 @@ impl Sessions {
             sums.entry(view.facts.kind).or_default().add(&view.look);
         }
         let count = |of: Refusal| (of, state.refused.get(&of).copied().unwrap_or(0));
-        (sums, Refusal::EACH.map(count).to_vec())
+        (sums, Refusal::ALL.map(count).to_vec())
     }
 }
 

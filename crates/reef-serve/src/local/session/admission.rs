@@ -128,7 +128,7 @@ impl GrantedSession {
         class == self.class || self.can_demote
     }
 
-    /// Creates its instances, one for each of [`Class::EACH`].
+    /// Creates its instances, one for each of [`Class::ALL`].
     fn instances(
         &self,
         model: &LoadedModel,
@@ -172,7 +172,7 @@ fn take_memory(
     granted: &GrantedSession,
     layout: Layout,
 ) -> Result<([Reservation; 2], MemoryReservation)> {
-    let count = Class::EACH.into_iter().filter(|&each| granted.has(each)).count();
+    let count = Class::ALL.into_iter().filter(|&each| granted.has(each)).count();
     let (instances, segment) = (count as u64 * model.base.sizes.instance, layout.bytes() as u64);
     let bytes = instances + segment;
     let what = format!("a client of {}", model.title());

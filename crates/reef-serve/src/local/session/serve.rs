@@ -41,7 +41,7 @@ pub(super) struct Session<'a> {
     pub(super) max_time: Duration,
     /// Number of answered requests: the daemon's own cursor.
     pub(super) answered: u32,
-    /// One for each of [`Class::EACH`]: that of its class and, if its requests can become
+    /// One for each of [`Class::ALL`]: that of its class and, if its requests can become
     /// best-effort, one for these.
     pub(super) instances: [Option<ClientInstance>; 2],
     /// Prediction for real-time inferences.

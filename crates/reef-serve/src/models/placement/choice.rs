@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 pub(super) struct Candidate {
     /// Index among the daemon's devices.
     pub(super) index: usize,
-    /// Model instances on it, for each of [`Class::EACH`](crate::class::Class::EACH).
+    /// Model instances on it, for each of [`Class::ALL`](crate::class::Class::ALL).
     pub(super) instances: [usize; 2],
     /// Open requests, and connections of the local path.
     pub(super) load: usize,

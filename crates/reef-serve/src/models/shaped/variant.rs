@@ -19,7 +19,7 @@ pub(crate) struct Variant {
     pub(crate) inputs: TensorInfos,
     pub(crate) outputs: TensorInfos,
     pub(crate) sizes: Sizes,
-    /// Idle instances, for each of [`Class::EACH`].
+    /// Idle instances, for each of [`Class::ALL`].
     spare: [Mutex<Vec<Box<dyn Instance>>>; 2],
     pub(super) loaded: Arc<dyn DeviceModel>,
     node: Arc<Node>,
@@ -40,7 +40,7 @@ pub(crate) struct Parts {
 }
 
 impl Variant {
-    /// Creates a variant with this number of instances for each of [`Class::EACH`].
+    /// Creates a variant with this number of instances for each of [`Class::ALL`].
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl Variant {
         let Parts { inputs, outputs, sizes, loaded, node, memory, taken } = parts;
         let spare = Default::default();
         let variant = Self { inputs, outputs, sizes, spare, loaded, node, memory, _taken: taken };
-        for (class, count) in Class::EACH.into_iter().zip(instances) {
+        for (class, count) in Class::ALL.into_iter().zip(instances) {
             for _ in 0..count {
                 let instance = variant.instance(class, ClientConfig::default())?;
                 variant.give(class, instance);

@@ -12,7 +12,7 @@ pub(crate) enum Protocol {
 
 impl Protocol {
     /// All protocols, in the order of counters.
-    pub(crate) const EACH: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
+    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
 
     /// Returns its name in metrics and traces.
     pub(crate) fn name(self) -> &'static str {

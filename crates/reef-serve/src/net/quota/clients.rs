@@ -44,9 +44,9 @@ pub(crate) struct Clients {
     /// True if a client over TCP can have a token or a certificate.
     has_proofs: bool,
     pub(crate) slot_counts: SlotCounts,
-    /// One for each of [`Protocol::EACH`].
+    /// One for each of [`Protocol::ALL`].
     each: [Arc<Admission>; 3],
-    /// Next number for each of [`Protocol::EACH`].
+    /// Next number for each of [`Protocol::ALL`].
     next: [AtomicU32; 3],
 }
 
@@ -66,8 +66,8 @@ impl Clients {
             slot_counts,
             rate_limit: RateLimit::new(config.limits.connects_per_second),
             has_proofs,
-            each: Protocol::EACH.map(|protocol| Admission::new(protocol.name(), usize::MAX)),
-            next: Protocol::EACH.map(|_| AtomicU32::new(1)),
+            each: Protocol::ALL.map(|protocol| Admission::new(protocol.name(), usize::MAX)),
+            next: Protocol::ALL.map(|_| AtomicU32::new(1)),
         })
     }
 
@@ -145,7 +145,7 @@ impl Clients {
         self.each.iter().for_each(|admission| admission.close());
     }
 
-    /// Number of connections for each of [`Protocol::EACH`].
+    /// Number of connections for each of [`Protocol::ALL`].
     pub(crate) fn in_use(&self) -> [usize; 3] {
         self.each.each_ref().map(|admission| admission.in_use())
     }

@@ -22,11 +22,11 @@ impl DeviceBench for Args {
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
         let progress = Progress::new(1 + args.repeat as usize, args.common.json);
-        let turns = Way::EACH.len() * args.repeat as usize;
+        let turns = Way::ALL.len() * args.repeat as usize;
         progress.expect(turns, args.period * (WARM_UP + args.requests));
         progress.begin(&format!("loading {}, and starting daemons", args.network));
         let mut bench = Bench::new(args, device)?;
-        let mut rows = Way::EACH.map(Row::new).into_iter().collect::<Vec<_>>();
+        let mut rows = Way::ALL.map(Row::new).into_iter().collect::<Vec<_>>();
         for round in 1..=args.repeat {
             progress.begin(&format!("round {round}"));
             rows.iter_mut().try_for_each(|row| bench.turn(row))?;

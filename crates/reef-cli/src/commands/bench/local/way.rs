@@ -21,7 +21,7 @@ pub(super) enum Side {
 
 impl Way {
     /// All ways in the order of the table: those that others are compared with come first.
-    pub(super) const EACH: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self { side: Side::Library, is_staged: false },
         Self { side: Side::Daemon, is_staged: false },
         Self { side: Side::Spinning, is_staged: false },
