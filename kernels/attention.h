@@ -92,8 +92,8 @@ template <> struct Line<PairTerms> : LineOf<sizeof(Half)> {
     __device__ static u32 value_place(u32 line, u32 chunk) { return line * BYTES + (chunk ^ (line & 7)) * CHUNK; }
 };
 
-// Tiles of keys between two looks at whether to stop.
-const u32 TILES_A_LOOK = 8;
+// Tiles of keys between two preemption points.
+const u32 TILES_PER_POLL = 8;
 const float LOG2_E = 1.44269504088896341f;
 
 __device__ inline float exponential_of(float x) { return power_of_two(x * LOG2_E); }
@@ -413,8 +413,8 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
         rows.add(a, group, first + 16 * q, keys, keys + TILE, part, tile * TILE_KEYS);
         __syncthreads();
         if (++tile == tiles) break;
-        const u32 round = tile % TILES_A_LOOK;
-        if (round == TILES_A_LOOK - 1) block.look();
+        const u32 round = tile % TILES_PER_POLL;
+        if (round == TILES_PER_POLL - 1) block.poll();
         if (round == 0) block.post();
         bring_tile(tile + 1);
         end_copies();

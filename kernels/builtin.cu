@@ -59,16 +59,16 @@ __device__ static void rest() {
     }
 }
 
-// Microseconds between looks: a look costs about 0.17.
-const u64 LOOK_EVERY = 16;
+// Microseconds between preemption points: a preemption point costs about 0.17.
+const u64 POLL_EVERY = 16;
 
 // cell[i] = cell[i] * 3 + value, after `rounds` microseconds in which the block may be stopped.
 __device__ __forceinline__ void append_turn(reef::Turns &turns, u64 *cells, u64 value, u64 rounds) {
     REEF_CLAIM_TURN(block, turns);
     // Blocks that began together look one after the other, so that some place is free at once.
-    u64 end = block.index % LOOK_EVERY + 1;
-    for (u64 round = 0; round < rounds; end += LOOK_EVERY) {
-        block.look();
+    u64 end = block.index % POLL_EVERY + 1;
+    for (u64 round = 0; round < rounds; end += POLL_EVERY) {
+        block.poll();
         for (; round < min(end, rounds); round++) rest();
         block.post();
         __syncthreads();

@@ -25,8 +25,8 @@ struct Terms {
 };
 const u32 TERMS_WORDS = 14;
 
-// Terms between two looks at whether to stop.
-const u32 TERMS_A_LOOK = 512;
+// Terms between two preemption points.
+const u32 TERMS_PER_POLL = 512;
 
 // One output of each thread.
 template <class T> __device__ __forceinline__ void contract(reef::Block &block, const Job &job) {
@@ -36,9 +36,9 @@ template <class T> __device__ __forceinline__ void contract(reef::Block &block, 
     const u32 a = mine ? offset_in(job.plan, terms.kept[0], i) : 0;
     const u32 b = mine ? offset_in(job.plan, terms.kept[1], i) : 0;
     T sum = 0;
-    for (u32 first = 0; first < terms.len; first += TERMS_A_LOOK) {
+    for (u32 first = 0; first < terms.len; first += TERMS_PER_POLL) {
         if (first > 0 && block.stopped()) return;
-        u32 end = mine ? min(first + TERMS_A_LOOK, terms.len) : first;
+        u32 end = mine ? min(first + TERMS_PER_POLL, terms.len) : first;
         for (u32 j = first; j < end; j++)
             sum = sum_of(sum, product(terms.inputs[0].at<T>(a + terms.place(job.plan, 0, j)),
                                       terms.inputs[1].at<T>(b + terms.place(job.plan, 1, j))));
@@ -117,7 +117,7 @@ template <u32 EACH> __device__ __forceinline__ void contract_tile(reef::Block &b
     }
     float sums[EACH][EACH] = {};
     for (u32 first = 0, round = 0; first < terms.len; first += DEEP, round++) {
-        if (round > 0 && round % (TERMS_A_LOOK / DEEP) == 0 && block.stopped()) return;
+        if (round > 0 && round % (TERMS_PER_POLL / DEEP) == 0 && block.stopped()) return;
         if (threadIdx.x < 2 * DEEP) {
             u32 side = threadIdx.x / DEEP, term = threadIdx.x % DEEP;
             bool there = first + term < terms.len;

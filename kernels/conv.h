@@ -98,7 +98,7 @@ template <class Tile> class Gather {
     static_assert(ROWS % 8 == 0 && PIXEL_ROWS > 0 && OUTPUT_ROWS > 0, "rows of one swizzle");
 
     // Where the window of an output pixel starts, which may be outside, and which of its rows and columns are: bits of the lower
-    // and of the upper half, so that one look says it of a tap.
+    // and of the upper half, so that one preemption point says it of a tap.
     __device__ void start(int i, u32 pixel) {
         u32 image = conv.by_image(pixel), rest = pixel - image * conv.image;
         u32 line = conv.by_line(rest);

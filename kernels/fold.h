@@ -10,8 +10,8 @@ namespace tensor {
 // `code` in operators/tensor/fold.rs.
 enum FoldKind : u32 { SUM, SUM_ABS, SUM_SQUARES, PRODUCT, LARGEST, SMALLEST, ARG_MAX, ARG_MIN };
 
-// Elements that a thread takes between two looks at whether to stop.
-const u32 FOLDED_A_LOOK = 128;
+// Elements that a thread takes between two preemption points.
+const u32 FOLDED_PER_POLL = 128;
 
 // What some of the elements have become.
 template <class T> struct Partial {
@@ -73,7 +73,7 @@ template <class T> __device__ __forceinline__ void fold(reef::Block &block, cons
     const u32 lane = threadIdx.x % op.lanes, a_block = THREADS / op.lanes;
     const u32 i = block.index * a_block + threadIdx.x / op.lanes;
     const bool mine = i < job.count;
-    const u32 base = mine ? offset_in(job.plan, op.kept, i) : 0, round = op.lanes * FOLDED_A_LOOK;
+    const u32 base = mine ? offset_in(job.plan, op.kept, i) : 0, round = op.lanes * FOLDED_PER_POLL;
     Partial<T> part;
     from_words(op.start, part.value);
     part.place = NOWHERE;

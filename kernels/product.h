@@ -524,8 +524,8 @@ template <class Tile> class ProductEnd {
     float4 bias, sums[EACH];
 };
 
-// Slabs between two looks at whether to stop.
-const u32 SLABS_A_LOOK = 32;
+// Slabs between two preemption points.
+const u32 SLABS_PER_POLL = 32;
 
 // How both sides come: any way, or rows along and columns along or across, with all places known at the beginning. `CONSTANT`:
 // columns were packed when the network was loaded, so that nobody who runs before writes them.
@@ -608,8 +608,8 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
         reading = reading == STAGES - 1 ? 0 : reading + 1;
         sums.add(rows, stage, columns, stage + Rows::BYTES);
         if (++slab == end) break;
-        const u32 round = (slab - begin) % SLABS_A_LOOK;
-        if (round == SLABS_A_LOOK - 1) block.look();
+        const u32 round = (slab - begin) % SLABS_PER_POLL;
+        if (round == SLABS_PER_POLL - 1) block.poll();
         if (round == 0) block.post();
         wait_copies<STAGES - 2>();
         __syncthreads();

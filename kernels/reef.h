@@ -49,7 +49,7 @@
 
 // Returns if the block shall stop. Every thread must come here; nothing may have been written before
 // that others can see. The last of these is the commit point.
-#define REEF_LOOK(block) \
+#define REEF_PREEMPTION_POINT(block) \
     if (block.stopped()) return
 
 namespace reef {
@@ -186,21 +186,21 @@ class Block : public Follows {
     u32 index; // which block of the kernel this is; never blockIdx
     u32 x, y, z;
 
-    // Issues the first look at the flag; its answer is taken in `claim` or by the first `post`.
+    // Issues the first preemption point at the flag; its answer is taken in `claim` or by the first `post`.
     __device__ explicit Block(Turns &t) : Block(t, is_first_thread()) {
         x = index % guard.grid[0];
         y = index / guard.grid[0] % guard.grid[1];
         z = index / guard.grid[0] / guard.grid[1];
         follow();
         if (first && guard.epoch_word) epoch = fresh(guard.epoch_word);
-        look();
+        poll();
     }
 
     // For short kernels whose grid and blocks have one dimension. They look once, by `fetch`.
     __device__ Block(Turns &t, Line) : Block(t, AHEAD) { follow(); }
     __device__ Block(Turns &t, Ahead) : Block(t, threadIdx.x == 0) { x = index; }
 
-    // Issues the first look as an asynchronous copy, which the compiler can't move to where somebody
+    // Issues the first preemption point as an asynchronous copy, which the compiler can't move to where somebody
     // waits for it. Its verdict is `arrive`, or `evicted` behind a wait for the copies issued so far
     // (it belongs to the next group of cp.async) and a barrier.
     __device__ __forceinline__ void fetch() {
@@ -216,7 +216,7 @@ class Block : public Follows {
         return !evicted();
     }
 
-    // Gives the block back if the first look says so.
+    // Gives the block back if the first preemption point says so.
     __device__ __forceinline__ bool evicted() {
         const SharedWord *words = copies();
         if (guard.epoch_word) epoch = words[EPOCH];
@@ -232,7 +232,7 @@ class Block : public Follows {
 
     // Looks and takes the verdict at once, with a barrier. `true`: return.
     __device__ bool stopped() {
-        look();
+        poll();
         post();
         __syncthreads();
         return stop();
@@ -242,7 +242,7 @@ class Block : public Follows {
     // round ahead, so that nobody waits for the load: look ... post, barrier, stop.
 
     // Issues the load.
-    __device__ void look() {
+    __device__ void poll() {
         if (first) seen = fresh(guard.live);
     }
 
@@ -337,7 +337,7 @@ class Block : public Follows {
     __device__ bool evicted() { return false; }
     __device__ bool claim() { return true; }
     __device__ bool stopped() { return false; }
-    __device__ void look() {}
+    __device__ void poll() {}
     __device__ void post() {}
     __device__ bool stop() { return false; }
 };

@@ -7,8 +7,8 @@
 
 namespace tensor {
 
-// Elements between two looks at whether to stop.
-const u32 SCANNED_A_LOOK = 512;
+// Elements between two preemption points.
+const u32 SCANNED_PER_POLL = 512;
 
 // Words of a plan: the input; elements of a row, rows that lie in each other, elements of a part, parts of a row; whether
 // a sum is without its own element, and whether rows go backwards. A thread makes a part of a row, from the sum of all
@@ -22,9 +22,9 @@ template <class T> __device__ __forceinline__ void scan(reef::Block &block, cons
     const u32 base = row / inner * len * inner + row % inner;
     const u32 begin = mine ? thread % parts * part : 0, end = min(begin + part, len);
     T sum = 0;
-    for (u32 first = 0; first < len; first += SCANNED_A_LOOK) {
+    for (u32 first = 0; first < len; first += SCANNED_PER_POLL) {
         if (first > 0 && block.stopped()) return;
-        for (u32 j = first; j < min(first + SCANNED_A_LOOK, begin); j++)
+        for (u32 j = first; j < min(first + SCANNED_PER_POLL, begin); j++)
             sum = sum_of(sum, input.at<T>(base + (reverse ? len - 1 - j : j) * inner));
     }
     for (u32 j = begin; mine && j < end; j++) {

@@ -1,4 +1,4 @@
-// Convolutions as in conv.h, whose sums are made by warpgroups (wgmma.h): the copies, the ends and the look at the guard are the same.
+// Convolutions as in conv.h, whose sums are made by warpgroups (wgmma.h): the copies, the ends and the preemption point at the guard are the same.
 //
 // Both sides are read from shared memory by a way of the tensor cores' own, while copies of later slabs come. A slab that is multiplied
 // stays until the products of the one behind it have been asked for, so two of the slabs under way are no copies.

@@ -7,9 +7,9 @@ use reef_ptx::{Module, kernels};
 fuzz_target!(|text: &str| {
     let Ok(module) = Module::read(text) else { return };
     for kernel in kernels(&module) {
-        let looks = kernel.with_looks();
-        assert_eq!(looks.is_ok(), kernel.verdict().abandon.is_ok());
-        for twin in [kernel.twin(), looks].into_iter().flatten() {
+        let points = kernel.with_preemption_points();
+        assert_eq!(points.is_ok(), kernel.verdict().abandon.is_ok());
+        for twin in [kernel.twin(), points].into_iter().flatten() {
             let again = Module::read(&twin.text).expect("a twin is PTX");
             let own = kernels(&again).find(|own| own.name() == kernel.name());
             assert!(own.expect("the twin's kernel").twin().is_err());

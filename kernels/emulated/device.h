@@ -134,7 +134,7 @@ struct Block {
     void fetch() {}
     bool evicted() { return block_stops; }
     bool arrive() { return true; }
-    void look() {}
+    void poll() {}
     void post() {}
     bool stop() { return false; }
 };

@@ -503,8 +503,8 @@ mod tests {
         SLOW.store(1, Ordering::Relaxed);
         queue.launch(Seq(0), &kernel(&device), None).unwrap();
         QUERY.store(600, Ordering::Relaxed); // not ready
-        let looks = (0..100_000).map(|_| queue.completed().unwrap()).filter(|&seq| seq > Seq(0));
-        assert_eq!(looks.count(), 0, "nothing has completed");
+        let polls = (0..100_000).map(|_| queue.completed().unwrap()).filter(|&seq| seq > Seq(0));
+        assert_eq!(polls.count(), 0, "nothing has completed");
         QUERY.store(700, Ordering::Relaxed);
         let error = (0..100_000).find_map(|_| queue.completed().err());
         assert!(matches!(error, Some(Error::DeviceLost { .. })), "{error:?}");

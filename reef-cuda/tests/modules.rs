@@ -17,7 +17,7 @@ extern "C" __global__ void scale(reef::Guard guard, float *data, unsigned factor
     REEF_CLAIM(block, guard);
     unsigned at = block.index * blockDim.x + threadIdx.x;
     float value = data[at] * factor;
-    REEF_LOOK(block);
+    REEF_PREEMPTION_POINT(block);
     data[at] = value;
 }
 "#;

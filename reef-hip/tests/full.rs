@@ -71,7 +71,7 @@ fn an_eviction_arrives_while_every_place_is_taken() {
     let release_them = Release(&device, &release);
     let (mut before, mut steps) = (0, 0);
     wait_until("the device is full", || {
-        // sleep: pace of the looks, between which the device has to have worked
+        // sleep: pace of the polls, between which the device has to have worked
         std::thread::sleep(Duration::from_millis(50));
         let has_worked = std::mem::replace(&mut steps, software.counters().steps) < steps;
         std::mem::replace(&mut before, resident()) == before && before >= 10 && has_worked

@@ -1,4 +1,4 @@
-// How many blocks a microsecond leave at their beginning: at once, after a look at a word, or after a look that all threads
+// How many blocks a microsecond leave at their beginning: at once, after a poll of a word, or after a poll that all threads
 // of the block share at a barrier.
 //
 //     nvcc -O3 -arch=sm_90 -o leave tools/twins/leave.cu && ./leave
@@ -25,7 +25,7 @@ int main() {
     cudaEventCreate(&to);
     const unsigned blocks = 1 << 20;
     void (*kernels[])(const int *) = {at_once, by_each, by_one};
-    const char *names[] = {"at once", "after a look of each thread", "after a look of one, and a barrier"};
+    const char *names[] = {"at once", "after a poll of each thread", "after a poll of one, and a barrier"};
     for (int which = 0; which < 3; which++)
         for (int shared : {0, 100 << 10})
             for (int threads : {64, 256, 1024}) {

@@ -134,7 +134,7 @@ impl<D: Operators> BestEffortRequest<D> {
 }
 
 impl<D: Operators> AnyRequest for BestEffortRequest<D> {
-    fn look(&self) -> Option<Result<Times>> {
+    fn poll(&self) -> Option<Result<Times>> {
         self.turn(Duration::ZERO)
     }
 
@@ -190,12 +190,12 @@ mod tests {
             while client.usage().is_some() {
                 thread::yield_now();
             }
-            let meanwhile = [request.look(), request.wait(Some(Duration::from_millis(3)))];
+            let meanwhile = [request.poll(), request.wait(Some(Duration::from_millis(3)))];
             end.send(()).unwrap();
             meanwhile
         });
         assert_eq!(meanwhile, [None, None], "its command still ran");
-        let fault = request.look().expect("it has ended").unwrap_err();
+        let fault = request.poll().expect("it has ended").unwrap_err();
         assert_eq!(fault.reason, Reason::Cancelled);
     }
 }

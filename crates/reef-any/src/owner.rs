@@ -88,7 +88,7 @@ impl Drop for Hold<'_> {
 }
 
 fn ended(request: &Request) -> Result<()> {
-    match request.look() {
+    match request.poll() {
         None => Err(Fault::busy("a request of the network has not ended")),
         Some(Err(fault)) if fault.reason == Reason::Lost => {
             let why = "the network's last request was lost, and may still write its memory";
@@ -111,13 +111,13 @@ mod tests {
     struct Lost(AtomicBool);
 
     impl AnyRequest for Lost {
-        fn look(&self) -> Option<Result<Times>> {
+        fn poll(&self) -> Option<Result<Times>> {
             let fault = || Fault::new(Reason::Lost, "kernel hung");
             self.0.load(Ordering::Relaxed).then(|| Err(fault()))
         }
 
         fn wait(&self, _: Option<Duration>) -> Option<Result<Times>> {
-            self.look()
+            self.poll()
         }
 
         fn cancel(&self) -> Result<bool> {

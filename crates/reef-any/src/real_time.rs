@@ -75,12 +75,12 @@ impl<D: Operators> RealTimeRequest<D> {
 }
 
 impl<D: Operators> AnyRequest for RealTimeRequest<D> {
-    fn look(&self) -> Option<Result<Times>> {
+    fn poll(&self) -> Option<Result<Times>> {
         self.ticket.try_wait().map(|how| Ok(self.times(how?)))
     }
 
     fn wait(&self, limit: Option<Duration>) -> Option<Result<Times>> {
-        if let Some(how) = self.look() {
+        if let Some(how) = self.poll() {
             return Some(how);
         }
         let Some(_waiting) = self.waiting.try_lock() else {

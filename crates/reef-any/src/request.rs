@@ -17,7 +17,7 @@ pub struct Times {
 /// A request of either class of clients.
 pub trait AnyRequest: Send + Sync {
     /// Result of the request, or `None` if it hasn't ended. Doesn't block.
-    fn look(&self) -> Option<Result<Times>>;
+    fn poll(&self) -> Option<Result<Times>>;
 
     /// Like [`look`](Self::look), after waiting for as long as `limit`, or without one.
     fn wait(&self, limit: Option<Duration>) -> Option<Result<Times>>;

@@ -297,10 +297,10 @@ pub(crate) fn check_settings() {
 }
 
 /// Calls `look` with each command and its path.
-fn each(command: &Command, path: &str, look: &mut impl FnMut(&Command, &str)) {
-    look(command, path);
+fn each(command: &Command, path: &str, visit: &mut impl FnMut(&Command, &str)) {
+    visit(command, path);
     for below in command.get_subcommands() {
-        each(below, &format!("{path} {}", below.get_name()), look);
+        each(below, &format!("{path} {}", below.get_name()), visit);
     }
 }
 

@@ -130,7 +130,7 @@ impl Effects {
     }
 
     /// Call while the queue is held.
-    pub(crate) fn look<D: Device>(&mut self, submitter: &Submitter<D>) {
+    pub(crate) fn observe<D: Device>(&mut self, submitter: &Submitter<D>) {
         self.held += u64::from(submitter.completed() < submitter.submitted());
     }
 

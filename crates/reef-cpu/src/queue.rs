@@ -129,7 +129,7 @@ impl reef_core::Queue for Queue {
     }
 
     fn wake_at(&mut self, seq: Seq) {
-        // The store here and the look at `done` that follows, against the store of `done` and the
+        // The store here and the poll of `done` that follows, against the store of `done` and the
         // look here: both are `SeqCst`, so one side sees the other's.
         self.handle.wake_at.store(seq.0, Ordering::SeqCst);
     }

@@ -106,7 +106,7 @@ impl Request {
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Timing>> {
         let pending = self.0.get()?;
         let how = wait(py, &pending.request, timeout);
-        if how.is_err() && pending.request.look().is_some() {
+        if how.is_err() && pending.request.poll().is_some() {
             drop(pending.started.lock().take()); // there are no outputs
         }
         how
@@ -115,7 +115,7 @@ impl Request {
     /// Outputs of the request, once: one, or a tuple of them. It must have ended.
     fn output<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let pending = self.0.get()?;
-        if pending.request.look().is_none() {
+        if pending.request.poll().is_none() {
             return Err(raised(Fault::busy("the request has not ended")));
         }
         let started = pending.started.lock().take();
@@ -135,7 +135,7 @@ fn wait(
     timeout: Option<f64>,
 ) -> PyResult<Option<Timing>> {
     let how = until_ended(py, timeout, |limit| {
-        if limit.is_zero() { request.look() } else { request.wait(Some(limit)) }
+        if limit.is_zero() { request.poll() } else { request.wait(Some(limit)) }
     })?;
     how.map(|how| how.map(timing).map_err(raised)).transpose()
 }

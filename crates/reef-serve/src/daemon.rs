@@ -217,12 +217,12 @@ mod tests {
         runtime.block_on(leave(local, Duration::from_millis(1), || true));
         drop(release);
         let (release, local) = hung();
-        let looks = std::cell::Cell::new(Some(release));
+        let checks = std::cell::Cell::new(Some(release));
         let is_lost = || {
-            drop(looks.take());
+            drop(checks.take());
             false
         };
         runtime.block_on(leave(local, Duration::from_millis(1), is_lost));
-        assert!(looks.take().is_none(), "is_lost was called, and the wait went on");
+        assert!(checks.take().is_none(), "is_lost was called, and the wait went on");
     }
 }

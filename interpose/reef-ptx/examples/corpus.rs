@@ -35,22 +35,22 @@ fn read(file: &str, folder: Option<&str>) -> Result<(), Box<dyn std::error::Erro
             let reason = verdict.rerun.reason();
             let (cause, line) = reason
                 .map_or((String::new(), None), |reason| (reason.cause.to_string(), reason.line));
-            let (mut twin_file, looks) = (String::new(), kernel.with_looks());
+            let (mut twin_file, points) = (String::new(), kernel.with_preemption_points());
             if let (Some(folder), Ok(twin)) = (folder, kernel.twin()) {
                 let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
                 let path = Path::new(folder).join(format!("{stem}.{number}.{at}.ptx"));
                 fs::write(path.with_extension("alone"), kernel.source())?;
                 fs::write(&path, twin.text)?;
-                if let Ok(looks) = &looks {
-                    fs::write(path.with_extension("looks"), &looks.text)?;
+                if let Ok(points) = &points {
+                    fs::write(path.with_extension("looks"), &points.text)?;
                 }
                 twin_file = path.display().to_string();
             }
             let (name, count) = (kernel.name(), kernel.instructions());
-            let looks = looks.map_or(0, |twin| twin.looks);
+            let points = points.map_or(0, |twin| twin.points);
             let line = line.map_or_else(String::new, |line| line.to_string());
             println!(
-                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{looks}\t{twin_file}"
+                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{points}\t{twin_file}"
             );
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::text::function::Function;
 use crate::text::module::{ItemKind, Module};
-use crate::twin::build::{Twin, pruned, sliced, twin, with_looks};
+use crate::twin::build::{Twin, pruned, sliced, twin, with_preemption_points};
 use crate::verdict::answer::{Verdict, verdict};
 use crate::verdict::reason::Reason;
 use crate::verdict::rounding::depends_on_compiler;
@@ -56,8 +56,8 @@ impl<'a> Kernel<'_, 'a> {
     /// # Errors
     ///
     /// The reason for which it has none.
-    pub fn with_looks(&self) -> Result<Twin, Reason> {
-        with_looks(self.module, self.function)
+    pub fn with_preemption_points(&self) -> Result<Twin, Reason> {
+        with_preemption_points(self.module, self.function)
     }
 
     /// A twin without the entry guard: it can be sliced, and not stopped.

@@ -43,8 +43,8 @@ fn verdicts_on_the_corpus_equal_the_table() {
             for kernel in kernels(&module) {
                 let verdict = kernel.verdict();
                 table += &entry(&file, kernel.name(), &verdict);
-                match (kernel.with_looks(), verdict.abandon) {
-                    (Ok(twin), Ok(())) => table += &format!("  looks       {}\n", twin.looks),
+                match (kernel.with_preemption_points(), verdict.abandon) {
+                    (Ok(twin), Ok(())) => table += &format!("  points      {}\n", twin.points),
                     (Err(reason), Err(other)) => assert_eq!(reason, other),
                     (_, abandon) => panic!("{file} {}: {abandon:?}", kernel.name()),
                 }
@@ -96,7 +96,7 @@ fn mutant(bytes: &[u8], seed: u64) -> Vec<u8> {
 /// The targets of `fuzz/` in short: nothing panics, and a twin is PTX that has no twin again.
 #[test]
 fn mutated_corpus_is_read_or_refused() {
-    let (mut read, mut twins, mut looks) = (0, 0, 0);
+    let (mut read, mut twins, mut points) = (0, 0, 0);
     for (file, bytes) in corpus() {
         for seed in 0..100 {
             let mutant = mutant(&bytes, seed);
@@ -115,8 +115,8 @@ fn mutated_corpus_is_read_or_refused() {
                         .unwrap_or_else(|error| panic!("{file} seed {seed}: {error}"));
                     let own = kernels(&again).find(|own| own.name() == kernel.name());
                     assert!(own.is_some_and(|own| own.twin().is_err()), "{file} seed {seed}");
-                    let Ok(twin) = kernel.with_looks() else { continue };
-                    looks += twin.looks;
+                    let Ok(twin) = kernel.with_preemption_points() else { continue };
+                    points += twin.points;
                     let again = Module::read(&twin.text)
                         .unwrap_or_else(|error| panic!("{file} seed {seed}: {error}"));
                     let own = kernels(&again).find(|own| own.name() == kernel.name());
@@ -126,5 +126,5 @@ fn mutated_corpus_is_read_or_refused() {
         }
     }
     assert!(read > 120 && twins > 300, "{read} texts were read, {twins} twins were made");
-    assert!(looks > 100, "{looks} looks");
+    assert!(points > 100, "{points} preemption points");
 }

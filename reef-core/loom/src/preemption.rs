@@ -28,7 +28,7 @@ enum Rule {
     /// None is broken: all is as it is in the code.
     None,
     /// A worker that is late to take back waits for the device.
-    LateWorkersLookAgain,
+    LateWorkersCheckAgain,
     /// The thread that pads the last command away doesn't wake the worker.
     PaddingWakes,
     /// A queue that is empty is held when the launcher has been unlocked.
@@ -233,7 +233,7 @@ impl Queue {
         match self.reclaim(worker, &mut self.launcher()) {
             Reclaim::Done => Waits::Commands,
             Reclaim::Pending => Waits::Device,
-            Reclaim::Released if self.broken == Rule::LateWorkersLookAgain => Waits::Device,
+            Reclaim::Released if self.broken == Rule::LateWorkersCheckAgain => Waits::Device,
             Reclaim::Released => Waits::Nothing,
         }
     }

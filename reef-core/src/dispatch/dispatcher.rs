@@ -57,7 +57,8 @@ struct Service {
 }
 
 impl<D: Device> Dispatcher<D> {
-    /// Starts it with no clients. A scheduler that is chosen at run time comes as a `Box<dyn Scheduler>`.
+    /// Starts it with no clients. A scheduler that is chosen at run time comes as a `Box<dyn
+    /// Scheduler>`.
     ///
     /// # Errors
     ///
@@ -134,11 +135,11 @@ impl<D: Device> Dispatcher<D> {
     /// best-effort work, and theirs preempts its queues.
     pub fn set_neighbours(&self, neighbours: Option<Arc<dyn Neighbours>>) {
         self.dispatch.with(|state| state.neighbours.set(neighbours)); // of a lost device none
-        self.look();
+        self.run_pass();
     }
 
     /// Makes a pass: something has changed that the dispatcher isn't told otherwise.
-    pub fn look(&self) {
+    pub fn run_pass(&self) {
         self.dispatch.pass();
     }
 

@@ -118,7 +118,7 @@ mod tests {
         assert!(others.is_held.load(Ordering::SeqCst), "held by the submission itself");
         let end = device.clock() + 5 * HYSTERESIS;
         while device.clock() < end {
-            dispatcher.look();
+            dispatcher.run_pass();
         }
         assert!(others.is_held.load(Ordering::SeqCst), "it runs");
         device.0.rt_hangs_at.store(0, Ordering::SeqCst);
@@ -153,14 +153,14 @@ mod tests {
         let _at_last = AtLast(device.clone());
         let last = be.submit(&[kernel()]).expect("room");
         others.are_real_time.store(true, Ordering::SeqCst);
-        dispatcher.look();
+        dispatcher.run_pass();
         assert!(dispatcher.is_preempted() && dispatcher.stats().preemptions == 1);
         let mut rt = dispatcher.real_time().expect("a client");
         rt.run(&Task::new(vec![kernel()]).expect("launches")).expect("real-time work is not held");
         assert!(dispatcher.is_preempted());
         device.0.be_hangs.store(false, Ordering::SeqCst);
         others.are_real_time.store(false, Ordering::SeqCst);
-        dispatcher.look();
+        dispatcher.run_pass();
         be.wait(last).expect("it goes on");
         eventually("restored", || !dispatcher.is_preempted());
     }
@@ -181,7 +181,7 @@ mod tests {
         eventually("real-time work lasts, so queues run capped", runs_capped);
         others.are_real_time.store(true, Ordering::SeqCst);
         eventually("stopped", || {
-            dispatcher.look();
+            dispatcher.run_pass();
             dispatcher.is_preempted()
         });
         others.are_real_time.store(false, Ordering::SeqCst);

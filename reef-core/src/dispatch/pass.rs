@@ -294,7 +294,7 @@ impl<D: Device> Dispatch<D> {
         }
         let finished = state.rt.note_finished(now);
         state.counts.add_finished(finished);
-        state.look(now, &self.group);
+        state.update_view(now, &self.group);
         self.apply(state)
     }
 

@@ -188,7 +188,7 @@ impl<D: Device> PassState<D> {
     }
 
     /// Makes the view and lets the scheduler fill the plan.
-    pub(super) fn look(&mut self, now: Duration, group: &Group<D>) {
+    pub(super) fn update_view(&mut self, now: Duration, group: &Group<D>) {
         self.account(now);
         self.views.clear();
         self.views.extend(self.queues.iter_mut().map(BeQueue::view));

@@ -388,7 +388,7 @@ fn width_of_a_plan_bounds_the_caps() {
         percent.store(part, Ordering::SeqCst);
         let caps = || dispatcher.dispatch.group.current_caps();
         eventually("as wide as planned", || {
-            dispatcher.look();
+            dispatcher.run_pass();
             caps() == Some(Caps::all(blocks)) && !dispatcher.is_preempted()
         });
     }
@@ -426,10 +426,10 @@ fn parts_told(has_parts: bool, has_be_work: bool) -> Vec<(Priority, u32)> {
     let ticket = rt.submit(&one_kernel()).expect("room");
     let caps = || dispatcher.dispatch.group.current_caps();
     eventually("best-effort work goes on next to it", || {
-        dispatcher.look();
+        dispatcher.run_pass();
         caps().is_some() && !dispatcher.is_preempted()
     });
-    (0..100).for_each(|_| dispatcher.look());
+    (0..100).for_each(|_| dispatcher.run_pass());
     let percent = if has_parts { 40 } else { 100 };
     assert_eq!(caps().map(|caps| caps.percent), Some(percent));
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);

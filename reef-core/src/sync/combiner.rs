@@ -77,7 +77,7 @@ impl<T> Combiner<T> {
         hand_over: impl Fn() -> bool,
     ) {
         let others = self.visits.fetch_add(1, Ordering::AcqRel);
-        fence(Ordering::SeqCst); // after the visit, before the look: see `leave`
+        fence(Ordering::SeqCst); // after the visit, before the poll: see `leave`
         if others > 0 && !self.take_baton() {
             return; // the one inside sees the count before it leaves
         }

@@ -18,7 +18,7 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    /// Sleeps by `park` unless `ready` holds; what made it hold may have come since the last look.
+    /// Sleeps by `park` unless `ready` holds; what made it hold may have come since the last poll.
     pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, park: impl FnOnce()) {
         self.asleep.store(true, Ordering::Relaxed); // 1
         fence(Ordering::SeqCst);
@@ -73,10 +73,10 @@ impl EventCount {
         })
     }
 
-    fn wait<R>(&self, looking: impl FnOnce(MutexGuard<'_, ()>) -> R) -> R {
+    fn wait<R>(&self, check: impl FnOnce(MutexGuard<'_, ()>) -> R) -> R {
         self.count.fetch_add(1, Ordering::Relaxed); // 1
         fence(Ordering::SeqCst);
-        let result = looking(self.lock.lock());
+        let result = check(self.lock.lock());
         self.count.fetch_sub(1, Ordering::Relaxed);
         result
     }
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn spinning_ends_when_the_time_is_over_or_the_condition_holds() {
         assert!(!spin_until(Duration::from_millis(1), || false));
-        let looks = std::cell::Cell::new(0);
+        let checks = std::cell::Cell::new(0);
         let at_the_hundredth = || {
-            looks.set(looks.get() + 1);
-            looks.get() == 100
+            checks.set(checks.get() + 1);
+            checks.get() == 100
         };
-        assert!(spin_until(TEST_TIMEOUT, at_the_hundredth), "{} looks", looks.get());
+        assert!(spin_until(TEST_TIMEOUT, at_the_hundredth), "{} looks", checks.get());
     }
 }
 

@@ -108,7 +108,7 @@ impl<T> Producer<T> {
     }
 }
 
-/// A look at the cursors from a third side, that of a scheduler.
+/// A poll of the cursors from a third side, that of a scheduler.
 #[derive(Debug)]
 pub(crate) struct Cursors<T>(Arc<Ring<T>>);
 

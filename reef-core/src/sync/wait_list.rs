@@ -74,7 +74,7 @@ mod models {
     use crate::sync::primitives::thread;
 
     /// A waiter comes while the wait ends; `looks`: it looks after it was added, and not before.
-    fn wait_that_ends(looks: bool) {
+    fn wait_that_ends(checks: bool) {
         loom::model(move || {
             let scene = Arc::new((WaitList::default(), Arc::new(AtomicBool::new(false))));
             let waiter = thread::spawn({
@@ -83,7 +83,7 @@ mod models {
                     let (list, is_told) = &*scene;
                     let was_over = list.is_over();
                     list.add(is_told);
-                    if looks { list.is_over() } else { was_over }
+                    if checks { list.is_over() } else { was_over }
                 }
             });
             let (list, is_told) = &*scene;
@@ -101,7 +101,7 @@ mod models {
 
     #[test]
     #[should_panic = "it sleeps for ever"]
-    fn waiter_looking_before_it_is_added_sleeps_for_ever() {
+    fn waiter_that_checks_before_it_is_added_sleeps_for_ever() {
         wait_that_ends(false);
     }
 }

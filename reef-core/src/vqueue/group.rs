@@ -20,7 +20,7 @@ use std::time::Duration;
 ///    steps, and they call no driver.
 /// 3. `evict`: the device's flag is raised; what was launched and has not started is a no-op, and
 ///    so is a launch that a worker was in the middle of.
-/// 4. `reset`: running blocks stop at their next look.
+/// 4. `reset`: running blocks stop at their next preemption point.
 /// 5. What the device has stopped is taken back. When all of it is, the group is *quiesced*.
 ///
 /// On a thread that has slept, raising the flag takes as long as launching a kernel. So real-time

@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(submitter.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "it goes on");
     }
 
-    /// Between a push that finds the queue full and the look for what to wait for, all may
+    /// Between a push that finds the queue full and the poll for what to wait for, all may
     /// complete.
     #[test]
     fn drained_full_queue_has_room() {

@@ -25,7 +25,7 @@ extern "C" __global__ void toil(reef::Guard guard, unsigned *cells, reef::u64 ro
     REEF_CLAIM(block, guard);
     unsigned value = threadIdx.x;
     for (reef::u64 round = 0; round < rounds; round++) asm volatile("v_add_u32 %0, 3, %0" : "+v"(value));
-    REEF_LOOK(block);
+    REEF_PREEMPTION_POINT(block);
     if (threadIdx.x == 0) cells[block.index] += 1;
 }
 "#;

@@ -3,13 +3,13 @@
 //! ```text
 //! // A parameter is added as the first one.
 //! extern "C" __global__ void k(reef::Guard reef_guard, float *p, float *q) {
-//!   REEF_CLAIM(reef_block, reef_guard); reef_block.look();        // the claim at entry
+//!   REEF_CLAIM(reef_block, reef_guard); reef_block.poll();        // the claim at entry
 //!   for (…) {
 //!     // At its own barriers:
-//!     { reef_block.post(); __syncthreads(); if (reef_block.stop()) return; reef_block.look(); }
+//!     { reef_block.post(); __syncthreads(); if (reef_block.stop()) return; reef_block.poll(); }
 //!     … p[… reef_block.x …] …                                     // for blockIdx.x
 //!   }
-//!   REEF_LOOK(reef_block); q[…] = …;                              // the commit point
+//!   REEF_PREEMPTION_POINT(reef_block); q[…] = …;                              // the commit point
 //! }
 //! ```
 //!
@@ -23,10 +23,10 @@ use super::uses::Uses;
 use std::ops::Range;
 
 const PARAMETER: &str = "reef::Guard reef_guard";
-const CLAIM: &str = " REEF_CLAIM(reef_block, reef_guard); reef_block.look();";
+const CLAIM: &str = " REEF_CLAIM(reef_block, reef_guard); reef_block.poll();";
 const AT_BARRIER: &str =
-    "{ reef_block.post(); __syncthreads(); if (reef_block.stop()) return; reef_block.look(); }";
-const COMMIT: &str = "REEF_LOOK(reef_block); ";
+    "{ reef_block.post(); __syncthreads(); if (reef_block.stop()) return; reef_block.poll(); }";
+const COMMIT: &str = "REEF_PREEMPTION_POINT(reef_block); ";
 
 /// A part of the source, in bytes, and what takes its place.
 type Edit = (Range<usize>, String);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_looks_at_its_barriers_and_before_the_first_write() {
+    fn a_loop_polls_at_its_barriers_and_before_the_first_write() {
         let before =
             "for (;;) { __syncthreads(); s[0] = p[0]; } for (;;) q[0] = s[0]; __syncthreads();";
         let want = format!(
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn no_look_parts_an_if_from_its_else_or_follows_a_return() {
+    fn no_poll_parts_an_if_from_its_else_or_follows_a_return() {
         let before = "for (;;) {} if (a) { b = 1; } else { q[0] = 1; }";
         assert_eq!(body(before), before.replace("if (a)", &format!("{COMMIT}if (a)")));
         let returns = "if (a) return; for (;;) { __syncthreads(); } q[0] = 1;";

@@ -157,7 +157,7 @@ fn directive(text: &str) -> Result<Option<String>, String> {
 
 /// Returns whether a macro of this name changes nothing that is known here, or put into the source.
 fn may_be_defined(name: &Token<'_>) -> bool {
-    let own = ["threadIdx", "blockDim", "post", "stop", "look", "Guard", "Block", "Turns"];
+    let own = ["threadIdx", "blockDim", "post", "stop", "poll", "Guard", "Block", "Turns"];
     let taken = [&own[..], &UNKNOWN, &KNOWN, &STATEMENTS].concat();
     let lower = name.text.to_ascii_lowercase();
     name.is_word() && !taken.contains(&name.text) && !lower.starts_with("reef")

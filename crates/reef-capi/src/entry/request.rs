@@ -28,7 +28,7 @@ pub extern "C" fn reef_request_wait(request: *const reef_request, timeout_us: i6
 
 fn wait(request: &dyn AnyRequest, timeout_us: i64) -> Option<Result<Times>> {
     let how = match time(timeout_us) {
-        Some(Duration::ZERO) => request.look(),
+        Some(Duration::ZERO) => request.poll(),
         limit => request.wait(limit),
     };
     Some(how?.map_err(Into::into))
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn reef_request_get_timing(
 ) -> reef_status {
     answer(|| {
         place("reef_timing", timing)?;
-        let how = handles::get::<Request>(request.addr())?.look();
+        let how = handles::get::<Request>(request.addr())?.poll();
         let times = how.ok_or_else(|| Fault::new(REEF_BUSY, "the request has not ended"))??;
         // SAFETY: the caller's promise.
         unsafe { record::write(in_nanos(times), timing) }

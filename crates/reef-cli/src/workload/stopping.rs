@@ -74,7 +74,7 @@ impl Stop {
         Some(after.saturating_sub(begun.elapsed()))
     }
 
-    /// Time until the next look, which comes at the end of the run's time.
+    /// Time until the next poll, which comes at the end of the run's time.
     fn poll_interval(&self) -> Duration {
         match self.time_left() {
             Some(left) if !left.is_zero() && !self.drain => left.min(POLL_INTERVAL),

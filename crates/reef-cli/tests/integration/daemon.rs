@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ten RT and five BE requests, and a preemption, from one look to the next.
-fn metrics(look: u64, head: &str) -> (u16, String) {
+/// Ten RT and five BE requests, and a preemption, from one poll to the next.
+fn metrics(number: u64, head: &str) -> (u16, String) {
     if !head.starts_with("GET /metrics HTTP/1.1\r\n") {
         return (404, String::new());
     }
@@ -17,11 +17,11 @@ fn metrics(look: u64, head: &str) -> (u16, String) {
         "reef_requests_served_total{{{rt}}} {}\nreef_requests_served_total{{{be}}} {}\n\
          reef_rt_start_seconds_bucket{{{rt},le=\"2e-06\"}} {}\n\
          reef_rt_start_seconds_bucket{{{rt},le=\"+Inf\"}} {}\n\
-         reef_preemptions {look}\nreef_clients 3\n",
-        10 * look,
-        5 * look,
-        10 * look,
-        10 * look
+         reef_preemptions {number}\nreef_clients 3\n",
+        10 * number,
+        5 * number,
+        10 * number,
+        10 * number
     );
     (200, numbers)
 }
@@ -102,9 +102,9 @@ fn counted_top_without_a_daemon_ends_with_the_shared_error() {
 }
 
 /// Wants the token of the test.
-fn with_token(look: u64, head: &str) -> (u16, String) {
+fn with_token(number: u64, head: &str) -> (u16, String) {
     if head.to_lowercase().contains("\r\nauthorization: bearer 0123456789abcdef\r\n") {
-        return metrics(look, head);
+        return metrics(number, head);
     }
     (401, "{\"error\":\"a token is required\"}".into())
 }

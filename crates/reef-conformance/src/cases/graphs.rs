@@ -63,7 +63,7 @@ pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
             }
             doze(&mut rng, 300);
             queue.preempt(rng.random()).unwrap();
-            effects.look(&submitter);
+            effects.observe(&submitter);
             doze(&mut rng, 30);
             queue.restore().unwrap();
         }

@@ -105,7 +105,7 @@ fn preempted_with_orphans<D: Device>(device: &D, level: PreemptLevel, rng: &mut 
         doze(rng, 40);
         queue.preempt(rng.random()).unwrap();
         doze(rng, 40);
-        effects.look(&submitter);
+        effects.observe(&submitter);
         queue.restore().unwrap();
     }
     let times = effects.times(queue.rerun());

@@ -53,7 +53,7 @@ fn preempted_often<D: Device>(
         }
         doze(rng, 150);
         queue.preempt(rng.random()).unwrap();
-        effects.look(&submitter);
+        effects.observe(&submitter);
         if rng.random_ratio(1, 4) {
             let value = rng.random_range(1..100);
             submitter.submit(cells.append(value, 0)).expect("room while preempted");
@@ -81,11 +81,11 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
         PreemptLevel::DeviceQueue => 1,
         PreemptLevel::All => 0,
     };
-    let (mut rounds, mut look) =
+    let (mut rounds, mut delay) =
         (rounds_for(device, COMMAND_TIME), COMMAND_TIME + COMMAND_TIME / 4);
     let mut longest = Duration::ZERO;
     for _ in 0..5 {
-        let stop = stop_in_the_first_of_four(device, level, rounds, look);
+        let stop = stop_in_the_first_of_four(device, level, rounds, delay);
         println!("{stop}, level {level}");
         longest = longest.max(stop.each);
         match stop.each {
@@ -97,11 +97,11 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
             _ if stop.is_late => continue,
             _ => assert!(stop.finished <= max_finished, "level {level}: {stop}"),
         }
-        if stop.each <= look {
+        if stop.each <= delay {
             return;
         }
         // Others have it now: what goes on takes longer until it shows.
-        look = stop.each + stop.each / 4;
+        delay = stop.each + stop.each / 4;
     }
     assert!(
         longest >= COMMAND_TIME * 3 / 4,
@@ -115,7 +115,7 @@ fn stop_in_the_first_of_four<D: Device>(
     device: &D,
     level: PreemptLevel,
     rounds: u64,
-    look: Duration,
+    delay: Duration,
 ) -> Stop {
     let cells = Cells::new(device, 1);
     let config = Config::default().level(level).window(3);
@@ -128,7 +128,7 @@ fn stop_in_the_first_of_four<D: Device>(
     let mut stop = Stop::of(&submitter, &queue);
     let before = begin.elapsed();
     let frozen = cells.read();
-    std::thread::sleep(look); // sleep: longer than a command takes, as is measured afterwards
+    std::thread::sleep(delay); // sleep: longer than a command takes, as is measured afterwards
     assert_eq!(cells.read(), frozen, "level {level}: what was stopped goes on");
     cells.expect(1..=stop.finished);
     let begin = Instant::now();
@@ -228,7 +228,7 @@ pub fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLev
         turn += 1;
         doze(&mut rng, 100);
         group.preempt(rng.random()).unwrap();
-        queues.iter().for_each(|(submitter, _)| effects.look(submitter));
+        queues.iter().for_each(|(submitter, _)| effects.observe(submitter));
         doze(&mut rng, 30);
         group.restore().unwrap();
     }

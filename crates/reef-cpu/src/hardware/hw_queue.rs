@@ -177,7 +177,7 @@ impl HwQueue {
     pub(super) fn push(&mut self, item: Item, buried: &mut Vec<Item>) {
         let failed = self.failed.clone().or_else(|| item.record.failed());
         if self.items.is_empty() {
-            let evictions = self.stop.evictions(); // before the look at the word
+            let evictions = self.stop.evictions(); // before the poll of the word
             // Units have passed by, and no reactivation tells them to look again.
             self.evictions = if self.stop.is_raised() { CAME_STOPPED } else { evictions };
         }

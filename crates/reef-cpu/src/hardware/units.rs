@@ -130,7 +130,7 @@ impl Shared {
     fn next(&self, unit: u32) -> Option<Task> {
         let (mut tries, mut woken) = (0, false);
         loop {
-            // Before the look: later changes are new work.
+            // Before the poll: later changes are new work.
             let seen = self.new_work.load(Ordering::SeqCst);
             let picked = if tries < MAX_TRIES {
                 self.try_change(|hardware| self.pick(hardware, unit))

@@ -13,7 +13,7 @@
 //! What stays true: every block obeys one contract, which makes preemption exactly-once. It
 //! computes into the unit's scratch memory, looks at the stop word every few microseconds, and
 //! touches its part of the output (disjoint from every other block's) only once nothing can stop it
-//! any more. A block that lasts no longer than the time between two looks (`direct`, lines of
+//! any more. A block that lasts no longer than the time between two polls (`direct`, lines of
 //! `depthwise`) looks once, at its beginning, and then goes from inputs to outputs in registers.
 
 pub(crate) mod blocks;

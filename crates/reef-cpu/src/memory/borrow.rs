@@ -30,7 +30,7 @@ pub(crate) struct User(pub(crate) usize);
 /// Times that the host tries before it takes a ticket: blocks get their turns between two accesses
 /// of the host.
 const TRIES: u32 = 64;
-/// Time between two looks at whether a ticket's turn has come.
+/// Time between two polls of whether a ticket's turn has come.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// Borrows of an allocation.

@@ -3,7 +3,7 @@
 //!
 //! New blocks are drawn from both ends, so units take the blocks of one kernel without a lock.
 //! Blocks that were stopped come back and go out first. A unit that finds none may have missed one
-//! that comes back meanwhile: blocks are given back, and the last look is made, under the device's
+//! that comes back meanwhile: blocks are given back, and the last poll is made, under the device's
 //! lock.
 
 use crate::sync::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -242,7 +242,7 @@ mod models {
     #[derive(Clone, Copy, PartialEq)]
     enum Rule {
         Kept,
-        LastLookUnderTheLock,
+        LastCheckUnderTheLock,
     }
 
     /// A unit; the first block of unit 1 is stopped.
@@ -295,7 +295,7 @@ mod models {
 
     #[test]
     #[should_panic = "not each block once"]
-    fn a_block_that_comes_back_is_lost_without_the_last_look() {
-        two_units(Rule::LastLookUnderTheLock);
+    fn returned_block_is_lost_without_the_last_check() {
+        two_units(Rule::LastCheckUnderTheLock);
     }
 }

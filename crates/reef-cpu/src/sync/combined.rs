@@ -7,7 +7,7 @@
 //! A sender (1) pushes the message, (2) tries the lock, and takes all in if it gets it. The thread
 //! that has the lock (3) gives it back, (4) looks into the inbox, and if there is something, tries
 //! the lock again. A `SeqCst` fence stands between 1 and 2 and between 3 and 4: so if 2 finds the
-//! lock taken, the look of 4 comes after 1 and finds the message.
+//! lock taken, the poll of 4 comes after 1 and finds the message.
 
 use crate::sync::primitives::{Inbox, Ordering, TryMutex, TryMutexGuard, fence};
 
@@ -87,7 +87,7 @@ mod models {
     #[derive(Clone, Copy, PartialEq)]
     enum Rule {
         Kept,
-        LooksAgain,
+        ChecksAgain,
         Fences,
     }
 
@@ -103,7 +103,7 @@ mod models {
         drop(entered);
         match broken {
             Rule::Kept => while combined.unanswered().is_some() {},
-            Rule::LooksAgain => {}
+            Rule::ChecksAgain => {}
             Rule::Fences => {
                 while !combined.inbox.is_empty()
                     && combined.state.try_lock().map(|state| combined.take_in(state)).is_some()
@@ -135,8 +135,8 @@ mod models {
 
     #[test]
     #[should_panic = "a message was left"]
-    fn one_is_left_if_nobody_looks_again() {
-        two_senders(Rule::LooksAgain);
+    fn one_is_left_if_none_checks_again() {
+        two_senders(Rule::ChecksAgain);
     }
 
     #[test]

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn events_between_two_looks_keep_their_order() {
+    fn events_between_two_polls_keep_their_order() {
         let clock = clock_of_nanoseconds();
         clock.observe_at(9_000, 1_000);
         clock.open();

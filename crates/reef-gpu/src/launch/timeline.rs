@@ -100,7 +100,7 @@ impl<V: Vendor> Timeline<V> {
     }
 
     /// Position that the device has come to, as far as it has told.
-    pub(crate) fn look(&self) -> u64 {
+    pub(crate) fn poll(&self) -> u64 {
         // Behind, if what was watched came last.
         let ahead = self.word.get32().wrapping_sub(self.done as u32).cast_signed().max(0);
         let word = self.done + u64::from(ahead.unsigned_abs());

@@ -45,7 +45,7 @@ pub(super) async fn serve(
     config.check()?;
     let home = config.home();
     std::fs::create_dir_all(&home).map_err(|error| Error::of(&home, &error))?;
-    let first = State::look(&config.node, &State::default()).await;
+    let first = State::read(&config.node, &State::default()).await;
     let (state, seen) = watch::channel(first);
     let config = Arc::new(config.clone());
     let driver = Driver { config: config.clone(), api: api.clone(), state: seen };
@@ -55,12 +55,12 @@ pub(super) async fn serve(
     tokio::select! {
         () = end => Ok(()),
         ended = offer(&driver) => ended,
-        () = look(&config, &state, &mut slices, SuspendedPrograms::new(config.clone())) => Ok(()),
+        () = poll(&config, &state, &mut slices, SuspendedPrograms::new(config.clone())) => Ok(()),
     }
 }
 
 /// Polls GPUs and daemon for ever, and keeps the slice up to date.
-async fn look(
+async fn poll(
     config: &ClaimsConfig,
     state: &watch::Sender<State>,
     slices: &mut Slices,
@@ -69,10 +69,10 @@ async fn look(
     let mut violations = Violations::default();
     loop {
         let known = state.borrow().clone();
-        slices.keep(&known, suspended.look().await).await;
-        violations.look(&config.node.daemon).await;
+        slices.keep(&known, suspended.poll().await).await;
+        violations.poll(&config.node.daemon).await;
         sleep(config.pace.health).await;
-        let now = State::look(&config.node, &known).await;
+        let now = State::read(&config.node, &known).await;
         if now != known {
             tracing::info!("{}", now.line());
             state.send_replace(now);

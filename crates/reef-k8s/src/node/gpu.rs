@@ -33,7 +33,7 @@ pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
 }
 
 /// Lists the GPUs that are there now, and those of `known` that have gone.
-pub(crate) fn look(root: &Path, known: &[Gpu]) -> Vec<Gpu> {
+pub(crate) fn poll(root: &Path, known: &[Gpu]) -> Vec<Gpu> {
     let mut found = gpus(root);
     let gone = known.iter().filter(|old| !found.iter().any(|new| new.uuid == old.uuid));
     let gone: Vec<_> = gone.map(|old| Gpu { is_there: false, ..old.clone() }).collect();
@@ -81,7 +81,7 @@ mod tests {
     fn a_gpu_that_has_gone_stays_known() {
         let known = [parse(TEXT, Path::new("/nowhere")).unwrap()];
         let known = [Gpu { is_there: true, ..known[0].clone() }];
-        let now = look(Path::new("/nowhere"), &known);
+        let now = poll(Path::new("/nowhere"), &known);
         assert_eq!(now, [Gpu { is_there: false, ..known[0].clone() }]);
     }
 }

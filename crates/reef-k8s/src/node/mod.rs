@@ -3,7 +3,7 @@
 //! *In*: paths of the node ([`Node`](paths::Node)), the kernel module's list of GPUs, the daemon's
 //! socket. *Out*: GPUs with their health; variables, mounts and device nodes as plain values, and
 //! as files of the Container Device Interface. What the daemon has found to be wrong is logged.
-//! *Invariant*: nothing is kept between two looks but which GPUs there were, and what was wrong.
+//! *Invariant*: nothing is kept between two polls but which GPUs there were, and what was wrong.
 
 pub(crate) mod cdi;
 pub(crate) mod daemon;

@@ -1,6 +1,6 @@
 //! State of the node: GPUs and daemon.
 
-use crate::node::gpu::{Gpu, look};
+use crate::node::gpu::{Gpu, poll};
 use crate::node::paths::Node;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -19,12 +19,12 @@ pub(crate) struct State {
 
 impl State {
     /// Reads the current state.
-    pub(crate) async fn look(node: &Node, before: &Self) -> Self {
+    pub(crate) async fn read(node: &Node, before: &Self) -> Self {
         // A socket that a killed daemon left refuses; a daemon that was stopped accepts no
         // connection.
         let connect = UnixStream::connect(node.daemon.join("guests.sock"));
         let has_daemon = matches!(timeout(TIMEOUT, connect).await, Ok(Ok(_)));
-        Self { gpus: look(&node.root, &before.gpus), has_daemon }
+        Self { gpus: poll(&node.root, &before.gpus), has_daemon }
     }
 
     /// The state in a line, for the log.

@@ -14,7 +14,7 @@ pub(crate) struct Violations(BTreeSet<String>);
 impl Violations {
     /// Asks the daemon of this folder, and logs what has come and gone since. A daemon that doesn't
     /// say changes nothing.
-    pub(crate) async fn look(&mut self, folder: &Path) {
+    pub(crate) async fn poll(&mut self, folder: &Path) {
         let Ok(text) = daemon::get(folder, "/metrics").await else { return };
         let (came, went) = self.update(&text);
         came.iter().for_each(|labels| tracing::warn!("violation: {labels}"));
@@ -58,7 +58,7 @@ mod tests {
         let node = FakeNode::new();
         let folder = node.folder.join("run");
         let mut violations = Violations::default();
-        violations.look(&folder).await;
+        violations.poll(&folder).await;
         let listener = UnixListener::bind(folder.join("http.sock")).unwrap();
         let daemon = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -69,10 +69,10 @@ mod tests {
             stream.write_all((head + &body).as_bytes()).await.unwrap();
             String::from_utf8_lossy(&request[..length]).into_owned()
         });
-        violations.look(&folder).await;
+        violations.poll(&folder).await;
         assert!(daemon.await.unwrap().starts_with("GET /metrics HTTP/1.1\r\n"));
         assert_eq!(violations.0.len(), 1);
-        violations.look(&folder).await; // without a listener
+        violations.poll(&folder).await; // without a listener
         assert_eq!(violations.0.len(), 1);
     }
 }

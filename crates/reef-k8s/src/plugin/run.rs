@@ -29,7 +29,7 @@ pub fn run(config: &Config) -> Result<()> {
 /// Like [`run`].
 pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()> {
     config.check()?;
-    let first = State::look(&config.node, &State::default()).await;
+    let first = State::read(&config.node, &State::default()).await;
     write_names(config, &first);
     let (state, seen) = watch::channel(first);
     let config = Arc::new(config.clone());
@@ -40,7 +40,7 @@ pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()>
     }
     let ended = tokio::select! {
         () = end => Ok(()),
-        () = look(&config, &state) => Ok(()),
+        () = poll(&config, &state) => Ok(()),
         Some(ended) = lives.join_next() => ended.unwrap_or_else(broken),
     };
     lives.shutdown().await; // sockets go with them
@@ -52,14 +52,14 @@ fn broken(error: tokio::task::JoinError) -> Result<()> {
 }
 
 /// Polls GPUs and daemon for ever, and sends changes to all receivers.
-async fn look(config: &Config, state: &watch::Sender<State>) {
+async fn poll(config: &Config, state: &watch::Sender<State>) {
     tracing::info!("{}", state.borrow().line());
     let mut violations = Violations::default();
     loop {
-        violations.look(&config.node.daemon).await;
+        violations.poll(&config.node.daemon).await;
         sleep(config.pace.health).await;
         let before = state.borrow().clone();
-        let now = State::look(&config.node, &before).await;
+        let now = State::read(&config.node, &before).await;
         write_names(config, &now); // before containers are given them
         let changed = state.send_if_modified(|state| {
             let is_new = *state != now;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Time for which a thread that waits for a producer keeps its processor.
 const SPIN: Duration = Duration::from_micros(200);
-/// Time between two looks after that.
+/// Time between two polls after that.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// An input that fits its port.
@@ -172,7 +172,7 @@ pub(crate) fn wait_until(
         return Ok(());
     }
     loop {
-        let looked = py.detach(|| {
+        let checked = py.detach(|| {
             let begin = Instant::now();
             loop {
                 let waited = begin.elapsed();
@@ -184,7 +184,7 @@ pub(crate) fn wait_until(
                 }
             }
         });
-        if looked.map_err(raised)? {
+        if checked.map_err(raised)? {
             return Ok(());
         }
         py.check_signals()?;

@@ -57,7 +57,7 @@ impl Pool {
     /// `BusyError` if there is none; the device's.
     pub(crate) fn take(self: &Arc<Self>, py: Python<'_>) -> PyResult<Lease> {
         let mut state = self.state.lock();
-        state.look_at_abandoned();
+        state.check_abandoned();
         if let Some(network) = state.free.pop() {
             return Ok(Lease::new(self.clone(), network));
         }
@@ -94,7 +94,7 @@ impl Pool {
 }
 
 impl State {
-    fn look_at_abandoned(&mut self) {
+    fn check_abandoned(&mut self) {
         let before = self.abandoned.len();
         self.abandoned.retain(|network| !network.is_lost());
         self.made -= before - self.abandoned.len();

@@ -73,7 +73,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn set_neighbours(&self, neighbours: Option<Arc<dyn Neighbours>>);
 
     /// Lets the dispatcher read its neighbours' current demand.
-    fn look(&self);
+    fn run_pass(&self);
 
     /// True if best-effort requests are on the device.
     fn has_best_effort(&self) -> bool;

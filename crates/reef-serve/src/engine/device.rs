@@ -140,8 +140,8 @@ impl<D: Operators> Engine for OnDevice<D> {
         self.node.dispatcher().set_neighbours(neighbours);
     }
 
-    fn look(&self) {
-        self.node.dispatcher().look();
+    fn run_pass(&self) {
+        self.node.dispatcher().run_pass();
     }
 
     fn has_best_effort(&self) -> bool {

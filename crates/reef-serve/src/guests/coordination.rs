@@ -141,7 +141,7 @@ impl PagePoller {
     /// Notifies the dispatcher if the last answer is out of date.
     fn notify(&self) {
         if self.guests.must_pause() != self.guests.told.load(Ordering::SeqCst) {
-            self.engine.look();
+            self.engine.run_pass();
         }
     }
 
@@ -151,10 +151,10 @@ impl PagePoller {
             self.held = None;
         } else if self.held.get_or_insert_with(Instant::now).elapsed() >= MAX_PAUSE {
             self.guests.is_on_break.store(true, Ordering::SeqCst);
-            self.engine.look();
+            self.engine.run_pass();
             std::thread::sleep(BREAK_TIME);
             self.guests.is_on_break.store(false, Ordering::SeqCst);
-            self.engine.look();
+            self.engine.run_pass();
             self.held = None;
         }
     }

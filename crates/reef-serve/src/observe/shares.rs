@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// Returns the number of clients' lines, and the best-effort seconds of all others.
-    fn look(shares: &Shares, tenants: &[Tenant]) -> (usize, f64) {
+    fn read(shares: &Shares, tenants: &[Tenant]) -> (usize, f64) {
         let mut registry = Registry::default();
         shares.register(&mut registry);
         shares.set(tenants, 0.05);
@@ -265,19 +265,19 @@ mod tests {
             tenants.iter().for_each(|tenant| tenant.charge(Class::BestEffort, second, second));
         };
         let few: Vec<_> = (0..MAX_ADDRESSES as u32).map(address).map(tenant).collect();
-        let (full, none) = look(&shares, &few);
+        let (full, none) = read(&shares, &few);
         assert_eq!(none, 0.0);
         let mut tenants = few;
         tenants.extend((100..1300).map(address).map(tenant));
         run(&tenants);
-        let (lines, seconds) = look(&shares, &tenants);
+        let (lines, seconds) = read(&shares, &tenants);
         assert!(lines > full && lines < full + 12, "{full} lines became {lines}");
         assert_eq!(seconds, 1200.0);
-        assert_eq!(look(&shares, &tenants).1, 1200.0, "each second counts once");
+        assert_eq!(read(&shares, &tenants).1, 1200.0, "each second counts once");
         tenants.truncate(MAX_ADDRESSES + 10); // others are forgotten
         run(&tenants);
-        assert_eq!(look(&shares, &tenants), (lines, 1210.0));
+        assert_eq!(read(&shares, &tenants), (lines, 1210.0));
         tenants.push(tenant(Principal::Token("ci".into())));
-        assert!(look(&shares, &tenants).0 > lines, "it has series of its own");
+        assert!(read(&shares, &tenants).0 > lines, "it has series of its own");
     }
 }

@@ -271,7 +271,7 @@ fn soaking(
             changes += 1;
         }
         if begin.elapsed() >= SAMPLE_INTERVAL * (samples.len() as u32 + 1) {
-            samples.push(look(daemon, begin));
+            samples.push(sample(daemon, begin));
         }
     }
     if !changes.is_multiple_of(2) {
@@ -280,7 +280,7 @@ fn soaking(
     (samples, kills)
 }
 
-fn look(daemon: &Daemon, begin: Instant) -> Sample {
+fn sample(daemon: &Daemon, begin: Instant) -> Sample {
     let (bytes, threads) = daemon.usage();
     let (kib, files) = (bytes / 1024, daemon.files().len());
     println!("{},{kib},{threads},{files}", begin.elapsed().as_secs());

@@ -177,7 +177,7 @@ impl Queues {
             next = next.min(queue.next);
         }
         self.next_arrival = next;
-        self.look();
+        self.run_pass();
     }
 
     /// Progress of all from `from` until `to`.
@@ -252,10 +252,10 @@ impl Queues {
                 queue.begin(rng);
             }
         }
-        self.look();
+        self.run_pass();
     }
 
-    fn look(&mut self) {
+    fn run_pass(&mut self) {
         for (id, (queue, view)) in self.all.iter().zip(&mut self.views).enumerate() {
             *view = queue.view(id);
         }

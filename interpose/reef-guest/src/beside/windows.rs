@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn first_look_at_a_busy_holder_closes_the_gate() {
+    fn first_poll_of_a_busy_holder_closes_the_gate() {
         let mut windows = Windows::new(PERIOD, 0);
         windows.step(0, 300_000, false);
         let step = windows.step(7_300_000, 300_000, true);

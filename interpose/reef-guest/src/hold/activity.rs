@@ -139,7 +139,7 @@ mod waiting {
     }
 }
 
-/// Model of a futex: the look at the word and falling asleep are one step.
+/// Model of a futex: the poll of the word and falling asleep are one step.
 #[cfg(loom)]
 mod waiting {
     use super::Activity;
@@ -298,10 +298,10 @@ mod models {
         });
     }
 
-    /// A relay that falls asleep without a look at the word never wakes.
+    /// A relay that falls asleep without a poll of the word never wakes.
     #[test]
     #[should_panic(expected = "deadlock")]
-    fn relay_without_a_look_before_its_sleep_deadlocks() {
+    fn relay_without_a_check_before_its_sleep_deadlocks() {
         loom::model(|| {
             // A deadlock ends the model at once: nothing may be dropped then.
             let guests = ManuallyDrop::new(Arc::new(Guests::default()));

@@ -28,7 +28,7 @@ const STALL_INTERVAL: Duration = Duration::from_millis(5);
 /// wake-up may be late by as much.
 const MAX_LATE: u64 = 200_000;
 
-/// Polls between looks at the time.
+/// Polls between polls of the time.
 const POLLS: usize = 512;
 
 /// Number of relays that poll.

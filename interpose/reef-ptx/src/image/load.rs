@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_a_library_are_looked_at() {
+    fn objects_of_a_library_are_inspected() {
         let library = |members: &[&[u8]]| {
             let members: Vec<u8> = members.iter().flat_map(|body| member(body)).collect();
             [ARCHIVE, &members].concat()
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_code_inside_is_looked_at() {
+    fn machine_code_inside_is_inspected() {
         let error = check(&of(2, b"\x7fELF and no more", 0, 0)).unwrap_err().to_string();
         assert!(error.starts_with("this is not an ELF file of 64 bits"), "{error}");
         assert_eq!(check(&of(2, b"packed somehow", 0, 0)), Ok(()));
@@ -135,7 +135,7 @@ mod tests {
 
     #[cfg(feature = "unpack")]
     #[test]
-    fn machine_code_that_is_packed_is_looked_at() {
+    fn machine_code_that_is_packed_is_inspected() {
         // An LZ4 block of 8 literals.
         let error = check(&of(2, b"\x80\x7fELF\x02\x01\x01\x00", 0x2000, 8)).unwrap_err();
         assert!(error.to_string().starts_with("this is not an ELF file of 64 bits"), "{error}");

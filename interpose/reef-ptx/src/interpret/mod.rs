@@ -5,7 +5,7 @@
 
 mod block;
 #[cfg(test)]
-mod looks;
+mod points;
 mod memory;
 mod thread;
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The twin of a kernel.
 
-use super::{guard, look, offset, parameter, prune::prune};
+use super::{guard, preemption_point, offset, parameter, prune::prune};
 use crate::text::edit::Edit;
 use crate::text::function::{Function, offsets};
 use crate::text::module::Module;
-use crate::verdict::abandon::{Look, looks};
+use crate::verdict::abandon::{PreemptionPoint, points};
 use crate::verdict::facts::Facts;
 use crate::verdict::reason::Reason;
 use crate::verdict::refuse::{may_be_sliced, may_be_stopped};
@@ -19,7 +19,7 @@ pub struct Twin {
     /// Its blocks may leave: it has an entry guard.
     pub may_be_stopped: bool,
     /// Number of places where a running block may be thrown away, before its first effect.
-    pub looks: usize,
+    pub points: usize,
     /// Bytes of each parameter of the kernel; the twin's own comes behind them.
     pub parameters: Vec<usize>,
     /// Bytes before the twin's own parameter.
@@ -47,14 +47,14 @@ pub(crate) fn twin<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twi
 /// # Errors
 ///
 /// The reason for which they may not.
-pub(crate) fn with_looks<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twin, Reason> {
+pub(crate) fn with_preemption_points<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twin, Reason> {
     let facts = Facts::read(module, kernel)?;
-    let looks = looks(&facts)?;
-    Ok(guarded(&facts, &looks))
+    let points = points(&facts)?;
+    Ok(guarded(&facts, &points))
 }
 
 /// A twin with the entry guard. The kernel may be stopped.
-pub(crate) fn guarded(facts: &Facts<'_, '_>, looks: &[Look]) -> Twin {
+pub(crate) fn guarded(facts: &Facts<'_, '_>, points: &[PreemptionPoint]) -> Twin {
     let kernel = facts.code.function;
     let may_be_sliced = may_be_sliced(facts).is_ok();
     let mut edit = Edit::default();
@@ -62,10 +62,10 @@ pub(crate) fn guarded(facts: &Facts<'_, '_>, looks: &[Look]) -> Twin {
         offset::add(&mut edit, kernel);
     }
     guard::add(&mut edit, kernel);
-    if !looks.is_empty() {
-        look::add(&mut edit, facts, looks);
+    if !points.is_empty() {
+        preemption_point::add(&mut edit, facts, points);
     }
-    Twin { looks: looks.len(), ..with_edit(facts.module, kernel, edit, [may_be_sliced, true]) }
+    Twin { points: points.len(), ..with_edit(facts.module, kernel, edit, [may_be_sliced, true]) }
 }
 
 /// Makes the twin of a kernel that can be sliced and not stopped: it has no entry guard.
@@ -92,7 +92,7 @@ fn with_edit<'a>(
         text: prune(module, kernel, edit),
         may_be_sliced,
         may_be_stopped,
-        looks: 0,
+        points: 0,
         parameters: kernel.parameters.iter().map(|it| it.bytes as usize).collect(),
         offset: bytes.next_multiple_of(8),
     }

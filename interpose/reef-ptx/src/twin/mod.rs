@@ -6,7 +6,7 @@
 //!
 //! **Exactly once.** Each block has a byte in a map, which only its own first thread writes. Before
 //! any effect that thread decides: the block runs, or it records itself and leaves. One barrier
-//! gives all threads the same verdict. A block that runs, runs to its end or to a look.
+//! gives all threads the same verdict. A block that runs, runs to its end or to a preemption point.
 //!
 //! Runs have numbers, which rise. The stop word has the number of the last run that is to stop, so
 //! that a word that is written late stops no later run.
@@ -29,7 +29,7 @@
 
 pub(crate) mod build;
 pub(crate) mod guard;
-pub(crate) mod look;
+pub(crate) mod preemption_point;
 pub(crate) mod offset;
 pub(crate) mod parameter;
 pub(crate) mod prune;

@@ -3,10 +3,10 @@
 //! Before its first effect a block has changed nothing that others see, so it may run again from
 //! its start, whatever it does later. At a *look* all its threads decide that together:
 //!
-//! - No effect may run before a look, in any thread. All threads meet there equally often, and none
-//!   that has had an effect comes back.
-//! - A look takes the place of a barrier of a loop. A loop without one gets a barrier only if the
-//!   threads of a block share nothing, so that none waits for another.
+//! - No effect may run before a preemption point, in any thread. All threads meet there equally
+//!   often, and none that has had an effect comes back.
+//! - A preemption point takes the place of a barrier of a loop. A loop without one gets a barrier
+//!   only if the threads of a block share nothing, so that none waits for another.
 //! - Copies that are under way when a block leaves must be ones that can be waited for.
 
 use super::facts::Facts;
@@ -18,9 +18,9 @@ use crate::flow::reach::{mark_after, mark_before, previous, round};
 use crate::flow::uniform::Uniform;
 use crate::text::statement::Instruction;
 
-/// Place of a look.
+/// Place of a preemption point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct PreemptionPoint {
     /// Index of the instruction: a barrier that it takes the place of, or the first one of a loop.
     pub(crate) op: usize,
     pub(crate) is_barrier: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Look {
     pub(crate) round: usize,
 }
 
-/// Beyond this number of candidates in a kernel, each of them becomes a look.
+/// Beyond this number of candidates in a kernel, each of them becomes a preemption point.
 const MAX_CANDIDATES: usize = 64;
 
 /// Instructions by which threads of a block depend on each other.
@@ -57,7 +57,7 @@ const SHARING: &[&str] = &[
 ///
 /// The reason against it.
 pub(super) fn may_be_abandoned(facts: &Facts<'_, '_>) -> Result<(), Reason> {
-    looks(facts).map(drop)
+    points(facts).map(drop)
 }
 
 /// Places of looks, in the order of the text.
@@ -65,7 +65,7 @@ pub(super) fn may_be_abandoned(facts: &Facts<'_, '_>) -> Result<(), Reason> {
 /// # Errors
 ///
 /// The reason for which there is none.
-pub(crate) fn looks(facts: &Facts<'_, '_>) -> Result<Vec<Look>, Reason> {
+pub(crate) fn points(facts: &Facts<'_, '_>) -> Result<Vec<PreemptionPoint>, Reason> {
     may_be_stopped(facts)?;
     let cycles = facts.loops.cycles();
     if cycles.is_empty() {
@@ -100,7 +100,8 @@ fn candidates(facts: &Facts<'_, '_>, early: &[usize]) -> Result<Vec<usize>, Reas
     let meetings: Vec<usize> =
         (0..facts.code.ops.len()).filter(|op| may_meet(instruction(facts, *op))).collect();
     let uniform = Uniform::of(&facts.code, &facts.roots);
-    // Each meeting before a look must be one of all threads, or phases would not be the same.
+    // Each meeting before a preemption point must be one of all threads, or phases would not be the
+    // same.
     let is_before = mark_before(&facts.code, &candidates);
     let odd = meetings.iter().copied().find(|op| {
         let instruction = instruction(facts, *op);
@@ -153,8 +154,8 @@ fn needed(facts: &Facts<'_, '_>, mut all: Vec<usize>) -> Vec<usize> {
     all
 }
 
-fn places(facts: &Facts<'_, '_>, ops: Vec<usize>) -> Vec<Look> {
-    let place = |op: usize| Look {
+fn places(facts: &Facts<'_, '_>, ops: Vec<usize>) -> Vec<PreemptionPoint> {
+    let place = |op: usize| PreemptionPoint {
         op,
         is_barrier: is_whole_barrier(instruction(facts, op)),
         round: round(&facts.code, op, &[]).unwrap_or(1),
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
     use crate::text::module::Module;
 
-    /// Lines of the looks in the loop of a kernel, or the name of the cause.
+    /// Lines of the preemption points in the loop of a kernel, or the name of the cause.
     fn of(inside: &str, behind: &str) -> Result<Vec<usize>, &'static str> {
         let text = format!(
             ".version 8.6\n.target sm_90\n.entry k(.param .u64 x, .param .u32 n) {{ .shared .b8 s[64];
@@ -219,9 +220,9 @@ mod tests {
         let module = Module::read(&text).unwrap();
         let facts = Facts::read(&module, module.function("k").unwrap()).unwrap();
         let first = module.line(text.find("$a:").unwrap()) + 1;
-        let line = |look: &Look| module.line(facts.code.ops[look.op].at) - first;
-        match looks(&facts) {
-            Ok(looks) => Ok(looks.iter().map(line).collect()),
+        let line = |point: &PreemptionPoint| module.line(facts.code.ops[point.op].at) - first;
+        match points(&facts) {
+            Ok(points) => Ok(points.iter().map(line).collect()),
             Err(reason) => Err(reason.cause.name()),
         }
     }
@@ -229,7 +230,7 @@ mod tests {
     const STORE: &str = "st.global.u32 [%rd1], %r2;";
 
     #[test]
-    fn one_look_is_enough_for_a_loop() {
+    fn one_preemption_point_is_enough_for_a_loop() {
         assert_eq!(of("bar.sync 0;\nbar.sync 0;\nbarrier.sync 0;", STORE), Ok(vec![0]));
         // A barrier on one way of two is not enough, nor one around an inner loop.
         assert_eq!(of("@%p3 bra $b;\nbar.sync 0;\n$b:\nbar.sync 0;", STORE), Ok(vec![3]));
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn loop_without_barrier_has_a_look_if_its_threads_share_nothing() {
+    fn loop_without_barrier_has_a_point_if_threads_share_nothing() {
         assert_eq!(of("xor.b32 %r3, %r3, 5;", STORE), Ok(vec![0]));
         assert_eq!(of("st.shared.u32 [s], %r2;", STORE), Err("no barrier"));
         assert_eq!(of("shfl.sync.idx.b32 %r4, %r3, 0, 31, -1;", STORE), Err("no barrier"));
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn barriers_of_some_threads_have_no_looks() {
+    fn barriers_of_some_threads_have_no_preemption_points() {
         assert_eq!(of("@%p2 bra $b;\nbar.sync 0;\n$b:", STORE), Err("parted threads"));
         assert_eq!(of("@%p2 bar.sync 0;", STORE), Err("no barrier"));
         assert_eq!(of("bar.sync 0, 64;", STORE), Err("no barrier"));
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn effect_before_or_in_a_loop_leaves_no_look() {
+    fn effect_before_or_in_a_loop_leaves_no_preemption_point() {
         for effect in
             [STORE, "red.global.add.u32 [%rd1], 1;", "ld.mmio.relaxed.sys.global.u32 %r4, [%rd1];"]
         {

@@ -43,8 +43,9 @@ fn is_product(op: &Instruction<'_>) -> bool {
     op.base() == "wgmma" && op.has("mma_async")
 }
 
-/// Work whose end only a barrier object in shared memory shows, in a phase that a look does not
-/// know: bulk copies, remote stores, arrivals of copies; and tensor memory, which must be freed.
+/// Work whose end only a barrier object in shared memory shows, in a phase that a preemption point
+/// does not know: bulk copies, remote stores, arrivals of copies; and tensor memory, which must be
+/// freed.
 fn is_endless(op: &Instruction<'_>) -> bool {
     match op.base() {
         "cp" => op.has("mbarrier") || op.has("bulk") && !op.has("prefetch"),
@@ -61,7 +62,7 @@ mod tests {
     use crate::verdict::reason::{Cause, Reason};
 
     /// A twin with looks of a kernel that has this in a loop with a barrier, and that before it.
-    fn with_looks(before: &str, inside: &str) -> Result<String, Reason> {
+    fn with_preemption_points(before: &str, inside: &str) -> Result<String, Reason> {
         let text = format!(
             ".version 8.6\n.target sm_100a\n.entry k(.param .u64 x, .param .u32 n) {{
                 .reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .b8 s[64];
@@ -71,14 +72,14 @@ mod tests {
         );
         let module = Module::read(&text).unwrap();
         let kernel = kernels(&module).next().unwrap();
-        kernel.with_looks().map(|twin| twin.text)
+        kernel.with_preemption_points().map(|twin| twin.text)
     }
 
     #[test]
     fn block_that_leaves_waits_for_its_own_copies_and_products() {
         let waits = ["cp.async.wait_all;", "wgmma.wait_group.sync.aligned 0;"];
         let of = |inside: &str| {
-            let text = with_looks("", inside).unwrap();
+            let text = with_preemption_points("", inside).unwrap();
             let (_, leave) = text.split_once("$reef_leave:").unwrap();
             waits.map(|wait| leave.contains(wait))
         };
@@ -100,7 +101,7 @@ mod tests {
         ];
         for work in endless {
             for (before, inside) in [(work, ""), ("", work)] {
-                let reason = with_looks(before, inside).unwrap_err();
+                let reason = with_preemption_points(before, inside).unwrap_err();
                 assert!(matches!(reason.cause, Cause::InFlight(_)), "{work}: {reason}");
             }
         }

@@ -5,7 +5,7 @@ use super::slots;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Interval between looks at calls under way.
+/// Interval between polls of calls under way.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Pause, which ends with this value.

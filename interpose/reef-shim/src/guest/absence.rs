@@ -66,7 +66,7 @@ impl Absence {
 
     /// Makes the keeper's step, if there is one. Returns the page's file if the guest may join
     /// again.
-    pub(super) fn look(&self, is_away: bool) -> Option<PageFile> {
+    pub(super) fn check(&self, is_away: bool) -> Option<PageFile> {
         let mut state = self.state();
         let (next, file) = match std::mem::take(&mut *state) {
             State::Offered(thread, file) => {

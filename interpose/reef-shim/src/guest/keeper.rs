@@ -51,7 +51,7 @@ struct Progress {
     seen: u32,
     /// Time of the last change.
     changed: Instant,
-    looked: Instant,
+    polled: Instant,
 }
 
 /// Starts the thread, which sleeps until the device is joined.
@@ -64,7 +64,7 @@ pub(super) fn start(member: &'static Membership) -> io::Result<Thread> {
             }
         };
         let now = Instant::now();
-        let progress = Progress { seen: 0, changed: now, looked: now };
+        let progress = Progress { seen: 0, changed: now, polled: now };
         Keeper { member, device, closed: None, progress }.run();
     })
 }
@@ -86,7 +86,7 @@ impl Keeper {
 
     /// Joins the daemon again after an absence.
     fn join_again(&self) {
-        let file = self.member.absence.look(self.device.page.is_away());
+        let file = self.member.absence.poll(self.device.page.is_away());
         let joined = file.map_or(Ok(()), |file| link::start_again(self.member, file));
         joined.unwrap_or_else(|error| self.member.refuse(&format!("no link again: {error}")));
     }
@@ -156,7 +156,7 @@ impl Keeper {
 
     /// Counts the device time since the last poll.
     fn measure(&self, meter: &Meter) {
-        meter.look(self.device.work_state(is_idle(self.device)));
+        meter.poll(self.device.work_state(is_idle(self.device)));
     }
 }
 
@@ -166,12 +166,12 @@ impl Keeper {
         let now = Instant::now();
         let (seen, is_idle) = self.device.progress();
         self.device.phase.show_progress(seen.into());
-        let Progress { changed, looked, .. } = self.progress;
+        let Progress { changed, polled, .. } = self.progress;
         let changed = if seen == self.progress.seen { changed } else { now };
-        self.progress = Progress { seen, changed, looked: now };
+        self.progress = Progress { seen, changed, polled: now };
         let page = &self.device.page;
         if !is_idle && !page.holders.is_closed() && now - changed < STALE_TIMEOUT {
-            let nanos = u64::try_from((now - looked).as_nanos()).unwrap_or(u64::MAX);
+            let nanos = u64::try_from((now - polled).as_nanos()).unwrap_or(u64::MAX);
             page.counts.busy_ns.fetch_add(nanos, Relaxed);
         }
     }

@@ -26,7 +26,7 @@ const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 /// microseconds.
 const ASK_INTERVAL: Duration = Duration::from_millis(40);
 const _: () = assert!(2 * ASK_INTERVAL.as_millis() <= 100);
-/// Interval between looks at the page, which may say that the guest must leave.
+/// Interval between polls of the page, which may say that the guest must leave.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Minimum and maximum time from a refusal to the next request.
 const MIN_PAUSE: Duration = Duration::from_millis(500);

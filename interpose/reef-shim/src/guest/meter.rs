@@ -60,11 +60,11 @@ impl Meter {
         spacing: &Spacing,
         is_ahead: impl Fn(u32) -> bool,
         mark: impl Fn(),
-        look: impl Fn() -> (u32, WorkState),
+        poll: impl Fn() -> (u32, WorkState),
     ) {
         let delay = self.delay(spacing, &is_ahead);
         if !delay.is_zero() {
-            self.wait_for(delay, || self.delay(spacing, &is_ahead), mark, look);
+            self.wait_for(delay, || self.delay(spacing, &is_ahead), mark, poll);
         }
         self.timeout.note_paid();
     }
@@ -76,7 +76,7 @@ impl Meter {
         mut delay: Duration,
         again: impl Fn() -> Duration,
         mark: impl Fn(),
-        look: impl Fn() -> (u32, WorkState),
+        poll: impl Fn() -> (u32, WorkState),
     ) {
         self.waits.fetch_add(1, Relaxed);
         let now = Time::now().0;
@@ -84,8 +84,8 @@ impl Meter {
         let (begin, mut wait) = (Instant::now(), Wait::default());
         while !delay.is_zero() {
             mark();
-            let (progress, seen) = look();
-            self.look(seen);
+            let (progress, seen) = poll();
+            self.poll(seen);
             let obstacle = self.account.obstacle(self.policy, seen, progress);
             if self.timeout.is_over(&mut wait, Time::now().0, obstacle) {
                 break;
@@ -129,10 +129,10 @@ impl Meter {
     }
 
     /// Counts the device time since the last poll.
-    pub(crate) fn look(&self, seen: WorkState) {
+    pub(crate) fn poll(&self, seen: WorkState) {
         let now = Time::now().0;
-        self.charge(now, self.usage.look(now, seen, self.account.other_workers(now)));
-        self.account.note_look(now, seen, self.policy);
+        self.charge(now, self.usage.poll(now, seen, self.account.other_workers(now)));
+        self.account.note_poll(now, seen, self.policy);
     }
 
     fn charge(&self, now: u64, nanos: u64) {

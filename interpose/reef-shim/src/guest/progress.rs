@@ -13,11 +13,11 @@ impl Device {
         let Some(meter) = &self.meter else { return };
         let is_ahead =
             |most| !self.page.holders.is_closed() && stream.counts.is_ahead(stream.done(), most);
-        let look = || {
+        let poll = || {
             let (progress, is_idle) = self.progress();
             (progress, self.work_state(is_idle))
         };
-        meter.wait(&self.spacing, is_ahead, mark, look);
+        meter.wait(&self.spacing, is_ahead, mark, poll);
     }
 
     /// Returns the state of the work, given whether its streams are idle.
@@ -37,7 +37,7 @@ impl Device {
         if let Some(meter) = &self.meter
             && self.progress().1
         {
-            meter.look(WorkState::EndedNow);
+            meter.poll(WorkState::EndedNow);
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Phases that have begun and not ended, of all threads.
 static PHASES: Mutex<u32> = Mutex::new(0);
 
-/// Interval between looks at a closed gate, and the maximum wait: a gate opens by itself before.
+/// Interval between polls of a closed gate, and the maximum wait: a gate opens by itself before.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 const MAX_WAIT: Duration = Duration::from_secs(2);
 

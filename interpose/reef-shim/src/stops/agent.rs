@@ -10,7 +10,7 @@ use crate::thread;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// Interval between looks at the gate while slices are on the device, on a host of few processors.
+/// Interval between polls of the gate while slices are on the device, on a host of few processors.
 /// The system may add 50 µs to it, so elsewhere the agent keeps a processor busy meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 const MIN_PROCESSORS: usize = 4;
@@ -18,7 +18,7 @@ const MIN_PROCESSORS: usize = 4;
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Codes of a query that say that work goes on: success, not ready, and all about captures.
 const WELL: [RangeInclusive<u32>; 3] = [0..=0, 600..=600, 900..=909];
-/// Pauses of a processor between two looks.
+/// Pauses of a processor between two polls.
 const SPINS: u32 = 20;
 
 /// Starts the thread, once.
@@ -43,7 +43,7 @@ fn run() {
             checked = Instant::now();
         }
         let mut has_slices = false;
-        ground::each(|ground| has_slices |= look(ground, is_due));
+        ground::each(|ground| has_slices |= serve(ground, is_due));
         if !has_slices {
             wake::rest();
         } else if spins {
@@ -62,7 +62,7 @@ fn pause() {
 
 /// Stops slices of a context whose gate is closed, after a check of the context if that is due.
 /// Returns whether slices are on the device.
-fn look(ground: &'static Ground, is_check_due: bool) -> bool {
+fn serve(ground: &'static Ground, is_check_due: bool) -> bool {
     let busy = || ground.lanes().filter(|lane| lane.is_busy());
     if busy().next().is_none() || (is_check_due && !is_well(ground)) {
         return false;

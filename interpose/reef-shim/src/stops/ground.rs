@@ -149,8 +149,8 @@ impl Ground {
 }
 
 /// Calls `look` for what each living context has.
-pub(super) fn each(mut look: impl FnMut(&'static Ground)) {
+pub(super) fn each(mut visit: impl FnMut(&'static Ground)) {
     let all = GROUNDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let is_used = |ground: &&Ground| ground.is_there() && !ground.is_lost.load(Relaxed);
-    all.into_iter().filter(is_used).for_each(&mut look);
+    all.into_iter().filter(is_used).for_each(&mut visit);
 }

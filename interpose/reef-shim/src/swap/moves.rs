@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// Interval between looks at open captures.
+/// Interval between polls of open captures.
 const CAPTURE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Memory that is off the device. The program's calls wait until it is dropped.

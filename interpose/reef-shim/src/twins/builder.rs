@@ -49,7 +49,7 @@ pub(super) struct Built {
     pub(super) nothing: usize,
     pub(super) may_be_sliced: bool,
     /// True if blocks that run can leave, too.
-    pub(super) has_looks: bool,
+    pub(super) has_preemption_points: bool,
     /// Memory by which its slices are stopped, if its blocks can leave.
     pub(super) stops: Option<&'static Ground>,
     /// Bytes of each of the kernel's own parameters, and those up to the twin's own.
@@ -167,10 +167,10 @@ pub(super) fn read(
     let module = Module::read(&text).map_err(|error| error.to_string())?;
     let kernel = kernels(&module).find(|kernel| kernel.name() == name);
     let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
-    let looked = (stops == StopKind::InBlocks).then(|| kernel.with_looks().ok()).flatten();
+    let stoppable = (stops == StopKind::InBlocks).then(|| kernel.with_preemption_points().ok()).flatten();
     let stopped = match stops {
         StopKind::Never => None,
-        _ => looked.or_else(|| kernel.twin().ok()),
+        _ => stoppable.or_else(|| kernel.twin().ok()),
     };
     let twin = stopped.map_or_else(|| kernel.sliced(), Ok).map_err(|reason| reason.to_string())?;
     let is_checked = settings().slices != Some(Slices::Any)
@@ -190,9 +190,9 @@ pub(super) fn load(twin: &Twin, name: &str) -> Result<(usize, Built), String> {
     let (function, nothing) = (find(module, name)?, find(module, NOTHING)?);
     let parameters = twin.parameters.clone();
     let (bytes, may_be_sliced) = (twin.offset, twin.may_be_sliced);
-    let has_looks = twin.looks > 0;
+    let has_preemption_points = twin.points > 0;
     let stops = None;
-    let built = Built { function, nothing, may_be_sliced, has_looks, stops, parameters, bytes };
+    let built = Built { function, nothing, may_be_sliced, has_preemption_points, stops, parameters, bytes };
     Ok((module, built))
 }
 

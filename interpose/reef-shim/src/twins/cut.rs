@@ -26,7 +26,7 @@ const MIN_BLOCK: Duration = Duration::from_micros(50);
 
 /// Blocks from this duration on may be thrown away while they run, before they have an effect. On
 /// average half of a block is lost.
-const MIN_LOOKED: Duration = Duration::from_millis(1);
+const MIN_MEASURED: Duration = Duration::from_millis(1);
 
 /// Places where the blocks of a kernel may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Measured {
     /// Returns where its blocks should be able to leave.
     pub(super) fn stops(&self) -> StopKind {
         match self.block() {
-            block if block >= MIN_LOOKED => StopKind::InBlocks,
+            block if block >= MIN_MEASURED => StopKind::InBlocks,
             block if block >= MIN_BLOCK && self.blocks() > self.wave => StopKind::BeforeBlocks,
             _ => StopKind::Never,
         }

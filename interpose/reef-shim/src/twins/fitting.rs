@@ -41,7 +41,7 @@ pub(super) fn fit(
     let (groups, guard) = match built.stops {
         None => (groups(measured.slices()?, 0), None),
         Some(ground) => {
-            if measured.blocks() <= measured.wave && !built.has_looks {
+            if measured.blocks() <= measured.wave && !built.has_preemption_points {
                 return Err("all its blocks run at a time".into());
             }
             let slices = measured.stopped_slices(MAP, !built.may_be_sliced)?;
@@ -49,7 +49,7 @@ pub(super) fn fit(
             if entries(&groups) > MAX_ENTRIES {
                 return Err("its slices don't fit into the driver's queue".into());
             }
-            (groups, Some(Guard { ground, has_looks: built.has_looks, count: Default::default() }))
+            (groups, Some(Guard { ground, has_preemption_points: built.has_preemption_points, count: Default::default() }))
         }
     };
     let in_graph = built.may_be_sliced.then_some(measured);

@@ -35,7 +35,7 @@ fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
         State::Ready(plan, _) => {
             let (launches, slices) = (plan.launches.load(Relaxed), plan.slices());
             let stops = |guard: &Guard| {
-                let place = if guard.has_looks { ", inside of blocks too" } else { "" };
+                let place = if guard.has_preemption_points { ", inside of blocks too" } else { "" };
                 format!(", told to stop {} times{place}", guard.count.load(Relaxed))
             };
             let stops = plan.guard.as_ref().map(stops).unwrap_or_default();

@@ -88,7 +88,7 @@ pub(super) struct Plan {
 pub(super) struct Guard {
     pub(super) ground: &'static Ground,
     /// True if blocks that run can leave, too.
-    pub(super) has_looks: bool,
+    pub(super) has_preemption_points: bool,
     /// Stop words so far. Blocks may have ended before they read one.
     pub(super) count: Arc<AtomicU64>,
 }

@@ -128,18 +128,18 @@ impl Program {
 
     /// The other guest is held until this event's work has run, and then no longer.
     fn holds_until(&self, event: usize) {
-        let mut looks = 0;
+        let mut polls = 0;
         until("held", || self.is_held() || self.has_run(event));
         loop {
             let was_held = self.is_held();
             if self.has_run(event) {
                 break;
             }
-            assert!(was_held, "released while work is under way, at look {looks}");
-            looks += 1;
+            assert!(was_held, "released while work is under way, at poll {polls}");
+            polls += 1;
             std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
         }
-        assert!(looks > 0, "the work had ended before it could be looked at");
+        assert!(polls > 0, "the work had ended before it could be looked at");
         until("released", || !self.is_held());
     }
 

@@ -296,7 +296,7 @@ impl Program {
     }
 
     /// Has `memory` return as many words as a launch of this shape writes.
-    pub(crate) fn look_at(&self, shape: &Shape) {
+    pub(crate) fn inspect(&self, shape: &Shape) {
         *self.shape.lock().unwrap() = *shape;
     }
 

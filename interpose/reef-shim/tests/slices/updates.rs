@@ -13,7 +13,7 @@ const OUT_OF_MEMORY: u32 = 2;
 /// Runs the graph once on cleared memory.
 fn run(program: &Held, exec: usize, shape: &Shape) -> Vec<u32> {
     program.clear();
-    program.look_at(shape);
+    program.inspect(shape);
     launch(program, exec);
     program.synchronize();
     program.memory()
@@ -290,7 +290,7 @@ fn random_updates_leave_the_memory_of_whole_kernels() {
             }
         }
         program.clear();
-        program.look_at(&tiles.shape);
+        program.inspect(&tiles.shape);
         program.hold(round % 3 == 0);
         launch(&program, exec);
         // sleep: any length is right

@@ -21,7 +21,7 @@ pub(crate) fn learned() -> (Held, Call) {
 /// stood. Its first kernel has this shape.
 fn stop(program: &Held, exec: usize, shape: &Shape) -> usize {
     program.clear();
-    program.look_at(shape);
+    program.inspect(shape);
     launch(program, exec);
     let done = || program.memory().iter().filter(|word| **word != 0).count();
     until("some blocks ran", || done() > 10);
@@ -83,7 +83,7 @@ fn nodes_of_planes_and_spaces_run_each_block_once() {
         let (exec, gates) = instantiate(&program, graph);
         assert!(gates >= 12, "{shape:?}: {gates} gates");
         program.clear();
-        program.look_at(&shape);
+        program.inspect(&shape);
         launch(&program, exec);
         program.synchronize();
         assert!(program.memory() == expected(&shape, &[3, 5]), "{shape:?}");
@@ -241,7 +241,7 @@ fn whole_graph_with_the_handle_of_one_in_slices_is_updated() {
     let (driver, mut result, other) = (program.driver, [7_usize; 3], small(5));
     assert_eq!(call!(driver, cuGraphExecUpdate_v2(exec, other, result.as_mut_ptr())), 0);
     program.clear();
-    program.look_at(&few);
+    program.inspect(&few);
     launch(&program, exec);
     program.synchronize();
     assert!(program.memory() == expected(&few, &[5]));
@@ -327,7 +327,7 @@ fn program_without_slices() {
     let (exec, gates) = instantiate(&program, chain(&program, &calls).0);
     assert_eq!(gates, 1, "before one of the small ones");
     program.clear();
-    program.look_at(&tiles.shape);
+    program.inspect(&tiles.shape);
     launch(&program, exec);
     program.synchronize();
     let words = program.memory();

@@ -142,7 +142,7 @@ mod tests {
             REEF_CLAIM(block, guard);
             unsigned at = block.index * blockDim.x + threadIdx.x;
             float value = __fmul_rn(data[at], (float)factor);
-            REEF_LOOK(block);
+            REEF_PREEMPTION_POINT(block);
             data[at] = value;
         }"#;
 

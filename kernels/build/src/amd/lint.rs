@@ -49,7 +49,7 @@ pub(crate) fn faults(image: &Image) -> Vec<String> {
         if !UNGUARDED.contains(&kernel.name.as_str()) {
             faults.extend(misplaced_guard(kernel));
             if image.build != "plain" {
-                faults.extend(stale_looks(&kernel.name, &looks(image, kernel)));
+                faults.extend(stale_polls(&kernel.name, &polls(image, kernel)));
             }
         }
         let name = format!("{}.{}, {}", image.source, kernel.name, image.build);
@@ -83,23 +83,23 @@ pub(crate) fn misplaced_guard(kernel: &Kernel) -> Option<String> {
     (!is_guard).then(|| format!("its first parameter is not a guard: {first:?}"))
 }
 
-fn looks(image: &Image, kernel: &Kernel) -> Vec<Load> {
+fn polls(image: &Image, kernel: &Kernel) -> Vec<Load> {
     let code = function(&image.instructions, &kernel.name);
     kernel.parameters_at.map_or(Vec::new(), |at| loads(&code, at))
 }
 
-/// A look that a cache may answer never sees that the kernel is to stop.
-fn stale_looks(kernel: &str, looks: &[Load]) -> Vec<String> {
-    let mut faults: Vec<_> = looks
+/// A preemption point that a cache may answer never sees that the kernel is to stop.
+fn stale_polls(kernel: &str, polls: &[Load]) -> Vec<String> {
+    let mut faults: Vec<_> = polls
         .iter()
-        .filter(|look| !look.bypasses)
-        .map(|look| {
-            format!("{} of the live word at {:#x} without glc", look.mnemonic, look.address)
+        .filter(|poll| !poll.bypasses)
+        .map(|poll| {
+            format!("{} of the live word at {:#x} without glc", poll.mnemonic, poll.address)
         })
         .collect();
-    if looks.is_empty() {
+    if polls.is_empty() {
         faults.push("it never looks".into());
-    } else if POLLING.contains(&kernel) && !looks.iter().any(|look| look.in_loop) {
+    } else if POLLING.contains(&kernel) && !polls.iter().any(|poll| poll.in_loop) {
         faults.push("it doesn't look again while it runs".into());
     }
     faults
@@ -142,17 +142,17 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_fresh_and_made_where_they_must_be() {
-        let look = |bypasses, in_loop| Load {
+    fn polls_are_fresh_and_made_where_they_must_be() {
+        let poll = |bypasses, in_loop| Load {
             address: 0x2700,
             mnemonic: "global_load_dword".into(),
             bypasses,
             in_loop,
         };
-        assert_eq!(stale_looks("add", &[look(true, false)]), [""; 0]);
-        assert_eq!(stale_looks("append", &[look(true, false), look(true, true)]), [""; 0]);
-        assert_eq!(stale_looks("append", &[look(true, false)]).len(), 1, "only when it starts");
-        assert_eq!(stale_looks("add", &[look(true, false), look(false, false)]).len(), 1, "cached");
-        assert_eq!(stale_looks("add", &[]).len(), 1, "never");
+        assert_eq!(stale_polls("add", &[poll(true, false)]), [""; 0]);
+        assert_eq!(stale_polls("append", &[poll(true, false), poll(true, true)]), [""; 0]);
+        assert_eq!(stale_polls("append", &[poll(true, false)]).len(), 1, "only when it starts");
+        assert_eq!(stale_polls("add", &[poll(true, false), poll(false, false)]).len(), 1, "cached");
+        assert_eq!(stale_polls("add", &[]).len(), 1, "never");
     }
 }

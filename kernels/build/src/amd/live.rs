@@ -159,7 +159,7 @@ mod tests {
     const LIVE_LOAD: &str = "global_load_dword v1, v0, s[8:9] glc";
 
     #[test]
-    fn a_look_goes_past_the_caches() {
+    fn a_poll_goes_past_the_caches() {
         let load = &loads_of(&[GUARD, LIVE_LOAD])[..];
         assert!(
             matches!(load, [Load { address: 4, bypasses: true, in_loop: false, .. }]),

@@ -142,7 +142,7 @@ fn late_worker_finds_the_next_command() {
 #[test]
 #[should_panic = "deadlock"]
 fn late_worker_waiting_for_the_device_sleeps_for_ever() {
-    an_idle_queue(Rule::LateWorkersLookAgain);
+    an_idle_queue(Rule::LateWorkersCheckAgain);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn best_effort_work_of_a_device_never_restored_ends() {
     eventually("given up", || dispatcher.best_effort(ClientConfig::default()).is_err());
     assert_eq!(rt.run(&task), Err(lost()), "so are later tasks");
     let retries = dispatcher.stats().retries;
-    (0..100).for_each(|_| dispatcher.look());
+    (0..100).for_each(|_| dispatcher.run_pass());
     assert_eq!(dispatcher.stats().retries, retries, "it is not asked any more");
 }
 

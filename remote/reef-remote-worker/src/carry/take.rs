@@ -16,7 +16,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the calls that have not ended.
+/// Time between two polls of the calls that have not ended.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A session that stands still until this is dropped.

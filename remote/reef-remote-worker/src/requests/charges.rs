@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Time between two looks at allocations that end in streams.
+/// Time between two polls of allocations that end in streams.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Multiple of a pitch: the driver's is less.

@@ -6,7 +6,7 @@ use crate::cage::environment::environment;
 use crate::cage::users::User;
 use crate::control::{self, FromWorker, Status, ToWorker};
 use crate::state::lock::lock;
-use reef_remote::observe::{Look, Watched};
+use reef_remote::observe::{SessionCounts, Watched};
 use reef_remote::server::Account;
 use reef_wire::{Hello, Key, Link, Moved};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -214,7 +214,7 @@ impl Watched for Worker {
         let _ = control::send(&self.control, &ToWorker::Ask, None);
     }
 
-    fn look(&self, until: Option<Instant>) -> Look {
+    fn counts(&self, until: Option<Instant>) -> SessionCounts {
         let mut status = lock(&self.status);
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now());
@@ -223,7 +223,7 @@ impl Watched for Worker {
             status = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let Status { traffic, single_calls, replayed_calls, memory_bytes } = status.1;
-        Look {
+        SessionCounts {
             peer: lock(&self.peer).clone(),
             memory_bytes,
             traffic,

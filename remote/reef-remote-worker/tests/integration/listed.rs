@@ -76,16 +76,16 @@ fn session_is_listed_with_what_it_did() {
     let at = table(&client, Call::cuMemAlloc_v2, &[1, 3 * MIB]);
     let view = only(&sessions);
     assert_eq!((view.facts.kind, &*view.facts.program), (Kind::Program, "painter"));
-    assert!(view.look.peer.starts_with("127.0.0.1:"), "{view:?}");
+    assert!(view.counts.peer.starts_with("127.0.0.1:"), "{view:?}");
     assert!(support::children(std::process::id()).contains(&view.facts.pid.unwrap()));
-    assert_eq!(view.look.memory_bytes, 3 * MIB, "no bound, and it is counted all the same");
-    let traffic = view.look.traffic;
+    assert_eq!(view.counts.memory_bytes, 3 * MIB, "no bound, and it is counted all the same");
+    let traffic = view.counts.traffic;
     assert_eq!((traffic.replies, traffic.connections, traffic.is_connected), (3, 1, true));
-    assert_eq!((view.look.single_calls, view.look.replayed_calls), (Some(3), Some(0)));
+    assert_eq!((view.counts.single_calls, view.counts.replayed_calls), (Some(3), Some(0)));
     table(&client, Call::cuMemFree_v2, &[at]);
     // Bytes are counted when they have been read: that of the call may be later than its reply.
     until("the bytes of the call are counted", || {
-        let later = only(&sessions).look;
+        let later = only(&sessions).counts;
         assert_eq!((later.memory_bytes, later.traffic.replies), (0, 4));
         later.traffic.received_bytes > traffic.received_bytes
     });
@@ -124,7 +124,7 @@ fn ended_session_says_why() {
     let begin = Instant::now();
     let stopped = only(&sessions);
     assert!(begin.elapsed() < Duration::from_secs(2), "a stopped worker holds up no list");
-    assert_eq!(stopped.look.traffic, view.look.traffic, "its last answer");
+    assert_eq!(stopped.counts.traffic, view.counts.traffic, "its last answer");
     assert!(sessions.end(view.id, "the operator wants the GPU"));
     until("the worker is killed", || sessions.list().is_empty());
     drop(client);
@@ -138,12 +138,12 @@ fn session_on_another_connection_is_the_same() {
     begin_context(&client);
     let before = only(&sessions);
     proxy.cut();
-    while only(&sessions).look.traffic.connections < 2 {
+    while only(&sessions).counts.traffic.connections < 2 {
         client.call(Barrier::OP, 1, &[]).unwrap();
     }
     let after = only(&sessions);
     assert_eq!(after.id, before.id, "the same session");
-    assert_ne!(after.look.peer, before.look.peer, "on another connection");
+    assert_ne!(after.counts.peer, before.counts.peer, "on another connection");
     assert_eq!(metric(&sessions, "reef_remote_reconnects_total{kind=\"program\"}"), 1);
 }
 
@@ -180,6 +180,6 @@ fn refused_clients_are_counted_by_reason() {
     assert!(open(right, SCHEMA + 1).is_err());
     let broken = "reef_remote_refused_total{reason=\"broken\"}";
     until("a client that goes is counted", || metric(&sessions, broken) == 1);
-    assert_eq!(only(&sessions).look.traffic.connections, 1);
+    assert_eq!(only(&sessions).counts.traffic.connections, 1);
     drop(first);
 }

@@ -17,7 +17,7 @@ impl Sessions {
         let cells = KINDS.into_iter().flat_map(|kind| states.map(|state| (kind, state)));
         let cells = cells.map(|(kind, (is_connected, state))| {
             let count = open.iter().filter(|view| {
-                view.facts.kind == kind && view.look.traffic.is_connected == is_connected
+                view.facts.kind == kind && view.counts.traffic.is_connected == is_connected
             });
             ([("kind", kind.label()), ("state", state)], count.count())
         });
@@ -50,7 +50,7 @@ impl Sessions {
         let mut memory = BTreeMap::<&str, u64>::new();
         for view in &open {
             let tenant = view.facts.tenant.as_deref().unwrap_or_default();
-            *memory.entry(tenant).or_default() += view.look.memory_bytes;
+            *memory.entry(tenant).or_default() += view.counts.memory_bytes;
         }
         let memory = memory.into_iter().map(|(tenant, bytes)| ([("tenant", tenant)], bytes));
         text.gauge("reef_remote_memory_bytes", "Memory that clients allocated.", memory);
@@ -105,7 +105,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::refusal::Refusal;
-    use super::super::sessions::{Facts, Look, Watched};
+    use super::super::sessions::{Facts, SessionCounts, Watched};
     use super::*;
     use reef_wire::Traffic;
     use std::sync::Arc;
@@ -118,11 +118,11 @@ mod tests {
     }
 
     impl Watched for Session {
-        fn look(&self, _: Option<Instant>) -> Look {
+        fn counts(&self, _: Option<Instant>) -> SessionCounts {
             let mut traffic = Traffic::default();
             (traffic.received_bytes, traffic.replies, traffic.connections) = (100, 7, 3);
             let (peer, calls) = ("10.0.0.1:5".into(), Some(2));
-            Look { peer, memory_bytes: 64, traffic, single_calls: calls, replayed_calls: calls }
+            SessionCounts { peer, memory_bytes: 64, traffic, single_calls: calls, replayed_calls: calls }
         }
 
         fn end(&self, _: &str) {

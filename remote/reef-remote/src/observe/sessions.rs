@@ -55,7 +55,7 @@ pub struct Facts {
 
 /// Numbers of a session up to now.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Look {
+pub struct SessionCounts {
     /// Its client's end: `HOST:PORT`, or `pid NUMBER` of this machine.
     pub peer: String,
     /// Bytes of the device's memory that its client has allocated.
@@ -75,7 +75,7 @@ pub trait Watched: Debug + Send + Sync {
     fn ask(&self) {}
 
     /// Returns what it has done. Waits for an answer until then; `None`: not at all.
-    fn look(&self, until: Option<Instant>) -> Look;
+    fn counts(&self, until: Option<Instant>) -> SessionCounts;
 
     /// Returns what moves it, if its server does.
     fn carry(&self) -> Option<Arc<dyn Carry>> {
@@ -98,7 +98,7 @@ pub struct SessionView {
     pub facts: Facts,
     /// Numbers up to now.
     #[serde(flatten)]
-    pub look: Look,
+    pub counts: SessionCounts,
 }
 
 /// Sums of all sessions of a kind that have ended.
@@ -112,16 +112,16 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn add(&mut self, look: &Look) {
-        let (sum, of) = (&mut self.traffic, &look.traffic);
+    pub(super) fn add(&mut self, counts: &SessionCounts) {
+        let (sum, of) = (&mut self.traffic, &counts.traffic);
         sum.received_frames += of.received_frames;
         sum.received_bytes += of.received_bytes;
         sum.sent_frames += of.sent_frames;
         sum.sent_bytes += of.sent_bytes;
         sum.replies += of.replies;
         self.reconnects += of.connections.saturating_sub(1);
-        self.single_calls += look.single_calls.unwrap_or(0);
-        self.replayed_calls += look.replayed_calls.unwrap_or(0);
+        self.single_calls += counts.single_calls.unwrap_or(0);
+        self.replayed_calls += counts.replayed_calls.unwrap_or(0);
     }
 }
 
@@ -175,7 +175,7 @@ impl Sessions {
         let until = Some(Instant::now() + STATUS_TIMEOUT);
         let view = |(id, begun, facts, session): (u64, Instant, Facts, Arc<dyn Watched>)| {
             let age_seconds = begun.elapsed().as_secs_f64();
-            SessionView { id, age_seconds, facts, look: session.look(until) }
+            SessionView { id, age_seconds, facts, counts: session.counts(until) }
         };
         open.into_iter().map(view).collect()
     }
@@ -205,7 +205,7 @@ impl Sessions {
         let mut sums = state.sums.clone();
         // A session that has ended since is in the sums already.
         for view in open.iter().filter(|view| state.open.contains_key(&view.id)) {
-            sums.entry(view.facts.kind).or_default().add(&view.look);
+            sums.entry(view.facts.kind).or_default().add(&view.counts);
         }
         let count = |of: Refusal| (of, state.refused.get(&of).copied().unwrap_or(0));
         (sums, Refusal::ALL.map(count).to_vec())
@@ -223,11 +223,11 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let session = self.sessions.0.lock().open.get(&self.id).map(|entry| entry.session.clone());
         // Outside of the lock, as a session may have locks of its own.
-        let look = session.map(|session| session.look(None)).unwrap_or_default();
+        let counts = session.map(|session| session.counts(None)).unwrap_or_default();
         let mut state = self.sessions.0.lock();
         let entry = state.open.remove(&self.id);
         if let Some(entry) = &entry {
-            state.sums.entry(entry.facts.kind).or_default().add(&look);
+            state.sums.entry(entry.facts.kind).or_default().add(&counts);
         }
         drop(state);
         drop(entry);

@@ -2,7 +2,7 @@
 
 use super::tenants::Account;
 use crate::carry::session::Carry;
-use crate::observe::sessions::{Facts, Look, Registration, Sessions, Watched};
+use crate::observe::sessions::{Facts, SessionCounts, Registration, Sessions, Watched};
 use parking_lot::Mutex;
 use reef_wire::{Endpoint, Error, Handler, Message, Result};
 use std::sync::{Arc, Weak};
@@ -60,11 +60,11 @@ impl Session {
 }
 
 impl Watched for Session {
-    fn look(&self, _: Option<Instant>) -> Look {
+    fn counts(&self, _: Option<Instant>) -> SessionCounts {
         let memory_bytes = self.account.upgrade().map_or(0, |account| account.memory());
-        let Some(endpoint) = self.endpoint() else { return Look::default() };
+        let Some(endpoint) = self.endpoint() else { return SessionCounts::default() };
         let (peer, traffic) = (endpoint.peer(), endpoint.traffic());
-        Look { peer, memory_bytes, traffic, ..Look::default() }
+        SessionCounts { peer, memory_bytes, traffic, ..SessionCounts::default() }
     }
 
     fn carry(&self) -> Option<Arc<dyn Carry>> {

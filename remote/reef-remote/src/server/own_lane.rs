@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// Positions of the hardware queue for each command of the client.
 const POSITIONS: u64 = 4;
-/// Time from one look at a device that wakes no thread to the next.
+/// Time from one poll of a device that wakes no thread to the next.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 /// Maximum number of commands of a lane that have not ended.
 const MAX_OUTSTANDING: u64 = 1 << 16;
@@ -206,7 +206,7 @@ impl<D: Operators> OwnLane<D> {
         let was_idle = state.told == state.next;
         let issued = state.issue(&self.inner.device, seq, issue);
         let issued =
-            issued.and_then(|()| if was_idle { self.inner.look(&mut state) } else { Ok(()) });
+            issued.and_then(|()| if was_idle { self.inner.poll(&mut state) } else { Ok(()) });
         if let Err(error) = issued {
             self.inner.fail(&mut state, &error);
         }
@@ -227,7 +227,7 @@ impl<D: Operators> OwnLane<D> {
     pub(super) fn retry_drain(&self) {
         let mut state = self.inner.state.lock();
         if state.draining.is_some() {
-            self.look(&mut state);
+            self.poll(&mut state);
         }
     }
 
@@ -235,14 +235,14 @@ impl<D: Operators> OwnLane<D> {
     pub(super) fn wake_at(&self, seq: u64) {
         let mut state = self.inner.state.lock();
         state.wanted = seq;
-        self.look(&mut state);
+        self.poll(&mut state);
     }
 
-    fn look(&self, state: &mut State<D>) {
+    fn poll(&self, state: &mut State<D>) {
         if state.has_failed {
             return;
         }
-        if let Err(error) = self.inner.look(state) {
+        if let Err(error) = self.inner.poll(state) {
             self.inner.fail(state, &error);
         }
         if state.has_to_poll {
@@ -287,7 +287,7 @@ impl<D: Operators> OwnLane<D> {
     /// `Unsupported` for work that the device keeps.
     pub(super) fn try_quiesce(&self) -> Result<bool> {
         let mut state = self.inner.state.lock();
-        self.look(&mut state);
+        self.poll(&mut state);
         if state.has_failed || state.queue.is_none() {
             return Ok(true);
         }
@@ -462,8 +462,8 @@ impl<D: Operators> Inner<D> {
                 drop(state);
                 return self.close(queue, closing);
             }
-            let looked = if state.has_failed { Ok(()) } else { self.look(&mut state) };
-            if let Err(error) = looked {
+            let polled = if state.has_failed { Ok(()) } else { self.poll(&mut state) };
+            if let Err(error) = polled {
                 self.fail(&mut state, &error);
             }
             let polls = state.has_to_poll && state.is_waiting();
@@ -488,7 +488,7 @@ impl<D: Operators> Inner<D> {
     }
 
     /// Tells what has ended and was taken back, and asks to be woken for more.
-    fn look(&self, state: &mut State<D>) -> Result<()> {
+    fn poll(&self, state: &mut State<D>) -> Result<()> {
         loop {
             if state.draining.is_some() || state.queue()?.completed()? >= state.target() {
                 self.tell_completed(state)?;

@@ -483,7 +483,7 @@ fn server_that_refuses_leaves_the_session_where_it_is() {
     assert!(said.contains("tenant rich: memory: must be at most 67108864 bytes"), "{said}");
     let listed = strict.sessions.list();
     assert_eq!(listed[0].facts.tenant.as_deref(), Some("rich"));
-    assert_eq!(listed[0].look.memory_bytes, 2 << 20);
+    assert_eq!(listed[0].counts.memory_bytes, 2 << 20);
     drop(buffer);
     device.alloc(63 << 20).unwrap();
 }
@@ -577,7 +577,7 @@ fn move_outlives_cuts_of_its_connections() {
         assert!(read == bytes);
     }
     // More bytes than a connection carries: it was cut, and made anew.
-    let traffic = servers[0].sessions.list()[0].look.traffic;
+    let traffic = servers[0].sessions.list()[0].counts.traffic;
     assert!(traffic.connections >= 3, "{traffic:?}");
 }
 

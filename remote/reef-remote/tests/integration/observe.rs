@@ -34,10 +34,10 @@ fn session_is_listed_and_ended() {
     let list = sessions.list();
     let [one] = &list[..] else { panic!("{list:?}") };
     assert_eq!((one.facts.kind, one.facts.device.as_deref()), (Kind::Own, Some("cpu:0")));
-    assert_eq!((one.facts.pid, one.look.single_calls), (None, None));
-    assert_eq!(one.look.peer, format!("pid {}", std::process::id()));
-    assert_eq!(one.look.memory_bytes, 3 << 20);
-    assert!(one.look.traffic.is_connected && one.look.traffic.replies > 0, "{one:?}");
+    assert_eq!((one.facts.pid, one.counts.single_calls), (None, None));
+    assert_eq!(one.counts.peer, format!("pid {}", std::process::id()));
+    assert_eq!(one.counts.memory_bytes, 3 << 20);
+    assert!(one.counts.traffic.is_connected && one.counts.traffic.replies > 0, "{one:?}");
 
     assert!(Remote::open(0, &format!("{address}/cpu:7")).is_err());
     let count = |line: &str| sessions.metrics().lines().any(|have| have == line);
@@ -50,7 +50,7 @@ fn session_is_listed_and_ended() {
     until("the session is gone", || sessions.list().is_empty());
     let said = device.alloc(1).unwrap_err().to_string();
     assert!(said.contains("the operator wants the device"), "{said}");
-    let trips = one.look.traffic.replies;
+    let trips = one.counts.traffic.replies;
     let is_kept = |line: &str| {
         let count = line.strip_prefix("reef_remote_round_trips_total{kind=\"own\"} ");
         count.is_some_and(|count| count.parse::<u64>().unwrap() >= trips)

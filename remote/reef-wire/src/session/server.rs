@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between two looks of a session without connection whether it has been ended.
+/// Time between two polls of a session without connection whether it has been ended.
 const END_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time between two attempts to take the inbox from a thread that reads.

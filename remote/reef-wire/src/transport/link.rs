@@ -64,7 +64,7 @@ pub struct Link {
 
 impl Link {
     /// Has the receiver look for bytes for this time before it sleeps. A wake of a thread costs
-    /// more than 10 µs, a look costs a processor.
+    /// more than 10 µs, a poll costs a processor.
     #[must_use]
     pub fn spin_for(mut self, time: Duration) -> Self {
         self.receive.spin_for(time);

@@ -192,7 +192,7 @@ struct Receiving {
 
 impl Receiving {
     /// Looks for bytes, or a wake if that counts, until this time is over.
-    fn look(&self, time: Duration, sees_wakes: bool) -> io::Result<()> {
+    fn poll(&self, time: Duration, sees_wakes: bool) -> io::Result<()> {
         if time.is_zero() {
             return Ok(());
         }
@@ -206,12 +206,12 @@ impl Receiving {
 
 impl ReceiveHalf for Receiving {
     fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.look(self.spin, false)?;
+        self.poll(self.spin, false)?;
         self.socket.receive(to)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        self.look(timeout.map_or(self.spin, |timeout| timeout.min(self.spin)), true)?;
+        self.poll(timeout.map_or(self.spin, |timeout| timeout.min(self.spin)), true)?;
         self.socket.wait(timeout)
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at a request, a reply or the device.
+/// Time between two polls of a request, a reply or the device.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// Longest wait for the reply of a process that has ended.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);

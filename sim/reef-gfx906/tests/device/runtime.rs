@@ -122,9 +122,9 @@ fn tiles_in_shared_memory_multiply_matrices() {
 fn a_kernel_sees_a_flag_that_the_host_raises() {
     let Some((_turn, bench)) = free_running() else { return };
     let hip = &bench.hip;
-    let (flag, looks) = (Pinned::new(hip, 1), Pinned::new(hip, 4));
+    let (flag, polls) = (Pinned::new(hip, 1), Pinned::new(hip, 4));
     let stream = hip.stream(0);
-    hip.launch(kernel(bench, "poll"), [2, 1, 1], [64, 1, 1], stream, &[&flag.at(), &looks.at()]);
+    hip.launch(kernel(bench, "poll"), [2, 1, 1], [64, 1, 1], stream, &[&flag.at(), &polls.at()]);
     let begin = bench.software.counters().steps;
     while bench.software.counters().steps < begin + 5000 {
         sleep(millis(1)); // sleep: poll of a condition
@@ -132,7 +132,7 @@ fn a_kernel_sees_a_flag_that_the_host_raises() {
     assert_eq!(hip.query(stream), NOT_READY);
     flag.set(0, 1);
     hip.synchronize(stream);
-    assert!(looks.get(0) > 0 && looks.get(2) > 0);
+    assert!(polls.get(0) > 0 && polls.get(2) > 0);
     hip.destroy(stream);
 }
 
@@ -140,10 +140,10 @@ fn a_kernel_sees_a_flag_that_the_host_raises() {
 fn a_stream_of_high_priority_overtakes_a_kernel_that_waits() {
     let Some((_turn, bench)) = free_running() else { return };
     let hip = &bench.hip;
-    let (flag, looks) = (Pinned::new(hip, 1), Pinned::new(hip, 2));
+    let (flag, polls) = (Pinned::new(hip, 1), Pinned::new(hip, 2));
     let values = Buffer::<u32>::zeros(hip, 1000);
     let (low, high) = (hip.stream(1), hip.stream(-1));
-    hip.launch(kernel(bench, "poll"), [1, 1, 1], [64, 1, 1], low, &[&flag.at(), &looks.at()]);
+    hip.launch(kernel(bench, "poll"), [1, 1, 1], [64, 1, 1], low, &[&flag.at(), &polls.at()]);
     hip.launch(kernel(bench, "increment"), [4, 1, 1], [256, 1, 1], high, &[&values.at(), &1000u32]);
     hip.synchronize(high);
     assert_eq!(hip.query(low), NOT_READY);

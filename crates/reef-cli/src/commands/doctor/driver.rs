@@ -33,7 +33,7 @@ pub(super) enum Found {
 
 impl Found {
     /// Looks for the driver and starts it.
-    pub(super) fn look() -> Self {
+    pub(super) fn find() -> Self {
         let is_named = std::env::var_os(DRIVER_VARIABLE).is_some_and(|file| !file.is_empty());
         match driver() {
             Ok(file) => match start(file) {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const MPS: &str = "nvidia-cuda-mps-control";
 /// Time within which a daemon must serve.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between two looks at it, and of its answer.
+/// Time between two polls of it, and of its answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Most bytes of a log that are read for its last line.

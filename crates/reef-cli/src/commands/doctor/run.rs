@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn findings_of(args: &Args) -> Result<Vec<Finding>> {
-    let driver = Found::look();
+    let driver = Found::find();
     let [of_driver, of_gpu] = driver.findings();
     let mps = if driver.is_there() {
         mps::finding()

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time from one look at the servers to the next: the resolution of the trace.
+/// Time from one poll of the servers to the next: the resolution of the trace.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// Most time.
 const MAX_TIME: Duration = Duration::from_secs(600);
@@ -29,14 +29,14 @@ pub(crate) struct Args {
     socket_dir: Option<PathBuf>,
 }
 
-/// Times of two looks, since the begin of the trace.
+/// Times of two polls, since the begin of the trace.
 type Interval = (Duration, Duration);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     time::check("--time", args.time, MAX_TIME)?;
     check_file(&args.out)?;
-    let look = || servers(args.socket_dir.as_deref());
-    let (begin, mut before, mut events) = (Instant::now(), look(), Vec::new());
+    let read = || servers(args.socket_dir.as_deref());
+    let (begin, mut before, mut events) = (Instant::now(), read(), Vec::new());
     if before.is_empty() {
         bail!("no server of this user runs here: `reef remote serve` starts one");
     }
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     name(&before, &[], &mut events);
     while since < args.time {
         thread::sleep(INTERVAL);
-        let (after, now) = (look(), begin.elapsed());
+        let (after, now) = (read(), begin.elapsed());
         name(&after, &before, &mut events);
         add(&before, &after, (since, now), &mut events);
         (before, since) = (after, now);

@@ -21,7 +21,7 @@ pub(crate) fn lines(
 ) -> Result<()> {
     let (mut done, mut next, mut is_gone) = (0, Instant::now(), false);
     while count.is_none_or(|count| done < count) {
-        match watch.look() {
+        match watch.poll() {
             Ok(view) => {
                 is_gone = false;
                 if let Some(view) = view {

@@ -27,7 +27,7 @@ pub(crate) fn run(watch: Watch, interval: Duration) -> Result<()> {
     let mut screen = Screen::new(watch.daemon.name(), interval);
     let (sender, updates) = channel();
     let (stop, stopped) = channel();
-    let looker = thread::spawn(move || look(watch, interval, &sender, &stopped));
+    let poller = thread::spawn(move || poll(watch, interval, &sender, &stopped));
     let mut terminal = ratatui::try_init().context("the terminal")?;
     let shown = show(&mut terminal, &mut screen, &updates, &signals);
     drop(terminal); // it shows the cursor
@@ -35,7 +35,7 @@ pub(crate) fn run(watch: Watch, interval: Duration) -> Result<()> {
     drop(stop); // so that the thread doesn't sleep the rest of its interval
     drop(updates);
     signals.obey()?; // without a wait for the thread, whose daemon may be silent
-    let _ = looker.join(); // its panic would have been printed
+    let _ = poller.join(); // its panic would have been printed
     shown
 }
 
@@ -66,9 +66,9 @@ impl Signals {
 }
 
 /// Polls the daemon once each interval until `stopped` hangs up.
-fn look(mut watch: Watch, interval: Duration, updates: &Sender<Update>, stopped: &Receiver<()>) {
+fn poll(mut watch: Watch, interval: Duration, updates: &Sender<Update>, stopped: &Receiver<()>) {
     let mut next = Instant::now();
-    while updates.send(watch.look()).is_ok() {
+    while updates.send(watch.poll()).is_ok() {
         next = (next + interval).max(Instant::now());
         let rest = next.saturating_duration_since(Instant::now());
         if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {

@@ -3,7 +3,7 @@
 use crate::remote::scrape::{Labels, Scrape};
 use std::time::Duration;
 
-/// Two looks, and the time between them.
+/// Two polls, and the time between them.
 #[derive(Clone, Copy)]
 pub(super) struct Rates<'a> {
     pub(super) before: &'a Scrape,

@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-/// Shortest and longest time from one look to the next.
+/// Shortest and longest time from one poll to the next.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
@@ -19,7 +19,7 @@ const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Time from one look to the next, such as 200ms.
+    /// Time from one poll to the next, such as 200ms.
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     pub(crate) interval: Duration,
     /// End after this many intervals, or at once without a daemon; print lines, on a terminal too.

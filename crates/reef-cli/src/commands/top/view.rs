@@ -94,7 +94,7 @@ const HELD: &str = "reef_client_held_seconds_total";
 const OVER: &str = "reef_client_over_total";
 const BUSY: &str = "reef_device_busy_seconds_total";
 
-/// Two looks.
+/// Two polls.
 pub(crate) struct Interval<'a> {
     pub(crate) before: &'a Scrape,
     pub(crate) after: &'a Scrape,

@@ -28,9 +28,9 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// The daemon's, unless it is gone and there are servers; after that the next look is the first
+    /// The daemon's, unless it is gone and there are servers; after that the next poll is the first
     /// one.
-    pub(crate) fn look(&mut self) -> Result<Option<View>, Error> {
+    pub(crate) fn poll(&mut self) -> Result<Option<View>, Error> {
         let before = self.last.take();
         let servers = self.folder.as_ref().map(|folder| servers(folder.as_deref()));
         let servers = servers.unwrap_or_default();

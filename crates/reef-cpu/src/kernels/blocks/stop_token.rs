@@ -2,7 +2,7 @@
 
 use crate::kernel::{Block, RESET};
 #[cfg(test)]
-pub(in crate::kernels) use probe::stop_at_look;
+pub(in crate::kernels) use probe::stop_at_poll;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Stop word of a block. Copied out of a block, because scratch memory borrows the block.
@@ -18,7 +18,7 @@ impl<'a> StopToken<'a> {
     #[inline]
     pub(in crate::kernels) fn is_set(self) -> bool {
         #[cfg(test)]
-        if probe::looked() {
+        if probe::polled() {
             return true;
         }
         self.0.load(Ordering::Relaxed) == RESET
@@ -37,15 +37,15 @@ mod probe {
     }
 
     /// Runs `block`, which sees RESET from its `looks`-th look on.
-    pub(in crate::kernels) fn stop_at_look<R>(looks: u32, block: impl FnOnce() -> R) -> R {
-        REMAINING.set(looks);
+    pub(in crate::kernels) fn stop_at_poll<R>(polls: u32, block: impl FnOnce() -> R) -> R {
+        REMAINING.set(polls);
         let outcome = block();
         REMAINING.set(0);
         outcome
     }
 
-    pub(in crate::kernels) fn looked() -> bool {
-        crate::kernels::tests::timing::looked();
+    pub(in crate::kernels) fn polled() -> bool {
+        crate::kernels::tests::timing::polled();
         match REMAINING.get() {
             0 => false,
             1 => true,

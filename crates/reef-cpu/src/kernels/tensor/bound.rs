@@ -26,7 +26,7 @@ const OUTPUTS: usize = 16 * 1024;
 const BLOCKS: usize = 8;
 /// Steps for which a block of its own pays.
 const MIN_STEPS: usize = 16 * 1024;
-/// Outputs that are finished between two looks at the stop word.
+/// Outputs that are finished between two polls of the stop word.
 const FINISHED: usize = 2048;
 
 /// An operation with its operands.

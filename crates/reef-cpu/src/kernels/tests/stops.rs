@@ -4,7 +4,7 @@ use super::case::{Case, floats, run_block};
 use super::reference::Random;
 use super::table::table;
 use crate::kernel::{EVICT, Kernel, Outcome, RESET, RUN};
-use crate::kernels::blocks::stop_token::stop_at_look;
+use crate::kernels::blocks::stop_token::stop_at_poll;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 #[test]
@@ -44,10 +44,10 @@ fn a_block_stopped_midway_writes_nothing_and_runs_again() {
 /// Stops a block at its first, second, … look at the stop word, until it gets through.
 fn interrupt_everywhere(case: &Case, kernel: &Kernel, index: u32) {
     let mut scratch = Vec::new();
-    for looks in 1.. {
+    for polls in 1.. {
         let before = floats(&case.output.buffer).map_bits();
         let outcome =
-            stop_at_look(looks, || run_block(kernel, index, &AtomicU8::new(RUN), &mut scratch));
+            stop_at_poll(polls, || run_block(kernel, index, &AtomicU8::new(RUN), &mut scratch));
         if outcome == Outcome::Done {
             return;
         }

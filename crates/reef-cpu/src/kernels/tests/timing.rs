@@ -23,13 +23,13 @@ const ROUNDS: usize = 30;
 thread_local! {
     /// When this thread last looked at its stop word; `None` while it isn't measured.
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// The longest time between two looks, or between a look and a block's end.
+    /// The longest time between two polls, or between a poll and a block's end.
     static MAX_GAP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Called at each look at a stop word.
+/// Called at each poll of a stop word.
 #[inline]
-pub(in crate::kernels) fn looked() {
+pub(in crate::kernels) fn polled() {
     if let Some(last) = LAST.get() {
         let now = Instant::now();
         MAX_GAP.set(MAX_GAP.get().max(now - last));
@@ -47,7 +47,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// One unit's part. Gives when each layer was done and its longest time without a look.
+    /// One unit's part. Gives when each layer was done and its longest time without a poll.
     fn unit(&self, scratch: &mut Vec<f32>) -> Vec<(Instant, Duration)> {
         let stop = AtomicU8::new(RUN);
         self.barrier.wait();
@@ -62,7 +62,7 @@ impl Run<'_> {
                 LAST.set(self.probe.then(Instant::now));
                 let mut block = Block { index, unit: 0, stop: &stop, scratch };
                 assert_eq!(kernel.run(&mut block, &Args::new(&[])), Outcome::Done);
-                looked();
+                polled();
             }
             self.meet(next, *blocks);
             layers.push((Instant::now(), MAX_GAP.take()));
@@ -86,7 +86,7 @@ impl Run<'_> {
     }
 }
 
-/// Time of each layer, and its longest time without a look.
+/// Time of each layer, and its longest time without a poll.
 fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Duration, Duration)> {
     let next = layers.iter().map(|_| AtomicU32::new(0)).collect();
     let units = scratch.len();
@@ -150,16 +150,16 @@ fn report(layers: &[Layer], units: usize) -> Vec<f64> {
     let (timed, probed) = (rounds(false), rounds(true));
     for (i, layer) in layers.iter().enumerate() {
         let time = timed.iter().map(|round| round[i].0).min().unwrap();
-        let mut looks: Vec<_> = probed.iter().map(|round| round[i].1).collect();
-        looks.sort_unstable();
+        let mut polls: Vec<_> = probed.iter().map(|round| round[i].1).collect();
+        polls.sort_unstable();
         println!(
             "{:36} {:4} blocks {:7.1} µs {:6.1} GFLOP/s, looks within {:5.1} µs (median {:5.1})",
             layer.name(),
             layer.kernels[0].1,
             time.as_secs_f64() * 1e6,
             layer.flops() / time.as_secs_f64() / 1e9,
-            looks[0].as_secs_f64() * 1e6,
-            looks[ROUNDS / 2].as_secs_f64() * 1e6,
+            polls[0].as_secs_f64() * 1e6,
+            polls[ROUNDS / 2].as_secs_f64() * 1e6,
         );
     }
     let total = |round: &Vec<(Duration, Duration)>| {

@@ -148,7 +148,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             return Ok(Seq(self.timeline.done()));
         }
         self.timeline.mark(&self.stream)?;
-        let position = self.timeline.look();
+        let position = self.timeline.poll();
         if self.is_void() {
             return Ok(Seq(self.timeline.done())); // what was seen may be a void launch's end
         }

@@ -23,7 +23,7 @@ impl SuspendedPrograms {
     }
 
     /// Asks the daemon, and returns what is given back now.
-    pub(in crate::dra) async fn look(&mut self) -> &SpareMemory {
+    pub(in crate::dra) async fn poll(&mut self) -> &SpareMemory {
         if self.config.suspended != SuspendedMemory::Count {
             let (found, line) = match self.ask().await {
                 Ok((found, odd)) => (Some(found), odd),

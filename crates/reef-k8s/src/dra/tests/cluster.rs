@@ -30,8 +30,8 @@ impl Cluster {
         cluster
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Objects) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, inspect: impl FnOnce(&mut Objects) -> T) -> T {
+        inspect(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn put(&self, path: &str, object: Value) {

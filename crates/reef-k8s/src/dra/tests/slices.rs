@@ -49,8 +49,8 @@ async fn slice_follows_gpus_and_daemon_and_is_written_on_change_only() {
     changed["metadata"]["resourceVersion"] = "else".into();
     cluster.put(PATH, changed);
     until("the changed slice", || devices(&cluster) == Some(2)).await;
-    let (written, looked) = (cluster.calls(Call::Put, PATH), cluster.calls(Call::Get, PATH));
-    until("three looks", || cluster.calls(Call::Get, PATH) > looked + 3).await;
+    let (written, polled) = (cluster.calls(Call::Put, PATH), cluster.calls(Call::Get, PATH));
+    until("three polls", || cluster.calls(Call::Get, PATH) > polled + 3).await;
     assert_eq!(cluster.calls(Call::Put, PATH), written, "nothing has changed");
     node.end_daemon();
     until("no GPU without a daemon", || devices(&cluster) == Some(0)).await;

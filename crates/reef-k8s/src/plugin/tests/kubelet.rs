@@ -44,8 +44,8 @@ pub(super) struct Kubelet {
 }
 
 impl Registry {
-    fn with<T>(&self, look: impl FnOnce(&mut Observed) -> T) -> T {
-        look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, inspect: impl FnOnce(&mut Observed) -> T) -> T {
+        inspect(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Follows a resource's list until its stream ends, or the next registration has another one.

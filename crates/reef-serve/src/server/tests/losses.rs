@@ -127,8 +127,8 @@ impl Engine for Losable {
         self.inner.set_neighbours(principal);
     }
 
-    fn look(&self) {
-        self.inner.look();
+    fn run_pass(&self) {
+        self.inner.run_pass();
     }
 
     fn has_best_effort(&self) -> bool {
@@ -235,10 +235,10 @@ impl Fixture {
     }
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = find() {
             return found;
         }
         assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");

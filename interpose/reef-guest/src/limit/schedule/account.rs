@@ -177,7 +177,7 @@ impl Account {
         let is_late = is_owed && passed(since) >= TURN_TIMEOUT;
         match presence.idle.since() {
             Some(idle) if passed(idle) >= GAP => take(Some(&presence.idle)),
-            _ if is_late || passed(presence.looked.load(Relaxed)) >= STOPPED_TIMEOUT => take(None),
+            _ if is_late || passed(presence.polled.load(Relaxed)) >= STOPPED_TIMEOUT => take(None),
             _ => false,
         }
     }
@@ -200,9 +200,9 @@ impl Account {
     }
 
     /// Notes the state at a poll. A process with nothing more to do in its turn leaves it.
-    pub fn note_look(&self, now: u64, seen: WorkState, policy: Policy) {
+    pub fn note_poll(&self, now: u64, seen: WorkState, policy: Policy) {
         let presence = &self.member().presence;
-        presence.looked.store(now, Relaxed);
+        presence.polled.store(now, Relaxed);
         if seen == WorkState::Working {
             return presence.idle.end();
         }
@@ -224,8 +224,8 @@ impl Account {
     /// of others. A process that was stopped, or has ended, has none.
     pub fn other_workers(&self, now: u64) -> u64 {
         let works = |member: &Member| {
-            let looked = member.presence.looked.load(Relaxed);
-            member.presence.idle.since().is_none() && now.saturating_sub(looked) < STOPPED_TIMEOUT
+            let polled = member.presence.polled.load(Relaxed);
+            member.presence.idle.since().is_none() && now.saturating_sub(polled) < STOPPED_TIMEOUT
         };
         self.others_with(works).count() as u64
     }

@@ -70,7 +70,7 @@ impl Usage {
     /// Notes the state at a poll, while `others` processes with limits have work too. Returns the
     /// nanoseconds that the device has worked for this process since the last poll. Of two threads
     /// that poll at once, one counts.
-    pub fn look(&self, now: u64, seen: WorkState, others: u64) -> u64 {
+    pub fn poll(&self, now: u64, seen: WorkState, others: u64) -> u64 {
         let before = self.counted.load(Relaxed);
         if before == 0 && seen.is_end() {
             return 0;

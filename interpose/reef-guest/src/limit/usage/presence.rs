@@ -15,7 +15,7 @@ pub(in crate::limit) struct Presence {
     pub(in crate::limit) worked: AtomicU64,
     pub(in crate::limit) wanted: AtomicU64,
     /// Last poll of its work: a live process polls all the time.
-    pub(in crate::limit) looked: AtomicU64,
+    pub(in crate::limit) polled: AtomicU64,
     /// Last request for a turn that was refused, and the first of these requests without a break.
     pub(in crate::limit) claimed: AtomicU64,
     pub(in crate::limit) claims_since: AtomicU64,
@@ -29,8 +29,8 @@ pub(in crate::limit) struct Presence {
 impl Presence {
     /// Resets the times, for a process that has just joined.
     pub(in crate::limit) fn clear(&self) {
-        let Self { worked, wanted, looked, claimed, claims_since, goes_on_until, had, idle } = self;
-        [worked, wanted, looked, claimed, claims_since, goes_on_until, had]
+        let Self { worked, wanted, polled, claimed, claims_since, goes_on_until, had, idle } = self;
+        [worked, wanted, polled, claimed, claims_since, goes_on_until, had]
             .into_iter()
             .for_each(|of| of.store(0, Relaxed));
         idle.end();

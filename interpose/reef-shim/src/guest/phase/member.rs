@@ -13,7 +13,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const THREAD_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time without a phase after which the daemon need not know it: it counts as a real-time program.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval between looks whether that time has passed.
+/// Interval between polls whether that time has passed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// No phase uses it.

@@ -59,7 +59,7 @@ calls! {
 const PTX: u32 = 1;
 
 /// Compiles a text, and returns what `look` says of the CUBIN.
-pub(in crate::twins) fn compile<T>(text: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+pub(in crate::twins) fn compile<T>(text: &CStr, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let mut state = 0;
     // SAFETY: no options; a state that lives until it is ended; a text with the zero at its end; a
     // CUBIN that is there until then.
@@ -73,7 +73,7 @@ pub(in crate::twins) fn compile<T>(text: &CStr, look: impl FnOnce(&[u8]) -> T) -
         let (mut image, mut bytes) = (null(), 0);
         let is_made = added == Some(0) && link_complete(state, &mut image, &mut bytes) == Some(0);
         let seen =
-            (is_made && !image.is_null()).then(|| look(std::slice::from_raw_parts(image, bytes)));
+            (is_made && !image.is_null()).then(|| read(std::slice::from_raw_parts(image, bytes)));
         let _ = link_end(state);
         seen
     }

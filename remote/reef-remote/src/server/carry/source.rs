@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Time within which a session must come to stand still.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two looks at work that has not ended.
+/// Time between two polls of work that has not ended.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Bytes of a piece of memory.
 const PIECE_LEN: usize = 2 << 20;

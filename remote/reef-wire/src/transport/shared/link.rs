@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Time for which a receiver looks for bytes, and a sender for room, before it sleeps, unless it is
 /// told another.
 const SPIN: Duration = Duration::from_micros(20);
-/// Time between two looks of a sender for room.
+/// Time between two polls of a sender for room.
 const FULL_INTERVAL: Duration = Duration::from_micros(100);
 /// Time within which a client must send its memory.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -141,7 +141,7 @@ impl<'a, D: Operators> Feeder<'a, D> {
         Ok(Self { load, queued, ends: VecDeque::new(), tasks: 0, finished: 0, right: true })
     }
 
-    fn look_at_finished(&mut self, completed: Seq) -> Result<()> {
+    fn note_finished(&mut self, completed: Seq) -> Result<()> {
         while self.ends.pop_front_if(|end| *end < completed).is_some() {
             self.right &= self.load.is_right(self.finished)?;
             self.finished += 1;
@@ -151,7 +151,7 @@ impl<'a, D: Operators> Feeder<'a, D> {
 
     /// Submits what is missing.
     pub(crate) fn top_up(&mut self, submitter: &mut Submitter<D>) -> Result<()> {
-        self.look_at_finished(submitter.completed())?;
+        self.note_finished(submitter.completed())?;
         while self.ends.len() < self.queued {
             let task = &self.load.tasks[self.tasks as usize % self.load.tasks.len()];
             let mut end = Seq(0);
@@ -182,7 +182,7 @@ impl<'a, D: Operators> Feeder<'a, D> {
         if let Some(&last) = self.ends.back() {
             submitter.wait(last)?;
         }
-        self.look_at_finished(submitter.completed())?;
+        self.note_finished(submitter.completed())?;
         Ok((self.tasks, self.right && self.load.is_done_once(self.tasks)?))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernel::{Block, Outcome, RUN};
-use crate::kernels::blocks::stop_token::stop_at_look;
+use crate::kernels::blocks::stop_token::stop_at_poll;
 use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use reef_core::tensor::{
@@ -115,10 +115,10 @@ fn run(kernel: &Kernel, index: u32) -> Outcome {
 
 /// Stops a block at its first, second, … look at the stop word, until it gets through.
 fn interrupt_everywhere(kernel: &Kernel, index: u32, output: &OperandMemory, op: &TensorOp) {
-    for looks in 1.. {
+    for polls in 1.. {
         let before = content(output, &op.output);
-        if stop_at_look(looks, || run(kernel, index)) == Outcome::Done {
-            assert!(looks > 1, "{} never looks", op.name());
+        if stop_at_poll(polls, || run(kernel, index)) == Outcome::Done {
+            assert!(polls > 1, "{} never looks", op.name());
             return;
         }
         assert_eq!(before, content(output, &op.output), "{}: a stopped block wrote", op.name());
@@ -272,7 +272,7 @@ fn folds_by_vectors_are_those_of_the_definition() {
     }
 }
 
-/// Runs each block of an operation of singles, stopped at each of its looks first, and compares its
+/// Runs each block of an operation of singles, stopped at each of its polls first, and compares its
 /// output with the definition. They may differ by `units` units in the last place; 0 means equal
 /// bits.
 fn agrees(op: TensorOp, units: f32) {

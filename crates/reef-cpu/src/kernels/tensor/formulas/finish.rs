@@ -8,7 +8,7 @@ use crate::kernels::tensor::dense::Dense;
 use reef_core::tensor::{Contract, Domain, Element, Finished, Kind, TensorOp};
 use std::iter;
 
-/// Sums that are finished between two looks at the stop word.
+/// Sums that are finished between two polls of the stop word.
 const SUMS: usize = 2048;
 
 /// The sums of `op`, if they are of singles, in 32 bits, and it is known what becomes of them.
@@ -68,9 +68,9 @@ impl ScratchEpilogue for Ending {
         // read.
         let inputs = unsafe { self.inputs() };
         let len = share.outputs.len();
-        let look = (SUMS / len).max(1);
+        let interval = (SUMS / len).max(1);
         for (k, (row, sums)) in share.pixels.clone().zip(sums.chunks_mut(pitch)).enumerate() {
-            if k % look == 0 && stop.is_set() {
+            if k % interval == 0 && stop.is_set() {
                 return false;
             }
             let first = row * self.width + share.outputs.start;

@@ -10,7 +10,7 @@ pub(in crate::kernels::tensor) const LANES: usize = 64;
 /// Fewer of them, for rows of [`SHORT`] elements and less.
 const FEW: usize = 16;
 const SHORT: usize = 256;
-/// Elements that a block reads at most, unless a row is longer; and between two looks at the stop
+/// Elements that a block reads at most, unless a row is longer; and between two polls of the stop
 /// word.
 const READ: usize = 16 * 1024;
 

@@ -15,7 +15,7 @@ use reef_core::tensor::{TensorOp, View};
 
 /// Most lines: a table of them is kept.
 const LINES_OF_ALL: usize = 1 << 20;
-/// Products between two looks at the stop word.
+/// Products between two polls of the stop word.
 const PRODUCTS: usize = 64 * 1024;
 /// Most terms of a sum: tables of them are kept.
 const TERMS: usize = 1 << 16;
@@ -104,7 +104,7 @@ impl Sums {
                 return false;
             }
             let (number, place) = ((first + at) / self.line, (first + at) % self.line);
-            let run = (self.line - place).min(end - at).min(self.outputs_per_look());
+            let run = (self.line - place).min(end - at).min(self.outputs_per_poll());
             let count = if run == self.line { self.like(number, end - at) } else { 1 };
             let lines = &self.lines[number..number + count];
             let to = &mut to[at..at + count * run];
@@ -131,15 +131,15 @@ impl Sums {
         if most < self.line { most } else { most / self.line * self.line }
     }
 
-    /// Outputs between two looks at the stop word.
-    fn outputs_per_look(&self) -> usize {
+    /// Outputs between two polls of the stop word.
+    fn outputs_per_poll(&self) -> usize {
         (PRODUCTS / self.terms.len()).max(1).next_multiple_of(WIDE)
     }
 
     /// Number of lines from this one on that have the same factors, with at most `left` outputs,
     /// and at most [`LINES`].
     fn like(&self, line: usize, left: usize) -> usize {
-        let most = (left.min(self.outputs_per_look()) / self.line).clamp(1, LINES);
+        let most = (left.min(self.outputs_per_poll()) / self.line).clamp(1, LINES);
         let lines = self.lines[line..].iter().take(most);
         lines.take_while(|like| like[0] == self.lines[line][0]).count()
     }

@@ -219,7 +219,7 @@ mod tests {
 
     /// Blocks on warpgroups look at their guard once.
     #[test]
-    fn long_sums_stay_with_tiles_that_look_inside() {
+    fn long_sums_stay_with_tiles_that_poll_inside() {
         let name = |terms| kernel_of(Fake::with_warpgroups(true), true, terms);
         assert!(name(8192).starts_with("product_groups_"));
         assert!(name(8200).starts_with("product_along_pairs_"));

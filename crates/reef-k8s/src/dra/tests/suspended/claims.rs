@@ -62,8 +62,8 @@ async fn memory_of_suspended_programs_stays_counted_by_default() {
     until_memory(&cluster, 0, 141).await;
     assert!(Scheduler::new(&cluster).allocate("train", "be", 100));
     Kubelet::find(&config).await.prepare("train").await.unwrap();
-    let looked = cluster.calls(Call::Get, SLICE);
-    until("three looks", || cluster.calls(Call::Get, SLICE) > looked + 3).await;
+    let polled = cluster.calls(Call::Get, SLICE);
+    until("three polls", || cluster.calls(Call::Get, SLICE) > polled + 3).await;
     assert_eq!((memory(&cluster, 0), cluster.calls(Call::Put, SLICE)), (Some(141), 0));
 }
 

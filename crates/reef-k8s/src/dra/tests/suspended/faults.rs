@@ -24,9 +24,9 @@ async fn suspended(config: &ClaimsConfig) -> (Arc<Cluster>, Plugin, Daemon) {
 }
 
 /// Waits until the driver has looked a few times.
-async fn looks(cluster: &Cluster) {
-    let looked = cluster.calls(Call::Get, SLICE);
-    until("three looks", || cluster.calls(Call::Get, SLICE) > looked + 3).await;
+async fn polls(cluster: &Cluster) {
+    let polled = cluster.calls(Call::Get, SLICE);
+    until("three polls", || cluster.calls(Call::Get, SLICE) > polled + 3).await;
 }
 
 /// Memory and generation of the slice.
@@ -61,7 +61,7 @@ async fn restarted_daemon_changes_nothing_meanwhile() {
     let (cluster, _plugin, daemon) = suspended(&config).await;
     let before = slice(&cluster);
     daemon.end().await;
-    looks(&cluster).await;
+    polls(&cluster).await;
     assert_eq!(slice(&cluster), before, "an answer holds for a while");
     let daemon = Daemon::start(&config.node.daemon, &[program("train", 0, 80 * GIB)]);
     daemon.settle().await;
@@ -97,7 +97,7 @@ async fn change_is_written_when_the_api_server_is_back() {
     let (cluster, _plugin, daemon) = suspended(&config).await;
     cluster.is_away(true);
     daemon.list(&[]);
-    looks(&cluster).await;
+    polls(&cluster).await;
     assert_eq!(memory(&cluster, 0), Some(221));
     cluster.is_away(false);
     until_memory(&cluster, 0, 141).await;

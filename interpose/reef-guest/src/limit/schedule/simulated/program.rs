@@ -67,7 +67,7 @@ pub(super) struct Program {
     /// waited for.
     marks: VecDeque<u64>,
     known: u64,
-    looks: u64,
+    polls: u64,
     random: u64,
     /// Time until which its thread sleeps.
     sleeps: u64,
@@ -85,7 +85,7 @@ impl Program {
         let file = AccountsFile::open(folder, b"sixteen bytes id").unwrap();
         let part = (plan.part > 0).then_some(plan.part * 10_000);
         let slot = Slot::join(file, plan.job, None, part).unwrap();
-        let [launched, done, known, looks, sleeps, ran] = [0; 6];
+        let [launched, done, known, polls, sleeps, ran] = [0; 6];
         let random = 0x9E37_79B9_7F4A_7C15 ^ plan.kernel;
         let (usage, marks, left, waited) = (Usage::new(), VecDeque::new(), plan.kernel, false);
         Self {
@@ -97,7 +97,7 @@ impl Program {
             left,
             marks,
             known,
-            looks,
+            polls,
             random,
             sleeps,
             waited,
@@ -112,13 +112,13 @@ impl Program {
         self.done < self.launched
     }
 
-    fn look(&self, now: u64, seen: WorkState) {
+    fn poll(&self, now: u64, seen: WorkState) {
         let account = self.slot.account();
-        let ran = self.usage.look(now, seen, account.other_workers(now));
+        let ran = self.usage.poll(now, seen, account.other_workers(now));
         if ran > 0 {
             account.charge(now, ran, self.plan.policy);
         }
-        account.note_look(now, seen, self.plan.policy);
+        account.note_poll(now, seen, self.plan.policy);
     }
 
     fn state(&self) -> WorkState {
@@ -162,7 +162,7 @@ impl Program {
                     return;
                 }
                 self.known = self.launched;
-                self.look(now, WorkState::EndedNow);
+                self.poll(now, WorkState::EndedNow);
                 (self.waited, self.sleeps) = (true, now + self.plan.thinks);
                 return;
             }
@@ -185,7 +185,7 @@ impl Program {
             self.mark();
             let gap = self.usage.waits(now);
             account.charge(now, gap, self.plan.policy);
-            self.look(now, self.state());
+            self.poll(now, self.state());
             if !self.passes(now) {
                 let since = *self.waits_since.get_or_insert(now);
                 let is_working = self.state() == WorkState::Working;
@@ -227,9 +227,9 @@ impl Program {
     }
 
     pub(super) fn keep(&mut self, now: u64) {
-        if now >= self.looks {
-            self.looks = now + POLL_INTERVAL + self.oversleep();
-            self.look(now, self.state());
+        if now >= self.polls {
+            self.polls = now + POLL_INTERVAL + self.oversleep();
+            self.poll(now, self.state());
             self.mark();
         }
     }

@@ -202,7 +202,7 @@ fn one_of_the_programs_that_take_turns_works_at_a_time() {
     let mut seen = [0; 3];
     while seen.iter().sum::<u32>() < 2_000 {
         seen[slot.account().other_workers(Time::now().0).min(2) as usize] += 1;
-        // sleep: pace of the looks, which are counted
+        // sleep: pace of the polls, which are counted
         std::thread::sleep(Duration::from_micros(200));
     }
     for child in &mut children {

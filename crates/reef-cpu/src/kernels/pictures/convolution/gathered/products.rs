@@ -8,7 +8,7 @@ use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::product::multiply::multiply;
 use crate::kernels::product::tile::{COLUMNS, Hints, ROWS, Tile, part_of_panel};
 
-/// Windows that are gathered between two looks at the stop word.
+/// Windows that are gathered between two polls of the stop word.
 const GATHERED: usize = 16;
 
 impl Conv {

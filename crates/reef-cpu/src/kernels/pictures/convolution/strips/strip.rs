@@ -5,7 +5,7 @@ use crate::kernels::pictures::convolution::gathered::windows::first_element;
 use crate::kernels::product::tile::ROWS;
 use reef_core::op::{Conv2d, Window};
 
-/// Most floats of a strip: they are copied between two looks at the stop word, and stay in the L1
+/// Most floats of a strip: they are copied between two polls of the stop word, and stay in the L1
 /// cache.
 const MAX_FLOATS: usize = 10 * 1024;
 

@@ -26,7 +26,7 @@ use crate::kernels::product::tile::{COLUMNS, Hints, LINE, ROWS, Tile, chunk_of, 
 use crate::kernels::values::lanes::LANES;
 use reef_core::Result;
 
-/// Channels of a tile that are turned between two looks at the stop word.
+/// Channels of a tile that are turned between two polls of the stop word.
 const TURNED: usize = 512;
 /// Pixels of an output tile.
 pub(super) const PIXELS: usize = SIDES[0] * SIDES[0];

@@ -10,9 +10,9 @@ use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::values::lanes::LANES;
 use crate::kernels::values::simd::widest;
 
-/// Tiles that are turned back between two looks.
+/// Tiles that are turned back between two polls.
 const TURNED_BACK: usize = 16;
-/// Channels of a tile that are summed up as the definition says between two looks.
+/// Channels of a tile that are summed up as the definition says between two polls.
 const PLAIN: usize = 16;
 
 impl Winograd {

@@ -10,7 +10,7 @@ use super::twins::{
 use crate::kernels;
 use crate::text::module::Module;
 use crate::twin::build::{Twin, guarded};
-use crate::verdict::abandon::{Look, looks};
+use crate::verdict::abandon::{PreemptionPoint, points};
 use crate::verdict::facts::Facts;
 use std::cell::{Cell, RefCell};
 
@@ -87,11 +87,11 @@ impl Memory for Stopping<'_> {
     }
 }
 
-/// Blocks that left at their entry, and those that were thrown away at a look.
+/// Blocks that left at their entry, and those that were thrown away at a preemption point.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Stops {
     at_entry: usize,
-    at_look: usize,
+    at_preemption_point: usize,
 }
 
 /// Runs a twin whose stop word changes at random, and resumes it until it is complete; `None` if
@@ -127,7 +127,7 @@ fn stopped(
             program.run(&of_grid, block, &mut memory);
             let has_left = memory.bytes[place] != 0;
             left.at_entry += usize::from(is_to_run && has_left && memory.loads.get() == 1);
-            left.at_look += usize::from(is_to_run && has_left && memory.loads.get() > 1);
+            left.at_preemption_point += usize::from(is_to_run && has_left && memory.loads.get() > 1);
         }
         bytes = memory.bytes;
         let is_left = bytes[MAP..DATA].iter().any(|byte| *byte != 0);
@@ -146,14 +146,14 @@ fn twin_of(source: &str, name: &str, at: Option<&[&str]>) -> Twin {
     let module = Module::read(source).unwrap();
     let Some(opcodes) = at else {
         let kernel = kernels(&module).find(|kernel| kernel.name() == name).unwrap();
-        return kernel.with_looks().unwrap();
+        return kernel.with_preemption_points().unwrap();
     };
     let facts = Facts::read(&module, module.function(name).unwrap()).unwrap();
     let is_given = |op: &usize| opcodes.contains(&facts.code.ops[*op].instruction.opcode);
     let all = facts.loops.cycles().iter().flatten().copied().filter(is_given);
     let is_barrier = |op: usize| facts.code.ops[op].instruction.base() == "bar";
-    let all: Vec<Look> =
-        all.map(|op| Look { op, is_barrier: is_barrier(op), round: 9999 }).collect();
+    let all: Vec<PreemptionPoint> =
+        all.map(|op| PreemptionPoint { op, is_barrier: is_barrier(op), round: 9999 }).collect();
     guarded(&facts, &all)
 }
 
@@ -183,7 +183,7 @@ fn differing(change: impl Fn(&str) -> String, seeds: u64) -> (Vec<(u64, &'static
             match stopped(&text, &twin, case, &start, &mut random) {
                 Some((memory, left)) if memory == plain(source, case, &start) => {
                     all.at_entry += left.at_entry;
-                    all.at_look += left.at_look;
+                    all.at_preemption_point += left.at_preemption_point;
                 }
                 _ => wrong.push((seed, case.0)),
             }
@@ -197,7 +197,7 @@ fn thrown_away_blocks_leave_the_memory_of_their_kernel() {
     let (wrong, left) = differing(str::to_owned, 24);
     assert_eq!(wrong, [], "seeds and kernels with other memory");
     println!("{left:?}");
-    assert!(left.at_look > 500 && left.at_entry > 500, "{left:?}");
+    assert!(left.at_preemption_point > 500 && left.at_entry > 500, "{left:?}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn each_kernel_is_thrown_away() {
         let of = |seed| {
             let mut random = Random(seed);
             let start = memory(&mut random);
-            stopped(&text, &twin, case, &start, &mut random).unwrap().1.at_look
+            stopped(&text, &twin, case, &start, &mut random).unwrap().1.at_preemption_point
         };
         let count: usize = (0..8).map(of).sum();
         assert!(count > 0, "{}", case.0);
@@ -216,7 +216,7 @@ fn each_kernel_is_thrown_away() {
 }
 
 #[test]
-fn each_mutant_of_a_look_is_caught() {
+fn each_mutant_of_a_preemption_point_is_caught() {
     let last = |text: &str, old: &str, new: &str| {
         let (before, after) = text.rsplit_once(old).unwrap();
         format!("{before}{new}{after}")
@@ -242,11 +242,11 @@ fn each_mutant_of_a_look_is_caught() {
 }
 
 #[test]
-fn look_at_a_refused_place_changes_memory() {
+fn preemption_point_at_refused_op_changes_memory() {
     let module = Module::read(LOOPS_TEXT).unwrap();
     let refused = REFUSED.iter().map(|case| {
         let facts = Facts::read(&module, module.function(case.0).unwrap()).unwrap();
-        assert!(looks(&facts).is_err(), "{}", case.0);
+        assert!(points(&facts).is_err(), "{}", case.0);
         let at = if case.0 == "one_after_the_other" { "mad.lo.s32" } else { "bar.sync" };
         (case, at)
     });
@@ -254,7 +254,7 @@ fn look_at_a_refused_place_changes_memory() {
     let late = CASES.iter().find(|case| case.1.0 == "two_phases").unwrap();
     for (case, at) in refused.chain([(&late.1, "bar.sync")]) {
         let twin = twin_of(LOOPS_TEXT, case.0, Some(&[at]));
-        assert!(twin.looks > 0, "{}", case.0);
+        assert!(twin.points > 0, "{}", case.0);
         let text = with_rounds(&twin.text, 1);
         let is_other = |seed: &u64| {
             let mut random = Random(*seed);

@@ -2,9 +2,9 @@
 //!
 //! In one of several rounds of a loop, a barrier gives the verdict of the leader, thread (0, 0, 0),
 //! to all. In the other rounds it is as it was: a verdict in each costs up to 50 % in short rounds
-//! (H200, 2026-11-27). The leader then loads the stop word, and uses it at the next look, so that
-//! it does not wait for the load. If the block is to leave, the leader records it as the entry
-//! guard does, and a resume runs the block from its start.
+//! (H200, 2026-11-27). The leader then loads the stop word, and uses it at the next preemption
+//! point, so that it does not wait for the load. If the block is to leave, the leader records it as
+//! the entry guard does, and a resume runs the block from its start.
 //!
 //! | register | what |
 //! |---|---|
@@ -14,13 +14,13 @@
 use super::guard::PLACE;
 use crate::text::edit::Edit;
 use crate::text::function::Function;
-use crate::verdict::abandon::Look;
+use crate::verdict::abandon::PreemptionPoint;
 use crate::verdict::facts::Facts;
 use crate::verdict::in_flight::waits;
 
-/// Instructions of a thread between two looks: some 10 µs.
+/// Instructions of a thread between two preemption points: some 10 µs.
 const BETWEEN: usize = 2048;
-/// Upper bound of the rounds between two looks.
+/// Upper bound of the rounds between two preemption points.
 const MAX_ROUNDS: usize = 256;
 
 const PROLOGUE: &str = "\
@@ -54,18 +54,18 @@ const LOAD: &str = "\
 ";
 
 /// Adds looks to a kernel that has the entry guard.
-pub(super) fn add(edit: &mut Edit, facts: &Facts<'_, '_>, looks: &[Look]) {
+pub(super) fn add(edit: &mut Edit, facts: &Facts<'_, '_>, points: &[PreemptionPoint]) {
     let kernel = facts.code.function;
     edit.insert(kernel.body_at, PROLOGUE);
-    for (number, look) in looks.iter().enumerate() {
-        let op = &facts.code.ops[look.op];
-        if look.is_barrier {
+    for (number, point) in points.iter().enumerate() {
+        let op = &facts.code.ops[point.op];
+        if point.is_barrier {
             let end = end(kernel, op.at);
             let barrier = &facts.module.text[op.at..end];
             let reduction = op.instruction.opcode.replacen(".sync", ".red.or", 1) + ".pred";
-            edit.replace(op.at, end, text(number, look, &reduction, barrier));
+            edit.replace(op.at, end, text(number, point, &reduction, barrier));
         } else {
-            edit.insert(op.at, text(number, look, "bar.red.or.pred", ""));
+            edit.insert(op.at, text(number, point, "bar.red.or.pred", ""));
         }
     }
     if let Some(body) = &kernel.body {
@@ -78,14 +78,14 @@ fn end(kernel: &Function<'_>, at: usize) -> usize {
     kernel.located().find(|(statement, ..)| statement.at == at).map_or(at, |found| found.0.end)
 }
 
-/// Rounds from one look to the next, a power of two.
-fn rounds(look: &Look) -> usize {
-    1 << (BETWEEN / look.round.max(1)).clamp(1, MAX_ROUNDS).ilog2()
+/// Rounds from one preemption point to the next, a power of two.
+fn rounds(point: &PreemptionPoint) -> usize {
+    1 << (BETWEEN / point.round.max(1)).clamp(1, MAX_ROUNDS).ilog2()
 }
 
-/// A look, and what stands there in the rounds without one.
-fn text(number: usize, look: &Look, reduction: &str, barrier: &str) -> String {
-    let mask = rounds(look) - 1;
+/// A preemption point, and what stands there in the rounds without one.
+fn text(number: usize, point: &PreemptionPoint, reduction: &str, barrier: &str) -> String {
+    let mask = rounds(point) - 1;
     format!(
         "add.u32 %reefk0, %reefk0, 1;
 \tand.b32 %reefk2, %reefk0, {mask};
