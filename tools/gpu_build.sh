@@ -19,7 +19,7 @@ keep() {
 build() { cargo "$@" --profile "$profile" --message-format=json | keep; }
 
 build test -p reef-rt --features cuda --test conformance --test networks --no-run
-build test -p reef-cuda --test lost --test modules --test gates --test given_up --test given_up_full --no-run
+build test -p reef-cuda --test lost --test modules --test gates --test abandoned --test abandoned_full --no-run
 build build -p reef-cli --features cuda
 # C programs with their libraries. The driver that is made of functions stands for that of the machine to come.
 cargo build --profile "$profile" -p reef-capi -p reef-cudareef -p fake-libcuda --features reef-capi/cuda

@@ -22,8 +22,8 @@ core        few           150
 core        gates         120
 core        starvation    60
 core        lost          60
-core        given_up      60
-core        given_up_full 90
+core        abandoned      60
+core        abandoned_full 90
 core        foreign       60
 core        modules       60
 core        capi          60
@@ -61,9 +61,9 @@ few() { suite 3000 cuda_few:: --test-threads=4 --skip as_deep; }
 # One at a time: a driver call that waits for the whole device opens the gates of others.
 gates() { suite 1000 cuda_gates:: --test-threads=1; }
 lost() { "$build/lost" --nocapture; }
-given_up() { "$build/given_up" --nocapture; }
+abandoned() { "$build/abandoned" --nocapture; }
 # The device is busy for half a minute after it.
-given_up_full() { "$build/given_up_full" --nocapture; }
+abandoned_full() { "$build/abandoned_full" --nocapture; }
 foreign() { "$build/gates" --nocapture; }
 modules() { "$build/modules" --nocapture; }
 # The C example gives the same class on both devices, and a program of REEF's CUDA port preempts a stream.

@@ -6,7 +6,7 @@
 
 Makes the files in FOLDER. REEF is target/release/reef: `reef model show FILE`, the whole process with what it prints. ONNX
 Runtime makes a session of the same file once, its graph optimisations off; Python's start is not counted, and what takes
-more than a minute is given up. Prints medians in seconds: of the time by the clock, and of the processor's, which is the same
+more than a minute is abandoned. Prints medians in seconds: of the time by the clock, and of the processor's, which is the same
 on an idle machine. Exits with 1 if two versions of REEF print different things.
 """
 

@@ -68,15 +68,15 @@ impl<D: Device> Node<D> {
 
     /// Gives the device up: work that waits there ends with `why`, its clients move at their next
     /// request, and no other comes.
-    pub fn give_up(&self, why: Error) {
+    pub fn mark_lost(&self, why: Error) {
         self.ledger.note_lost(self.at);
         let why = self.lost.get_or_init(|| why); // the first reason stays
-        self.dispatcher.give_up(why);
+        self.dispatcher.mark_lost(why);
     }
 
     /// Asks as [`ask`](Self::ask) does, on a thread of its own, and waits for the answer for a
     /// second at most. A device that gives none within ten seconds is lost, as by
-    /// [`give_up`](Self::give_up); until then nothing more is asked.
+    /// [`mark_lost`](Self::mark_lost); until then nothing more is asked.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl<D: Device> Node<D> {
 
     /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has
     /// given the device up and whether it has a place for one more client. If either fails, and not
-    /// for want of memory, the device is lost, as by [`give_up`](Self::give_up). Of a device that
-    /// hangs the answer never comes.
+    /// for want of memory, the device is lost, as by [`mark_lost`](Self::mark_lost). Of a device
+    /// that hangs the answer never comes.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl<D: Device> Node<D> {
         if self.lost.get().is_none()
             && let Err(why) = self.probe()
         {
-            self.give_up(why);
+            self.mark_lost(why);
         }
         self.lost.get().cloned().map_or(Ok(()), Err)
     }
@@ -110,7 +110,7 @@ impl<D: Device> Node<D> {
     fn judge(&self, answer: Option<Result<()>>) -> bool {
         if answer.is_none() {
             let why = format!("no answer for {SILENCE_TIMEOUT:?}");
-            self.give_up(Error::DeviceLost { backend: D::NAME, why });
+            self.mark_lost(Error::DeviceLost { backend: D::NAME, why });
         }
         self.lost.get().is_some()
     }

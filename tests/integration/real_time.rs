@@ -106,7 +106,7 @@ fn waiting_task_can_be_cancelled_and_running_one_cannot() {
 }
 
 #[test]
-fn timed_wait_gives_up_and_the_task_goes_on() {
+fn timed_wait_ends_and_the_task_goes_on() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let ticket = client.submit(&bench.task(1)).unwrap();

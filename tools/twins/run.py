@@ -344,7 +344,7 @@ def starts(made, on, other, words, count):
             times.append(request(name != "plain"))
             call("cuStreamSynchronize", on)
             call("cuMemsetD32_v2", U64(words.stop), U32(0), SIZE(1))
-            if name != "plain":  # blocks of this run that were not done are given up here
+            if name != "plain":  # blocks of this run that were not done are abandoned here
                 call("cuMemsetD8_v2", U64(words.map), 0, SIZE(132 * 8 * waves))
         times.sort()
         free[name] = times

@@ -30,7 +30,7 @@ pub struct NodeInfo {
 trait AnyCluster: Send + Sync {
     fn nodes(&self) -> Vec<NodeInfo>;
     fn limit_memory(&self, node: usize, bytes: u64) -> Result<()>;
-    fn give_up(&self, node: usize, why: &str) -> Result<()>;
+    fn mark_lost(&self, node: usize, why: &str) -> Result<()>;
     fn load(&self, model: Model) -> ClusterNetwork;
     fn place(
         &self,
@@ -81,8 +81,8 @@ impl Cluster {
     /// # Errors
     ///
     /// `Invalid`: there is no such device.
-    pub fn give_up(&self, node: usize, why: &str) -> Result<()> {
-        self.0.give_up(node, why)
+    pub fn mark_lost(&self, node: usize, why: &str) -> Result<()> {
+        self.0.mark_lost(node, why)
     }
 
     /// Makes a network known, which is loaded onto each device where a client of it is placed.
@@ -250,8 +250,8 @@ impl<D: Operators> AnyCluster for Running<D> {
         Ok(())
     }
 
-    fn give_up(&self, node: usize, why: &str) -> Result<()> {
-        self.node(node)?.give_up(reef::Error::DeviceLost { backend: D::NAME, why: why.into() });
+    fn mark_lost(&self, node: usize, why: &str) -> Result<()> {
+        self.node(node)?.mark_lost(reef::Error::DeviceLost { backend: D::NAME, why: why.into() });
         Ok(())
     }
 

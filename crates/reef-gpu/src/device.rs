@@ -114,7 +114,7 @@ impl<V: Vendor> Gpu<V> {
 
     fn timeout_feature(&self) -> Option<String> {
         let time = self.options().timeout?;
-        Some(format!("gives up on best-effort queues that are silent for {time:?}"))
+        Some(format!("abandons best-effort queues that are silent for {time:?}"))
     }
 
     /// Companions of a queue of this class, where its kernels are padded. They are opened with the

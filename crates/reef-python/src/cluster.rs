@@ -42,9 +42,9 @@ impl Cluster {
     }
 
     /// Gives a device up.
-    fn give_up(&self, py: Python<'_>, node: usize, why: &str) -> PyResult<()> {
+    fn mark_lost(&self, py: Python<'_>, node: usize, why: &str) -> PyResult<()> {
         let cluster = self.0.get()?;
-        py.detach(|| cluster.give_up(node, why)).map_err(raised)
+        py.detach(|| cluster.mark_lost(node, why)).map_err(raised)
     }
 
     /// Makes a network known.

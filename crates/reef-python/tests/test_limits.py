@@ -167,7 +167,7 @@ class Clusters(unittest.TestCase):
             before = {rt: rt.node, be: be.node}
             for client in (rt, be):
                 self.assertTrue(np.array_equal(client.run(picture()), self.expected))
-            self.cluster.give_up(rt.node, "pulled out")
+            self.cluster.mark_lost(rt.node, "pulled out")
             for client in (rt, be):
                 self.assertTrue(np.array_equal(client.run(picture()), self.expected))
                 self.assertEqual(client.node, 1 - before[rt])
@@ -176,7 +176,7 @@ class Clusters(unittest.TestCase):
 
     def test_client_that_stays_ends_with_its_device(self):
         with self.cluster.real_time(self.net, moves=False) as rt:
-            self.cluster.give_up(rt.node)
+            self.cluster.mark_lost(rt.node)
             with self.assertRaises(reef.DeviceLostError):
                 rt.run(picture())
 
@@ -194,7 +194,7 @@ class Clusters(unittest.TestCase):
                 lambda: be.run(picture()[:, :1]),
                 lambda: self.cluster.best_effort(other),
                 lambda: self.cluster.best_effort(self.net, load=2.0),
-                lambda: self.cluster.give_up(2),
+                lambda: self.cluster.mark_lost(2),
                 lambda: self.cluster.limit_memory(7, 1),
                 lambda: reef.open_cluster([]),
             ]:

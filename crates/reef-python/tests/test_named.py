@@ -108,7 +108,7 @@ class Defaults(unittest.TestCase):
             "Cluster.best_effort": lambda: client(
                 lambda: self.cluster.best_effort(self.shared), lambda one: one.run(picture())
             ),
-            "Cluster.give_up": lambda: reef.open_cluster("cpu:0?units=1,cpu:1?units=1").give_up(1),
+            "Cluster.mark_lost": lambda: reef.open_cluster("cpu:0?units=1,cpu:1?units=1").mark_lost(1),
         }
 
     def test_each_default_is_called(self):

@@ -163,7 +163,7 @@ async fn drain(requests: &Admission, max: Duration) {
     }
     match requests.in_use() {
         0 => tracing::info!(time = ?begin.elapsed(), "drained"),
-        open => tracing::warn!(open, "requests given up"),
+        open => tracing::warn!(open, "requests abandoned"),
     }
 }
 
@@ -173,7 +173,7 @@ async fn leave(mut local: JoinHandle<()>, limit: Duration, is_lost: impl Fn() ->
     // Else it has ended, or panicked and printed why.
     while tokio::time::timeout(limit, &mut local).await.is_err() {
         if is_lost() {
-            return tracing::warn!("clients of a lost device given up");
+            return tracing::warn!("clients of a lost device abandoned");
         }
     }
 }

@@ -172,18 +172,18 @@ impl Server {
     /// # Errors
     ///
     /// `Denied` if `peer` has no right to do so; `NotFound` for an unknown device.
-    pub(crate) async fn give_up(&self, peer: &Peer, device: &str) -> Result<()> {
+    pub(crate) async fn mark_lost(&self, peer: &Peer, device: &str) -> Result<()> {
         self.check_control(peer)?;
         let node = self.nodes.iter().find(|node| node.name == device).ok_or_else(|| {
             let have: Vec<_> = self.nodes.iter().map(|node| &*node.name).collect();
             Error::NotFound(format!("unknown device {device:?} (have: {})", have.join(", ")))
         })?;
         let (node, principal) = (node.clone(), peer.principal.clone());
-        let give_up = move || {
-            node.give_up(&format!("removed by {principal}"));
+        let mark_lost = move || {
+            node.mark_lost(&format!("removed by {principal}"));
             Ok(())
         };
-        run_blocking(give_up).await
+        run_blocking(mark_lost).await
     }
 
     /// Suspends guests, or brings them back, on a thread that may block.

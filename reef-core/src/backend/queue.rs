@@ -162,7 +162,7 @@ pub trait Queue: Debug + Send + 'static {
     /// until they have ended, or for ever. Without this method, dropping it may take for ever.
     fn abandon(&mut self) {}
 
-    /// Returns whether it has given up its work by itself, as [`abandon`](Self::abandon) does,
+    /// Returns whether it has abandoned its work by itself, as [`abandon`](Self::abandon) does,
     /// before one of its errors.
     fn is_abandoned(&self) -> bool {
         false

@@ -151,11 +151,11 @@ impl<D: Device> Dispatcher<D> {
     /// A device is marked lost without being told if it refuses to restore best-effort work for
     /// half a second, and if a call of the driver, by any thread that starts or ends real-time
     /// work, does not return for ten seconds.
-    pub fn give_up(&self, error: &Error) {
-        self.dispatch.give_up(error);
+    pub fn mark_lost(&self, error: &Error) {
+        self.dispatch.mark_lost(error);
     }
 
-    /// Returns the reason for which the device is given up, if it is. Doesn't block.
+    /// Returns the reason for which the device is abandoned, if it is. Doesn't block.
     pub fn lost(&self) -> Option<Error> {
         self.dispatch.lost.get().cloned()
     }

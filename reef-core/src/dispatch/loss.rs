@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 /// Time for which a device may refuse to restore best-effort work, each time it is asked, before it
-/// is given up.
+/// is abandoned.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Refusals of a device to restore best-effort work.

@@ -213,7 +213,7 @@ impl<D: Device> Dispatch<D> {
     /// The device is lost: ends best-effort work now, and real-time work in the next pass.
     pub(super) fn note_lost(&self, error: &Error) {
         let error = self.lost.get_or_init(|| error.clone()); // the first reason stays
-        self.group.give_up(error);
+        self.group.mark_lost(error);
     }
 
     /// The device is lost, and a call of the driver in a pass hangs: ends all that waits for one.
@@ -226,7 +226,7 @@ impl<D: Device> Dispatch<D> {
 
     /// Marks the device lost. Calls no driver and waits for a pass for a short time only: real-time
     /// work ends with the next one, or now if it lasts.
-    pub(super) fn give_up(&self, error: &Error) {
+    pub(super) fn mark_lost(&self, error: &Error) {
         self.note_lost(error);
         if self.try_with(|state| state.close(self.hang_error())).is_none() {
             self.end_waits(error);

@@ -469,7 +469,7 @@ fn capped_queue_is_stopped_again_to_measure_its_blocks() {
 
 /// The device ends a silent queue by itself, as with a timeout of its own.
 #[test]
-fn queue_that_gives_itself_up_counts_as_abandoned() {
+fn queue_that_abandons_itself_counts_as_abandoned() {
     let device = Fake::default();
     let dispatcher = dispatcher(&device);
     script(&device).be_hangs.store(true, Ordering::SeqCst);

@@ -35,7 +35,7 @@ pub(crate) struct Script {
     pub(crate) hung: AtomicU64,
     /// Best-effort queues give themselves up when they are asked for their progress.
     pub(crate) be_times_out: AtomicBool,
-    /// Queues that were given up with what the device had of them.
+    /// Queues that were abandoned with what the device had of them.
     pub(crate) abandoned: AtomicU32,
     /// Queues that were opened.
     pub(crate) queues: AtomicU64,

@@ -112,7 +112,7 @@ impl<D: Device> Group<D> {
 
     /// # Errors
     ///
-    /// The reason for which the group was given up.
+    /// The reason for which the group was abandoned.
     pub(crate) fn join(&self, queue: &Arc<Shared<D>>) -> Result<()> {
         let mut members = self.members.lock();
         if let Some(error) = &members.lost {
@@ -141,7 +141,7 @@ impl<D: Device> Group<D> {
 
     /// Ends all queues with `error`, also those that come, are parked or are held. Calls no driver:
     /// each worker ends when the device has finished what it has of its queue, or fails.
-    pub(crate) fn give_up(&self, error: &Error) {
+    pub(crate) fn mark_lost(&self, error: &Error) {
         let mut members = self.members.lock();
         let error = members.lost.get_or_insert_with(|| error.clone()).clone();
         for queue in &members.queues {
@@ -162,7 +162,7 @@ impl<D: Device> Group<D> {
         hung.for_each(|queue| queue.leave_alone());
     }
 
-    /// Returns whether its queues were given up.
+    /// Returns whether its queues were abandoned.
     pub(crate) fn is_lost(&self) -> bool {
         self.members.lock().lost.is_some()
     }

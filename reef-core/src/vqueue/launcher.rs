@@ -23,7 +23,7 @@ pub(crate) struct Launcher<D: Device> {
     /// Part of the units that graphs run on, in percent.
     percent: u32,
     window: u64,
-    /// The queue was given up with what it has on the device.
+    /// The queue was abandoned with what it has on the device.
     is_abandoned: bool,
 }
 

@@ -257,7 +257,7 @@ impl<D: Device> VirtualQueue<D> {
     }
 }
 
-/// Time for which a queue that was given up, or its device, is waited for: it may have nothing
+/// Time for which a queue that was abandoned, or its device, is waited for: it may have nothing
 /// there.
 const LOST_TIMEOUT: Duration = Duration::from_millis(100);
 

@@ -154,7 +154,7 @@ fn check_debt<D: Device>(
         return Ok(Some(limit - age));
     }
     shared.launcher().abandon();
-    let why = format!("what was launched has not stopped within {limit:?}; its queue is given up");
+    let why = format!("what was launched has not stopped within {limit:?}; its queue is abandoned");
     Err(Error::DeviceLost { backend: D::NAME, why })
 }
 

@@ -143,7 +143,7 @@ impl<D: Operators> Memory<D> {
         .collect()
     }
 
-    /// Needed if an inference before was given up halfway; otherwise it is zero.
+    /// Needed if an inference before was abandoned halfway; otherwise it is zero.
     fn zero_scratch(&self) -> Option<Command<D>> {
         let buffer = self.scratch.as_ref().filter(|_| self.zeroed_bytes > 0)?.clone();
         Some(Command::Fill(Fill { buffer, offset: 0, bytes: self.zeroed_bytes, word: 0 }))

@@ -2,7 +2,7 @@
 
 use crate::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED};
 use crate::state::host_functions::run_host_function;
-use crate::state::leases::{give_up_window, keep_window};
+use crate::state::leases::{release_window, keep_window};
 use crate::state::lock::lock;
 use crate::state::thread::{Thread, in_thread};
 use reef_remote_calls::{
@@ -152,7 +152,7 @@ fn open() -> Result<Session, String> {
         Ok((client, facts))
     });
     let window = facts.as_ref().ok().and_then(|(_, facts)| facts.window);
-    windows.into_iter().filter(|slot| Some(*slot) != window).for_each(give_up_window);
+    windows.into_iter().filter(|slot| Some(*slot) != window).for_each(release_window);
     let (client, facts) = facts?;
     let text = |text: &str| CString::new(text).unwrap_or_default();
     let errors = facts.errors.iter().map(|(code, name, what)| (*code, [text(name), text(what)]));

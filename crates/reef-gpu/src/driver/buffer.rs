@@ -244,7 +244,7 @@ mod tests {
         let [first, second] = [(); 2].map(|()| adopt(&gpu, &theirs));
         let address = first.address();
         gpu.vendor().busy.store(true, Ordering::SeqCst);
-        Stream::open(gpu.context(), StreamKind::BestEffort).unwrap().give_up();
+        Stream::open(gpu.context(), StreamKind::BestEffort).unwrap().abandon();
         drop(first);
         assert_eq!(Arc::strong_count(&theirs), 3);
         assert!(!gpu.vendor().freed.lock().contains(&address));

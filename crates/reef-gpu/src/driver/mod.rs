@@ -2,7 +2,7 @@
 //!
 //! In: what the vendor's part can do. Out: handles that give back what they stand for when they are
 //! dropped. Invariant: nothing is given back that work on the device may still use: after a stream
-//! was given up, nothing is given back at all.
+//! was abandoned, nothing is given back at all.
 
 pub(crate) mod buffer;
 pub(crate) mod call_tracker;

@@ -42,14 +42,14 @@ impl<V: Vendor> Writer<V> {
 /// Interval at which a wait with a timeout asks the driver.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// A stream. Dropping it waits for what is in it, unless it was given up; then it is kept for the
+/// A stream. Dropping it waits for what is in it, unless it was abandoned; then it is kept for the
 /// next that is opened.
 #[derive(Debug)]
 pub(crate) struct Stream<V: Vendor> {
     raw: V::Stream,
     /// Kind of streams to keep it with; `None`: it is on a part of the units, and is closed.
     kind: Option<StreamKind>,
-    given_up: bool,
+    is_abandoned: bool,
     context: Arc<Context<V>>,
 }
 
@@ -58,7 +58,7 @@ impl<V: Vendor> Stream<V> {
         let kind = kind.into();
         let kept = context.kept_stream(kind);
         let raw = kept.map_or_else(|| context.call().open_stream(kind), Ok)?;
-        Ok(Self { raw, kind: Some(kind), given_up: false, context: context.clone() })
+        Ok(Self { raw, kind: Some(kind), is_abandoned: false, context: context.clone() })
     }
 
     /// Opens one for captures whose launches run on a part of the units in percent.
@@ -68,7 +68,7 @@ impl<V: Vendor> Stream<V> {
         percent: u32,
     ) -> Result<Self> {
         let raw = context.call().open_part_stream(kind.into(), percent)?;
-        Ok(Self { raw, kind: None, given_up: false, context: context.clone() })
+        Ok(Self { raw, kind: None, is_abandoned: false, context: context.clone() })
     }
 
     pub(crate) fn context(&self) -> &Arc<Context<V>> {
@@ -133,14 +133,14 @@ impl<V: Vendor> Stream<V> {
         unsafe { self.context.call().wait(self.raw) }
     }
 
-    /// Blocks until all in it has ended, or until that has taken too long: then it is given up.
-    pub(crate) fn wait_or_give_up(&mut self, timeout: &mut Timeout) -> Result<()> {
-        if !timeout.is_set() && !self.given_up {
+    /// Blocks until all in it has ended, or until that has taken too long: then it is abandoned.
+    pub(crate) fn wait_or_abandon(&mut self, timeout: &mut Timeout) -> Result<()> {
+        if !timeout.is_set() && !self.is_abandoned {
             return self.wait();
         }
-        while !self.given_up && !self.is_idle()? {
+        while !self.is_abandoned && !self.is_idle()? {
             if timeout.expired().is_some() {
-                self.give_up();
+                self.abandon();
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -148,21 +148,21 @@ impl<V: Vendor> Stream<V> {
     }
 
     /// No thread waits for what is in it any more, and it is not used again.
-    pub(crate) fn give_up(&mut self) {
-        if !std::mem::replace(&mut self.given_up, true) {
+    pub(crate) fn abandon(&mut self) {
+        if !std::mem::replace(&mut self.is_abandoned, true) {
             self.context.abandon(self.raw);
         }
     }
 
     /// Returns whether it was left alone with what is in it.
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.given_up
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned
     }
 }
 
 impl<V: Vendor> Drop for Stream<V> {
     fn drop(&mut self) {
-        if self.given_up {
+        if self.is_abandoned {
             return;
         }
         match (self.wait(), self.kind) {

@@ -1,4 +1,4 @@
-//! Time that a best-effort queue may be silent before it is given up: the last resort against a
+//! Time that a best-effort queue may be silent before it is abandoned: the last resort against a
 //! kernel that never ends.
 //!
 //! Drivers have no call that removes such a kernel. With `timeout=N` its queue ends with an error,
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_given_up_takes_its_own_memory_along() {
+    fn abandoned_queue_keeps_its_own_memory() {
         let (gpu, mut queue) = silent(Priority::BestEffort);
         let is_freed = |address| gpu.vendor().freed.lock().contains(&address);
         let [used, other] = [(); 2].map(|()| gpu.alloc(8).unwrap());

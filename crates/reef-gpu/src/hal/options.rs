@@ -61,7 +61,7 @@ pub struct Options {
     /// guards.
     pub gates: Option<u32>,
     /// Time that a best-effort queue may have work in flight of which nothing ends, before it is
-    /// given up, `timeout=SECONDS`; default for ever.
+    /// abandoned, `timeout=SECONDS`; default for ever.
     pub timeout: Option<Duration>,
     /// Measures which tiles of convolutions are the fastest, `tune=on`; default off: a model picks
     /// them.

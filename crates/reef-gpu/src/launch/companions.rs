@@ -79,7 +79,7 @@ impl<V: Vendor> Companions<V> {
     pub(crate) fn free(&mut self) -> Option<usize> {
         self.reap();
         let is_free = |companion: &Companion<V>| {
-            companion.running.is_none() && !companion.stream.is_given_up()
+            companion.running.is_none() && !companion.stream.is_abandoned()
         };
         self.streams.iter().position(is_free)
     }
@@ -146,7 +146,7 @@ impl<V: Vendor> Companions<V> {
     /// The oldest command next to which something may still run.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
         self.reap();
-        let is_kept = |companion: &&Companion<V>| !companion.stream.is_given_up();
+        let is_kept = |companion: &&Companion<V>| !companion.stream.is_abandoned();
         let running = self.streams.iter().filter(is_kept).filter_map(|of| of.running.as_ref());
         running.map(|running| running.seq).min()
     }
@@ -155,19 +155,19 @@ impl<V: Vendor> Companions<V> {
     /// given up.
     pub(crate) fn wait(&mut self) -> bool {
         for Companion { stream, timeout, .. } in &mut self.streams {
-            let _ = stream.wait_or_give_up(timeout);
+            let _ = stream.wait_or_abandon(timeout);
         }
-        self.is_given_up()
+        self.is_abandoned()
     }
 
     /// Waits for nothing that is in the streams.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         let running = self.streams.iter_mut().filter(|companion| companion.running.is_some());
-        running.for_each(|companion| companion.stream.give_up());
+        running.for_each(|companion| companion.stream.abandon());
     }
 
-    fn is_given_up(&self) -> bool {
-        self.streams.iter().any(|companion| companion.stream.is_given_up())
+    fn is_abandoned(&self) -> bool {
+        self.streams.iter().any(|companion| companion.stream.is_abandoned())
     }
 }
 
@@ -184,7 +184,7 @@ impl<V: Vendor> Companion<V> {
     fn ended(&mut self) -> Option<Running<V>> {
         let has_ended = self.running.as_ref()?.pad.stopped().is_some();
         if !has_ended && self.timeout.expired().is_some() {
-            self.stream.give_up();
+            self.stream.abandon();
         }
         self.running.take_if(|_| has_ended)
     }

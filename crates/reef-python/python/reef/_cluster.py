@@ -148,9 +148,9 @@ class Cluster:
         """Promises at most `bytes` of a device's memory to clients and networks from now on."""
         self._cluster.limit_memory(node, bytes)
 
-    def give_up(self, node: int, why: str = "given up") -> None:
+    def mark_lost(self, node: int, why: str = "marked lost") -> None:
         """Takes a device out: what waits there ends, and its clients move at their next request."""
-        self._cluster.give_up(node, why)
+        self._cluster.mark_lost(node, why)
 
 
 def open_cluster(devices: str | Sequence[str], scheduler: str = "reef") -> Cluster:

@@ -64,7 +64,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn check(&self) -> Result<()>;
 
     /// Removes the device: all of its work ends with an error that states `why`, now and later.
-    fn give_up(&self, why: &str);
+    fn mark_lost(&self, why: &str);
 
     /// Returns the number that identifies the device in other processes.
     fn uuid(&self) -> Option<[u8; 16]>;

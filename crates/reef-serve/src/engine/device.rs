@@ -127,9 +127,9 @@ impl<D: Operators> Engine for OnDevice<D> {
         Ok(self.node.ask()?)
     }
 
-    fn give_up(&self, why: &str) {
+    fn mark_lost(&self, why: &str) {
         let (backend, why) = (D::NAME, why.to_owned());
-        self.node.give_up(reef::Error::DeviceLost { backend, why });
+        self.node.mark_lost(reef::Error::DeviceLost { backend, why });
     }
 
     fn uuid(&self) -> Option<[u8; 16]> {

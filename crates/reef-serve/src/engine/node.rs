@@ -129,15 +129,15 @@ impl Node {
         match answer {
             Some(Ok(())) => {}
             Some(Err(why)) => self.note_lost(why.text()),
-            None => self.give_up(&format!("no answer for {SILENCE_TIMEOUT:?}")),
+            None => self.mark_lost(&format!("no answer for {SILENCE_TIMEOUT:?}")),
         }
         self.lost.get().is_some()
     }
 
     /// Removes it: all of its work ends with an error that states `why`, and no more is admitted.
-    pub(crate) fn give_up(&self, why: &str) {
+    pub(crate) fn mark_lost(&self, why: &str) {
         self.note_lost(why);
-        self.engine.give_up(why);
+        self.engine.mark_lost(why);
     }
 
     fn note_lost(&self, why: &str) {

@@ -58,14 +58,14 @@ fn a_daemon_goes_on_without_a_device_that_is_taken_out() {
     let mut client =
         Client::connect("tiny", &options(daemon.folder(), Some(Class::RealTime))).unwrap();
     assert!(is_near(&client.infer(&input).unwrap(), &want));
-    let give_up = |device: &str| {
+    let mark_lost = |device: &str| {
         let request =
-            format!("POST /reef/devices/{device}/give-up HTTP/1.1\r\nhost: localhost\r\n");
+            format!("POST /reef/devices/{device}/mark-lost HTTP/1.1\r\nhost: localhost\r\n");
         daemon.say(format!("{request}content-length: 0\r\nconnection: close\r\n\r\n").as_bytes())
     };
-    let missing = give_up("cpu:7");
+    let missing = mark_lost("cpu:7");
     assert!(missing.contains("404") && missing.contains("have: cpu:0, cpu:1"), "{missing}");
-    let shown = json(&give_up("cpu:0"));
+    let shown = json(&mark_lost("cpu:0"));
     let why = shown["devices"][0]["lost"].as_str();
     assert!(why.is_some_and(|why| why.starts_with("removed by ")), "{shown}");
     within(SOON, "an answer from the other device", || match client.infer(&input) {

@@ -146,7 +146,7 @@ impl Meter {
         let waits = format!("waits for its part of the time {}", self.waits.load(Relaxed));
         match self.timeout.passed() {
             0 => waits,
-            passed => format!("{waits}, {passed} of them given up because nothing moved"),
+            passed => format!("{waits}, {passed} of them abandoned because nothing moved"),
         }
     }
 }

@@ -50,7 +50,7 @@ fn best_effort_work_of_a_device_never_restored_ends() {
     let dispatcher = Dispatcher::start(&device, Reef::default()).expect("it starts");
     let (be, mut rt, task) = never_restored(&dispatcher, &device);
     assert_eq!(be.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Err(lost())));
-    eventually("given up", || dispatcher.best_effort(ClientConfig::default()).is_err());
+    eventually("abandoned", || dispatcher.best_effort(ClientConfig::default()).is_err());
     assert_eq!(rt.run(&task), Err(lost()), "so are later tasks");
     let retries = dispatcher.stats().retries;
     (0..100).for_each(|_| dispatcher.run_pass());
@@ -73,14 +73,14 @@ fn device_never_restoring_is_lost_between_real_time_tasks() {
 }
 
 #[test]
-fn client_of_a_given_up_device_gets_the_reason() {
+fn client_of_lost_device_gets_the_reason() {
     let device = Fake::default();
     let dispatcher = Dispatcher::start(&device, Reef::default()).expect("it starts");
     device.0.be_hangs.store(true, Ordering::SeqCst);
     let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     let _at_last = AtLast(device.clone());
     be.submit(&[kernel(), kernel()]).expect("room");
-    dispatcher.give_up(&lost());
+    dispatcher.mark_lost(&lost());
     assert_eq!(be.wait_timeout(Seq(1), TEST_TIMEOUT), Some(Err(lost())), "it would wait for ever");
     assert_eq!(be.submit(&[kernel()]), Err(lost()));
     device.0.be_hangs.store(false, Ordering::SeqCst); // dropping waits for what the device has
@@ -218,7 +218,7 @@ fn call_that_hangs_in_a_pass_keeps_its_own_client_alone() {
         assert_eq!(error_of_park, error, "{call:?}");
         soon("drop", move || drop(be));
         let (dispatcher, outcome) = soon("later calls", move || {
-            dispatcher.give_up(&lost());
+            dispatcher.mark_lost(&lost());
             let (_, client) = (dispatcher.stats(), dispatcher.best_effort(ClientConfig::default()));
             assert!(dispatcher.take_trace().is_empty());
             (dispatcher, (client.map(drop), rt.run(&task).map(drop)))
@@ -257,7 +257,7 @@ fn waits_end_in_their_time_while_a_call_lasts() {
         let asked = dispatcher.clone();
         soon("counts", move || (asked.stats(), asked.is_preempted(), asked.lost()));
         let lost_by = dispatcher.clone();
-        soon("marked lost", move || lost_by.give_up(&lost()));
+        soon("marked lost", move || lost_by.mark_lost(&lost()));
         assert!(begin.elapsed() < SOON, "{call:?}: {:?}", begin.elapsed());
         assert_eq!(soon("wait", move || ticket.wait()), Err(lost()), "{call:?}");
         assert_eq!(soon("best-effort wait", move || be.wait(Seq(0))), Err(lost()), "{call:?}");
@@ -352,7 +352,7 @@ fn marking_lost_reaches_queues_that_open_and_that_park() {
         move || dispatcher.best_effort(config).map(drop)
     });
     eventually("it opens", || device.0.hang.is_inside());
-    dispatcher.give_up(&lost());
+    dispatcher.mark_lost(&lost());
     let (error, client) = parks.recv_timeout(TEST_TIMEOUT).expect("it returns").unwrap_err();
     assert_eq!(error, lost());
     device.0.hang.set(None);

@@ -215,7 +215,7 @@ pub(crate) fn keep_window(base: u64) -> bool {
 }
 
 /// Gives up what [`keep_window`] has kept.
-pub(crate) fn give_up_window(base: u64) {
+pub(crate) fn release_window(base: u64) {
     // SAFETY: a mapping of ours that nothing has ever used.
     unsafe { libc::munmap(base as *mut libc::c_void, WINDOW_LEN as usize) };
 }

@@ -270,16 +270,16 @@ fn error_without_a_device_left_names_all() {
     });
 }
 
-/// A dispatcher gives up a device that answers but refuses to restore: its clients go elsewhere as
+/// A dispatcher marks a device lost that answers but refuses to restore: its clients go elsewhere as
 /// well.
 #[test]
-fn device_given_up_by_its_dispatcher_is_lost() {
+fn device_that_its_dispatcher_marks_lost_is_lost() {
     within(LIMIT, || {
         let cluster = cluster(&losable(2, false));
         let mut client = rt(&cluster, Demand::default());
         client.run(Replica::rt).unwrap();
         let why = Error::DeviceLost { backend: "losable", why: "it restores nothing".into() };
-        cluster.nodes()[0].dispatcher().give_up(&why);
+        cluster.nodes()[0].dispatcher().mark_lost(&why);
         client.run(Replica::rt).unwrap();
         assert_eq!((client.node().index(), client.moves()), (1, 1));
         assert_eq!(cluster.nodes()[0].lost(), Some(&why));
@@ -300,15 +300,15 @@ fn full_device_is_not_lost() {
     });
 }
 
-/// A device that has no memory to go on with best-effort work is given up by its dispatcher,
+/// A device that has no memory to go on with best-effort work is abandoned by its dispatcher,
 /// whatever the error is.
 #[test]
-fn device_given_up_for_any_reason_is_lost() {
+fn device_marked_lost_for_any_reason_is_lost() {
     within(LIMIT, || {
         let cluster = cluster(&losable(1, false));
         let node = &cluster.nodes()[0];
         let why = Error::OutOfMemory { backend: "losable", asked: 7 };
-        node.dispatcher().give_up(&why);
+        node.dispatcher().mark_lost(&why);
         assert_eq!(node.check(), Err(why));
     });
 }

@@ -74,7 +74,7 @@ fn state(device: &Device) -> String {
 
 pub(super) fn drain(args: &Args) -> Result<()> {
     let daemon = args.place.daemon()?;
-    let path = format!("/reef/devices/{}/give-up", segment(&args.device));
+    let path = format!("/reef/devices/{}/mark-lost", segment(&args.device));
     let devices = parse(&daemon.post(&path, DRAIN_TIMEOUT)?, &daemon)?;
     if args.json {
         return print(serde_json::to_string_pretty(&devices)?);

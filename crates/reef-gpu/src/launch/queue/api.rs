@@ -193,14 +193,14 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     fn abandon(&mut self) {
-        self.stream.give_up();
+        self.stream.abandon();
         if let Some(companions) = &mut self.companions {
-            companions.give_up();
+            companions.abandon();
         }
     }
 
     fn is_abandoned(&self) -> bool {
-        self.stream.is_given_up()
+        self.stream.is_abandoned()
     }
 
     fn release_held(&mut self) {
@@ -274,11 +274,11 @@ impl<V: Vendor> Queue<V> {
 impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
         reef_core::Queue::release_held(self);
-        let _ = self.stream.wait_or_give_up(&mut self.timeout); // then its memory may be freed
+        let _ = self.stream.wait_or_abandon(&mut self.timeout); // then its memory may be freed
         if self.companions.as_mut().is_some_and(|companions| companions.wait()) {
             forget(self.companions.take()); // with all that its blocks use
         }
-        if self.stream.is_given_up() {
+        if self.stream.is_abandoned() {
             return self.keep_for_ever();
         }
         // SAFETY: dropped here and nowhere else.

@@ -122,11 +122,11 @@ impl<V: Vendor> Queue<V> {
         }
     }
 
-    /// Nothing has ended; the queue is given up if that has been so for too long.
+    /// Nothing has ended; the queue is abandoned if that has been so for too long.
     pub(super) fn check_timeout(&mut self) -> Result<()> {
         let Some(time) = self.timeout.expired() else { return Ok(()) };
-        self.stream.give_up();
-        let why = format!("nothing in a queue has ended for {time:?}; it is given up");
+        self.stream.abandon();
+        let why = format!("nothing in a queue has ended for {time:?}; it is abandoned");
         Err(Error::DeviceLost { backend: V::NAME, why })
     }
 

@@ -4,7 +4,7 @@
 //! Kernels get addresses, and memory that is freed is handed out again. So a queue keeps a handle
 //! to all that a command touches, two counters per launch and no allocation, from before it reaches
 //! the driver until the timeline has passed it, the device has reported that nothing of the queue
-//! runs, or the stream is closed. A stream that was given up keeps its memory for ever
+//! runs, or the stream is closed. A stream that was abandoned keeps its memory for ever
 //! (`driver/timeout.rs`).
 
 use crate::code::kernel::Kernel;

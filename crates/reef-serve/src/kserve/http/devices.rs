@@ -1,5 +1,5 @@
 //! Device calls: `GET /reef/devices` lists the daemon's devices with their state; `POST
-//! /reef/devices/NAME/give-up` removes one.
+//! /reef/devices/NAME/mark-lost` removes one.
 
 use super::reply::{App, Reply};
 use crate::engine::node::Node;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/reef/devices", get(devices))
-        .route("/reef/devices/{device}/give-up", post(give_up))
+        .route("/reef/devices/{device}/mark-lost", post(mark_lost))
 }
 
 async fn devices(State(server): App) -> Json<Value> {
@@ -33,12 +33,12 @@ async fn devices(State(server): App) -> Json<Value> {
     Json(json!({ "devices": server.nodes.iter().map(one).collect::<Vec<_>>() }))
 }
 
-async fn give_up(
+async fn mark_lost(
     State(server): App,
     Extension(peer): Extension<Peer>,
     Path(device): Path<String>,
 ) -> Reply<Json<Value>> {
-    server.give_up(&peer, &device).await?;
+    server.mark_lost(&peer, &device).await?;
     Ok(devices(State(server)).await)
 }
 

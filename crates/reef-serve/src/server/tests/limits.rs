@@ -136,7 +136,7 @@ fn texts_of_classes_are_charged_for_before_they_are_made() {
     assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
 }
 
-/// Best-effort work that never ends is given up with its request, so that its instance goes on.
+/// Best-effort work that never ends is abandoned with its request, so that its instance goes on.
 #[test]
 fn a_lane_is_free_when_nobody_waits_for_its_request() {
     let fixture = Fixture::new("given-up", |config| config.scheduler = "rt-only".into());

@@ -115,8 +115,8 @@ impl Engine for Losable {
         self.test()
     }
 
-    fn give_up(&self, why: &str) {
-        self.inner.give_up(why);
+    fn mark_lost(&self, why: &str) {
+        self.inner.mark_lost(why);
     }
 
     fn uuid(&self) -> Option<[u8; 16]> {
@@ -347,7 +347,7 @@ fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
         let _hung = scope.spawn(|| fixture.request(1));
         let node = &fixture.server.nodes[0];
         until("it runs", || (node.load() > 0).then_some(()));
-        node.give_up("it hangs");
+        node.mark_lost("it hangs");
         until("moved", || fixture.place().filter(|at| *at == 1));
         let (sender, done) = channel();
         std::thread::spawn(move || {
@@ -398,11 +398,11 @@ fn a_lost_device_gets_no_requests_while_another_works() {
     let nodes = &fixture.server.nodes;
     let _busy = nodes[0].enter();
     assert_eq!(replicas.next().node().index, 1);
-    nodes[1].give_up("taken out");
+    nodes[1].mark_lost("taken out");
     for _ in 0..3 {
         assert_eq!(replicas.next().node().index, 0);
     }
-    nodes[0].give_up("taken out, too");
+    nodes[0].mark_lost("taken out, too");
     nodes.iter().for_each(|node| _ = node.stats()); // asks neither
     assert_eq!(replicas.next().node().index, 1, "each says why");
 }
@@ -482,7 +482,7 @@ fn a_local_client_hears_why_no_device_takes_its_model() {
     let (local, options) = local(&fixture);
     let mut client = Client::connect("tiny", &options).unwrap();
     fates.iter().for_each(lose);
-    fixture.server.nodes[0].give_up("taken out");
+    fixture.server.nodes[0].mark_lost("taken out");
     let said = until("its end", || client.ping().err());
     assert!(said.text().contains("no device can take it"), "{said}");
     local.stop();
@@ -539,7 +539,7 @@ fn a_daemon_that_ends_moves_no_further_model() {
     assert_eq!(registry.models_by_device()[&0].len(), 3, "{:?}", registry.models_by_device());
     let before = devices[1].loads.load(Ordering::SeqCst);
     devices[1].slow.store(true, Ordering::SeqCst);
-    fixture.server.nodes[0].give_up("a test");
+    fixture.server.nodes[0].mark_lost("a test");
     let begun = || devices[1].loads.load(Ordering::SeqCst) - before;
     until("a move begins", || (begun() == 1).then_some(()));
     std::thread::scope(|scope| {

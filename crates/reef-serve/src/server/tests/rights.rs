@@ -155,7 +155,7 @@ fn device_time_is_booked_to_who_asked() {
     assert_eq!(served(&owner), [Duration::ZERO; 2]);
 }
 
-/// A second one that waits for the first, which is long, is given up when its time is over.
+/// A second one that waits for the first, which is long, is abandoned when its time is over.
 #[test]
 fn a_late_real_time_request_is_cancelled_where_it_waits() {
     let fixture = fixture("late", OverBudget::Late);

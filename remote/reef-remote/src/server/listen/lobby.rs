@@ -91,7 +91,7 @@ mod tests {
 
     /// One machine that takes all places closes its own connections, and no other's.
     #[test]
-    fn machine_with_most_connections_gives_up_its_oldest() {
+    fn machine_with_most_connections_loses_its_oldest() {
         let (lobby, mut ends, mut places) = (Lobby::default(), Vec::new(), Vec::new());
         let mut enter = |machine: &str| {
             let (near, far) = UnixStream::pair().unwrap();

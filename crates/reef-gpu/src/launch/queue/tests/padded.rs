@@ -234,7 +234,7 @@ fn operands_of_padding_live_until_it_has_ended() {
 
 /// With a timeout, a queue that is dropped waits no longer than that for padding.
 #[test]
-fn padding_that_never_ends_is_given_up_with_what_it_uses() {
+fn padding_that_never_ends_is_abandoned_with_what_it_uses() {
     const LIMIT: Duration = Duration::from_millis(20);
     let mut bench = Bench::with(8, Options { timeout: Some(LIMIT), ..Options::default() });
     let buffer = bench.gpu.alloc(8).unwrap();

@@ -16,7 +16,7 @@ const BLOCKS_A_UNIT: u32 = 64;
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
-fn kernel_that_fills_the_device_is_given_up_at_level_all() {
+fn kernel_that_fills_the_device_is_abandoned_at_level_all() {
     let Some(device) = reef_conformance::open::<Cuda>(0, "timeout=1") else { return };
     let cells = Cells::new(&device, device.info().units * BLOCKS_A_UNIT).unwrap();
     let config = Config::default().level(PreemptLevel::All).window(2);
@@ -36,8 +36,8 @@ fn kernel_that_fills_the_device_is_given_up_at_level_all() {
     queue.preempt(false).unwrap();
     assert!(start.elapsed() < TIMEOUT, "to stop it waits: {:?}", start.elapsed());
     let lost = submitter.wait(endless).unwrap_err();
-    println!("given up after {:?}: {lost}", start.elapsed());
-    assert!(matches!(&lost, Error::DeviceLost { why, .. } if why.contains("given up")), "{lost}");
+    println!("abandoned after {:?}: {lost}", start.elapsed());
+    assert!(matches!(&lost, Error::DeviceLost { why, .. } if why.contains("abandoned")), "{lost}");
     // The watchdog counts from when it last saw something end, which was before this clock began.
     assert!((TIMEOUT / 2..SOON).contains(&start.elapsed()), "{:?}", start.elapsed());
     assert_eq!(submitter.wait(behind), Err(lost));
