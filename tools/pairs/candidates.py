@@ -15,7 +15,7 @@ Sections:
 the device), `few:US` (16 blocks), `waves:US` (waves of 20 us), and `nap:US` (nothing but the pace). `@28` is a green
 context of 28 multiprocessors, `@0-132` one step in turn on all, without and with one. `/30` launches a unit whenever
 30 % of the time is over that it takes alone.
-Latency is the 99th percentile of a lap, by that alone shortly before. Kept is the rate of units, by the rate
+Latency is the 99th percentile of a iteration, by that alone shortly before. Kept is the rate of units, by the rate
 alone with all threads, one behind the other.
 """
 import argparse
@@ -30,7 +30,7 @@ THREADS = {8: "7", 16: "13", 28: "22", 40: "31"}  # multiprocessors, and percent
 KINDS = ["gemm", "copy", "sweep", "small", "spin:100"]
 TRAINERS = ("train", "native", "gpt")
 LENGTHS = [5, 20, 50, 100, 300, 1000]
-LONG = 4.2  # times --seconds: laps of llm are that much longer
+LONG = 4.2  # times --seconds: iterations of llm are that much longer
 
 
 def plan(sections):

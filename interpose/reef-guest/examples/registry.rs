@@ -39,11 +39,11 @@ fn line(guest: &GuestView) -> String {
     let counts = format!("kernels {kernels} graphs {graphs} gates {gates} delayed {delayed}");
     let counts = format!("{counts} breathers {breathers} refused {refused}");
     let shares = format!(
-        "share {:.4} passed {:.3} s held {:.3} s laps {} growth {:.3}",
+        "share {:.4} passed {:.3} s held {:.3} s iterations {} growth {:.3}",
         f64::from(guest.duty) / 1e6,
         guest.passed.as_secs_f64(),
         guest.held.as_secs_f64(),
-        guest.laps,
+        guest.iterations,
         guest.growth.unwrap_or_default(),
     );
     format!("{} pid {}: {counts} {shares}", who.class, who.pid)

@@ -132,22 +132,22 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     assert!(views.iter().any(|view| view.who.class == Class::RealTime && view.busy >= LENGTH));
     assert!(held(be.who.guest).is_some_and(|held| held >= LENGTH), "{views:?}");
 
-    // Its waits end laps.
-    let laps = || {
+    // Its waits end iterations.
+    let iterations = || {
         let views = registry.guests();
-        views.iter().map(|view| view.laps).max().unwrap_or_default()
+        views.iter().map(|view| view.iterations).max().unwrap_or_default()
     };
     launch("cuLaunchKernel", stream);
     assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
-    let before = laps();
+    let before = iterations();
     (0..3).for_each(|_| {
         (0..2).for_each(|_| launch("cuLaunchKernel", stream));
         assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
-        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0, "without a lap");
+        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0, "without an iteration");
     });
     launch("cuLaunchKernel", stream);
     assert_eq!(call!(driver, cuCtxSynchronize()), 0);
-    assert_eq!(laps(), before + 4);
+    assert_eq!(iterations(), before + 4);
 
     // The daemon ends, and no guest holds; the next one's guests are held as soon as this one has
     // joined it.

@@ -8,11 +8,11 @@ use crate::arrivals::NEVER;
 use crate::profile::DeviceProfile;
 use reef_core::scheduler::LaunchLimit;
 use reef_guest::beside::{Allowance, Controller, Percent, Slo, Windows};
-use reef_guest::page::Lap;
+use reef_guest::page::Iteration;
 
 /// Time without work after which a real-time client holds no queue, in nanoseconds.
 const MAX_GAP: u64 = 200_000;
-/// Time of this kind while its laps are measured alone, in nanoseconds.
+/// Time of this kind while its iterations are measured alone, in nanoseconds.
 const MAX_QUIET: u64 = 30_000_000;
 
 /// Gates of a device's queues.
@@ -124,11 +124,11 @@ impl Gates {
 }
 
 impl Passage {
-    /// Lets the controller see a lap that ended now, and returns the part that it has found.
+    /// Lets the controller see an iteration that ended now, and returns the part that it has found.
     fn control(&mut self, now: u64, since: Option<u64>, applied: u32) -> Option<u32> {
         let controller = self.controller.as_mut()?;
-        let lap = since.map(|since| Lap { end: now, length: now - since, kind: 1 });
-        controller.note(lap.as_slice(), now, applied);
+        let iteration = since.map(|since| Iteration { end: now, length: now - since, kind: 1 });
+        controller.note(iteration.as_slice(), now, applied);
         Some(controller.duty())
     }
 

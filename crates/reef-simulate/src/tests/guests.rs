@@ -108,7 +108,7 @@ fn gate_before_each_kernel_costs_time_in_windows_alone() {
 }
 
 #[test]
-fn peak_of_an_inference_slows_a_part_of_the_laps() {
+fn peak_of_an_inference_slows_a_part_of_the_iterations() {
     let mut fleet = pair(|_, be| be.beside = Some(100));
     let network = fleet.profile.networks.get_mut("fixed").unwrap();
     network.alone_us = 100_000.0;

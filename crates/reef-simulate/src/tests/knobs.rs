@@ -195,7 +195,8 @@ fn measured_shares_and_targets_are_simulated() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The row without gates is what the profile is from. Laps at an edge of the peak have less of it.
+/// The row without gates is what the profile is from. Iterations at an edge of the peak have less
+/// of it.
 #[test]
 fn profile_of_shares_gives_its_row_without_gates() {
     let all = results(SHARES);
@@ -208,9 +209,9 @@ fn profile_of_shares_gives_its_row_without_gates() {
     assert!(errors[0] < 0.02 && errors[1] < 0.10 && errors[2] < 0.02, "{errors:?}");
 }
 
-/// Rows of a language model next to training with `--beside 30` by their period in µs: laps and
-/// training's steps a second, and the 99th percentile in ms.
-/// docs/results/2026-11-26-h200-shares/period-*.json; alone 520 laps a second and 1.983 ms.
+/// Rows of a language model next to training with `--beside 30` by their period in µs: iterations
+/// and training's steps a second, and the 99th percentile in ms.
+/// docs/results/2026-11-26-h200-shares/period-*.json; alone 520 iterations a second and 1.983 ms.
 const PERIODS: [(f64, f64, f64, f64); 3] = [
     (300.0, 432.0, 15.0, 2.9266),
     (4000.0, 454.667, 12.0, 2.7003),
@@ -225,11 +226,11 @@ fn error_of_periods(kernel_us: f64, peak_kernel_us: f64) -> f64 {
     train.kernel_us = kernel_us;
     train.peak.as_mut().unwrap().kernel_us = peak_kernel_us;
     let (mut squares, mut kept) = (0.0, Vec::new());
-    for (period_us, laps, steps, p99_ms) in PERIODS {
+    for (period_us, iterations, steps, p99_ms) in PERIODS {
         profile.device.period_us = period_us;
         let [simulated, _] = Case::share("llm+train", 30, 3.0).simulated(&profile);
         let log = |simulated: f64, measured: f64| libm::log(simulated / measured);
-        let (mean, p99) = (log(simulated[0], 520.0 / laps), log(simulated[1], p99_ms / 1.983));
+        let (mean, p99) = (log(simulated[0], 520.0 / iterations), log(simulated[1], p99_ms / 1.983));
         squares += mean * mean + p99 * p99;
         kept.push(log(simulated[2], steps));
     }

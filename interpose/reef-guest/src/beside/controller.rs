@@ -1,36 +1,36 @@
 //! Controller: finds the part of the time that keeps a real-time program's latency at its target.
 //!
-//! It compares *laps*: from a thread's first launch to the end of its wait for the device. Laps
-//! with the same number of launches are of one kind. At times nothing passes, and the laps of
-//! each kind are measured alone. In between each lap is late or not: a lap is late if it is longer
-//! than the target times the 99th percentile alone. A late lap makes the part smaller, any other
-//! lap makes it larger by so much less that both are in balance if one lap in a hundred is late.
-//! The balance holds the 99th percentile at the target, whatever laps depend on apart from the
-//! part.
+//! It compares *iterations*: from a thread's first launch to the end of its wait for the device.
+//! Iterations with the same number of launches are of one kind. At times nothing passes, and the
+//! iterations of each kind are measured alone. In between each iteration is late or not: an
+//! iteration is late if it is longer than the target times the 99th percentile alone. A late
+//! iteration makes the part smaller, any other iteration makes it larger by so much less that both
+//! are in balance if one iteration in a hundred is late. The balance holds the 99th percentile at
+//! the target, whatever iterations depend on apart from the part.
 
 use super::quantile::quantile;
 use super::share::Slo;
 use crate::limit::quantity::WHOLE;
-use crate::page::laps::Lap;
+use crate::page::iterations::Iteration;
 
-/// Laps of the first measurement alone, and of later ones. Those are short and frequent, because
-/// the host's speed changes as well.
-const FIRST_LAPS: usize = 256;
-const ALONE_LAPS: usize = 96;
-/// Longest time of a measurement with [`FEW_LAPS`], in nanoseconds.
+/// Iterations of the first measurement alone, and of later ones. Those are short and frequent,
+/// because the host's speed changes as well.
+const FIRST_ITERATIONS: usize = 256;
+const ALONE_ITERATIONS: usize = 96;
+/// Longest time of a measurement with [`FEW_ITERATIONS`], in nanoseconds.
 const MAX_ALONE: u64 = 500_000_000;
 /// Time from one measurement alone to the next, at first and at most. It doubles.
 const MIN_INTERVAL: u64 = 1_000_000_000;
 const MAX_INTERVAL: u64 = 4_000_000_000;
-/// Laps by which growth is measured. It is shown, and decides nothing.
-const SHOWN_LAPS: usize = 256;
-const FEW_LAPS: usize = 16;
-/// Laps alone of each kind that are kept: those of the last measurements.
-const KEPT_LAPS: usize = 1024;
-/// Measurements in sequence whose median is outside of the middle nine tenths of the kept laps,
-/// after which those are dropped: the program has changed.
+/// Iterations by which growth is measured. It is shown, and decides nothing.
+const SHOWN_ITERATIONS: usize = 256;
+const FEW_ITERATIONS: usize = 16;
+/// Iterations alone of each kind that are kept: those of the last measurements.
+const KEPT_ITERATIONS: usize = 1024;
+/// Measurements in sequence whose median is outside of the middle nine tenths of the kept
+/// iterations, after which those are dropped: the program has changed.
 const MAX_ODD: u32 = 4;
-/// Maximum number of kinds. Laps of further kinds are ignored.
+/// Maximum number of kinds. Iterations of further kinds are ignored.
 const MAX_KINDS: usize = 16;
 /// Part of the time, in parts per million, at which it starts, and which it tries after a pause.
 pub const MAX_PROBE: u32 = 50_000;
@@ -40,24 +40,25 @@ const PROBE: f64 = MAX_PROBE as f64 / WHOLE as f64;
 const MIN_PART: f64 = 0.005;
 /// Largest part by that which has really passed.
 const MAX_RISE: f64 = 1.5;
-/// Share of late laps that is held.
+/// Share of late iterations that is held.
 const LATE_SHARE: f64 = 0.01;
-/// Fall of the part's logarithm for a late lap.
+/// Fall of the part's logarithm for a late iteration.
 const FALL: f64 = 0.05;
-/// Rise of the part's logarithm for any other lap, right after a late one. It doubles after
-/// `1 / LATE_SHARE` laps, and so on in equal steps, up to [`MAX_HASTE`] times. Then a late lap in
-/// a hundred, at random, balances it.
+/// Rise of the part's logarithm for any other iteration, right after a late one. It doubles after
+/// `1 / LATE_SHARE` iterations, and so on in equal steps, up to [`MAX_HASTE`] times. Then a late
+/// iteration in a hundred, at random, balances it.
 const RISE: f64 = FALL * LATE_SHARE / 2.0;
 const MAX_HASTE: f64 = 10.0;
-/// Laps within which the next late one makes the part fall faster: by half, up to eight times.
+/// Iterations within which the next late one makes the part fall faster: by half, up to eight
+/// times.
 const SOON: u32 = 4;
-/// Laps that seem to have been on time before the first one.
+/// Iterations that seem to have been on time before the first one.
 const FIRST_RUN: u32 = 400;
 /// Pauses after a part that was too large however small, in nanoseconds. They double.
 const MIN_PAUSE: u64 = 1_000_000_000;
 const MAX_PAUSE: u64 = 32_000_000_000;
 
-/// Laps alone of one kind.
+/// Iterations alone of one kind.
 #[derive(Debug, Default)]
 struct Kind {
     kind: u32,
@@ -75,7 +76,7 @@ struct Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Nothing passes, and laps alone are measured, since this time.
+    /// Nothing passes, and iterations alone are measured, since this time.
     Alone(u64),
     /// The part passes, since this time, until that of the next measurement alone.
     Beside(u64),
@@ -89,15 +90,15 @@ pub struct Controller {
     target: f64,
     state: State,
     kinds: Vec<Kind>,
-    /// 99th percentile of laps alone, each divided by the median of its kind.
+    /// 99th percentile of iterations alone, each divided by the median of its kind.
     alone: f64,
-    /// Last laps, each divided by the median of its kind, since growth was measured.
+    /// Last iterations, each divided by the median of its kind, since growth was measured.
     shown: Vec<f64>,
     /// Part of the time, 0 to 1.
     part: f64,
-    /// Laps since the last late one.
+    /// Iterations since the last late one.
     run: u32,
-    /// Haste of the fall: late laps soon after each other.
+    /// Haste of the fall: late iterations soon after each other.
     fall: f64,
     /// Last measured growth: 1 is alone.
     growth: f64,
@@ -133,7 +134,7 @@ impl Controller {
         }
     }
 
-    /// Returns whether laps are measured alone, so that nothing may pass.
+    /// Returns whether iterations are measured alone, so that nothing may pass.
     pub fn is_alone(&self) -> bool {
         matches!(self.state, State::Alone(_))
     }
@@ -144,12 +145,12 @@ impl Controller {
         self.growth
     }
 
-    /// Notes laps that have ended, in order, and the time. `applied` is the part that really
+    /// Notes iterations that have ended, in order, and the time. `applied` is the part that really
     /// passed, in parts per million: it may be bounded otherwise.
-    pub fn note(&mut self, laps: &[Lap], now: u64, applied: u32) {
+    pub fn note(&mut self, iterations: &[Iteration], now: u64, applied: u32) {
         // What has not passed is not known to be harmless.
         let most = (MAX_RISE * PROBE.max(f64::from(applied) / f64::from(WHOLE))).min(1.0);
-        laps.iter().for_each(|lap| self.note_lap(lap, most));
+        iterations.iter().for_each(|iteration| self.note_iteration(iteration, most));
         match self.state {
             State::Alone(since) => self.end_alone(since, now),
             State::Beside(_) => self.end_beside(now),
@@ -158,15 +159,15 @@ impl Controller {
         }
     }
 
-    fn note_lap(&mut self, lap: &Lap, most: f64) {
-        let (begin, length) = (lap.begin(), lap.length as f64);
+    fn note_iteration(&mut self, iteration: &Iteration, most: f64) {
+        let (begin, length) = (iteration.begin(), iteration.length as f64);
         match self.state {
-            // Laps that began before belong to the state before.
+            // Iterations that began before belong to the state before.
             State::Alone(since) if begin >= since && length > 0.0 => {
-                self.note_alone(lap.kind, length)
+                self.note_alone(iteration.kind, length)
             }
             State::Beside(since) if begin >= since => {
-                let known = self.kinds.iter().find(|kind| kind.kind == lap.kind);
+                let known = self.kinds.iter().find(|kind| kind.kind == iteration.kind);
                 let median = known.map(|kind| kind.median).filter(|median| *median > 0.0);
                 median.into_iter().for_each(|median| self.adapt(length / median, most));
             }
@@ -191,14 +192,14 @@ impl Controller {
         self.state = State::Alone(now);
     }
 
-    /// Ends a measurement alone if it has enough laps, or lasts for too long.
+    /// Ends a measurement alone if it has enough iterations, or lasts for too long.
     fn end_alone(&mut self, since: u64, now: u64) {
-        let laps: usize = self.kinds.iter().map(|kind| kind.fresh).sum();
+        let iterations: usize = self.kinds.iter().map(|kind| kind.fresh).sum();
         let is_late = now.saturating_sub(since) >= MAX_ALONE;
         let is_first = self.kinds.iter().all(|kind| kind.median == 0.0);
-        let enough = if is_first { FIRST_LAPS } else { ALONE_LAPS };
-        if laps < enough && !(is_late && laps >= FEW_LAPS) {
-            if is_late && laps == 0 {
+        let enough = if is_first { FIRST_ITERATIONS } else { ALONE_ITERATIONS };
+        if iterations < enough && !(is_late && iterations >= FEW_ITERATIONS) {
+            if is_late && iterations == 0 {
                 self.state = State::Pause(now + MIN_PAUSE); // nothing to measure
             }
             return;
@@ -215,11 +216,11 @@ impl Controller {
         self.state = State::Beside(now);
     }
 
-    /// Sets the part by one lap, which is divided by the median of its kind. The part is at most
-    /// `most`, or as it was.
-    fn adapt(&mut self, lap: f64, most: f64) {
-        self.shown.push(lap);
-        if lap > self.target * self.alone {
+    /// Sets the part by one iteration, which is divided by the median of its kind. The part is at
+    /// most `most`, or as it was.
+    fn adapt(&mut self, iteration: f64, most: f64) {
+        self.shown.push(iteration);
+        if iteration > self.target * self.alone {
             self.fall = if self.run < SOON { (self.fall * 1.5).min(8.0) } else { 1.0 };
             self.run = 0;
             self.part *= (-FALL * self.fall).exp();
@@ -235,7 +236,7 @@ impl Controller {
 
     /// Measures growth, and ends this state if it is time to, or if the least part is too much.
     fn end_beside(&mut self, now: u64) {
-        if self.shown.len() >= SHOWN_LAPS {
+        if self.shown.len() >= SHOWN_ITERATIONS {
             self.growth = quantile(&mut self.shown, 0.99).unwrap_or(self.alone) / self.alone;
             self.shown.clear();
         }
@@ -250,13 +251,14 @@ impl Controller {
 }
 
 impl Kind {
-    /// Keeps the laps of a measurement, if there are enough. Laps of a rare kind wait for more.
+    /// Keeps the iterations of a measurement, if there are enough. Iterations of a rare kind wait
+    /// for more.
     fn settle(&mut self) {
-        if self.lengths.len() < FEW_LAPS && self.median > 0.0 {
+        if self.lengths.len() < FEW_ITERATIONS && self.median > 0.0 {
             return;
         }
         let Some(median) = quantile(&mut self.lengths, 0.5) else { return };
-        if self.lengths.len() < FEW_LAPS {
+        if self.lengths.len() < FEW_ITERATIONS {
             self.median = median;
             return;
         }
@@ -269,13 +271,13 @@ impl Kind {
         }
         if self.odd == 0 {
             self.kept.append(&mut self.apart);
-            let extra = self.kept.len().saturating_sub(KEPT_LAPS);
+            let extra = self.kept.len().saturating_sub(KEPT_ITERATIONS);
             self.kept.drain(..extra);
             self.median = quantile(&mut self.kept.clone(), 0.5).unwrap_or(median);
         }
     }
 
-    /// Returns the kept laps, each divided by their median.
+    /// Returns the kept iterations, each divided by their median.
     fn relative(&self) -> impl Iterator<Item = f64> {
         self.kept.iter().map(|length| length / self.median)
     }

@@ -1,7 +1,7 @@
 //! Best-effort work next to busy real-time programs: how much of it passes, and when.
 //!
 //! *In*: wishes of both sides, what the daemon allows, and the lengths of a real-time program's
-//! laps. *Out*: for each best-effort guest the windows in which its gates are open while
+//! iterations. *Out*: for each best-effort guest the windows in which its gates are open while
 //! real-time work lasts. *Invariant*: nothing here reads a clock or starts a thread; a guest's
 //! windows are at most what the daemon allows and at least its floor.
 

@@ -3,28 +3,29 @@
 use super::controller::Controller;
 use super::quantile::quantile;
 use super::share::Slo;
-use crate::page::laps::Lap;
+use crate::page::iterations::Iteration;
 use proptest::prelude::*;
 
-/// Program in a closed loop whose laps grow with the part that passes.
+/// Program in a closed loop whose iterations grow with the part that passes.
 struct Plant {
     now: u64,
     seed: u64,
-    /// Length of a lap alone, in nanoseconds.
+    /// Length of an iteration alone, in nanoseconds.
     base: f64,
     /// Growth for the whole time, and its exponent.
     slope: f64,
     power: f64,
     /// Growth as soon as anything passes.
     step: f64,
-    /// Noise: the largest part by which a lap is longer.
+    /// Noise: the largest part by which an iteration is longer.
     noise: f64,
-    /// Part of the laps that the host makes longer, by up to a half.
+    /// Part of the iterations that the host makes longer, by up to a half.
     tail: f64,
     /// Factor of the slower one of two speeds of the host, which change every 0.4 s on average.
     slower: f64,
     is_slow: bool,
-    /// Interval in laps from one lap of a second kind to the next. It is three times as long.
+    /// Interval in iterations from one iteration of a second kind to the next. It is three times as
+    /// long.
     other: u64,
     count: u64,
 }
@@ -41,8 +42,8 @@ impl Plant {
         (self.seed >> 40) as f64 / (1_u64 << 24) as f64
     }
 
-    /// Makes one lap at this part of the time. Returns it, and its growth.
-    fn lap(&mut self, part: f64) -> (Lap, f64) {
+    /// Makes one iteration at this part of the time. Returns it, and its growth.
+    fn iteration(&mut self, part: f64) -> (Iteration, f64) {
         let step = if part > 0.0 { self.step } else { 0.0 };
         let growth = (1.0 + step + self.slope * part.powf(self.power))
             * (1.0 + self.noise * self.random() * self.random());
@@ -56,24 +57,24 @@ impl Plant {
         let length = (base * growth) as u64;
         self.now += length + 20_000;
         let kind = if is_other { 9 } else { 7 };
-        (Lap { end: self.now - 20_000, length, kind }, growth)
+        (Iteration { end: self.now - 20_000, length, kind }, growth)
     }
 
     /// Runs for this time under the controller. Returns the 99th percentile of the growth of the
-    /// laps in which something passed, as a multiple of that alone, and the mean part.
+    /// iterations in which something passed, as a multiple of that alone, and the mean part.
     fn run(&mut self, controller: &mut Controller, seconds: f64, most: f64) -> (f64, f64) {
         let until = self.now + (seconds * 1e9) as u64;
-        let (mut growths, mut parts, mut laps) = (Vec::new(), 0.0, 0);
+        let (mut growths, mut parts, mut iterations) = (Vec::new(), 0.0, 0);
         while self.now < until {
             let part = (f64::from(controller.duty()) / 1e6).min(most);
-            let (lap, growth) = self.lap(part);
-            controller.note(&[lap], self.now, (part * 1e6) as u32);
+            let (iteration, growth) = self.iteration(part);
+            controller.note(&[iteration], self.now, (part * 1e6) as u32);
             growths.push(growth);
-            (parts, laps) = (parts + part, laps + 1);
+            (parts, iterations) = (parts + part, iterations + 1);
         }
-        let mut alone: Vec<f64> = (0..2000).map(|_| self.lap(0.0).1).collect();
+        let mut alone: Vec<f64> = (0..2000).map(|_| self.iteration(0.0).1).collect();
         let alone = quantile(&mut alone, 0.99).unwrap();
-        (quantile(&mut growths, 0.99).unwrap() / alone, parts / f64::from(laps))
+        (quantile(&mut growths, 0.99).unwrap() / alone, parts / f64::from(iterations))
     }
 }
 
@@ -97,7 +98,7 @@ proptest! {
         plant.run(&mut controller, 10.0, 1.0);
         let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
         let most = target.min(1.0 + slope);
-        // The percentile of 3,000 laps is uncertain by a part of their noise.
+        // The percentile of 3,000 iterations is uncertain by a part of their noise.
         let bound = target + 0.02 + 0.2 * noise;
         prop_assert!(growth <= bound, "{growth} at {target}, part {part}");
         prop_assert!(growth >= most - 0.05, "{growth} at {target}, part {part}");
@@ -127,16 +128,16 @@ proptest! {
         prop_assert!(growth <= 1.23, "{growth}");
     }
 
-    /// Any laps give a part between nothing and all.
+    /// Any iterations give a part between nothing and all.
     #[test]
-    fn any_laps_are_harmless(
-        laps in proptest::collection::vec((any::<u64>(), any::<u64>(), 0..40_u32), 0..600),
+    fn any_iterations_are_harmless(
+        iterations in proptest::collection::vec((any::<u64>(), any::<u64>(), 0..40_u32), 0..600),
         applied: u32
     ) {
         let mut controller = Controller::new(slo(1.1), 5);
-        for (end, length, kind) in laps {
+        for (end, length, kind) in iterations {
             let length = length % (1 << 33);
-            controller.note(&[Lap { end, length, kind }], end, applied);
+            controller.note(&[Iteration { end, length, kind }], end, applied);
             prop_assert!(controller.duty() <= 1_000_000 && controller.growth().is_finite());
         }
     }
@@ -152,7 +153,7 @@ fn little_passes_if_the_least_part_is_too_much() {
 }
 
 #[test]
-fn nothing_passes_without_laps() {
+fn nothing_passes_without_iterations() {
     let mut controller = Controller::new(slo(1.1), 0);
     for second in 1..100 {
         controller.note(&[], second * 1_000_000_000, 0);
@@ -161,7 +162,7 @@ fn nothing_passes_without_laps() {
 }
 
 #[test]
-fn measurement_alone_without_laps_ends() {
+fn measurement_alone_without_iterations_ends() {
     let mut controller = Controller::new(slo(1.1), 0);
     assert!(controller.is_alone());
     controller.note(&[], 1_100_000_000, 0);
@@ -191,7 +192,7 @@ fn target_is_held_while_the_host_changes_its_speed() {
 }
 
 #[test]
-fn harmless_work_passes_next_to_laps_with_a_tail() {
+fn harmless_work_passes_next_to_iterations_with_a_tail() {
     for tail in [0.005, 0.05] {
         let (growth, part) = means(20.0, |plant| Plant { tail, ..plant }, 0.02);
         assert!(part > 0.8, "{growth}, part {part}");

@@ -1,6 +1,6 @@
 //! Layout of the page.
 
-use super::laps::Laps;
+use super::iterations::Iterations;
 use super::spans::{Spans, Time};
 use super::times::Times;
 use crate::hold::activity::Activity;
@@ -154,8 +154,8 @@ pub struct Page {
     pub spans: Spans,
     /// Times of its calls, if it has a profile; zeroes from a guest of an older build.
     pub times: Times,
-    /// Last laps of a real-time guest; zeroes from a guest of an older build.
-    pub laps: Laps,
+    /// Last iterations of a real-time guest; zeroes from a guest of an older build.
+    pub iterations: Iterations,
 }
 
 /// Value in two cache lines of its own, so that writers of neighbours don't slow readers down.
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Page, counts), 384);
         assert_eq!(std::mem::offset_of!(Page, spans), 512);
         assert_eq!(std::mem::offset_of!(Page, times), 2688);
-        assert_eq!(std::mem::offset_of!(Page, laps), 3072);
+        assert_eq!(std::mem::offset_of!(Page, iterations), 3072);
         assert!(size_of::<Page>() <= BYTES);
     }
 

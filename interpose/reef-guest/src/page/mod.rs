@@ -6,14 +6,14 @@
 //! does no further harm: the daemon itself knows which guests are holders or real-time.
 
 pub(crate) mod file;
-pub(crate) mod laps;
+pub(crate) mod iterations;
 pub(crate) mod layout;
 pub(crate) mod mapping;
 pub(crate) mod spans;
 pub(crate) mod times;
 
 pub use file::PageFile;
-pub use laps::{Lap, Laps, MAX_LAPS};
+pub use iterations::{Iteration, Iterations, MAX_ITERATIONS};
 pub use layout::{BYTES, Class, Counts, Identity, Page, VERSION};
 pub use mapping::Mapping;
 pub use spans::{MAX_SPANS, Spans, Time};

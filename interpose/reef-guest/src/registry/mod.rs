@@ -3,9 +3,9 @@
 //! *In*: connections, and a policy that grants classes. *Out*: a page for each guest, and a list of
 //! guests for metrics. *Invariant*: only a guest and the daemon have the guest's page and write the
 //! word that its device waits on; a real-time guest's bit is set there only while its connection
-//! and its process live, its own page says that it is busy (or was within 30 ms, while its laps
-//! are measured alone), and it shows that it is at work; a best-effort guest passes in the
-//! meantime for the part of the time that the daemon allows, which is zero by default; a
+//! and its process live, its own page says that it is busy (or was within 30 ms, while its
+//! iterations are measured alone), and it shows that it is at work; a best-effort guest passes in
+//! the meantime for the part of the time that the daemon allows, which is zero by default; a
 //! best-effort guest that joins during real-time work is held from its first launch; a guest's
 //! words in its page affect that guest alone.
 

@@ -1,19 +1,19 @@
 //! Passage: what one real-time guest lets through while it is busy.
 //!
 //! Each peer has windows by its allowance. If the guest has a target, a controller bounds them by
-//! the guest's own laps.
+//! the guest's own iterations.
 
 use super::gates::Gates;
 use super::pass::{Pass, Peer};
 use crate::beside::controller::Controller;
 use crate::beside::windows::Windows;
-use crate::page::laps::Lap;
+use crate::page::iterations::Iteration;
 use crate::page::mapping::Mapping;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time for which peers are held after the guest's work while its laps are measured alone: its
-/// next request may be on its way. A guest without requests holds no peer.
+/// Time for which peers are held after the guest's work while its iterations are measured alone:
+/// its next request may be on its way. A guest without requests holds no peer.
 const MAX_QUIET: u64 = 30_000_000;
 
 /// Passage next to one real-time guest.
@@ -23,9 +23,9 @@ pub(super) struct Passage {
     pass: Arc<Pass>,
     period: u64,
     controller: Option<Controller>,
-    /// Laps that were read.
+    /// Iterations that were read.
     seen: u64,
-    laps: Vec<Lap>,
+    iterations: Vec<Iteration>,
     list: Arc<Vec<Peer>>,
     windows: Vec<(Peer, Windows)>,
     /// Time of the last step, and whether the guest held its peers then.
@@ -38,8 +38,8 @@ impl Passage {
     /// Creates the passage of the guest with this page.
     pub(super) fn new(page: Arc<Mapping>, pass: Arc<Pass>, period: Duration) -> Self {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX >> 1);
-        let (laps, list, windows) = (Vec::new(), Arc::default(), Vec::new());
-        let seen = page.laps.count();
+        let (iterations, list, windows) = (Vec::new(), Arc::default(), Vec::new());
+        let seen = page.iterations.count();
         let controller = None;
         Self {
             page,
@@ -47,7 +47,7 @@ impl Passage {
             period,
             controller,
             seen,
-            laps,
+            iterations,
             list,
             windows,
             last: (0, false),
@@ -56,7 +56,7 @@ impl Passage {
     }
 
     /// Returns whether peers must be held at this time although the guest isn't busy, or for
-    /// longer: its laps are measured alone.
+    /// longer: its iterations are measured alone.
     pub(super) fn is_measuring(&mut self, now: u64, is_busy: bool) -> bool {
         if is_busy {
             self.busy = now;
@@ -104,18 +104,18 @@ impl Passage {
         self.list = list;
     }
 
-    /// Lets the controller see the guest's laps, and returns the part that it has found. `None`:
-    /// the guest has no target.
+    /// Lets the controller see the guest's iterations, and returns the part that it has found.
+    /// `None`: the guest has no target.
     fn control(&mut self, now: u64) -> Option<u32> {
         let target = self.pass.allowance.slo?;
-        self.laps.clear();
-        self.seen = self.page.laps.read(self.seen, &mut self.laps);
+        self.iterations.clear();
+        self.seen = self.page.iterations.read(self.seen, &mut self.iterations);
         if self.windows.is_empty() {
             return Some(0); // there is nothing to let through
         }
         let controller = self.controller.get_or_insert_with(|| Controller::new(target, now));
         let applied = self.windows.iter().map(|(peer, _)| peer.pass.duty()).max().unwrap_or(0);
-        controller.note(&self.laps, now, applied);
+        controller.note(&self.iterations, now, applied);
         self.pass.set_growth(controller.growth());
         self.pass.set_duty(controller.duty());
         Some(controller.duty())

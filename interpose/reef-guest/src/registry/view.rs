@@ -56,8 +56,8 @@ pub struct GuestView {
     pub duty: u32,
     /// Time for which a best-effort guest passed although a real-time guest was busy.
     pub passed: Duration,
-    /// Laps of a real-time guest: launches and a wait for the device.
-    pub laps: u64,
+    /// Iterations of a real-time guest: launches and a wait for the device.
+    pub iterations: u64,
     /// Last measured latency of a real-time guest with a target, as a multiple of that alone.
     pub growth: Option<f64>,
     /// Fault of its page, if the header that the daemon wrote was changed.
@@ -127,7 +127,7 @@ impl GuestView {
             beside: guest.pass.allowance,
             duty: guest.pass.duty(),
             passed: guest.pass.passed(),
-            laps: page.laps.count(),
+            iterations: page.iterations.count(),
             growth: guest.pass.growth(),
             fault: page.check(who).err(),
             times: page.times.read(),

@@ -4,7 +4,7 @@
 use reef_guest::beside::{Caps, Percent, ShareRequest, Slo};
 use reef_guest::join::{GuestInfo, JoinRequest, Joined, join_as};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
-use reef_guest::page::{Lap, Time};
+use reef_guest::page::{Iteration, Time};
 use reef_guest::registry::{Caller, GuestView, MemoryReply, Registry, Rules};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -57,13 +57,13 @@ fn open_part(be: &Joined, time: Duration) -> f64 {
     1.0 - held as f64 / all as f64
 }
 
-/// Measures while another thread does laps of a real-time guest, one after the other.
-fn next_to<T>(lap: impl Fn() + Sync, measure: impl FnOnce() -> T) -> T {
+/// Measures while another thread does iterations of a real-time guest, one after the other.
+fn next_to<T>(iteration: impl Fn() + Sync, measure: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Relaxed) {
-                lap();
+                iteration();
             }
         });
         let part = measure();
@@ -126,16 +126,16 @@ fn floor_holds_next_to_a_hostile_guest() {
         guest(&path, BestEffort, ShareRequest { floor: percent(10), ..ShareRequest::default() });
     let slo = Slo::of(1.01);
     let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
-    let lap = || {
+    let iteration = || {
         launch(&rt);
         let length = 1_000_000 - Time::now().0 % 1_000_000;
-        std::thread::sleep(Duration::from_nanos(length)); // sleep: length of a lap
-        // Laps that are always late, so that its target lets nothing pass.
+        std::thread::sleep(Duration::from_nanos(length)); // sleep: length of an iteration
+        // Iterations that are always late, so that its target lets nothing pass.
         let (end, length) = (Time::now().0, 1 << 31);
-        rt.page.laps.add(Lap { end, length, kind: 7 });
+        rt.page.iterations.add(Iteration { end, length, kind: 7 });
         rt.page.activity.release(rt.page.activity.pulse());
     };
-    let part = next_to(lap, || {
+    let part = next_to(iteration, || {
         until("held", || be.page.holders.is_closed());
         open_part(&be, Duration::from_secs(1))
     });
@@ -151,10 +151,10 @@ fn wish_is_cut_and_lies_in_the_page_gain_nothing() {
     let rt = guest(&path, RealTime, ShareRequest::default());
     launch(&rt);
     until("held", || greedy.page.holders.is_closed());
-    // What a best-effort guest may write: activity, counts, spans and laps.
+    // What a best-effort guest may write: activity, counts, spans and iterations.
     greedy.page.activity.hold();
     for at in 0..200 {
-        greedy.page.laps.add(Lap { end: at, length: u64::MAX, kind: 1 });
+        greedy.page.iterations.add(Iteration { end: at, length: u64::MAX, kind: 1 });
     }
     until_passed(&registry, &greedy, Duration::from_millis(20));
     assert_eq!(view(&registry, &greedy).duty, 50_000);
@@ -201,29 +201,29 @@ fn windows_end_with_the_daemon_and_with_the_holder() {
     assert!(open_part(&be, Duration::from_millis(50)) > 0.99, "the daemon is gone");
 }
 
-/// A program whose laps take longer by half of the part of the time in which the other one passes:
-/// a target of 1.10 is a share of 20 %.
+/// A program whose iterations take longer by half of the part of the time in which the other one
+/// passes: a target of 1.10 is a share of 20 %.
 #[test]
 fn target_lets_through_what_keeps_it() {
     let (registry, path) = registry(Caps::default());
     let be = guest(&path, BestEffort, ShareRequest::default());
     let slo = Slo::of(1.10);
     let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
-    let lap = || {
+    let iteration = || {
         launch(&rt);
         let begin = Time::now();
         let held = be.page.spans.total(begin);
-        std::thread::sleep(Duration::from_millis(2)); // sleep: length of a lap
+        std::thread::sleep(Duration::from_millis(2)); // sleep: length of an iteration
         let now = Time::now();
         let held = (be.page.spans.total(now) - held) as f64 / (now.0 - begin.0) as f64;
         let length = (1e6 * (1.0 + 0.5 * (1.0 - held.min(1.0)))) as u64;
-        rt.page.laps.add(Lap { end: now.0, length, kind: 7 });
+        rt.page.iterations.add(Iteration { end: now.0, length, kind: 7 });
     };
-    next_to(lap, || {
+    next_to(iteration, || {
         until_passed(&registry, &be, Duration::from_millis(20));
-        until("growth and laps are seen", || {
+        until("growth and iterations are seen", || {
             let seen = view(&registry, &rt);
-            seen.laps > 500 && seen.growth.is_some_and(|growth| growth > 1.0)
+            seen.iterations > 500 && seen.growth.is_some_and(|growth| growth > 1.0)
         });
     });
     assert_eq!(view(&registry, &rt).beside.slo, slo);

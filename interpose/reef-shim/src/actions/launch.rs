@@ -7,7 +7,7 @@ use crate::driver::state::Inside;
 use crate::guest::capture::{self, Capture};
 use crate::guest::device::Device;
 use crate::guest::find;
-use crate::guest::lap;
+use crate::guest::iteration;
 use crate::guest::meter::Meter;
 use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
@@ -178,7 +178,7 @@ impl Launch {
             device.hold_peers();
             device.wake_keeper();
         }
-        lap::note_launch(device);
+        iteration::note_launch(device);
     }
 
     /// Delays a best-effort launch: this thread waits if it is far ahead, the stream waits at a

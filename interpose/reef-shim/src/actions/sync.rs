@@ -7,7 +7,7 @@ use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::guest::capture::{self, Capture};
 use crate::guest::find;
-use crate::guest::lap;
+use crate::guest::iteration;
 use crate::guest::tree::branch::Branch;
 use crate::guest::tree::context::State;
 use crate::guest::tree::stream::Stream as StreamRecord;
@@ -20,7 +20,7 @@ pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let known = catch_panics(|| find::find(stream).map(|known| (known, known.counts.issued())));
     let code = real();
     if code == 0 {
-        lap::end();
+        iteration::end();
         known.into_iter().for_each(|(known, issued)| {
             known.counts.note_sync(issued);
             catch_panics(|| known.context().device.note_wait());
@@ -41,7 +41,7 @@ pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     });
     let code = real();
     if code == 0 {
-        lap::end();
+        iteration::end();
     }
     if let (0, Some((device, streams))) = (code, known) {
         streams.into_iter().for_each(|(stream, issued)| stream.counts.note_sync(issued));
@@ -50,12 +50,13 @@ pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Waits for an event: the work of this thread's lap has ended then, as far as it waits for it.
+/// Waits for an event: the work of this thread's iteration has ended then, as far as it waits for
+/// it.
 pub(crate) fn event(real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     let code = real();
     if code == 0 {
-        lap::end();
+        iteration::end();
     }
     code
 }

@@ -6,7 +6,7 @@
 
 use super::capture;
 use super::device::Device;
-use super::lap::SeenLap;
+use super::iteration::SeenIteration;
 use super::link;
 use super::membership::Membership;
 use super::meter::{self, Meter};
@@ -93,7 +93,7 @@ impl Keeper {
 
     /// Polls a busy real-time guest until it has been idle for a while.
     fn watch(&mut self) {
-        let (mut idle_since, mut seen_lap) = (None, SeenLap::begin(self.device));
+        let (mut idle_since, mut seen_iteration) = (None, SeenIteration::begin(self.device));
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
             std::thread::sleep(POLL_INTERVAL);
@@ -106,12 +106,12 @@ impl Keeper {
                 || !is_idle(self.device)
             {
                 if idle_since.take().is_some() {
-                    seen_lap = SeenLap::begin(self.device);
+                    seen_iteration = SeenIteration::begin(self.device);
                 }
                 continue;
             }
             if idle_since.is_none() {
-                seen_lap.end(self.device);
+                seen_iteration.end(self.device);
             }
             if idle_since.get_or_insert_with(Instant::now).elapsed() >= HYSTERESIS {
                 self.device.release_peers(seen);

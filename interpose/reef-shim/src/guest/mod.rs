@@ -11,7 +11,7 @@ pub(crate) mod capture;
 pub(crate) mod device;
 pub(crate) mod find;
 pub(crate) mod keeper;
-pub(crate) mod lap;
+pub(crate) mod iteration;
 mod link;
 pub(crate) mod membership;
 pub(crate) mod meter;

@@ -270,8 +270,8 @@ fn error_without_a_device_left_names_all() {
     });
 }
 
-/// A dispatcher marks a device lost that answers but refuses to restore: its clients go elsewhere as
-/// well.
+/// A dispatcher marks a device lost that answers but refuses to restore: its clients go elsewhere
+/// as well.
 #[test]
 fn device_that_its_dispatcher_marks_lost_is_lost() {
     within(LIMIT, || {
