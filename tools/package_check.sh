@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a stranger gets: makes all packages, offline, and unpacks them outside of the workspace. There each compiles
+# What a user gets: makes all packages, offline, and unpacks them outside of the workspace. There each compiles
 # from what is in the packages alone, README's example among them, and the documentation as docs.rs makes it. What
 # makes code of them is the tests: here it is checked and not linked.
 # With --verify cargo also builds each package by itself first.
@@ -16,7 +16,7 @@ cargo package --quiet --workspace --allow-dirty "${verify[@]}" \
     --exclude reef-kernels --exclude fake-libcuda --exclude fake-libnvml --exclude reef-remote-cuda --exclude reef-cudart --exclude reef-guest-loom --exclude reef-cpu-loom --exclude reef-loom --exclude reef-serve-loom --exclude reef-wire-loom --exclude reef-unify --exclude xtask
 
 outside=$(mktemp -d)
-# What strangers compile for themselves is here already, for the same profile.
+# What users compile for themselves is here already, for the same profile.
 compiled="$target/outside"
 trap 'rm -rf "$outside" "$compiled"' EXIT
 rm -rf "$compiled" && mkdir -p "$compiled/debug"
@@ -25,12 +25,12 @@ for folder in .fingerprint build deps; do
 done
 for crate in "$packages"/*.crate; do tar -xzf "$crate" -C "$outside"; done
 
-mkdir -p "$outside/stranger/src"
+mkdir -p "$outside/outsider/src"
 # The first Rust example, as it stands.
-awk '/^```rust$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md >"$outside/stranger/src/main.rs"
-cat >"$outside/stranger/Cargo.toml" <<'MANIFEST'
+awk '/^```rust$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md >"$outside/outsider/src/main.rs"
+cat >"$outside/outsider/Cargo.toml" <<'MANIFEST'
 [package]
-name = "stranger"
+name = "outsider"
 version = "0.0.0"
 edition = "2024"
 publish = false
@@ -48,6 +48,6 @@ cd "$outside"
     printf '\n%s\n' "$profile"
 } >Cargo.toml
 export CARGO_TARGET_DIR="$compiled"
-cargo check --quiet --workspace # the stranger too
+cargo check --quiet --workspace # the outside program too
 RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --quiet --no-deps --package reef-rt --all-features
 echo "$(ls -d reef-* | wc -l) packages compile, and README's example from them"

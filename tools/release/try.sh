@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# try.sh FOLDER VERSION [ROOT]: installs each file of a release in a root of its own, as a stranger does, and runs the first
+# try.sh FOLDER VERSION [ROOT]: installs each file of a release in a root of its own, as a user does, and runs the first
 # minute of its README. The roots are Debian with Python, a C compiler and systemd, and nothing of this repository, Rust or
 # the network. ROOT is such a root, which is not changed; without it debootstrap makes one. Needs root.
 set -euo pipefail

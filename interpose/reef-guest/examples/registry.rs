@@ -35,9 +35,9 @@ fn main() -> std::io::Result<()> {
 }
 
 fn line(guest: &GuestView) -> String {
-    let GuestView { who, kernels, graphs, gates, delayed, breathers, refused, .. } = guest;
+    let GuestView { who, kernels, graphs, gates, delayed, starvation_reliefs, refused, .. } = guest;
     let counts = format!("kernels {kernels} graphs {graphs} gates {gates} delayed {delayed}");
-    let counts = format!("{counts} breathers {breathers} refused {refused}");
+    let counts = format!("{counts} starvation reliefs {starvation_reliefs} refused {refused}");
     let shares = format!(
         "share {:.4} passed {:.3} s held {:.3} s iterations {} growth {:.3}",
         f64::from(guest.duty) / 1e6,

@@ -103,7 +103,7 @@ pub(crate) fn counts(counts: &Counts) -> String {
         ("gates in graphs", &counts.graph_gates),
         ("delayed", &counts.delayed),
         ("waits", &counts.waits),
-        ("breathers", &counts.breathers),
+        ("starvation reliefs", &counts.starvation_reliefs),
         ("refused by the driver", &counts.refused),
         ("variants not known", &counts.unhooked),
     ];

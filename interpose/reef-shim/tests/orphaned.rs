@@ -97,15 +97,15 @@ fn joins_late(program: &Program, deaf: OwnedFd) -> Registry {
     registry
 }
 
-/// A holder of more than a second holds, except for a breather in which waiting work runs.
+/// A holder of more than a second holds, except for a starvation relief in which waiting work runs.
 fn breathes(program: &Program, registry: &Registry) {
     let begin = Instant::now();
     registry.hold(UUID, true);
     program.launch();
-    until("a breather", || program.is_idle());
+    until("a starvation relief", || program.is_idle());
     let time = begin.elapsed();
     assert!(time > Duration::from_millis(500), "held until {time:?}");
-    assert!(registry.guests()[0].breathers >= 1); // more if the device was too slow for one
+    assert!(registry.guests()[0].starvation_reliefs >= 1); // more if the device was too slow for one
     until("held again", || program.is_held());
     registry.hold(UUID, false);
     until("released", || program.is_idle());
@@ -150,7 +150,7 @@ fn opens_for_good(program: &Program, registry: Registry) {
         program.launch();
         assert_eq!(call!(program.driver, cuStreamSynchronize(program.work.stream)), 0);
     }
-    // Otherwise each launch would wait most of a second for a breather.
+    // Otherwise each launch would wait most of a second for a starvation relief.
     assert!(begin.elapsed() < SOON, "it stays open");
 }
 

@@ -1,6 +1,6 @@
 //! Networks, tensors and times in files.
 //!
-//! In: bytes that a stranger wrote. Out: a graph, a model, tensors or times that satisfy what those
+//! In: untrusted bytes. Out: a graph, a model, tensors or times that satisfy what those
 //! types promise, or an error that names the file, the place in it and the value.
 //!
 //! Invariant: what is written here is read back as the same.

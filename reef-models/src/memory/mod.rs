@@ -5,7 +5,7 @@
 //! ([`Exhausted`]).
 //!
 //! Invariant: apart from some kilobytes, a reader holds at a time no more than it has charged. So
-//! the file of a stranger takes no more memory than its reader was given, whatever the file says.
+//! an untrusted file takes no more memory than its reader was given, whatever the file says.
 //!
 //! What a reader hands over (a network, its weights) stays charged until the budget is dropped.
 

@@ -1,6 +1,6 @@
 //! Data that another file keeps.
 //!
-//! Both the place and the size are what a stranger's file says. So the other file has to be a real
+//! Both the place and the size are what an untrusted file says. So the other file has to be a real
 //! one in the model's folder or below, links resolved. Nothing is allocated before all requested
 //! bytes are known to be there.
 

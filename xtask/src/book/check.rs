@@ -57,7 +57,7 @@ fn faults(list: &str) -> Result<Vec<String>, String> {
         let is_page = pages.contains(document);
         faults.extend(links::faults(document, &text, is_page));
         if is_page {
-            faults.extend(summary::strangers(document, &links::targets(document, &text), &pages));
+            faults.extend(summary::unlisted(document, &links::targets(document, &text), &pages));
         }
     }
     let mut used = BTreeSet::new();

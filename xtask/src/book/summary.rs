@@ -42,11 +42,11 @@ pub(super) fn faults(summary: &str, documents: &[String]) -> Vec<String> {
 }
 
 /// Faults of a page that links to documents which are not pages: mdBook makes no file of these.
-pub(super) fn strangers(page: &str, targets: &[PathBuf], pages: &BTreeSet<String>) -> Vec<String> {
+pub(super) fn unlisted(page: &str, targets: &[PathBuf], pages: &BTreeSet<String>) -> Vec<String> {
     let documents = targets.iter().filter(|path| path.extension().is_some_and(|of| of == "md"));
     let names = documents.map(|path| path.display().to_string());
-    let strangers = names.filter(|name| !pages.contains(name) && name != SUMMARY);
-    strangers
+    let unlisted = names.filter(|name| !pages.contains(name) && name != SUMMARY);
+    unlisted
         .map(|name| format!("{SUMMARY}: must name all pages, {page} links to {name}"))
         .collect()
 }
@@ -78,7 +78,7 @@ mod tests {
     fn link_to_a_document_outside_of_the_book_is_a_fault() {
         let pages = BTreeSet::from(["docs/one.md".to_owned()]);
         let targets = ["docs/one.md", "x/README.md", "docs/a.svg"].map(PathBuf::from);
-        let found = strangers("docs/one.md", &targets, &pages);
+        let found = unlisted("docs/one.md", &targets, &pages);
         let expected = "docs/SUMMARY.md: must name all pages, docs/one.md links to x/README.md";
         assert_eq!(found, [expected]);
     }

@@ -376,7 +376,7 @@ fn guest_leaves_its_daemon_while_it_is_written() {
             _ => drop(machine.works(&args)),
         }
         let threads = std::fs::read_to_string(machine.folder.path("threads")).unwrap();
-        assert!(threads.contains("reef-keeper") && !threads.contains("reef-link"), "{threads}");
+        assert!(threads.contains("reef-watchdog") && !threads.contains("reef-link"), "{threads}");
         assert!(machine.in_time(is_guest), "it joins again: {}", metrics(&machine.folder));
         std::fs::remove_file(machine.folder.path(name)).unwrap();
     }

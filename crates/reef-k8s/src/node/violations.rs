@@ -40,17 +40,17 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
-    const STRANGER: &str = r#"kind="stranger",device="00",pid="7",job="""#;
+    const UNMANAGED: &str = r#"kind="unmanaged",device="00",pid="7",job="""#;
 
     #[test]
     fn violation_is_reported_once_when_it_comes_and_goes() {
         let mut violations = Violations::default();
         let text = format!(
-            "# TYPE reef_violation gauge\nreef_violation{{{STRANGER}}} 1\nreef_violations_total{{kind=\"page\"}} 3\n"
+            "# TYPE reef_violation gauge\nreef_violation{{{UNMANAGED}}} 1\nreef_violations_total{{kind=\"page\"}} 3\n"
         );
-        assert_eq!(violations.update(&text), (vec![STRANGER.to_owned()], vec![]));
+        assert_eq!(violations.update(&text), (vec![UNMANAGED.to_owned()], vec![]));
         assert_eq!(violations.update(&text), (vec![], vec![]));
-        assert_eq!(violations.update(""), (vec![], vec![STRANGER.to_owned()]));
+        assert_eq!(violations.update(""), (vec![], vec![UNMANAGED.to_owned()]));
     }
 
     #[tokio::test]
@@ -64,7 +64,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = [0; 4096];
             let length = stream.read(&mut request).await.unwrap();
-            let body = format!("reef_violation{{{STRANGER}}} 1\n");
+            let body = format!("reef_violation{{{UNMANAGED}}} 1\n");
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
             stream.write_all((head + &body).as_bytes()).await.unwrap();
             String::from_utf8_lossy(&request[..length]).into_owned()

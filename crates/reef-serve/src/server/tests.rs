@@ -258,8 +258,8 @@ fn a_model_that_many_want_is_loaded_once() {
 
 /// Any user of the machine can connect to a loopback address.
 #[test]
-fn strangers_over_tcp_register_no_memory() {
-    let fixture = Fixture::new("strangers", |_| ());
+fn unauthenticated_peers_over_tcp_register_no_memory() {
+    let fixture = Fixture::new("outsiders", |_| ());
     let said = fixture.server.register(&Peer::UNKNOWN, "r", "/reef-there-is-none", 0, 4);
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
 }

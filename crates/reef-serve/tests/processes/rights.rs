@@ -13,7 +13,7 @@ fn post(path: &str, headers: &str) -> Vec<u8> {
 }
 
 #[test]
-fn strangers_run_best_effort_work_and_nothing_else() {
+fn unauthenticated_peers_run_best_effort_work_only() {
     let daemon = Daemon::start("rights", &["rights.others={}"]);
     let unload = "/v2/repository/models/tiny/unload";
     for (request, want) in [

@@ -92,13 +92,13 @@ fn tcp_is_encrypted_and_unix_sockets_stay_as_they_are() {
 #[test]
 fn clients_without_a_certificate_of_the_authority_stay_outside() {
     let files = Folder::new("mtls-files");
-    for name in ["daemon", "client", "stranger"] {
+    for name in ["daemon", "client", "outsider"] {
         certify(files.path(), name);
     }
     let daemon = daemon("mtls", &files, Some("client-ca.pem"));
     let said = get(&daemon, files.path(), Some("client")).unwrap();
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    for name in [None, Some("stranger")] {
+    for name in [None, Some("outsider")] {
         let said = get(&daemon, files.path(), name);
         assert!(said.as_ref().map_or(true, String::is_empty), "{name:?}: {said:?}");
     }

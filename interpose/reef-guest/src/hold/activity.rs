@@ -23,11 +23,12 @@ pub struct Activity {
     /// Launches so far. Written by launching threads.
     pulse: AtomicU64,
     /// [`IDLE`], [`BUSY`] or [`ENDING`]; any other value counts as busy. Written by launching
-    /// threads and one keeper.
+    /// threads and one watchdog.
     busy: AtomicU32,
     /// Number of changes from idle to busy.
     starts: AtomicU32,
-    /// Changes with what the device has done. Written by the keeper alone, while the guest is busy.
+    /// Changes with what the device has done. Written by the watchdog alone, while the guest is
+    /// busy.
     beat: AtomicU64,
 }
 

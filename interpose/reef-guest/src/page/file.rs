@@ -93,8 +93,8 @@ mod tests {
         let again = file.as_fd().try_clone_to_owned().unwrap();
         let (who, again, other) = PageFile::open(again).unwrap();
         assert_eq!(who, WHO);
-        let stranger = PageFile::create(&WHO).unwrap().0;
-        assert!(again.is_same(&file) && !again.is_same(&stranger));
+        let outsider = PageFile::create(&WHO).unwrap().0;
+        assert!(again.is_same(&file) && !again.is_same(&outsider));
         other.holders.hold(4);
         assert!(page.holders.has(4) && page.holders.is_closed());
     }

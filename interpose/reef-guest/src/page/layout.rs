@@ -124,7 +124,7 @@ pub struct Counts {
     /// Waits of threads because too many launches were in flight.
     pub waits: AtomicU64,
     /// Times at which the guest opened its own gate because it had been closed for too long.
-    pub breathers: AtomicU64,
+    pub starvation_reliefs: AtomicU64,
     /// Gates and marks that the driver refused.
     pub refused: AtomicU64,
     /// Look-ups of functions that couldn't be intercepted.

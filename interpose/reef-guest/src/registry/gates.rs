@@ -375,7 +375,7 @@ mod models {
     }
 
     /// The daemon may die after any of its steps. Its guest learns of that later, and opens its
-    /// own gate, as it did for a breather before.
+    /// own gate, as it did for a starvation relief before.
     #[test]
     fn gate_of_a_dead_daemon_is_open_whatever_it_did_last() {
         for steps in 0..=4 {
@@ -394,7 +394,7 @@ mod models {
                 });
                 let holders = &peer.page.holders;
                 holders.override_all();
-                assert!(!holders.is_closed(), "a breather");
+                assert!(!holders.is_closed(), "a starvation relief");
                 daemon.join().unwrap();
                 holders.clear();
                 holders.end_override();

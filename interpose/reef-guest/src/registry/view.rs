@@ -32,7 +32,7 @@ pub struct GuestView {
     /// Gates put into streams and graphs.
     pub gates: u64,
     /// Times at which it opened its own gate because it had been closed for too long.
-    pub breathers: u64,
+    pub starvation_reliefs: u64,
     /// Gates and marks that its driver refused.
     pub refused: u64,
     /// Launches of its long kernels in slices.
@@ -98,7 +98,7 @@ impl History {
 impl GuestView {
     pub(super) fn new(guest: &Guest) -> Self {
         let Guest { who, uid, job, device, part, page, .. } = guest;
-        let Counts { kernels, graphs, delayed, gates, graph_gates, breathers, refused, .. } =
+        let Counts { kernels, graphs, delayed, gates, graph_gates, starvation_reliefs, refused, .. } =
             &page.counts;
         let read = |count: &AtomicU64| count.load(Relaxed);
         let held = Duration::from_nanos(page.spans.total(Time::now()));
@@ -116,7 +116,7 @@ impl GuestView {
             graphs: read(graphs),
             delayed: read(delayed),
             gates: read(gates).saturating_add(read(graph_gates)),
-            breathers: read(breathers),
+            starvation_reliefs: read(starvation_reliefs),
             refused: read(refused),
             sliced: read(&page.counts.sliced),
             whole: read(&page.counts.whole),

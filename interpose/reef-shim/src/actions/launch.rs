@@ -176,7 +176,7 @@ impl Launch {
         let device = self.device();
         if device.page.activity.launch() {
             device.hold_peers();
-            device.wake_keeper();
+            device.wake_watchdog();
         }
         iteration::note_launch(device);
     }

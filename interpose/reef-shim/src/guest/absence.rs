@@ -2,15 +2,15 @@
 //!
 //! A process can be written if all its threads share one file table, and if it has no connection to
 //! a process that stays. So the link's thread, which has a table of its own, ends. The page stays
-//! mapped, and the keeper keeps its file meanwhile: gates wait on that page.
+//! mapped, and the watchdog keeps its file meanwhile: gates wait on that page.
 //!
 //! | step | thread |
 //! |---|---|
 //! | the page says that the guest must leave | the writer's |
-//! | offers the page's file, and waits until the keeper has it | link, which ends |
-//! | opens the file | keeper |
+//! | offers the page's file, and waits until the watchdog has it | link, which ends |
+//! | opens the file | watchdog |
 //! | the page says that the guest may join again | the writer's, or that of a restore |
-//! | starts the next link with the file | keeper |
+//! | starts the next link with the file | watchdog |
 
 use crate::explain;
 use reef_guest::page::PageFile;
@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Maximum time for which a link waits for the keeper. After that it goes on.
+/// Maximum time for which a link waits for the watchdog. After that it goes on.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Step of an absence, and a way to wait for the next one.
@@ -46,8 +46,8 @@ impl Absence {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Offers the page's file to the keeper. Returns true if the keeper has it: then this thread,
-    /// the link's, must end.
+    /// Offers the page's file to the watchdog. Returns true if the watchdog has it: then this
+    /// thread, the link's, must end.
     pub(super) fn leave(&self, file: &PageFile) -> bool {
         // SAFETY: returns a number.
         let thread = unsafe { libc::gettid() };
@@ -64,7 +64,7 @@ impl Absence {
         }
     }
 
-    /// Makes the keeper's step, if there is one. Returns the page's file if the guest may join
+    /// Makes the watchdog's step, if there is one. Returns the page's file if the guest may join
     /// again.
     pub(super) fn check(&self, is_away: bool) -> Option<PageFile> {
         let mut state = self.state();

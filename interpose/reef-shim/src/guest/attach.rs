@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::membership::Membership;
-use super::{keeper, link};
+use super::{watchdog, link};
 use crate::driver::calls;
 use crate::driver::state::pass_all;
 use crate::explain;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard};
 
 /// `CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT`: a display's watchdog ends work that waits for long.
-const WATCHDOG: u32 = 17;
+const DISPLAY_WATCHDOG: u32 = 17;
 
 /// Devices for which the daemon was asked.
 static MEMBERSHIPS: Mutex<Vec<&'static Membership>> = Mutex::new(Vec::new());
@@ -68,9 +68,9 @@ fn start(device: Uuid, ordinal: i32) -> Option<&'static Membership> {
     if settings.socket.is_none() && limited.is_none() {
         return None;
     }
-    let mut watchdog = 0;
-    let _ = calls::device_attribute(&mut watchdog, WATCHDOG, ordinal);
-    if watchdog != 0 && limited.is_none() {
+    let mut display_watchdog = 0;
+    let _ = calls::device_attribute(&mut display_watchdog, DISPLAY_WATCHDOG, ordinal);
+    if display_watchdog != 0 && limited.is_none() {
         return explain::refuse("the device has a display whose watchdog ends work that waits");
     }
     if let (Err(why), None) = (&settings.guest_info, limited) {
@@ -79,8 +79,8 @@ fn start(device: Uuid, ordinal: i32) -> Option<&'static Membership> {
     // SAFETY: a function that touches an atomic alone. A child process can't use the device.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     let member = Membership::new(JoinRequest { class: settings.class, device }, limited);
-    let started = keeper::start(member).and_then(|keeper| {
-        member.set_keeper(keeper);
+    let started = watchdog::start(member).and_then(|watchdog| {
+        member.set_watchdog(watchdog);
         link::start(member)
     });
     if let Err(error) = started {

@@ -35,7 +35,7 @@ pub(crate) struct Device {
     pub(crate) settled: AtomicU64,
     /// Set while the daemon has ended and no other one has been joined.
     pub(crate) is_orphaned: AtomicBool,
-    keeper: Option<Thread>,
+    watchdog: Option<Thread>,
     /// Real-time phases, if it is a best-effort guest.
     pub(crate) phase: Phase,
     /// Meter, if its time is limited.
@@ -50,7 +50,7 @@ impl Device {
     pub(crate) fn new(
         who: &Identity,
         page: Mapping,
-        keeper: Option<Thread>,
+        watchdog: Option<Thread>,
         meter: Option<Meter>,
     ) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Device {
             spacing: Spacing::new(),
             settled: AtomicU64::new(0),
             is_orphaned: AtomicBool::new(false),
-            keeper,
+            watchdog,
             phase: Phase::default(),
             meter,
             began: Instant::now(),
@@ -107,10 +107,10 @@ impl Device {
         is_first
     }
 
-    /// Wakes the keeper, because this guest is busy now.
+    /// Wakes the watchdog, because this guest is busy now.
     #[cold]
-    pub(crate) fn wake_keeper(&self) {
-        self.keeper.iter().for_each(Thread::unpark);
+    pub(crate) fn wake_watchdog(&self) {
+        self.watchdog.iter().for_each(Thread::unpark);
     }
 
     /// Has all peers released if nothing was launched since the pulse was `seen`.

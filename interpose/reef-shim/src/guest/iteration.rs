@@ -1,13 +1,13 @@
 //! Iterations of this process: for each thread, from its first launch to the end of its wait for
 //! the device. A daemon with a target for this program's latency reads them. Of a program that
-//! waits by other means the keeper sees when its work ends.
+//! waits by other means the watchdog sees when its work ends.
 
 use super::device::Device;
 use reef_guest::page::{Iteration, Time};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Time after which a program without iterations of threads has those that the keeper sees, in
+/// Time after which a program without iterations of threads has those that the watchdog sees, in
 /// nanoseconds.
 const NO_ITERATIONS: u64 = 1_000_000_000;
 
@@ -47,7 +47,7 @@ pub(crate) fn end() {
     }
 }
 
-/// Iteration of a program that doesn't wait by the driver, as the keeper sees it.
+/// Iteration of a program that doesn't wait by the driver, as the watchdog sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenIteration {
     begin: u64,

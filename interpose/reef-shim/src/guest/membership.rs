@@ -31,7 +31,7 @@ pub(crate) struct Membership {
     state: Mutex<State>,
     changed: Condvar,
     device: OnceLock<&'static Device>,
-    keeper: OnceLock<Thread>,
+    watchdog: OnceLock<Thread>,
     pub(super) absence: Absence,
     /// Limit of the device, if its time is limited.
     pub(super) limited: Option<&'static Limited>,
@@ -77,7 +77,7 @@ impl Membership {
             state: Mutex::new(State::Asked(None)),
             changed: Condvar::new(),
             device: OnceLock::new(),
-            keeper: OnceLock::new(),
+            watchdog: OnceLock::new(),
             absence: Absence::default(),
             limited,
         }));
@@ -85,9 +85,9 @@ impl Membership {
         member
     }
 
-    /// Sets its keeper, which has started.
-    pub(super) fn set_keeper(&self, keeper: Thread) {
-        let _ = self.keeper.set(keeper); // once
+    /// Sets its watchdog, which has started.
+    pub(super) fn set_watchdog(&self, watchdog: Thread) {
+        let _ = self.watchdog.set(watchdog); // once
     }
 
     /// Returns the device, once it is joined.
@@ -117,10 +117,10 @@ impl Membership {
     /// Joins with the page that the daemon has given.
     pub(super) fn join(&'static self, who: &Identity, page: Mapping) -> &'static Device {
         let meter = self.limited.and_then(|limited| Meter::of(limited, who.class));
-        let device = Device::new(who, page, self.keeper.get().cloned(), meter);
+        let device = Device::new(who, page, self.watchdog.get().cloned(), meter);
         let device = *self.device.get_or_init(|| Box::leak(Box::new(device)));
         self.set(|_| State::Joined(self.asked.elapsed(), 0));
-        device.wake_keeper();
+        device.wake_watchdog();
         note_joined();
         device
     }
@@ -140,7 +140,7 @@ impl Membership {
     }
 
     /// Notes that the daemon has ended, and ends its own hold. A hold for real-time guests stays
-    /// for the keeper's time, in which the next daemon may start.
+    /// for the watchdog's time, in which the next daemon may start.
     pub(super) fn lose(&self, device: &Device) {
         device.is_orphaned.store(true, Relaxed);
         device.page.release(Holders::DAEMON, Time::now());

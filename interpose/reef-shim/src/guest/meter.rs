@@ -1,8 +1,8 @@
 //! Meter of a guest whose part of the device's time is limited: launching threads wait for the
-//! part, and the keeper counts the time.
+//! part, and the watchdog counts the time.
 //!
 //! A guest works if a stream has work that isn't known to have ended. A thread that waited for its
-//! work knows its end. The keeper polls every millisecond, and a waiting thread more often.
+//! work knows its end. The watchdog polls every millisecond, and a waiting thread more often.
 
 use crate::driver::pause_gate::untouched;
 use crate::limit::device::Limited;
@@ -13,7 +13,7 @@ use reef_guest::page::{Class, Time};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Interval between polls of the keeper.
+/// Interval between polls of the watchdog.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum work in flight, in time: launches can't be undone.
 const MAX_AHEAD: Duration = Duration::from_millis(20);

@@ -10,7 +10,7 @@ pub(crate) mod attach;
 pub(crate) mod capture;
 pub(crate) mod device;
 pub(crate) mod find;
-pub(crate) mod keeper;
+pub(crate) mod watchdog;
 pub(crate) mod iteration;
 mod link;
 pub(crate) mod membership;

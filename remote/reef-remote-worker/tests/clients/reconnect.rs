@@ -326,19 +326,20 @@ fn secret_number(pem: &std::path::Path) -> Vec<u8> {
     key.secret_der()[36..68].to_vec()
 }
 
-/// A stranger with the bytes of a client's hello can neither continue its session nor disturb it.
+/// An unauthenticated peer with the bytes of a client's hello can neither continue its session nor
+/// disturb it.
 #[test]
-fn stranger_with_the_name_of_a_session_does_not_disturb_it() {
+fn peer_with_the_name_of_a_session_does_not_disturb_it() {
     let _one = wait_for_turn();
-    let secrets = Secrets::new("stranger");
-    // Without TLS, so that the stranger sees the session's name.
+    let secrets = Secrets::new("outsider");
+    // Without TLS, so that the outsider sees the session's name.
     let server = support::serve_with("127.0.0.1:0", |options| {
         options.security.token = Some(secrets.file("token"));
     });
     // SAFETY: one test at a time reads or writes the environment.
     unsafe { std::env::set_var("REEF_REMOTE_TOKEN_FILE", secrets.file("token")) };
     let proxy = Proxy::start(&server, |_| None);
-    let far = open("stranger", &format!("127.0.0.1:{}", proxy.port));
+    let far = open("outsider", &format!("127.0.0.1:{}", proxy.port));
     let work = far.work(16);
     proxy.cut();
     assert_eq!(call!(far, cuStreamSynchronize(work.stream)), 0);
@@ -347,10 +348,10 @@ fn stranger_with_the_name_of_a_session_does_not_disturb_it() {
     let len = u32::from_le_bytes(said[..4].try_into().unwrap()) as usize;
     let hello = &said[..16 + len.next_multiple_of(8)];
     for _ in 0..3 {
-        let mut stranger = TcpStream::connect(&server).unwrap();
-        stranger.write_all(hello).unwrap();
+        let mut outsider = TcpStream::connect(&server).unwrap();
+        outsider.write_all(hello).unwrap();
         let mut answer = Vec::new();
-        stranger.read_to_end(&mut answer).unwrap();
+        outsider.read_to_end(&mut answer).unwrap();
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.contains("the token is not one of this server's"), "{answer}");
         assert_eq!(call!(far, cuStreamSynchronize(work.stream)), 0);

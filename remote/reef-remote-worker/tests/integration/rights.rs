@@ -178,9 +178,9 @@ fn session_has_a_user_of_its_own_where_the_server_may() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A stranger has no session if kernels reach all memory of their process.
+/// An unauthenticated peer has no session if kernels reach all memory of their process.
 #[test]
-fn stranger_is_refused_where_kernels_reach_the_host() {
+fn unauthenticated_peer_is_refused_where_kernels_reach_host() {
     let token = std::env::temp_dir().join(format!("reef-host-token-{}", std::process::id()));
     std::fs::write(&token, ALICE).unwrap();
     let driver = common::library(common::FAKE);

@@ -467,7 +467,7 @@ fn server_that_refuses_leaves_the_session_where_it_is() {
         (to(&own), "sort of its sessions: must be shared, got own"),
         (to(&other_units), "name: must be software device, 2 units, got software device, 3 units"),
         (to(&strict), "this server wants a token"),
-        (token("stranger"), "not one of this server's"),
+        (token("outsider"), "not one of this server's"),
         (token("none"), "tenant none: must have at most 0 sessions, got 0"),
         (token("poor"), "tenant poor: memory: must be at most 1048576 bytes"),
     ] {

@@ -44,7 +44,7 @@ fn session_is_listed_and_ended() {
     assert!(count("reef_remote_refused_total{reason=\"device\"} 1"), "{}", sessions.metrics());
     let raw = std::os::unix::net::UnixStream::connect(folder.path().join("socket")).unwrap();
     drop(raw);
-    until("a stranger is counted", || count("reef_remote_refused_total{reason=\"broken\"} 1"));
+    until("an outsider is counted", || count("reef_remote_refused_total{reason=\"broken\"} 1"));
 
     assert!(sessions.end(one.id, "the operator wants the device"));
     until("the session is gone", || sessions.list().is_empty());

@@ -194,7 +194,7 @@ pub(crate) fn hear(
     hear_up_to(link, decoder, op, end, MAX_BODY_LEN)
 }
 
-/// As [`hear`], for a frame of at most `most` bytes of body: of a stranger.
+/// As [`hear`], for a frame of at most `most` bytes of body: of an unauthenticated peer.
 ///
 /// # Errors
 ///

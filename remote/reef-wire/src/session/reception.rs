@@ -132,7 +132,7 @@ impl Reception {
         Ok(token.tenant().map(Into::into))
     }
 
-    /// Makes up the name of a session, which no stranger can guess.
+    /// Makes up the name of a session, which no other peer can guess.
     ///
     /// # Errors
     ///
@@ -188,7 +188,8 @@ mod tests {
         hello.map(|hello| hello.tenant().map(Into::into))
     }
 
-    /// A stranger takes no more memory than a hello needs, whatever its frame's header says.
+    /// An unauthenticated peer takes no more memory than a hello needs, whatever its frame's header
+    /// says.
     #[test]
     fn long_hello_is_refused_by_its_header() {
         let (near, far) = UnixStream::pair().unwrap();

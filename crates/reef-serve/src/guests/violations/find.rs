@@ -13,11 +13,11 @@ pub(in crate::guests) enum Kind {
     /// A job has more memory than its limit.
     Memory,
     /// A process uses a device of guests and is not one.
-    Stranger,
+    Unmanaged,
 }
 
 /// All kinds.
-pub(in crate::guests) const KINDS: [Kind; 3] = [Kind::Page, Kind::Memory, Kind::Stranger];
+pub(in crate::guests) const KINDS: [Kind; 3] = [Kind::Page, Kind::Memory, Kind::Unmanaged];
 
 impl Kind {
     /// Its name in metrics and logs.
@@ -25,7 +25,7 @@ impl Kind {
         match self {
             Self::Page => "page",
             Self::Memory => "memory",
-            Self::Stranger => "stranger",
+            Self::Unmanaged => "unmanaged",
         }
     }
 }
@@ -61,18 +61,18 @@ pub(super) fn find(
         Some((violation(Kind::Memory, job.device, 0, name), line))
     });
     let devices: BTreeSet<_> = guests.iter().map(|guest| guest.device).collect();
-    let strangers = devices.iter().flat_map(|device| {
+    let unmanaged = devices.iter().flat_map(|device| {
         let all = processes(device).unwrap_or_default();
-        all.into_iter().filter(|process| is_stranger(process.pid, guests, jobs)).map(|process| {
+        all.into_iter().filter(|process| is_unmanaged(process.pid, guests, jobs)).map(|process| {
             let memory = process.memory.map_or("some memory".into(), format_bytes);
             let line = format!(
                 "process {} has {memory} on a device of guests and is not one",
                 process.pid
             );
-            (violation(Kind::Stranger, *device, process.pid, ""), line)
+            (violation(Kind::Unmanaged, *device, process.pid, ""), line)
         })
     });
-    pages.chain(over_limit).chain(strangers.collect::<Vec<_>>()).collect()
+    pages.chain(over_limit).chain(unmanaged.collect::<Vec<_>>()).collect()
 }
 
 pub(super) fn violation(kind: Kind, device: Uuid, pid: u32, job: &str) -> Violation {
@@ -80,7 +80,7 @@ pub(super) fn violation(kind: Kind, device: Uuid, pid: u32, job: &str) -> Violat
 }
 
 /// A guest of another device has opened this one too. MPS's server has a context for its clients.
-fn is_stranger(pid: u32, guests: &[GuestView], jobs: &[JobView]) -> bool {
+fn is_unmanaged(pid: u32, guests: &[GuestView], jobs: &[JobView]) -> bool {
     let is_limited =
         || jobs.iter().flat_map(|job| &job.processes).any(|process| process.pid == pid);
     let is_known = guests.iter().any(|guest| guest.who.pid == pid) || pid == std::process::id();

@@ -98,16 +98,16 @@ fn process_that_is_not_a_guest_is_reported_after_a_while() {
         violations.scan(&[], both, begun + Duration::from_secs(seconds));
         assert_eq!(violations.now().len(), want, "after {seconds} s");
     }
-    assert_eq!(violations.now(), [violation(Kind::Stranger, GPU, 1, "")]);
+    assert_eq!(violations.now(), [violation(Kind::Unmanaged, GPU, 1, "")]);
     let violations = Arc::new(violations);
     let line = format!(
-        "reef_violation{{kind=\"stranger\",device=\"{}\",pid=\"1\",job=\"\"}} 1\n",
+        "reef_violation{{kind=\"unmanaged\",device=\"{}\",pid=\"1\",job=\"\"}} 1\n",
         hex(&GPU)
     );
     assert!(metrics(&violations).contains(&line), "{}", metrics(&violations));
     violations.scan(&[], |_| None, begun + Duration::from_secs(13));
-    assert_eq!((violations.now().len(), violations.count(Kind::Stranger)), (0, 1));
+    assert_eq!((violations.now().len(), violations.count(Kind::Unmanaged)), (0, 1));
     let text = metrics(&violations);
-    assert!(text.contains("reef_violations_total{kind=\"stranger\"} 1\n"), "{text}");
+    assert!(text.contains("reef_violations_total{kind=\"unmanaged\"} 1\n"), "{text}");
     assert!(!text.contains("reef_violation{"), "{text}");
 }

@@ -81,7 +81,7 @@ mod tests {
         let enters = |principal| limit.check(&Principal::User(principal), now).is_ok();
         (0..MAX_PRINCIPALS as u32).for_each(|principal| assert!(enters(principal)));
         let late = (0..100).filter(|principal| enters(MAX_PRINCIPALS as u32 + principal)).count();
-        assert!(late <= 2, "{late} strangers share what one may have");
+        assert!(late <= 2, "{late} outsiders share what one may have");
         assert!(limit.used.lock().len() <= MAX_PRINCIPALS + 1);
         let later = now + PERIOD;
         assert!(limit.check(&Principal::User(5), later).is_ok());

@@ -122,8 +122,8 @@ fn region_of_another_principal_is_not_found() {
     regions.unregister(&other, Kind::System, "");
     assert_eq!(regions.status(&me, Kind::System, "r").unwrap().len(), 1);
     let uid = rustix::process::getuid().as_raw() + 1;
-    let (stranger, _stranger) = connected(Principal::User(uid), 3);
-    let said = regions.register(&stranger, "x", &memory.0, 0, 64, || Ok(()));
+    let (outsider, _outsider) = connected(Principal::User(uid), 3);
+    let said = regions.register(&outsider, "x", &memory.0, 0, 64, || Ok(()));
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
     let said = regions.register(&other, "r", &memory.0, 0, 64, || Ok(()));
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");

@@ -34,15 +34,15 @@ impl Fixture {
 #[test]
 fn tenants_without_the_right_get_no_real_time() {
     let fixture = fixture("denied", OverBudget::Late);
-    let stranger = fixture.of(&Peer::UNKNOWN.principal);
-    let said = stranger.priority(1, None, Class::BestEffort).unwrap_err().to_string();
+    let outsider = fixture.of(&Peer::UNKNOWN.principal);
+    let said = outsider.priority(1, None, Class::BestEffort).unwrap_err().to_string();
     assert_eq!(said, "address 0.0.0.0 may not use real time: rights.\"address 0.0.0.0\".rt");
-    assert!(stranger.priority(0, Some(Class::RealTime), Class::BestEffort).is_err());
+    assert!(outsider.priority(0, Some(Class::RealTime), Class::BestEffort).is_err());
     assert!(
-        stranger.priority(2, Some(Class::RealTime), Class::BestEffort).is_ok(),
+        outsider.priority(2, Some(Class::RealTime), Class::BestEffort).is_ok(),
         "it asks for 2"
     );
-    let by_default = stranger.priority(0, None, Class::RealTime).unwrap();
+    let by_default = outsider.priority(0, None, Class::RealTime).unwrap();
     assert_eq!(by_default.class(), Class::BestEffort, "it has not asked");
     let camera = fixture.of(&Principal::Token("camera".into()));
     assert_eq!(camera.priority(1, None, Class::BestEffort).unwrap().class(), Class::RealTime);

@@ -179,8 +179,8 @@ fn wrong_registrations_get_an_error_with_the_cause() {
     }
     fixture.share(&me, "r", (good.clone(), 0), 64).unwrap();
     assert_eq!(said(&good, 0, 64).0, "exists");
-    let stranger = Peer { may_share: false, ..me.clone() };
-    let denied = fixture.share(&stranger, "s", (good.clone(), 0), 64).unwrap_err();
+    let outsider = Peer { may_share: false, ..me.clone() };
+    let denied = fixture.share(&outsider, "s", (good.clone(), 0), 64).unwrap_err();
     assert_eq!(denied.kind(), "denied");
     let host = Fixture::new("cuda-none", |_| ());
     let refused = host.share(&me, "r", (good, 0), 64).unwrap_err();

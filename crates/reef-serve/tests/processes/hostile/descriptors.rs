@@ -58,7 +58,7 @@ fn clients_that_are_in_are_served_when_descriptors_run_out() {
     let refused = refused.count();
     assert!(refused >= (CONNECTIONS as usize) / 2, "{refused} were sent away at once");
     drop(attack);
-    within(SOON, "a stranger that comes", || {
+    within(SOON, "an outsider that comes", || {
         let asked = Http::connect_to(&daemon.http).and_then(|mut http| http.ask(&request));
         asked.is_ok_and(|(status, _)| status == 200)
     });

@@ -25,8 +25,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Strangers may ask for real time, which is what attack 3 needs, and no more; the paced client has
-/// a budget.
+/// Unauthenticated peers may ask for real time, which is what attack 3 needs, and no more; the
+/// paced client has a budget.
 const SETTINGS: [&str; 5] = [
     "limits.clients=64",
     "limits.connects_per_second=200", // the default

@@ -134,7 +134,7 @@ fn calls_without_bodies_are_charged_and_refused() {
 
 /// A client without a token connects all the time, from the address of one that has it.
 #[test]
-fn client_with_a_token_connects_next_to_strangers() {
+fn client_with_token_connects_next_to_unauthenticated_peers() {
     let folder = Daemon::place("connects");
     let (path, token) = (folder.path().join("token"), "t".repeat(32));
     std::fs::write(&path, &token).unwrap();
@@ -149,7 +149,7 @@ fn client_with_a_token_connects_next_to_strangers() {
     };
     let is_over = AtomicBool::new(false);
     let refused = std::thread::scope(|scope| {
-        let stranger = scope.spawn(|| {
+        let outsider = scope.spawn(|| {
             let mut refused = 0;
             while !is_over.load(Ordering::Relaxed) {
                 refused += usize::from(ask("").starts_with("HTTP/1.1 401"));
@@ -161,9 +161,9 @@ fn client_with_a_token_connects_next_to_strangers() {
         let answered = (0..100).filter(|_| ask(&shown).starts_with("HTTP/1.1 200")).count();
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(answered, 100, "of the client with the token");
-        stranger.join().unwrap()
+        outsider.join().unwrap()
     });
-    assert!(refused > 20, "{refused} strangers were refused with the reason");
+    assert!(refused > 20, "{refused} outsiders were refused with the reason");
 }
 
 #[test]

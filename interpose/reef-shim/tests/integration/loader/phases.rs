@@ -201,7 +201,7 @@ fn phase_passes_its_own_gates_and_waits_there_afterwards() {
     assert!(other.page.activity.hold());
     until("held by another program", || program.says("held") == 1);
     assert_eq!((program.says("begin"), program.says("held")), (0, 0));
-    std::thread::sleep(Duration::from_millis(1200)); // sleep: longer than until a breather
+    std::thread::sleep(Duration::from_millis(1200)); // sleep: longer than until a starvation relief
     assert_eq!((program.says("held"), program.says("launch")), (0, 0));
     assert_eq!((program.says("end"), program.says("held")), (0, 1));
     assert!(program.is_closed(), "the other one holds");

@@ -166,7 +166,7 @@ impl Listener {
     }
 
     /// Waits for one connection, and returns its socket as it is, whether it is TCP, and its place
-    /// among those whose clients are strangers yet.
+    /// among those whose clients are not authenticated yet.
     ///
     /// # Errors
     ///

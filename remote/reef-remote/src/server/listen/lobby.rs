@@ -1,4 +1,4 @@
-//! Connections whose clients are strangers: they have not been greeted.
+//! Connections whose clients are not authenticated: they have not been greeted.
 
 use rustix::net::{Shutdown, shutdown};
 use std::collections::{HashMap, VecDeque};

@@ -138,8 +138,8 @@ async fn garbage_of_the_daemon_changes_nothing() {
     let train = program("train", 0, 80 * GIB);
     let huge = program("train", 0, u64::MAX);
     let (unknown, elsewhere) = (program("train", 9, GIB), program("train", 1, GIB));
-    let stranger = program("nobody", 0, 20 * GIB);
-    daemon.list(&[train, huge, unknown, elsewhere, stranger]);
+    let outsider = program("nobody", 0, 20 * GIB);
+    daemon.list(&[train, huge, unknown, elsewhere, outsider]);
     daemon.settle().await;
     assert_eq!(slice(&cluster), before, "parts that can't be count as nothing");
 }

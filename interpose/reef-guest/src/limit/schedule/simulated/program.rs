@@ -10,7 +10,7 @@ pub(in super::super) const MICROSECOND: u64 = 1_000;
 pub(in super::super) const MILLISECOND: u64 = 1_000_000;
 /// A step of the simulation.
 pub(super) const STEP: u64 = 10 * MICROSECOND;
-/// Intervals between polls of the keeper and of a waiting thread, and longest sleep of a thread
+/// Intervals between polls of the watchdog and of a waiting thread, and longest sleep of a thread
 /// whose process has no work. Each sleep takes up to [`MAX_OVERSLEEP`] longer.
 const POLL_INTERVAL: u64 = 1_000 * MICROSECOND;
 const RETRY_INTERVAL: u64 = 100 * MICROSECOND;

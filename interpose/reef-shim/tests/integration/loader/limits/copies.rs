@@ -109,7 +109,7 @@ fn copies_on_the_device_wait_for_their_part_and_are_charged() {
         "cuMemsetD8Async",
         "cuMemsetD8_v2_ptds",
     ] {
-        // The device works for 1 ms each, as its own thread counts; an end that the keeper sees
+        // The device works for 1 ms each, as its own thread counts; an end that the watchdog sees
         // late counts half.
         let (ran, waited) = charged(does);
         assert!(ran >= Duration::from_millis(15), "{does}: {ran:?} of {TIMES} ms");

@@ -70,9 +70,9 @@ fn limited_program_is_held_and_outlives_its_daemon() {
     let set =
         [("REEF_COMPUTE", "60%"), (LASTS, "100000"), ("REEF_GUESTS", socket.to_str().unwrap())];
     let mut child = start(&job, &set);
-    // A thread that waits for its stream launches nothing while it is held, and has a breather at
-    // last.
-    let counted = |guest: &GuestView| (guest.kernels, guest.gates, guest.delayed + guest.breathers);
+    // A thread that waits for its stream launches nothing while it is held, and has a starvation
+    // relief at last.
+    let counted = |guest: &GuestView| (guest.kernels, guest.gates, guest.delayed + guest.starvation_reliefs);
     let counts = |registry: &Registry| registry.guests().first().map_or((0, 0, 0), counted);
     until("a guest with gates", || counts(&registry).1 > 0);
     registry.hold(UUID, true);
@@ -209,7 +209,7 @@ fn one_of_the_programs_that_take_turns_works_at_a_time() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // A keeper that the system doesn't run for long counts as gone, and its work is still there.
+    // A watchdog that the system doesn't run for long counts as gone, and its work is still there.
     assert!(seen[1] > 500 && seen[2] < 200, "none, one, two at work: {seen:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Keeper: a thread for each device. It releases peers when this guest is idle, and opens a gate
+//! Watchdog: a thread for each device. It releases peers when this guest is idle, and opens a gate
 //! that has been closed for too long.
 //!
 //! It may call the driver, so it shares the program's file descriptors and opens none itself. It is
@@ -26,18 +26,18 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Time for which a real-time guest is idle before its peers are released: its next request may be
 /// on its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
-/// Maximum time for which a gate is closed before it opens for a breather: its holder may wait for
-/// this guest.
+/// Maximum time for which a gate is closed before it opens for a starvation relief: its holder may
+/// wait for this guest.
 const MAX_CLOSED: Duration = Duration::from_millis(900);
-/// Duration of a breather: 0.4 % of the time.
-const BREATHER: Duration = Duration::from_millis(4);
+/// Duration of a starvation relief: 0.4 % of the time.
+const STARVATION_RELIEF: Duration = Duration::from_millis(4);
 /// Time for which a best-effort guest without progress counts as busy: its streams may have ended
 /// unseen.
 const STALE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Interval between polls of a held guest.
 const TICK_INTERVAL: Duration = Duration::from_millis(20);
 
-struct Keeper {
+struct Watchdog {
     member: &'static Membership,
     device: &'static Device,
     /// Time since which the gate has been closed without a break.
@@ -56,7 +56,7 @@ struct Progress {
 
 /// Starts the thread, which sleeps until the device is joined.
 pub(super) fn start(member: &'static Membership) -> io::Result<Thread> {
-    thread::spawn("reef-keeper", move || {
+    thread::spawn("reef-watchdog", move || {
         let device = loop {
             match member.device() {
                 Some(device) => break device,
@@ -65,11 +65,11 @@ pub(super) fn start(member: &'static Membership) -> io::Result<Thread> {
         };
         let now = Instant::now();
         let progress = Progress { seen: 0, changed: now, polled: now };
-        Keeper { member, device, closed: None, progress }.run();
+        Watchdog { member, device, closed: None, progress }.run();
     })
 }
 
-impl Keeper {
+impl Watchdog {
     fn run(mut self) {
         loop {
             if !self.device.is_real_time() {
@@ -132,9 +132,9 @@ impl Keeper {
         if !holders.is_held() || self.device.phase.is_active() {
             self.closed = None; // or open, as long as the phase lasts
         } else if self.closed.get_or_insert_with(Instant::now).elapsed() >= MAX_CLOSED {
-            self.device.page.counts.breathers.fetch_add(1, Relaxed);
+            self.device.page.counts.starvation_reliefs.fetch_add(1, Relaxed);
             holders.override_all();
-            std::thread::sleep(BREATHER);
+            std::thread::sleep(STARVATION_RELIEF);
             if self.device.is_orphaned.load(Relaxed) {
                 self.device.page.clear(Time::now());
             }
@@ -160,7 +160,7 @@ impl Keeper {
     }
 }
 
-impl Keeper {
+impl Watchdog {
     /// Counts the time since the last poll as busy if the gate is open and launches are in flight.
     fn count_busy(&mut self) {
         let now = Instant::now();
