@@ -199,17 +199,17 @@ both() { # PART WORK PART WORK...: programs with these parts at once; a part of 
 }
 rate() { grep -oE '[0-9]+ a second' <<<"$1" | grep -oE '[0-9]+'; }
 declare -A alone
-export PROGRAM=limits.py REEF_BOOKS=$out/books
+export PROGRAM=limits.py REEF_ACCOUNTS=$out/accounts
 limits=${LIMITS:-memory alone two}
 wanted evade && fits 60 STEPS=evade && {
-    step "ways to hold memory under a limit of 1 GiB (WAYS chooses): what was held, what the books say, what NVML says"
+    step "ways to hold memory under a limit of 1 GiB (WAYS chooses): what was held, what the accounts say, what NVML says"
     evade=$bin/static-evade
     if [ ! -s "$evade" ]; then
         evade=$out/static-evade
         nvcc -O2 -std=c++17 -cudart static -arch native "$here/programs/evade.cu" -o "$evade" -ldl 2>>"$out/errors"
     fi
     # Each way is a process of its own that ends before the next one begins. Without a word, all of them.
-    REEF_BOOKS=$out/evade REEF_MEMORY=1GiB LD_PRELOAD=$shim timeout -k 5 180 "$evade" ${WAYS:-}
+    REEF_ACCOUNTS=$out/evade REEF_MEMORY=1GiB LD_PRELOAD=$shim timeout -k 5 180 "$evade" ${WAYS:-}
 }
 wanted limits && [[ $limits == *memory* ]] && fits 60 "STEPS=limits LIMITS=memory" && {
     step memory: 4 GiB, and 4 GiB by the allocators of the driver and of expandable segments
@@ -245,7 +245,7 @@ wanted limits && [[ $limits == *two* ]] && fits 160 "STEPS=limits LIMITS=two" &&
     both 10 product 90 product
     both 10 product 30 product 60 product
 }
-unset PROGRAM REEF_BOOKS
+unset PROGRAM REEF_ACCOUNTS
 # MPS at its best is the fair rival: alone under it in the same run, clients of two priorities, and the best-effort
 # client with a part of the threads. A client's environment says its priority (1 is below normal) and its part.
 wanted mps && fits 330 STEPS=mps && {

@@ -36,8 +36,8 @@ done
 # Ways to hold memory, which needs the driver alone.
 $NVCC -O2 -std=c++17 -cudart static -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 \
     tools/interpose/programs/evade.cu -o "$out/static-evade" -ldl
-said=$(REEF_BOOKS=$out/evade-books REEF_MEMORY=1GiB REEF_CUDA=$built/libfake_libcuda.so REEF_FAKE_BYTES=8589934592 \
+said=$(REEF_ACCOUNTS=$out/evade-accounts REEF_MEMORY=1GiB REEF_CUDA=$built/libfake_libcuda.so REEF_FAKE_BYTES=8589934592 \
     LD_PRELOAD=$built/libreef_cuda_shim.so "$out/static-evade" alloc pools graph-typed heap-steps global host-pools)
 echo "$said"
 [[ $said == *"0 of 6 ways are wrong"* ]]
-rm -rf "$out/evade-books"
+rm -rf "$out/evade-accounts"

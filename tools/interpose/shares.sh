@@ -6,7 +6,7 @@ bin=$(realpath "${1:-target/release}")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export REEF_SHIM=$bin/libreef_cuda_shim.so REEF_NVML_SHIM=$bin/libreef_nvml_shim.so REEF_BOOKS=$work/books
+export REEF_SHIM=$bin/libreef_cuda_shim.so REEF_NVML_SHIM=$bin/libreef_nvml_shim.so REEF_ACCOUNTS=$work/accounts
 reef() { "$bin/reef" "$@"; }
 nvcc -O2 -o "$work/shares" "$here/programs/shares.cu" || exit 1
 rate() { sed -n 's/^[a-z]* \([0-9.]*\) steps.*/\1/p'; }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_of_both_classes_fit_into_a_gpus_books() {
+    fn containers_of_both_classes_fit_into_a_gpus_accounts() {
         let both = |rt, be| {
             check_places(&[
                 resource(Class::RealTime, rt, None),

@@ -271,7 +271,7 @@ impl<D: Device> PassState<D> {
         is_adaptive && now.saturating_sub(self.capped_at) >= RECAP_INTERVAL
     }
 
-    /// Books the time since the last pass to the queues that could run in it, in equal parts.
+    /// Records the time since the last pass to the queues that could run in it, in equal parts.
     fn account(&mut self, now: Duration) {
         if self.plan.preempt {
             return;

@@ -39,7 +39,7 @@ impl FairShare {
         Self { quantum, accounts: BTreeMap::new(), running: None }
     }
 
-    /// Books the device time that queues have had, and forgets those that left.
+    /// Records the device time that queues have had, and forgets those that left.
     fn book(&mut self, view: &View<'_>) {
         self.accounts.retain(|id, _| view.queues.iter().any(|q| q.id == *id));
         for q in view.queues {

@@ -137,7 +137,7 @@ struct Turn {
 }
 
 impl Turns {
-    /// Books the device time that accounts with tasks have used.
+    /// Records the device time that accounts with tasks have used.
     fn book(&mut self, tasks: &[RtTaskView]) {
         for task in tasks {
             if !self.accounts.contains_key(&task.account) {
@@ -203,7 +203,7 @@ struct Debt {
 }
 
 impl Debt {
-    /// Books the time since the last call; returns whether tasks without a budget have to wait.
+    /// Records the time since the last call; returns whether tasks without a budget have to wait.
     fn book(&mut self, now: Duration, view: &View<'_>, reserve: f64) -> bool {
         let time = now.saturating_sub(self.booked);
         let wanted = self.is_wanted(self.booked);

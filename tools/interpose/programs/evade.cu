@@ -1,7 +1,7 @@
-// Ways to hold memory of a device, each in a process of its own: what was held, what the books say, and what NVML says.
+// Ways to hold memory of a device, each in a process of its own: what was held, what the accounts say, and what NVML says.
 //   REEF_MEMORY=1GiB LD_PRELOAD=libreef_cuda_shim.so evade [WAY...]
 // Each way takes pieces of 256 MiB until it is refused or has 4 GiB. Right: refused, with no more than the limit held,
-// and NVML's number without a context's own within 64 MiB of the books. The exit code is the number of ways that aren't.
+// and NVML's number without a context's own within 64 MiB of the accounts. The exit code is the number of ways that aren't.
 // Nothing else may use the first device meanwhile. Needs no daemon.
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -324,7 +324,7 @@ static int go(const Way& way, size_t before, size_t context) {
     const size_t used = most ? std::min(all, most) - std::min(left, most) : 0, beyond = nvml > context ? nvml - context : 0;
     if (way.step == nothing) { printf("%zu\n", nvml); fflush(stdout); return 0; } // _exit flushes nothing
     const char* end = code == CUDA_ERROR_OUT_OF_MEMORY ? "refused" : code == CUDA_SUCCESS ? "not refused" : name;
-    printf("%-15s %-12s held %5zu MiB  books %5zu MiB  NVML %5zu MiB", way.name, end, held / MIB, used / MIB, beyond / MIB);
+    printf("%-15s %-12s held %5zu MiB  accounts %5zu MiB  NVML %5zu MiB", way.name, end, held / MIB, used / MIB, beyond / MIB);
     bool wrong = false;
     if (most && code != CUDA_ERROR_NOT_SUPPORTED && code != CUDA_ERROR_NOT_PERMITTED) {
         const size_t apart = beyond > used ? beyond - used : used - beyond;

@@ -40,7 +40,7 @@ pub(crate) struct OnNode {
     /// Folder of one set of accounts for all containers, which must run as root [default: each has
     /// its own].
     #[arg(long)]
-    books: Option<PathBuf>,
+    accounts: Option<PathBuf>,
     /// File with a token that real-time containers show to the daemon.
     #[arg(long, value_name = "FILE")]
     rt_token_file: Option<PathBuf>,
@@ -198,7 +198,7 @@ fn node(args: &OnNode) -> Node {
         shim: args.shim.clone(),
         driver: args.driver.clone(),
         nvml: args.nvml_shim.clone().or_else(|| Some(NVML_SHIM.into()).filter(is_there)),
-        books: args.books.clone(),
+        accounts: args.accounts.clone(),
         token: args.rt_token_file.clone(),
     }
 }

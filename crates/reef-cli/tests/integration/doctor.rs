@@ -22,7 +22,7 @@ fn doctor(folder: &Folder, args: &[&str], set: &[(&str, &str)]) -> Output {
     command.env("REEF_CUDA", library("libfake_libcuda.so"));
     command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
     command
-        .env("REEF_BOOKS", folder.path("books"))
+        .env("REEF_ACCOUNTS", folder.path("accounts"))
         .env("CUDA_MPS_PIPE_DIRECTORY", folder.path("mps"));
     command.envs(set.iter().copied()).output().unwrap()
 }
@@ -104,7 +104,7 @@ fn broken_check_is_wrong_even_if_not_needed() {
         // It finds the machine's own driver, or none.
         (("REEF_CUDA", &*library("libreef_cuda_shim.so")), ""),
         (("REEF_SHIM", &*nowhere), "library"),
-        (("REEF_BOOKS", "/proc/books"), "limits"),
+        (("REEF_ACCOUNTS", "/proc/accounts"), "limits"),
         (("CUDA_DEVICE_MEMORY_LIMIT", "8GB"), "limits"),
     ] {
         let (ok, found) = checks(&folder, &[], &[set]);

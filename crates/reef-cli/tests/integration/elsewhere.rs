@@ -99,13 +99,13 @@ fn output(child: &mut Child) -> impl BufRead + use<> {
 #[test]
 fn worker_is_a_guest_of_the_servers_daemon() {
     let folder = Folder::new("elsewhere");
-    let books = folder.path("books");
-    let _daemon = Daemon::start_in(&folder, &["--guests"], &[("REEF_BOOKS", &*books)]);
+    let accounts = folder.path("accounts");
+    let _daemon = Daemon::start_in(&folder, &["--guests"], &[("REEF_ACCOUNTS", &*accounts)]);
     let [own, programs] = ["own", "programs"].map(|name| format!("unix:{}", folder.path(name)));
     let mut server = Command::new(env!("CARGO_BIN_EXE_reef"));
     server.args(["remote", "serve", "--listen", &own, "--programs", &programs]);
     server.args(["--socket-dir", &folder.path("")]);
-    server.env("REEF_CUDA", library("libfake_libcuda.so")).env("REEF_BOOKS", &books);
+    server.env("REEF_CUDA", library("libfake_libcuda.so")).env("REEF_ACCOUNTS", &accounts);
     server.env("REEF_SHIM", library("libreef_cuda_shim.so")).stdout(Stdio::piped());
     server.env("REEF_GUESTS", folder.path("guests.sock")).env("REEF_JOB", "away");
     server.env("REEF_MEMORY", "64MiB").env("REEF_CLASS", "be");

@@ -248,7 +248,7 @@ fn memory_is_limited_with_a_daemon_and_without_one() {
     let program: Vec<_> = program.iter().map(String::as_str).collect();
     let run = |options: &[&str]| {
         let mut command = exec(&folder, options, &program);
-        let output = command.env("REEF_BOOKS", folder.path("books")).stdin(Stdio::null()).output();
+        let output = command.env("REEF_ACCOUNTS", folder.path("accounts")).stdin(Stdio::null()).output();
         let output = output.unwrap();
         (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
     };
@@ -328,7 +328,7 @@ fn invalid_limit_is_refused_and_never_ignored() {
     let run = |options: &[&str], set: &[(&str, &str)]| {
         let mut command = exec(&folder, options, &["sh", "-c", "exit 7"]);
         let output =
-            command.env("REEF_BOOKS", folder.path("books")).envs(set.iter().copied()).output();
+            command.env("REEF_ACCOUNTS", folder.path("accounts")).envs(set.iter().copied()).output();
         let output = output.unwrap();
         (output.status.code(), text(&output.stderr).to_owned())
     };
@@ -346,9 +346,9 @@ fn invalid_limit_is_refused_and_never_ignored() {
         said.starts_with("reef: not run: limits and --swappable need the library: no "),
         "{said}"
     );
-    let (code, said) = run(&["--memory", "8m"], &[("REEF_BOOKS", "/proc/books")]);
+    let (code, said) = run(&["--memory", "8m"], &[("REEF_ACCOUNTS", "/proc/accounts")]);
     assert_eq!(code, Some(1));
-    assert!(said.starts_with("reef: not run: limits need books: books in /proc/books: "), "{said}");
+    assert!(said.starts_with("reef: not run: limits need accounts: accounts in /proc/accounts: "), "{said}");
     let (code, said) =
         run(&["--memory", "8G", "--compute", "30%", "--compute-policy", "soft"], &[]);
     assert_eq!((code, said.lines().count()), (Some(7), 1), "{said}");
@@ -375,16 +375,16 @@ fn wait_until(folder: &Folder, what: &str, is_so: impl Fn(&str) -> bool) {
 #[test]
 fn contexts_are_charged_and_limits_are_shown() {
     let folder = Folder::new("exec-charged");
-    let (books, processes) = (folder.path("books"), folder.path("processes"));
+    let (accounts, processes) = (folder.path("accounts"), folder.path("processes"));
     let nvml = library("libfake_libnvml.so");
     let nvml = ("REEF_NVML_LIBRARY", nvml.to_str().unwrap());
-    let set = [("REEF_BOOKS", &*books), ("REEF_FAKE_NVML", &*processes), nvml];
+    let set = [("REEF_ACCOUNTS", &*accounts), ("REEF_FAKE_NVML", &*processes), nvml];
     let _daemon = Daemon::start_in(&folder, &["--guests"], &set);
     let program = this_test("takes_more_when_asked");
     let program: Vec<_> = program.iter().map(String::as_str).collect();
     let options = ["--memory", "8MiB", "--compute", "50%", "--job", "ctx", "--strict"];
     let mut command = exec(&folder, &options, &program);
-    command.env("REEF_BOOKS", &books).env("REEF_SHIM", library("libreef_cuda_shim.so"));
+    command.env("REEF_ACCOUNTS", &accounts).env("REEF_SHIM", library("libreef_cuda_shim.so"));
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -461,7 +461,7 @@ fn run_opens(command: &mut Command) -> (String, String) {
 pub(crate) fn may_bind(folder: &Folder) -> bool {
     let options = ["--memory", "8m", "--bind", "always"];
     exec(folder, &options, &["true"])
-        .env("REEF_BOOKS", folder.path("books"))
+        .env("REEF_ACCOUNTS", folder.path("accounts"))
         .status()
         .unwrap()
         .success()
@@ -477,7 +477,7 @@ fn limit_holds_for_each_name_and_path_of_the_driver() {
     let run = |name: &str, options: &[&str]| {
         let options = [&["--memory", "8m"], options].concat();
         let mut command = exec(&folder, &options, &program);
-        command.env("REEF_BOOKS", folder.path("books")).env("REEF_CUDA", &driver);
+        command.env("REEF_ACCOUNTS", folder.path("accounts")).env("REEF_CUDA", &driver);
         run_opens(command.env("LD_LIBRARY_PATH", folder.path("")).env(OPENS, name))
     };
     let limited = "8192 KiB, code 0";
@@ -506,7 +506,7 @@ fn children_and_nested_commands_find_the_driver_that_is_covered() {
     let program = this_test("opens").join(" ");
     let run = |line: &str| {
         let mut command = exec(&folder, &["--memory", "8m"], &["sh", "-c", line]);
-        command.env("REEF_BOOKS", folder.path("books")).env("REEF_CUDA", &driver);
+        command.env("REEF_ACCOUNTS", folder.path("accounts")).env("REEF_CUDA", &driver);
         run_opens(command.env(OPENS, &driver))
     };
     if !may_bind(&folder) {
@@ -532,7 +532,7 @@ fn limited_program_sees_its_limit_in_nvml_unless_told_otherwise() {
     let folder = Folder::new("exec-nvml");
     let run = |options: &[&str], set: &[(&str, &str)]| {
         let mut command = exec(&folder, options, &["sh", "-c", "echo $LD_PRELOAD"]);
-        command.env("REEF_BOOKS", folder.path("books")).envs(set.iter().copied());
+        command.env("REEF_ACCOUNTS", folder.path("accounts")).envs(set.iter().copied());
         let output = command.output().unwrap();
         (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
     };

@@ -162,7 +162,7 @@ impl Hardware {
         self.busy
     }
 
-    /// Books how a task ended.
+    /// Records how a task ended.
     fn finish(&mut self, task: &Task, ended: TaskEnd) {
         borrow::give_back(uses(&task.work));
         if std::mem::take(&mut self.busy) {

@@ -89,7 +89,7 @@ pub(crate) fn variables(node: &Node, terms: &Terms<'_>, gpus: &[&Gpu]) -> BTreeM
         ("REEF_LIMIT_ID", own(terms.name)),
         ("REEF_MEMORY", own(terms.memory)),
         ("REEF_COMPUTE", own(terms.compute)),
-        ("REEF_BOOKS", node.books.as_ref().map(|_| format!("{HOME}/books"))),
+        ("REEF_ACCOUNTS", node.accounts.as_ref().map(|_| format!("{HOME}/accounts"))),
         ("REEF_TOKEN_FILE", node.token.as_ref().filter(|_| is_rt).map(|_| TOKEN.to_owned())),
         ("LD_PRELOAD", (!preload.is_empty()).then(|| preload.join(":"))),
         ("REEF_CUDA", driver),
@@ -104,7 +104,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// Mounts of all containers: the library, the driver that it stands for, the daemon's sockets, the
-/// books.
+/// accounts.
 pub(crate) fn mounts(node: &Node) -> Vec<Mount> {
     let mut mounts = vec![mount(&node.daemon, DAEMON)];
     match &node.driver {
@@ -116,9 +116,9 @@ pub(crate) fn mounts(node: &Node) -> Vec<Mount> {
     }
     let nvml = node.nvml.as_ref();
     mounts.extend(nvml.map(|path| mount(path, format!("{HOME}/{}", file_name(path)))));
-    let books = node.books.as_ref();
+    let accounts = node.accounts.as_ref();
     mounts.extend(
-        books.map(|path| Mount { read_only: false, ..mount(path, format!("{HOME}/books")) }),
+        accounts.map(|path| Mount { read_only: false, ..mount(path, format!("{HOME}/accounts")) }),
     );
     mounts
 }

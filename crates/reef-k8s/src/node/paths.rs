@@ -18,9 +18,9 @@ pub struct Node {
     /// The library that programs with a limit of memory take for the management library. Without
     /// it, NVML and `nvidia-smi` show them the whole device.
     pub nvml: Option<PathBuf>,
-    /// A folder of root's with the books of all containers. Without it, each container has books of
-    /// its own.
-    pub books: Option<PathBuf>,
+    /// A folder of root's with the accounts of all containers. Without it, each container has
+    /// accounts of its own.
+    pub accounts: Option<PathBuf>,
     /// A file with a token that real-time containers show to the daemon.
     pub token: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ impl Node {
         let optional = [
             (&self.driver, "--driver", "no driver", Path::is_file as fn(&Path) -> bool),
             (&self.nvml, "--nvml-shim", "no library for NVML", Path::is_file),
-            (&self.books, "--books", "no folder for books", Path::is_dir),
+            (&self.accounts, "--accounts", "no folder for accounts", Path::is_dir),
             (&self.token, "--rt-token-file", "no token", Path::is_file),
         ];
         for (path, flag, what, is_it) in optional {

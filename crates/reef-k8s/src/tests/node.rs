@@ -88,7 +88,7 @@ impl FakeNode {
             shim: at("shim.so"),
             driver: None,
             nvml: None,
-            books: None,
+            accounts: None,
             token: Some(at("token")),
         }
     }

@@ -172,7 +172,7 @@ impl AuditThread {
                 return;
             }
         };
-        let thread = std::thread::Builder::new().name("reef-books".into()).spawn(run)?;
+        let thread = std::thread::Builder::new().name("reef-accounts".into()).spawn(run)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }

@@ -32,12 +32,12 @@ pub(crate) struct ChunkWriter {
 #[derive(Debug)]
 struct Shared {
     file: File,
-    book: Mutex<Book>,
+    index: Mutex<Index>,
 }
 
 /// Contents of the file, and their places.
 #[derive(Debug)]
-struct Book {
+struct Index {
     memory: Vec<RegionState>,
     chunks: Vec<Chunk>,
     known: HashMap<Digest, u32>,
@@ -61,8 +61,8 @@ impl ChunkWriter {
         file.write_all_at(&MAGIC, 0)?;
         file.write_all_at(&VERSION.to_le_bytes(), MAGIC.len() as u64)?;
         let (memory, chunks) = (Vec::new(), Vec::new());
-        let book = Book { memory, chunks, known: HashMap::new(), end: HEADER, failed: None };
-        let shared = Arc::new(Shared { file, book: Mutex::new(book) });
+        let index = Index { memory, chunks, known: HashMap::new(), end: HEADER, failed: None };
+        let shared = Arc::new(Shared { file, index: Mutex::new(index) });
         let count = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let (jobs, waiting) = sync_channel(count);
         let (done, spare) = channel();
@@ -80,7 +80,7 @@ impl ChunkWriter {
     /// Begins a region, whose chunks follow.
     pub(crate) fn region(&mut self, name: &str, bytes: u64, lasts: bool) {
         let region = RegionState { name: name.to_owned(), bytes, lasts, chunks: Vec::new() };
-        self.shared.book.lock().memory.push(region);
+        self.shared.index.lock().memory.push(region);
     }
 
     /// Writes the region's next chunk of at most [`CHUNK`] bytes, unless it is zeros, or there. An
@@ -92,12 +92,12 @@ impl ChunkWriter {
     pub(crate) fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(bytes.len() <= CHUNK);
         let (region, at) = {
-            let mut book = self.shared.book.lock();
-            if let Some(why) = book.failed.take() {
+            let mut index = self.shared.index.lock();
+            if let Some(why) = index.failed.take() {
                 return Err(why);
             }
-            let region = book.memory.len() - 1;
-            let chunks = &mut book.memory[region].chunks;
+            let region = index.memory.len() - 1;
+            let chunks = &mut index.memory[region].chunks;
             chunks.push(None);
             (region, chunks.len() - 1)
         };
@@ -118,19 +118,19 @@ impl ChunkWriter {
     /// Returns the manifest.
     pub(crate) fn end(mut self, manifest: Manifest) -> io::Result<Manifest> {
         self.join();
-        let mut book = self.shared.book.lock();
-        if let Some(why) = book.failed.take() {
+        let mut index = self.shared.index.lock();
+        if let Some(why) = index.failed.take() {
             return Err(why);
         }
-        let (memory, chunks) = (std::mem::take(&mut book.memory), std::mem::take(&mut book.chunks));
+        let (memory, chunks) = (std::mem::take(&mut index.memory), std::mem::take(&mut index.chunks));
         let manifest = Manifest { memory, chunks, ..manifest };
         let mut text = serde_json::to_vec(&manifest)?;
         let (length, digest) = (text.len() as u64, Digest::of(&text));
         text.extend_from_slice(&length.to_le_bytes());
         text.extend_from_slice(digest.as_bytes());
         text.extend_from_slice(&END);
-        self.shared.file.write_all_at(&text, book.end)?;
-        drop(book);
+        self.shared.file.write_all_at(&text, index.end)?;
+        drop(index);
         Ok(manifest)
     }
 
@@ -139,7 +139,7 @@ impl ChunkWriter {
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 let why = io::Error::other("a thread that writes has panicked");
-                self.shared.book.lock().failed.get_or_insert(why);
+                self.shared.index.lock().failed.get_or_insert(why);
             }
         }
     }
@@ -156,7 +156,7 @@ fn work(shared: &Shared, waiting: &Mutex<Receiver<Job>>, done: &Sender<Vec<u8>>)
     loop {
         let Ok(job) = waiting.lock().recv() else { return };
         if let Err(why) = shared.write(&job) {
-            shared.book.lock().failed.get_or_insert(why);
+            shared.index.lock().failed.get_or_insert(why);
         }
         let _ = done.send(job.bytes); // at the end it is not wanted
     }
@@ -168,12 +168,12 @@ impl Shared {
             return Ok(());
         }
         let digest = Digest::of(&job.bytes);
-        let place = self.book.lock().place(job, digest);
+        let place = self.index.lock().place(job, digest);
         place.map_or(Ok(()), |at| self.file.write_all_at(&job.bytes, at))
     }
 }
 
-impl Book {
+impl Index {
     /// Notes a chunk. Returns its place in the file, unless it is there.
     fn place(&mut self, job: &Job, digest: Digest) -> Option<u64> {
         let next = self.chunks.len() as u32;

@@ -146,8 +146,8 @@ impl Accounts {
                 self.header.magic.store(MAGIC, Relaxed);
                 Ok(())
             }
-            (MAGIC, other) => Err(format!("books of version {other}, this program has {VERSION}")),
-            _ => Err(format!("not books: they begin with {magic:#x}")),
+            (MAGIC, other) => Err(format!("accounts of version {other}, this program has {VERSION}")),
+            _ => Err(format!("not accounts: they begin with {magic:#x}")),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Accounts file of a device (in `$REEF_BOOKS`): all processes of a user map it, and a daemon reads
-//! it.
+//! Accounts file of a device (in `$REEF_ACCOUNTS`): all processes of a user map it, and a daemon
+//! reads it.
 
 use super::accounts::{ACCOUNTS_BYTES, Accounts};
 use crate::mmap::{InFile, Mapped, copy_of};
@@ -27,7 +27,7 @@ unsafe impl InFile for Accounts {
 pub struct AccountsFile {
     file: OwnedFd,
     /// Shared with child processes.
-    pub(super) books: Arc<Mapped<Accounts>>,
+    pub(super) accounts: Arc<Mapped<Accounts>>,
 }
 
 impl AccountsFile {
@@ -59,9 +59,9 @@ impl AccountsFile {
         if fstat(&file)?.st_size < ACCOUNTS_BYTES as i64 {
             ftruncate(&file, ACCOUNTS_BYTES as u64)?;
         }
-        let books = Arc::new(Mapped::new(&file)?);
-        let opened = Self { file, books };
-        opened.locked(|| opened.books.check())?.map_err(io::Error::other)?;
+        let accounts = Arc::new(Mapped::new(&file)?);
+        let opened = Self { file, accounts };
+        opened.locked(|| opened.accounts.check())?.map_err(io::Error::other)?;
         Ok(opened)
     }
 
@@ -70,7 +70,7 @@ impl AccountsFile {
         let until = Instant::now() + JOIN_TIMEOUT;
         while !self.take(0)? {
             if Instant::now() > until {
-                let why = format!("a process has been joining the books for {JOIN_TIMEOUT:?}");
+                let why = format!("a process has been joining the accounts for {JOIN_TIMEOUT:?}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -151,12 +151,12 @@ impl AccountsReader {
 }
 
 fn named(folder: &Path) -> impl Fn(io::Error) -> io::Error {
-    move |error| io::Error::new(error.kind(), format!("books in {}: {error}", folder.display()))
+    move |error| io::Error::new(error.kind(), format!("accounts in {}: {error}", folder.display()))
 }
 
 fn path(folder: &Path, device: &[u8; 16]) -> PathBuf {
     let name: String = device.iter().map(|byte| format!("{byte:02x}")).collect();
-    folder.join(format!("{name}.books"))
+    folder.join(format!("{name}.accounts"))
 }
 
 /// Creates the folder, or checks that no other user can write there.

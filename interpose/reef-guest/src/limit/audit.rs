@@ -127,11 +127,11 @@ impl Audit {
     /// Returns all jobs that have processes.
     pub fn jobs(&self) -> Vec<JobView> {
         let views = |(device, file): &(Uuid, AccountsReader)| {
-            let books = file.read().ok(); // what can't be read has no jobs
-            let of = |books: &Accounts| -> Vec<_> {
-                (0..books.jobs.len()).filter_map(|job| view(*device, books, job)).collect()
+            let accounts = file.read().ok(); // what can't be read has no jobs
+            let of = |accounts: &Accounts| -> Vec<_> {
+                (0..accounts.jobs.len()).filter_map(|job| view(*device, accounts, job)).collect()
             };
-            books.map_or_else(Vec::new, |books| of(&books))
+            accounts.map_or_else(Vec::new, |accounts| of(&accounts))
         };
         self.devices.iter().flat_map(views).collect()
     }
@@ -201,29 +201,29 @@ fn devices(folder: &std::path::Path) -> io::Result<Vec<Uuid>> {
     };
     let device = |entry: io::Result<std::fs::DirEntry>| {
         let name = entry.ok()?.file_name().into_string().ok()?;
-        let hex = name.strip_suffix(".books").filter(|hex| hex.len() == 32)?;
+        let hex = name.strip_suffix(".accounts").filter(|hex| hex.len() == 32)?;
         u128::from_str_radix(hex, 16).ok().map(u128::to_be_bytes)
     };
     Ok(entries.take(MAX_NAMES).filter_map(device).filter(|device| *device != [0; 16]).collect())
 }
 
-fn view(device: Uuid, books: &Accounts, at: usize) -> Option<JobView> {
+fn view(device: Uuid, accounts: &Accounts, at: usize) -> Option<JobView> {
     let its = |member: &&Member| member.job() == Some(at);
     let process = |member: &Member| ProcessView {
         pid: member.process.load(Relaxed),
         used: member.share.used(),
         overhead: member.share.overhead(),
     };
-    let processes: Vec<_> = books.members.iter().filter(its).map(process).collect();
-    let job: &Job = books.jobs.get(at).filter(|_| !processes.is_empty())?;
+    let processes: Vec<_> = accounts.members.iter().filter(its).map(process).collect();
+    let job: &Job = accounts.jobs.get(at).filter(|_| !processes.is_empty())?;
     let (terms, nanos) = (job.terms(), |of: &AtomicU64| Duration::from_nanos(of.load(Relaxed)));
     Some(JobView {
         device,
         id: terms.name,
         name: text(terms.label),
         memory: Some(terms.memory).filter(|memory| *memory > 0),
-        used: books.used(at),
-        overhead: books.overhead(at),
+        used: accounts.used(at),
+        overhead: accounts.overhead(at),
         part: u32::try_from(terms.compute).ok().filter(|part| *part > 0),
         ran: nanos(&job.tally.ran),
         waited: nanos(&job.tally.waited),

@@ -27,7 +27,7 @@ pub struct Slot {
 /// Account of a process, for use by any of its threads.
 #[derive(Clone, Debug)]
 pub struct Account {
-    books: Arc<Mapped<Accounts>>,
+    accounts: Arc<Mapped<Accounts>>,
     member: usize,
     job: usize,
     /// The job's limit, in bytes.
@@ -73,7 +73,7 @@ impl Slot {
         let (member, job) = file.locked(|| join(&file, name, &terms))??;
         let limit = if memory == 0 { MAX_BYTES } else { memory };
         let account =
-            Account { books: file.books.clone(), member, job, limit, part: terms.compute };
+            Account { accounts: file.accounts.clone(), member, job, limit, part: terms.compute };
         Ok(Self { file, account })
     }
 
@@ -94,8 +94,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let member = &self.account.books.members[self.account.member];
-        self.account.books.turn.leave(self.account.member);
+        let member = &self.account.accounts.members[self.account.member];
+        self.account.accounts.turn.leave(self.account.member);
         member.set_job(None);
         member.share.clear();
     }
@@ -104,44 +104,44 @@ impl Drop for Slot {
 /// Finds a slot and a job. The caller has the file's lock.
 fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, usize)> {
     reclaim(file, None)?;
-    let books: &Accounts = &file.books;
-    let job = job(books, name, terms)?;
-    for (at, member) in books.members.iter().enumerate() {
+    let accounts: &Accounts = &file.accounts;
+    let job = job(accounts, name, terms)?;
+    for (at, member) in accounts.members.iter().enumerate() {
         if member.job().is_none() && file.take(at + 1)? {
             member.share.clear();
             member.presence.clear();
-            books.turn.leave(at); // of the process that had this slot before
+            accounts.turn.leave(at); // of the process that had this slot before
             member.process.store(std::process::id(), Relaxed);
             member.started.store(process::own_start(), Relaxed);
             member.set_job(Some(job));
             return Ok((at, job));
         }
     }
-    let count = books.members.len();
+    let count = accounts.members.len();
     Err(io::Error::other(format!("{count} processes with limits are on this device already")))
 }
 
 /// Returns the job of this name, or a free place for it. The debt of a job whose processes have
 /// ended waits for its next one, unless other jobs need the place.
-fn job(books: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
-    let lives = |at: usize| books.members.iter().any(|member| member.job() == Some(at));
+fn job(accounts: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
+    let lives = |at: usize| accounts.members.iter().any(|member| member.job() == Some(at));
     let is_same = |job: &Job| job.terms().name == terms.name;
-    if let Some(at) = books.jobs.iter().position(is_same) {
-        let known = books.jobs[at].terms();
+    if let Some(at) = accounts.jobs.iter().position(is_same) {
+        let known = accounts.jobs[at].terms();
         if lives(at) {
             return if known == *terms { Ok(at) } else { Err(other_limits(name, &known, terms)) };
         }
-        books.jobs[at].bucket.keep_debt(known.compute);
-        books.jobs[at].set(terms);
+        accounts.jobs[at].bucket.keep_debt(known.compute);
+        accounts.jobs[at].set(terms);
         return Ok(at);
     }
     let now = Time::now().0;
-    let free = (0..books.jobs.len()).filter(|at| !lives(*at));
-    let at = free.min_by_key(|at| books.jobs[*at].debt(now)).ok_or_else(|| {
-        io::Error::other(format!("{} jobs with limits are on this device", books.jobs.len()))
+    let free = (0..accounts.jobs.len()).filter(|at| !lives(*at));
+    let at = free.min_by_key(|at| accounts.jobs[*at].debt(now)).ok_or_else(|| {
+        io::Error::other(format!("{} jobs with limits are on this device", accounts.jobs.len()))
     })?;
-    books.jobs[at].bucket.clear();
-    books.jobs[at].set(terms);
+    accounts.jobs[at].bucket.clear();
+    accounts.jobs[at].set(terms);
     Ok(at)
 }
 
@@ -159,7 +159,7 @@ fn other_limits(name: &str, known: &Terms, asked: &Terms) -> io::Error {
 /// Frees the slots of dead processes: those whose lock is free and that have no thread left.
 fn reclaim(file: &AccountsFile, own: Option<usize>) -> io::Result<usize> {
     let mut freed = 0;
-    for (at, member) in file.books.members.iter().enumerate() {
+    for (at, member) in file.accounts.members.iter().enumerate() {
         if member.job().is_none() || Some(at) == own || !file.take(at + 1)? {
             continue;
         }
@@ -187,7 +187,7 @@ impl Account {
             return Err(full());
         }
         for tried in 0..MAX_TRIES {
-            match share.ask(bytes, self.limit, self.books.shares(self.job)) {
+            match share.ask(bytes, self.limit, self.accounts.shares(self.job)) {
                 Answer::Granted => return Ok(()),
                 Answer::Full => return Err(full()),
                 // A process on another core is ready soon. A process without a core needs this one.
@@ -208,12 +208,12 @@ impl Account {
         self.member().share.give_back(bytes);
     }
 
-    pub(super) fn books(&self) -> &Accounts {
-        &self.books
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     pub(super) fn member(&self) -> &Member {
-        &self.books.members[self.member]
+        &self.accounts.members[self.member]
     }
 
     pub(super) fn place(&self) -> usize {
@@ -230,22 +230,22 @@ impl Account {
 
     /// Counts an allocation that was refused.
     pub fn note_refused(&self) {
-        self.books.jobs[self.job].tally.refused.fetch_add(1, Relaxed);
+        self.accounts.jobs[self.job].tally.refused.fetch_add(1, Relaxed);
     }
 
     /// Returns the job's bytes, its overhead included. May be out of date when it returns.
     pub fn used(&self) -> u64 {
-        self.books.used(self.job)
+        self.accounts.used(self.job)
     }
 
     /// Returns the bytes that all jobs of the device's accounts file use.
     pub fn used_by_all(&self) -> u64 {
-        (0..MAX_JOBS).fold(0, |sum, job| sum.saturating_add(self.books.used(job)))
+        (0..MAX_JOBS).fold(0, |sum, job| sum.saturating_add(self.accounts.used(job)))
     }
 
     /// Returns the bytes of the contexts of the job's processes, as far as a daemon knows.
     pub fn overhead(&self) -> u64 {
-        self.books.overhead(self.job)
+        self.accounts.overhead(self.job)
     }
 
     /// Returns the bytes that this process has allocated.

@@ -9,7 +9,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("reef-books-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("reef-accounts-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path); // of a test that was killed
         Self(path)
     }
@@ -75,10 +75,10 @@ fn a_folder_or_a_file_of_something_else_is_an_error() {
     let error = folder.join("job", 1).unwrap_err().to_string();
     assert!(error.contains("must be a folder of user ") && error.ends_with("mode 777"), "{error}");
     std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o700)).unwrap();
-    let file = folder.0.join("7369787465656e206279746573206964.books");
+    let file = folder.0.join("7369787465656e206279746573206964.accounts");
     std::fs::write(&file, [7; super::ACCOUNTS_BYTES]).unwrap();
     let error = folder.join("job", 1).unwrap_err().to_string();
-    assert!(error.ends_with("not books: they begin with 0x707070707070707"), "{error}");
+    assert!(error.ends_with("not accounts: they begin with 0x707070707070707"), "{error}");
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("/dev/null", &file).unwrap();
     assert!(folder.join("job", 1).is_err(), "a link");
@@ -152,7 +152,7 @@ fn deleted_accounts_file_is_not_read_any_more() {
     let folder = Folder::new("audit-deleted");
     let (mut audit, seat) = (Audit::new(folder.0.clone()), folder.join("job", 100).unwrap());
     audit.refresh().unwrap();
-    std::fs::remove_file(folder.0.join("7369787465656e206279746573206964.books")).unwrap();
+    std::fs::remove_file(folder.0.join("7369787465656e206279746573206964.accounts")).unwrap();
     let _other = folder.join("other", 100).unwrap();
     audit.refresh().unwrap();
     assert_eq!(audit.jobs().iter().map(|job| &job.name[..]).collect::<Vec<_>>(), ["other"]);
@@ -185,7 +185,7 @@ fn names(audit: &Audit) -> Vec<String> {
 }
 
 /// Name of a test's accounts file.
-const FILE: &str = "7369787465656e206279746573206964.books";
+const FILE: &str = "7369787465656e206279746573206964.accounts";
 
 /// A process that may write the file may shorten it, which would kill a reader that maps it.
 #[test]
@@ -211,7 +211,7 @@ fn audit_never_waits_and_opens_a_bounded_number_of_files() {
     let (folder, other) = (Folder::new("audit-many"), [7; 16]);
     let _seat = folder.join("job", 100).unwrap();
     for device in 0..200 {
-        let name = format!("{:032x}.books", device + 1);
+        let name = format!("{:032x}.accounts", device + 1);
         std::fs::copy(folder.0.join(FILE), folder.0.join(name)).unwrap();
     }
     let joining = AccountsFile::open(&folder.0, &other).unwrap();

@@ -29,10 +29,10 @@ pub struct Limits {
     pub is_work_conserving: bool,
 }
 
-/// Returns the folder of accounts files: `$REEF_BOOKS`, or a folder of this user in `/dev/shm`.
+/// Returns the folder of accounts files: `$REEF_ACCOUNTS`, or a folder of this user in `/dev/shm`.
 pub fn folder(get: impl Fn(&str) -> Option<String>) -> PathBuf {
     let own = || PathBuf::from(format!("/dev/shm/reef-{}", rustix::process::getuid().as_raw()));
-    get("REEF_BOOKS").filter(|path| !path.is_empty()).map_or_else(own, PathBuf::from)
+    get("REEF_ACCOUNTS").filter(|path| !path.is_empty()).map_or_else(own, PathBuf::from)
 }
 
 /// Returns a variable's value, unless it is blank.

@@ -85,16 +85,16 @@ fn output_of(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
     let folder = std::env::temp_dir().join(format!("reef-nvml-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
     std::fs::create_dir(&folder).unwrap();
-    let (file, books) = (folder.join("processes"), folder.join("books"));
+    let (file, accounts) = (folder.join("processes"), folder.join("accounts"));
     std::fs::write(&file, processes).unwrap();
     let seat = set.iter().any(|(name, _)| *name == "REEF_MEMORY").then(|| {
-        let file = AccountsFile::open(&books, b"fake device no 0").unwrap();
+        let file = AccountsFile::open(&accounts, b"fake device no 0").unwrap();
         Slot::join(file, "REEF_JOB=told", Some(LIMIT), None).unwrap()
     });
     seat.iter().for_each(|seat| seat.account().reserve(5 << 20).unwrap());
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "asks", "--include-ignored", "--nocapture"]);
-    command.env("LD_PRELOAD", library("libreef_nvml_shim.so")).env("REEF_BOOKS", books);
+    command.env("LD_PRELOAD", library("libreef_nvml_shim.so")).env("REEF_ACCOUNTS", accounts);
     command.env("REEF_NVML_LIBRARY", library("libfake_libnvml.so")).env("REEF_FAKE_NVML", file);
     let output = command.envs(set.iter().copied()).output().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();

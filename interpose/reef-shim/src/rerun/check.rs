@@ -1,6 +1,6 @@
 //! Check of one launch.
 
-use super::book::{Entry, Found, book};
+use super::findings::{Entry, Found, findings};
 use super::memory::{Contents, Memory, wait};
 use super::report;
 use crate::catch_panics::catch_panics;
@@ -41,8 +41,8 @@ pub(super) fn launch(of: &KernelLaunch, real: impl FnOnce() -> u32) -> u32 {
         catch_panics(compare).unwrap_or_else(|| Err(Stop::LeftOut("the check failed".into())))
     });
     let mut code = 0;
-    let mut book = book();
-    let entry = book.entry(&kernel.name);
+    let mut findings = findings();
+    let entry = findings.entry(&kernel.name);
     match checked {
         Ok(found) => entry.note(found),
         Err(Stop::LeftOut(why)) => entry.left_out = Some(why),
@@ -57,8 +57,8 @@ pub(super) fn launch(of: &KernelLaunch, real: impl FnOnce() -> u32) -> u32 {
 /// Returns the kernel of a launch that is to be checked.
 fn chosen(of: &KernelLaunch) -> Option<Arc<Kernel>> {
     let kernel = kernels::find_or_unknown(of.function);
-    let mut book = book();
-    let entry = book.entry(&kernel.name);
+    let mut findings = findings();
+    let entry = findings.entry(&kernel.name);
     if entry.verdict.is_empty() {
         entry.verdict = part::verdict(&kernel);
     }
@@ -132,7 +132,7 @@ fn compare(
 }
 
 fn note(kernel: &Kernel, change: impl FnOnce(&mut Entry)) {
-    change(book().entry(&kernel.name));
+    change(findings().entry(&kernel.name));
 }
 
 fn checked(code: u32) -> Result<(), u32> {

@@ -16,7 +16,7 @@
 //!
 //! Nothing of this is done without `REEF_RERUN=FILE`.
 
-mod book;
+mod findings;
 mod check;
 pub(crate) mod launch;
 mod memory;

@@ -1,6 +1,6 @@
 //! The file: a line for each kernel, whose fields have tabs between them.
 
-use super::book::{Entry, Found, book};
+use super::findings::{Entry, Found, findings};
 use crate::settings::settings;
 use std::io::Write;
 use std::sync::Once;
@@ -16,7 +16,7 @@ pub(super) fn begin() {
 
 extern "C" fn end() {
     let Some(path) = &settings().reruns else { return };
-    let lines: String = book().0.iter().map(|(name, entry)| line(name, entry)).collect();
+    let lines: String = findings().0.iter().map(|(name, entry)| line(name, entry)).collect();
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     let _ = file.and_then(|mut file| file.write_all(lines.as_bytes())); // the program has ended
 }

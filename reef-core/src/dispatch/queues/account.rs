@@ -91,7 +91,7 @@ impl Account {
         Duration::from_nanos(self.0.served.load(Ordering::Relaxed))
     }
 
-    /// Books a task that was on the device from `start` to `end`.
+    /// Records a task that was on the device from `start` to `end`.
     pub(crate) fn charge(&self, start: Duration, end: Duration) {
         let time = nanos(end.saturating_sub(start));
         self.0.served.fetch_add(time, Ordering::Relaxed);

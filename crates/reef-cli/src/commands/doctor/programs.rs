@@ -73,7 +73,7 @@ pub(super) fn limits() -> Finding {
             Finding::ok(Check::Limits, found)
         }
         Err(error) => {
-            let remedy = "name a folder that is yours alone, in memory, with REEF_BOOKS=FOLDER";
+            let remedy = "name a folder that is yours alone, in memory, with REEF_ACCOUNTS=FOLDER";
             Finding::wrong(Check::Limits, error.to_string(), remedy)
         }
     }

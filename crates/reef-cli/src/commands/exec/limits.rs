@@ -45,7 +45,7 @@ pub(super) struct Set {
 ///
 /// # Errors
 ///
-/// A limit that can't be read, or no place for the books.
+/// A limit that can't be read, or no place for the accounts.
 pub(super) fn variables(args: &Limited, job: Option<&str>) -> Result<Set> {
     let mut set: Vec<(&str, OsString)> = Vec::new();
     if let Some(memory) = &args.memory {
@@ -74,11 +74,11 @@ pub(super) fn variables(args: &Limited, job: Option<&str>) -> Result<Set> {
         return Ok(Set { variables: set, has_memory: false });
     };
     let folder = std::path::absolute(limit::folder(environment)).context("where this runs")?;
-    AccountsFile::check(&folder).context("not run: limits need books")?;
+    AccountsFile::check(&folder).context("not run: limits need accounts")?;
     if job.is_none() && limits.name.is_empty() {
         set.push(("REEF_LIMIT_ID", own_name().into()));
     }
-    set.push(("REEF_BOOKS", folder.into()));
+    set.push(("REEF_ACCOUNTS", folder.into()));
     Ok(Set { variables: set, has_memory: limits.has_memory() })
 }
 

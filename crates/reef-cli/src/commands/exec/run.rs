@@ -341,7 +341,7 @@ fn become_guest(
     kernel::apply(&args.limits, args.explain)?;
     let class = class(args).to_string();
     let mut set = shims.variables()?;
-    let is_limited = more.iter().any(|(name, _)| *name == "REEF_BOOKS");
+    let is_limited = more.iter().any(|(name, _)| *name == "REEF_ACCOUNTS");
     set.extend(shims.bind(args, is_limited)?);
     set.extend(more);
     set.extend(socket.map(|socket| ("REEF_GUESTS", socket.into())));

@@ -1,4 +1,4 @@
-//! Jobs with limits, as the daemon reads them in their books.
+//! Jobs with limits, as the daemon reads them in their accounts.
 
 use super::rates::Rates;
 use crate::remote::scrape::Labels;

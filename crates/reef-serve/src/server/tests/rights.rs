@@ -96,7 +96,7 @@ fn unfit_stated_budgets_are_late_best_effort_or_refused() {
         let peer = Peer { life, ..Peer::UNKNOWN };
         let tenant = fixture.of(&peer.principal);
         let served = || {
-            // Books the claims.
+            // Charges the claims.
             fixture.server.tenants.all([fixture.server.nodes[0].clock()].into_iter());
             tenant.served()
         };

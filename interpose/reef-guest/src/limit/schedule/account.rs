@@ -149,14 +149,14 @@ impl Account {
     fn is_asked_for(&self, now: u64) -> bool {
         let own = self.bucket().claim(self.part());
         let is_claimed = is_recent(self.turn().claimed.load(Relaxed), now);
-        is_claimed && self.claimants(now).any(|member| claim(self.books(), member) >= own)
+        is_claimed && self.claimants(now).any(|member| claim(self.accounts(), member) >= own)
     }
 
     /// Returns whether no other waiting process is owed more. Of equals, the one without a turn for
     /// longest is first.
     fn is_first(&self, now: u64) -> bool {
         let rank = |member: &Member| {
-            (claim(self.books(), member), Reverse(member.presence.had.load(Relaxed)))
+            (claim(self.accounts(), member), Reverse(member.presence.had.load(Relaxed)))
         };
         let own = rank(self.member());
         !self.claimants(now).any(|member| rank(member) > own)
@@ -167,13 +167,13 @@ impl Account {
     fn try_take(&self, held: TurnHolder, now: u64, since: u64) -> bool {
         let passed = |then: u64| now.saturating_sub(then.max(held.began()));
         let take = |holder: Option<&Idle>| self.turn().take(self.place(), now, held, holder);
-        let holder = held.member().and_then(|at| self.books().members.get(at));
+        let holder = held.member().and_then(|at| self.accounts().members.get(at));
         let Some(holder) = holder.filter(|member| member.job().is_some()) else {
             return take(None);
         };
         let presence = &holder.presence;
         // A holder that is owed more than this process continues, however long that takes.
-        let is_owed = claim(self.books(), self.member()) >= claim(self.books(), holder);
+        let is_owed = claim(self.accounts(), self.member()) >= claim(self.accounts(), holder);
         let is_late = is_owed && passed(since) >= TURN_TIMEOUT;
         match presence.idle.since() {
             Some(idle) if passed(idle) >= GAP => take(Some(&presence.idle)),
@@ -189,7 +189,7 @@ impl Account {
 
     fn others_with(&self, is_so: impl Fn(&Member) -> bool) -> impl Iterator<Item = &Member> {
         let is_other = |member: &&Member| !std::ptr::eq(*member, self.member());
-        let all = self.books().members.iter().filter(move |member| member.job().is_some());
+        let all = self.accounts().members.iter().filter(move |member| member.job().is_some());
         all.filter(is_other).filter(move |member| is_so(member))
     }
 
@@ -250,15 +250,15 @@ impl Account {
     }
 
     fn turn(&self) -> &Turn {
-        &self.books().turn
+        &self.accounts().turn
     }
 
     fn bucket(&self) -> &Bucket {
-        &self.books().jobs[self.job()].bucket
+        &self.accounts().jobs[self.job()].bucket
     }
 
     fn tally(&self) -> &Tally {
-        &self.books().jobs[self.job()].tally
+        &self.accounts().jobs[self.job()].tally
     }
 
     /// Returns whether another process works or waits.
@@ -274,7 +274,7 @@ impl Account {
 }
 
 /// Returns the time that a process's job is owed, in nanoseconds of waiting.
-fn claim(books: &Accounts, member: &Member) -> i64 {
-    let job = member.job().and_then(|job| books.jobs.get(job));
+fn claim(accounts: &Accounts, member: &Member) -> i64 {
+    let job = member.job().and_then(|job| accounts.jobs.get(job));
     job.map_or(i64::MIN, |job| job.bucket.claim(job.part()))
 }

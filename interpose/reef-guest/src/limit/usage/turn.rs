@@ -168,7 +168,7 @@ mod models {
         Idle(AtomicU64::new(since))
     }
 
-    fn books() -> Arc<(Turn, [Idle; 3])> {
+    fn accounts() -> Arc<(Turn, [Idle; 3])> {
         let turn = Turn::default();
         let nobody = turn.read();
         assert!(turn.take(0, 5_000, nobody, None));
@@ -178,14 +178,14 @@ mod models {
     #[test]
     fn begin_and_take_of_a_turn_never_both_succeed() {
         loom::model(|| {
-            let books = books();
-            let other = books.clone();
+            let accounts = accounts();
+            let other = accounts.clone();
             let thread = thread::spawn(move || {
                 let (turn, idle) = &*other;
                 let held = turn.read();
                 turn.take(1, 9_000, held, Some(&idle[0])) && turn.begin(1, &idle[1])
             });
-            let (turn, idle) = &*books;
+            let (turn, idle) = &*accounts;
             let first = turn.begin(0, &idle[0]);
             let second = thread.join().unwrap();
             assert!(!(first && second));
@@ -199,15 +199,15 @@ mod models {
     #[test]
     fn only_one_of_two_members_takes_a_turn() {
         loom::model(|| {
-            let books = books();
-            books.0.leave(0);
-            let other = books.clone();
+            let accounts = accounts();
+            accounts.0.leave(0);
+            let other = accounts.clone();
             let thread = thread::spawn(move || {
                 let held = other.0.read();
                 held.member().is_none() && other.0.take(1, 9_000, held, None)
             });
-            let held = books.0.read();
-            let first = held.member().is_none() && books.0.take(2, 9_000, held, None);
+            let held = accounts.0.read();
+            let first = held.member().is_none() && accounts.0.take(2, 9_000, held, None);
             let second = thread.join().unwrap();
             assert!(first != second);
         });

@@ -137,15 +137,15 @@ fn of_a_profile() {
 #[test]
 #[ignore = "measures"]
 fn of_a_limit() {
-    let books = std::env::temp_dir().join(format!("reef-costs-books-{}", std::process::id()));
+    let accounts = std::env::temp_dir().join(format!("reef-costs-accounts-{}", std::process::id()));
     let mut best = [f64::INFINITY; 2];
     for _ in 0..TURNS {
         for (best, part) in best.iter_mut().zip(["", "100%"]) {
-            let set = vec![("REEF_COMPUTE", part.into()), ("REEF_BOOKS", books.clone().into())];
+            let set = vec![("REEF_COMPUTE", part.into()), ("REEF_ACCOUNTS", accounts.clone().into())];
             *best = best.min(costs_with(SHIM, set).1);
         }
     }
-    let _ = std::fs::remove_dir_all(&books);
+    let _ = std::fs::remove_dir_all(&accounts);
     println!(
         "launch {:.1} ns, with a limit {:.1} ns ({:+.1})",
         best[0],

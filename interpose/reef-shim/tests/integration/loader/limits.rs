@@ -48,15 +48,15 @@ impl Job {
         Self { folder }
     }
 
-    fn books(&self) -> PathBuf {
-        self.folder.join("books")
+    fn accounts(&self) -> PathBuf {
+        self.folder.join("accounts")
     }
 
     /// A process of this job that runs a program of this file.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", program, "--include-ignored", "--nocapture"]);
-        command.env("REEF_CUDA", library(FAKE)).env("REEF_BOOKS", self.books());
+        command.env("REEF_CUDA", library(FAKE)).env("REEF_ACCOUNTS", self.accounts());
         command.env("REEF_FAKE_MEMORY", self.folder.join("device")).env("REEF_JOB", "random");
         command.env("REEF_MEMORY", LIMIT.to_string());
         command
@@ -77,7 +77,7 @@ impl Job {
 
     /// Returns the job's memory in its accounts file, after a reclaim of dead processes.
     fn used(&self) -> u64 {
-        let file = AccountsFile::open(&self.books(), &UUID).unwrap();
+        let file = AccountsFile::open(&self.accounts(), &UUID).unwrap();
         let seat = Slot::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap();
         seat.reclaim().unwrap();
         seat.account().used()

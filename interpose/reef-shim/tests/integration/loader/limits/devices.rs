@@ -9,7 +9,7 @@ const PIECE: usize = 32 << 20;
 
 /// Returns the memory of this program's job, on its first and its second device.
 fn used() -> [u64; 2] {
-    let folder = std::path::PathBuf::from(std::env::var_os("REEF_BOOKS").unwrap());
+    let folder = std::path::PathBuf::from(std::env::var_os("REEF_ACCOUNTS").unwrap());
     [0, 1].map(|device| {
         let mut uuid = UUID;
         uuid[15] += device;
@@ -63,7 +63,7 @@ fn uses_two_devices() {
 }
 
 #[test]
-fn pools_are_in_the_books_of_their_device_whichever_is_current() {
+fn pools_are_in_the_accounts_of_their_device() {
     let job = Job::new("devices");
     let program = "loader::limits::devices::uses_two_devices";
     let (_, text) = run(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);

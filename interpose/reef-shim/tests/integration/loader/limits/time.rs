@@ -186,15 +186,15 @@ fn programs_that_take_turns_all_end() {
 }
 
 /// Both want the device all the time, and one has work on it at a time: seen from outside, in the
-/// books.
+/// accounts.
 #[test]
 fn one_of_the_programs_that_take_turns_works_at_a_time() {
     let job = Job::new("one");
     let set = |name| [("REEF_JOB", name), ("REEF_COMPUTE", "50%"), (LASTS, "100000")];
     let mut children = [start(&job, &set("a")), start(&job, &set("b"))];
-    let file = AccountsFile::open(&job.books(), &UUID).unwrap();
+    let file = AccountsFile::open(&job.accounts(), &UUID).unwrap();
     let slot = Slot::join(file, "REEF_JOB=watches", None, None).unwrap();
-    let mut audit = Audit::new(job.books());
+    let mut audit = Audit::new(job.accounts());
     until("that both have worked", || {
         let _ = audit.refresh();
         audit.jobs().iter().filter(|job| job.ran > Duration::from_millis(50)).count() == 2
@@ -219,7 +219,7 @@ fn stopped_program_does_not_keep_its_turn() {
     let job = Job::new("stopped");
     let set = |name, lasts| [("REEF_JOB", name), ("REEF_COMPUTE", "100%"), (LASTS, lasts)];
     let mut stopped = start(&job, &set("stopped", "100000"));
-    let mut audit = Audit::new(job.books());
+    let mut audit = Audit::new(job.accounts());
     until("that it works", || {
         let _ = audit.refresh(); // there may be no accounts file yet
         audit.jobs().iter().any(|job| job.ran > Duration::from_millis(20))

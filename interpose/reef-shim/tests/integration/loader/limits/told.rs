@@ -145,10 +145,10 @@ fn invalid_limit_is_refused_with_one_line() {
     assert!(values(&text).starts_with("init 800 alloc 2 "), "{text}");
     let text = run("REEF_MEMORY", "0");
     assert!(text.contains("reef: REEF_MEMORY=0: no program runs in 0 bytes"), "{text}");
-    let text = run("REEF_BOOKS", "/proc/nowhere");
+    let text = run("REEF_ACCOUNTS", "/proc/nowhere");
     let [line] = ours(&text)[..] else { panic!("{text}") };
-    assert!(line.starts_with("reef: books in /proc/nowhere: "), "{line}");
+    assert!(line.starts_with("reef: accounts in /proc/nowhere: "), "{line}");
     assert!(line.ends_with(": all memory is refused"), "{line}");
     assert!(values(&text).starts_with("init 0 alloc 2 "), "{text}");
-    assert!(!exists(&job.books()));
+    assert!(!exists(&job.accounts()));
 }

@@ -37,15 +37,15 @@ pub(super) struct Entry {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Book(pub(super) BTreeMap<String, Entry>);
+pub(super) struct Findings(pub(super) BTreeMap<String, Entry>);
 
 /// All kernels.
-pub(super) fn book() -> MutexGuard<'static, Book> {
-    static BOOK: LazyLock<Mutex<Book>> = LazyLock::new(Mutex::default);
-    BOOK.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn findings() -> MutexGuard<'static, Findings> {
+    static FINDINGS: LazyLock<Mutex<Findings>> = LazyLock::new(Mutex::default);
+    FINDINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Book {
+impl Findings {
     pub(super) fn entry(&mut self, name: &str) -> &mut Entry {
         if !self.0.contains_key(name) {
             self.0.insert(name.to_owned(), Entry::default());
