@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-60}
 shift || true
-models=(graph param onnx weights guests program requests snapshot ptx_image ptx_text ptx_twin replay wire)
+models=(graph param onnx weights guests program requests snapshot ptx_image ptx_text ptx_variant replay wire)
 serve=(config local http)
 (($#)) || set -- "${models[@]}" "${serve[@]}"
 

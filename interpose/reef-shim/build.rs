@@ -53,8 +53,8 @@ fn list(title: &str, names: &[&str]) -> String {
     )
 }
 
-/// The names that the sources of hooks declare: `    name(` or `    name / twin(` at a line's
-/// beginning.
+/// The names that the sources of hooks declare: ` name(` or ` name / per-thread variant(` at a
+/// line's beginning.
 fn hooked(folder: &Path) -> BTreeSet<String> {
     let files = std::fs::read_dir(folder).expect("src/hooks is there");
     let text = |file: std::io::Result<std::fs::DirEntry>| {

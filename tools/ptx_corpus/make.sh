@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=${1:-target/ptx-corpus}
 results=${2:-$folder/results}
-mkdir -p "$folder/files" "$folder/twins" "$results"
+mkdir -p "$folder/files" "$folder/variants" "$results"
 folder=$(realpath "$folder")
 
 venv=$folder/venv
@@ -34,5 +34,5 @@ if [[ ! -f $folder/files/made ]]; then
 fi
 
 "${CARGO:-cargo}" build --quiet -p reef-ptx --example corpus
-target/debug/examples/corpus --twins "$folder/twins" "$folder"/files/*.{ptx,cubin} >"$folder/table.tsv"
+target/debug/examples/corpus --variants "$folder/variants" "$folder"/files/*.{ptx,cubin} >"$folder/table.tsv"
 "$venv/bin/python" tools/ptx_corpus/tables.py "$folder" "$cuda/bin/ptxas" "$results"

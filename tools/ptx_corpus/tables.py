@@ -9,9 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-# Twins of a large corpus take an hour to assemble: this many are drawn, always the same.
+# Variants of a large corpus take an hour to assemble: this many are drawn, always the same.
 MAX_ASSEMBLED = 700
-COLUMNS = ["file", "kernel", "instructions", "stop", "slice", "abandon", "rerun", "cause", "line", "looks", "twin"]
+COLUMNS = ["file", "kernel", "instructions", "stop", "slice", "abandon", "rerun", "cause", "line", "looks", "variant"]
 
 
 def read(path):
@@ -77,39 +77,39 @@ def blocks(registers, threads=256):
 
 
 def costs(rows, ptxas):
-    with_twin = [row for row in rows if row["twin"]]
-    drawn = with_twin if len(with_twin) <= MAX_ASSEMBLED else random.Random(1).sample(with_twin, MAX_ASSEMBLED)
+    with_variant = [row for row in rows if row["variant"]]
+    drawn = with_variant if len(with_variant) <= MAX_ASSEMBLED else random.Random(1).sample(with_variant, MAX_ASSEMBLED)
     def both(row):
-        return row, assemble(ptxas, row["twin"].removesuffix(".ptx") + ".alone"), assemble(ptxas, row["twin"])
+        return row, assemble(ptxas, row["variant"].removesuffix(".ptx") + ".alone"), assemble(ptxas, row["variant"])
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return list(pool.map(both, drawn)), len(with_twin)
+        return list(pool.map(both, drawn)), len(with_variant)
 
 
 def looks(rows, ptxas):
-    """Tables of twins with looks, for each architecture against the kernel alone and its twin."""
-    some = [row for row in rows if row["twin"] and row["looks"] != "0"]
+    """Tables of variants with looks, for each architecture against the kernel alone and its variant."""
+    some = [row for row in rows if row["variant"] and row["looks"] != "0"]
     more = sum(row["looks"] != "1" for row in some)
     out = [f"{len(some)} kernels have looks, {more} of them more than one."]
     for arch in ("80", "90"):
-        fit = [row for row in some if target(row["twin"]).isdigit() and int(target(row["twin"])) <= int(arch)]
+        fit = [row for row in some if target(row["variant"]).isdigit() and int(target(row["variant"])) <= int(arch)]
         if arch == "90":
-            fit += [row for row in some if target(row["twin"]) == "90a"]
-        own = lambda row: "90a" if target(row["twin"]) == "90a" else arch
-        stem = lambda row: row["twin"].removesuffix(".ptx")
+            fit += [row for row in some if target(row["variant"]) == "90a"]
+        own = lambda row: "90a" if target(row["variant"]) == "90a" else arch
+        stem = lambda row: row["variant"].removesuffix(".ptx")
         all_three = lambda row: [assemble(ptxas, stem(row) + end, own(row)) for end in (".alone", ".ptx", ".looks")]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             made = list(pool.map(all_three, fit))
         refused = [(row, texts) for row, texts in zip(fit, made) if isinstance(texts[2], str)]
         good = [(row, texts) for row, texts in zip(fit, made) if not any(isinstance(text, str) for text in texts)]
         against = lambda base, at: percentiles([texts[2][at] - texts[base][at] for _, texts in good])
-        out += ["", f"{len(good)} twins with looks assembled for sm_{arch}; ptxas refused {len(refused)}.", ""]
+        out += ["", f"{len(good)} variants with looks assembled for sm_{arch}; ptxas refused {len(refused)}.", ""]
         out += [f"    {row['kernel']}: {texts[2]}" for row, texts in refused[:20]]
-        out += [markdown([f"with looks, sm_{arch}", "against the kernel: min / p50 / p90 / max", "against the twin"],
+        out += [markdown([f"with looks, sm_{arch}", "against the kernel: min / p50 / p90 / max", "against the variant"],
                          [[name, against(0, at), against(1, at)]
                           for at, name in enumerate(("registers", "bytes of spills", "instructions"))]), ""]
         fewer = [row for row, texts in good if blocks(texts[2][0]) < blocks(texts[0][0])]
-        by_twin = sum(blocks(texts[1][0]) < blocks(texts[0][0]) for _, texts in good)
-        out += [f"Less occupancy by registers, blocks of 256 threads: {len(fewer)} of {len(good)}, and {by_twin} of their twins "
+        by_variant = sum(blocks(texts[1][0]) < blocks(texts[0][0]) for _, texts in good)
+        out += [f"Less occupancy by registers, blocks of 256 threads: {len(fewer)} of {len(good)}, and {by_variant} of their variants "
                 f"without looks. More spills than the kernel: {sum(texts[2][1] > texts[0][1] for _, texts in good)}.", ""]
         out += [f"    {row['kernel'][:60]} ({group(row)}): registers {texts[0][0]} -> {texts[1][0]} -> {texts[2][0]}, "
                 f"spills {texts[0][1]} -> {texts[2][1]}, instructions {texts[0][2]} -> {texts[1][2]} -> {texts[2][2]}"
@@ -145,16 +145,16 @@ def main():
         some = [dict(row, cause=re.sub(r"(parameter|variable|calls|instruction) \S+( \+ \d+)?", r"\1 …", row["cause"]))
                 for row in rows if row["rerun"] == answer]
         out += [markdown([f"idempotent: {answer}", "kernels"], counts(some, "cause")), ""]
-    made, twins = costs(rows, ptxas)
-    refused = [(row, twin) for row, alone, twin in made if isinstance(twin, str) and not isinstance(alone, str)]
-    good = [(alone, twin) for _, alone, twin in made if not isinstance(alone, str) and not isinstance(twin, str)]
+    made, variants = costs(rows, ptxas)
+    refused = [(row, variant) for row, alone, variant in made if isinstance(variant, str) and not isinstance(alone, str)]
+    good = [(alone, variant) for _, alone, variant in made if not isinstance(alone, str) and not isinstance(variant, str)]
     alone_refused = sum(isinstance(alone, str) for _, alone, _ in made)
     version = subprocess.run([ptxas, "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-2]
-    out += [f"{twins} twins; {len(made)} of them assembled for sm_90 with ptxas ({version}), next to the kernel alone. "
-            f"ptxas refused {len(refused)} twins, and {alone_refused} kernels themselves.", ""]
+    out += [f"{variants} variants; {len(made)} of them assembled for sm_90 with ptxas ({version}), next to the kernel alone. "
+            f"ptxas refused {len(refused)} variants, and {alone_refused} kernels themselves.", ""]
     out += [f"    {row['kernel']}: {error}" for row, error in refused[:20]]
-    difference = lambda at: percentiles([twin[at] - alone[at] for alone, twin in good])
-    out += [markdown(["twin against kernel", "min / p50 / p90 / max"], [
+    difference = lambda at: percentiles([variant[at] - alone[at] for alone, variant in good])
+    out += [markdown(["variant against kernel", "min / p50 / p90 / max"], [
         ["registers", difference(0)], ["bytes of spills", difference(1)], ["instructions", difference(2)],
     ]), "", f"Less occupancy by registers, blocks of 256 threads: {sum(blocks(t[0]) < blocks(a[0]) for a, t in good)} of {len(good)}.",
         f"More spills: {sum(t[1] > a[1] for a, t in good)}."]

@@ -296,7 +296,7 @@ pub(crate) fn check_settings() {
     assert!(files > 5, "{files} files");
 }
 
-/// Calls `look` with each command and its path.
+/// Calls `visit` with each command and its path.
 fn each(command: &Command, path: &str, visit: &mut impl FnMut(&Command, &str)) {
     visit(command, path);
     for below in command.get_subcommands() {

@@ -1,9 +1,9 @@
-//! Table of a corpus: `corpus [--twins FOLDER] FILE...` prints a line for each kernel, and writes
-//! the twins that there are: `.alone` is the kernel itself, `.ptx` its twin, `.looks` its twin with
-//! looks.
+//! Table of a corpus: `corpus [--variants FOLDER] FILE...` prints a line for each kernel, and
+//! writes the variants that there are: `.alone` is the kernel itself, `.ptx` its variant, `.points`
+//! its variant with preemption points.
 //!
 //! Columns: file, kernel, instructions, stop, slice, abandon, run again, reason, line of the PTX,
-//! number of looks, twin.
+//! number of preemption points, variant.
 
 use reef_ptx::verdict::Reason;
 use reef_ptx::{Image, Module, kernels};
@@ -13,7 +13,7 @@ use std::{env, fs};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments: Vec<String> = env::args().skip(1).collect();
     let mut folder = None;
-    if arguments.first().is_some_and(|first| first == "--twins") && arguments.len() > 1 {
+    if arguments.first().is_some_and(|first| first == "--variants") && arguments.len() > 1 {
         folder = arguments.drain(..2).nth(1);
     }
     for file in &arguments {
@@ -35,22 +35,22 @@ fn read(file: &str, folder: Option<&str>) -> Result<(), Box<dyn std::error::Erro
             let reason = verdict.rerun.reason();
             let (cause, line) = reason
                 .map_or((String::new(), None), |reason| (reason.cause.to_string(), reason.line));
-            let (mut twin_file, points) = (String::new(), kernel.with_preemption_points());
-            if let (Some(folder), Ok(twin)) = (folder, kernel.twin()) {
+            let (mut variant_file, points) = (String::new(), kernel.with_preemption_points());
+            if let (Some(folder), Ok(variant)) = (folder, kernel.variant()) {
                 let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
                 let path = Path::new(folder).join(format!("{stem}.{number}.{at}.ptx"));
                 fs::write(path.with_extension("alone"), kernel.source())?;
-                fs::write(&path, twin.text)?;
+                fs::write(&path, variant.text)?;
                 if let Ok(points) = &points {
-                    fs::write(path.with_extension("looks"), &points.text)?;
+                    fs::write(path.with_extension("points"), &points.text)?;
                 }
-                twin_file = path.display().to_string();
+                variant_file = path.display().to_string();
             }
             let (name, count) = (kernel.name(), kernel.instructions());
-            let points = points.map_or(0, |twin| twin.points);
+            let points = points.map_or(0, |variant| variant.points);
             let line = line.map_or_else(String::new, |line| line.to_string());
             println!(
-                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{points}\t{twin_file}"
+                "{file}\t{name}\t{count}\t{stop}\t{slice}\t{abandon}\t{rerun}\t{cause}\t{line}\t{points}\t{variant_file}"
             );
         }
     }

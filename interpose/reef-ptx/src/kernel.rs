@@ -2,7 +2,7 @@
 
 use crate::text::function::Function;
 use crate::text::module::{ItemKind, Module};
-use crate::twin::build::{Twin, pruned, sliced, twin, with_preemption_points};
+use crate::variant::build::{Variant, pruned, sliced, variant, with_preemption_points};
 use crate::verdict::answer::{Verdict, verdict};
 use crate::verdict::reason::Reason;
 use crate::verdict::rounding::depends_on_compiler;
@@ -41,31 +41,31 @@ impl<'a> Kernel<'_, 'a> {
         pruned(self.module, self.function)
     }
 
-    /// Its twin: a module with this kernel alone, which can be stopped or sliced.
+    /// Its variant: a module with this kernel alone, which can be stopped or sliced.
     ///
     /// # Errors
     ///
     /// The reason for which it may not be stopped.
-    pub fn twin(&self) -> Result<Twin, Reason> {
-        twin(self.module, self.function)
+    pub fn variant(&self) -> Result<Variant, Reason> {
+        variant(self.module, self.function)
     }
 
-    /// A twin that also has looks: running blocks may be thrown away in loops before their first
-    /// effect. They run again from their start.
+    /// A variant that also has preemption points: running blocks may be thrown away in loops before
+    /// their first effect. They run again from their start.
     ///
     /// # Errors
     ///
     /// The reason for which it has none.
-    pub fn with_preemption_points(&self) -> Result<Twin, Reason> {
+    pub fn with_preemption_points(&self) -> Result<Variant, Reason> {
         with_preemption_points(self.module, self.function)
     }
 
-    /// A twin without the entry guard: it can be sliced, and not stopped.
+    /// A variant without the entry guard: it can be sliced, and not stopped.
     ///
     /// # Errors
     ///
     /// The reason for which it may not be sliced.
-    pub fn sliced(&self) -> Result<Twin, Reason> {
+    pub fn sliced(&self) -> Result<Variant, Reason> {
         sliced(self.module, self.function)
     }
 

@@ -1,11 +1,11 @@
-//! Device code of CUDA programs: its kernels, whether they may be stopped or run again, and twins
-//! that can be stopped.
+//! Device code of CUDA programs: its kernels, whether they may be stopped or run again, and
+//! variants that can be stopped.
 //!
 //! In go the bytes of a file or of a driver's load call ([`Image`]). Out come PTX texts, their
-//! kernels ([`kernels`]), a [`Verdict`] with reasons for each, and its [`Twin`] as text.
+//! kernels ([`kernels`]), a [`Verdict`] with reasons for each, and its [`Variant`] as text.
 //!
 //! There is no driver here, no global state and no thread. What is not understood is refused with
-//! a reason. A twin differs from its kernel by inserted text alone.
+//! a reason. A variant differs from its kernel by inserted text alone.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ mod flow;
 pub mod image;
 mod kernel;
 pub mod text;
-pub mod twin;
+pub mod variant;
 pub mod verdict;
 
 #[cfg(any(test, feature = "interpret"))]
@@ -25,5 +25,5 @@ pub use error::Error;
 pub use image::Image;
 pub use kernel::{Kernel, kernels};
 pub use text::Module;
-pub use twin::Twin;
+pub use variant::Variant;
 pub use verdict::Verdict;

@@ -44,7 +44,7 @@ fn verdicts_on_the_corpus_equal_the_table() {
                 let verdict = kernel.verdict();
                 table += &entry(&file, kernel.name(), &verdict);
                 match (kernel.with_preemption_points(), verdict.abandon) {
-                    (Ok(twin), Ok(())) => table += &format!("  points      {}\n", twin.points),
+                    (Ok(variant), Ok(())) => table += &format!("  points      {}\n", variant.points),
                     (Err(reason), Err(other)) => assert_eq!(reason, other),
                     (_, abandon) => panic!("{file} {}: {abandon:?}", kernel.name()),
                 }
@@ -93,10 +93,10 @@ fn mutant(bytes: &[u8], seed: u64) -> Vec<u8> {
     mutant
 }
 
-/// The targets of `fuzz/` in short: nothing panics, and a twin is PTX that has no twin again.
+/// The targets of `fuzz/` in short: nothing panics, and a variant is PTX that has no variant again.
 #[test]
 fn mutated_corpus_is_read_or_refused() {
-    let (mut read, mut twins, mut points) = (0, 0, 0);
+    let (mut read, mut variants, mut points) = (0, 0, 0);
     for (file, bytes) in corpus() {
         for seed in 0..100 {
             let mutant = mutant(&bytes, seed);
@@ -109,22 +109,22 @@ fn mutated_corpus_is_read_or_refused() {
                 for kernel in kernels(&module) {
                     let verdict = kernel.verdict();
                     assert!(verdict.stop.is_ok() || verdict.slice.is_err(), "{file} seed {seed}");
-                    let Ok(twin) = kernel.twin() else { continue };
-                    twins += 1;
-                    let again = Module::read(&twin.text)
+                    let Ok(variant) = kernel.variant() else { continue };
+                    variants += 1;
+                    let again = Module::read(&variant.text)
                         .unwrap_or_else(|error| panic!("{file} seed {seed}: {error}"));
                     let own = kernels(&again).find(|own| own.name() == kernel.name());
-                    assert!(own.is_some_and(|own| own.twin().is_err()), "{file} seed {seed}");
-                    let Ok(twin) = kernel.with_preemption_points() else { continue };
-                    points += twin.points;
-                    let again = Module::read(&twin.text)
+                    assert!(own.is_some_and(|own| own.variant().is_err()), "{file} seed {seed}");
+                    let Ok(variant) = kernel.with_preemption_points() else { continue };
+                    points += variant.points;
+                    let again = Module::read(&variant.text)
                         .unwrap_or_else(|error| panic!("{file} seed {seed}: {error}"));
                     let own = kernels(&again).find(|own| own.name() == kernel.name());
-                    assert!(own.is_some_and(|own| own.twin().is_err()), "{file} seed {seed}");
+                    assert!(own.is_some_and(|own| own.variant().is_err()), "{file} seed {seed}");
                 }
             }
         }
     }
-    assert!(read > 120 && twins > 300, "{read} texts were read, {twins} twins were made");
+    assert!(read > 120 && variants > 300, "{read} texts were read, {variants} variants were made");
     assert!(points > 100, "{points} preemption points");
 }

@@ -13,8 +13,8 @@
 //!
 //! The program itself may begin and end real-time `phases`, by C symbols.
 //!
-//! Long kernels of best-effort guests may be launched in slices (`twins`), whose blocks leave while
-//! the guest is held (`stops`).
+//! Long kernels of best-effort guests may be launched in slices (`variants`), whose blocks leave
+//! while the guest is held (`stops`).
 //!
 //! A check runs kernels again, to see whether they may (`rerun`).
 //!
@@ -40,4 +40,4 @@ mod settings;
 mod stops;
 mod swap;
 mod thread;
-mod twins;
+mod kernel_variants;

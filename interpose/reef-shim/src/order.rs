@@ -1,4 +1,4 @@
-//! Order among the program's threads and those that build twins and stop work.
+//! Order among the program's threads and those that build variants and stop work.
 //!
 //! Nothing gets between the slices of a launch.
 //!

@@ -1,6 +1,6 @@
 //! A best-effort program with long kernels on the fake driver, under the shim with
-//! `REEF_SLICES=no-stops`. The fake runs the PTX that it is given block by block, so a twin that is
-//! wrong leaves other memory.
+//! `REEF_SLICES=no-stops`. The fake runs the PTX that it is given block by block, so a variant that
+//! is wrong leaves other memory.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -127,7 +127,7 @@ fn kernel_of_an_unloaded_module_is_forgotten() {
 }
 
 #[test]
-fn context_that_ends_while_a_twin_is_compiled_is_left_alone() {
+fn context_that_ends_while_a_variant_is_compiled_is_left() {
     let program = program();
     let (shape, driver) = (Shape::line(), program.driver);
     let before = program.misuses();
@@ -139,7 +139,7 @@ fn context_that_ends_while_a_twin_is_compiled_is_left_alone() {
             program.hold(false);
             assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
         }
-        // The twin is compiled for 20 ms from the last launch on, which took 6 ms.
+        // The variant is compiled for 20 ms from the last launch on, which took 6 ms.
         // sleep: any length is right
         std::thread::sleep(Duration::from_millis(2 * round));
         assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);

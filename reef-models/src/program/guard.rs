@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Why this is right: a barrier is where all threads of a block come, so they may stop there, and
-//! looks stand only before the first statement of the body that writes to a parameter. A body that
-//! may return before has the claim alone.
+//! preemption points stand only before the first statement of the body that writes to a parameter.
+//! A body that may return before has the claim alone.
 
 use super::kernels::{Kernel, statements};
 use super::token::Token;

@@ -28,16 +28,16 @@ impl Stream {
     pub(crate) const DEFAULT: Self = Self(0);
 }
 
-/// Argument of a function with a twin for per-thread default streams.
+/// Argument of a function with a variant for per-thread default streams.
 pub(crate) trait Argument: Sized {
     /// Returns the argument that the function without ending takes.
-    fn of_twin(self) -> Self {
+    fn of_ptsz(self) -> Self {
         self
     }
 }
 
 impl Argument for Stream {
-    fn of_twin(self) -> Self {
+    fn of_ptsz(self) -> Self {
         if self == Self::DEFAULT { Self::PER_THREAD } else { self }
     }
 }

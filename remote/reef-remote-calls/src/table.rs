@@ -6,8 +6,8 @@ use crate::spec::Spec;
 use crate::spec::Way::{Blocking, Direct, Quiet};
 
 /// Calls `$callback! { exported { … } custom { … } }` with all lines of the table. The client
-/// exports the first ones as they are, with their twins for per-thread default streams. It has
-/// functions of its own that make the others.
+/// exports the first ones as they are, with their variants for per-thread default
+/// streams. It has functions of its own that make the others.
 #[macro_export]
 macro_rules! for_each_call {
     ($callback:ident) => {
@@ -192,7 +192,7 @@ macro_rules! for_each_call {
 
 macro_rules! declare {
     (
-        exported { $($way:ident $name:ident $(/ $twin:ident)? ($($arg:ident: $kind:expr),*);)* }
+        exported { $($way:ident $name:ident $(/ $ptsz:ident)? ($($arg:ident: $kind:expr),*);)* }
         custom { $($own_way:ident $own:ident ($($own_arg:ident: $own_kind:expr),*);)* }
     ) => {
         /// Call of the table: its position.

@@ -43,7 +43,7 @@ static void launch(cudaGraphExec_t exec, cudaStream_t stream) {
 
 int main() {
     cudaStream_t stream;
-    cudaGraphExec_t exec, twin, captured_exec;
+    cudaGraphExec_t exec, variant, captured_exec;
     cudaGraph_t clone, captured;
     cudaGraphNode_t found;
     uint64_t *words = zeroed(), value = 7777;
@@ -68,9 +68,9 @@ int main() {
     (void)cudaGetLastError();
     CHECK(cudaGraphClone(&clone, graph.graph));
     CHECK(cudaGraphNodeFindInClone(&found, graph.nodes[1], clone));
-    CHECK(cudaGraphInstantiateWithFlags(&twin, clone, 0));
-    CHECK(cudaGraphExecKernelNodeSetParams(twin, found, &with));
-    launch(twin, stream);
+    CHECK(cudaGraphInstantiateWithFlags(&variant, clone, 0));
+    CHECK(cudaGraphExecKernelNodeSetParams(variant, found, &with));
+    launch(variant, stream);
 
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     for (int at = 0; at < KERNELS; at++) mix<<<blocks(), 256, 0, stream>>>(words, WORDS, at);
@@ -82,6 +82,6 @@ int main() {
     size_t nodes = 0;
     CHECK(cudaGraphGetNodes(graph.graph, nullptr, &nodes));
     if (nodes != KERNELS) return 3;
-    for (cudaGraphExec_t each : {exec, twin, captured_exec}) CHECK(cudaGraphExecDestroy(each));
+    for (cudaGraphExec_t each : {exec, variant, captured_exec}) CHECK(cudaGraphExecDestroy(each));
     return end("graphs", digest(fetch(words)));
 }

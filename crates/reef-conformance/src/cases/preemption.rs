@@ -110,7 +110,7 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
 }
 
 /// Stops a queue of four commands a quarter of a command after its beginning, checks for the time
-/// `look` whether something goes on, and lets it.
+/// `delay` whether something goes on, and lets it.
 fn stop_in_the_first_of_four<D: Device>(
     device: &D,
     level: PreemptLevel,

@@ -108,7 +108,7 @@ impl<V: Vendor> Timeline<V> {
         ended.last().map_or(word, |watch| word.max(watch.position))
     }
 
-    /// Takes the position that [`look`](Self::look) returned. Returns whether it has advanced.
+    /// Takes the position that [`poll`](Self::poll) returned. Returns whether it has advanced.
     pub(crate) fn note(&mut self, position: u64) -> bool {
         let news = position > self.done;
         self.done = position;

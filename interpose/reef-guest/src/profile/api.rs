@@ -1,5 +1,5 @@
-//! Driver functions that are recorded. Versions of a function and its twins for per-thread streams
-//! count as one.
+//! Driver functions that are recorded. Versions of a function and its variants for per-thread
+//! streams count as one.
 
 /// Function, or several that do the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Code that a program has given to the driver, as far as twins of its kernels need it.
+//! Code that a program has given to the driver, as far as variants of its kernels need it.
 
 use super::contents::code;
 use super::fatbin::{self, Entry, MAGIC as FATBIN, Packing};

@@ -9,7 +9,7 @@ mod points;
 mod memory;
 mod thread;
 #[cfg(test)]
-mod twins;
+mod variants;
 
 pub use block::{Grid, Program};
 pub use memory::Memory;

@@ -1,15 +1,15 @@
-//! Twins with looks, whose running blocks are thrown away at random, leave the memory that their
-//! kernels leave.
+//! Variants with preemption points, whose running blocks are thrown away at random, leave the
+//! memory that their kernels leave.
 
 use super::block::{Grid, Program};
 use super::memory::Memory;
-use super::twins::{
+use super::variants::{
     Argument, Case, DATA, MAP, Random, STOP, blocks, launch, memory, plain, with_launch,
     with_words, word,
 };
 use crate::kernels;
 use crate::text::module::Module;
-use crate::twin::build::{Twin, guarded};
+use crate::variant::build::{Variant, guarded};
 use crate::verdict::abandon::{PreemptionPoint, points};
 use crate::verdict::facts::Facts;
 use std::cell::{Cell, RefCell};
@@ -94,11 +94,11 @@ struct Stops {
     at_preemption_point: usize,
 }
 
-/// Runs a twin whose stop word changes at random, and resumes it until it is complete; `None` if
+/// Runs a variant whose stop word changes at random, and resumes it until it is complete; `None` if
 /// the words do not fit.
 fn stopped(
     text: &str,
-    twin: &Twin,
+    variant: &Variant,
     case: &Case,
     start: &[u8],
     random: &mut Random,
@@ -110,7 +110,7 @@ fn stopped(
     let mut bytes = with_words(start);
     for round in 0..8 {
         let of = launch(round, grid, [0; 3]);
-        let of_grid = Grid { blocks: grid, threads, parameters: with_launch(arguments, twin, of) };
+        let of_grid = Grid { blocks: grid, threads, parameters: with_launch(arguments, variant, of) };
         let order = blocks(grid, random);
         let chance = if round < 6 { 5 } else { 0 };
         let mut memory = Stopping {
@@ -141,8 +141,8 @@ fn stopped(
     None
 }
 
-/// A twin with looks at all places, or at those that are given.
-fn twin_of(source: &str, name: &str, at: Option<&[&str]>) -> Twin {
+/// A variant with preemption points at all places, or at those that are given.
+fn variant_of(source: &str, name: &str, at: Option<&[&str]>) -> Variant {
     let module = Module::read(source).unwrap();
     let Some(opcodes) = at else {
         let kernel = kernels(&module).find(|kernel| kernel.name() == name).unwrap();
@@ -175,12 +175,12 @@ fn with_rounds(text: &str, rounds: usize) -> String {
 fn differing(change: impl Fn(&str) -> String, seeds: u64) -> (Vec<(u64, &'static str)>, Stops) {
     let (mut wrong, mut all) = (Vec::new(), Stops::default());
     for (source, case) in CASES {
-        let twin = twin_of(source, case.0, None);
+        let variant = variant_of(source, case.0, None);
         for seed in 0..seeds {
             let mut random = Random(seed);
             let start = memory(&mut random);
-            let text = with_rounds(&change(&twin.text), 1 << (seed % 3));
-            match stopped(&text, &twin, case, &start, &mut random) {
+            let text = with_rounds(&change(&variant.text), 1 << (seed % 3));
+            match stopped(&text, &variant, case, &start, &mut random) {
                 Some((memory, left)) if memory == plain(source, case, &start) => {
                     all.at_entry += left.at_entry;
                     all.at_preemption_point += left.at_preemption_point;
@@ -203,12 +203,12 @@ fn thrown_away_blocks_leave_the_memory_of_their_kernel() {
 #[test]
 fn each_kernel_is_thrown_away() {
     for (source, case) in CASES {
-        let twin = twin_of(source, case.0, None);
-        let text = with_rounds(&twin.text, 1);
+        let variant = variant_of(source, case.0, None);
+        let text = with_rounds(&variant.text, 1);
         let of = |seed| {
             let mut random = Random(seed);
             let start = memory(&mut random);
-            stopped(&text, &twin, case, &start, &mut random).unwrap().1.at_preemption_point
+            stopped(&text, &variant, case, &start, &mut random).unwrap().1.at_preemption_point
         };
         let count: usize = (0..8).map(of).sum();
         assert!(count > 0, "{}", case.0);
@@ -253,13 +253,13 @@ fn preemption_point_at_refused_op_changes_memory() {
     // The second loop of this one comes behind an effect.
     let late = CASES.iter().find(|case| case.1.0 == "two_phases").unwrap();
     for (case, at) in refused.chain([(&late.1, "bar.sync")]) {
-        let twin = twin_of(LOOPS_TEXT, case.0, Some(&[at]));
-        assert!(twin.points > 0, "{}", case.0);
-        let text = with_rounds(&twin.text, 1);
+        let variant = variant_of(LOOPS_TEXT, case.0, Some(&[at]));
+        assert!(variant.points > 0, "{}", case.0);
+        let text = with_rounds(&variant.text, 1);
         let is_other = |seed: &u64| {
             let mut random = Random(*seed);
             let start = memory(&mut random);
-            let found = stopped(&text, &twin, case, &start, &mut random);
+            let found = stopped(&text, &variant, case, &start, &mut random);
             found.is_none_or(|(memory, _)| memory != plain(LOOPS_TEXT, case, &start))
         };
         let others = (0..32).filter(is_other).count();

@@ -1,7 +1,7 @@
 //! Places where a running block may be thrown away.
 //!
 //! Before its first effect a block has changed nothing that others see, so it may run again from
-//! its start, whatever it does later. At a *look* all its threads decide that together:
+//! its start, whatever it does later. At a *preemption point* all its threads decide that together:
 //!
 //! - No effect may run before a preemption point, in any thread. All threads meet there equally
 //!   often, and none that has had an effect comes back.
@@ -60,7 +60,7 @@ pub(super) fn may_be_abandoned(facts: &Facts<'_, '_>) -> Result<(), Reason> {
     points(facts).map(drop)
 }
 
-/// Places of looks, in the order of the text.
+/// Preemption points, in the order of the text.
 ///
 /// # Errors
 ///

@@ -61,7 +61,8 @@ mod tests {
     use crate::text::module::Module;
     use crate::verdict::reason::{Cause, Reason};
 
-    /// A twin with looks of a kernel that has this in a loop with a barrier, and that before it.
+    /// A variant with preemption points of a kernel that has this in a loop with a barrier, and
+    /// that before it.
     fn with_preemption_points(before: &str, inside: &str) -> Result<String, Reason> {
         let text = format!(
             ".version 8.6\n.target sm_100a\n.entry k(.param .u64 x, .param .u32 n) {{
@@ -72,7 +73,7 @@ mod tests {
         );
         let module = Module::read(&text).unwrap();
         let kernel = kernels(&module).next().unwrap();
-        kernel.with_preemption_points().map(|twin| twin.text)
+        kernel.with_preemption_points().map(|variant| variant.text)
     }
 
     #[test]

@@ -42,9 +42,9 @@ pub enum Cause {
     CallsByAddress,
     /// A variable of the module is used that the program may have changed.
     ModuleVariable(String),
-    /// The parameters, in bytes, leave no room for the twin's own.
+    /// The parameters, in bytes, leave no room for the variant's own.
     LongParameters(u64),
-    /// A name begins as the twin's own names do.
+    /// A name begins as the variant's own names do.
     Reserved,
     /// A branch leads to a label that is not there, or the kernel has no body.
     Unreadable,
@@ -54,11 +54,11 @@ pub enum Cause {
     IndexForm,
     /// The number of the launch is read, of which slices have one each.
     GridNumber,
-    /// There is no loop in which a block could look.
+    /// There is no loop in which a block could leave.
     NoLoop,
     /// Each loop comes after an effect or has one.
     EffectFirst,
-    /// Loops have no barrier at which all threads of a block could look.
+    /// Loops have no barrier at which all threads of a block could leave.
     NoBarrier,
     /// Threads of a block may pass a barrier or a loop at different times, or end before it.
     Parted,

@@ -1,4 +1,4 @@
-//! Kernels that may have no twin, and why.
+//! Kernels that may have no variant, and why.
 
 use super::facts::Facts;
 use super::reason::{Cause, Reason};
@@ -12,7 +12,7 @@ use crate::text::function::{Function, offsets};
 use crate::text::module::Variable;
 use crate::text::statement::Instruction;
 
-/// Bytes of the twin's own parameter.
+/// Bytes of the variant's own parameter.
 pub(crate) const PARAMETER_BYTES: u64 = 64;
 
 /// Upper bound of a kernel's parameters, in bytes, before version 8.1 of PTX.
@@ -158,8 +158,8 @@ pub(super) fn callee<'a>(op: &Instruction<'a>) -> Option<&'a str> {
 /// Beginnings of the names of variables that compilers make and nothing writes: texts, tables.
 const CONSTANTS: &[&str] = &["$", "__cudart_", "__unnamed_"];
 
-/// Variables that a twin's own module would have another instance of. The program may write those
-/// that its source names, with or without `static`.
+/// Variables that a variant's own module would have another instance of. The program may write
+/// those that its source names, with or without `static`.
 fn variables(facts: &Facts<'_, '_>) -> Result<(), Reason> {
     let is_state = |variable: &&Variable<'_>| match variable.space {
         "shared" => false,

@@ -13,10 +13,10 @@ use std::ffi::{c_char, c_void};
 pub(crate) struct Stream(pub(crate) usize);
 
 impl Stream {
-    /// Returns the stream of a handle, as passed to a function or to its twin for per-thread
-    /// default streams.
-    pub(crate) fn new(handle: usize, is_twin: bool) -> Self {
-        match (handle, is_twin) {
+    /// Returns the stream of a handle, as passed to a function or to its variant for
+    /// per-thread default streams.
+    pub(crate) fn new(handle: usize, is_ptsz: bool) -> Self {
+        match (handle, is_ptsz) {
             (0, false) => Self(1),
             (0, true) => Self(2),
             (handle, _) => Self(handle),

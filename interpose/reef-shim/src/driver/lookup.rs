@@ -40,8 +40,8 @@ pub(crate) fn is_unknown_variant(
 
 /// Returns a function's name without what marks its variants: a version, and a default stream.
 fn family(name: &[u8]) -> &[u8] {
-    let twin = [&b"_ptsz"[..], b"_ptds"].into_iter().find_map(|twin| name.strip_suffix(twin));
-    let name = twin.unwrap_or(name);
+    let ptsz = [&b"_ptsz"[..], b"_ptds"].into_iter().find_map(|ptsz| name.strip_suffix(ptsz));
+    let name = ptsz.unwrap_or(name);
     let end = name.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |last| last + 1);
     match name[..end].strip_suffix(b"_v") {
         Some(base) if end < name.len() => base,

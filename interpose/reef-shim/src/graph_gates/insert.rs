@@ -4,7 +4,7 @@ use super::calls;
 use super::positions::GatePositions;
 use super::shape::{Kind, Node, Shape};
 use super::slices::{Kernels, Parts, SlicedNode};
-use crate::twins::nodes::NodeSlices;
+use crate::kernel_variants::nodes::NodeSlices;
 use std::collections::HashMap;
 
 /// Clone with gates. It is destroyed with this value.

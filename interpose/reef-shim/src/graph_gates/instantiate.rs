@@ -12,7 +12,7 @@ use crate::explain;
 use crate::guest::find;
 use crate::guest::tree::branch::Branch;
 use crate::settings::settings;
-use crate::twins::nodes::LongKernels;
+use crate::kernel_variants::nodes::LongKernels;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Makes an executable graph at `to` by `real`, of the program's graph or of a clone with gates. A

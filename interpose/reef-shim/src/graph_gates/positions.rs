@@ -1,7 +1,7 @@
 //! Positions of gates in a graph: the kernels that have one before them, and those in slices.
 
 use super::shape::{Kind, Shape};
-use crate::twins::nodes::{LongKernels, NodeSlices};
+use crate::kernel_variants::nodes::{LongKernels, NodeSlices};
 use reef_guest::pace::in_graph;
 use std::collections::HashSet;
 

@@ -1,11 +1,11 @@
-//! Kernels of a graph that stand for one of the program's: slices of its twin, with a gate before
-//! each. After an update to what these slices don't fit, the last one is the whole kernel, and the
-//! others do nothing.
+//! Kernels of a graph that stand for one of the program's: slices of its variant, with a gate
+//! before each. After an update to what these slices don't fit, the last one is the whole kernel,
+//! and the others do nothing.
 
 use super::calls::{self, KernelParams};
 use super::shape::{Kind, Node, Shape};
 use crate::stops::lane::LaunchCopy;
-use crate::twins::nodes::{LongKernels, NodeLaunch, NodeSlices};
+use crate::kernel_variants::nodes::{LongKernels, NodeLaunch, NodeSlices};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Parts<'_> {
             return (!is_last).then(|| call(&KernelParams { function, ..KernelParams::default() }));
         };
         let (grid, own) = self.slices.slice(at);
-        let (function, block, shared) = (copy.twin, copy.block, copy.shared);
+        let (function, block, shared) = (copy.variant, copy.block, copy.shared);
         let with = |params: *mut *mut c_void| {
             call(&KernelParams { function, grid, block, shared, params, ..Default::default() })
         };

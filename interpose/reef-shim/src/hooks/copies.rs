@@ -1,113 +1,113 @@
 //! Copies, and look-ups of kernels for profiles. Copies on the device count as work of a program
 //! whose time is limited.
 
-use super::declare::{hooks, twins};
+use super::declare::{hooks, ptsz_variants};
 use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows};
 use crate::driver::calls::Stream;
 use crate::limit::charges::Kind;
 use crate::order;
 use crate::profile::names::{copy_name, note_name};
 use crate::profile::timed::timed;
-use crate::twins::kernels;
+use crate::kernel_variants::kernels;
 use reef_guest::profile::Api;
 use std::ffi::c_char;
 
-twins! {
+ptsz_variants! {
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::CopyIn, bytes as u64, 0, 0, || order::shared(real));
+    ) |_is_ptsz, real| timed(Api::CopyIn, bytes as u64, 0, 0, || order::shared(real));
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, 0, || order::shared(real));
+    ) |_is_ptsz, real| timed(Api::CopyOut, bytes as u64, 0, 0, || order::shared(real));
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, 0, || {
-        on_device(Stream::new(0, is_twin), real)
+    ) |is_ptsz, real| timed(Api::Copy, bytes as u64, 0, 0, || {
+        on_device(Stream::new(0, is_ptsz), real)
     });
     cuMemcpy / cuMemcpy_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, 0, || {
-        between(Stream::new(0, is_twin), to, from, real)
+    ) |is_ptsz, real| timed(Api::Copy, bytes as u64, 0, 0, || {
+        between(Stream::new(0, is_ptsz), to, from, real)
     });
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::CopyInAsync, bytes as u64, 0, stream, || order::shared(real));
+    ) |_is_ptsz, real| timed(Api::CopyInAsync, bytes as u64, 0, stream, || order::shared(real));
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, stream, || order::shared(real));
+    ) |_is_ptsz, real| timed(Api::CopyOut, bytes as u64, 0, stream, || order::shared(real));
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, stream, || {
-        on_device(Stream::new(stream, is_twin), real)
+    ) |is_ptsz, real| timed(Api::Copy, bytes as u64, 0, stream, || {
+        on_device(Stream::new(stream, is_ptsz), real)
     });
     cuMemcpyAsync / cuMemcpyAsync_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, stream, || {
-        between(Stream::new(stream, is_twin), to, from, real)
+    ) |is_ptsz, real| timed(Api::Copy, bytes as u64, 0, stream, || {
+        between(Stream::new(stream, is_ptsz), to, from, real)
     });
 }
 
-twins! {
+ptsz_variants! {
     cuMemcpyPeer / cuMemcpyPeer_ptds(
         to: usize, to_context: usize, from: usize, from_context: usize, bytes: usize,
-    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
     cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz(
         to: usize, to_context: usize, from: usize, from_context: usize, bytes: usize, stream: usize,
-    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
     cuMemcpyDtoA_v2 / cuMemcpyDtoA_v2_ptds(
         to: usize, offset: usize, from: usize, bytes: usize,
-    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
     cuMemcpyAtoD_v2 / cuMemcpyAtoD_v2_ptds(
         to: usize, from: usize, offset: usize, bytes: usize,
-    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
     cuMemcpyAtoA_v2 / cuMemcpyAtoA_v2_ptds(
         to: usize, to_offset: usize, from: usize, from_offset: usize, bytes: usize,
-    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
     cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(
         sides: *const Flat,
-    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
     cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(
         sides: *const Flat,
-    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
     cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(
         sides: *const Deep,
-    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
     cuMemcpy3DPeer / cuMemcpy3DPeer_ptds(
         sides: *const Deep,
-    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
     cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(
         sides: *const Flat, stream: usize,
-    ) |is_twin, real| rows(Stream::new(stream, is_twin), sides, real);
+    ) |is_ptsz, real| rows(Stream::new(stream, is_ptsz), sides, real);
     cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(
         sides: *const Deep, stream: usize,
-    ) |is_twin, real| rows(Stream::new(stream, is_twin), sides, real);
+    ) |is_ptsz, real| rows(Stream::new(stream, is_ptsz), sides, real);
     cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz(
         sides: *const Deep, stream: usize,
-    ) |is_twin, real| rows(Stream::new(stream, is_twin), sides, real);
+    ) |is_ptsz, real| rows(Stream::new(stream, is_ptsz), sides, real);
 }
 
 // With attributes, and several at once.
-twins! {
+ptsz_variants! {
     cuMemcpyWithAttributesAsync / cuMemcpyWithAttributesAsync_ptsz(
         to: usize, from: usize, bytes: usize, attributes: usize, stream: usize,
-    ) |is_twin, real| between(Stream::new(stream, is_twin), to, from, real);
+    ) |is_ptsz, real| between(Stream::new(stream, is_ptsz), to, from, real);
     cuMemcpyBatchAsync / cuMemcpyBatchAsync_ptsz(
         to: *const usize, from: *const usize, bytes: usize, count: usize, attributes: usize, from_which: usize,
         kinds: usize, failed: usize, stream: usize,
-    ) |is_twin, real| batch(Stream::new(stream, is_twin), to, from, count, real);
+    ) |is_ptsz, real| batch(Stream::new(stream, is_ptsz), to, from, count, real);
     cuMemcpyBatchAsync_v2 / cuMemcpyBatchAsync_v2_ptsz(
         to: *const usize, from: *const usize, bytes: usize, count: usize, attributes: usize, from_which: usize,
         kinds: usize, stream: usize,
-    ) |is_twin, real| batch(Stream::new(stream, is_twin), to, from, count, real);
+    ) |is_ptsz, real| batch(Stream::new(stream, is_ptsz), to, from, count, real);
     cuMemcpy3DWithAttributesAsync / cuMemcpy3DWithAttributesAsync_ptsz(
         copy: usize, flags: u64, stream: usize,
-    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
     cuMemcpy3DBatchAsync / cuMemcpy3DBatchAsync_ptsz(
         count: usize, copies: usize, failed: usize, flags: u64, stream: usize,
-    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
     cuMemcpy3DBatchAsync_v2 / cuMemcpy3DBatchAsync_v2_ptsz(
         count: usize, copies: usize, flags: u64, stream: usize,
-    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
+    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
 }
 
 hooks! {

@@ -8,19 +8,19 @@ macro_rules! hooks {
     };
 }
 
-/// `name / twin(arguments) |is_twin, real| sink;`: the twin means the thread's own stream by a null
-/// handle.
-macro_rules! twins {
+/// `name / per-thread variant(arguments) |is_ptsz, real| sink;`: the per-thread variant means the
+/// thread's own stream by a null handle.
+macro_rules! ptsz_variants {
     ($(
-        $name:ident / $twin:ident($($arg:ident: $type:ty),* $(,)?)
-        |$is_twin:ident, $real:ident $(($($other:ident),+))?| $sink:expr;
+        $name:ident / $ptsz:ident($($arg:ident: $type:ty),* $(,)?)
+        |$is_ptsz:ident, $real:ident $(($($other:ident),+))?| $sink:expr;
     )+) => {
         $(
             $crate::hooks::declare::hook! {
-                $name, ($($arg: $type),*), $real($($($other),+)?), { let $is_twin = false; $sink }
+                $name, ($($arg: $type),*), $real($($($other),+)?), { let $is_ptsz = false; $sink }
             }
             $crate::hooks::declare::hook! {
-                $twin, ($($arg: $type),*), $real($($($other),+)?), { let $is_twin = true; $sink }
+                $ptsz, ($($arg: $type),*), $real($($($other),+)?), { let $is_ptsz = true; $sink }
             }
         )+
     };
@@ -46,4 +46,4 @@ macro_rules! hook {
     };
 }
 
-pub(super) use {hook, hooks, twins};
+pub(super) use {hook, hooks, ptsz_variants};

@@ -1,6 +1,6 @@
 //! Graphs: their instantiation, and updates of executable graphs.
 
-use super::declare::{hooks, twins};
+use super::declare::{hooks, ptsz_variants};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{destroyed, instantiated};
 use crate::graph_gates::instantiate::{destroy, instantiate};
@@ -133,15 +133,15 @@ hooks! {
     ) |real(node, inner)| child(exec, node, inner, real);
 }
 
-twins! {
+ptsz_variants! {
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
         exec: *mut usize, graph: usize, params: *mut InstantiateParams,
-    ) |is_twin, real(graph)| {
+    ) |is_ptsz, real(graph)| {
         // SAFETY: null, or the program's promise to the driver.
         let params = unsafe { params.as_ref() };
         let flags = params.map_or(0, |params| params.flags);
         let upload = params.filter(|params| params.flags & UPLOAD != 0);
-        let upload = upload.map(|params| Stream::new(params.stream, is_twin));
+        let upload = upload.map(|params| Stream::new(params.stream, is_ptsz));
         instantiated(exec, graph, upload, || {
             instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
         })

@@ -1,13 +1,13 @@
 //! Launches of kernels and graphs.
 
-use super::declare::{hooks, twins};
+use super::declare::{hooks, ptsz_variants};
 use crate::actions::launch::{Work, launch, launch_all};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::backed;
 use crate::order;
 use crate::profile::timed::timed;
 use crate::rerun::launch::launch as launch_kernel;
-use crate::twins::launch::KernelLaunch;
+use crate::kernel_variants::launch::KernelLaunch;
 
 use reef_guest::profile::Api;
 use std::ffi::c_void;
@@ -81,15 +81,15 @@ impl LaunchConfig {
     }
 }
 
-twins! {
+ptsz_variants! {
     cuLaunchKernel / cuLaunchKernel_ptsz(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
-    ) |is_twin, real| {
+    ) |is_ptsz, real| {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         let (work, is_simple) = (Work::Kernel(blocks(grid)), extra.is_null());
         timed(Api::Launch, threads(grid, block), function, stream, || {
-            let stream = Stream::new(stream, is_twin);
+            let stream = Stream::new(stream, is_ptsz);
             let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
             launch_kernel(&of, work, real)
         })
@@ -97,23 +97,23 @@ twins! {
     cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *mut *mut c_void,
-    ) |is_twin, real| {
+    ) |is_ptsz, real| {
         let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
         let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         timed(Api::Launch, threads, function, stream, || {
-            order::shared(|| launch(Stream::new(stream, is_twin), work, real))
+            order::shared(|| launch(Stream::new(stream, is_ptsz), work, real))
         })
     };
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         config: *const LaunchConfig, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
-    ) |is_twin, real| {
+    ) |is_ptsz, real| {
         // SAFETY: null, or the program's promise to the driver.
         match unsafe { config.as_ref() } {
             None => real(),
             Some(config) => {
                 let (threads, stream) = (threads(config.grid, config.block), config.stream);
                 timed(Api::Launch, threads, function, stream, || {
-                    let stream = Stream::new(stream, is_twin);
+                    let stream = Stream::new(stream, is_ptsz);
                     let LaunchConfig { grid, block, shared, .. } = *config;
                     let is_simple = config.count == 0 && extra.is_null();
                     let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
@@ -125,18 +125,18 @@ twins! {
     };
     cuGraphLaunch / cuGraphLaunch_ptsz(
         exec: usize, stream: usize,
-    ) |is_twin, real| timed(Api::GraphLaunch, 0, exec, stream, || {
-        let stream = Stream::new(stream, is_twin);
+    ) |is_ptsz, real| timed(Api::GraphLaunch, 0, exec, stream, || {
+        let stream = Stream::new(stream, is_ptsz);
         backed(exec, stream, || order::shared(|| launch(stream, Work::Graph, real)))
     });
     cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(
         params: *mut c_void, count: usize, flags: u32, failed: *mut usize, stream: usize,
-    ) |is_twin, real| order::shared(|| {
-        launch(Stream::new(stream, is_twin), Work::Kernel(count as u64), real)
+    ) |is_ptsz, real| order::shared(|| {
+        launch(Stream::new(stream, is_ptsz), Work::Kernel(count as u64), real)
     });
 }
 
-// Functions without twins, from before per-thread streams.
+// Functions without per-thread variants, from before per-thread streams.
 hooks! {
     cuLaunchCooperativeKernelMultiDevice(
         list: *const LaunchParams, count: u32, flags: u32,

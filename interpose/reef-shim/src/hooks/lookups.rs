@@ -1,6 +1,6 @@
 //! Look-ups of functions: a function that has a hook is replaced by it.
 
-use super::declare::{hooks, twins};
+use super::declare::{hooks, ptsz_variants};
 use super::list::{HOOKS, JUMPS};
 use crate::catch_panics::catch_panics;
 use crate::driver::calls;
@@ -20,13 +20,13 @@ use std::sync::atomic::Ordering::Relaxed;
 /// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND`.
 const NO_SYMBOL: u32 = 1;
 
-twins! {
+ptsz_variants! {
     cuGetProcAddress / cuGetProcAddress_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64,
-    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, ptr::null_mut(), real));
+    ) |_is_ptsz, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, ptr::null_mut(), real));
     cuGetProcAddress_v2 / cuGetProcAddress_v2_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64, status: *mut u32,
-    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, status, real));
+    ) |_is_ptsz, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, status, real));
 }
 
 // Calls through the tables are not seen; requests for the tables are counted.

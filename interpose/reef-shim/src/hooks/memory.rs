@@ -1,7 +1,7 @@
 //! Allocations of memory, and their ends. Without limits each is a call of the real driver and one
 //! read of a word.
 
-use super::declare::{hooks, twins};
+use super::declare::{hooks, ptsz_variants};
 use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
 use crate::actions::memory_request::or_ask;
 use crate::actions::pageable::{self, Location, prefetch_all};
@@ -96,23 +96,23 @@ hooks! {
     ) |real| pageable::advise(at, advice, to, real);
 }
 
-twins! {
+ptsz_variants! {
     cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz(
         at: usize, bytes: usize, device: i32, stream: usize,
-    ) |_is_twin, real| pageable::prefetch(at, Location::of_device(device), real);
+    ) |_is_ptsz, real| pageable::prefetch(at, Location::of_device(device), real);
     cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz(
         at: usize, bytes: usize, to: Location, flags: u32, stream: usize,
-    ) |_is_twin, real| pageable::prefetch(at, to, real);
+    ) |_is_ptsz, real| pageable::prefetch(at, to, real);
     cuMemPrefetchBatchAsync / cuMemPrefetchBatchAsync_ptsz(
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
         // SAFETY: the program's promise to the driver.
-    ) |_is_twin, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
+    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
     cuMemDiscardAndPrefetchBatchAsync / cuMemDiscardAndPrefetchBatchAsync_ptsz(
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
         // SAFETY: as above.
-    ) |_is_twin, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
+    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
 }
 
 // Functions from before addresses had 64 bits.
@@ -125,21 +125,21 @@ hooks! {
     cuArray3DCreate(to: *mut usize, of: *const c_void) |real| uncounted(real);
 }
 
-twins! {
+ptsz_variants! {
     cuMemAllocAsync / cuMemAllocAsync_ptsz(
         to: *mut usize, bytes: usize, stream: usize,
-    ) |is_twin, real| alloc(to, bytes, || {
-        pools::allocate(to, bytes, None, Stream::new(stream, is_twin), || or_ask(bytes as u64, real))
+    ) |is_ptsz, real| alloc(to, bytes, || {
+        pools::allocate(to, bytes, None, Stream::new(stream, is_ptsz), || or_ask(bytes as u64, real))
     });
     cuMemFreeAsync / cuMemFreeAsync_ptsz(
         at: usize, stream: usize,
-    ) |is_twin, real| end(at, stream, || {
-        memory::free_in(Stream::new(stream, is_twin), at, || swap::free(at, real))
+    ) |is_ptsz, real| end(at, stream, || {
+        memory::free_in(Stream::new(stream, is_ptsz), at, || swap::free(at, real))
     });
     cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
         to: *mut usize, bytes: usize, pool: usize, stream: usize,
-    ) |is_twin, real| alloc(to, bytes, || {
-        pools::allocate(to, bytes, Some(pool), Stream::new(stream, is_twin), || {
+    ) |is_ptsz, real| alloc(to, bytes, || {
+        pools::allocate(to, bytes, Some(pool), Stream::new(stream, is_ptsz), || {
             or_ask(bytes as u64, real)
         })
     });

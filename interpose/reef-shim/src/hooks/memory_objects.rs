@@ -1,6 +1,6 @@
 //! Objects with memory of their own: memory handles, pools, modules, limits of contexts, graphs.
 
-use super::declare::{hooks, twins};
+use super::declare::{hooks, ptsz_variants};
 use crate::actions::context_memory::{create, set_limit};
 use crate::actions::copy::on_device;
 use crate::actions::memory::free;
@@ -11,7 +11,7 @@ use crate::actions::pools;
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{backed, trim};
 use crate::limit::charges::Kind;
-use crate::twins::{images, kernels};
+use crate::kernel_variants::{images, kernels};
 use std::ffi::{c_char, c_void};
 
 hooks! {
@@ -153,14 +153,14 @@ fn file(
     unsafe { images::load_file(kind, to, path, options, || load_file(kind, to, path, real)) }
 }
 
-twins! {
+ptsz_variants! {
     cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(
         list: *const Mapping, count: u32, stream: usize,
-    ) |is_twin, real| memory_handles::map_arrays(list, count, Stream::new(stream, is_twin), real);
+    ) |is_ptsz, real| memory_handles::map_arrays(list, count, Stream::new(stream, is_ptsz), real);
     cuGraphUpload / cuGraphUpload_ptsz(
         exec: usize, stream: usize,
-    ) |is_twin, real| {
-        let stream = Stream::new(stream, is_twin);
+    ) |is_ptsz, real| {
+        let stream = Stream::new(stream, is_ptsz);
         backed(exec, stream, || on_device(stream, real))
     };
 }

@@ -6,9 +6,9 @@ use super::report;
 use crate::catch_panics::catch_panics;
 use crate::driver::calls;
 use crate::driver::state::Inside;
-use crate::twins::kernels::{self, Kernel};
-use crate::twins::launch::KernelLaunch;
-use crate::twins::part::{self, Part};
+use crate::kernel_variants::kernels::{self, Kernel};
+use crate::kernel_variants::launch::KernelLaunch;
+use crate::kernel_variants::part::{self, Part};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One launch at a time is checked.

@@ -3,10 +3,10 @@
 use super::check;
 use crate::actions::launch::Work;
 use crate::settings::runs_again;
-use crate::twins::launch::{self as twins, KernelLaunch};
+use crate::kernel_variants::launch::{self as variants, KernelLaunch};
 
 /// Launches a kernel.
 #[inline]
 pub(crate) fn launch(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
-    if runs_again() { check::launch(of, real) } else { twins::launch(of, work, real) }
+    if runs_again() { check::launch(of, real) } else { variants::launch(of, work, real) }
 }

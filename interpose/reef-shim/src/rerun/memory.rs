@@ -3,7 +3,7 @@
 use crate::driver::calls::{calls, pointer_attribute};
 use crate::driver::names;
 use crate::driver::slots::{NOT_FOUND, real};
-use crate::twins::launch::KernelLaunch;
+use crate::kernel_variants::launch::KernelLaunch;
 use std::ffi::c_void;
 
 calls! {

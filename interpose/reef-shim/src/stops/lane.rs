@@ -4,7 +4,7 @@ use super::driver;
 use super::number::{Number, next_group};
 use super::wake;
 use crate::driver::calls::{self, Stream};
-use reef_ptx::twin::{Launch, Mode, Slice};
+use reef_ptx::variant::{Launch, Mode, Slice};
 use std::ffi::c_void;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -32,7 +32,7 @@ pub(super) struct Places {
 /// Copies of what a program launches, for slices of it.
 #[derive(Debug)]
 pub(crate) struct LaunchCopy {
-    pub(crate) twin: usize,
+    pub(crate) variant: usize,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
@@ -202,7 +202,7 @@ impl Lane {
         self.state().hold = None;
     }
 
-    /// Returns the twin's own parameter for a run. The map begins with the group's first block.
+    /// Returns the variant's own parameter for a run. The map begins with the group's first block.
     fn own(
         &self,
         number: Number,
@@ -229,16 +229,16 @@ impl Lane {
 }
 
 impl LaunchCopy {
-    /// Launches the twin with some blocks. Returns the driver's code.
+    /// Launches the variant with some blocks. Returns the driver's code.
     pub(crate) fn launch(&self, stream: usize, blocks: [u32; 3], own: &Launch) -> u32 {
-        // SAFETY: an address of each of the kernel's parameters, and of the twin's own.
+        // SAFETY: an address of each of the kernel's parameters, and of the variant's own.
         self.with_params(own, |params| unsafe {
-            driver::launch(self.twin, stream, blocks, self.block, self.shared, params)
+            driver::launch(self.variant, stream, blocks, self.block, self.shared, params)
         })
     }
 
-    /// Calls `call` with an address of each of the kernel's parameters, and of the twin's own. They
-    /// are there during the call.
+    /// Calls `call` with an address of each of the kernel's parameters, and of the variant's own.
+    /// They are there during the call.
     pub(crate) fn with_params<T>(
         &self,
         own: &Launch,
@@ -253,7 +253,7 @@ impl LaunchCopy {
     }
 }
 
-/// Bytes of a twin's own parameter.
+/// Bytes of a variant's own parameter.
 #[repr(align(8))]
 struct Aligned([u8; 64]);
 
@@ -307,7 +307,7 @@ mod tests {
         let places = Places { words: 1 << 20, map: 1 << 21, at: 0 };
         let lane = Lane::new(places, Box::leak(Box::default()));
         let copy = LaunchCopy {
-            twin: 0,
+            variant: 0,
             grid: [100, 50, 20],
             block: [1; 3],
             shared: 0,

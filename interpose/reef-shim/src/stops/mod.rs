@@ -1,7 +1,7 @@
 //! Stops inside of kernels: the blocks of a long launch that have not begun leave while the guest
 //! is held, and run afterwards.
 //!
-//! *In*: slices of twins with an entry guard, and holds. *Out*: the runs of each slice in its
+//! *In*: slices of variants with an entry guard, and holds. *Out*: the runs of each slice in its
 //! stream, and stop words. *Invariant*: all runs of a group are in the program's stream before any
 //! of them is stopped. So work behind them waits for all blocks, and no call of the driver is
 //! needed for that: a thread that is inside the driver, with whatever lock, delays nothing.
@@ -17,7 +17,7 @@
 //! 3. The blocks that are left record themselves. The resume runs when the gate opens.
 //!
 //! A stop word that is written late names a run that has ended, so it stops nothing. Formats:
-//! [`reef_ptx::twin`].
+//! [`reef_ptx::variant`].
 
 pub(crate) mod agent;
 pub(crate) mod driver;

@@ -121,14 +121,14 @@ impl Launcher {
 }
 
 impl Driver {
-    /// This function, which is `cuLaunchKernel` or its twin.
+    /// This function, which is `cuLaunchKernel` or its variant.
     pub fn launcher(&self, name: &str) -> Launcher {
         let at = self.symbol(name).unwrap();
         // SAFETY: both have these arguments.
         Launcher(unsafe { std::mem::transmute::<usize, Launch>(at) })
     }
 
-    /// Launches a kernel of the fake driver's, by this function or its twin.
+    /// Launches a kernel of the fake driver's, by this function or its variant.
     pub fn launch(&self, name: &str, kernel: usize, stream: usize, to: usize, value: u64) -> u32 {
         self.launcher(name).launch(kernel, stream, to, value)
     }

@@ -18,7 +18,7 @@ fn names() -> BTreeSet<&'static str> {
     NAMES.lines().filter_map(|line| line.split(' ').next()).collect()
 }
 
-/// A name without what marks a twin for per-thread default streams.
+/// A name without what marks a variant for per-thread default streams.
 fn base(name: &str) -> &str {
     name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name)
 }

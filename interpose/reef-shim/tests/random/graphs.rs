@@ -53,7 +53,7 @@ impl Thread {
         let (other, child, _, _) = make(1000);
         let exec = graph.instantiate();
         self.note(call!(driver, cuGraphLaunch(exec, on)));
-        let (mut result, mut clone, mut twin) = ([0_usize; 3], 0_usize, 0_usize);
+        let (mut result, mut clone, mut variant) = ([0_usize; 3], 0_usize, 0_usize);
         let code = match update {
             Update::Kernel => graph.set(exec, nodes[nodes.len() / 2], word, 77),
             Update::Child => {
@@ -72,14 +72,14 @@ impl Thread {
         if clone != 0 {
             let (clone, mut node) = (Graph { handle: clone, ..graph }, 0_usize);
             self.note(call!(driver, cuGraphNodeFindInClone(&raw mut node, nodes[0], clone.handle)));
-            twin = clone.instantiate();
-            self.note(clone.set(twin, node, word, 78));
-            self.note(call!(driver, cuGraphLaunch(twin, on)));
+            variant = clone.instantiate();
+            self.note(clone.set(variant, node, word, 78));
+            self.note(call!(driver, cuGraphLaunch(variant, on)));
             self.note(call!(driver, cuGraphDestroy(clone.handle)));
         }
         self.note(call!(driver, cuStreamSynchronize(on)));
         self.note(call!(driver, cuGraphExecDestroy(exec)));
-        self.note(call!(driver, cuGraphExecDestroy(twin)));
+        self.note(call!(driver, cuGraphExecDestroy(variant)));
         self.note(call!(driver, cuGraphDestroy(graph.handle)));
     }
 }

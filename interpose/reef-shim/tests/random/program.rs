@@ -10,7 +10,7 @@ pub(crate) enum Step {
     Launch {
         stream: usize,
         value: u64,
-        twin: bool,
+        variant: bool,
     },
     /// Adds to a word that all threads have.
     Add {
@@ -47,7 +47,7 @@ pub(crate) enum Step {
     /// A copy to the host that waits, on the default stream of either kind.
     Read {
         stream: usize,
-        twin: bool,
+        variant: bool,
     },
     Fill {
         stream: usize,
@@ -62,7 +62,7 @@ pub(crate) enum Step {
     Pool {
         stream: usize,
         value: u64,
-        twin: bool,
+        variant: bool,
     },
     /// A capture of a number of launches, launched as a graph twice.
     Graph {
@@ -112,7 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
     let both = || (stream(), any::<u64>());
     let all = || (stream(), any::<u64>(), any::<bool>());
     prop_oneof![
-        8 => all().prop_map(|(stream, value, twin)| Step::Launch { stream, value, twin }),
+        8 => all().prop_map(|(stream, value, variant)| Step::Launch { stream, value, variant }),
         2 => both().prop_map(|(stream, value)| Step::Add { stream, value }),
         2 => all().prop_map(|(stream, value, by_name)| Step::Legacy { stream, value, by_name }),
         2 => any::<u64>().prop_map(|value| Step::Own { value }),
@@ -121,10 +121,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => stream().prop_map(|stream| Step::Synchronize { stream }),
         1 => Just(Step::SynchronizeAll),
         1 => stream().prop_map(|stream| Step::Copy { stream }),
-        1 => (stream(), any::<bool>()).prop_map(|(stream, twin)| Step::Read { stream, twin }),
+        1 => (stream(), any::<bool>()).prop_map(|(stream, variant)| Step::Read { stream, variant }),
         1 => (stream(), any::<u8>()).prop_map(|(stream, value)| Step::Fill { stream, value }),
         2 => both().prop_map(|(stream, value)| Step::Host { stream, value }),
-        2 => all().prop_map(|(stream, value, twin)| Step::Pool { stream, value, twin }),
+        2 => all().prop_map(|(stream, value, variant)| Step::Pool { stream, value, variant }),
         1 => (stream(), 1..120_u64).prop_map(|(stream, launches)| Step::Graph { stream, launches }),
         2 => built(),
         1 => stream().prop_map(|stream| Step::BrokenCapture { stream }),

@@ -93,8 +93,8 @@ impl Thread {
     fn step(&mut self, step: Step) {
         let (driver, words) = (self.driver, self.words);
         match step {
-            Step::Launch { stream, value, twin } => {
-                let name = if twin { "cuLaunchKernel_ptsz" } else { "cuLaunchKernel" };
+            Step::Launch { stream, value, variant } => {
+                let name = if variant { "cuLaunchKernel_ptsz" } else { "cuLaunchKernel" };
                 self.launch_by(name, self.mix, self.streams[stream], words.of[stream], value);
             }
             Step::Add { stream, value } => self.launch(self.add, stream, words.sum, value),
@@ -121,7 +121,7 @@ impl Thread {
                 self.note(call!(driver, cuMemcpyDtoDAsync_v2(to, from, 8, on)));
                 self.note(call!(driver, cuStreamSynchronize(on)));
             }
-            Step::Read { stream, twin } => self.read(stream, twin),
+            Step::Read { stream, variant } => self.read(stream, variant),
             Step::Fill { stream, value } => {
                 let (on, to) = (self.streams[stream], words.of[stream]);
                 self.note(call!(driver, cuMemsetD8Async(to, value, 8, on)));
@@ -132,7 +132,7 @@ impl Thread {
                     (mixed as extern "C" fn(usize), Box::into_raw(Box::new(call)));
                 self.note(call!(driver, cuLaunchHostFunc(on, function, data)));
             }
-            Step::Pool { stream, value, twin } => self.pool(stream, value, twin),
+            Step::Pool { stream, value, variant } => self.pool(stream, value, variant),
             Step::Graph { stream, launches } => self.graph(stream, launches),
             Step::Built { stream, kernels, inner, captured, update } => {
                 self.built(stream, [kernels, inner], captured, update);
@@ -191,13 +191,13 @@ impl Thread {
         self.launch_by("cuLaunchKernel", kernel, usize::from(by_name), word, value);
     }
 
-    fn read(&mut self, stream: usize, twin: bool) {
+    fn read(&mut self, stream: usize, variant: bool) {
         let (driver, from, mut value) = (self.driver, self.words.of[stream], 0_u64);
-        if !self.is_blocking || twin {
+        if !self.is_blocking || variant {
             self.note(call!(driver, cuStreamSynchronize(self.streams[stream])));
         }
         let to = &raw mut value;
-        self.note(if twin {
+        self.note(if variant {
             call!(driver, cuMemcpyDtoH_v2_ptds(to, from, 8))
         } else {
             call!(driver, cuMemcpyDtoH_v2(to, from, 8))
@@ -205,9 +205,9 @@ impl Thread {
         self.codes.extend([value as u32, (value >> 32) as u32]);
     }
 
-    fn pool(&mut self, stream: usize, value: u64, twin: bool) {
+    fn pool(&mut self, stream: usize, value: u64, variant: bool) {
         let (driver, on, mut at) = (self.driver, self.streams[stream], 0_usize);
-        self.note(if twin {
+        self.note(if variant {
             call!(driver, cuMemAllocAsync_ptsz(&raw mut at, 8, on))
         } else {
             call!(driver, cuMemAllocAsync(&raw mut at, 8, on))
@@ -215,7 +215,7 @@ impl Thread {
         self.note(call!(driver, cuMemsetD8Async(at, 3, 8, on)));
         self.launch(self.mix, stream, at, value);
         self.launch(self.join, stream, self.words.of[stream], at as u64);
-        self.note(if twin {
+        self.note(if variant {
             call!(driver, cuMemFreeAsync_ptsz(at, on))
         } else {
             call!(driver, cuMemFreeAsync(at, on))

@@ -261,7 +261,7 @@ impl Program {
         for _ in 0..8 {
             assert_eq!(self.launch(kernel, shape, 0), 0);
             self.synchronize();
-            // sleep: time to compile a twin; `learn_slices` waits for one
+            // sleep: time to compile a variant; `learn_slices` waits for one
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -172,7 +172,7 @@ fn kernel_with_attributes_or_overlap_stays_whole() {
 }
 
 #[test]
-fn instantiation_waits_for_a_twin_that_is_being_built() {
+fn instantiation_waits_for_a_variant_that_is_being_built() {
     let program = program();
     let (kernel, shape) = (program.kernel_of(program.load(), "tiles"), Shape::line());
     for is_held in [true, false, false, false] {
@@ -181,7 +181,7 @@ fn instantiation_waits_for_a_twin_that_is_being_built() {
         program.hold(false);
         program.synchronize();
     }
-    // Its twin is loaded for 20 ms from now on.
+    // Its variant is loaded for 20 ms from now on.
     let graph = capture(&program, &[Call { kernel, shape, value: 3 }]);
     let (exec, gates) = instantiate(&program, graph);
     assert!(gates >= 10, "{gates} gates");
@@ -206,7 +206,7 @@ fn three_launches_without_waits_are_enough() {
 }
 
 #[test]
-fn twin_outlives_the_module_and_the_source_graph() {
+fn variant_outlives_the_module_and_the_source_graph() {
     let (program, _) = learned();
     let (driver, shape, module) = (program.driver, Shape::line(), program.load());
     let misuses = program.misuses();
@@ -218,7 +218,7 @@ fn twin_outlives_the_module_and_the_source_graph() {
     assert_eq!(Call { value: 5, ..call }.set(&program, exec, nodes[0]), 0);
     assert!(is_stopped(&program, exec, &shape, &[5]));
     assert_eq!(call!(driver, cuModuleUnload(module)), 0);
-    assert!(is_stopped(&program, exec, &shape, &[5]), "its twin is the context's");
+    assert!(is_stopped(&program, exec, &shape, &[5]), "its variant is the context's");
     destroy_exec(&program, exec);
     let again = Call { kernel: program.kernel_of(program.load(), "tiles"), shape, value: 3 };
     program.learn_slices(again.kernel, &shape);

@@ -1,6 +1,6 @@
 //! Exports functions under the runtime's names.
 
-/// Functions without a twin: `name(arguments) = body;`.
+/// Functions without a per-thread variant: `name(arguments) = body;`.
 macro_rules! plain {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?) = $body:ident;)+) => {
         $(
@@ -15,19 +15,20 @@ macro_rules! plain {
     };
 }
 
-/// Functions with a twin for per-thread default streams: the body gets the stream that is meant.
-macro_rules! twin {
-    ($($name:ident / $twin:ident($($arg:ident: $type:ty),* $(,)?) = $body:ident;)+) => {
+/// Functions with a variant for per-thread default streams: the body gets the stream
+/// that is meant.
+macro_rules! ptsz {
+    ($($name:ident / $ptsz:ident($($arg:ident: $type:ty),* $(,)?) = $body:ident;)+) => {
         $(
             $crate::calls::export::plain! { $name($($arg: $type),*) = $body; }
 
             #[allow(non_snake_case, clippy::too_many_arguments)] // the runtime's
-            #[unsafe(export_name = concat!("reef_", stringify!($twin)))]
-            unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+            #[unsafe(export_name = concat!("reef_", stringify!($ptsz)))]
+            unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 use $crate::types::Argument;
                 // SAFETY: as above.
                 #[allow(unused_unsafe)]
-                $crate::thread::end(unsafe { self::$body($($arg.of_twin()),*) })
+                $crate::thread::end(unsafe { self::$body($($arg.of_ptsz()),*) })
             }
         )+
     };
@@ -35,7 +36,7 @@ macro_rules! twin {
 
 /// Functions that use the default stream: the body gets it first.
 macro_rules! by_default {
-    ($($name:ident / $twin:ident($($arg:ident: $type:ty),* $(,)?) = $body:ident;)+) => {
+    ($($name:ident / $ptsz:ident($($arg:ident: $type:ty),* $(,)?) = $body:ident;)+) => {
         $(
             #[allow(non_snake_case, clippy::too_many_arguments)] // the runtime's
             #[unsafe(export_name = concat!("reef_", stringify!($name)))]
@@ -46,8 +47,8 @@ macro_rules! by_default {
             }
 
             #[allow(non_snake_case, clippy::too_many_arguments)] // the runtime's
-            #[unsafe(export_name = concat!("reef_", stringify!($twin)))]
-            unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+            #[unsafe(export_name = concat!("reef_", stringify!($ptsz)))]
+            unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 let stream = $crate::types::Stream::PER_THREAD;
                 // SAFETY: as above.
                 $crate::thread::end(unsafe { self::$body(stream, $($arg),*) })
@@ -72,19 +73,19 @@ macro_rules! forward {
     };
 }
 
-/// Functions with a twin that are one of the driver's.
-macro_rules! forward_twin {
+/// Functions with a per-thread variant that are one of the driver's.
+macro_rules! forward_ptsz {
     ($(
-        $name:ident / $twin:ident($($arg:ident: $type:ty),* $(,)?) => $driver:ident($($value:expr),*);
+        $name:ident / $ptsz:ident($($arg:ident: $type:ty),* $(,)?) => $driver:ident($($value:expr),*);
     )+) => {
         $(
             $crate::calls::export::forward! { $name($($arg: $type),*) => $driver($($value),*); }
 
             #[allow(non_snake_case, clippy::too_many_arguments)] // the runtime's
-            #[unsafe(export_name = concat!("reef_", stringify!($twin)))]
-            unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+            #[unsafe(export_name = concat!("reef_", stringify!($ptsz)))]
+            unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 use $crate::types::Argument;
-                $(let $arg = $arg.of_twin();)*
+                $(let $arg = $arg.of_ptsz();)*
                 let driver = $crate::state::context::enter();
                 // SAFETY: the program's promise: addresses are what the driver's function wants.
                 let result = driver.and_then(|driver| unsafe { driver.$driver($($value),*) });
@@ -112,4 +113,4 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> Result<(), u32> {
     Ok(())
 }
 
-pub(crate) use {by_default, forward, forward_twin, plain, twin};
+pub(crate) use {by_default, forward, forward_ptsz, plain, ptsz};

@@ -1,6 +1,6 @@
 //! Exports functions under the driver's names.
 
-/// Functions without a twin: `name(arguments) = body;`.
+/// Functions without a per-thread variant: `name(arguments) = body;`.
 macro_rules! plain {
     ($($name:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
         $(
@@ -16,9 +16,10 @@ macro_rules! plain {
     };
 }
 
-/// Functions with a twin for per-thread default streams: the body is told which one was called.
-macro_rules! twin {
-    ($($name:ident / $twin:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
+/// Functions with a variant for per-thread default streams: the body is told which one
+/// was called.
+macro_rules! ptsz {
+    ($($name:ident / $ptsz:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
         $(
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
@@ -31,7 +32,7 @@ macro_rules! twin {
 
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+            unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 // SAFETY: as above.
                 #[allow(unused_unsafe)]
                 let result: Result<(), u32> = unsafe { self::$body(true, $($arg),*) };
@@ -64,14 +65,14 @@ pub(crate) fn check(code: u32) -> Result<(), u32> {
     if code == crate::codes::SUCCESS { Ok(()) } else { Err(code) }
 }
 
-/// Returns the number of a stream, as passed to a function or to its twin.
-pub(crate) fn stream(handle: usize, is_twin: bool) -> u64 {
+/// Returns the number of a stream, as passed to a function or to its per-thread variant.
+pub(crate) fn stream(handle: usize, is_ptsz: bool) -> u64 {
     use reef_remote_calls::{LEGACY_STREAM, OWN_STREAM};
-    match (handle, is_twin) {
+    match (handle, is_ptsz) {
         (0, false) => LEGACY_STREAM,
         (0, true) => OWN_STREAM,
         (handle, _) => handle as u64,
     }
 }
 
-pub(crate) use {plain, twin};
+pub(crate) use {plain, ptsz};

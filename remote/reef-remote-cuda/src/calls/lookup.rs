@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char};
 /// of CUDA's headers.
 const VERSIONS: &str = include_str!("../../../../interpose/reef-shim/versions.txt");
 /// Names that end thus mean per-thread default streams.
-const TWINS: [&str; 2] = ["_ptsz", "_ptds"];
+const PTSZ_SUFFIXES: [&str; 2] = ["_ptsz", "_ptds"];
 /// Flag of a look-up of variants for per-thread default streams.
 const PER_THREAD: u64 = 2;
 /// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND` and `…_VERSION_NOT_SUFFICIENT`.
@@ -67,8 +67,8 @@ fn symbol(name: &str, version: i32, is_per_thread: bool) -> Result<usize, u32> {
         None if variants.is_empty() => name, // a name without a typedef
         None => return Err(OTHER_VERSION),
     };
-    let twins = TWINS.iter().filter(|_| is_per_thread).filter_map(|twin| address(symbol, twin));
-    twins.chain(address(symbol, "")).next().ok_or(NO_SYMBOL)
+    let ptsz_variants = PTSZ_SUFFIXES.iter().filter(|_| is_per_thread).filter_map(|ptsz| address(symbol, ptsz));
+    ptsz_variants.chain(address(symbol, "")).next().ok_or(NO_SYMBOL)
 }
 
 fn address(symbol: &str, ending: &str) -> Option<usize> {

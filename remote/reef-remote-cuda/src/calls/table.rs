@@ -16,29 +16,29 @@ macro_rules! word {
 }
 
 macro_rules! export_one {
-    ($name:ident as $call:ident, $is_twin:literal ($($arg:ident),*)) => {
+    ($name:ident as $call:ident, $is_ptsz:literal ($($arg:ident),*)) => {
         #[allow(non_snake_case)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: word!($arg)),*) -> u32 {
             // SAFETY: the program's promise: addresses are what the driver's function wants.
-            unsafe { table(Call::$call, $is_twin, &[$($arg),*]) }.err().unwrap_or(0)
+            unsafe { table(Call::$call, $is_ptsz, &[$($arg),*]) }.err().unwrap_or(0)
         }
     };
     ($name:ident ($($arg:ident),*)) => {
         export_one!($name as $name, false ($($arg),*));
     };
-    ($name:ident / $twin:ident ($($arg:ident),*)) => {
+    ($name:ident / $ptsz:ident ($($arg:ident),*)) => {
         export_one!($name as $name, false ($($arg),*));
-        export_one!($twin as $name, true ($($arg),*));
+        export_one!($ptsz as $name, true ($($arg),*));
     };
 }
 
 macro_rules! export {
     (
-        exported { $($way:ident $name:ident $(/ $twin:ident)? ($($arg:ident: $kind:expr),*);)* }
+        exported { $($way:ident $name:ident $(/ $ptsz:ident)? ($($arg:ident: $kind:expr),*);)* }
         custom { $($rest:tt)* }
     ) => {
-        $(export_one!($name $(/ $twin)? ($($arg),*));)*
+        $(export_one!($name $(/ $ptsz)? ($($arg),*));)*
     };
 }
 
@@ -53,9 +53,9 @@ for_each_call!(export);
 /// # Safety
 ///
 /// Arguments that are addresses are null, or what the driver's function wants.
-pub(crate) unsafe fn table(call: Call, is_twin: bool, args: &[usize]) -> Result<(), u32> {
+pub(crate) unsafe fn table(call: Call, is_ptsz: bool, args: &[usize]) -> Result<(), u32> {
     let (spec, session) = (call.spec(), session()?);
-    if call == Call::cuStreamSynchronize && session.is_done(stream(args[0], is_twin)) {
+    if call == Call::cuStreamSynchronize && session.is_done(stream(args[0], is_ptsz)) {
         return Ok(()); // a copy from this stream has just ended
     }
     let mut body: Vec<u8> = Vec::with_capacity(8 * MAX_ARGS);
@@ -65,7 +65,7 @@ pub(crate) unsafe fn table(call: Call, is_twin: bool, args: &[usize]) -> Result<
         match *arg {
             Arg::Word32 => put(u64::from(value as u32)),
             Arg::Word64 => put(value as u64),
-            Arg::Handle(Kind::Stream) => put(stream(value, is_twin)),
+            Arg::Handle(Kind::Stream) => put(stream(value, is_ptsz)),
             Arg::Handle(_) | Arg::End(_) => put(value as u64),
             Arg::New(_) | Arg::Known(_) if value == 0 => return Err(INVALID_VALUE),
             Arg::New(_) | Arg::Known(_) => {

@@ -2,7 +2,7 @@
 
 use super::code::*;
 use super::current::current;
-use super::export::{give, plain, twin};
+use super::export::{give, plain, ptsz};
 use super::streams::{give_to, resolve, stream_record};
 use crate::engine::op::Op;
 use crate::engine::settings::setting;
@@ -16,7 +16,7 @@ plain! {
     cuEventElapsedTime(millis: *mut f32, from: usize, to: usize) = elapsed;
 }
 
-twin! {
+ptsz! {
     cuEventRecord / cuEventRecord_ptsz(event: usize, stream: usize) = record;
     cuStreamWaitEvent / cuStreamWaitEvent_ptsz(stream: usize, event: usize, flags: u32) = wait;
 }
@@ -83,9 +83,9 @@ unsafe fn synchronize(event: usize) -> u32 {
     }
 }
 
-unsafe fn record(is_twin: bool, event: usize, stream: usize) -> u32 {
+unsafe fn record(is_ptsz: bool, event: usize, stream: usize) -> u32 {
     let mut world = world();
-    let resolved = match resolve(&mut world, is_twin, stream) {
+    let resolved = match resolve(&mut world, is_ptsz, stream) {
         Ok(resolved) => resolved,
         Err(code) => return code,
     };
@@ -104,16 +104,16 @@ unsafe fn record(is_twin: bool, event: usize, stream: usize) -> u32 {
     known.open.push(known.recorded);
     let times = known.recorded;
     drop(world);
-    let code = give_to(is_twin, stream, Op::Record { event, times });
+    let code = give_to(is_ptsz, stream, Op::Record { event, times });
     if code != SUCCESS {
         self::world().recorded(event, times);
     }
     code
 }
 
-unsafe fn wait(is_twin: bool, stream: usize, event: usize, _flags: u32) -> u32 {
+unsafe fn wait(is_ptsz: bool, stream: usize, event: usize, _flags: u32) -> u32 {
     let mut world = world();
-    let resolved = match resolve(&mut world, is_twin, stream) {
+    let resolved = match resolve(&mut world, is_ptsz, stream) {
         Ok(resolved) => resolved,
         Err(code) => return code,
     };
@@ -123,7 +123,7 @@ unsafe fn wait(is_twin: bool, stream: usize, event: usize, _flags: u32) -> u32 {
     let (times, captured) = (*recorded, captured.clone());
     let Some((capture, nodes)) = captured else {
         drop(world);
-        return give_to(is_twin, stream, Op::WaitFor { event, times });
+        return give_to(is_ptsz, stream, Op::WaitFor { event, times });
     };
     match stream_record(&mut world, resolved) {
         Err(code) => code,

@@ -1,6 +1,6 @@
 //! Exports functions under the driver's names.
 
-/// Functions without a twin: `name(arguments) = body;`.
+/// Functions without a per-thread variant: `name(arguments) = body;`.
 macro_rules! plain {
     ($($name:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
         $(
@@ -19,9 +19,10 @@ macro_rules! plain {
     };
 }
 
-/// Functions with a twin for per-thread default streams: the body is told which one was called.
-macro_rules! twin {
-    ($($name:ident / $twin:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
+/// Functions with a variant for per-thread default streams: the body is told which one
+/// was called.
+macro_rules! ptsz {
+    ($($name:ident / $ptsz:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
         $(
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
@@ -37,7 +38,7 @@ macro_rules! twin {
 
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+            unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 if $crate::engine::run::is_lost() {
                     return $crate::api::code::NOT_INITIALIZED;
                 }
@@ -62,4 +63,4 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
     }
 }
 
-pub(crate) use {plain, twin};
+pub(crate) use {plain, ptsz};

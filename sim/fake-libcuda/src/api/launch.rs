@@ -2,7 +2,7 @@
 
 use super::code::*;
 use super::current;
-use super::export::{give, plain, twin};
+use super::export::{give, plain, ptsz};
 use super::streams::give_to;
 use crate::engine::blocks::{Launched, PtxKernel, entry};
 use crate::engine::op::{Kernel, Op};
@@ -17,7 +17,7 @@ plain! {
     cuLaunchCooperativeKernelMultiDevice(launches: *const One, count: u32, flags: u32) = several;
 }
 
-twin! {
+ptsz! {
     cuLaunchKernel / cuLaunchKernel_ptsz(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *const *const u64, extra: usize
@@ -106,7 +106,7 @@ unsafe fn several(launches: *const One, count: u32, _flags: u32) -> u32 {
 }
 
 unsafe fn unpack(
-    is_twin: bool,
+    is_ptsz: bool,
     params: *const Packed,
     count: usize,
     _flags: u32,
@@ -117,7 +117,7 @@ unsafe fn unpack(
         // SAFETY: the caller's promise: `count` copies.
         let Packed { from, to, bytes, .. } = unsafe { &*params.add(at) };
         let op = Op::Copy { to: *to, from: *from, bytes: bytes[1] };
-        let code = give_to(is_twin, stream, op);
+        let code = give_to(is_ptsz, stream, op);
         if code != SUCCESS {
             return code;
         }
@@ -174,7 +174,7 @@ pub(crate) unsafe fn param(
 ///
 /// There is an address of each of its parameters.
 unsafe fn start_blocks(
-    is_twin: bool,
+    is_ptsz: bool,
     function: usize,
     entry: Arc<PtxKernel>,
     stream: usize,
@@ -190,10 +190,10 @@ unsafe fn start_blocks(
     let number = world.number();
     world.launched.insert(number, Arc::new(launched));
     drop(world);
-    give_to(is_twin, stream, Op::Blocks(number))
+    give_to(is_ptsz, stream, Op::Blocks(number))
 }
 
-unsafe fn start(is_twin: bool, function: usize, stream: usize, params: *const *const u64) -> u32 {
+unsafe fn start(is_ptsz: bool, function: usize, stream: usize, params: *const *const u64) -> u32 {
     let kernel = world().names.get(&function).and_then(|name| Kernel::named(name));
     let Some(kernel) = kernel else { return INVALID_HANDLE };
     if params.is_null() {
@@ -201,12 +201,12 @@ unsafe fn start(is_twin: bool, function: usize, stream: usize, params: *const *c
     }
     // SAFETY: each of the kernels has two arguments of 64 bits.
     let (to, value) = unsafe { (**params, **params.add(1)) };
-    give_to(is_twin, stream, Op::Kernel(kernel, to, value))
+    give_to(is_ptsz, stream, Op::Kernel(kernel, to, value))
 }
 
 #[allow(clippy::too_many_arguments)] // the driver's
 unsafe fn launch(
-    is_twin: bool,
+    is_ptsz: bool,
     function: usize,
     grid_x: u32,
     grid_y: u32,
@@ -228,16 +228,16 @@ unsafe fn launch(
         match entry {
             Some(entry) => {
                 let sides = [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]];
-                start_blocks(is_twin, function, entry, stream, sides, shared, params)
+                start_blocks(is_ptsz, function, entry, stream, sides, shared, params)
             }
-            None => start(is_twin, function, stream, params),
+            None => start(is_ptsz, function, stream, params),
         }
     }
 }
 
 #[allow(clippy::too_many_arguments)] // the driver's
 unsafe fn cooperative(
-    is_twin: bool,
+    is_ptsz: bool,
     function: usize,
     grid_x: u32,
     grid_y: u32,
@@ -252,14 +252,14 @@ unsafe fn cooperative(
     // SAFETY: the caller's promise.
     unsafe {
         launch(
-            is_twin, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
+            is_ptsz, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
             params, 0,
         )
     }
 }
 
 unsafe fn launch_ex(
-    is_twin: bool,
+    is_ptsz: bool,
     config: *const Config,
     function: usize,
     params: *const *const u64,
@@ -277,9 +277,9 @@ unsafe fn launch_ex(
         let entry = world().entries.get(&function).cloned();
         match entry {
             Some(entry) => {
-                start_blocks(is_twin, function, entry, stream, [grid, block], shared, params)
+                start_blocks(is_ptsz, function, entry, stream, [grid, block], shared, params)
             }
-            None => start(is_twin, function, stream, params),
+            None => start(is_ptsz, function, stream, params),
         }
     }
 }

@@ -13,7 +13,7 @@ const VERSIONS: &str = include_str!("../../../../interpose/reef-shim/versions.tx
 /// has: an allocation.
 const NEWER: i32 = 14_000;
 /// Names that end thus mean per-thread default streams.
-const TWINS: [&str; 2] = ["_ptsz", "_ptds"];
+const PTSZ_SUFFIXES: [&str; 2] = ["_ptsz", "_ptds"];
 
 plain! {
     cuGetProcAddress(name: *const c_char, to: *mut usize, version: i32, flags: u64) = find;
@@ -71,9 +71,9 @@ fn symbol(name: &str, version: i32, flags: u64) -> Result<String, u32> {
     }
     let fits = |words: &&Vec<&str>| words[1].parse().is_ok_and(|since: i32| since <= version);
     let symbol = variants.iter().rfind(fits).ok_or(2_u32)?[2].to_owned();
-    let twins = TWINS.map(|twin| format!("{symbol}{twin}"));
-    let twin = twins.into_iter().find(|twin| address(twin).is_some());
-    Ok(twin.filter(|_| flags & 2 != 0).unwrap_or(symbol))
+    let ptsz_variants = PTSZ_SUFFIXES.map(|ptsz| format!("{symbol}{ptsz}"));
+    let ptsz = ptsz_variants.into_iter().find(|ptsz| address(ptsz).is_some());
+    Ok(ptsz.filter(|_| flags & 2 != 0).unwrap_or(symbol))
 }
 
 /// A function of this library. A library that was loaded before may have functions of the same

@@ -2,7 +2,7 @@
 
 use super::code::*;
 use super::current::current;
-use super::export::{give, plain, twin};
+use super::export::{give, plain, ptsz};
 use super::streams::{device_of, give_from, give_to, is_captured, resolve, wait_for, wait_for_all};
 use crate::engine::checkpoint;
 use crate::engine::device_memory;
@@ -25,7 +25,7 @@ plain! {
     cuMemGetAddressRange_v2(base: *mut usize, bytes: *mut usize, at: usize) = range;
 }
 
-twin! {
+ptsz! {
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy_device;
@@ -205,29 +205,29 @@ unsafe fn device_pointer(to: *mut usize, at: usize, _flags: u32) -> u32 {
     SUCCESS
 }
 
-unsafe fn copy(is_twin: bool, to: usize, from: usize, bytes: usize, stream: usize) -> u32 {
-    give_to(is_twin, stream, Op::Copy { to, from, bytes })
+unsafe fn copy(is_ptsz: bool, to: usize, from: usize, bytes: usize, stream: usize) -> u32 {
+    give_to(is_ptsz, stream, Op::Copy { to, from, bytes })
 }
 
-unsafe fn copy_now(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
-    match give_to(is_twin, 0, Op::Copy { to, from, bytes }) {
-        SUCCESS => wait_for(is_twin, 0),
+unsafe fn copy_now(is_ptsz: bool, to: usize, from: usize, bytes: usize) -> u32 {
+    match give_to(is_ptsz, 0, Op::Copy { to, from, bytes }) {
+        SUCCESS => wait_for(is_ptsz, 0),
         code => code,
     }
 }
 
 /// Rows that lie one after the other are one copy, others are several.
-unsafe fn copy_rows(is_twin: bool, rows: *const Rows, stream: usize) -> u32 {
+unsafe fn copy_rows(is_ptsz: bool, rows: *const Rows, stream: usize) -> u32 {
     // SAFETY: the caller's promise.
     let Rows { from, to, size: [width, height] } = unsafe { &*rows };
     if (from.pitch, to.pitch) == (*width, *width) {
         let bytes = width.saturating_mul(*height);
-        return give_to(is_twin, stream, Op::Copy { to: to.at(), from: from.at(), bytes });
+        return give_to(is_ptsz, stream, Op::Copy { to: to.at(), from: from.at(), bytes });
     }
     for row in 0..*height {
         let of = |side: &Side| side.at().wrapping_add(row.wrapping_mul(side.pitch));
         let (to, from) = (of(to), of(from));
-        let code = give_to(is_twin, stream, Op::Copy { to, from, bytes: *width });
+        let code = give_to(is_ptsz, stream, Op::Copy { to, from, bytes: *width });
         if code != SUCCESS {
             return code;
         }
@@ -236,7 +236,7 @@ unsafe fn copy_rows(is_twin: bool, rows: *const Rows, stream: usize) -> u32 {
 }
 
 unsafe fn fill_rows(
-    is_twin: bool,
+    is_ptsz: bool,
     to: usize,
     pitch: usize,
     value: u8,
@@ -248,7 +248,7 @@ unsafe fn fill_rows(
     for row in 0..rows {
         let to = to.wrapping_add(row.wrapping_mul(pitch));
         let op = Op::Fill { to, value, bytes: width };
-        let code = give_to(is_twin, stream, op);
+        let code = give_to(is_ptsz, stream, op);
         if code != SUCCESS {
             return code;
         }
@@ -258,7 +258,7 @@ unsafe fn fill_rows(
 
 #[allow(clippy::too_many_arguments)] // the driver's
 unsafe fn copy_all(
-    is_twin: bool,
+    is_ptsz: bool,
     to: *const usize,
     from: *const usize,
     bytes: *const usize,
@@ -271,7 +271,7 @@ unsafe fn copy_all(
     for at in 0..count {
         // SAFETY: the caller's promise: lists of `count` entries.
         let (to, from, bytes) = unsafe { (*to.add(at), *from.add(at), *bytes.add(at)) };
-        let code = give_to(is_twin, stream, Op::Copy { to, from, bytes });
+        let code = give_to(is_ptsz, stream, Op::Copy { to, from, bytes });
         if code != SUCCESS {
             return code;
         }
@@ -279,17 +279,17 @@ unsafe fn copy_all(
     SUCCESS
 }
 
-unsafe fn copy_device(is_twin: bool, to: usize, from: usize, bytes: usize, stream: usize) -> u32 {
-    give_from(is_twin, stream, Op::Copy { to, from, bytes }, true)
+unsafe fn copy_device(is_ptsz: bool, to: usize, from: usize, bytes: usize, stream: usize) -> u32 {
+    give_from(is_ptsz, stream, Op::Copy { to, from, bytes }, true)
 }
 
 /// From the device to itself. The caller doesn't wait, as with the driver.
-unsafe fn copy_inside(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
-    give_to(is_twin, 0, Op::Copy { to, from, bytes })
+unsafe fn copy_inside(is_ptsz: bool, to: usize, from: usize, bytes: usize) -> u32 {
+    give_to(is_ptsz, 0, Op::Copy { to, from, bytes })
 }
 
-unsafe fn fill_first(is_twin: bool, to: usize, value: u8, bytes: usize) -> u32 {
-    give_to(is_twin, 0, Op::Fill { to, value, bytes })
+unsafe fn fill_first(is_ptsz: bool, to: usize, value: u8, bytes: usize) -> u32 {
+    give_to(is_ptsz, 0, Op::Fill { to, value, bytes })
 }
 
 /// Tells attributes of an address of the device, as `CUpointer_attribute` numbers them. All others
@@ -313,22 +313,22 @@ unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
     SUCCESS
 }
 
-unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize) -> u32 {
-    give_from(is_twin, stream, Op::Fill { to, value, bytes }, true)
+unsafe fn fill(is_ptsz: bool, to: usize, value: u8, bytes: usize, stream: usize) -> u32 {
+    give_from(is_ptsz, stream, Op::Fill { to, value, bytes }, true)
 }
 
 /// In a capture it becomes a node, but here its memory is there from now on.
-unsafe fn alloc_in_stream(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
-    let device = match device_of(is_twin, stream) {
+unsafe fn alloc_in_stream(is_ptsz: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
+    let device = match device_of(is_ptsz, stream) {
         Ok(device) => device,
         Err(code) => return code,
     };
     // SAFETY: the caller's promise.
-    unsafe { alloc_from_pool(is_twin, to, bytes, own_pool(device), stream) }
+    unsafe { alloc_from_pool(is_ptsz, to, bytes, own_pool(device), stream) }
 }
 
 unsafe fn alloc_from_pool(
-    is_twin: bool,
+    is_ptsz: bool,
     to: *mut usize,
     bytes: usize,
     pool: usize,
@@ -337,12 +337,12 @@ unsafe fn alloc_from_pool(
     if to.is_null() || bytes == 0 {
         return INVALID_VALUE;
     }
-    if is_captured(is_twin, stream) {
+    if is_captured(is_ptsz, stream) {
         // SAFETY: the caller's promise.
-        return unsafe { alloc_in_capture(is_twin, to, bytes, stream) };
+        return unsafe { alloc_in_capture(is_ptsz, to, bytes, stream) };
     }
     let mut world = world();
-    let at = match resolve(&mut world, is_twin, stream) {
+    let at = match resolve(&mut world, is_ptsz, stream) {
         Ok(stream) => world.use_pool(pool, bytes as u64, stream),
         Err(code) => return code,
     };
@@ -354,28 +354,28 @@ unsafe fn alloc_from_pool(
 }
 
 /// A node, whose memory is there from now on.
-unsafe fn alloc_in_capture(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
+unsafe fn alloc_in_capture(is_ptsz: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
     let mut at = 0;
     // SAFETY: a place of ours.
     unsafe { host_alloc(&raw mut at, bytes, 0) };
     world().note_of_graphs(at);
     // SAFETY: the caller's promise.
     unsafe { give(to, at) };
-    give_to(is_twin, stream, Op::Memory { at, bytes: bytes as u64 })
+    give_to(is_ptsz, stream, Op::Memory { at, bytes: bytes as u64 })
 }
 
-unsafe fn free_in_stream(is_twin: bool, at: usize, stream: usize) -> u32 {
+unsafe fn free_in_stream(is_ptsz: bool, at: usize, stream: usize) -> u32 {
     let mut world = world();
     if !world.pooled.contains_key(&at) {
         let is_known = world.memory.contains_key(&at);
         drop(world);
-        return if is_known { give_to(is_twin, stream, Op::Free(at)) } else { INVALID_VALUE };
+        return if is_known { give_to(is_ptsz, stream, Op::Free(at)) } else { INVALID_VALUE };
     }
-    let stream_of = match resolve(&mut world, is_twin, stream) {
+    let stream_of = match resolve(&mut world, is_ptsz, stream) {
         Ok(stream) => stream,
         Err(code) => return code,
     };
     let (pool, number) = world.leave_pool_in(at, stream_of).expect("is of a pool");
     drop(world);
-    give_to(is_twin, stream, Op::Leave(pool, number))
+    give_to(is_ptsz, stream, Op::Leave(pool, number))
 }

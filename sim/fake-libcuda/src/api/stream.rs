@@ -2,7 +2,7 @@
 
 use super::code::*;
 use super::current::current;
-use super::export::{give, plain, twin};
+use super::export::{give, plain, ptsz};
 use super::streams::{give_to, invalidate, resolve, stream_record, wait_for};
 use crate::engine::context::{Context, Kind, primary};
 use crate::engine::op::Op;
@@ -19,7 +19,7 @@ plain! {
     cuThreadExchangeStreamCaptureMode(mode: *mut u32) = exchange_mode;
 }
 
-twin! {
+ptsz! {
     cuStreamSynchronize / cuStreamSynchronize_ptsz(stream: usize) = synchronize;
     cuStreamQuery / cuStreamQuery_ptsz(stream: usize) = query;
     cuStreamGetId / cuStreamGetId_ptsz(stream: usize, id: *mut u64) = id;
@@ -67,12 +67,12 @@ unsafe fn destroy(handle: usize) -> u32 {
 }
 
 /// Without `REEF_FAKE_IDS=0`, which plays a driver before CUDA 12.
-unsafe fn id(is_twin: bool, handle: usize, id: *mut u64) -> u32 {
+unsafe fn id(is_ptsz: bool, handle: usize, id: *mut u64) -> u32 {
     if setting("REEF_FAKE_IDS", 1) == 0 {
         return NOT_SUPPORTED;
     }
     let mut world = world();
-    let name = match resolve(&mut world, is_twin, handle) {
+    let name = match resolve(&mut world, is_ptsz, handle) {
         Ok(name) => name,
         Err(code) => return code,
     };
@@ -88,9 +88,9 @@ unsafe fn id(is_twin: bool, handle: usize, id: *mut u64) -> u32 {
     SUCCESS
 }
 
-unsafe fn context(is_twin: bool, handle: usize, context: *mut usize) -> u32 {
+unsafe fn context(is_ptsz: bool, handle: usize, context: *mut usize) -> u32 {
     let mut world = world();
-    let of = match resolve(&mut world, is_twin, handle)
+    let of = match resolve(&mut world, is_ptsz, handle)
         .and_then(|name| stream_record(&mut world, name))
     {
         Ok(stream) => stream.context,
@@ -103,10 +103,10 @@ unsafe fn context(is_twin: bool, handle: usize, context: *mut usize) -> u32 {
 }
 
 /// Of a green context's stream: the primary context, and the green one.
-unsafe fn contexts(is_twin: bool, handle: usize, context: *mut usize, green: *mut usize) -> u32 {
+unsafe fn contexts(is_ptsz: bool, handle: usize, context: *mut usize, green: *mut usize) -> u32 {
     let mut of = 0;
     // SAFETY: a place of ours.
-    let code = unsafe { self::context(is_twin, handle, &raw mut of) };
+    let code = unsafe { self::context(is_ptsz, handle, &raw mut of) };
     let known = world().contexts.get(&of).copied();
     let (of, its) = match known {
         Some(Context { kind: Kind::Green(green), device, .. }) => (primary(device), green),
@@ -122,13 +122,13 @@ unsafe fn contexts(is_twin: bool, handle: usize, context: *mut usize, green: *mu
     code
 }
 
-unsafe fn synchronize(is_twin: bool, stream: usize) -> u32 {
-    wait_for(is_twin, stream)
+unsafe fn synchronize(is_ptsz: bool, stream: usize) -> u32 {
+    wait_for(is_ptsz, stream)
 }
 
-unsafe fn query(is_twin: bool, handle: usize) -> u32 {
+unsafe fn query(is_ptsz: bool, handle: usize) -> u32 {
     let mut world = world();
-    let stream = match resolve(&mut world, is_twin, handle) {
+    let stream = match resolve(&mut world, is_ptsz, handle) {
         Ok(stream) => stream,
         Err(code) => return code,
     };
@@ -143,24 +143,24 @@ unsafe fn query(is_twin: bool, handle: usize) -> u32 {
     }
 }
 
-unsafe fn wait_value(is_twin: bool, stream: usize, at: usize, value: u32, flags: u32) -> u32 {
-    match check(is_twin, stream, at) {
-        SUCCESS => give_to(is_twin, stream, Op::Wait { at, value, flags }),
+unsafe fn wait_value(is_ptsz: bool, stream: usize, at: usize, value: u32, flags: u32) -> u32 {
+    match check(is_ptsz, stream, at) {
+        SUCCESS => give_to(is_ptsz, stream, Op::Wait { at, value, flags }),
         code => code,
     }
 }
 
-unsafe fn write_value(is_twin: bool, stream: usize, at: usize, value: u32, _flags: u32) -> u32 {
-    match check(is_twin, stream, at) {
-        SUCCESS => give_to(is_twin, stream, Op::Write(at, value)),
+unsafe fn write_value(is_ptsz: bool, stream: usize, at: usize, value: u32, _flags: u32) -> u32 {
+    match check(is_ptsz, stream, at) {
+        SUCCESS => give_to(is_ptsz, stream, Op::Write(at, value)),
         code => code,
     }
 }
 
 /// Checks that a stream may use memory.
-fn check(is_twin: bool, stream: usize, at: usize) -> u32 {
+fn check(is_ptsz: bool, stream: usize, at: usize) -> u32 {
     let mut world = world();
-    let name = resolve(&mut world, is_twin, stream);
+    let name = resolve(&mut world, is_ptsz, stream);
     let owner = match name.and_then(|name| stream_record(&mut world, name)) {
         Ok(Stream { context, .. }) => *context,
         Err(code) => return code,
@@ -170,8 +170,8 @@ fn check(is_twin: bool, stream: usize, at: usize) -> u32 {
     if owner.is_some() && world.is_visible(at, owner) { SUCCESS } else { INVALID_VALUE }
 }
 
-unsafe fn host(is_twin: bool, stream: usize, function: extern "C" fn(usize), data: usize) -> u32 {
-    give_to(is_twin, stream, Op::Host(function, data))
+unsafe fn host(is_ptsz: bool, stream: usize, function: extern "C" fn(usize), data: usize) -> u32 {
+    give_to(is_ptsz, stream, Op::Host(function, data))
 }
 
 unsafe fn exchange_mode(mode: *mut u32) -> u32 {

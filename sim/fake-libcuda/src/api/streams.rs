@@ -19,8 +19,8 @@ fn driver() -> MutexGuard<'static, ()> {
 
 /// The number of the stream that a handle means here. Its last four bits are 1 for a legacy stream,
 /// 2 for a thread's own.
-pub(crate) fn resolve(world: &mut World, is_twin: bool, handle: usize) -> Result<u64, u32> {
-    match (handle, is_twin) {
+pub(crate) fn resolve(world: &mut World, is_ptsz: bool, handle: usize) -> Result<u64, u32> {
+    match (handle, is_ptsz) {
         (0, false) | (1, _) => Ok(current(world)?.id << 40 | 1),
         (0, true) | (2, _) => {
             // SAFETY: asks for a number.
@@ -53,12 +53,12 @@ pub(crate) fn stream_record(world: &mut World, stream: u64) -> Result<&mut Strea
 }
 
 /// Gives an operation to a stream, or to the capture that the stream is part of.
-pub(crate) fn give_to(is_twin: bool, handle: usize, op: Op) -> u32 {
-    give_from(is_twin, handle, op, false)
+pub(crate) fn give_to(is_ptsz: bool, handle: usize, op: Op) -> u32 {
+    give_from(is_ptsz, handle, op, false)
 }
 
 /// As [`give_to`], of a call that names memory of the device alone if `is_inside`.
-pub(crate) fn give_from(is_twin: bool, handle: usize, op: Op, is_inside: bool) -> u32 {
+pub(crate) fn give_from(is_ptsz: bool, handle: usize, op: Op, is_inside: bool) -> u32 {
     if check::is_on() && !check::may_run(&world(), &op, is_inside) {
         return ILLEGAL_ADDRESS;
     }
@@ -69,7 +69,7 @@ pub(crate) fn give_from(is_twin: bool, handle: usize, op: Op, is_inside: bool) -
         return SUCCESS;
     }
     let _driver = driver();
-    let stream = resolve(&mut world(), is_twin, handle);
+    let stream = resolve(&mut world(), is_ptsz, handle);
     stream.and_then(|stream| give_resolved(stream, op)).err().unwrap_or(SUCCESS)
 }
 
@@ -99,9 +99,9 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
 }
 
 /// Returns whether a stream is part of a capture.
-pub(crate) fn is_captured(is_twin: bool, handle: usize) -> bool {
+pub(crate) fn is_captured(is_ptsz: bool, handle: usize) -> bool {
     let mut world = world();
-    let stream = resolve(&mut world, is_twin, handle);
+    let stream = resolve(&mut world, is_ptsz, handle);
     stream
         .and_then(|stream| Ok(stream_record(&mut world, stream)?.capture.is_some()))
         .unwrap_or(false)
@@ -109,9 +109,9 @@ pub(crate) fn is_captured(is_twin: bool, handle: usize) -> bool {
 
 /// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being
 /// captured.
-pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
+pub(crate) fn wait_for(is_ptsz: bool, handle: usize) -> u32 {
     let mut world = world();
-    let stream = match resolve(&mut world, is_twin, handle) {
+    let stream = match resolve(&mut world, is_ptsz, handle) {
         Ok(stream) => stream,
         Err(code) => return code,
     };
@@ -149,9 +149,9 @@ pub(crate) fn invalidate(world: &mut World, capture: u64) -> u32 {
 }
 
 /// The device that a stream is of.
-pub(crate) fn device_of(is_twin: bool, handle: usize) -> Result<usize, u32> {
+pub(crate) fn device_of(is_ptsz: bool, handle: usize) -> Result<usize, u32> {
     let mut world = world();
-    let stream = resolve(&mut world, is_twin, handle)?;
+    let stream = resolve(&mut world, is_ptsz, handle)?;
     let context = stream_record(&mut world, stream)?.context;
     let found = world.contexts.values().find(|known| known.id == context);
     found.map(|context| context.device).ok_or(INVALID_CONTEXT)

@@ -92,9 +92,9 @@ pub(crate) fn is_readable(text: &str) -> bool {
 /// Nanoseconds of a block.
 static LENGTH: LazyLock<u64> = LazyLock::new(|| setting("REEF_FAKE_BLOCK_NS", 0));
 
-/// Bytes of a twin's own parameter, the last one. A twin's block that writes nothing has left at
-/// its beginning, which takes next to no time.
-const TWIN: usize = 64;
+/// Bytes of a per-thread variant's own parameter, the last one. A per-thread variant's block that
+/// writes nothing has left at its beginning, which takes next to no time.
+const PTSZ: usize = 64;
 
 /// Blocks after which other streams have their turn.
 const AT_ONCE: u64 = 8;
@@ -107,14 +107,14 @@ pub(crate) fn run(launched: &Launched, from: u64) -> (Option<u64>, u64) {
     let program = Program::read(&module, &launched.entry.name);
     let [width, height, depth] = launched.grid.blocks.map(u64::from);
     let (all, until) = (width.saturating_mul(height).saturating_mul(depth), from + AT_ONCE);
-    let is_twin = launched.entry.parameters.last().is_some_and(|(_, bytes)| *bytes == TWIN);
+    let is_ptsz = launched.entry.parameters.last().is_some_and(|(_, bytes)| *bytes == PTSZ);
     let mut nanos = 0;
     for at in from..until.min(all) {
         let begin = Instant::now();
         let block = [at % width, at / width % height, at / width / height];
         let mut here = Here(false);
         program.run(&launched.grid, block.map(|side| side as u32), &mut here);
-        if is_twin && !here.0 {
+        if is_ptsz && !here.0 {
             continue;
         }
         nanos += *LENGTH;

@@ -1,6 +1,6 @@
 //! Launches of kernels and of host functions.
 
-use crate::calls::export::{forward_twin, plain, twin};
+use crate::calls::export::{forward_ptsz, plain, ptsz};
 use crate::codes::*;
 use crate::driver::Driver;
 use crate::state::context::enter;
@@ -8,7 +8,7 @@ use crate::state::loaded::kernel;
 use crate::types::{Dim3, Stream};
 use std::ffi::c_void;
 
-twin! {
+ptsz! {
     cudaLaunchKernel / cudaLaunchKernel_ptsz(
         function: usize, grid: Dim3, block: Dim3, params: *const *const c_void, shared: usize, stream: Stream
     ) = launch_function;
@@ -19,12 +19,12 @@ twin! {
 
 plain! {
     cudaLaunchKernelExC(config: *const Config, function: usize, params: *const *const c_void) = launch_ex;
-    cudaLaunchKernelExC_ptsz(config: *const Config, function: usize, params: *const *const c_void) = launch_ex_twin;
+    cudaLaunchKernelExC_ptsz(config: *const Config, function: usize, params: *const *const c_void) = launch_ex_ptsz;
     cudaOccupancyMaxActiveClusters(clusters: *mut i32, function: usize, config: *const Config) = max_clusters;
     cudaOccupancyMaxPotentialClusterSize(size: *mut i32, function: usize, config: *const Config) = max_cluster_size;
 }
 
-forward_twin! {
+forward_ptsz! {
     cudaLaunchHostFunc / cudaLaunchHostFunc_ptsz(stream: Stream, function: usize, data: usize)
         => cuLaunchHostFunc(stream, function, data);
 }
@@ -121,7 +121,7 @@ unsafe fn launch_cooperative(
 unsafe fn with_config(
     config: *const Config,
     function: usize,
-    is_twin: bool,
+    is_ptsz: bool,
     call: impl FnOnce(&Driver, usize, &DriverConfig) -> Result<(), u32>,
 ) -> Result<(), u32> {
     if config.is_null() {
@@ -129,7 +129,7 @@ unsafe fn with_config(
     }
     // SAFETY: the caller's promise.
     let &Config { grid, block, shared, stream, attributes, count } = unsafe { &*config };
-    let stream = if is_twin && stream == Stream::DEFAULT { Stream::PER_THREAD } else { stream };
+    let stream = if is_ptsz && stream == Stream::DEFAULT { Stream::PER_THREAD } else { stream };
     let driver = enter()?;
     let kernel = kernel(driver, function)?;
     let config = DriverConfig { grid, block, shared: bytes(shared)?, stream, attributes, count };
@@ -140,7 +140,7 @@ unsafe fn launch_with(
     config: *const Config,
     function: usize,
     params: *const *const c_void,
-    is_twin: bool,
+    is_ptsz: bool,
 ) -> Result<(), u32> {
     let none = std::ptr::null();
     let launch = |driver: &Driver, kernel, config: &DriverConfig| {
@@ -149,7 +149,7 @@ unsafe fn launch_with(
         unsafe { driver.cuLaunchKernelEx(config, kernel, params, none) }
     };
     // SAFETY: the caller's promise.
-    unsafe { with_config(config, function, is_twin, launch) }
+    unsafe { with_config(config, function, is_ptsz, launch) }
 }
 
 unsafe fn launch_ex(
@@ -161,7 +161,7 @@ unsafe fn launch_ex(
     unsafe { launch_with(config, function, params, false) }
 }
 
-unsafe fn launch_ex_twin(
+unsafe fn launch_ex_ptsz(
     config: *const Config,
     function: usize,
     params: *const *const c_void,

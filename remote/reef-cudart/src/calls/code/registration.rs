@@ -2,7 +2,7 @@
 //! are declared in `crt/host_runtime.h`.
 
 use super::launches::launch_function;
-use crate::calls::export::{give, plain, twin};
+use crate::calls::export::{give, plain, ptsz};
 use crate::codes::*;
 use crate::driver::found;
 use crate::refused::refuse;
@@ -20,7 +20,7 @@ plain! {
     __cudaGetKernel(kernel: *mut usize, host: usize) = kernel;
 }
 
-twin! {
+ptsz! {
     __cudaLaunchKernel / __cudaLaunchKernel_ptsz(
         kernel: usize, grid: Dim3, block: Dim3, params: *const *const c_void, shared: usize, stream: Stream
     ) = launch_function;

@@ -1,6 +1,6 @@
 //! Variables of the device: where they are, and copies to and from them.
 
-use crate::calls::export::{by_default, give, plain, twin};
+use crate::calls::export::{by_default, give, plain, ptsz};
 use crate::calls::memory::copies::{self, Kind};
 use crate::codes::*;
 use crate::state::context::enter;
@@ -21,7 +21,7 @@ by_default! {
     ) = copy_from;
 }
 
-twin! {
+ptsz! {
     cudaMemcpyToSymbolAsync / cudaMemcpyToSymbolAsync_ptsz(
         variable: usize, from: usize, bytes: usize, offset: usize, kind: u32, stream: Stream
     ) = queue_to;

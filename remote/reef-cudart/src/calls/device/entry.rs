@@ -7,15 +7,15 @@ use std::ffi::c_char;
 
 plain! {
     cudaGetDriverEntryPoint(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find;
-    cudaGetDriverEntryPoint_ptsz(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_twin;
+    cudaGetDriverEntryPoint_ptsz(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_ptsz;
     cudaGetDriverEntryPoint_v13(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_13;
-    cudaGetDriverEntryPoint_v13_ptsz(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_13_twin;
+    cudaGetDriverEntryPoint_v13_ptsz(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_13_ptsz;
     cudaGetDriverEntryPointByVersion(
         name: *const c_char, to: *mut usize, version: u32, flags: u64, status: *mut u32
     ) = find_version;
     cudaGetDriverEntryPointByVersion_ptsz(
         name: *const c_char, to: *mut usize, version: u32, flags: u64, status: *mut u32
-    ) = find_version_twin;
+    ) = find_version_ptsz;
 }
 
 /// Releases whose variants are found if the program names none.
@@ -52,11 +52,11 @@ unsafe fn find_version(
     }
 }
 
-fn of_twin(flags: u64) -> u64 {
+fn of_ptsz(flags: u64) -> u64 {
     if flags & LEGACY == 0 { flags | PER_THREAD } else { flags }
 }
 
-unsafe fn find_version_twin(
+unsafe fn find_version_ptsz(
     name: *const c_char,
     to: *mut usize,
     version: u32,
@@ -64,7 +64,7 @@ unsafe fn find_version_twin(
     status: *mut u32,
 ) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { find_version(name, to, version, of_twin(flags), status) }
+    unsafe { find_version(name, to, version, of_ptsz(flags), status) }
 }
 
 unsafe fn find(
@@ -77,14 +77,14 @@ unsafe fn find(
     unsafe { find_version(name, to, RELEASE_12, flags, status) }
 }
 
-unsafe fn find_twin(
+unsafe fn find_ptsz(
     name: *const c_char,
     to: *mut usize,
     flags: u64,
     status: *mut u32,
 ) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { find_version(name, to, RELEASE_12, of_twin(flags), status) }
+    unsafe { find_version(name, to, RELEASE_12, of_ptsz(flags), status) }
 }
 
 unsafe fn find_13(
@@ -97,12 +97,12 @@ unsafe fn find_13(
     unsafe { find_version(name, to, RELEASE_13, flags, status) }
 }
 
-unsafe fn find_13_twin(
+unsafe fn find_13_ptsz(
     name: *const c_char,
     to: *mut usize,
     flags: u64,
     status: *mut u32,
 ) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { find_version(name, to, RELEASE_13, of_twin(flags), status) }
+    unsafe { find_version(name, to, RELEASE_13, of_ptsz(flags), status) }
 }

@@ -1,6 +1,6 @@
 //! Memory: of the device, of streams, of the host.
 
-use crate::calls::export::{forward, forward_twin, give, plain};
+use crate::calls::export::{forward, forward_ptsz, give, plain};
 use crate::codes::*;
 use crate::state::context::enter;
 use crate::types::{Extent, Pitched, Stream};
@@ -27,7 +27,7 @@ forward! {
     cudaHostGetFlags(flags: *mut u32, at: usize) => cuMemHostGetFlags(flags, at);
 }
 
-forward_twin! {
+forward_ptsz! {
     cudaMallocAsync / cudaMallocAsync_ptsz(at: *mut u64, bytes: usize, stream: Stream)
         => cuMemAllocAsync(at, bytes, stream);
     cudaMallocFromPoolAsync / cudaMallocFromPoolAsync_ptsz(at: *mut u64, bytes: usize, pool: usize, stream: Stream)

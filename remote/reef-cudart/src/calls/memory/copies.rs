@@ -1,7 +1,7 @@
 //! Copies of bytes and of rows.
 
 use super::pointers::{self, HOST};
-use crate::calls::export::{by_default, plain, twin};
+use crate::calls::export::{by_default, plain, ptsz};
 use crate::codes::*;
 use crate::driver::Driver;
 use crate::state::context::{check_device, enter, primary};
@@ -14,7 +14,7 @@ by_default! {
     ) = copy_rows;
 }
 
-twin! {
+ptsz! {
     cudaMemcpyAsync / cudaMemcpyAsync_ptsz(to: usize, from: usize, bytes: usize, kind: u32, stream: Stream) = queue_any;
     cudaMemcpy2DAsync / cudaMemcpy2DAsync_ptsz(
         to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize, kind: u32,

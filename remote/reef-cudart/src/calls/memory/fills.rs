@@ -1,6 +1,6 @@
 //! Fills.
 
-use crate::calls::export::{by_default, twin};
+use crate::calls::export::{by_default, ptsz};
 use crate::codes::*;
 use crate::state::context::enter;
 use crate::types::{Extent, Pitched, Stream};
@@ -11,7 +11,7 @@ by_default! {
     cudaMemset3D / cudaMemset3D_ptds(of: Pitched, value: i32, extent: Extent) = fill_slices_now;
 }
 
-twin! {
+ptsz! {
     cudaMemsetAsync / cudaMemsetAsync_ptsz(at: u64, value: i32, bytes: usize, stream: Stream) = fill;
     cudaMemset2DAsync / cudaMemset2DAsync_ptsz(
         at: u64, pitch: usize, value: i32, width: usize, height: usize, stream: Stream

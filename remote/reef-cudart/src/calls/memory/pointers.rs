@@ -1,6 +1,6 @@
 //! Facts that the driver knows of an address.
 
-use crate::calls::export::{forward_twin, give, plain};
+use crate::calls::export::{forward_ptsz, give, plain};
 use crate::codes::*;
 use crate::driver::Driver;
 use crate::state::context::enter;
@@ -13,7 +13,7 @@ plain! {
     cudaMemAdvise_v2(at: u64, bytes: usize, advice: u32, to: Location) = advise_v2;
 }
 
-forward_twin! {
+forward_ptsz! {
     cudaMemPrefetchAsync / cudaMemPrefetchAsync_ptsz(at: u64, bytes: usize, device: i32, stream: Stream)
         => cuMemPrefetchAsync(at, bytes, device, stream);
     cudaMemPrefetchAsync_v2 / cudaMemPrefetchAsync_v2_ptsz(

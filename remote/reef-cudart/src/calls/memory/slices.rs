@@ -2,7 +2,7 @@
 //! have.
 
 use super::copies::{Kind, queue_rows};
-use crate::calls::export::{by_default, twin};
+use crate::calls::export::{by_default, ptsz};
 use crate::codes::*;
 use crate::driver::Driver;
 use crate::state::context::enter;
@@ -12,7 +12,7 @@ by_default! {
     cudaMemcpy3D / cudaMemcpy3D_ptds(params: *const Params) = copy;
 }
 
-twin! {
+ptsz! {
     cudaMemcpy3DAsync / cudaMemcpy3DAsync_ptsz(params: *const Params, stream: Stream) = queue;
 }
 

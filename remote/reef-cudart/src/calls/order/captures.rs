@@ -1,6 +1,6 @@
 //! Captures of streams.
 
-use crate::calls::export::{forward, forward_twin, twin};
+use crate::calls::export::{forward, forward_ptsz, ptsz};
 use crate::state::context::enter;
 use crate::types::Stream;
 use std::ffi::c_void;
@@ -9,7 +9,7 @@ forward! {
     cudaThreadExchangeStreamCaptureMode(mode: *mut u32) => cuThreadExchangeStreamCaptureMode(mode);
 }
 
-forward_twin! {
+forward_ptsz! {
     cudaStreamBeginCapture / cudaStreamBeginCapture_ptsz(stream: Stream, mode: u32)
         => cuStreamBeginCapture_v2(stream, mode);
     cudaStreamBeginCaptureToGraph / cudaStreamBeginCaptureToGraph_ptsz(
@@ -29,7 +29,7 @@ forward_twin! {
     ) => cuStreamUpdateCaptureDependencies(stream, after, count, flags);
 }
 
-twin! {
+ptsz! {
     cudaStreamGetCaptureInfo_v3 / cudaStreamGetCaptureInfo_v3_ptsz(
         stream: Stream, status: *mut u32, id: *mut u64, graph: *mut usize, after: *mut *const usize,
         edges: *mut *const c_void, count: *mut usize

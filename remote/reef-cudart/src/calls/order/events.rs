@@ -1,6 +1,6 @@
 //! Events.
 
-use crate::calls::export::{forward, forward_twin};
+use crate::calls::export::{forward, forward_ptsz};
 use crate::types::Stream;
 
 forward! {
@@ -13,7 +13,7 @@ forward! {
     cudaEventElapsedTime_v2(millis: *mut f32, from: usize, to: usize) => cuEventElapsedTime(millis, from, to);
 }
 
-forward_twin! {
+forward_ptsz! {
     cudaEventRecord / cudaEventRecord_ptsz(event: usize, stream: Stream) => cuEventRecord(event, stream);
     cudaEventRecordWithFlags / cudaEventRecordWithFlags_ptsz(event: usize, stream: Stream, flags: u32)
         => cuEventRecordWithFlags(event, stream, flags);

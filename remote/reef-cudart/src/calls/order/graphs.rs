@@ -1,6 +1,6 @@
 //! Graphs: their structure, and what runs them.
 
-use crate::calls::export::{forward, forward_twin, plain};
+use crate::calls::export::{forward, forward_ptsz, plain};
 use crate::codes::*;
 use crate::state::context::enter;
 use crate::types::Stream;
@@ -68,7 +68,7 @@ forward! {
         => cuGraphReleaseUserObject(graph, object, count);
 }
 
-forward_twin! {
+forward_ptsz! {
     cudaGraphLaunch / cudaGraphLaunch_ptsz(exec: usize, stream: Stream) => cuGraphLaunch(exec, stream);
     cudaGraphUpload / cudaGraphUpload_ptsz(exec: usize, stream: Stream) => cuGraphUpload(exec, stream);
     cudaGraphInstantiateWithParams / cudaGraphInstantiateWithParams_ptsz(

@@ -1,6 +1,6 @@
 //! Streams.
 
-use crate::calls::export::{forward, forward_twin, twin};
+use crate::calls::export::{forward, forward_ptsz, ptsz};
 use crate::codes::*;
 use crate::state::context::enter;
 use crate::types::Stream;
@@ -15,7 +15,7 @@ forward! {
     cudaCtxResetPersistingL2Cache() => cuCtxResetPersistingL2Cache();
 }
 
-forward_twin! {
+forward_ptsz! {
     cudaStreamSynchronize / cudaStreamSynchronize_ptsz(stream: Stream) => cuStreamSynchronize(stream);
     cudaStreamQuery / cudaStreamQuery_ptsz(stream: Stream) => cuStreamQuery(stream);
     cudaStreamWaitEvent / cudaStreamWaitEvent_ptsz(stream: Stream, event: usize, flags: u32)
@@ -36,7 +36,7 @@ forward_twin! {
         => cuStreamAttachMemAsync(stream, at, bytes, flags);
 }
 
-twin! {
+ptsz! {
     cudaStreamAddCallback / cudaStreamAddCallback_ptsz(
         stream: Stream, callback: usize, data: usize, flags: u32
     ) = add_callback;

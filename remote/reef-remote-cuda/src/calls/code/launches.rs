@@ -1,6 +1,6 @@
 //! Launches: parameters are packed as they lie in the kernel's memory.
 
-use crate::calls::export::{check, stream, twin};
+use crate::calls::export::{check, stream, ptsz};
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
@@ -11,7 +11,7 @@ use reef_replay::Op;
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 
-twin! {
+ptsz! {
     cuLaunchKernel / cuLaunchKernel_ptsz(
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         on: usize, params: *const *const u8, extra: *const usize
@@ -173,7 +173,7 @@ fn head(function: u64, grid: [u32; 3], block: [u32; 3], shared: u32, on: u64) ->
 
 #[allow(clippy::too_many_arguments)] // the driver's
 unsafe fn launch(
-    is_twin: bool,
+    is_ptsz: bool,
     function: u64,
     grid_x: u32,
     grid_y: u32,
@@ -187,14 +187,14 @@ unsafe fn launch(
     extra: *const usize,
 ) -> Result<(), u32> {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    let head = head(function, grid, block, shared, stream(on, is_twin));
+    let head = head(function, grid, block, shared, stream(on, is_ptsz));
     // SAFETY: the caller's promise.
     unsafe { send(function, head, &[], params, extra) }
 }
 
 #[allow(clippy::too_many_arguments)] // the driver's
 unsafe fn cooperative(
-    is_twin: bool,
+    is_ptsz: bool,
     function: u64,
     grid_x: u32,
     grid_y: u32,
@@ -207,14 +207,14 @@ unsafe fn cooperative(
     params: *const *const u8,
 ) -> Result<(), u32> {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    let head = head(function, grid, block, shared, stream(on, is_twin));
+    let head = head(function, grid, block, shared, stream(on, is_ptsz));
     let head = Launch { cooperative: U32::new(1), ..head };
     // SAFETY: the caller's promise.
     unsafe { send(function, head, &[], params, std::ptr::null()) }
 }
 
 unsafe fn launch_ex(
-    is_twin: bool,
+    is_ptsz: bool,
     config: *const Config,
     function: u64,
     params: *const *const u8,
@@ -235,7 +235,7 @@ unsafe fn launch_ex(
     if all.any(|attribute| LaunchAttribute::read(attribute).is_none()) {
         return Err(refuse(c"cuLaunchKernelEx with an event, a node or an unknown attribute"));
     }
-    let head = head(function, grid, block, shared, stream(on, is_twin));
+    let head = head(function, grid, block, shared, stream(on, is_ptsz));
     let head = Launch { attributes: U32::new(count), ..head };
     // SAFETY: the caller's promise.
     unsafe { send(function, head, attributes, params, extra) }

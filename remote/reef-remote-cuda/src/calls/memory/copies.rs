@@ -1,7 +1,7 @@
 //! Copies between host and device. Bytes for the device are taken at the call.
 
 use super::device_memory;
-use crate::calls::export::{check, plain, stream, twin};
+use crate::calls::export::{check, plain, stream, ptsz};
 use crate::calls::table::table;
 use crate::codes::*;
 use crate::session::{Session, session};
@@ -12,7 +12,7 @@ use reef_replay::Op;
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};
 
-twin! {
+ptsz! {
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: u64, from: *const u8, bytes: usize) = to_device_now;
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: *mut u8, from: u64, bytes: usize) = to_host_now;
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: u64, from: u64, bytes: usize) = inside;
@@ -28,19 +28,19 @@ plain! {
 }
 
 unsafe fn to_device(
-    is_twin: bool,
+    is_ptsz: bool,
     to: u64,
     from: *const u8,
     bytes: usize,
     on: usize,
 ) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { up(to, from, bytes, stream(on, is_twin), false) }
+    unsafe { up(to, from, bytes, stream(on, is_ptsz), false) }
 }
 
-unsafe fn to_device_now(is_twin: bool, to: u64, from: *const u8, bytes: usize) -> Result<(), u32> {
+unsafe fn to_device_now(is_ptsz: bool, to: u64, from: *const u8, bytes: usize) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { up(to, from, bytes, stream(0, is_twin), true) }
+    unsafe { up(to, from, bytes, stream(0, is_ptsz), true) }
 }
 
 /// Sends bytes to the device.
@@ -90,19 +90,19 @@ fn fits(session: &Session, at: u64, bytes: usize) -> bool {
 }
 
 unsafe fn to_host(
-    is_twin: bool,
+    is_ptsz: bool,
     to: *mut u8,
     from: u64,
     bytes: usize,
     on: usize,
 ) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { down(to, from, bytes, stream(on, is_twin)) }
+    unsafe { down(to, from, bytes, stream(on, is_ptsz)) }
 }
 
-unsafe fn to_host_now(is_twin: bool, to: *mut u8, from: u64, bytes: usize) -> Result<(), u32> {
+unsafe fn to_host_now(is_ptsz: bool, to: *mut u8, from: u64, bytes: usize) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { down(to, from, bytes, stream(0, is_twin)) }
+    unsafe { down(to, from, bytes, stream(0, is_ptsz)) }
 }
 
 /// Reads bytes from the device.
@@ -141,25 +141,25 @@ pub(super) unsafe fn down(to: *mut u8, from: u64, bytes: usize, on: u64) -> Resu
     Ok(())
 }
 
-fn inside(is_twin: bool, to: u64, from: u64, bytes: usize) -> Result<(), u32> {
+fn inside(is_ptsz: bool, to: u64, from: u64, bytes: usize) -> Result<(), u32> {
     let args = [to as usize, from as usize, bytes, 0];
     // SAFETY: no addresses of the host.
-    unsafe { table(Call::cuMemcpyDtoDAsync_v2, is_twin, &args) }
+    unsafe { table(Call::cuMemcpyDtoDAsync_v2, is_ptsz, &args) }
 }
 
-fn fill8(is_twin: bool, to: u64, value: u8, count: usize) -> Result<(), u32> {
+fn fill8(is_ptsz: bool, to: u64, value: u8, count: usize) -> Result<(), u32> {
     // SAFETY: no addresses of the host.
-    unsafe { table(Call::cuMemsetD8Async, is_twin, &[to as usize, value.into(), count, 0]) }
+    unsafe { table(Call::cuMemsetD8Async, is_ptsz, &[to as usize, value.into(), count, 0]) }
 }
 
-fn fill16(is_twin: bool, to: u64, value: u16, count: usize) -> Result<(), u32> {
+fn fill16(is_ptsz: bool, to: u64, value: u16, count: usize) -> Result<(), u32> {
     // SAFETY: no addresses of the host.
-    unsafe { table(Call::cuMemsetD16Async, is_twin, &[to as usize, value.into(), count, 0]) }
+    unsafe { table(Call::cuMemsetD16Async, is_ptsz, &[to as usize, value.into(), count, 0]) }
 }
 
-fn fill32(is_twin: bool, to: u64, value: u32, count: usize) -> Result<(), u32> {
+fn fill32(is_ptsz: bool, to: u64, value: u32, count: usize) -> Result<(), u32> {
     // SAFETY: no addresses of the host.
-    unsafe { table(Call::cuMemsetD32Async, is_twin, &[to as usize, value as usize, count, 0]) }
+    unsafe { table(Call::cuMemsetD32Async, is_ptsz, &[to as usize, value as usize, count, 0]) }
 }
 
 /// Bytes of an attribute of an address; `None`: it is not told, as it has a handle or an address of

@@ -1,6 +1,6 @@
 //! Memory of the device: allocations within what the worker has leased are made here.
 
-use crate::calls::export::{check, give, plain, twin};
+use crate::calls::export::{check, give, plain, ptsz};
 use crate::calls::table::table;
 use crate::codes::*;
 use crate::session::{Session, session};
@@ -18,7 +18,7 @@ plain! {
     cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut u64, at: u64) = range;
 }
 
-twin! {
+ptsz! {
     cuMemFreeAsync / cuMemFreeAsync_ptsz(at: u64, on: usize) = free_in_stream;
 }
 
@@ -133,16 +133,16 @@ fn free(at: u64) -> Result<(), u32> {
 }
 
 /// Memory that was allocated without a stream ends when the stream has come there: this waits.
-fn free_in_stream(is_twin: bool, at: u64, on: usize) -> Result<(), u32> {
+fn free_in_stream(is_ptsz: bool, at: u64, on: usize) -> Result<(), u32> {
     if !is_in(session()?.facts.window, at) {
         // SAFETY: no address of the host's.
-        return unsafe { table(Call::cuMemFreeAsync, is_twin, &[at as usize, on]) };
+        return unsafe { table(Call::cuMemFreeAsync, is_ptsz, &[at as usize, on]) };
     }
     if Leases::find(at).is_none_or(|block| block.at != at) {
         return Err(INVALID_VALUE);
     }
     // SAFETY: no address of the host's.
-    unsafe { table(Call::cuStreamSynchronize, is_twin, &[on]) }?;
+    unsafe { table(Call::cuStreamSynchronize, is_ptsz, &[on]) }?;
     free(at)
 }
 

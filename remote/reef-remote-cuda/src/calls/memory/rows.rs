@@ -1,14 +1,14 @@
 //! Copies of rows that lie apart. Arrays are refused.
 
 use super::copies::{down, up};
-use crate::calls::export::twin;
+use crate::calls::export::ptsz;
 use crate::calls::table::table;
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
 use reef_remote_calls::Call;
 
-twin! {
+ptsz! {
     cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Rows, on: usize) = copy;
     cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(rows: *const Rows) = copy_now;
     cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(rows: *const Rows) = copy_now;
@@ -46,7 +46,7 @@ impl Side {
     }
 }
 
-unsafe fn copy(is_twin: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
+unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
     session()?;
     if rows.is_null() {
         return Err(INVALID_VALUE);
@@ -62,7 +62,7 @@ unsafe fn copy(is_twin: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
     }
     let (from_pitch, to_pitch) = (from.pitch, to.pitch);
     let (source, target) = (from.first(), to.first());
-    let on_stream = crate::calls::export::stream(on, is_twin);
+    let on_stream = crate::calls::export::stream(on, is_ptsz);
     // SAFETY: the caller's promise.
     unsafe {
         match (to.kind, from.kind) {
@@ -73,7 +73,7 @@ unsafe fn copy(is_twin: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
             (DEVICE, DEVICE) => (0..height).try_for_each(|row| {
                 let (to, from) = (target + row * to_pitch, source + row * from_pitch);
                 let args = [to, from, width, on];
-                table(Call::cuMemcpyDtoDAsync_v2, is_twin, &args)
+                table(Call::cuMemcpyDtoDAsync_v2, is_ptsz, &args)
             }),
             (HOST, DEVICE) => {
                 // One round trip a megabyte, and not one a row.
@@ -92,10 +92,10 @@ unsafe fn copy(is_twin: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
 }
 
 /// Copies to the device have ended too: the rest of a stream's work comes after them.
-unsafe fn copy_now(is_twin: bool, rows: *const Rows) -> Result<(), u32> {
+unsafe fn copy_now(is_ptsz: bool, rows: *const Rows) -> Result<(), u32> {
     // SAFETY: the caller's promise.
     unsafe {
-        copy(is_twin, rows, 0)?;
-        table(Call::cuStreamSynchronize, is_twin, &[0])
+        copy(is_ptsz, rows, 0)?;
+        table(Call::cuStreamSynchronize, is_ptsz, &[0])
     }
 }

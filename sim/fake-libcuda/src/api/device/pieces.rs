@@ -3,7 +3,7 @@
 
 use super::addresses;
 use crate::api::code::*;
-use crate::api::export::{give, plain, twin};
+use crate::api::export::{give, plain, ptsz};
 use crate::engine::device_memory::{self, Piece};
 use crate::engine::exports::Export;
 use crate::engine::world::world;
@@ -24,7 +24,7 @@ plain! {
     cuMulticastUnbind(to: usize, device: i32, at: usize, bytes: usize) = unbind;
 }
 
-twin! {
+ptsz! {
     cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(list: *const Region, count: u32, stream: usize) = map_arrays;
 }
 
@@ -184,7 +184,7 @@ pub(super) fn leave(from: usize, is_meant: &dyn Fn(&[u64; 4]) -> bool) {
     world().take_out(from, is_meant);
 }
 
-unsafe fn map_arrays(_is_twin: bool, list: *const Region, count: u32, _stream: usize) -> u32 {
+unsafe fn map_arrays(_is_ptsz: bool, list: *const Region, count: u32, _stream: usize) -> u32 {
     for at in 0..count as usize {
         // SAFETY: the caller's promise: `count` regions.
         let region = unsafe { &*list.add(at) };

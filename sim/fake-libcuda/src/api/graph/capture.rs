@@ -1,12 +1,12 @@
 //! Streams that are captured: into new graphs, into graphs that are there, or for others.
 
 use crate::api::code::*;
-use crate::api::export::{give, twin};
+use crate::api::export::{give, ptsz};
 use crate::api::streams::{resolve, stream_record};
 use crate::engine::graph::{Capture, Goal};
 use crate::engine::world::{World, world};
 
-twin! {
+ptsz! {
     cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(stream: usize, mode: u32) = begin;
     cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz(
         stream: usize, graph: usize, after: *const usize, edges: usize, count: usize, mode: u32
@@ -22,10 +22,10 @@ twin! {
 }
 
 /// Begins a capture whose first nodes come after `tail`.
-fn begin_for(is_twin: bool, handle: usize, goal: Goal, tail: Vec<usize>) -> u32 {
+fn begin_for(is_ptsz: bool, handle: usize, goal: Goal, tail: Vec<usize>) -> u32 {
     let mut world = world();
     let id = world.number();
-    let stream = match resolve(&mut world, is_twin, handle) {
+    let stream = match resolve(&mut world, is_ptsz, handle) {
         Ok(stream) if stream & 0xf == 1 => return CAPTURE_UNSUPPORTED,
         Ok(stream) => stream,
         Err(code) => return code,
@@ -39,12 +39,12 @@ fn begin_for(is_twin: bool, handle: usize, goal: Goal, tail: Vec<usize>) -> u32 
     SUCCESS
 }
 
-unsafe fn begin(is_twin: bool, handle: usize, _mode: u32) -> u32 {
-    begin_for(is_twin, handle, Goal::NewGraph, Vec::new())
+unsafe fn begin(is_ptsz: bool, handle: usize, _mode: u32) -> u32 {
+    begin_for(is_ptsz, handle, Goal::NewGraph, Vec::new())
 }
 
 unsafe fn begin_into(
-    is_twin: bool,
+    is_ptsz: bool,
     handle: usize,
     graph: usize,
     after: *const usize,
@@ -57,11 +57,11 @@ unsafe fn begin_into(
     }
     // SAFETY: the caller's promise: `count` nodes.
     let tail = (0..count).map(|at| unsafe { *after.add(at) }).collect();
-    begin_for(is_twin, handle, Goal::Into(graph), tail)
+    begin_for(is_ptsz, handle, Goal::Into(graph), tail)
 }
 
 unsafe fn begin_again(
-    is_twin: bool,
+    is_ptsz: bool,
     handle: usize,
     _mode: u32,
     graph: usize,
@@ -71,19 +71,19 @@ unsafe fn begin_again(
     if !world().graphs.contains_key(&graph) {
         return INVALID_VALUE;
     }
-    begin_for(is_twin, handle, Goal::Again(graph), Vec::new())
+    begin_for(is_ptsz, handle, Goal::Again(graph), Vec::new())
 }
 
-unsafe fn begin_commands(is_twin: bool, handle: usize, params: usize) -> u32 {
+unsafe fn begin_commands(is_ptsz: bool, handle: usize, params: usize) -> u32 {
     if params == 0 {
         return INVALID_VALUE;
     }
-    begin_for(is_twin, handle, Goal::Commands, Vec::new())
+    begin_for(is_ptsz, handle, Goal::Commands, Vec::new())
 }
 
 /// The capture that ends with this stream, which no stream is part of any more.
-fn ended(world: &mut World, is_twin: bool, handle: usize) -> Result<Capture, u32> {
-    let stream = resolve(world, is_twin, handle)?;
+fn ended(world: &mut World, is_ptsz: bool, handle: usize) -> Result<Capture, u32> {
+    let stream = resolve(world, is_ptsz, handle)?;
     let (id, tail) = stream_record(world, stream)?.capture.clone().ok_or(ILLEGAL_STATE)?;
     match world.captures.get(&id) {
         Some(capture) if capture.origin == stream => {}
@@ -100,17 +100,17 @@ fn ended(world: &mut World, is_twin: bool, handle: usize) -> Result<Capture, u32
     }
 }
 
-unsafe fn end(is_twin: bool, handle: usize, graph: *mut usize) -> u32 {
+unsafe fn end(is_ptsz: bool, handle: usize, graph: *mut usize) -> u32 {
     let mut world = world();
-    let kept = ended(&mut world, is_twin, handle).and_then(|capture| world.keep(capture));
+    let kept = ended(&mut world, is_ptsz, handle).and_then(|capture| world.keep(capture));
     // SAFETY: the caller's promise.
     unsafe { give(graph, kept.unwrap_or(0)) };
     kept.err().unwrap_or(SUCCESS)
 }
 
 /// A list of commands has no memory operations.
-unsafe fn end_commands(is_twin: bool, handle: usize) -> u32 {
-    match ended(&mut world(), is_twin, handle) {
+unsafe fn end_commands(is_ptsz: bool, handle: usize) -> u32 {
+    match ended(&mut world(), is_ptsz, handle) {
         Ok(capture) if capture.nodes.iter().any(|node| node.op.kind() == 12) => INVALID_VALUE,
         Ok(_) => SUCCESS,
         Err(code) => code,
@@ -150,14 +150,14 @@ impl World {
     }
 }
 
-unsafe fn is_capturing(is_twin: bool, stream: usize, status: *mut u32) -> u32 {
+unsafe fn is_capturing(is_ptsz: bool, stream: usize, status: *mut u32) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { info(is_twin, stream, status, std::ptr::null_mut()) }
+    unsafe { info(is_ptsz, stream, status, std::ptr::null_mut()) }
 }
 
-unsafe fn info(is_twin: bool, handle: usize, status: *mut u32, id: *mut u64) -> u32 {
+unsafe fn info(is_ptsz: bool, handle: usize, status: *mut u32, id: *mut u64) -> u32 {
     let mut world = world();
-    let stream = resolve(&mut world, is_twin, handle);
+    let stream = resolve(&mut world, is_ptsz, handle);
     let known = match stream.and_then(|stream| stream_record(&mut world, stream)) {
         Ok(known) => known.capture.as_ref().map(|(id, _)| *id),
         Err(code) => return code,

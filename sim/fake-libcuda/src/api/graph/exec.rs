@@ -3,7 +3,7 @@
 
 use super::params::{AnyParams, FillParams, HostParams, KernelParams, copy, fill, host, kernel};
 use crate::api::code::*;
-use crate::api::export::{give, plain, twin};
+use crate::api::export::{give, plain, ptsz};
 use crate::api::streams::{give_to, is_captured, resolve};
 use crate::engine::graph::Node;
 use crate::engine::op::Op;
@@ -29,7 +29,7 @@ plain! {
     reef_fake_end_exec(exec: usize) = end;
 }
 
-twin! {
+ptsz! {
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(exec: *mut usize, graph: usize, params: *mut Instantiation) = instantiate_with;
     cuGraphLaunch / cuGraphLaunch_ptsz(exec: usize, stream: usize) = launch;
     cuGraphUpload / cuGraphUpload_ptsz(exec: usize, stream: usize) = upload;
@@ -86,7 +86,7 @@ unsafe fn instantiate_v2(
 const UPLOAD: u64 = 2;
 
 unsafe fn instantiate_with(
-    is_twin: bool,
+    is_ptsz: bool,
     exec: *mut usize,
     graph: usize,
     params: *mut Instantiation,
@@ -95,7 +95,7 @@ unsafe fn instantiate_with(
     unsafe {
         let mut code = instantiate(exec, graph, (*params).flags);
         if code == SUCCESS && (*params).flags & UPLOAD != 0 {
-            code = upload(is_twin, *exec, (*params).stream);
+            code = upload(is_ptsz, *exec, (*params).stream);
         }
         (*params).error = 0;
         (*params).result = u32::from(code != SUCCESS);
@@ -228,18 +228,18 @@ unsafe fn set_child(exec: usize, node: usize, child: usize) -> u32 {
     if world.update(inner, child).is_ok() { SUCCESS } else { INVALID_VALUE }
 }
 
-unsafe fn launch(is_twin: bool, exec: usize, stream: usize) -> u32 {
+unsafe fn launch(is_ptsz: bool, exec: usize, stream: usize) -> u32 {
     if !world().execs.contains(&exec) {
         return INVALID_VALUE;
     }
-    if is_captured(is_twin, stream) || is_instant() {
-        return give_to(is_twin, stream, Op::Graph(exec));
+    if is_captured(is_ptsz, stream) || is_instant() {
+        return give_to(is_ptsz, stream, Op::Graph(exec));
     }
-    if let Err(code) = back(is_twin, exec, stream) {
+    if let Err(code) = back(is_ptsz, exec, stream) {
         return code;
     }
     world().graph_memory.begin(exec);
-    let code = give_to(is_twin, stream, Op::Graph(exec));
+    let code = give_to(is_ptsz, stream, Op::Graph(exec));
     if code != SUCCESS {
         world().graph_memory.end(exec);
     }
@@ -247,19 +247,19 @@ unsafe fn launch(is_twin: bool, exec: usize, stream: usize) -> u32 {
 }
 
 /// Takes the graph's memory, as its first launch would.
-unsafe fn upload(is_twin: bool, exec: usize, stream: usize) -> u32 {
+unsafe fn upload(is_ptsz: bool, exec: usize, stream: usize) -> u32 {
     if !world().execs.contains(&exec) {
         return INVALID_VALUE;
     }
-    match back(is_twin, exec, stream) {
-        Ok(()) => give_to(is_twin, stream, Op::Empty),
+    match back(is_ptsz, exec, stream) {
+        Ok(()) => give_to(is_ptsz, stream, Op::Empty),
         Err(code) => code,
     }
 }
 
 /// Takes the memory that a graph needs in a stream.
-fn back(is_twin: bool, exec: usize, stream: usize) -> Result<(), u32> {
+fn back(is_ptsz: bool, exec: usize, stream: usize) -> Result<(), u32> {
     let mut world = world();
-    let stream = resolve(&mut world, is_twin, stream)?;
+    let stream = resolve(&mut world, is_ptsz, stream)?;
     if world.back(exec, stream) { Ok(()) } else { Err(OUT_OF_MEMORY) }
 }

@@ -1,7 +1,0 @@
-//! Calls of the driver for twins, and durations by its events.
-//!
-//! *In*: functions, code and streams. *Out*: what the driver says of them. *Invariant*: nothing
-//! here knows a twin; a call that the driver lacks or refuses is `None`.
-
-pub(super) mod calls;
-pub(super) mod timing;
