@@ -45,7 +45,7 @@ pub use id::{Id, Mint, Table};
 pub use moved::{Key, Moved};
 pub use session::{
     Adopted, Authority, Client, ClientOptions, Endpoint, Growth, Handler, Held, Hello, Message,
-    NO_SESSION, NO_TOKEN, Reception, Server, ServerOptions, Token, Traffic, WRONG_TOKEN, redirect,
+    NO_SESSION, NO_TOKEN, Acceptor, Server, ServerOptions, Token, Traffic, WRONG_TOKEN, redirect,
     refuse, vouch,
 };
 pub use transport::{Address, Control, Line, Link, ReceiveHalf, SendHalf, TlsClient, TlsServer};

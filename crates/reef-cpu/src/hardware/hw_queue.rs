@@ -117,14 +117,14 @@ impl HwQueue {
         }))
     }
 
-    /// Pops items whose blocks have all finished into `buried`, and wakes all waiters.
-    pub(super) fn advance(&mut self, buried: &mut Vec<Item>) {
+    /// Pops items whose blocks have all finished into `abandoned`, and wakes all waiters.
+    pub(super) fn advance(&mut self, abandoned: &mut Vec<Item>) {
         while let Some(item) = self.items.front()
             && item.record.remaining() == 0
         {
             item.stop_padding();
             self.done.store(item.seq.0.saturating_add(1), Ordering::SeqCst);
-            buried.extend(self.items.pop_front());
+            abandoned.extend(self.items.pop_front());
         }
         let reached = self.done.load(Ordering::SeqCst) >= self.wake_at.load(Ordering::SeqCst);
         let drained = self.drain_wanted && self.running == 0;
@@ -136,8 +136,8 @@ impl HwQueue {
     }
 
     /// Ends the queue. It shows when none of its blocks runs any more.
-    pub(super) fn fail(&mut self, error: Error, buried: &mut Vec<Item>) {
-        self.bury_all(buried);
+    pub(super) fn fail(&mut self, error: Error, abandoned: &mut Vec<Item>) {
+        self.abandon_all(abandoned);
         self.failed.get_or_insert(error);
         self.show_failure();
     }
@@ -150,9 +150,9 @@ impl HwQueue {
         self.wake();
     }
 
-    pub(super) fn bury_all(&mut self, buried: &mut Vec<Item>) {
+    pub(super) fn abandon_all(&mut self, abandoned: &mut Vec<Item>) {
         self.items.iter().for_each(Item::stop_padding);
-        buried.extend(self.items.drain(..));
+        abandoned.extend(self.items.drain(..));
     }
 
     fn wake(&self) {
@@ -174,7 +174,7 @@ impl HwQueue {
 
     /// Adds `item`. A queue that has failed, or fails by the record that `item` resumes, forgets
     /// it.
-    pub(super) fn push(&mut self, item: Item, buried: &mut Vec<Item>) {
+    pub(super) fn push(&mut self, item: Item, abandoned: &mut Vec<Item>) {
         let failed = self.failed.clone().or_else(|| item.record.failed());
         if self.items.is_empty() {
             let evictions = self.stop.evictions(); // before the poll of the word
@@ -183,12 +183,12 @@ impl HwQueue {
         }
         self.items.push_back(item);
         match failed {
-            Some(error) => self.fail(error, buried),
-            None => self.advance(buried), // it may have no blocks left
+            Some(error) => self.fail(error, abandoned),
+            None => self.advance(abandoned), // it may have no blocks left
         }
     }
 
-    pub(super) fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Drained<Cpu>>> {
+    pub(super) fn try_drain(&mut self, abandoned: &mut Vec<Item>) -> Result<Option<Drained<Cpu>>> {
         if self.running > 0 || (!self.items.is_empty() && !self.is_stopped()) {
             self.drain_wanted = true;
             return Ok(None);
@@ -201,7 +201,7 @@ impl HwQueue {
         let partial = matches!(*first.work, Work::Kernel(_)) && first.record.is_touched();
         let partial = partial.then(|| first.record.clone());
         let stopped = Drained { resume_at: first.seq, partial, held: false };
-        self.bury_all(buried);
+        self.abandon_all(abandoned);
         Ok(Some(stopped))
     }
 }

@@ -10,7 +10,7 @@
 
 use super::cpu::Cpu;
 use super::hw_queue::{Handle, HwQueue, Picked};
-use super::task::{Buried, Item, Message, Task, TaskEnd};
+use super::task::{AbandonedTask, Item, Message, Task, TaskEnd};
 use super::work::{Busy, uses};
 use crate::kernel::RUN;
 use crate::memory::borrow;
@@ -27,7 +27,7 @@ pub(crate) struct Hardware {
     /// Queues in the order in which their next blocks are taken.
     best_effort: VecDeque<HwQueue>,
     next_id: u64,
-    buried: Buried,
+    abandoned: AbandonedTask,
     /// Blocks may have come that idle units don't know of.
     new_work: bool,
     /// A queue has failed, which units that are alone with its kernel have to hear of.
@@ -43,9 +43,9 @@ impl Hardware {
     }
 
     /// Takes the mark of new work that idle units don't know of, and the items that are over.
-    pub(crate) fn take_new_work(&mut self) -> (bool, Buried) {
+    pub(crate) fn take_new_work(&mut self) -> (bool, AbandonedTask) {
         self.failure = false;
-        (std::mem::take(&mut self.new_work), std::mem::take(&mut self.buried))
+        (std::mem::take(&mut self.new_work), std::mem::take(&mut self.abandoned))
     }
 
     /// Returns whether [`take_new_work`](Self::take_new_work) would report new work.
@@ -86,10 +86,10 @@ impl Hardware {
         self.real_time.len() + self.best_effort.len()
     }
 
-    /// The queue, and where its items are buried.
+    /// The queue, and where its items are abandoned.
     fn find(&mut self, id: u64) -> (&mut HwQueue, &mut Vec<Item>) {
         let queue = self.real_time.iter_mut().chain(&mut self.best_effort).find(|q| q.id == id);
-        (queue.expect("its handle is there, or a block of it runs"), &mut self.buried.items)
+        (queue.expect("its handle is there, or a block of it runs"), &mut self.abandoned.items)
     }
 
     pub(crate) fn queue(&mut self, id: u64) -> &mut HwQueue {
@@ -98,15 +98,15 @@ impl Hardware {
 
     /// See [`reef_core::Queue::try_drain`].
     pub(crate) fn try_drain(&mut self, id: u64) -> Result<Option<Drained<Cpu>>> {
-        let (queue, buried) = self.find(id);
-        queue.try_drain(buried)
+        let (queue, abandoned) = self.find(id);
+        queue.try_drain(abandoned)
     }
 
     /// Forgets what has not started. Returns whether nothing runs.
     pub(crate) fn abandon(&mut self, id: u64) -> bool {
-        let (queue, buried) = self.find(id);
+        let (queue, abandoned) = self.find(id);
         let (has_items, runs) = (!queue.items.is_empty(), queue.running > 0);
-        queue.bury_all(buried);
+        queue.abandon_all(abandoned);
         self.new_work |= has_items || runs; // units that are alone with it hear of it
         !runs
     }
@@ -183,13 +183,13 @@ impl Hardware {
             TaskEnd::Failed(_) => {}
         }
         self.failure |= matches!(ended, TaskEnd::Failed(_));
-        let (queue, buried) = self.find(task.queue);
+        let (queue, abandoned) = self.find(task.queue);
         queue.running -= 1;
         let is_orphan = queue.is_orphan;
         queue.show_failure();
         match ended {
-            TaskEnd::Failed(error) if !task.padding => queue.fail(error, buried),
-            _ => queue.advance(buried),
+            TaskEnd::Failed(error) if !task.padding => queue.fail(error, abandoned),
+            _ => queue.advance(abandoned),
         }
         if task.padding {
             self.note_padding();
@@ -201,11 +201,11 @@ impl Hardware {
 
     /// A best-effort queue may hold the record of a block that ran as padding.
     fn note_padding(&mut self) {
-        let buried = &mut self.buried.items;
+        let abandoned = &mut self.abandoned.items;
         for queue in &mut self.best_effort {
             match queue.items.front().and_then(|item| item.record.failed()) {
-                Some(error) => queue.fail(error, buried),
-                None => queue.advance(buried),
+                Some(error) => queue.fail(error, abandoned),
+                None => queue.advance(abandoned),
             }
         }
     }
@@ -218,15 +218,15 @@ impl Takes for Hardware {
         match message {
             Message::Item(id, item) => {
                 self.announce();
-                let (queue, buried) = self.find(id);
-                queue.push(item, buried);
+                let (queue, abandoned) = self.find(id);
+                queue.push(item, abandoned);
             }
             Message::Ended(task, ended) => {
-                let over = self.buried.items.len();
+                let over = self.abandoned.items.len();
                 self.finish(&task, ended);
                 // An item that is over makes way for the next.
-                self.new_work |= self.buried.items.len() > over;
-                self.buried.tasks.push(task);
+                self.new_work |= self.abandoned.items.len() > over;
+                self.abandoned.tasks.push(task);
             }
         }
     }

@@ -86,7 +86,7 @@ pub(crate) enum Message {
 
 /// Items and tasks to drop without the lock: a kernel may own anything, this device included.
 #[derive(Debug, Default)]
-pub(crate) struct Buried {
+pub(crate) struct AbandonedTask {
     pub(super) items: Vec<Item>,
     pub(super) tasks: Vec<Task>,
 }

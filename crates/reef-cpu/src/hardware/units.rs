@@ -7,7 +7,7 @@
 
 use super::queues::Hardware;
 use super::run::run;
-use super::task::{Buried, Message, Task, TaskEnd};
+use super::task::{AbandonedTask, Message, Task, TaskEnd};
 use super::trace::{Trace, span};
 use crate::sync::combined::Combined;
 use crate::sync::sleepers::Sleepers;
@@ -84,28 +84,28 @@ impl Shared {
         f: impl FnOnce(&mut Hardware) -> R,
     ) -> R {
         let result = f(&mut hardware);
-        let (mut new_work, buried) = self.leave(hardware);
+        let (mut new_work, abandoned) = self.leave(hardware);
         let mut later = Vec::new(); // what others posted meanwhile; seldom any
         while let Some(hardware) = self.hardware.unanswered() {
-            let (more, buried) = self.leave(hardware);
+            let (more, abandoned) = self.leave(hardware);
             new_work |= more;
-            later.push(buried);
+            later.push(abandoned);
         }
         if new_work {
             self.sleepers.wake();
         }
         // Not under the lock: a kernel may own anything, this device included.
-        drop((buried, later));
+        drop((abandoned, later));
         result
     }
 
     /// Gives the hardware back. Returns whether there is new work, and the items that are over.
-    fn leave(&self, mut hardware: MutexGuard<'_, Hardware>) -> (bool, Buried) {
-        let (new_work, buried) = hardware.take_new_work();
+    fn leave(&self, mut hardware: MutexGuard<'_, Hardware>) -> (bool, AbandonedTask) {
+        let (new_work, abandoned) = hardware.take_new_work();
         if new_work {
             self.new_work.fetch_add(1, Ordering::SeqCst);
         }
-        (new_work, buried)
+        (new_work, abandoned)
     }
 
     /// Time since the device was opened.

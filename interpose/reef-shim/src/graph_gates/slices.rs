@@ -4,7 +4,7 @@
 
 use super::calls::{self, KernelParams};
 use super::shape::{Kind, Node, Shape};
-use crate::stops::lane::LaunchCopy;
+use crate::stops::sliced_stream::LaunchCopy;
 use crate::kernel_variants::nodes::{LongKernels, NodeLaunch, NodeSlices};
 use std::ffi::c_void;
 use std::sync::Arc;

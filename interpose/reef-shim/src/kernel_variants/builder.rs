@@ -11,7 +11,7 @@ use crate::guest::tree::branch::Branch;
 use crate::order;
 use crate::settings::{Slices, settings};
 use crate::stops::agent;
-use crate::stops::ground::Ground;
+use crate::stops::stop_context::StopContext;
 use crate::thread;
 use reef_ptx::{Module, Variant, kernels};
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub(super) struct Built {
     /// True if blocks that run can leave, too.
     pub(super) has_preemption_points: bool,
     /// Memory by which its slices are stopped, if its blocks can leave.
-    pub(super) stops: Option<&'static Ground>,
+    pub(super) stops: Option<&'static StopContext>,
     /// Bytes of each of the kernel's own parameters, and those up to the variant's own.
     pub(super) parameters: Vec<usize>,
     pub(super) bytes: u64,
@@ -135,11 +135,11 @@ impl Order {
         let in_context = || {
             plain.map_or(Ok(()), |plain| self.check(&plain))?;
             let (_, built) = load(variant, &self.kernel)?;
-            let ground = variant.may_be_stopped.then(|| Ground::of(self.branch)).transpose()?;
-            if ground.is_some() {
+            let stop_context = variant.may_be_stopped.then(|| StopContext::of(self.branch)).transpose()?;
+            if stop_context.is_some() {
                 agent::start();
             }
-            Ok(Built { stops: ground, ..built })
+            Ok(Built { stops: stop_context, ..built })
         };
         order::compile(|| {
             if context.is_live() && context.name() == self.context {

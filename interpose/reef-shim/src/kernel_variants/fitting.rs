@@ -7,7 +7,7 @@ use super::driver::timing::Timing;
 use super::kernels::Kernel;
 use super::shape::{Guard, Plan, ShapeKey};
 use crate::driver::calls;
-use crate::stops::ground::MAP;
+use crate::stops::stop_context::MAP;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) fn fit(
     let measured = Measured { grid: key.grid, wave: wave(of_variant)?, plain };
     let (groups, guard) = match built.stops {
         None => (groups(measured.slices()?, 0), None),
-        Some(ground) => {
+        Some(stop_context) => {
             if measured.blocks() <= measured.wave && !built.has_preemption_points {
                 return Err("all its blocks run at a time".into());
             }
@@ -49,7 +49,7 @@ pub(super) fn fit(
             if entries(&groups) > MAX_ENTRIES {
                 return Err("its slices don't fit into the driver's queue".into());
             }
-            (groups, Some(Guard { ground, has_preemption_points: built.has_preemption_points, count: Default::default() }))
+            (groups, Some(Guard { stop_context, has_preemption_points: built.has_preemption_points, count: Default::default() }))
         }
     };
     let in_graph = built.may_be_sliced.then_some(measured);

@@ -18,7 +18,7 @@ use crate::guest::find;
 use crate::guest::tree::branch::Branch;
 use crate::order;
 use crate::settings::{Slices, may_slice, settings};
-use crate::stops::lane::LaunchCopy;
+use crate::stops::sliced_stream::LaunchCopy;
 use reef_guest::page::Time;
 use reef_ptx::variant::{Launch, Mode, Slice};
 use std::ffi::c_void;
@@ -271,10 +271,10 @@ impl Plan {
         let mut timed = self.measure();
         let has_gates = timed.is_none();
         let copy = of.copy(self.variant, &self.parameters);
-        let lane = self.guard.as_ref().and_then(|guard| {
-            let lane = guard.ground.lane(find::stream(of.stream)?)?;
+        let sliced = self.guard.as_ref().and_then(|guard| {
+            let sliced = guard.stop_context.sliced(find::stream(of.stream)?)?;
             // Nor are launches stopped that are measured.
-            Some((lane, has_gates.then_some(&guard.count)))
+            Some((sliced, has_gates.then_some(&guard.count)))
         });
         for (at, group) in self.groups.iter().enumerate() {
             let mut gated = |is_first: bool, real: &mut dyn FnMut() -> u32| {
@@ -289,8 +289,8 @@ impl Plan {
                 let has_gate = is_first || has_gates;
                 if has_gate { launch_slice(of.stream, is_first, real) } else { real() }
             };
-            let launched = match lane {
-                Some((lane, count)) => lane.launch(of.stream, group, &copy, count, gated),
+            let launched = match sliced {
+                Some((sliced, count)) => sliced.launch(of.stream, group, &copy, count, gated),
                 None => {
                     let mut slices = group.slices.iter().enumerate().map(|(at, slice)| {
                         let stream = of.stream.0;
@@ -303,12 +303,12 @@ impl Plan {
                 }
             };
             if let Err((code, others)) = launched {
-                lane.inspect(|(lane, _)| lane.end(of.stream));
+                sliced.inspect(|(sliced, _)| sliced.end(of.stream));
                 timed.into_iter().for_each(Events::destroy);
                 return (at > 0 || others).then_some(code);
             }
         }
-        lane.inspect(|(lane, _)| lane.end(of.stream));
+        sliced.inspect(|(sliced, _)| sliced.end(of.stream));
         self.launches.fetch_add(1, Relaxed);
         if let Some(events) = timed {
             let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -323,7 +323,7 @@ impl Plan {
 
     /// Returns the variant's own parameter for a slice that is not stopped.
     pub(super) fn own(&self, slice: &Slice, grid: [u32; 3]) -> Launch {
-        let stop = self.guard.as_ref().map_or(0, |guard| guard.ground.never());
+        let stop = self.guard.as_ref().map_or(0, |guard| guard.stop_context.never());
         Launch { stop, number: 1, offset: slice.offset, grid, ..PLAIN }
     }
 

@@ -10,7 +10,7 @@ use super::shape::{Plan, ShapeKey, State};
 use crate::driver::calls::{self, Stream};
 use crate::guest::tree::branch::Branch;
 use crate::settings::may_slice;
-use crate::stops::lane::LaunchCopy;
+use crate::stops::sliced_stream::LaunchCopy;
 use reef_ptx::variant::{Launch, Slice};
 use std::collections::HashMap;
 use std::ffi::c_void;

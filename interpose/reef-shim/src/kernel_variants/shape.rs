@@ -10,8 +10,8 @@
 use super::builder::Order;
 use super::cut::Measured;
 use super::driver::timing::Timing;
-use crate::stops::ground::Ground;
-use crate::stops::lane::Group;
+use crate::stops::stop_context::StopContext;
+use crate::stops::sliced_stream::Group;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -86,7 +86,7 @@ pub(super) struct Plan {
 /// Stops of a launch whose blocks can leave.
 #[derive(Debug)]
 pub(super) struct Guard {
-    pub(super) ground: &'static Ground,
+    pub(super) stop_context: &'static StopContext,
     /// True if blocks that run can leave, too.
     pub(super) has_preemption_points: bool,
     /// Stop words so far. Blocks may have ended before they read one.

@@ -1,8 +1,8 @@
 //! Agent: a thread that stops slices of a guest that is held.
 
 use super::driver;
-use super::ground::{self, Ground};
-use super::lane::Lane;
+use super::stop_context::{self, StopContext};
+use super::sliced_stream::SlicedStream;
 use super::wake;
 use crate::explain;
 use crate::order;
@@ -43,7 +43,7 @@ fn run() {
             checked = Instant::now();
         }
         let mut has_slices = false;
-        ground::each(|ground| has_slices |= serve(ground, is_due));
+        stop_context::each(|stop_context| has_slices |= serve(stop_context, is_due));
         if !has_slices {
             wake::rest();
         } else if spins {
@@ -62,22 +62,22 @@ fn pause() {
 
 /// Stops slices of a context whose gate is closed, after a check of the context if that is due.
 /// Returns whether slices are on the device.
-fn serve(ground: &'static Ground, is_check_due: bool) -> bool {
-    let busy = || ground.lanes().filter(|lane| lane.is_busy());
-    if busy().next().is_none() || (is_check_due && !is_well(ground)) {
+fn serve(stop_context: &'static StopContext, is_check_due: bool) -> bool {
+    let busy = || stop_context.sliced_streams().filter(|sliced| sliced.is_busy());
+    if busy().next().is_none() || (is_check_due && !is_well(stop_context)) {
         return false;
     }
-    let context = &ground.branch.context;
+    let context = &stop_context.branch.context;
     let page = &context.device.page;
     let hold = page.spans.ended();
     if !page.holders.is_closed() {
-        busy().for_each(Lane::note_open);
+        busy().for_each(SlicedStream::note_open);
         return true;
     }
     // A context that ends waits until this closure has returned.
     order::stop(|| {
-        if ground.is_there() {
-            context.within(|| busy().for_each(|lane| lane.stop(&ground.streams, hold)));
+        if stop_context.is_there() {
+            context.within(|| busy().for_each(|sliced| sliced.stop(&stop_context.streams, hold)));
         }
     });
     true
@@ -85,16 +85,16 @@ fn serve(ground: &'static Ground, is_check_due: bool) -> bool {
 
 /// Returns whether the driver still takes work of a context. After an error that stays, its slices
 /// never end.
-fn is_well(ground: &'static Ground) -> bool {
+fn is_well(stop_context: &'static StopContext) -> bool {
     order::stop(|| {
-        let query = || driver::query_stream(ground.streams[0]);
-        if !ground.is_there() {
+        let query = || driver::query_stream(stop_context.streams[0]);
+        if !stop_context.is_there() {
             return false;
         }
-        let code = ground.branch.context.within(query);
+        let code = stop_context.branch.context.within(query);
         let is_well = code.is_none_or(|code| WELL.iter().any(|range| range.contains(&code)));
         if !is_well {
-            ground.lose();
+            stop_context.lose();
         }
         is_well
     })

@@ -11,9 +11,9 @@
 //! A resume does nothing if no block was left: its blocks leave at once. The last one can't be
 //! stopped.
 //!
-//! 1. `lane` launches a group, and gives its runs numbers.
+//! 1. `sliced stream` launches a group, and gives its runs numbers.
 //! 2. The thread of `agent` looks at the gate while groups are on the device. If it is closed, the
-//!    lane writes the number of the current run to the stop word, by streams of its own.
+//!    sliced stream writes the number of the current run to the stop word, by streams of its own.
 //! 3. The blocks that are left record themselves. The resume runs when the gate opens.
 //!
 //! A stop word that is written late names a run that has ended, so it stops nothing. Formats:
@@ -21,7 +21,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod driver;
-pub(crate) mod ground;
-pub(crate) mod lane;
+pub(crate) mod stop_context;
+pub(crate) mod sliced_stream;
 pub(crate) mod number;
 mod wake;

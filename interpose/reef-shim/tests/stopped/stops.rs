@@ -205,7 +205,7 @@ fn lanes_of_destroyed_streams_serve_others() {
     let launch = |stream| {
         assert_eq!(program.launch_on(stream, program.at, tiles, &shape, 1), 0);
     };
-    // More than there are lanes at a time.
+    // More than there are sliced streams at a time.
     let streams = [(); 20].map(|()| new());
     for stream in streams {
         launch(stream);

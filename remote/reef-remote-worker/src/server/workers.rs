@@ -9,7 +9,7 @@ use reef_remote::observe::{Facts, Kind, Refusal};
 use reef_remote::server::{Listener, Place};
 use reef_remote_calls::{Class, Request, SCHEMA};
 use reef_wire::{
-    Address, Hello, Key, Link, Moved, NO_SESSION, Reception, TlsServer, codec, redirect, refuse,
+    Address, Hello, Key, Link, Moved, NO_SESSION, Acceptor, TlsServer, codec, redirect, refuse,
 };
 use std::collections::HashMap;
 use std::io;
@@ -46,7 +46,7 @@ struct Shared {
     /// Clients by TCP must have one.
     has_tokens: bool,
     /// For connections by TCP, and for those by a UNIX socket: that belongs to one user.
-    receptions: [Reception; 2],
+    acceptors: [Acceptor; 2],
     /// Workers by the names of their sessions.
     workers: Mutex<HashMap<[u8; 16], Arc<Worker>>>,
     /// Keys of sessions that other servers had.
@@ -77,14 +77,14 @@ impl Workers {
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);
         let has_tokens = !tokens.is_empty();
-        let receptions = [Reception::new(SCHEMA, tokens), Reception::new(SCHEMA, Vec::new())];
+        let acceptors = [Acceptor::new(SCHEMA, tokens), Acceptor::new(SCHEMA, Vec::new())];
         let (workers, keys) = (Mutex::default(), Mutex::default());
         let (moved, ended) = (Mutex::default(), Mutex::default());
         let has_compute = options.security.tenants.have_compute();
         let users =
             options.users.clone().map(|range| Users::new(range, has_compute)).transpose()?;
         let shared =
-            Shared { options, tls, users, has_tokens, receptions, workers, keys, moved, ended };
+            Shared { options, tls, users, has_tokens, acceptors, workers, keys, moved, ended };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -128,8 +128,8 @@ impl Shared {
                 (link.map_err(broken)?, Some(socket))
             }
         };
-        let reception = &self.receptions[usize::from(!is_tcp)];
-        let hello = self.counted(reception.greet_moved(&mut link, |name| {
+        let acceptor = &self.acceptors[usize::from(!is_tcp)];
+        let hello = self.counted(acceptor.greet_moved(&mut link, |name| {
             let key = lock(&self.keys).get(&name).cloned()?;
             let worker = lock(&self.workers).get(&name).cloned()?;
             Some((key, worker.tenant.clone()))
@@ -160,7 +160,7 @@ impl Shared {
                 }
             }
             None => {
-                let name = reception.name()?;
+                let name = acceptor.name()?;
                 // A UNIX socket belongs to one user.
                 match self.start(name, &hello, self.has_tokens || !is_tcp) {
                     Ok((worker, child)) => {

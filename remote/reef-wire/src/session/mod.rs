@@ -15,7 +15,7 @@ mod endpoint;
 pub(crate) mod handshake;
 mod inbox;
 mod outbox;
-mod reception;
+mod acceptor;
 mod server;
 mod vouch;
 
@@ -25,6 +25,6 @@ pub use endpoint::{Endpoint, Handler};
 pub use handshake::{Hello, Token};
 pub use inbox::Message;
 pub use outbox::{Growth, Traffic};
-pub use reception::{NO_SESSION, NO_TOKEN, Reception, WRONG_TOKEN, redirect, refuse};
+pub use acceptor::{NO_SESSION, NO_TOKEN, Acceptor, WRONG_TOKEN, redirect, refuse};
 pub use server::{Authority, Server, ServerOptions};
 pub use vouch::vouch;

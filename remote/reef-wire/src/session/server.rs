@@ -3,7 +3,7 @@
 use super::endpoint::{Endpoint, Handler, Side};
 use super::handshake::{Hello, OP_WELCOME, Token, Welcome, say};
 use super::inbox::Inbox;
-use super::reception::{NO_SESSION, Reception, redirect, refuse};
+use super::acceptor::{NO_SESSION, Acceptor, redirect, refuse};
 use crate::codec;
 use crate::credit::Limits;
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ struct Shared {
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
     /// Places of sessions that this server had, and since when.
     moved: Mutex<HashMap<[u8; 16], (Moved, Instant)>>,
-    reception: Reception,
+    acceptor: Acceptor,
 }
 
 impl fmt::Debug for Server {
@@ -126,10 +126,10 @@ pub(super) struct Session {
 impl Server {
     /// A server without sessions.
     pub fn new(options: ServerOptions, authority: impl Authority + 'static) -> Self {
-        let reception = Reception::new(options.schema, options.tokens.clone());
+        let acceptor = Acceptor::new(options.schema, options.tokens.clone());
         let authority = Box::new(authority);
         let (sessions, moved) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { options, authority, sessions, moved, reception }))
+        Self(Arc::new(Shared { options, authority, sessions, moved, acceptor }))
     }
 
     /// Number of sessions, with or without a connection.
@@ -155,29 +155,29 @@ impl Server {
         self.serve_greeted(link, &hello, name)
     }
 
-    /// The first step of [`serve`](Self::serve): [`Reception::greet_moved`], with the keys of
+    /// The first step of [`serve`](Self::serve): [`Acceptor::greet_moved`], with the keys of
     /// sessions that other servers had.
     ///
     /// # Errors
     ///
-    /// As [`Reception::greet_moved`].
+    /// As [`Acceptor::greet_moved`].
     pub fn greet(&self, link: &mut Link) -> Result<Hello> {
-        self.0.reception.greet_moved(link, |name| {
+        self.0.acceptor.greet_moved(link, |name| {
             let session = self.session(name)?;
             Some((session.key.clone()?, session.tenant.clone()))
         })
     }
 
-    /// Makes up the name of a session: [`Reception::name`].
+    /// Makes up the name of a session: [`Acceptor::name`].
     ///
     /// # Errors
     ///
-    /// As [`Reception::name`].
+    /// As [`Acceptor::name`].
     pub fn name(&self) -> Result<[u8; 16]> {
-        self.0.reception.name()
+        self.0.acceptor.name()
     }
 
-    /// As [`serve`](Self::serve), for a client that a [`Reception`] has greeted, perhaps in another
+    /// As [`serve`](Self::serve), for a client that a [`Acceptor`] has greeted, perhaps in another
     /// process. A new session gets this name.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 use super::handshake::{
     HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, Opening, Token, hear, hear_up_to, say,
 };
-use super::reception::MAX_HELLO_LEN;
+use super::acceptor::MAX_HELLO_LEN;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::frame::Decoder;

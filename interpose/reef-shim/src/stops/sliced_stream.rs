@@ -1,4 +1,4 @@
-//! Lane: the slices of one stream, which run one after the other.
+//! Sliced stream: the slices of one stream, which run one after the other.
 
 use super::driver;
 use super::number::{Number, next_group};
@@ -12,14 +12,14 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places of a lane's words on the device: the stop word, and the words of stopped blocks, of first
-/// runs and of each resume.
+/// Places of a sliced stream's words on the device: the stop word, and the words of stopped blocks,
+/// of first runs and of each resume.
 const STOP: u64 = 0;
 const LEFT: u64 = 128;
 /// Groups after which the stop word is written anew: numbers compare within 2²⁷ groups.
 const REFRESHED: u32 = 1 << 20;
 
-/// Device addresses of a lane's memory.
+/// Device addresses of a sliced stream's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub(super) words: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Group {
     pub(crate) all: Slice,
 }
 
-/// State of a lane on the host.
+/// State of a sliced stream on the host.
 #[derive(Debug, Default)]
 struct State {
     /// Number of the last group.
@@ -87,15 +87,15 @@ impl State {
     }
 }
 
-/// Lane of a stream.
+/// Sliced stream of a stream.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct SlicedStream {
     places: Places,
     at: &'static AtomicU32,
     state: Mutex<State>,
 }
 
-impl Lane {
+impl SlicedStream {
     pub(super) fn new(places: Places, at: &'static AtomicU32) -> Self {
         at.store(Number::of_slice(0, 0).last().0, Relaxed);
         Self { places, at, state: Mutex::default() }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn map_begins_with_the_first_block_of_the_group() {
         let places = Places { words: 1 << 20, map: 1 << 21, at: 0 };
-        let lane = Lane::new(places, Box::leak(Box::default()));
+        let sliced = SlicedStream::new(places, Box::leak(Box::default()));
         let copy = LaunchCopy {
             variant: 0,
             grid: [100, 50, 20],
@@ -317,7 +317,7 @@ mod tests {
         let all = Slice { offset: [0, 30, 7], blocks: [100, 20, 1] };
         let slice = Slice { offset: [0, 40, 7], blocks: [100, 10, 1] };
         let (number, from) = Number::resumes(5).nth(1).unwrap();
-        let own = lane.own(number, Mode::Resume(from.0), &slice, &all, &copy);
+        let own = sliced.own(number, Mode::Resume(from.0), &slice, &all, &copy);
         let first = (7 * 50 + 30) * 100;
         assert_eq!((own.map + first, own.number, own.offset), (1 << 21, 94, [0, 40, 7]));
         assert_eq!(own.left, own.left_before + 4);

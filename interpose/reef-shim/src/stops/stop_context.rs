@@ -1,7 +1,7 @@
 //! Memory and streams of a context, in which its slices are stopped and resumed.
 
 use super::driver;
-use super::lane::{Lane, Places};
+use super::sliced_stream::{SlicedStream, Places};
 use crate::driver::names;
 use crate::driver::slots::real;
 use crate::guest::tree::branch::Branch;
@@ -14,10 +14,10 @@ use std::sync::atomic::{
 use std::sync::{Mutex, PoisonError};
 
 /// Number of streams of a context whose slices can be stopped. Slices of others are launched alone.
-const LANES: usize = 16;
-/// Bytes of a lane's map, one for each block of a group.
+const MAX_SLICED: usize = 16;
+/// Bytes of a sliced stream's map, one for each block of a group.
 pub(crate) const MAP: u64 = 512 << 10;
-/// Bytes of a lane's words on the device, and of its words for the host.
+/// Bytes of a sliced stream's words on the device, and of its words for the host.
 const WORDS: u64 = 256;
 const HOST_WORDS: u64 = 64;
 /// Number of streams that write a stop word: one of them may share a channel of the device with a
@@ -26,12 +26,12 @@ const STREAMS: usize = 2;
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
 
-static GROUNDS: Mutex<Vec<&'static Ground>> = Mutex::new(Vec::new());
+static STOP_CONTEXTS: Mutex<Vec<&'static StopContext>> = Mutex::new(Vec::new());
 
 /// Memory and streams of a context for stops. It stays for the life of the process; the memory ends
 /// with the context.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct StopContext {
     pub(super) branch: &'static Branch,
     /// Number of the context.
     context: u64,
@@ -39,16 +39,16 @@ pub(crate) struct Ground {
     zero: u64,
     /// Streams by which stop words are written.
     pub(super) streams: [usize; STREAMS],
-    lanes: Vec<Lane>,
-    /// Stream of each lane.
-    owners: Mutex<[Option<&'static Stream>; LANES]>,
-    /// Number of the first lanes that have had a stream.
+    sliced_streams: Vec<SlicedStream>,
+    /// Stream of each sliced stream.
+    owners: Mutex<[Option<&'static Stream>; MAX_SLICED]>,
+    /// Number of the first sliced streams that have had a stream.
     used: AtomicUsize,
     /// Set when the driver takes no work of the context any more.
     is_lost: AtomicBool,
 }
 
-impl Ground {
+impl StopContext {
     /// Returns what the current context has, which is that of `branch`.
     ///
     /// # Errors
@@ -59,9 +59,9 @@ impl Ground {
         if real(names::cuCtxGetId).is_none() || real(names::cuStreamGetId).is_none() {
             return Err("the driver doesn't number contexts and streams".into());
         }
-        let mut all = GROUNDS.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|ground| ground.is_there());
-        if let Some(known) = all.iter().find(|ground| std::ptr::eq(ground.branch, branch)) {
+        let mut all = STOP_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|stop_context| stop_context.is_there());
+        if let Some(known) = all.iter().find(|stop_context| std::ptr::eq(stop_context.branch, branch)) {
             return Ok(known);
         }
         let new = Self::new(branch).map_err(|what| format!("the driver gives no {what}"))?;
@@ -82,7 +82,7 @@ impl Ground {
         for at in &mut streams {
             *at = stream(greatest)?;
         }
-        let bytes = WORDS + LANES as u64 * (WORDS + MAP);
+        let bytes = WORDS + MAX_SLICED as u64 * (WORDS + MAP);
         let mut at = 0;
         if driver::allocate(&mut at, bytes as usize) != Some(0) {
             return Err("memory for stops");
@@ -95,40 +95,40 @@ impl Ground {
         if !is_zero {
             return Err("zeros for stops");
         }
-        let places = |lane: u64| Places {
-            words: at + WORDS + lane * WORDS,
-            map: at + WORDS + LANES as u64 * WORDS + lane * MAP,
-            at: host + lane * HOST_WORDS,
+        let places = |sliced: u64| Places {
+            words: at + WORDS + sliced * WORDS,
+            map: at + WORDS + MAX_SLICED as u64 * WORDS + sliced * MAP,
+            at: host + sliced * HOST_WORDS,
         };
-        let word = |lane: u64| area.word((lane * HOST_WORDS / 4) as usize);
-        let lanes = (0..LANES as u64).map(|lane| Lane::new(places(lane), word(lane)));
-        let (lanes, owners, used) = (lanes.collect(), Mutex::default(), AtomicUsize::new(0));
+        let word = |sliced: u64| area.word((sliced * HOST_WORDS / 4) as usize);
+        let sliced_streams = (0..MAX_SLICED as u64).map(|sliced| SlicedStream::new(places(sliced), word(sliced)));
+        let (sliced_streams, owners, used) = (sliced_streams.collect(), Mutex::default(), AtomicUsize::new(0));
         let is_lost = AtomicBool::new(false);
         let context = branch.context.name();
-        Ok(Self { branch, context, zero: at, streams, lanes, owners, used, is_lost })
+        Ok(Self { branch, context, zero: at, streams, sliced_streams, owners, used, is_lost })
     }
 
-    /// Returns the lane of a stream, which it keeps until it ends. `None`: all are taken.
-    pub(crate) fn lane(&self, stream: &'static Stream) -> Option<&Lane> {
+    /// Returns the sliced stream of a stream, which it keeps until it ends. `None`: all are taken.
+    pub(crate) fn sliced(&self, stream: &'static Stream) -> Option<&SlicedStream> {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let is_own =
             |owner: &Option<&'static Stream>| owner.is_some_and(|own| std::ptr::eq(own, stream));
         let own = owners.iter().position(is_own);
         let at = own.or_else(|| {
             let is_free = |at: &usize| match owners[*at] {
-                Some(owner) => !owner.is_live() && !self.lanes[*at].is_busy(),
+                Some(owner) => !owner.is_live() && !self.sliced_streams[*at].is_busy(),
                 None => true,
             };
-            (0..LANES).find(is_free)
+            (0..MAX_SLICED).find(is_free)
         })?;
         owners[at] = Some(stream);
         self.used.fetch_max(at + 1, Release);
-        Some(&self.lanes[at])
+        Some(&self.sliced_streams[at])
     }
 
-    /// Returns the lanes that streams have, or had.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.lanes.iter().take(self.used.load(Acquire))
+    /// Returns the sliced streams that streams have, or had.
+    pub(super) fn sliced_streams(&self) -> impl Iterator<Item = &SlicedStream> {
+        self.sliced_streams.iter().take(self.used.load(Acquire))
     }
 
     /// Notes that slices of the context never end: the driver has given it an error that stays.
@@ -148,9 +148,9 @@ impl Ground {
     }
 }
 
-/// Calls `look` for what each living context has.
-pub(super) fn each(mut visit: impl FnMut(&'static Ground)) {
-    let all = GROUNDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let is_used = |ground: &&Ground| ground.is_there() && !ground.is_lost.load(Relaxed);
+/// Calls `visit` for what each living context has.
+pub(super) fn each(mut visit: impl FnMut(&'static StopContext)) {
+    let all = STOP_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let is_used = |stop_context: &&StopContext| stop_context.is_there() && !stop_context.is_lost.load(Relaxed);
     all.into_iter().filter(is_used).for_each(&mut visit);
 }

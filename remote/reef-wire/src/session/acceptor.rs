@@ -35,20 +35,20 @@ pub const WRONG_TOKEN: &str = "the token is not one of this server's";
 ///
 /// The process of the sessions may be another one, which then has no secret but its sessions'
 /// names: [`Server::serve_greeted`](crate::Server::serve_greeted).
-pub struct Reception {
+pub struct Acceptor {
     schema: u64,
     tokens: Vec<Token>,
     random: SystemRandom,
 }
 
-impl fmt::Debug for Reception {
+impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reception").field("tokens", &self.tokens.len()).finish_non_exhaustive()
+        f.debug_struct("Acceptor").field("tokens", &self.tokens.len()).finish_non_exhaustive()
     }
 }
 
-impl Reception {
-    /// A reception for clients of this schema. With tokens a client must have one of them.
+impl Acceptor {
+    /// An acceptor for clients of this schema. With tokens a client must have one of them.
     pub fn new(schema: u64, tokens: Vec<Token>) -> Self {
         Self { schema, tokens, random: SystemRandom::new() }
     }
@@ -179,10 +179,10 @@ mod tests {
             let mut link = Link::unix(near).unwrap();
             let _ = greet(&mut link, &mut Decoder::default(), 7, token.as_ref(), hello);
         });
-        let reception = Reception::new(7, vec![Token::new(b"a token").of_tenant("alice")]);
+        let acceptor = Acceptor::new(7, vec![Token::new(b"a token").of_tenant("alice")]);
         let mut link = Link::unix(far).unwrap();
         let key_of = |name| (name == [1; 16]).then(|| (key.clone(), Some("bob".to_owned())));
-        let hello = reception.greet_moved(&mut link, key_of);
+        let hello = acceptor.greet_moved(&mut link, key_of);
         let _ = say(&mut link, OP_WELCOME, &[]); // which is not one: the client ends
         client.join().unwrap();
         hello.map(|hello| hello.tenant().map(Into::into))
@@ -196,7 +196,7 @@ mod tests {
         let mut client = Link::unix(near).unwrap();
         let header = [(1_u32 << 20).to_le_bytes(), [OP_HELLO as u8, 0, 1, 0]].concat();
         client.send.send(&[&header[..], &[0; 8]].concat()).unwrap();
-        let heard = Reception::new(7, Vec::new()).greet(&mut Link::unix(far).unwrap());
+        let heard = Acceptor::new(7, Vec::new()).greet(&mut Link::unix(far).unwrap());
         let text = "hello: must have at most 16384 bytes, got 1048576";
         assert_eq!(heard.unwrap_err(), Error::protocol(text));
     }
