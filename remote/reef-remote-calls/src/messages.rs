@@ -62,17 +62,17 @@ messages! {
     /// a free. Then leases end whose first addresses follow.
     hot 41 FreeLeased { context: U64 }
     /// Of another server: memory of the window.
-    hot 42 CarryMap { at: U64, bytes: U64, device: U32, reserved: U32 }
+    hot 42 MigrateMap { at: U64, bytes: U64, device: U32, reserved: U32 }
     /// Of another server: bytes of that memory, which follow.
-    hot 43 CarryBytes { at: U64 }
+    hot 43 MigrateBytes { at: U64 }
     /// Of another server: zeros in that memory.
-    hot 44 CarryClear { at: U64, bytes: U64 }
+    hot 44 MigrateClear { at: U64, bytes: U64 }
     /// Of another server: the next piece of the session's state, which follows.
-    hot 45 CarryState { reserved: U64 }
+    hot 45 MigrateState { reserved: U64 }
     /// Of another server: the session is made of its state. The reply comes when it could run.
-    hot 46 CarryPrepare { reserved: U64 }
+    hot 46 MigratePrepare { reserved: U64 }
     /// Of another server: the session runs here from now on.
-    hot 47 CarryCommit { reserved: U64 }
+    hot 47 MigrateCommit { reserved: U64 }
     /// The reply comes when all before has been made.
     hot 28 Barrier { reserved: U64 }
     /// A link of several images to one. The options follow as for a load, and then the images: the

@@ -25,7 +25,7 @@ pub struct Request {
     /// First addresses of the windows that the program has kept free, best first.
     pub windows: Vec<u64>,
     /// The client is another server, which sends a session.
-    pub is_carried: bool,
+    pub is_migrated: bool,
     /// Class that the program wants as a guest of the server's daemon; `None`: the server's.
     pub class: Option<Class>,
 }

@@ -144,7 +144,7 @@ fn open() -> Result<Session, String> {
         Class::of(&name).ok_or_else(|| format!("REEF_CLASS: must be rt or be, got {name:?}"))
     });
     let class = class.transpose()?;
-    let request = Request { windows: windows.clone(), is_carried: false, class };
+    let request = Request { windows: windows.clone(), is_migrated: false, class };
     options.request = codec::write(&request).map_err(|e| e.to_string())?;
     let opened = Client::open(options, Box::new(Receiver)).map_err(|e| e.to_string());
     let facts = opened.and_then(|client| {

@@ -16,7 +16,7 @@
 //! | `session` | the session of this process: what is admitted, the reader |
 //! | `executor` | one thread that makes all calls in the order of the session |
 //! | `requests` | what each message becomes |
-//! | `carry` | a session in another process: its log, its state, its copies |
+//! | `migration` | a session in another process: its log, its state, its copies |
 //! | `state` | what the threads share: handles, staging memory, host calls, threads that wait |
 //! | `driver` | the driver's functions |
 //!
@@ -26,7 +26,7 @@
 
 mod arguments;
 mod cage;
-mod carry;
+mod migration;
 mod control;
 mod driver;
 mod executor;
@@ -41,8 +41,8 @@ mod session;
 mod state;
 
 pub use arguments::Arguments;
-pub use carry::commands::{
-    Carried, Place, SessionName, listen_for_server, migrate, restore, snapshot,
+pub use migration::commands::{
+    MigrationReport, Place, SessionName, listen_for_server, migrate, restore, snapshot,
 };
 pub use process::run_worker;
 pub use server::{WorkerOptions, Workers};

@@ -26,7 +26,7 @@ fn run() -> Result<(), String> {
         Some(command @ ("migrate" | "snapshot" | "restore")) => {
             let words: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            carry(command, &words)
+            migrate_by(command, &words)
         }
         Some("serve") => {
             let address = args.next().ok_or(USAGE)?;
@@ -47,14 +47,14 @@ fn run() -> Result<(), String> {
 }
 
 /// Moves, writes or reads a session. The address may have an emulated line after a comma.
-fn carry(command: &str, words: &[&str]) -> Result<(), String> {
+fn migrate_by(command: &str, words: &[&str]) -> Result<(), String> {
     let place = |text: &str| {
         let (address, line) = text.split_once(',').unwrap_or((text, ""));
         let mut place = Place::new(address);
         place.emulate = (!line.is_empty()).then(|| line.into());
         place
     };
-    let carried = match (command, words) {
+    let migrated = match (command, words) {
         ("restore", &[folder, to]) => {
             let bytes = restore(Path::new(folder), &place(to))?;
             println!("restored {bytes} bytes");
@@ -67,7 +67,7 @@ fn carry(command: &str, words: &[&str]) -> Result<(), String> {
         }
         _ => return Err(USAGE.into()),
     };
-    let reef_remote_worker::Carried { pause, memory, read, delta, .. } = carried;
+    let reef_remote_worker::MigrationReport { pause, memory, read, delta, .. } = migrated;
     let millis = pause.as_secs_f64() * 1e3;
     println!("pause {millis:.1} ms, memory {memory} bytes, {read} read and {delta} sent in it");
     Ok(())

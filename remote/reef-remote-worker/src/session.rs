@@ -1,9 +1,9 @@
 //! The session of this process.
 
-use crate::carry::commands;
-use crate::carry::source::Carrier;
-use crate::carry::state::State;
-use crate::carry::target::Incoming;
+use crate::migration::commands;
+use crate::migration::source::Migration;
+use crate::migration::state::State;
+use crate::migration::target::Incoming;
 use crate::control::{FromWorker, Status};
 use crate::driver::Driver;
 use crate::executor::Executor;
@@ -139,7 +139,7 @@ impl Authority for Admission {
         let facts = codec::write(&facts).map_err(|e| e.to_string())?;
         let shared = Arc::new(Shared::new(driver, window, self.quota.clone()));
         let (current, server) = (self.current.clone(), sessions.clone());
-        if request.is_carried {
+        if request.is_migrated {
             let tenant = hello.tenant().map(str::to_owned);
             let begin = move |state: &State, shared, queue, executor| {
                 adopt(&current, &server, tenant.as_deref(), state, (shared, queue, executor))
@@ -208,7 +208,7 @@ impl Handler for Reader {
         self.shared.host_calls.begin(endpoint.clone());
         // There is one session.
         let _ = self.current.parts.set((endpoint.clone(), self.shared.clone()));
-        let carrier = Carrier {
+        let migration = Migration {
             shared: self.shared.clone(),
             queue: self.queue.clone(),
             server: self.server.clone(),
@@ -217,7 +217,7 @@ impl Handler for Reader {
             key: self.key.clone(),
             notices: self.current.notices.clone(),
         };
-        if let (Err(error), Some(_)) = (commands::listen(carrier), std::env::var_os("REEF_LOG")) {
+        if let (Err(error), Some(_)) = (commands::listen(migration), std::env::var_os("REEF_LOG")) {
             eprintln!("reef: worker: no commands: {error}");
         }
         let Some(executor) = self.executor.take() else { return };

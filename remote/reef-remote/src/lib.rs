@@ -14,7 +14,7 @@
 //! queue run in order and once, as on the device itself, or the queue ends with an error. A client
 //! names what it makes. The server checks each name, range and operation before the device sees it.
 
-pub mod carry;
+pub mod migration;
 mod client;
 mod conversions;
 mod error;

@@ -128,21 +128,21 @@ messages! {
     /// the replies to [`Prepare`], or the number and the error of the first that has one.
     cold 48 PrepareEach { each: Vec<(u64, Operation)> }
     /// Of another server: objects of the session, in the order in which they were made.
-    cold 49 CarryEvents { events: Vec<Event> }
+    cold 49 MigrateEvents { events: Vec<Event> }
     /// Of another server: bytes of the buffer that was made at this place of the order, which
     /// follow.
-    hot 50 CarryBytes { order: U64, offset: U64 }
+    hot 50 MigrateBytes { order: U64, offset: U64 }
     /// Of another server: zeros in that buffer.
-    hot 51 CarryClear { order: U64, offset: U64, bytes: U64 }
+    hot 51 MigrateClear { order: U64, offset: U64, bytes: U64 }
     /// Of another server: the next piece of the session's state, which follows.
-    hot 52 CarryState { reserved: U64 }
+    hot 52 MigrateState { reserved: U64 }
     /// Of another server: the reply comes when all before has been made.
-    cold 53 CarryCheck {}
+    cold 53 MigrateCheck {}
     /// Of another server: the session is made of its state. The reply comes when it could run.
-    cold 54 CarryPrepare {}
+    cold 54 MigratePrepare {}
     /// Of another server: the session runs here from now on. Its client's clock had this time when
     /// the calendar had that one, at most so long ago, in nanoseconds.
-    cold 55 CarryCommit { clock: u64, calendar: u64, within: u64 }
+    cold 55 MigrateCommit { clock: u64, calendar: u64, within: u64 }
 }
 
 /// One command of a queue.
@@ -321,7 +321,7 @@ pub struct Request {
     /// The device, as the server names it: `cpu:0`, `cuda:0`.
     pub device: String,
     /// Another server brings a session.
-    pub is_carried: bool,
+    pub is_migrated: bool,
 }
 
 /// An object that a session has made or released.

@@ -6,9 +6,9 @@
 mod bench;
 #[cfg(feature = "daemon")]
 mod calibrate;
-mod carry;
+mod migration;
 #[cfg(feature = "daemon")]
-mod carry_devices;
+mod migration_devices;
 #[cfg(feature = "daemon")]
 mod check;
 #[cfg(feature = "bench")]

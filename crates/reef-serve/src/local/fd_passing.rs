@@ -80,7 +80,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn message_carries_a_file_and_the_end_is_seen() {
+    fn message_brings_a_file_and_the_end_is_seen() {
         let (a, b) = UnixStream::pair().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         send(&a, b"hello", Some(&writer.into())).unwrap();

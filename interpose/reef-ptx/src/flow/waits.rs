@@ -49,7 +49,7 @@ fn is_retry(code: &Code<'_, '_>, cycle: &[usize], at: usize) -> bool {
         return false;
     }
     let ops = || cycle.iter().map(|at| &code.ops[*at]);
-    let is_carried = ops().any(|op| {
+    let is_updated = ops().any(|op| {
         op.instruction.base() == "mov" && op.written() == [expected] && op.read().eq([result])
     });
     let is_plain = |op: &Op<'_, '_>| {
@@ -61,7 +61,7 @@ fn is_retry(code: &Code<'_, '_>, cycle: &[usize], at: usize) -> bool {
         let is_compared = op.read().any(|register| register == result || register == expected);
         matches!(op.instruction.base(), "setp" | "set") && is_compared
     });
-    is_carried && compared.all(is_plain)
+    is_updated && compared.all(is_plain)
 }
 
 /// Returns whether a value of one of the sources decides a branch of the loop.

@@ -40,10 +40,10 @@ pub(super) fn through(placed: &Placed, op: &Move) -> Result<Placed, Uneven> {
         reach.iter_mut().zip(farthest).for_each(|(reach, most)| *reach += most);
         strides.push(step);
     }
-    let carries = reach.iter().zip(&sizes).any(|(reach, size)| reach >= size);
+    let overflows = reach.iter().zip(&sizes).any(|(reach, size)| reach >= size);
     let first = axes.iter().map(|(start, _)| start).sum::<usize>() + place(placed.first);
     let view = View { dims: placed.view.dims.clone(), strides };
-    if carries { Err(None) } else { Ok(Placed { first, view }) }
+    if overflows { Err(None) } else { Ok(Placed { first, view }) }
 }
 
 /// First place of a table, and the distance of its places.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Bytes that are carried at once.
+/// Bytes that are migrated at once.
 const BUFFER_LEN: usize = 256 << 10;
 
 /// Carries bytes between a link and a socket, on two threads, until one of them ends. A link that

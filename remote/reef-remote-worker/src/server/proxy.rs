@@ -10,7 +10,7 @@
 use super::bridge::bridge;
 use crate::state::lock::lock;
 use reef_files::SocketFile;
-use reef_remote::carry::Target;
+use reef_remote::migration::Target;
 use reef_wire::{Error, Hello, Link, refuse, vouch};
 use rustix::net::{Shutdown, shutdown};
 use std::io;

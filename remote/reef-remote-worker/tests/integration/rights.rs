@@ -23,7 +23,7 @@ fn serve(name: &str) -> (String, Sessions) {
 }
 
 fn wants(class: Option<Class>) -> Vec<u8> {
-    codec::write(&Request { windows: Vec::new(), is_carried: false, class }).unwrap()
+    codec::write(&Request { windows: Vec::new(), is_migrated: false, class }).unwrap()
 }
 
 /// The environments of all workers, in the order of their sessions.

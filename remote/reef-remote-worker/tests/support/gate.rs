@@ -30,7 +30,7 @@ impl Gate {
         thread::spawn(move || {
             for near in listener.incoming() {
                 let (here, server, near) = (here.clone(), server.clone(), near.unwrap());
-                thread::spawn(move || here.carry(near, &server));
+                thread::spawn(move || here.forward(near, &server));
             }
         });
         gate
@@ -48,7 +48,7 @@ impl Gate {
         self.is_shut.store(false, Ordering::SeqCst);
     }
 
-    fn carry(&self, near: UnixStream, server: &str) {
+    fn forward(&self, near: UnixStream, server: &str) {
         while self.is_shut.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
         }

@@ -39,13 +39,13 @@ impl Proxy {
         std::thread::spawn(move || {
             for near in listener.incoming() {
                 let Ok(far) = TcpStream::connect(&server) else { continue };
-                here.carry(near.unwrap(), far, &cuts);
+                here.forward(near.unwrap(), far, &cuts);
             }
         });
         proxy
     }
 
-    fn carry(&self, near: TcpStream, far: TcpStream, cuts: &Arc<Cuts>) {
+    fn forward(&self, near: TcpStream, far: TcpStream, cuts: &Arc<Cuts>) {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
         let left = cuts(number).map_or(i64::MAX, |bytes| bytes as i64);
         let left = Arc::new(AtomicI64::new(left));

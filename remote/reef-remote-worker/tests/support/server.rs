@@ -60,7 +60,7 @@ impl Drop for Server {
 /// Folder of the workers' sockets.
 pub(crate) fn prepare() -> MutexGuard<'static, ()> {
     let one = wait_for_turn();
-    let folder = std::env::temp_dir().join(format!("reef-carry-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("reef-migration-{}", std::process::id()));
     // SAFETY: other threads read it only while they hold the lock.
     unsafe { std::env::set_var("REEF_REMOTE_FOLDER", folder) };
     one

@@ -98,7 +98,7 @@ impl Connection {
             again(&to)
         }));
         wire.token = options.token_file.as_deref().map(token).transpose()?;
-        let request = Request { device: options.device.clone(), is_carried: false };
+        let request = Request { device: options.device.clone(), is_migrated: false };
         wire.request = codec::write(&request).map_err(of_wire)?;
         let lanes = Arc::<Lanes>::default();
         let client = Client::open(wire, Box::new(Pushed(lanes.clone()))).map_err(|e| match e {

@@ -1,7 +1,7 @@
 //! The list of sessions.
 
 use super::refusal::Refusal;
-use crate::carry::session::Carry;
+use crate::migration::session::Migrate;
 use parking_lot::Mutex;
 use reef_wire::Traffic;
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub trait Watched: Debug + Send + Sync {
     fn counts(&self, until: Option<Instant>) -> SessionCounts;
 
     /// Returns what moves it, if its server does.
-    fn carry(&self) -> Option<Arc<dyn Carry>> {
+    fn migration(&self) -> Option<Arc<dyn Migrate>> {
         None
     }
 
@@ -193,10 +193,10 @@ impl Sessions {
     /// # Errors
     ///
     /// There is no session of this number, or its own process moves it.
-    pub fn carry(&self, id: u64) -> Result<Arc<dyn Carry>, String> {
+    pub fn migration(&self, id: u64) -> Result<Arc<dyn Migrate>, String> {
         let session = self.0.lock().open.get(&id).map(|entry| entry.session.clone());
         let session = session.ok_or_else(|| format!("session {id}: there is none"))?;
-        session.carry().ok_or_else(|| format!("session {id}: must be named by its worker"))
+        session.migration().ok_or_else(|| format!("session {id}: must be named by its worker"))
     }
 
     /// Sums by kind, with those of the open sessions in the list, and refused clients.

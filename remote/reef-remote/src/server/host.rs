@@ -1,12 +1,12 @@
 //! Devices of a server, and the clients that may use them.
 
-use super::carry::incoming::{Adoption, Incoming};
-use super::carry::source::Carrier;
+use super::migration::incoming::{Adoption, Incoming};
+use super::migration::source::Migration;
 use super::list_entry::ListEntry;
 use super::session::{Messages, Session};
 use super::shared::Shared;
 use super::tenants::{Account, Tenants};
-use crate::carry::session::Carry;
+use crate::migration::session::Migrate;
 use crate::messages::{ColocationKind, Facts, Request};
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::{self, Kind, Sessions};
@@ -42,12 +42,12 @@ pub struct Begun {
     /// Handler of its messages.
     pub handler: Box<dyn Handler>,
     /// Its way to other servers.
-    pub carry: Arc<dyn Carry>,
+    pub migration: Arc<dyn Migrate>,
 }
 
 impl Debug for Begun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Begun").field("carry", &self.carry).finish_non_exhaustive()
+        f.debug_struct("Begun").field("migration", &self.migration).finish_non_exhaustive()
     }
 }
 
@@ -175,7 +175,7 @@ fn begun<D: Operators>(
     key: Key,
 ) -> Begun {
     let session = Arc::new(Mutex::new(session));
-    let carrier = Carrier {
+    let migration = Migration {
         session: Arc::downgrade(&session),
         server: admission.server.clone(),
         device: admission.device.clone(),
@@ -183,7 +183,7 @@ fn begun<D: Operators>(
         program: admission.program.clone(),
         key,
     };
-    Begun { handler: Box::new(Messages(session)), carry: Arc::new(carrier) }
+    Begun { handler: Box::new(Messages(session)), migration: Arc::new(migration) }
 }
 
 /// Has a session run here that another server had.
@@ -312,11 +312,11 @@ impl Authority for Devices {
         let enlist = move |begun: Begun, program: String| {
             let device = Some(request.device);
             let listed = sessions::Facts { kind, tenant, program, device, pid: None, class: None };
-            let Begun { handler, carry } = begun;
-            Box::new(ListEntry::new(handler, carry, &sessions, listed, &account))
+            let Begun { handler, migration } = begun;
+            Box::new(ListEntry::new(handler, migration, &sessions, listed, &account))
                 as Box<dyn Handler>
         };
-        if request.is_carried {
+        if request.is_migrated {
             return Ok((host.incoming(admission, Box::new(enlist)), facts));
         }
         let begun = host.session(&admission).map_err(|text| counted(Refusal::Device, text))?;

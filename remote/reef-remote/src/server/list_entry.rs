@@ -1,7 +1,7 @@
 //! Sessions of Rust programs in the list of sessions.
 
 use super::tenants::Account;
-use crate::carry::session::Carry;
+use crate::migration::session::Migrate;
 use crate::observe::sessions::{Facts, SessionCounts, Registration, Sessions, Watched};
 use parking_lot::Mutex;
 use reef_wire::{Endpoint, Error, Handler, Message, Result};
@@ -20,19 +20,19 @@ pub(super) struct ListEntry {
 struct Session {
     endpoint: Mutex<Weak<Endpoint>>,
     account: Weak<Account>,
-    carry: Arc<dyn Carry>,
+    migration: Arc<dyn Migrate>,
 }
 
 impl ListEntry {
     pub(super) fn new(
         handler: Box<dyn Handler>,
-        carry: Arc<dyn Carry>,
+        migration: Arc<dyn Migrate>,
         sessions: &Sessions,
         facts: Facts,
         account: &Arc<Account>,
     ) -> Self {
         let account = Arc::downgrade(account);
-        let session = Arc::new(Session { endpoint: Mutex::default(), account, carry });
+        let session = Arc::new(Session { endpoint: Mutex::default(), account, migration });
         let place = sessions.begin(facts, session.clone());
         Self { handler, session, _place: place }
     }
@@ -67,8 +67,8 @@ impl Watched for Session {
         SessionCounts { peer, memory_bytes, traffic, ..SessionCounts::default() }
     }
 
-    fn carry(&self) -> Option<Arc<dyn Carry>> {
-        Some(self.carry.clone())
+    fn migration(&self) -> Option<Arc<dyn Migrate>> {
+        Some(self.migration.clone())
     }
 
     fn end(&self, why: &str) {

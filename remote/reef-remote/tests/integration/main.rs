@@ -1,7 +1,7 @@
 //! Devices of another machine: servers and clients in this process.
 
-mod carried_conformance;
-mod carry;
+mod migrated_conformance;
+mod migration;
 mod conformance;
 mod eight_bits;
 mod frames;

@@ -2,7 +2,7 @@
 
 use super::handshake::{OP_END, OP_REPLY};
 use super::inbox::{Inbox, Message, Sink, is_closed};
-use super::outbox::{self, CarriedOutbox, Growth, Outbox, Traffic};
+use super::outbox::{self, OutboxState, Growth, Outbox, Traffic};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::exchange::reader::Turns;
@@ -478,13 +478,13 @@ impl Endpoint {
     }
 
     /// Returns the state of what it has sent.
-    pub(super) fn carried_outbox(&self) -> CarriedOutbox {
-        self.writer.with(|outbox| outbox.carried())
+    pub(super) fn outbox_state(&self) -> OutboxState {
+        self.writer.with(|outbox| outbox.state())
     }
 
     /// Goes on with the state of another end.
-    pub(super) fn restore_outbox(&self, carried: CarriedOutbox) {
-        self.writer.with(|outbox| outbox.restore(carried));
+    pub(super) fn restore_outbox(&self, state: OutboxState) {
+        self.writer.with(|outbox| outbox.restore(state));
     }
 
     pub(super) fn inbox(&self) -> &Mutex<Inbox> {

@@ -48,14 +48,14 @@ pub(super) trait Sink {
 
 /// State of an inbox, without a link.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct CarriedInbox {
+pub(super) struct InboxState {
     received: Progress,
     consumed: Progress,
     /// Incomplete payloads.
     parts: Vec<(u64, Vec<u8>)>,
 }
 
-impl CarriedInbox {
+impl InboxState {
     /// Checks that its numbers can be those of an inbox.
     ///
     /// # Errors
@@ -114,14 +114,14 @@ impl Inbox {
     }
 
     /// Returns its state.
-    pub(super) fn carried(&self) -> CarriedInbox {
+    pub(super) fn state(&self) -> InboxState {
         let (received, parts) = (self.received(), self.assembly.parts());
-        CarriedInbox { received, consumed: self.consumed, parts }
+        InboxState { received, consumed: self.consumed, parts }
     }
 
     /// Goes on with the state of another one.
-    pub(super) fn restore(&mut self, carried: CarriedInbox) {
-        let CarriedInbox { received, consumed, parts } = carried;
+    pub(super) fn restore(&mut self, state: InboxState) {
+        let InboxState { received, consumed, parts } = state;
         (self.arrivals, self.received_bytes) = (Arrivals::at(received.frames), received.bytes);
         self.consumed = consumed;
         self.assembly.restore(parts);

@@ -9,7 +9,7 @@
 //! replies to the callers that wait for them. *Invariant*: the peer handles each posted message
 //! exactly once and in order, or the session ends with an error at both ends.
 
-mod carry;
+mod migration;
 mod client;
 mod endpoint;
 pub(crate) mod handshake;
@@ -19,7 +19,7 @@ mod acceptor;
 mod server;
 mod vouch;
 
-pub use carry::{Adopted, Held};
+pub use migration::{Adopted, Held};
 pub use client::{Client, ClientOptions};
 pub use endpoint::{Endpoint, Handler};
 pub use handshake::{Hello, Token};

@@ -62,7 +62,7 @@ pub struct Traffic {
 
 /// State of an outbox, without a connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct CarriedOutbox {
+pub(super) struct OutboxState {
     pending: Vec<u8>,
     /// Batches that may have to be sent again, and the numbers after their last frames.
     kept: Vec<(Vec<u8>, u64)>,
@@ -72,7 +72,7 @@ pub(super) struct CarriedOutbox {
     next_ticket: u64,
 }
 
-impl CarriedOutbox {
+impl OutboxState {
     /// Checks that its numbers can be those of an outbox.
     ///
     /// # Errors
@@ -305,9 +305,9 @@ impl Outbox {
     }
 
     /// Returns its state.
-    pub(super) fn carried(&self) -> CarriedOutbox {
+    pub(super) fn state(&self) -> OutboxState {
         let kept = self.journal.unacknowledged().into_iter();
-        CarriedOutbox {
+        OutboxState {
             pending: self.pending.clone(),
             kept: kept.map(|batch| (batch.bytes.clone(), batch.end)).collect(),
             pushed: self.pushed,
@@ -318,8 +318,8 @@ impl Outbox {
     }
 
     /// Goes on with the state of another one.
-    pub(super) fn restore(&mut self, carried: CarriedOutbox) {
-        let CarriedOutbox { pending, kept, pushed, acknowledged, consumed, next_ticket } = carried;
+    pub(super) fn restore(&mut self, state: OutboxState) {
+        let OutboxState { pending, kept, pushed, acknowledged, consumed, next_ticket } = state;
         for (bytes, end) in kept {
             self.journal.keep(Batch { bytes, end });
         }

@@ -193,10 +193,10 @@ impl Pipe {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let now = Instant::now();
-        let carry = self.line.bandwidth.map_or(Duration::ZERO, |bytes_per_second| {
+        let transfer = self.line.bandwidth.map_or(Duration::ZERO, |bytes_per_second| {
             Duration::from_secs_f64(bytes.len() as f64 / bytes_per_second as f64)
         });
-        state.free_at = state.free_at.max(now) + carry;
+        state.free_at = state.free_at.max(now) + transfer;
         // xorshift64
         state.random ^= state.random << 13;
         state.random ^= state.random >> 7;

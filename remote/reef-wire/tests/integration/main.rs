@@ -1,6 +1,6 @@
 //! Sessions over connections that break, through shared memory, and from one server to another.
 
-mod carry;
+mod migration;
 mod session;
 mod shared;
 mod support;

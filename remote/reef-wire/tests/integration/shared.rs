@@ -28,7 +28,7 @@ fn open(bench: &Bench) -> Client {
 }
 
 #[test]
-fn session_in_shared_memory_carries_each_message_once() {
+fn session_in_shared_memory_delivers_each_message_once() {
     let bench = Bench::new(|_| None);
     let client = open(&bench);
     // Far more than a ring holds, in both directions at a time.

@@ -103,7 +103,7 @@ impl Plan {
     /// # Errors
     ///
     /// The system refuses namespaces or mounts. Nothing has changed then.
-    pub(super) fn carry_out(&self) -> io::Result<()> {
+    pub(super) fn execute(&self) -> io::Result<()> {
         if self.mounts.is_empty() {
             return Ok(());
         }

@@ -308,7 +308,7 @@ impl Shims {
             std::iter::once(driver).chain(self.nvml.as_deref().map(nvml)).collect();
         let plan = bind::plan(&covers, &self.folder()?)?;
         let shown = || plan.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
-        match plan.carry_out() {
+        match plan.execute() {
             Ok(()) => {
                 if args.explain && !plan.files.is_empty() {
                     eprintln!("reef: mounted over {}", shown().join(" and "));

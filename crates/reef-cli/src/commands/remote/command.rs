@@ -2,7 +2,7 @@
 
 use super::serve;
 #[cfg(feature = "daemon")]
-use super::{carry, end, ps, trace};
+use super::{migration, end, ps, trace};
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]
@@ -17,13 +17,13 @@ pub(crate) enum Command {
     End(end::Args),
     /// Move a session of a program that uses the CUDA driver to another server, while it runs.
     #[cfg(feature = "daemon")]
-    Migrate(carry::Migrate),
+    Migrate(migration::Migrate),
     /// Write such a session to a folder.
     #[cfg(feature = "daemon")]
-    Snapshot(carry::Snapshot),
+    Snapshot(migration::Snapshot),
     /// Continue such a session from a folder, at a server.
     #[cfg(feature = "daemon")]
-    Restore(carry::Restore),
+    Restore(migration::Restore),
     /// Record the frames of sessions in time, for Perfetto.
     #[cfg(feature = "daemon")]
     Trace(trace::Args),
@@ -44,11 +44,11 @@ pub(crate) fn run(command: Command) -> Result<()> {
         #[cfg(feature = "daemon")]
         Command::End(args) => end::run(&args),
         #[cfg(feature = "daemon")]
-        Command::Migrate(args) => carry::run_migrate(&args),
+        Command::Migrate(args) => migration::run_migrate(&args),
         #[cfg(feature = "daemon")]
-        Command::Snapshot(args) => carry::run_snapshot(&args),
+        Command::Snapshot(args) => migration::run_snapshot(&args),
         #[cfg(feature = "daemon")]
-        Command::Restore(args) => carry::run_restore(&args),
+        Command::Restore(args) => migration::run_restore(&args),
         #[cfg(feature = "daemon")]
         Command::Trace(args) => trace::run(&args),
         #[cfg(feature = "daemon")]

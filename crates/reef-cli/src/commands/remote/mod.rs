@@ -4,7 +4,7 @@
 //! look at its sessions and end them. Another user cannot open it, and no other machine can.
 
 #[cfg(feature = "daemon")]
-mod carry;
+mod migration;
 pub(crate) mod command;
 #[cfg(feature = "daemon")]
 mod control;

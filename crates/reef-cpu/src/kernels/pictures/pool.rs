@@ -92,7 +92,7 @@ impl Fold for Mean {
 /// Adds `sums` to the first level and starts them anew; likewise each level that is full after
 /// `parts` of them.
 #[inline(always)]
-fn carry<'a>(mut parts: usize, mut sums: &'a mut [f32], levels: &'a mut [f32]) {
+fn add_up<'a>(mut parts: usize, mut sums: &'a mut [f32], levels: &'a mut [f32]) {
     for level in levels.chunks_exact_mut(sums.len()) {
         for (total, part) in level.iter_mut().zip(&mut *sums) {
             *total += std::mem::take(part);
@@ -191,7 +191,7 @@ impl Pool {
                 }
                 seen += 1;
                 if seen % PART == 0 {
-                    carry(seen / PART, sums, levels);
+                    add_up(seen / PART, sums, levels);
                 }
                 !stop.is_set()
             },

@@ -10,7 +10,7 @@ use crate::notices::Notices;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
-use reef_remote::carry::{Report, Target};
+use reef_remote::migration::{Report, Target};
 use reef_remote_calls::Kind;
 use reef_wire::{Error, Held, Key, Moved, Server};
 use std::collections::hash_map::Entry;
@@ -24,7 +24,7 @@ const PAUSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The session of this process.
 #[derive(Debug, Clone)]
-pub(crate) struct Carrier {
+pub(crate) struct Migration {
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) server: Server,
@@ -36,7 +36,7 @@ pub(crate) struct Carrier {
     pub(crate) notices: Notices,
 }
 
-impl Carrier {
+impl Migration {
     fn moved(&self, address: String) -> Moved {
         Moved { address, key: self.key.clone() }
     }
@@ -149,7 +149,7 @@ impl Carrier {
         let held = self.server.hold(self.name).ok_or("it has ended")?;
         (state.name, state.program) = (self.name, self.program.clone());
         state.key = Some(self.key.clone());
-        state.end = held.carried().map_err(|e| e.to_string())?;
+        state.end = held.state().map_err(|e| e.to_string())?;
         state.pending = pause.pending();
         copy.prepare(&state)?;
         let memory = state.memory.iter().map(|range| range.bytes).sum();
@@ -195,7 +195,7 @@ impl Carrier {
         let held = self.server.hold(self.name).ok_or("it has ended")?;
         (state.name, state.program) = (self.name, self.program.clone());
         state.key = Some(self.key.clone());
-        state.end = held.carried().map_err(|e| e.to_string())?;
+        state.end = held.state().map_err(|e| e.to_string())?;
         state.pending = pause.pending();
         let none = HashSet::new();
         let written = file::write(folder, &state, |each| self.read(&state.memory, &none, each))?;

@@ -1,10 +1,10 @@
 //! A session at another server, which is made of what this end sends.
 
 use super::state::{State, check_facts};
-use crate::carry::session::Each;
-use crate::carry::target::Target;
+use crate::migration::session::Each;
+use crate::migration::target::Target;
 use crate::messages::{
-    CarryBytes, CarryCheck, CarryClear, CarryCommit, CarryEvents, CarryPrepare, CarryState, Event,
+    MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents, MigratePrepare, MigrateState, Event,
     Facts, Request,
 };
 use crate::schema::schema;
@@ -59,7 +59,7 @@ impl Copy {
         program: &str,
         facts: &Facts,
     ) -> Result<Self, String> {
-        let request = Request { device: device.into(), is_carried: true };
+        let request = Request { device: device.into(), is_migrated: true };
         let request = codec::write(&request).map_err(text)?;
         let client = Client::open(target.options(schema(), program, request), Box::new(Quiet));
         let client = client.map_err(text)?;
@@ -85,8 +85,8 @@ impl Copy {
     /// The other server's.
     pub(super) fn events(&mut self, events: &[Event]) -> Result<(), String> {
         for some in events.chunks(MAX_EVENTS) {
-            let message = CarryEvents { events: some.to_vec() };
-            self.post(CarryEvents::OP, &[&message.to_bytes().map_err(text)?])?;
+            let message = MigrateEvents { events: some.to_vec() };
+            self.post(MigrateEvents::OP, &[&message.to_bytes().map_err(text)?])?;
         }
         Ok(())
     }
@@ -99,10 +99,10 @@ impl Copy {
     pub(super) fn piece(&mut self, order: u64, offset: u64, bytes: &[u8]) -> Result<(), String> {
         let (order, offset) = (U64::new(order), U64::new(offset));
         if bytes.iter().all(|byte| *byte == 0) {
-            let clear = CarryClear { order, offset, bytes: U64::new(bytes.len() as u64) };
-            return self.post(CarryClear::OP, &[hot_bytes(&clear)]);
+            let clear = MigrateClear { order, offset, bytes: U64::new(bytes.len() as u64) };
+            return self.post(MigrateClear::OP, &[hot_bytes(&clear)]);
         }
-        self.post(CarryBytes::OP, &[hot_bytes(&CarryBytes { order, offset }), bytes])
+        self.post(MigrateBytes::OP, &[hot_bytes(&MigrateBytes { order, offset }), bytes])
     }
 
     /// Waits until the other server has made all that was sent.
@@ -111,7 +111,7 @@ impl Copy {
     ///
     /// The other server's.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.call(&CarryCheck {})
+        self.call(&MigrateCheck {})
     }
 
     /// Has the other server make the session of its state. It doesn't run there yet.
@@ -121,10 +121,10 @@ impl Copy {
     /// The other server's.
     pub(super) fn prepare(&mut self, state: &[u8]) -> Result<(), String> {
         for piece in state.chunks(STATE_PIECE_LEN) {
-            let head = CarryState { reserved: U64::new(0) };
-            self.post(CarryState::OP, &[hot_bytes(&head), piece])?;
+            let head = MigrateState { reserved: U64::new(0) };
+            self.post(MigrateState::OP, &[hot_bytes(&head), piece])?;
         }
-        self.call(&CarryPrepare {})
+        self.call(&MigratePrepare {})
     }
 
     /// Has the session run there.
@@ -132,10 +132,10 @@ impl Copy {
     /// # Errors
     ///
     /// The other server refuses, or it is not known whether it runs there.
-    pub(super) fn commit(&self, message: &CarryCommit) -> Result<(), NotBegun> {
+    pub(super) fn commit(&self, message: &MigrateCommit) -> Result<(), NotBegun> {
         let body = message.to_bytes();
         let body = body.map_err(|error| NotBegun::Refused(text(error)))?;
-        match self.client.call(CarryCommit::OP, 0, &[&body]) {
+        match self.client.call(MigrateCommit::OP, 0, &[&body]) {
             Ok(_) => Ok(()),
             Err(Error::Remote { text, .. }) => Err(NotBegun::Refused(text)),
             Err(error) => Err(NotBegun::Unknown(error.to_string())),
@@ -143,7 +143,7 @@ impl Copy {
     }
 }
 
-/// Has a server begin the session of a state that was [written](crate::carry::Carry::snapshot).
+/// Has a server begin the session of a state that was [written](crate::carry::Migrate::snapshot).
 /// `read` reads the region at this place of the written list. Returns the bytes of its memory.
 ///
 /// # Errors

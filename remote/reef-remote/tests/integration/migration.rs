@@ -10,7 +10,7 @@ use reef_core::{
 };
 use reef_cpu::Cpu;
 use reef_models::{Model, Network};
-use reef_remote::carry::{Frozen, Report, Target};
+use reef_remote::migration::{Frozen, Report, Target};
 use reef_remote::server::{Host, Tenants, restore};
 use reef_remote::{Preemptor, Queue, Remote};
 use reef_wire::Token;
@@ -31,7 +31,7 @@ fn to(served: &Served) -> Target {
 /// Moves the one session of a server.
 fn migrate(from: &Served, to: &Target) -> Result<Report, String> {
     let id = ids(from)[0];
-    from.sessions.carry(id)?.migrate(to)
+    from.sessions.migration(id)?.migrate(to)
 }
 
 fn start(device: &Remote) -> Dispatcher<Remote> {
@@ -332,7 +332,7 @@ impl Saved {
             saved = Some(Self { state: frozen.state.to_vec(), regions });
             Ok(0)
         };
-        from.sessions.carry(ids(from)[0]).unwrap().snapshot(&mut write, ends).unwrap();
+        from.sessions.migration(ids(from)[0]).unwrap().snapshot(&mut write, ends).unwrap();
         saved.unwrap()
     }
 
@@ -523,7 +523,7 @@ fn dying_server_leaves_the_session_at_one_or_none() {
         queue.launch(Seq(0), &cells.launch(1, 10), None).unwrap();
         let target = dying_relay(&folder, &other.address, bytes);
         let id = *ids(&served).last().unwrap();
-        let moved = served.sessions.carry(id).unwrap().migrate(&target);
+        let moved = served.sessions.migration(id).unwrap().migrate(&target);
         println!("{bytes} bytes: {moved:?}");
         let launched = queue.launch(Seq(1), &cells.launch(2, 10), None);
         let read = launched.and_then(|()| {

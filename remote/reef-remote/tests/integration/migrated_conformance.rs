@@ -3,7 +3,7 @@
 use crate::support::{self, Served};
 use reef_conformance::PreemptLevel;
 use reef_remote::Remote;
-use reef_remote::carry::Target;
+use reef_remote::migration::Target;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,8 +18,8 @@ static MOVES: AtomicU64 = AtomicU64::new(0);
 fn move_all(from: &Served, to: &Served) {
     let target = Target::new(to.address.parse().unwrap());
     for session in from.sessions.list() {
-        let Ok(carry) = from.sessions.carry(session.id) else { continue };
-        match carry.migrate(&target) {
+        let Ok(migration) = from.sessions.migration(session.id) else { continue };
+        match migration.migrate(&target) {
             Ok(_) => {
                 MOVES.fetch_add(1, Ordering::Relaxed);
             }

@@ -8,7 +8,7 @@ use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
 use reef_remote_calls::{
-    Call, CarryBytes, CarryClear, CarryCommit, CarryMap, CarryPrepare, CarryState,
+    Call, MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState,
 };
 use reef_wire::{Endpoint, Error, Handler, Hot, Message, Result, codec};
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ impl Incoming {
         Self { shared, queue: Arc::default(), copiers, state, failed, made, begin }
     }
 
-    fn map(&mut self, map: &CarryMap) -> Result<(), String> {
+    fn map(&mut self, map: &MigrateMap) -> Result<(), String> {
         let (at, bytes, device) = (map.at.get(), map.bytes.get(), map.device.get() as i32);
         let failed = |code: u32| format!("memory at {at:#x}: code {code}");
         if !self.copiers.contains_key(&device) {
@@ -77,21 +77,21 @@ impl Incoming {
     fn take(&mut self, message: &Message<'_>) -> Result<Result<(), String>> {
         let failed = |code: u32| format!("memory: code {code}");
         Ok(match message.op {
-            CarryMap::OP => self.map(CarryMap::split(message.body)?.0),
-            CarryBytes::OP => {
-                let (head, bytes) = CarryBytes::split(message.body)?;
+            MigrateMap::OP => self.map(MigrateMap::split(message.body)?.0),
+            MigrateBytes::OP => {
+                let (head, bytes) = MigrateBytes::split(message.body)?;
                 let at = head.at.get();
                 let copier = self.copier(at, bytes.len() as u64);
                 copier.and_then(|copier| copier.write(at, bytes).map_err(failed))
             }
-            CarryClear::OP => {
-                let head = CarryClear::split(message.body)?.0;
+            MigrateClear::OP => {
+                let head = MigrateClear::split(message.body)?.0;
                 let (at, len) = (head.at.get(), head.bytes.get());
                 let copier = self.copier(at, len);
                 copier.and_then(|copier| copier.clear(at, len as usize).map_err(failed))
             }
-            CarryState::OP => {
-                let piece = CarryState::split(message.body)?.1;
+            MigrateState::OP => {
+                let piece = MigrateState::split(message.body)?.1;
                 append(&mut self.state, piece, MAX_STATE_LEN)?;
                 Ok(())
             }
@@ -137,8 +137,8 @@ fn append(state: &mut Vec<u8>, piece: &[u8], most: usize) -> Result<()> {
 impl Handler for Incoming {
     fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> Result<()> {
         let done = match message.op {
-            CarryPrepare::OP => self.prepare(),
-            CarryCommit::OP => self.commit(),
+            MigratePrepare::OP => self.prepare(),
+            MigrateCommit::OP => self.commit(),
             _ => {
                 if let (Err(why), None) = (self.take(message)?, &self.failed) {
                     self.failed = Some(why);

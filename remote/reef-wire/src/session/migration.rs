@@ -1,8 +1,8 @@
 //! A server's end of a session in another process: what it has sent and received.
 
 use super::endpoint::{Endpoint, Handler, Side};
-use super::inbox::CarriedInbox;
-use super::outbox::CarriedOutbox;
+use super::inbox::InboxState;
+use super::outbox::OutboxState;
 use super::server::{Server, Session};
 use crate::codec;
 use crate::error::{Error, Result};
@@ -18,9 +18,9 @@ const REDIRECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// State of an end, without a connection.
 #[derive(Debug, Serialize, Deserialize)]
-struct Carried {
-    outbox: CarriedOutbox,
-    inbox: CarriedInbox,
+struct SessionState {
+    outbox: OutboxState,
+    inbox: InboxState,
 }
 
 /// A session without a connection. Its client, if it comes back, waits until this is dropped: then
@@ -49,11 +49,11 @@ impl Held {
     /// # Errors
     ///
     /// `Invalid` for what the format cannot express.
-    pub fn carried(&self) -> Result<Vec<u8>> {
+    pub fn state(&self) -> Result<Vec<u8>> {
         let endpoint = &self.session.endpoint;
-        let inbox = lock(endpoint.inbox()).carried();
-        let outbox = endpoint.carried_outbox();
-        codec::write(&Carried { outbox, inbox })
+        let inbox = lock(endpoint.inbox()).state();
+        let outbox = endpoint.outbox_state();
+        codec::write(&SessionState { outbox, inbox })
     }
 
     /// Tells the client that the session goes on at another server, once it has come back. Returns
@@ -131,7 +131,7 @@ impl Server {
         Some(Held { server: self.clone(), session, name })
     }
 
-    /// Begins a session with the state that [`Held::carried`] has returned in another process. Its
+    /// Begins a session with the state that [`Held::state`] has returned in another process. Its
     /// client is served from now on, but for a thread: [`Adopted::run`]. A client that has the key
     /// needs no token: [`greet`](Self::greet).
     ///
@@ -143,16 +143,16 @@ impl Server {
         name: [u8; 16],
         tenant: Option<&str>,
         key: Option<Key>,
-        carried: &[u8],
+        state: &[u8],
         handler: Box<dyn Handler>,
     ) -> Result<Adopted> {
-        let carried: Carried = codec::read(carried)?;
-        carried.outbox.check()?;
-        carried.inbox.check()?;
+        let state: SessionState = codec::read(state)?;
+        state.outbox.check()?;
+        state.inbox.check()?;
         let side = Side::Server { max_unread: self.options().max_unread };
         let endpoint = Arc::new(Endpoint::new(self.options().limits, side, handler));
-        lock(endpoint.inbox()).restore(carried.inbox);
-        endpoint.restore_outbox(carried.outbox);
+        lock(endpoint.inbox()).restore(state.inbox);
+        endpoint.restore_outbox(state.outbox);
         endpoint.begin();
         let session = Arc::new(Session::new(endpoint, tenant.map(Into::into), key, 0));
         self.insert_adopted(name, &session).map_err(Error::Refused)?;

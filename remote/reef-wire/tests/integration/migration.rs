@@ -35,9 +35,9 @@ fn serve(server: &Server, mut link: Link) -> reef_wire::Result<()> {
 
 /// Has a session go on at a server.
 fn adopt(at: &Bench, held: &Held, key: &Key) -> reef_wire::Result<()> {
-    let carried = held.carried()?;
+    let state = held.state()?;
     let adopted: Adopted =
-        at.server().adopt(NAME, None, Some(key.clone()), &carried, at.noter())?;
+        at.server().adopt(NAME, None, Some(key.clone()), &state, at.noter())?;
     thread::spawn(move || adopted.run());
     Ok(())
 }

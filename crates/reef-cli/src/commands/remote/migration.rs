@@ -3,7 +3,7 @@
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use anyhow::{Result, anyhow, bail};
-use reef_remote_worker::{Carried, Place, SessionName, migrate, restore, snapshot};
+use reef_remote_worker::{MigrationReport, Place, SessionName, migrate, restore, snapshot};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -76,9 +76,9 @@ impl To {
     }
 }
 
-fn say(what: &str, carried: &Carried, is_json: bool) -> Result<()> {
-    let millis = carried.pause.as_secs_f64() * 1e3;
-    let Carried { memory, delta, is_client_told, .. } = carried;
+fn say(what: &str, migrated: &MigrationReport, is_json: bool) -> Result<()> {
+    let millis = migrated.pause.as_secs_f64() * 1e3;
+    let MigrationReport { memory, delta, is_client_told, .. } = migrated;
     if is_json {
         return print(json!({
             "pause_ms": millis,
@@ -97,14 +97,14 @@ fn say(what: &str, carried: &Carried, is_json: bool) -> Result<()> {
 
 pub(crate) fn run_migrate(command: &Migrate) -> Result<()> {
     let Migrate { session, to } = command;
-    let carried = migrate(session.name, &to.place()?).map_err(|e| anyhow!(e))?;
-    say("moved", &carried, to.json)
+    let migrated = migrate(session.name, &to.place()?).map_err(|e| anyhow!(e))?;
+    say("moved", &migrated, to.json)
 }
 
 pub(crate) fn run_snapshot(command: &Snapshot) -> Result<()> {
     let Snapshot { session, out, end, json } = command;
-    let carried = snapshot(session.name, out, *end).map_err(|e| anyhow!(e))?;
-    say("written", &carried, *json)
+    let migrated = snapshot(session.name, out, *end).map_err(|e| anyhow!(e))?;
+    say("written", &migrated, *json)
 }
 
 pub(crate) fn run_restore(command: &Restore) -> Result<()> {

@@ -1,10 +1,10 @@
 //! Sends a session to another server, or to a file, while it runs and then while it stands still.
 
 use super::copy::{Copy, NotBegun};
-use super::state::{CarriedCommand, CarriedRecord, Identity, Progress, State, calendar};
-use crate::carry::session::{Carry, Each, Frozen, Region, Report, Write};
-use crate::carry::target::Target;
-use crate::messages::{BlocksLeft, CarryCommit, Change, Event, Facts};
+use super::state::{CommandState, RecordState, Identity, Progress, State, calendar};
+use crate::migration::session::{Migrate, Each, Frozen, Region, Report, Write};
+use crate::migration::target::Target;
+use crate::messages::{BlocksLeft, MigrateCommit, Change, Event, Facts};
 use crate::server::origin::{Object, Origin, Record, Source};
 use crate::server::session::{Lane, Session};
 use parking_lot::{Mutex, MutexGuard};
@@ -30,7 +30,7 @@ type Living<D> = BTreeMap<u64, Arc<Origin<D>>>;
 
 /// The way of a session to other servers and files.
 #[derive(Debug)]
-pub(in crate::server) struct Carrier<D: Operators> {
+pub(in crate::server) struct Migration<D: Operators> {
     pub(in crate::server) session: Weak<Mutex<Session<D>>>,
     pub(in crate::server) server: Server,
     /// Device, as servers name it, and what its client knows of it.
@@ -73,7 +73,7 @@ fn ended() -> String {
     "it has ended".into()
 }
 
-impl<D: Operators> Carry for Carrier<D> {
+impl<D: Operators> Migrate for Migration<D> {
     fn migrate(&self, to: &Target) -> Result<Report, String> {
         let session = self.session.upgrade().ok_or_else(ended)?;
         let _watched = watch(&session)?;
@@ -109,7 +109,7 @@ impl<D: Operators> Carry for Carrier<D> {
         let within = asked.elapsed().as_nanos() as u64;
         let clock = pause.session.outlet.time(pause.session.host.device.clock());
         let (clock, calendar) = (clock.as_nanos() as u64, calendar());
-        let committed = copy.commit(&CarryCommit { clock, calendar, within });
+        let committed = copy.commit(&MigrateCommit { clock, calendar, within });
         let Pause { session, living, held } = pause;
         drop((session, living));
         match committed {
@@ -277,17 +277,17 @@ fn change_of<D: Operators>(object: &Object<D>) -> Change {
     }
 }
 
-fn command<D: Operators>(source: &Source<D>) -> CarriedCommand {
+fn command<D: Operators>(source: &Source<D>) -> CommandState {
     let origins = source.origins.iter().map(|origin| origin.order).collect();
-    CarriedCommand { command: source.command.clone(), origins }
+    CommandState { command: source.command.clone(), origins }
 }
 
-fn record<D: Operators>(device: &D, record: &Record<D>) -> Result<CarriedRecord, String> {
+fn record<D: Operators>(device: &D, record: &Record<D>) -> Result<RecordState, String> {
     let blocks = device.blocks(&record.checkpoint).map_err(|e| text(&e))?;
-    Ok(CarriedRecord { command: command(&record.source), blocks: BlocksLeft::from(&blocks) })
+    Ok(RecordState { command: command(&record.source), blocks: BlocksLeft::from(&blocks) })
 }
 
-impl<D: Operators> Carrier<D> {
+impl<D: Operators> Migration<D> {
     /// Takes no message more, and waits until the device has nothing of the session.
     ///
     /// # Errors
@@ -327,7 +327,7 @@ impl<D: Operators> Carrier<D> {
         let device = &session.host.device;
         let identity = Identity {
             name: held.name(),
-            end: held.carried().map_err(|e| text(&e))?,
+            end: held.state().map_err(|e| text(&e))?,
             key: self.key.clone(),
             program: self.program.clone(),
             device: self.device.clone(),

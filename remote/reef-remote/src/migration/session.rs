@@ -51,7 +51,7 @@ impl Debug for Frozen<'_> {
 pub type Write<'a> = dyn FnMut(&Frozen<'_>) -> Result<u64, String> + 'a;
 
 /// A session that can be moved and written.
-pub trait Carry: Debug + Send + Sync {
+pub trait Migrate: Debug + Send + Sync {
     /// Moves it to another server. It runs there then, and its client is told.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::make::{ByOrder, Maker, memory_of, reason};
 use super::state::{State, calendar};
 use crate::messages::{
-    CarryBytes, CarryCheck, CarryClear, CarryCommit, CarryEvents, CarryPrepare, CarryState, Facts,
+    MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents, MigratePrepare, MigrateState, Facts,
 };
 use crate::server::objects::{Fault, Outcome};
 use crate::server::session::Session;
@@ -59,18 +59,18 @@ impl<D: Operators> Incoming<D> {
         let session = self.session.as_mut().ok_or_else(ended)?;
         let device = session.host.device.clone();
         match message.op {
-            CarryEvents::OP => {
+            MigrateEvents::OP => {
                 let mut maker = Maker { session, made: &mut self.made };
-                let events = CarryEvents::from_bytes(message.body)?.events;
+                let events = MigrateEvents::from_bytes(message.body)?.events;
                 events.into_iter().try_for_each(|event| maker.event(event))
             }
-            CarryBytes::OP => {
-                let (head, bytes) = CarryBytes::split(message.body)?;
+            MigrateBytes::OP => {
+                let (head, bytes) = MigrateBytes::split(message.body)?;
                 let memory = memory_of(&self.made, head.order.get())?;
                 Ok(device.write(&memory.buffer, head.offset.get() as usize, bytes)?)
             }
-            CarryClear::OP => {
-                let (head, _) = CarryClear::split(message.body)?;
+            MigrateClear::OP => {
+                let (head, _) = MigrateClear::split(message.body)?;
                 let memory = memory_of(&self.made, head.order.get())?;
                 let (from, len) = (head.offset.get(), head.bytes.get());
                 if from.checked_add(len).is_none_or(|end| end > memory.len) {
@@ -85,8 +85,8 @@ impl<D: Operators> Incoming<D> {
                 }
                 Ok(())
             }
-            CarryState::OP => {
-                self.state.extend_from_slice(CarryState::split(message.body)?.1);
+            MigrateState::OP => {
+                self.state.extend_from_slice(MigrateState::split(message.body)?.1);
                 if self.state.len() > MAX_STATE_LEN {
                     self.state = Vec::new();
                     return Err(Error::invalid("state of the session: is too long").into());
@@ -120,7 +120,7 @@ impl<D: Operators> Incoming<D> {
         Ok(())
     }
 
-    fn commit(&mut self, commit: &CarryCommit) -> Result<(), String> {
+    fn commit(&mut self, commit: &MigrateCommit) -> Result<(), String> {
         let state = self.prepared.take().ok_or("nothing is prepared")?;
         let session = self.session.take().ok_or("the session runs already")?;
         let begin = self.begin.take().ok_or("the session runs already")?;
@@ -137,13 +137,13 @@ impl<D: Operators> Incoming<D> {
 impl<D: Operators> Handler for Incoming<D> {
     fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
         let done = match (message.op, message.wants_reply) {
-            (CarryCheck::OP, true) => self.check(),
-            (CarryPrepare::OP, true) => {
+            (MigrateCheck::OP, true) => self.check(),
+            (MigratePrepare::OP, true) => {
                 let prepared = self.prepare();
                 self.failed = self.failed.take().or_else(|| prepared.clone().err());
                 prepared
             }
-            (CarryCommit::OP, true) => self.commit(&CarryCommit::from_bytes(message.body)?),
+            (MigrateCommit::OP, true) => self.commit(&MigrateCommit::from_bytes(message.body)?),
             (op, true) => {
                 let text = format!("operation {op}: cannot come here");
                 return Err(reef_wire::Error::Protocol(text));

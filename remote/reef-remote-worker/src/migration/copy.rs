@@ -2,9 +2,9 @@
 
 use super::digest::Digest;
 use super::state::{Range, State};
-use reef_remote::carry::Target;
+use reef_remote::migration::Target;
 use reef_remote_calls::{
-    CarryBytes, CarryClear, CarryCommit, CarryMap, CarryPrepare, CarryState, Facts, Request, SCHEMA,
+    MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState, Facts, Request, SCHEMA,
 };
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Client, Endpoint, Error, Handler, Hot, Message, codec, hot_bytes};
@@ -39,7 +39,7 @@ impl Copy {
     ///
     /// There is no such server, or its window is another one.
     pub(crate) fn begin(target: &Target, window: u64, program: &str) -> Result<Self, String> {
-        let request = Request { windows: vec![window], is_carried: true, class: None };
+        let request = Request { windows: vec![window], is_migrated: true, class: None };
         let request = codec::write(&request).map_err(|e| e.to_string())?;
         let options = target.options(SCHEMA, program, request);
         let client = Client::open(options, Box::new(Quiet)).map_err(|e| e.to_string())?;
@@ -73,23 +73,23 @@ impl Copy {
             let pieces = range.at..range.at + range.bytes;
             self.pieces.retain(|at, _| !pieces.contains(at));
             self.mapped.insert(range.at, has);
-            let map = CarryMap {
+            let map = MigrateMap {
                 at: U64::new(range.at),
                 bytes: U64::new(range.bytes),
                 device: U32::new(range.device as u32),
                 reserved: U32::new(0),
             };
-            self.post(CarryMap::OP, &[hot_bytes(&map)])?;
+            self.post(MigrateMap::OP, &[hot_bytes(&map)])?;
         }
         let digest = Digest::of(bytes);
         if self.pieces.insert(at, digest) == Some(digest) {
             return Ok(());
         }
         if bytes.iter().all(|byte| *byte == 0) {
-            let clear = CarryClear { at: U64::new(at), bytes: U64::new(bytes.len() as u64) };
-            return self.post(CarryClear::OP, &[hot_bytes(&clear)]);
+            let clear = MigrateClear { at: U64::new(at), bytes: U64::new(bytes.len() as u64) };
+            return self.post(MigrateClear::OP, &[hot_bytes(&clear)]);
         }
-        self.post(CarryBytes::OP, &[hot_bytes(&CarryBytes { at: U64::new(at) }), bytes])
+        self.post(MigrateBytes::OP, &[hot_bytes(&MigrateBytes { at: U64::new(at) }), bytes])
     }
 
     /// Has the other server make the session of its state. It doesn't run there yet.
@@ -100,11 +100,11 @@ impl Copy {
     pub(crate) fn prepare(&mut self, state: &State) -> Result<(), String> {
         let bytes = codec::write(state).map_err(|e| e.to_string())?;
         for piece in bytes.chunks(STATE_PIECE) {
-            let head = CarryState { reserved: U64::new(0) };
-            self.post(CarryState::OP, &[hot_bytes(&head), piece])?;
+            let head = MigrateState { reserved: U64::new(0) };
+            self.post(MigrateState::OP, &[hot_bytes(&head), piece])?;
         }
-        let head = CarryPrepare { reserved: U64::new(0) };
-        let said = self.client.call(CarryPrepare::OP, 0, &[hot_bytes(&head)]);
+        let head = MigratePrepare { reserved: U64::new(0) };
+        let said = self.client.call(MigratePrepare::OP, 0, &[hot_bytes(&head)]);
         said.map(|_| ()).map_err(|e| e.to_string())
     }
 
@@ -114,8 +114,8 @@ impl Copy {
     ///
     /// It is not known whether it does.
     pub(crate) fn commit(&self) -> Result<(), String> {
-        let head = CarryCommit { reserved: U64::new(0) };
-        let said = self.client.call(CarryCommit::OP, 0, &[hot_bytes(&head)]);
+        let head = MigrateCommit { reserved: U64::new(0) };
+        let said = self.client.call(MigrateCommit::OP, 0, &[hot_bytes(&head)]);
         said.map(|_| ()).map_err(|e| e.to_string())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `REEF_TEST_DEVICE=cuda:0 REEF_TEST_MODEL=resnet50` runs it on a GPU, and prints the pauses.
 
-use crate::carry::{reef, refuses, says};
+use crate::migration::{reef, refuses, says};
 use crate::common::Folder;
 use reef::models::Model;
 use reef::remote::Remote;
@@ -58,7 +58,7 @@ fn session_moves_and_is_restored_by_the_commands() {
     let variable = |name: &str, other: &str| std::env::var(name).unwrap_or_else(|_| other.into());
     let (device, name) =
         (variable("REEF_TEST_DEVICE", "cpu:0"), variable("REEF_TEST_MODEL", "resnet18"));
-    let folder = Folder::new("carry-devices");
+    let folder = Folder::new("migration-devices");
     let mut servers = ["a", "b"].map(|name| Server::start(&folder, name));
     let remote = Remote::open(0, &format!("{}/{device}", servers[0].address)).unwrap();
     let scheduler = Box::new(Reef::default().level(PreemptLevel::HostQueue));

@@ -34,7 +34,7 @@ impl Pause {
     ///
     /// # Errors
     ///
-    /// Work that does not end, or state that cannot be carried. The session runs on.
+    /// Work that does not end, or state that cannot be migrated. The session runs on.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         queue: &Arc<Queue>,
@@ -84,7 +84,7 @@ impl Pause {
         }
     }
 
-    /// Names what cannot be carried.
+    /// Names what cannot be migrated.
     fn check(&self) -> Result<(), String> {
         let log = lock(&self.shared.log);
         let mut all = Vec::new();

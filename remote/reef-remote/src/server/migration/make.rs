@@ -1,6 +1,6 @@
 //! Makes a session of events and a state.
 
-use super::state::{CarriedRecord, Progress, State, check_facts};
+use super::state::{RecordState, Progress, State, check_facts};
 use crate::messages::{Change, EVICT, Event, Facts, MakeGraph, NamedKernel, OpenLane, RESET};
 use crate::server::objects::{Fault, Objects, Outcome};
 use crate::server::origin::{Memory, Object, Origin, Record, Source};
@@ -155,14 +155,14 @@ impl<D: Operators> Maker<'_, D> {
     }
 
     /// A record of which these blocks are left.
-    fn record(&self, record: &CarriedRecord) -> Outcome<Record<D>> {
-        let CarriedRecord { command: carried, blocks } = record;
-        let named = carried.origins.iter().map(|order| {
+    fn record(&self, record: &RecordState) -> Outcome<Record<D>> {
+        let RecordState { command: migrated, blocks } = record;
+        let named = migrated.origins.iter().map(|order| {
             let origin = self.made.get(order);
             Ok(origin.ok_or_else(|| differs("a command that was not made"))?.clone())
         });
         let origins = named.collect::<Outcome<_>>()?;
-        let source = Source { command: carried.command.clone(), origins };
+        let source = Source { command: migrated.command.clone(), origins };
         let device = &self.session.host.device;
         let command = Objects::command_of(device, &source)?;
         let blocks = Blocks::try_from(blocks.clone())?;

@@ -221,9 +221,9 @@ fn moves_twenty_times(name: &str, replay: &str) {
     const STEPS: usize = 4000;
     let _one = prepare();
     let seed = seed();
-    let expected = expected(&format!("carry-{name}-local"), seed, STEPS);
-    let servers = ["a", "b"].map(|end| Server::start(&format!("carry-{name}-{end}")));
-    let driver = open_with(&format!("carry-{name}"), &servers[0].address, replay);
+    let expected = expected(&format!("migration-{name}-local"), seed, STEPS);
+    let servers = ["a", "b"].map(|end| Server::start(&format!("migration-{name}-{end}")));
+    let driver = open_with(&format!("migration-{name}"), &servers[0].address, replay);
     let mut program = Program::begin(driver, seed);
     let is_over = AtomicBool::new(false);
     let moves = std::thread::scope(|scope| {
@@ -234,15 +234,15 @@ fn moves_twenty_times(name: &str, replay: &str) {
                 std::thread::sleep(Duration::from_millis((seed >> (moves % 40)) % 20));
                 let worker = servers[moves % 2].worker();
                 let to = Place::new(&servers[1 - moves % 2].address);
-                let carried = loop {
+                let migrated = loop {
                     match migrate(worker, &to) {
-                        Ok(carried) => break carried,
+                        Ok(migrated) => break migrated,
                         // It is between the two calls of a capture, and runs on.
                         Err(why) if why.contains("a capture that is open") => {}
                         Err(why) => panic!("{moves}: {why}"),
                     }
                 };
-                println!("move {moves}: {carried:?}");
+                println!("move {moves}: {migrated:?}");
                 moves += 1;
             }
             moves
@@ -271,11 +271,11 @@ fn session_in_a_folder_goes_on_where_it_is_restored() {
     const STEPS: usize = 600;
     let _one = prepare();
     let seed = seed();
-    let expected = expected("carry-folder-plain", seed, STEPS);
-    let server = Server::start("carry-folder");
-    let mut program = Program::begin(open("carry-folder", &server.address), seed);
+    let expected = expected("migration-folder-plain", seed, STEPS);
+    let server = Server::start("migration-folder");
+    let mut program = Program::begin(open("migration-folder", &server.address), seed);
     (0..STEPS / 3).for_each(|_| program.step());
-    let folder = std::env::temp_dir().join(format!("reef-carry-folder-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("reef-migration-folder-{}", std::process::id()));
     // It runs on, and what was written is older than it.
     let written = snapshot(server.worker(), &folder, false).unwrap();
     println!("written: {written:?}");
@@ -310,13 +310,13 @@ fn session_in_a_folder_goes_on_at_its_last_server() {
     const STEPS: usize = 300;
     let _one = prepare();
     let seed = seed();
-    let expected = expected("carry-last-plain", seed, STEPS);
-    let servers = [Server::start("carry-last-a"), Server::start("carry-last-b")];
-    let mut program = Program::begin(open("carry-last", &servers[0].address), seed);
+    let expected = expected("migration-last-plain", seed, STEPS);
+    let servers = [Server::start("migration-last-a"), Server::start("migration-last-b")];
+    let mut program = Program::begin(open("migration-last", &servers[0].address), seed);
     (0..STEPS / 2).for_each(|_| program.step());
     let last = Place::new(&servers[1].address);
     migrate(servers[0].worker(), &last).unwrap();
-    let folder = std::env::temp_dir().join(format!("reef-carry-last-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("reef-migration-last-{}", std::process::id()));
     snapshot(servers[1].worker(), &folder, true).unwrap();
     let rest = std::thread::scope(|scope| {
         let restored = scope.spawn(|| {
@@ -365,16 +365,16 @@ fn command_to_move_names_no_secret() {
 #[test]
 fn piece_that_has_not_changed_is_not_read_in_the_pause() {
     let _one = prepare();
-    let servers = [Server::start("carry-digest-a"), Server::start("carry-digest-b")];
-    let driver = open("carry-digest", &servers[0].address);
+    let servers = [Server::start("migration-digest-a"), Server::start("migration-digest-b")];
+    let driver = open("migration-digest", &servers[0].address);
     let program = Program::begin(driver, 1);
     let (mut large, bytes) = (0_usize, 24_usize << 20);
     assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut large, bytes)), 0);
     assert_eq!(call!(driver, cuMemsetD8_v2(large, 9, bytes)), 0);
-    let carried = migrate(servers[0].worker(), &Place::new(&servers[1].address)).unwrap();
-    println!("{carried:?}");
-    assert!(carried.memory >= 24 << 20, "{carried:?}");
-    assert_eq!(carried.read, 0, "{carried:?}");
+    let migrated = migrate(servers[0].worker(), &Place::new(&servers[1].address)).unwrap();
+    println!("{migrated:?}");
+    assert!(migrated.memory >= 24 << 20, "{migrated:?}");
+    assert_eq!(migrated.read, 0, "{migrated:?}");
     let mut all = vec![0_u8; bytes];
     assert_eq!(call!(driver, cuMemcpyDtoH_v2(all.as_mut_ptr(), large, bytes)), 0);
     assert!(all.iter().all(|byte| *byte == 9));
@@ -384,8 +384,8 @@ fn piece_that_has_not_changed_is_not_read_in_the_pause() {
 #[test]
 fn session_that_cannot_move_says_why_and_runs_on() {
     let _one = prepare();
-    let servers = [Server::start("carry-refused-a"), Server::start("carry-refused-b")];
-    let driver = open("carry-refused", &servers[0].address);
+    let servers = [Server::start("migration-refused-a"), Server::start("migration-refused-b")];
+    let driver = open("migration-refused", &servers[0].address);
     let mut program = Program::begin(driver, 1);
     let to = Place::new(&servers[1].address);
     let why = || migrate(servers[0].worker(), &to).unwrap_err();
@@ -417,9 +417,9 @@ fn killed_server_leaves_the_session_at_one_or_none() {
     let seed = seed();
     // Each client of this process keeps one of eight windows, also when its session has ended.
     for case in 0..2_u64 {
-        let names = ["a", "b"].map(|end| format!("carry-kill-{end}{case}"));
+        let names = ["a", "b"].map(|end| format!("migration-kill-{end}{case}"));
         let servers = names.map(|name| Server::start(&name));
-        let driver = open(&format!("carry-kill-{case}"), &servers[0].address);
+        let driver = open(&format!("migration-kill-{case}"), &servers[0].address);
         let begun = Program::begin(driver, seed);
         let word = begun.memory;
         let (mix, stream) = (begun.mix, begun.streams[0]);

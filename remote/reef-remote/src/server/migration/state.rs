@@ -1,6 +1,6 @@
 //! State of a session whose work has ended or was taken back.
 
-use crate::messages::{BlocksLeft, CarryCommit, Event, Facts, RemoteCommand};
+use crate::messages::{BlocksLeft, MigrateCommit, Event, Facts, RemoteCommand};
 use reef_wire::{Error, Key, Result, codec};
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,15 +13,15 @@ const MAX_POSITION: u64 = 1 << 60;
 
 /// A command with the places of the objects that it names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct CarriedCommand {
+pub(super) struct CommandState {
     pub(super) command: RemoteCommand,
     pub(super) origins: Vec<u64>,
 }
 
 /// A record of the blocks that are left of a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct CarriedRecord {
-    pub(super) command: CarriedCommand,
+pub(super) struct RecordState {
+    pub(super) command: CommandState,
     pub(super) blocks: BlocksLeft,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Progress {
         blocks: Option<u32>,
         has_failed: bool,
         /// Position at which the client resumes, and what is left there.
-        taken: Option<(u64, Option<CarriedRecord>)>,
+        taken: Option<(u64, Option<RecordState>)>,
     },
 }
 
@@ -70,7 +70,7 @@ pub(super) struct State {
     pub(super) memory: Vec<(u64, u64)>,
     /// Preemptors by their places, with the last step of each.
     pub(super) preemptors: Vec<(u64, u64)>,
-    pub(super) records: Vec<(u64, CarriedRecord)>,
+    pub(super) records: Vec<(u64, RecordState)>,
     pub(super) lanes: Vec<(u32, Progress)>,
     /// Bits of constants that have come, and no message yet that packs them.
     pub(super) staged: Vec<u32>,
@@ -150,8 +150,8 @@ impl State {
     }
 
     /// Returns when the session stood still.
-    pub(super) fn commit(&self) -> CarryCommit {
-        CarryCommit { clock: self.clock, calendar: self.calendar, within: u64::MAX }
+    pub(super) fn commit(&self) -> MigrateCommit {
+        MigrateCommit { clock: self.clock, calendar: self.calendar, within: u64::MAX }
     }
 }
 

@@ -120,7 +120,7 @@ impl Program {
         let mut command = reef(folder);
         command.args(["exec", "--remote", &server.address]).args(options).arg("--");
         command.arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "carry::adds", "--include-ignored", "--nocapture"]);
+        command.args(["--exact", "migration::adds", "--include-ignored", "--nocapture"]);
         command.env("REEF_REMOTE_LIBRARY", library("libreef_remote_cuda.so"));
         command.env("REEF_CUDART", library("libreef_cudart.so"));
         command.env("REEF_REMOTE_REPLAY", "1").env("REEF_TEST_MIB", mebibytes.to_string());
@@ -230,7 +230,7 @@ fn worker(session: &Value) -> String {
 
 #[test]
 fn program_moves_there_and_back_and_prints_the_same() {
-    let folder = Folder::new("carry-moves");
+    let folder = Folder::new("migration-moves");
     let servers = ["a", "b"].map(|name| Server::start(&folder, name, &[]));
     let mut program = Program::start(&folder, &servers[0], 12, &[]);
     program.adds(5);
@@ -271,7 +271,7 @@ fn tenants(folder: &Folder, name: &str, memory: [&str; 2]) -> Server {
 
 #[test]
 fn server_that_refuses_leaves_the_program_where_it_is() {
-    let folder = Folder::new("carry-refused");
+    let folder = Folder::new("migration-refused");
     let a = tenants(&folder, "a", ["48MiB", "48MiB"]);
     let b = tenants(&folder, "b", ["8MiB", "48MiB"]);
     let token = |name: &str| folder.path(&format!("{name}.token"));
@@ -315,7 +315,7 @@ fn server_that_refuses_leaves_the_program_where_it_is() {
 /// The other server has admitted the worker by its token, and then refused its memory.
 #[test]
 fn worker_that_moves_does_not_have_the_token() {
-    let folder = Folder::new("carry-token");
+    let folder = Folder::new("migration-token");
     let a = Server::start(&folder, "a", &[]);
     let b = tenants(&folder, "b", ["8MiB", "48MiB"]);
     let mut program = Program::start(&folder, &a, 24, &[]);
@@ -341,7 +341,7 @@ fn worker_that_moves_does_not_have_the_token() {
 
 #[test]
 fn server_that_dies_meanwhile_leaves_the_program_where_it_is() {
-    let folder = Folder::new("carry-dies");
+    let folder = Folder::new("migration-dies");
     let a = Server::start(&folder, "a", &[]);
     let mut program = Program::start(&folder, &a, 300, &[]);
     program.adds(3);
@@ -380,7 +380,7 @@ fn pid(number: u32) -> rustix::process::Pid {
 
 #[test]
 fn session_in_a_folder_is_restored_by_another_server_process() {
-    let folder = Folder::new("carry-folder");
+    let folder = Folder::new("migration-folder");
     let mut a = Server::start(&folder, "a", &[]);
     let address = a.address.clone();
     let mut program = Program::start(&folder, &a, 12, &[]);

@@ -2,10 +2,10 @@
 //! own.
 
 use super::file;
-use super::source::Carrier;
+use super::source::Migration;
 use crate::server::proxy::Proxy;
 use reef_files::{MAX_PEM_BYTES, MAX_TOKEN_BYTES};
-use reef_remote::carry::{Report, Target};
+use reef_remote::migration::{Report, Target};
 use reef_remote::observe::Sessions;
 use reef_wire::{Address, TlsClient, Token, codec};
 use rustix::process::geteuid;
@@ -137,7 +137,7 @@ enum Action {
 /// Outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Carried {
+pub struct MigrationReport {
     /// Time for which the program's calls waited.
     pub pause: Duration,
     /// Bytes of the session's memory.
@@ -150,7 +150,7 @@ pub struct Carried {
     pub is_client_told: bool,
 }
 
-impl From<Report> for Carried {
+impl From<Report> for MigrationReport {
     fn from(report: Report) -> Self {
         let Report { pause, memory, read, delta, is_client_told } = report;
         Self { pause, memory, read, delta, is_client_told }
@@ -163,7 +163,7 @@ impl From<Report> for Carried {
 /// # Errors
 ///
 /// Why it runs on where it is, or has ended.
-pub fn migrate(session: impl Into<SessionName>, to: &Place) -> Result<Carried, String> {
+pub fn migrate(session: impl Into<SessionName>, to: &Place) -> Result<MigrationReport, String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let target = to.target()?;
     let (pid, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -171,7 +171,7 @@ pub fn migrate(session: impl Into<SessionName>, to: &Place) -> Result<Carried, S
     let proxy = folder
         .and_then(|folder| Proxy::start(&folder.join(format!("{pid}.{number}.proxy")), target));
     let proxy = proxy.map_err(|e| format!("proxy to {to}: {e}"))?;
-    carried(session.into(), Action::Migrate { to, proxy: proxy.path().into() })
+    migrated(session.into(), Action::Migrate { to, proxy: proxy.path().into() })
 }
 
 /// Writes a session of this machine to a folder. With `ends` it ends, and
@@ -184,9 +184,9 @@ pub fn snapshot(
     session: impl Into<SessionName>,
     folder: &Path,
     ends: bool,
-) -> Result<Carried, String> {
+) -> Result<MigrationReport, String> {
     let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
-    carried(session.into(), Action::Snapshot { folder, ends })
+    migrated(session.into(), Action::Snapshot { folder, ends })
 }
 
 /// Has a server begin the session that a folder has. Its program connects to that server by itself
@@ -199,7 +199,7 @@ pub fn restore(folder: &Path, to: &Place) -> Result<u64, String> {
     file::restore(folder, &to.target()?)
 }
 
-fn carried(session: SessionName, action: Action) -> Result<Carried, String> {
+fn migrated(session: SessionName, action: Action) -> Result<MigrationReport, String> {
     let SessionName { process, number } = session;
     let path = folder().join(format!("{process}.sock"));
     let failed = |e: io::Error| format!("session {session}: {e}");
@@ -217,7 +217,7 @@ fn carried(session: SessionName, action: Action) -> Result<Carried, String> {
     socket.shutdown(Shutdown::Write).map_err(failed)?;
     let mut answer = Vec::new();
     socket.take(MAX_LEN).read_to_end(&mut answer).map_err(failed)?;
-    let answer: Result<Carried, String> =
+    let answer: Result<MigrationReport, String> =
         codec::read(&answer).map_err(|_| format!("session {session}: it has ended"))?;
     answer.map_err(|why| format!("session {session}: {why}"))
 }
@@ -263,17 +263,17 @@ fn bind() -> io::Result<(UnixListener, PathBuf)> {
 /// # Errors
 ///
 /// The system's; a folder that is another user's.
-pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
+pub(crate) fn listen(migration: Migration) -> io::Result<()> {
     let (listener, path) = bind()?;
     let body = move || {
         for socket in listener.incoming().flatten() {
             // A session that ends takes this process along.
-            let carried = |report: &Report| Carried::from(*report);
+            let migrated = |report: &Report| MigrationReport::from(*report);
             let last = |outcome: &Result<Report, String>| {
                 let _ = fs::remove_file(&path);
-                answer(&socket, &outcome.as_ref().map(carried));
+                answer(&socket, &outcome.as_ref().map(migrated));
             };
-            answer(&socket, &serve(&carrier, &socket, last).as_ref());
+            answer(&socket, &serve(&migration, &socket, last).as_ref());
         }
     };
     thread::Builder::new().name("reef-commands".into()).spawn(body).map(|_| ())
@@ -317,26 +317,26 @@ fn by_proxy(to: &str, proxy: PathBuf) -> Result<Target, String> {
 }
 
 fn serve(
-    carrier: &Carrier,
+    migration: &Migration,
     socket: &UnixStream,
     last: impl FnOnce(&Result<Report, String>),
-) -> Result<Carried, String> {
+) -> Result<MigrationReport, String> {
     let Command { session, action } = read(socket)?;
     if session.is_some() {
         return Err("must be a process number: a worker has one session".into());
     }
     let report = match action {
-        Action::Migrate { to, proxy } => carrier.migrate(&by_proxy(&to, proxy)?, last)?,
-        Action::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
+        Action::Migrate { to, proxy } => migration.migrate(&by_proxy(&to, proxy)?, last)?,
+        Action::Snapshot { folder, ends } => migration.snapshot(&folder, ends, last)?,
     };
     Ok(report.into())
 }
 
 /// Moves or writes one of a server's sessions.
-fn serve_one(sessions: &Sessions, socket: &UnixStream) -> Result<Carried, String> {
+fn serve_one(sessions: &Sessions, socket: &UnixStream) -> Result<MigrationReport, String> {
     let Command { session, action } = read(socket)?;
     let number = session.ok_or("must be SERVER.NUMBER: the process is a server")?;
-    let session = sessions.carry(number)?;
+    let session = sessions.migration(number)?;
     let report = match action {
         Action::Migrate { to, proxy } => session.migrate(&by_proxy(&to, proxy)?)?,
         Action::Snapshot { folder, ends } => {

@@ -2,7 +2,7 @@
 
 use super::copy::Copy;
 use super::state::{Range, State};
-use reef_remote::carry::{Each as EachPiece, Frozen, Target};
+use reef_remote::migration::{Each as EachPiece, Frozen, Target};
 use reef_snapshot::{Archive, ArchiveWriter};
 use reef_wire::codec;
 use std::path::Path;
