@@ -3,7 +3,7 @@
 //!
 //! NETWORK is a name or a file; without one it is ResNet-50. Prints how long inferences take, and
 //! the processor time of all threads for one of them, which can be compared on a busy machine too.
-//! `tools/beside_onnxruntime.sh` runs it in turns with ONNX Runtime.
+//! `tools/next_to_onnxruntime.sh` runs it in turns with ONNX Runtime.
 
 #![allow(missing_docs)]
 

@@ -200,7 +200,7 @@ template <int TILE, int THREADS> class Feed {
 
 // The same of a side that is `wide` and has no table of terms: all places are known at the beginning, so that a copy is
 // little more than its instruction. With two warps for a scheduler it is instructions that a slab's time is made of.
-// `NARROW`: halves, terms side by side, beside a side of singles. `MATRICES`: as `MatrixTile` takes them.
+// `NARROW`: halves, terms side by side, next to a side of singles. `MATRICES`: as `MatrixTile` takes them.
 template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool MATRICES = false> class WholeFeed {
   public:
     static constexpr u32 BYTES = TILE * SLAB / (NARROW ? 2 : 1);
@@ -507,7 +507,7 @@ template <class Tile> class ProductEnd {
     }
 
     // Abramowitz and Stegun, "Handbook of Mathematical Functions", 7.1.26: off by 1.5e-7 and what its parts are, which is nothing
-    // beside sums of products of rounded numbers; a third of the instructions of `erff`.
+    // next to sums of products of rounded numbers; a third of the instructions of `erff`.
     __device__ static float error_function(float x) {
         const float t = reciprocal(1.0f + 0.3275911f * fabsf(x));
         float sum = 1.061405429f;
@@ -618,7 +618,7 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
             return;
         }
     }
-    reef::let_next_start(); // not before: blocks that only wait are spread badly, and long ones would run beside each other
+    reef::let_next_start(); // not before: blocks that only wait are spread badly, and long ones would run next to each other
     __syncthreads();
     sums.store((float *)memory);
     __syncthreads();

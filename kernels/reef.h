@@ -1,5 +1,5 @@
 // What makes a kernel preemptible: its blocks can be stopped before they take effect, and what was
-// stopped runs later, so that each block takes effect exactly once. README.md beside this file says
+// stopped runs later, so that each block takes effect exactly once. README.md next to this file says
 // what a kernel must and must not do.
 //
 // Every kernel is compiled twice: with REEF_GUARDED=1 for best-effort work, and with 0 for work that
@@ -24,7 +24,7 @@
 #define REEF_AMD 0
 #endif
 
-// hiprtc has HIP's headers built in; hipcc has them beside clang's wrapper; clang alone has none.
+// hiprtc has HIP's headers built in; hipcc has them next to clang's wrapper; clang alone has none.
 #if REEF_AMD && !defined(__HIPCC_RTC__)
 #ifdef __CLANG_HIP_RUNTIME_WRAPPER_H__
 #include <hip/hip_runtime.h>

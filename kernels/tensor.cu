@@ -102,7 +102,7 @@ TENSOR(scan_f32, scan<float>)
 SIGNED(top)
 TENSOR(top_u64, top<u64>)
 #if !REEF_AMD
-TENSOR(row_map_f32, row_map) // a second interpreter: beside it map_f32 has private memory on gfx906
+TENSOR(row_map_f32, row_map) // a second interpreter: next to it map_f32 has private memory on gfx906
 #endif
 TENSOR(move, move)
 TENSOR(concat, concat)

@@ -12,7 +12,7 @@ suite!(cpu, reef::cpu::Cpu, "");
 #[cfg(feature = "cuda")]
 suite!(cuda, reef::cuda::Cuda, "");
 #[cfg(feature = "cuda")]
-suite!(cuda_few, reef::cuda::Cuda, "beside=24");
+suite!(cuda_few, reef::cuda::Cuda, "colocated_blocks=24");
 #[cfg(feature = "cuda")]
 suite!(cuda_gates, reef::cuda::Cuda, "gates=3");
 #[cfg(feature = "hip")]
@@ -37,7 +37,7 @@ macro_rules! padded {
                 parking: a_parked_queue_continues_elsewhere, parked_clients_continue;
                 operands: operands_may_be_dropped_at_once;
                 clients: all_clients_finish_their_work, clients_come_and_go,
-                    clients_pad_real_time_kernels, best_effort_work_ends_beside_faster_requests,
+                    clients_pad_real_time_kernels, best_effort_work_ends_next_to_faster_requests,
                     a_burst_preempts_once, dropped_dispatcher_answers_all_clients;
                 errors: a_task_refused_midway_ends_first;
             }

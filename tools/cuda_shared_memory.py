@@ -182,7 +182,7 @@ def results(daemon, cuda):
 
 
 def by_grpc(daemon, cuda, calls):
-    """Registration, inferences and what is refused over gRPC, beside the answers by JSON."""
+    """Registration, inferences and what is refused over gRPC, next to the answers by JSON."""
     source, a = cuda.alloc(INPUT + 256)
     to, b = cuda.alloc(OUTPUT)
     calls.register("in", a, INPUT + 256)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What best-effort work keeps beside a closed real-time loop, and what that costs the loop: REEF's points and its rivals'.
+"""What best-effort work keeps next to a closed real-time loop, and what that costs the loop: REEF's points and its rivals'.
 
     tools/curve.py [-b REEF] [-o FOLDER] [--device cuda:0] [--seconds 1] [--parts pad,split,mps]
 
@@ -44,7 +44,7 @@ class Base:
 
 
 def by_reef(options):
-    blocks = ("--beside", options.blocks) if options.blocks else ()
+    blocks = ("--colocated-blocks", options.blocks) if options.blocks else ()
     targets = ("--slo", options.slo) if options.slo else ()
     rows = pad(options, "pad", "--device", options.device, *blocks, *targets)
     base, points = Base(rows), []

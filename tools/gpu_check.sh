@@ -51,8 +51,8 @@ suite() { # CYCLES FILTER ARGS...
     REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-$cycles} "$build/conformance" "$@"
 }
 
-# One case compares times, so it runs alone: beside three others its preemption came when its kernels had ended
-# (docs/lab/nvidia.md, "Not explained"; the step `beside` is about that).
+# One case compares times, so it runs alone: next to three others its preemption came when its kernels had ended
+# (docs/lab/nvidia.md, "Not explained"; the step `colocate` is about that).
 conformance() {
     suite 10000 cuda:: --test-threads=4 --skip as_deep && suite 10000 cuda::a_preemption_is_as_deep --test-threads=1
 }
@@ -75,7 +75,7 @@ capi() {
 cudareef() { CUDA_MODULE_LOADING=EAGER "$build/port"; }
 networks() { "$build/networks" cuda:: --nocapture --test-threads=2; }
 
-# Ordinary tensors: ONNX's own node tests, each preempted at random as well, and networks of text beside plain loops.
+# Ordinary tensors: ONNX's own node tests, each preempted at random as well, and networks of text next to plain loops.
 tensors() {
     local code=0 folder least network version
     for version in 1.17.0 1.23.2; do
@@ -108,11 +108,11 @@ sanitizer() { # TOOL ARGS...
 memcheck() { sanitizer memcheck; }
 # Without three cases that compare times, which mean nothing under this tool: memcheck and synccheck run them.
 racecheck() {
-    sanitizer racecheck --skip longer_than_the_real_time --skip as_deep_as --skip beside_faster
+    sanitizer racecheck --skip longer_than_the_real_time --skip as_deep_as --skip next_to_faster
 }
 synccheck() { sanitizer synccheck; }
 
-# Kernels of 10 ms beside a real-time kernel every millisecond: stopped twice, then they run through.
+# Kernels of 10 ms next to a real-time kernel every millisecond: stopped twice, then they run through.
 starvation() {
     local out=$work/starvation.json
     "$build/reef" bench start --device cuda:0 --window 2 --queued 1 --time 2s --pause 1ms --blocks 10ms \
@@ -129,7 +129,7 @@ assert stopped["be_tasks"] * 4 >= free["be_tasks"], "best-effort work starves"
 EOF
 }
 
-# Real-time tails while 50 best-effort clients a second come and go: three runs of 16 s, each beside a calm one.
+# Real-time tails while 50 best-effort clients a second come and go: three runs of 16 s, each next to a calm one.
 churn() {
     local out=$work/churn.json
     "$build/reef" bench churn --device cuda:0 --json >"$out" || return
@@ -154,17 +154,17 @@ hung() {
 import json, sys
 rows = json.load(open(sys.argv[1]))["rows"]
 for row in rows:
-    print(f'{row["beside"]}: {row["be_tasks_per_s"]:.0f} tasks/s, resume p50 {row["resume_p50_us"]:.0f} '
+    print(f'{row["neighbour"]}: {row["be_tasks_per_s"]:.0f} tasks/s, resume p50 {row["resume_p50_us"]:.0f} '
           f'p99 {row["resume_p99_us"]:.0f} max {row["resume_max_us"]:.0f} µs, RT p99 {row["rt_p99_us"]:.0f} µs, '
           f'error after {row["error_after_ms"]} ms')
-hung = [row for row in rows if row["beside"] == "hung"]
+hung = [row for row in rows if row["neighbour"] == "hung"]
 assert min(row["be_over_alone"] for row in hung) >= 0.9, "a hung kernel costs the other clients"
 assert max(row["resume_p99_us"] for row in hung) <= 1000, "others resume late"
 assert all(3000 <= row["error_after_ms"] <= 4000 for row in hung), "its client is told at the wrong time"
 EOF
 }
 
-# Two GPUs together beside the first one alone. A machine with one GPU has nothing to show here.
+# Two GPUs together next to the first one alone. A machine with one GPU has nothing to show here.
 cluster() {
     local out=$work/cluster.json
     [ "$(nvidia-smi -L | grep -c ^GPU)" -gt 1 ] || { echo "note: one GPU, nothing measured"; return 0; }
@@ -220,7 +220,7 @@ speed() {
     done
 }
 
-# What "Not explained" in docs/lab/nvidia.md asks: how a preemption at the deepest level went, alone and beside three
+# What "Not explained" in docs/lab/nvidia.md asks: how a preemption at the deepest level went, alone and next to three
 # other cases, with as many connections to the device. Passes if each run has said what it saw.
 beside() {
     local connections alone others

@@ -152,7 +152,7 @@ wanted profile && fits 75 STEPS=profile && {
     step "profile: the same turns, and nobody records: what this can tell"
     PROGRAM=recording.py under none resnet50 15
 }
-pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, beside a best-effort one
+pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, next to a best-effort one
     # $BE_WITH and $RT_WITH: variables of one side alone
     step "$1: ResNet-50 graph beside ResNet-152 $3${BE_WITH:+, BE $BE_WITH}${RT_WITH:+, RT $RT_WITH}"
     export NET_SPANS=$out/spans

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An open loop on the daemon, and on ONNX Runtime behind a plain HTTP server: the same model file, machine, run and
 # generator. Real-time requests arrive at planned times (Poisson) and their latency counts from these, so a server that
-# stalls can't hide it; without and with best-effort clients beside them that never pause. Needs a built program and a
+# stalls can't hide it; without and with best-effort clients next to them that never pause. Needs a built program and a
 # Python with numpy and onnxruntime ($PYTHON); no Rust, no network:
 #
 #   tools/serve_build.sh                             # where there is Rust

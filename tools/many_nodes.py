@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times how long networks of 100,000 nodes take to be read, beside ONNX Runtime, in turns:
+"""Times how long networks of 100,000 nodes take to be read, next to ONNX Runtime, in turns:
 
     pip install onnx onnxruntime numpy
     tools/many_nodes.py FOLDER REEF [REEF_BEFORE] [--turns 7]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a call from Python costs beside the library's own time: python tools/python_cost.py [DEVICE [MODEL]]
+"""What a call from Python costs next to the library's own time: python tools/python_cost.py [DEVICE [MODEL]]
 
 Prints, in microseconds, the median and 99th percentile of `rt.run` and of the request's own time (submission to end), with
 best-effort work on the device all the time, and whether each output is right.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a call from Python costs beside the library's own time: taskset -c 0 python tools/python_parts.py [DEVICE]
+"""What a call from Python costs next to the library's own time: taskset -c 0 python tools/python_parts.py [DEVICE]
 
 Runs a network of 256 numbers, so that little else counts, and prints in microseconds the least of 20 medians of 500 calls: the whole call,
 and what it takes over the request's own time (submission to end). Then the parts that can be called alone. tools/python_cost.py and

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times networks on the CPU device beside ONNX Runtime, in turns, with the same files and threads.
+"""Times networks on the CPU device next to ONNX Runtime, in turns, with the same files and threads.
 
     pip install torch torchvision transformers onnx onnxruntime numpy
     tools/tensor_networks.py make FOLDER             # the networks as ONNX files, weights from a seed

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times networks of tensors on a GPU beside PyTorch at its best, in turns, with the same weights and inputs.
+"""Times networks of tensors on a GPU next to PyTorch at its best, in turns, with the same weights and inputs.
 
     tools/tensor_networks_gpu.py REEF FOLDER [turns] [network...]     # REEF: the program; FOLDER: for the ONNX files
     tools/tensor_networks_gpu.py peer NETWORK PRECISION FOLDER        # one network, told by lines of its input

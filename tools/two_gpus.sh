@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The daemon on two devices beside one of them: best-effort throughput, and the latency of real-time requests beside it.
+# The daemon on two devices next to one of them: best-effort throughput, and the latency of real-time requests next to it.
 #
 #     tools/two_gpus.sh [-b REEF] [-o FOLDER] [-m MODEL] [-s SECONDS] [DEVICE DEVICE]
 #

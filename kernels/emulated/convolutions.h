@@ -1,4 +1,4 @@
-// One random convolution, block by block, beside plain loops: windows, strides, padding, tiles, splits, ends and stops.
+// One random convolution, block by block, next to plain loops: windows, strides, padding, tiles, splits, ends and stops.
 
 #include "device.h"
 #include <tuple>

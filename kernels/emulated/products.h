@@ -1,4 +1,4 @@
-// One random product, or group of products, block by block on the host, beside plain loops: tiles, layouts, splits, ends and stops.
+// One random product, or group of products, block by block on the host, next to plain loops: tiles, layouts, splits, ends and stops.
 
 #pragma once
 

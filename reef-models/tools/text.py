@@ -1,4 +1,4 @@
-"""The built networks of text beside the transformers library: the same tensors, the same tokens.
+"""The built networks of text next to the transformers library: the same tensors, the same tokens.
 
     python3 text.py REEF          # REEF: the command, such as target/release/reef
 

@@ -1,4 +1,4 @@
-"""The built vision transformer beside torchvision: the same tensors, the same pictures.
+"""The built vision transformer next to torchvision: the same tensors, the same pictures.
 
     python3 vision.py REEF          # REEF: the command, such as target/release/reef
     python3 vision.py golden        # the logits of the small one in reef-models/src/zoo/vision.rs

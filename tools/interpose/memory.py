@@ -1,4 +1,4 @@
-"""A real-time program that needs more memory than is free, beside a best-effort one that leaves for it.
+"""A real-time program that needs more memory than is free, next to a best-effort one that leaves for it.
 
     memory.py FOLDER [--keeps GIB] [--needs GIB] [--steps N]
 
@@ -44,7 +44,7 @@ def output(started):
 
 
 def beside(name, settings, more, is_alone=False):
-    """The real-time program as a guest of a daemon of these settings, beside the best-effort one unless it is alone."""
+    """The real-time program as a guest of a daemon of these settings, next to the best-effort one unless it is alone."""
     sockets = tempfile.mkdtemp()
     place = ["--socket-dir", sockets]
     daemon = subprocess.Popen([reef, "serve", "--guests", *place, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

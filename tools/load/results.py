@@ -1,4 +1,4 @@
-"""What has been measured so far: a table in a folder, and beside it what a later call needs to go on."""
+"""What has been measured so far: a table in a folder, and next to it what a later call needs to go on."""
 
 import json
 import os

@@ -58,7 +58,7 @@ def rival(model, on):
 
 
 def alone(address):
-    """Seconds of a request with nothing beside it: the median of a few."""
+    """Seconds of a request with nothing next to it: the median of a few."""
     request, one, times = client.inference(address, 1), client.Client(address), []
     for _ in range(12):
         begin = time.monotonic()

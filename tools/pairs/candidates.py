@@ -24,7 +24,7 @@ import os
 import pathlib
 import time
 
-import beside
+import colocate
 
 THREADS = {8: "7", 16: "13", 28: "22", 40: "31"}  # multiprocessors, and percent of MPS that give them
 KINDS = ["gemm", "copy", "sweep", "small", "spin:100"]
@@ -60,7 +60,7 @@ def base_of(work):
     return work.partition("/")[0].partition("@")[0]
 
 
-class Guest(beside.Program):
+class Guest(colocate.Program):
     """guest.py as a client of MPS."""
 
     def __init__(self, env, **more):
@@ -214,7 +214,7 @@ def main():
     args = parser.parse_args()
     if args.dry:
         return print(*plan(args.sections), sep="\n")
-    env = beside.start_mps(dict(os.environ))
+    env = colocate.start_mps(dict(os.environ))
     try:
         if "f" in args.sections:
             facts(env, args.json)
@@ -225,7 +225,7 @@ def main():
             finally:
                 study.end()
     finally:
-        beside.end_mps(env)
+        colocate.end_mps(env)
 
 
 main()

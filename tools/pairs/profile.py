@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Profile for `reef simulate` of programs under MPS, from rows of tools/pairs/beside.py.
+"""Profile for `reef simulate` of programs under MPS, from rows of tools/pairs/colocate.py.
 
 profile.py FILE.json > PROFILE.json
 

@@ -150,7 +150,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
         ],
         "hung" => &[
             ("round", "round", 0),
-            ("beside", "next to", 0),
+            ("neighbour", "next to", 0),
             ("be_tasks_per_s", "BE tasks/s", 0),
             ("be_over_alone", "÷ alone", 3),
             ("resume_p50_us", "resumed p50 µs", 0),
@@ -172,7 +172,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("goal", "figure", 0),
             ("wanted", "wanted", 0),
             ("measured", "measured", 0),
-            ("beside", "next to it", 0),
+            ("neighbour", "next to it", 0),
             ("command", "command", 0),
         ],
         "remote-networks" => &[

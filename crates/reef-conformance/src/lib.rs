@@ -75,7 +75,7 @@ macro_rules! suite {
                 graphs: a_graph_is_preempted_inside, a_graph_stops_midway, clients_run_graphs,
                     a_graph_holds_launches_copies_and_fills;
                 clients: all_clients_finish_their_work, clients_come_and_go,
-                    clients_pad_real_time_kernels, best_effort_work_ends_beside_faster_requests,
+                    clients_pad_real_time_kernels, best_effort_work_ends_next_to_faster_requests,
                     a_burst_preempts_once,
                     dropped_dispatcher_answers_all_clients;
                 times: tasks_note_when_they_begin_and_end;

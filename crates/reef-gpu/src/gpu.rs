@@ -155,12 +155,13 @@ impl<V: Vendor> Gpu<V> {
         &self.0.control
     }
 
-    /// Blocks of a best-effort queue that run at a time next to real-time work: those of `beside`,
-    /// or by their length. Short ones run as they are: a ResNet-152 keeps 52 % next to a closed
-    /// loop at 1.08 times its p99. With 66 blocks it keeps 31 % at 1.10 (H200, docs/lab/nvidia.md).
+    /// Blocks of a best-effort queue that run at a time next to real-time work: those of
+    /// `colocated_blocks`, or by their length. Short ones run as they are: a ResNet-152 keeps 52 %
+    /// next to a closed loop at 1.08 times its p99. With 66 blocks it keeps 31 % at 1.10 (H200,
+    /// docs/lab/nvidia.md).
     pub(crate) fn caps(&self) -> Caps {
         let (options, every_second) = (self.options(), self.facts().be_units / 2);
-        match options.beside {
+        match options.colocated_blocks {
             Some(blocks) => Caps::all(blocks),
             // Without graphs each launch waits for the one before on the host: not measured.
             None if !self.facts().graphs => Caps::all(every_second),
@@ -171,9 +172,9 @@ impl<V: Vendor> Gpu<V> {
     /// Returns whether graphs can run on a part of the units. They are not told to where an option
     /// says how best-effort blocks run.
     pub(crate) fn has_parts(&self) -> bool {
-        let Options { beside, split, gates, colocation, .. } = self.options();
+        let Options { colocated_blocks, split, gates, colocation, .. } = self.options();
         let is_capped = matches!(colocation, None | Some(ColocationMode::Capped));
-        self.facts().parts && is_capped && beside.is_none() && split.is_none() && gates.is_none()
+        self.facts().parts && is_capped && colocated_blocks.is_none() && split.is_none() && gates.is_none()
     }
 
     /// Options that the device was opened with.

@@ -25,9 +25,9 @@ fn rank<'a>(
     chosen: &[String],
     left: &BTreeSet<&String>,
 ) -> (usize, Reverse<usize>, &'a str) {
-    let is_beside = |other: &str| gpu_of(other) == gpu_of(id);
-    let taken = chosen.iter().filter(|other| is_beside(other)).count();
-    (taken, Reverse(left.iter().filter(|other| is_beside(other)).count()), id)
+    let is_neighbour = |other: &str| gpu_of(other) == gpu_of(id);
+    let taken = chosen.iter().filter(|other| is_neighbour(other)).count();
+    (taken, Reverse(left.iter().filter(|other| is_neighbour(other)).count()), id)
 }
 
 #[cfg(test)]

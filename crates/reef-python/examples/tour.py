@@ -48,7 +48,7 @@ alone = ask()
 # %%
 be = device.best_effort()
 jobs = [(index, be.submit(net, pictures[index])) for index in range(4)]
-beside = ask()
+colocate = ask()
 until = time.monotonic() + 10
 finished = 0
 while finished < 8 and time.monotonic() < until:
@@ -57,7 +57,7 @@ while finished < 8 and time.monotonic() < until:
     finished += 1
     following = finished % len(pictures)
     jobs.append((following, be.submit(net, pictures[following])))
-print(f"real-time request: {alone:.2f} ms alone, {beside:.2f} ms next to best-effort work")
+print(f"real-time request: {alone:.2f} ms alone, {colocated:.2f} ms next to best-effort work")
 print(f"{finished} jobs, {device.stats().preemptions} preemptions")
 
 # %%

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::profile::{Profile, in_range};
 use crate::trace;
 use reef_core::{did_you_mean, did_you_mean_in};
-use reef_guest::beside::{Allowance, Caps, Percent, ShareRequest, Slo};
+use reef_guest::colocation::{Allowance, Caps, Percent, ShareRequest, Slo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -62,7 +62,7 @@ pub struct Client {
     /// Best-effort, under `guests`: percent of the time for which its gate is open while real-time
     /// clients have work.
     #[serde(default)]
-    pub beside: Option<u8>,
+    pub colocate: Option<u8>,
     /// Best-effort, under `guests`: percent that it has whatever the targets of real-time clients.
     #[serde(default)]
     pub floor: Option<u8>,
@@ -211,7 +211,7 @@ impl Client {
     }
 
     fn check_shares(&self, at: &str) -> Result<(), Error> {
-        for (name, part) in [("beside", self.beside), ("floor", self.floor)] {
+        for (name, part) in [("colocate", self.colocate), ("floor", self.floor)] {
             let Some(part) = part else { continue };
             in_range(&format!("{at}.{name}"), part.into(), 0.0, 100.0)?;
             if self.class == Class::Rt {
@@ -234,8 +234,8 @@ impl Client {
     /// Shares of a best-effort client. A daemon allows all that it wishes.
     pub(crate) fn allowance(&self) -> Allowance {
         let part = |part: Option<u8>| part.and_then(Percent::new);
-        let (beside, floor) = (part(self.beside), part(self.floor));
-        Allowance::of(&ShareRequest { beside, floor, slo: None }, &Caps::default())
+        let (colocate, floor) = (part(self.colocate), part(self.floor));
+        Allowance::of(&ShareRequest { colocate, floor, slo: None }, &Caps::default())
     }
 }
 

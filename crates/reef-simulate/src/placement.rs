@@ -81,9 +81,9 @@ impl Room {
     /// wait for each other.
     fn interference(&self, kind: &Kind) -> f64 {
         let Kind { inference, load, class } = kind;
-        let beside = inference.sensitivity * self.pressure + inference.pressure * self.sensitivity;
+        let colocate = inference.sensitivity * self.pressure + inference.pressure * self.sensitivity;
         let waiting = if *class == Class::Rt { 2.0 * self.rt_load } else { 0.0 };
-        load * (beside + waiting)
+        load * (colocate + waiting)
     }
 
     fn take(&mut self, kind: &Kind) {

@@ -37,7 +37,7 @@ pub struct DeviceProfile {
     /// Part of their pressure that networks exert while they are capped.
     #[serde(default)]
     pub capped_pressure: f64,
-    /// Period of the windows of unmodified programs, in µs: `guests.beside_period_us`.
+    /// Period of the windows of unmodified programs, in µs: `guests.colocate_period_us`.
     #[serde(default = "period")]
     pub period_us: f64,
     /// Time from the opening of a gate until its program makes progress, in µs.

@@ -28,7 +28,7 @@ fn client(class: Class, network: &str, count: u32, arrivals: Arrivals) -> Client
         arrivals,
         deadline_ms,
         priority,
-        beside: None,
+        colocate: None,
         floor: None,
         slo: None,
     }

@@ -16,7 +16,7 @@ fn main() -> std::io::Result<()> {
     let mut rules = Rules::default();
     let mut micros = || args.next().and_then(|value| value.parse().ok()).filter(|value| *value > 0);
     if let Some(period) = micros() {
-        rules.beside_period = Duration::from_micros(period);
+        rules.colocate_period = Duration::from_micros(period);
     }
     let longest = micros().unwrap_or(20_000).max(200);
     let registry = Registry::open_with(&path, rules, Box::new(|_, wish| Ok(wish.class)))?;

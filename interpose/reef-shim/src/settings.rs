@@ -1,6 +1,6 @@
 //! Settings from the environment, read once.
 
-use reef_guest::beside::ShareRequest;
+use reef_guest::colocation::ShareRequest;
 use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
 use reef_guest::page::Class;
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// True if graphs that are built node by node may be cloned for gates. False if `$REEF_GRAPHS`
     /// is `front`.
     pub(crate) clones_graphs: bool,
-    /// `$REEF_JOB`, the first line of the file `$REEF_TOKEN_FILE`, `$REEF_BESIDE`, `$REEF_FLOOR`
+    /// `$REEF_JOB`, the first line of the file `$REEF_TOKEN_FILE`, `$REEF_COLOCATE`, `$REEF_FLOOR`
     /// and `$REEF_SLO`; or the fault of these.
     pub(crate) guest_info: Result<GuestInfo, String>,
     /// File for the report of intercepted calls, `$REEF_EXPLAIN`.

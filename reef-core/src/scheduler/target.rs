@@ -45,7 +45,7 @@ const MAX_REST: Duration = Duration::from_secs(32);
 const LASTING: u32 = 4;
 /// First tasks next to a width that was never tried: graphs are captured for it meanwhile, which
 /// says nothing about later tasks.
-const FIRST_BESIDE: u32 = 16;
+const FIRST_COLOCATED: u32 = 16;
 /// Widths of devices without parts, in the order of what best-effort work keeps. A device without
 /// caps knows none and all.
 const BY_CAPS: &[Option<Width>] = &[
@@ -106,13 +106,13 @@ enum State {
     /// Tasks are measured alone since this time.
     Alone(Duration),
     /// Best-effort work runs next to tasks since this time.
-    Beside(Duration),
+    Colocated(Duration),
 }
 
 impl State {
     fn since(self) -> Duration {
         match self {
-            Self::Alone(since) | Self::Beside(since) => since,
+            Self::Alone(since) | Self::Colocated(since) => since,
         }
     }
 }
@@ -147,7 +147,7 @@ impl LatencyTarget {
     fn note(&mut self, end: &RtEnd, now: Duration) {
         match self.state.filter(|state| end.submitted >= state.since()) {
             Some(State::Alone(_)) => self.tasks.note_alone(end),
-            Some(State::Beside(_)) => {
+            Some(State::Colocated(_)) => {
                 let limit = self.ratio * self.tasks.alone;
                 self.tasks.relative(end).into_iter().for_each(|time| self.adapt(time > limit, now));
             }
@@ -175,7 +175,7 @@ impl LatencyTarget {
         } else {
             return;
         }
-        (self.excess, self.state) = (0.0, Some(State::Beside(now)));
+        (self.excess, self.state) = (0.0, Some(State::Colocated(now)));
     }
 
     /// Goes on to the next state, if it is time.
@@ -186,7 +186,7 @@ impl LatencyTarget {
                 let spent = now.saturating_sub(since);
                 if self.tasks.is_measured(spent) {
                     self.settle(spent, now);
-                    is_long.then_some(State::Beside(now))
+                    is_long.then_some(State::Colocated(now))
                 } else {
                     self.state.filter(|_| is_long) // it goes on when work lasts again
                 }
@@ -196,7 +196,7 @@ impl LatencyTarget {
                 self.tasks.begin();
                 Some(State::Alone(now))
             }
-            None => Some(State::Beside(now)),
+            None => Some(State::Colocated(now)),
             same => same,
         };
     }
@@ -242,7 +242,7 @@ impl Scheduler for LatencyTarget {
         let width = match self.state {
             None => return,
             Some(State::Alone(_)) => None,
-            Some(State::Beside(_)) => self.ladder.width(),
+            Some(State::Colocated(_)) => self.ladder.width(),
         };
         plan.width = width.unwrap_or_default();
         if width.is_some() {
@@ -275,7 +275,7 @@ impl Ladder {
         let is_own = |width: &Option<Width>| *width == Some(Width::Device);
         let at = widths.iter().position(is_own).unwrap_or(0);
         let rests = vec![(Duration::ZERO, MIN_REST); widths.len()];
-        let first = vec![FIRST_BESIDE; widths.len()];
+        let first = vec![FIRST_COLOCATED; widths.len()];
         Self { widths, at, since: Duration::ZERO, rests, first }
     }
 

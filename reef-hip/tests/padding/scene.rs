@@ -68,7 +68,7 @@ impl Sharing {
     fn device(self) -> Option<Hip> {
         software();
         let options = match self {
-            Self::Narrow(blocks) => format!("beside={blocks}"),
+            Self::Narrow(blocks) => format!("colocated_blocks={blocks}"),
             Self::Masks(units) | Self::MasksAlone(units) => format!("split={units}"),
             Self::Alone | Self::Streams => String::new(),
         };

@@ -176,8 +176,8 @@ impl<'a> Emitter<'a> {
             let Value { name, shape: [_, channels, ..], .. } = &net.values[part];
             let wanted = at.part(first, *channels);
             if self.made[part] != wanted {
-                let beside = self.made[part].is_in_storage_of(&wanted);
-                let input = if beside { self.whole(part)? } else { self.native(part)? };
+                let is_in_place = self.made[part].is_in_storage_of(&wanted);
+                let input = if is_in_place { self.whole(part)? } else { self.native(part)? };
                 self.copy(format!("{name}/copy"), input, wanted);
             }
             first += channels;

@@ -41,8 +41,8 @@ impl Net {
             let Some(Home { concat, .. }) = homes[id] else { continue };
             let lives_there =
                 |operand: Id| homes[operand].is_some_and(|home| home.concat == concat);
-            let beside = value.make.operands().any(lives_there);
-            if beside && !matches!(value.make, Make::Concat { .. }) {
+            let is_in_place = value.make.operands().any(lives_there);
+            if is_in_place && !matches!(value.make, Make::Concat { .. }) {
                 homes[id] = None;
             }
         }

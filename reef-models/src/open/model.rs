@@ -240,8 +240,8 @@ impl Model {
     /// # Errors
     ///
     /// As [`weights`](Self::weights).
-    pub fn weights_beside<D: Operators>(&self, base: &Weights<D>) -> Result<Weights<D>> {
-        Weights::load_beside(base, &self.kind, self.scales())
+    pub fn weights_sharing<D: Operators>(&self, base: &Weights<D>) -> Result<Weights<D>> {
+        Weights::load_sharing(base, &self.kind, self.scales())
     }
 
     /// Makes an instance on a device, with constants of its own.

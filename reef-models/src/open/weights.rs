@@ -66,7 +66,7 @@ impl<D: Operators> Weights<D> {
     }
 
     /// As [`load`](Self::load), without constants that `base` has already.
-    pub(super) fn load_beside(
+    pub(super) fn load_sharing(
         base: &Self,
         model: &ModelKind,
         scales: Option<&Scales>,
@@ -121,7 +121,7 @@ impl<D: Operators> Weights<D> {
     }
 
     /// Bytes on the device that it doesn't share with `base`, the network that it was loaded
-    /// [next to](super::model::Model::weights_beside).
+    /// [next to](super::model::Model::weights_sharing).
     pub fn own_bytes(&self, base: Option<&Self>) -> usize {
         match (&self.kind, base.map(|base| &base.kind)) {
             (WeightsKind::Picture(_, weights), Some(WeightsKind::Picture(_, others)))

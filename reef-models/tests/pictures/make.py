@@ -1,4 +1,4 @@
-"""Makes golden.json and the pictures beside it: what torchvision's transform gives, by PIL and numpy.
+"""Makes golden.json and the pictures next to it: what torchvision's transform gives, by PIL and numpy.
 
     python3 -m venv venv && venv/bin/pip install pillow numpy && venv/bin/python make.py
 

@@ -17,8 +17,8 @@ pub(crate) fn shifted(at: Duration, nanos: i64) -> Duration {
 }
 
 impl From<ColocationKind> for Colocation {
-    fn from(beside: ColocationKind) -> Self {
-        match beside {
+    fn from(kind: ColocationKind) -> Self {
+        match kind {
             ColocationKind::Padded => Self::Padded,
             ColocationKind::Capped { short, long } => {
                 Self::Capped(Caps { short, long, percent: 100 })

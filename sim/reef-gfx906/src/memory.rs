@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_sees_what_is_mapped_and_nothing_beside() {
+    fn the_device_sees_what_is_mapped_and_nothing_else() {
         let memory = Memory::default();
         let start = memory.allocate(DEVICE_NODE, 5000, MemoryFlags(0), 0).expect("some memory");
         assert_eq!(start % ALIGNMENT, 0);

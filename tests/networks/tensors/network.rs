@@ -123,7 +123,7 @@ fn constants_are_shared<D: Operators>(device: &D, tolerance: f32) {
     assert!(base.own_bytes(None) > 0);
     for rows in [INSIDE + 9, INSIDE + 30] {
         let (model, inputs) = model(&constant_layers(rows));
-        let weights = model.weights_beside(&base).unwrap();
+        let weights = model.weights_sharing(&base).unwrap();
         agrees(device, &model, &inputs, &weights, tolerance, "layers next to others");
         assert_eq!(weights.own_bytes(Some(&base)), 0, "{rows} rows");
     }

@@ -70,7 +70,7 @@ fn check_tables(out: &str, bench: &str, report: &Value) {
 }
 
 #[test]
-fn preemption_is_measured_at_every_level_and_beside_baselines() {
+fn preemption_is_measured_at_every_level_and_next_to_baselines() {
     let folder = Folder::new("preempt");
     let out = folder.path("new/out");
     let network = ["--be-model", "resnet18", "--size", "64", "--windows", "1,3"];
@@ -294,7 +294,7 @@ fn bad_bench_arguments_are_refused() {
             "--time must be greater than 0 and at most 600 s, got 601 s",
         ),
         (&["launch", "--device", "rocm"], "no backend \"rocm\" (have: cpu"),
-        (&["saturate", "--beside", "4"], "cpu: unknown option \"beside\""),
+        (&["saturate", "--colocated-blocks", "4"], "cpu: unknown option \"colocated_blocks\""),
         (&["saturate", "--slo", "1"], "--slo: a latency target must be a ratio from 1.01 to 10"),
         (&["saturate", "--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["saturate", "--window", "0"], "--window must be in 1..=1024, got 0"),
@@ -345,7 +345,7 @@ fn bad_profile_arguments_are_refused() {
 }
 
 #[test]
-fn clients_come_and_go_beside_real_time_requests() {
+fn clients_come_and_go_next_to_real_time_requests() {
     let folder = Folder::new("churn");
     let out = folder.path("out");
     let mut args =
@@ -400,7 +400,7 @@ fn several_devices_each_have_a_client_of_each_class() {
 
 /// The parts of a request by a daemon are there, and make up no more than all of it.
 #[test]
-fn the_way_to_a_daemon_is_measured_beside_the_library() {
+fn the_way_to_a_daemon_is_measured_next_to_the_library() {
     let folder = Folder::new("local");
     let out = folder.path("out");
     let network =
@@ -441,7 +441,7 @@ fn hung_kernel_costs_its_own_client_alone() {
     check_tables(&out, "hung", &report);
     let rows = rows(&report);
     assert_eq!(
-        rows.iter().map(|row| row["beside"].as_str()).collect::<Vec<_>>(),
+        rows.iter().map(|row| row["neighbour"].as_str()).collect::<Vec<_>>(),
         [Some("nothing"), Some("hung")]
     );
     for row in rows {

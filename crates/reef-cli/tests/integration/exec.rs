@@ -267,10 +267,10 @@ fn memory_is_limited_with_a_daemon_and_without_one() {
 fn share_or_target_that_cannot_be_is_refused_with_the_rule() {
     let folder = Folder::new("exec-shares");
     for (options, wanted) in [
-        (["--beside", "101"], "--beside must be a whole number from 0 to 100 %, got \"101\""),
+        (["--colocate", "101"], "--colocate must be a whole number from 0 to 100 %, got \"101\""),
         (["--floor", "x"], "--floor must be a whole number from 0 to 100 %, got \"x\""),
         (["--slo", "0.9"], "--slo must be a ratio from 1.01 to 10, got \"0.9\""),
-        (["--slo", "1.1"], "--slo needs --class rt: a best-effort program has --beside"),
+        (["--slo", "1.1"], "--slo needs --class rt: a best-effort program has --colocate"),
         (["--threads", "200"], "--threads must be a whole number from 0 to 100 %, got \"200\""),
         (["--threads", "0%"], "--threads must be at least 1 %, got 0"),
     ] {
@@ -647,7 +647,7 @@ fn a_program_runs_on_the_driver_of_a_server() {
 }
 
 #[test]
-fn remote_is_refused_beside_a_job() {
+fn remote_is_refused_next_to_a_job() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
     command.args(["exec", "--remote", "unix:/nowhere", "--job", "mine", "--", "true"]);
     let output = command.output().unwrap();

@@ -195,7 +195,7 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
 
 /// Best-effort kernels end although real-time requests come faster than a kernel takes: a block is
 /// stopped twice, then it runs through.
-pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level: PreemptLevel) {
+pub fn best_effort_work_ends_next_to_faster_requests<D: Device>(device: &D, level: PreemptLevel) {
     const KERNEL: Duration = Duration::from_millis(20);
     const PERIOD: Duration = Duration::from_millis(2);
     let dispatcher = Dispatcher::start(device, Reef::default().level(level)).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Names of the options.
 const KEYS: [&str; 7] =
-    ["precision", "colocation", "beside", "gates", "timeout", "tune", "warpgroups"];
+    ["precision", "colocation", "colocated_blocks", "gates", "timeout", "tune", "warpgroups"];
 
 /// Precision of networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,9 +51,9 @@ pub struct Options {
     /// be stopped once they run.
     pub colocation: Option<ColocationMode>,
     /// Best-effort blocks that run at a time next to real-time work where that is capped,
-    /// `beside=N`. Default: 2000 of queues whose blocks are short, one on every second unit of
+    /// `colocated_blocks=N`. Default: 2000 of queues whose blocks are short, one on every second unit of
     /// others.
-    pub beside: Option<u32>,
+    pub colocated_blocks: Option<u32>,
     /// Units for real-time work alone, `split=N`; default none. A baseline of the benches, which
     /// device names have with the feature `baselines`.
     pub split: Option<u32>,
@@ -77,7 +77,7 @@ impl Default for Options {
         Self {
             precision: None,
             colocation: None,
-            beside: None,
+            colocated_blocks: None,
             split: None,
             gates: None,
             timeout: None,
@@ -110,8 +110,8 @@ impl Options {
             Some(mode) if self.gates.is_some() && mode != ColocationMode::Never => {
                 Err(bad(backend, key, "none with gates=N", mode.name()))
             }
-            Some(mode) if self.beside.is_some() && mode != ColocationMode::Capped => {
-                Err(bad(backend, key, "capped with beside=N", mode.name()))
+            Some(mode) if self.colocated_blocks.is_some() && mode != ColocationMode::Capped => {
+                Err(bad(backend, key, "capped with colocated_blocks=N", mode.name()))
             }
             _ => Ok(()),
         }
@@ -127,8 +127,8 @@ impl Options {
             ("colocation", "capped") => self.colocation = Some(ColocationMode::Capped),
             ("colocation", "none") => self.colocation = Some(ColocationMode::Never),
             ("colocation", _) => return Err(bad(backend, key, "padded, capped or none", value)),
-            ("beside", blocks) => match blocks.parse() {
-                Ok(n) if n > 0 => self.beside = Some(n),
+            ("colocated_blocks", blocks) => match blocks.parse() {
+                Ok(n) if n > 0 => self.colocated_blocks = Some(n),
                 _ => return Err(bad(backend, key, "a number of blocks", value)),
             },
             #[cfg(feature = "baselines")]
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&gates=4&timeout=9&tune=on&warpgroups=on";
+        let options = "precision=fp16&colocated_blocks=20&gates=4&timeout=9&tune=on&warpgroups=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
             colocation: None,
-            beside: Some(20),
+            colocated_blocks: Some(20),
             split: None,
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
@@ -184,8 +184,8 @@ mod tests {
         };
         assert_eq!(options, want);
         for bad in [
-            "beside=0",
-            "beside_on=8",
+            "colocated_blocks=0",
+            "colocated_blocks_on=8",
             "tune=yes",
             "early=off",
             "patience=9",
@@ -193,7 +193,7 @@ mod tests {
             "timeout=0",
             "timeout=1.5",
             "warpgroups=64",
-            "beside",
+            "colocated_blocks",
             "precision=int8",
             "precision",
             "flag=pigeon",
@@ -211,7 +211,7 @@ mod tests {
         for (text, want) in [
             ("", None),
             ("colocation=padded", Some(ColocationMode::Padded)),
-            ("beside=8&colocation=capped", Some(ColocationMode::Capped)),
+            ("colocated_blocks=8&colocation=capped", Some(ColocationMode::Capped)),
             ("gates=3&colocation=none", Some(ColocationMode::Never)),
         ] {
             assert_eq!(read(text).unwrap().colocation, want, "{text}");
@@ -221,8 +221,8 @@ mod tests {
             ("colocation", "must be padded, capped or none, got \"\""),
             ("gates=3&colocation=padded", "colocation must be none with gates=N, got \"padded\""),
             ("colocation=capped&gates=3", "colocation must be none with gates=N, got \"capped\""),
-            ("beside=8&colocation=padded", "must be capped with beside=N, got \"padded\""),
-            ("colocation=none&beside=8", "must be capped with beside=N, got \"none\""),
+            ("colocated_blocks=8&colocation=padded", "must be capped with colocated_blocks=N, got \"padded\""),
+            ("colocation=none&colocated_blocks=8", "must be capped with colocated_blocks=N, got \"none\""),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn options_for_best_effort_blocks_leave_graphs_on_all_units() {
-        for option in ["beside=16", "gates=4"] {
+        for option in ["colocated_blocks=16", "gates=4"] {
             let options = Options::parse("fake", option).unwrap();
             assert!(!Gpu::new(Fake::with_parts(), options).unwrap().has_parts(), "{option}");
         }

@@ -141,19 +141,19 @@ fn has_room(
     others: &[&Prepared],
 ) -> std::result::Result<(), String> {
     let name = &device.device;
-    let beside: Vec<_> =
+    let neighbours: Vec<_> =
         others.iter().filter(|it| it.devices.iter().any(|it| it.device == *name)).collect();
-    if beside.len() >= MAX_JOBS {
+    if neighbours.len() >= MAX_JOBS {
         return Err(format!(
             "device {name}: {} claims are prepared, {MAX_JOBS} at most",
-            beside.len()
+            neighbours.len()
         ));
     }
     let part = |it: &Prepared| match it.granted.class() {
         Class::RealTime => u64::from(it.granted.compute.unwrap_or(0)),
         Class::BestEffort => 0,
     };
-    let left = u64::from(WHOLE).saturating_sub(beside.iter().map(|it| part(it)).sum());
+    let left = u64::from(WHOLE).saturating_sub(neighbours.iter().map(|it| part(it)).sum());
     if part(claim) <= left {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Registration of unmodified programs: limits and classes.
 
 use crate::error::{Error, Result};
-use reef_guest::beside::{Caps, Percent, Slo};
+use reef_guest::colocation::{Caps, Percent, Slo};
 use reef_guest::registry::Rules;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ pub struct Guests {
     /// processors polls. 0: it sleeps.
     pub watch_ms: u64,
     /// Part of the time, in percent, in which best-effort programs without a wish of their own
-    /// (`reef exec --beside`) run while real-time programs are busy.
-    pub beside: u8,
+    /// (`reef exec --colocate`) run while real-time programs are busy.
+    pub colocate: u8,
     /// Part of the time, in percent, that they have whatever real-time programs do.
     pub floor: u8,
     /// Target for the latency of real-time programs without a wish of their own (`reef exec
@@ -38,7 +38,7 @@ pub struct Guests {
     pub slo: f64,
     /// Period in microseconds in which a best-effort program has one window next to busy real-time
     /// programs.
-    pub beside_period_us: u64,
+    pub colocate_period_us: u64,
     /// Suspends best-effort programs while a real-time program needs their memory: one that is
     /// refused memory, or that asks for it (`reef exec --reserve`). Off by default.
     pub suspend: bool,
@@ -51,7 +51,7 @@ pub struct Guests {
 
 impl Default for Guests {
     fn default() -> Self {
-        let Rules { per_user, hold_timeout, watch, beside_period, .. } = Rules::default();
+        let Rules { per_user, hold_timeout, watch, colocate_period, .. } = Rules::default();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             listen: false,
@@ -59,10 +59,10 @@ impl Default for Guests {
             per_user,
             hold_ms: millis(hold_timeout),
             watch_ms: millis(watch),
-            beside: 0,
+            colocate: 0,
             floor: 0,
             slo: 0.0,
-            beside_period_us: u64::try_from(beside_period.as_micros()).unwrap_or(u64::MAX),
+            colocate_period_us: u64::try_from(colocate_period.as_micros()).unwrap_or(u64::MAX),
             suspend: false,
             suspend_interval_ms: 60_000,
             alnair: None,
@@ -78,7 +78,7 @@ impl Guests {
             ("hold_ms", self.hold_ms, 3_600_000),
             ("suspend_interval_ms", self.suspend_interval_ms, 86_400_000),
         ];
-        self.check_beside()?;
+        self.check_next_to()?;
         match values.iter().find(|(_, value, max)| !(1..=*max).contains(value)) {
             None if self.watch_ms > MAX_WATCH_MS => Err(Error::Invalid(format!(
                 "guests.watch_ms must be 0 to {MAX_WATCH_MS}, got {}",
@@ -92,8 +92,8 @@ impl Guests {
     }
 
     /// Refuses values for what runs next to real-time programs.
-    fn check_beside(&self) -> Result<()> {
-        for (key, value) in [("beside", self.beside), ("floor", self.floor)] {
+    fn check_next_to(&self) -> Result<()> {
+        for (key, value) in [("colocate", self.colocate), ("floor", self.floor)] {
             if Percent::new(value).is_none() {
                 return Err(Error::Invalid(format!("guests.{key} must be 0 to 100, got {value}")));
             }
@@ -102,22 +102,22 @@ impl Guests {
             let slo = self.slo;
             return Err(Error::Invalid(format!("guests.slo must be 0 or 1.01 to 10, got {slo}")));
         }
-        if !(100..=1_000_000).contains(&self.beside_period_us) {
-            let period = self.beside_period_us;
+        if !(100..=1_000_000).contains(&self.colocate_period_us) {
+            let period = self.colocate_period_us;
             return Err(Error::Invalid(format!(
-                "guests.beside_period_us must be 100 to 1000000, got {period}"
+                "guests.colocate_period_us must be 100 to 1000000, got {period}"
             )));
         }
         Ok(())
     }
 
     /// Returns what a program is allowed that may have as much as these upper bounds.
-    pub(crate) fn caps(&self, max_beside: u8, max_floor: u8) -> Caps {
+    pub(crate) fn caps(&self, max_colocate: u8, max_floor: u8) -> Caps {
         let percent = |percent: u8| Percent::new(percent).unwrap_or(Percent::ALL);
         Caps {
-            beside: percent(self.beside),
+            colocate: percent(self.colocate),
             floor: percent(self.floor),
-            max_beside: percent(max_beside),
+            max_colocate: percent(max_colocate),
             max_floor: percent(max_floor),
             slo: Slo::of(self.slo),
             ..Caps::default()
@@ -134,9 +134,9 @@ impl Guests {
     pub(crate) fn rules(&self) -> Rules {
         let hold_timeout = Duration::from_millis(self.hold_ms);
         let watch = Duration::from_millis(self.watch_ms);
-        let beside_period = Duration::from_micros(self.beside_period_us);
+        let colocate_period = Duration::from_micros(self.colocate_period_us);
         let per_user = self.per_user;
-        Rules { per_user, hold_timeout, watch, beside_period, ..Rules::default() }
+        Rules { per_user, hold_timeout, watch, colocate_period, ..Rules::default() }
     }
 }
 
@@ -189,9 +189,9 @@ mod tests {
             change(&mut guests);
             guests.check().map_err(|error| error.to_string())
         };
-        let error = changed(|guests| guests.beside = 101).unwrap_err();
+        let error = changed(|guests| guests.colocate = 101).unwrap_err();
         assert!(error.ends_with("must be 0 to 100, got 101"), "{error}");
-        let error = changed(|guests| guests.beside_period_us = 99).unwrap_err();
+        let error = changed(|guests| guests.colocate_period_us = 99).unwrap_err();
         assert!(error.ends_with("_period_us must be 100 to 1000000, got 99"), "{error}");
         assert_eq!(said("floor = 5\nslo = 1.1"), Ok(()));
     }

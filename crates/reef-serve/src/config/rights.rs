@@ -28,8 +28,8 @@ pub struct Right {
     /// Implied by `rt`.
     pub phases: bool,
     /// The most that its best-effort programs may have while real-time programs are busy, in
-    /// percent of the time (`reef exec --beside`). `guests.beside` is granted anyway.
-    pub beside: u8,
+    /// percent of the time (`reef exec --colocate`). `guests.colocate` is granted anyway.
+    pub colocate: u8,
     /// The most that they may have as a floor (`reef exec --floor`). `guests.floor` is granted
     /// anyway.
     pub floor: u8,
@@ -53,7 +53,7 @@ pub struct Right {
 impl Right {
     /// Returns the owner's rights if the configuration has no entry for it.
     pub(crate) fn of_owner() -> Self {
-        Self { rt: true, control: true, beside: 100, floor: 100, ..Self::default() }
+        Self { rt: true, control: true, colocate: 100, floor: 100, ..Self::default() }
     }
 
     /// Returns the budget of its real-time requests.

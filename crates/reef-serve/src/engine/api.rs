@@ -31,7 +31,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// # Errors
     ///
     /// Errors of [`load`](Self::load).
-    fn load_beside(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>>;
+    fn load_sharing(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>>;
 
     /// Maps device memory that another process shares, by the 64 bytes of its driver's handle.
     /// Blocks for milliseconds.

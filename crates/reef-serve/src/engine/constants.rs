@@ -25,13 +25,13 @@ pub(super) fn weights<D: Operators>(device: &D, model: &Model) -> Result<Weights
 /// # Errors
 ///
 /// Errors of [`weights`].
-pub(super) fn weights_beside<D: Operators>(
+pub(super) fn weights_sharing<D: Operators>(
     device: &D,
     model: &Model,
     base: &Weights<D>,
 ) -> Result<Weights<D>> {
     match model.kernels() {
-        None => Ok(model.weights_beside(base)?),
+        None => Ok(model.weights_sharing(base)?),
         Some(_) => weights(device, model),
     }
 }

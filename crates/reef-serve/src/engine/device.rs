@@ -2,7 +2,7 @@
 
 use super::api::{DeviceModel, DeviceTrace, Engine, Instance, Sizes};
 use super::busy::RunningCount;
-use super::constants::{weights, weights_beside};
+use super::constants::{weights, weights_sharing};
 use super::instance::{BestEffortInstance, RealTimeInstance};
 use super::shared::{SharedMemory, SharedOnDevice};
 use crate::class::Class;
@@ -90,11 +90,11 @@ impl<D: Operators> Engine for OnDevice<D> {
         Ok(Arc::new(ModelOnDevice { node, best_effort, loaded, profiles, own_bytes }))
     }
 
-    fn load_beside(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
+    fn load_sharing(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
         let foreign =
             || Error::Failed("cannot share constants with a model of another device".into());
         let base: &ModelOnDevice<D> = base.as_any().downcast_ref().ok_or_else(foreign)?;
-        let loaded = weights_beside(self.node.device(), &model, &base.loaded)?;
+        let loaded = weights_sharing(self.node.device(), &model, &base.loaded)?;
         let own_bytes = loaded.own_bytes(Some(&base.loaded)) as u64;
         let (node, best_effort) = (self.node.clone(), self.best_effort.clone());
         let profiles = Profiles::default();

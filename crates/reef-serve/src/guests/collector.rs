@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use reef_guest::beside::Slo;
+use reef_guest::colocation::Slo;
 use reef_guest::page::{Class, ENDS};
 use reef_guest::registry::{GuestView, Registry};
 use std::fmt::{Error, Write};
@@ -63,12 +63,12 @@ type Ratio = fn(&GuestView) -> Option<f64>;
 /// Name, help, and getter of each ratio; `None` if a guest has none.
 const RATIOS: [(&str, &str, Ratio); 3] = [
     (
-        "reef_guest_beside_ratio",
+        "reef_guest_colocation_ratio",
         "Part of the time that passes next to busy real-time guests now; of a real-time guest with a target, what it lets through",
         |guest| Some(f64::from(guest.duty) / 1e6),
     ),
     ("reef_guest_slo_ratio", "Target of a real-time guest's latency, by that alone", |guest| {
-        guest.beside.slo.filter(|_| guest.who.class == Class::RealTime).map(Slo::ratio)
+        guest.colocate.slo.filter(|_| guest.who.class == Class::RealTime).map(Slo::ratio)
     }),
     (
         "reef_guest_growth_ratio",

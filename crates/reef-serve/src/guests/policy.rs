@@ -4,7 +4,7 @@ use crate::config::settings::Config;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::principal::Principal;
 use crate::tenants::grant::Grant;
-use reef_guest::beside::{Caps, Percent};
+use reef_guest::colocation::{Caps, Percent};
 use reef_guest::join::JoinRequest;
 use reef_guest::page::Class;
 use reef_guest::registry::Caller;
@@ -53,15 +53,15 @@ pub(super) fn caps(
     caller: &Caller,
 ) -> Caps {
     if caller.pid == daemon {
-        let (beside, floor) = (Percent::NONE, Percent::NONE);
-        let (max_beside, max_floor, room) = (beside, floor, beside);
-        return Caps { beside, floor, max_beside, max_floor, room, slo: None };
+        let (colocate, floor) = (Percent::NONE, Percent::NONE);
+        let (max_colocate, max_floor, room) = (colocate, floor, colocate);
+        return Caps { colocate, floor, max_colocate, max_floor, room, slo: None };
     }
     let user = Grant::of(&config.rights, &Principal::User(caller.uid), own);
     let token = tokens.holder(caller.info.token().as_bytes());
     let token = token.map(|principal| Grant::of(&config.rights, &principal, own));
     let most = |of: fn(&Grant) -> u8| token.as_ref().map_or(0, of).max(of(&user));
-    config.guests.caps(most(|grant| grant.beside), most(|grant| grant.floor))
+    config.guests.caps(most(|grant| grant.colocate), most(|grant| grant.floor))
 }
 
 #[cfg(test)]
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn caps_are_the_largest_right_and_the_daemon_has_none() {
-        let text = "[rights.\"user 7\"]\nbeside = 20\n[guests]\nbeside = 10\nslo = 1.25\n";
+        let text = "[rights.\"user 7\"]\ncolocate = 20\n[guests]\ncolocate = 10\nslo = 1.25\n";
         let config: Config = toml::from_str(text).unwrap();
         let of = |uid, pid| {
             let caller = Caller { uid, pid, exe: None, info: GuestInfo::default() };
             let caps = caps(&config, &Tokens::default(), 1000, 5, &caller);
-            [caps.beside, caps.max_beside, caps.max_floor, caps.room].map(Percent::get)
+            [caps.colocate, caps.max_colocate, caps.max_floor, caps.room].map(Percent::get)
         };
         assert_eq!(of(7, 1), [10, 20, 0, 100]);
         assert_eq!(of(8, 1), [10, 0, 0, 100]);

@@ -15,7 +15,7 @@ pub(crate) struct Grant {
     pub(crate) phases: bool,
     /// Upper bound of the time that its best-effort programs have while real-time programs are
     /// busy, in percent.
-    pub(crate) beside: u8,
+    pub(crate) colocate: u8,
     /// Upper bound of their floor, in percent.
     pub(crate) floor: u8,
     /// Budget of its real-time work.
@@ -65,7 +65,7 @@ impl From<&Right> for Grant {
         Self {
             rt: right.rt,
             phases: right.rt || right.phases,
-            beside: right.beside,
+            colocate: right.colocate,
             floor: right.floor,
             rate: right.rate().ok().flatten(), // checked with the configuration
             weight: right.weight.unwrap_or(1),
@@ -119,7 +119,7 @@ mod tests {
         let all = Grant {
             rt: true,
             phases: true,
-            beside: 100,
+            colocate: 100,
             floor: 100,
             rate: None,
             weight: 1,
@@ -129,7 +129,7 @@ mod tests {
         let other = Grant {
             rt: false,
             phases: false,
-            beside: 0,
+            colocate: 0,
             floor: 0,
             weight: 3,
             control: false,

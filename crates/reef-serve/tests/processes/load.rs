@@ -46,9 +46,9 @@ fn load() {
         let rt = inferences(way, Class::RealTime, 1, folder);
         let be = inferences(way, Class::BestEffort, SEVERAL, folder);
         let name = |class: &str| format!("{}, {class}", way.name());
-        let beside = name(&format!("RT with {SEVERAL} BE"));
+        let colocate = name(&format!("RT with {SEVERAL} BE"));
         let those = name(&format!("those {SEVERAL} BE"));
-        show(&run(vec![(beside, rt), (those, be)], time));
+        show(&run(vec![(colocate, rt), (those, be)], time));
     }
 }
 

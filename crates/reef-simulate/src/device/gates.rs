@@ -7,7 +7,7 @@
 use crate::arrivals::NEVER;
 use crate::profile::DeviceProfile;
 use reef_core::scheduler::LaunchLimit;
-use reef_guest::beside::{Allowance, Controller, Percent, Slo, Windows};
+use reef_guest::colocation::{Allowance, Controller, Percent, Slo, Windows};
 use reef_guest::page::Iteration;
 
 /// Time without work after which a real-time client holds no queue, in nanoseconds.

@@ -20,7 +20,7 @@ fn run(fleet: &Fleet, seconds: f64) -> Totals {
 #[test]
 fn share_passes_next_to_a_busy_client_and_slows_it() {
     for (share, mean) in [(0, 0.400), (10, 0.4095), (30, 0.430), (100, 0.520)] {
-        let totals = run(&pair(|_, be| be.beside = Some(share)), 20.0);
+        let totals = run(&pair(|_, be| be.colocate = Some(share)), 20.0);
         let kept = totals.be_kept() * 100.0;
         assert!((kept - f64::from(share)).abs() < 0.5, "{share} %: {kept} % kept");
         let simulated = totals.rt_mean_ms();
@@ -50,14 +50,14 @@ fn target_is_held_by_the_daemons_controller() {
 fn floor_stays_next_to_a_target_and_room_bounds_it() {
     let floor = run(&pair(|rt, be| (rt.slo, be.floor) = (Some(1.01), Some(20))), 20.0);
     assert!((0.195..0.22).contains(&floor.be_kept()), "{}", floor.be_kept());
-    let room = run(&pair(|rt, be| (rt.slo, be.beside) = (Some(5.0), Some(20))), 20.0);
+    let room = run(&pair(|rt, be| (rt.slo, be.colocate) = (Some(5.0), Some(20))), 20.0);
     assert!((0.15..0.205).contains(&room.be_kept()), "{}", room.be_kept());
 }
 
 #[test]
 fn queue_starts_and_ends_later_than_its_gate() {
     let kept = |open_us, run_on_us| {
-        let mut fleet = pair(|_, be| be.beside = Some(30));
+        let mut fleet = pair(|_, be| be.colocate = Some(30));
         (fleet.profile.device.open_us, fleet.profile.device.run_on_us) = (open_us, run_on_us);
         run(&fleet, 20.0).be_kept()
     };
@@ -69,7 +69,7 @@ fn queue_starts_and_ends_later_than_its_gate() {
 #[test]
 fn kernel_that_has_begun_ends_after_its_gate_closes() {
     let kept = |kernel_us, share| {
-        let mut fleet = pair(|_, be| be.beside = Some(share));
+        let mut fleet = pair(|_, be| be.colocate = Some(share));
         fleet.profile.networks.get_mut("fixed").unwrap().kernel_us = kernel_us;
         run(&fleet, 20.0).be_kept()
     };
@@ -82,7 +82,7 @@ fn kernel_that_has_begun_ends_after_its_gate_closes() {
 #[test]
 fn kernels_of_the_peak_have_their_own_length() {
     let kept = |rest, peak| {
-        let mut fleet = pair(|_, be| be.beside = Some(20));
+        let mut fleet = pair(|_, be| be.colocate = Some(20));
         let network = fleet.profile.networks.get_mut("fixed").unwrap();
         (network.alone_us, network.kernel_us) = (20_000.0, rest);
         network.peak = Some(Peak { part: 0.5, pressure: 1.0, kernel_us: peak });
@@ -97,7 +97,7 @@ fn kernels_of_the_peak_have_their_own_length() {
 #[test]
 fn gate_before_each_kernel_costs_time_in_windows_alone() {
     let kept = |gate_us, share| {
-        let mut fleet = pair(|_, be| be.beside = Some(share));
+        let mut fleet = pair(|_, be| be.colocate = Some(share));
         fleet.profile.device.gate_us = gate_us;
         fleet.profile.networks.get_mut("fixed").unwrap().kernel_us = 20.0;
         run(&fleet, 20.0).be_kept()
@@ -109,7 +109,7 @@ fn gate_before_each_kernel_costs_time_in_windows_alone() {
 
 #[test]
 fn peak_of_an_inference_slows_a_part_of_the_iterations() {
-    let mut fleet = pair(|_, be| be.beside = Some(100));
+    let mut fleet = pair(|_, be| be.colocate = Some(100));
     let network = fleet.profile.networks.get_mut("fixed").unwrap();
     network.alone_us = 100_000.0;
     network.peak = Some(Peak { part: 0.2, pressure: 5.0, kernel_us: 0.0 });

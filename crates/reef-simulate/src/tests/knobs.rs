@@ -53,7 +53,7 @@ const NAMES: [&str; 3] = ["RT mean", "RT p99", "BE kept %"];
 struct Case {
     pair: String,
     knob: String,
-    beside: Option<u8>,
+    colocate: Option<u8>,
     slo: Option<f64>,
     settle: f64,
     seconds: f64,
@@ -69,13 +69,13 @@ struct Row {
 
 impl Case {
     fn share(pair: &str, share: u8, seconds: f64) -> Self {
-        let (pair, knob, beside) = (pair.into(), format!("--beside {share}"), Some(share));
-        Self { pair, knob, beside, slo: None, settle: 0.7, seconds }
+        let (pair, knob, colocate) = (pair.into(), format!("--colocate {share}"), Some(share));
+        Self { pair, knob, colocate, slo: None, settle: 0.7, seconds }
     }
 
     fn target(pair: &str) -> Self {
         let (pair, knob, slo) = (pair.into(), "--slo 1.10".into(), Some(1.10));
-        Self { pair, knob, beside: None, slo, settle: 5.0, seconds: 2.5 }
+        Self { pair, knob, colocate: None, slo, settle: 5.0, seconds: 2.5 }
     }
 
     /// A pair on one device, of which the best-effort program begins after [`ALONE`].
@@ -84,7 +84,7 @@ impl Case {
         let (closed, path) = (Arrivals::Closed { pause_us: 0.0 }, PathBuf::from("be"));
         let later = Arrivals::Trace(path.clone());
         let mut clients = vec![client(Class::Rt, rt, 1, closed), client(Class::Be, be, 1, later)];
-        (clients[0].slo, clients[1].beside) = (self.slo, self.beside);
+        (clients[0].slo, clients[1].colocate) = (self.slo, self.colocate);
         let times = vec![(ALONE * 1e9) as u64; 10_000];
         let traces = BTreeMap::from([((path, Class::Be, be.into()), times.into())]);
         let (rt_load, be_per_gpu, profile) = (1.0, 9, profile.clone());
@@ -146,7 +146,7 @@ fn row(case: Case, measured: Figures, profile: &Profile) -> Row {
     Row { case, measured, simulated, spread }
 }
 
-/// Shares, over the same run with `--beside 0`.
+/// Shares, over the same run with `--colocate 0`.
 fn shares() -> Vec<Row> {
     let all = results(SHARES);
     let alone = &of(&all, "mps+reef:0")["rt"];
@@ -209,7 +209,7 @@ fn profile_of_shares_gives_its_row_without_gates() {
     assert!(errors[0] < 0.02 && errors[1] < 0.10 && errors[2] < 0.02, "{errors:?}");
 }
 
-/// Rows of a language model next to training with `--beside 30` by their period in µs: iterations
+/// Rows of a language model next to training with `--colocate 30` by their period in µs: iterations
 /// and training's steps a second, and the 99th percentile in ms.
 /// docs/results/2026-11-26-h200-shares/period-*.json; alone 520 iterations a second and 1.983 ms.
 const PERIODS: [(f64, f64, f64, f64); 3] = [

@@ -1,6 +1,6 @@
 //! Job, token, part of the time and wishes that a guest sends with its request.
 
-use crate::beside::share::ShareRequest;
+use crate::colocation::share::ShareRequest;
 
 /// Job and token of a program (`reef exec --job`, `--token-file`), its part of the device's time,
 /// and whether it asks for phases.
@@ -10,7 +10,7 @@ pub struct GuestInfo {
     token: Secret,
     part: u32,
     is_for_phases: bool,
-    beside: ShareRequest,
+    colocate: ShareRequest,
 }
 
 /// Text that isn't printed.
@@ -43,7 +43,7 @@ impl GuestInfo {
             token: Secret(token),
             part: 0,
             is_for_phases: false,
-            beside: ShareRequest::default(),
+            colocate: ShareRequest::default(),
         })
     }
 
@@ -61,13 +61,13 @@ impl GuestInfo {
 
     /// Sets what passes while real-time programs are busy, as the program wishes.
     #[must_use]
-    pub fn with_shares(self, beside: ShareRequest) -> Self {
-        Self { beside, ..self }
+    pub fn with_shares(self, colocate: ShareRequest) -> Self {
+        Self { colocate, ..self }
     }
 
     /// Returns what the program wishes to pass while real-time programs are busy.
     pub fn shares(&self) -> ShareRequest {
-        self.beside
+        self.colocate
     }
 
     /// Makes the request one for real-time phases of a best-effort guest: it never holds that guest

@@ -1,7 +1,7 @@
 //! Messages, byte by byte. Numbers are little-endian.
 
 use super::guest_info::GuestInfo;
-use crate::beside::share::ShareRequest;
+use crate::colocation::share::ShareRequest;
 use crate::page::layout::{Class, Identity};
 use rustix::io::Errno;
 use rustix::net::{

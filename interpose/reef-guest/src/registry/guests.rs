@@ -6,7 +6,7 @@ use super::pass::Pass;
 use super::relay::Relay;
 use super::rules::Rules;
 use super::view::{GuestView, History};
-use crate::beside::allowance::{Allowance, Caps};
+use crate::colocation::allowance::{Allowance, Caps};
 use crate::hold::holders::Holders;
 use crate::join::wire::{JoinRequest, Message, Uuid, send};
 use crate::limit::quantity::{WHOLE, percent};

@@ -1,6 +1,6 @@
 //! Passes: what each guest is allowed while real-time programs are busy, and what it had.
 
-use crate::beside::allowance::Allowance;
+use crate::colocation::allowance::Allowance;
 use crate::page::mapping::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

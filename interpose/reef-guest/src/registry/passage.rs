@@ -5,8 +5,8 @@
 
 use super::gates::Gates;
 use super::pass::{Pass, Peer};
-use crate::beside::controller::Controller;
-use crate::beside::windows::Windows;
+use crate::colocation::controller::Controller;
+use crate::colocation::windows::Windows;
 use crate::page::iterations::Iteration;
 use crate::page::mapping::Mapping;
 use std::sync::Arc;

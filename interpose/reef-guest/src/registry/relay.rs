@@ -76,7 +76,7 @@ impl Relay {
         let evidence =
             WorkEvidence { last: page.activity.evidence(), since: now, is_stalled: false };
         let (to, of) = (gates.clone(), page.clone());
-        let passage = Passage::new(page.clone(), pass, rules.beside_period);
+        let passage = Passage::new(page.clone(), pass, rules.colocate_period);
         let stalls_too = stalls.clone();
         let follower =
             Follower { gates: to, page: of, rules, evidence, passage, stalls: stalls_too };

@@ -21,7 +21,7 @@ pub struct Rules {
     /// after a hold, before it sleeps. A sleeping thread's wake-up delays the next hold.
     pub watch: Duration,
     /// Period in which a best-effort guest has one window while a real-time guest is busy.
-    pub beside_period: Duration,
+    pub colocate_period: Duration,
     /// Maximum number of threads that poll at the same time, each on a processor.
     pub max_watchers: usize,
 }
@@ -33,7 +33,7 @@ impl Default for Rules {
             per_user: 128,
             hold_timeout: Duration::from_secs(1),
             watch: Duration::from_millis(20),
-            beside_period: Duration::from_millis(1),
+            colocate_period: Duration::from_millis(1),
             max_watchers: processors / PROCESSORS_PER_WATCHER,
         }
     }

@@ -6,7 +6,7 @@ use super::guests::Guests;
 use super::listener::{Listener, PendingConnection};
 use super::rules::Rules;
 use super::view::{GuestView, History};
-use crate::beside::allowance::Caps;
+use crate::colocation::allowance::Caps;
 use crate::join::guest_info::GuestInfo;
 use crate::join::wire::{JoinRequest, MemoryRequest, Uuid};
 use crate::join::wire::{Message, receive, send};

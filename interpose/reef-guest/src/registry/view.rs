@@ -2,7 +2,7 @@
 
 use super::connection::Guest;
 use super::relay::Relay;
-use crate::beside::allowance::Allowance;
+use crate::colocation::allowance::Allowance;
 use crate::join::wire::Uuid;
 use crate::page::layout::{Class, Counts, Identity};
 use crate::page::spans::Time;
@@ -50,7 +50,7 @@ pub struct GuestView {
     /// polls, 50 a second.
     pub busy: Duration,
     /// Its shares next to busy real-time guests; of a real-time guest, its target.
-    pub beside: Allowance,
+    pub colocate: Allowance,
     /// Part of the time that passes next to real-time guests now, in parts per million: of a
     /// real-time guest, what it lets through by its target.
     pub duty: u32,
@@ -124,7 +124,7 @@ impl GuestView {
             is_active: guest.is_active(),
             held,
             busy,
-            beside: guest.pass.allowance,
+            colocate: guest.pass.allowance,
             duty: guest.pass.duty(),
             passed: guest.pass.passed(),
             iterations: page.iterations.count(),

@@ -2,6 +2,6 @@
 
 #![allow(clippy::disallowed_methods)] // of files that the tests have written
 
-mod beside;
+mod colocation;
 mod descriptors;
 mod registry;

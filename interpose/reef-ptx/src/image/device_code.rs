@@ -217,9 +217,9 @@ mod tests {
         let cubin = include_bytes!("../../tests/corpus/scale_in_place.cubin");
         let capability = cubin::read(cubin).unwrap().capability;
         assert!(DeviceCode::read(cubin).unwrap().text(capability).is_ok(), "it has a copy");
-        let mut beside = of(1, PTX, 0, 0);
-        beside[16 + 28] = capability as u8;
-        let both = DeviceCode::read(&joined(&[of(2, cubin, 0, 0), beside])).unwrap();
+        let mut with_ptx = of(1, PTX, 0, 0);
+        with_ptx[16 + 28] = capability as u8;
+        let both = DeviceCode::read(&joined(&[of(2, cubin, 0, 0), with_ptx])).unwrap();
         assert_eq!(both.text(capability).unwrap().as_bytes(), PTX);
     }
 

@@ -223,9 +223,9 @@ fn refused_update_names_the_program_node_and_changes_nothing() {
     assert_eq!(update(&program, exec, long).0, REFUSED);
     let (short, _) = chain(&program, &[other]);
     assert_eq!(update(&program, exec, short).0, REFUSED);
-    let (beside, first) = chain(&program, &[other]);
-    let second = other.add(&program, beside, &[]);
-    let (code, node) = update(&program, exec, beside);
+    let (colocate, first) = chain(&program, &[other]);
+    let second = other.add(&program, colocate, &[]);
+    let (code, node) = update(&program, exec, colocate);
     assert_eq!(code, REFUSED);
     assert!(node == second || node == first[0], "a node of the program's: {node:#x}");
     let (whole, nodes) = chain(&program, &[other, other]);

@@ -71,10 +71,10 @@ fn scales_serve_any_size_and_constants_of_others_do_not() {
     let device = Eight::new();
     let floats = open(32).read().unwrap().weights(&device).unwrap();
     let model = open(64).scales(&scales).read().unwrap();
-    let beside = model.weights_beside(&floats).unwrap();
-    assert_eq!(beside.own_bytes(Some(&floats)), model.constant_bytes());
-    let again = open(32).scales(&scales).read().unwrap().weights_beside(&beside).unwrap();
-    assert_eq!(again.own_bytes(Some(&beside)), 0, "equal numbers, whatever the size is");
+    let shared = model.weights_sharing(&floats).unwrap();
+    assert_eq!(shared.own_bytes(Some(&floats)), model.constant_bytes());
+    let again = open(32).scales(&scales).read().unwrap().weights_sharing(&shared).unwrap();
+    assert_eq!(again.own_bytes(Some(&shared)), 0, "equal numbers, whatever the size is");
 }
 
 #[test]

@@ -258,10 +258,10 @@ fn packets_with_the_barrier_bit_wait_for_those_before() {
     rig.queue(1, 0, u64::MAX);
     let (sleeper, short) = (rig.kernel(&[SLEEP, BACK], 0), rig.kernel(&[END], 0));
     rig.launch(1, sleeper, 1, 0);
-    let beside = rig.launch(1, short, 1, 0);
+    let other = rig.launch(1, short, 1, 0);
     let after = rig.launch(1, short, 1, BARRIER_BIT);
     (0..200).for_each(|_| assert!(rig.turn()));
-    assert_eq!(rig.value(beside), 0);
+    assert_eq!(rig.value(other), 0);
     assert_eq!(rig.value(after), 1);
     assert_eq!(rig.state.queues[&1].ring.read.load(SeqCst), 0);
 }

@@ -164,7 +164,7 @@ fn lasting(is_over: &Arc<AtomicBool>) -> Task<Losable> {
 fn all_tickets_end(polled: bool) {
     let devices = losable(2, polled);
     let cluster = cluster(&devices);
-    let (mut client, mut beside) = (rt(&cluster, Demand::default()), be(&cluster));
+    let (mut client, mut colocated) = (rt(&cluster, Demand::default()), be(&cluster));
     let mut third = rt(&cluster, Demand::default());
     let mut fourth = be(&cluster);
     assert_eq!([client.node(), fourth.node()].map(|node| node.index()), [0, 0]);
@@ -194,7 +194,7 @@ fn all_tickets_end(polled: bool) {
         client.run(Replica::rt).unwrap();
         assert_eq!(client.node().index(), 1);
     }
-    for client in [&mut beside, &mut fourth] {
+    for client in [&mut colocated, &mut fourth] {
         client.run(Replica::be).unwrap();
         assert_eq!(client.node().index(), 1);
     }

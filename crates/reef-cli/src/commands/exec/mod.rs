@@ -1,6 +1,6 @@
 //! `reef exec`: runs an unmodified program as a guest of a daemon.
 
-mod beside;
+mod colocate;
 pub(crate) mod bind;
 mod executable;
 mod kernel;

@@ -1,6 +1,6 @@
 //! `reef exec`: runs an unmodified program as a guest.
 
-use super::beside;
+use super::colocate;
 use super::bind::{self, Cover};
 use super::executable::executable;
 use super::kernel;
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     slices: slices::Slices,
     #[command(flatten)]
-    shares: beside::Shares,
+    shares: colocate::Shares,
     #[command(flatten)]
     limits: limits::Limited,
     #[command(flatten)]
@@ -144,8 +144,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         return become_program(args, &set);
     }
-    let mut beside = beside::variables(&args.shares, class(args))?;
-    beside.extend(slices::variable(&args.slices, class(args))?);
+    let mut colocate = colocate::variables(&args.shares, class(args))?;
+    colocate.extend(slices::variable(&args.slices, class(args))?);
     let credentials = credentials(args)?;
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let profile = profile(args)?;
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match (shim, admission) {
         (Ok(shim), Ok(())) => {
             check_driver(args)?;
-            become_guest(args, &shim, Some(&socket), [limits, profile, beside].concat())
+            become_guest(args, &shim, Some(&socket), [limits, profile, colocate].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
             eprintln!("reef: {why:#}; the program {kept}, and without a class");

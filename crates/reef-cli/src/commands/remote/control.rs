@@ -247,7 +247,7 @@ mod tests {
 
     /// Connections that never finish their request keep no other one out.
     #[test]
-    fn metrics_are_served_beside_half_requests() {
+    fn metrics_are_served_next_to_half_requests() {
         let folder = tempfile::tempdir().unwrap();
         let control = Control { sessions: Sessions::default(), listening: Vec::new() };
         let loopback = Some(([127, 0, 0, 1], 0).into());

@@ -26,7 +26,7 @@ pub(crate) struct Guest {
     pub(crate) busy: f64,
     /// The part of the time that passes next to busy real-time programs; of a real-time program
     /// with a target, what it lets through.
-    pub(crate) beside: f64,
+    pub(crate) colocated: f64,
     /// Latency of a real-time program with a target by that alone; `None`: not measured.
     pub(crate) growth: Option<f64>,
     /// It is held, if it is best-effort, or it holds others.
@@ -69,7 +69,7 @@ fn guest(rates: Rates<'_>, labels: &Labels, active: f64) -> Guest {
         whole_per_second: rate("reef_guest_whole_total"),
         held: rate("reef_guest_held_seconds_total").min(1.0),
         busy: rate("reef_guest_busy_seconds_total").min(1.0),
-        beside: rates.after.sum("reef_guest_beside_ratio", mine).unwrap_or_default(),
+        colocated: rates.after.sum("reef_guest_colocation_ratio", mine).unwrap_or_default(),
         growth: rates.after.sum("reef_guest_growth_ratio", mine),
         is_active: active > 0.0,
         guest: number.clone(),

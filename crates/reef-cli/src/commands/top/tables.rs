@@ -29,7 +29,7 @@ pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
         "launches/s",
         "delayed/s",
         "held",
-        "beside",
+        "colocated",
         "GPU ≤",
         "state",
         "job",
@@ -65,9 +65,9 @@ fn guest_row(guest: &Guest) -> Row<'_> {
         None => guest.job.clone(),
     };
     let (number, class) = (guest.guest.clone(), guest.class.clone());
-    let parts = [guest.held, guest.beside, guest.busy];
-    let [held, beside, busy] = parts.map(|part| format!("{:>4.0} %", 100.0 * part));
-    Row::new([pid, number, class, launches, delayed, held, beside, busy, state, job]).style(style)
+    let parts = [guest.held, guest.colocated, guest.busy];
+    let [held, colocated, busy] = parts.map(|part| format!("{:>4.0} %", 100.0 * part));
+    Row::new([pid, number, class, launches, delayed, held, colocated, busy, state, job]).style(style)
 }
 
 /// Number of lines of the table: 0 without sessions.

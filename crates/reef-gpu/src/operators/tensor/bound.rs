@@ -100,7 +100,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
     }
 
     /// Checks that nothing that `others` read or write lies in the output, as they run meanwhile.
-    pub(super) fn check_beside<'b>(&self, others: impl Iterator<Item = &'b Self>) -> Result<()>
+    pub(super) fn check_next_to<'b>(&self, others: impl Iterator<Item = &'b Self>) -> Result<()>
     where
         Self: 'b,
     {

@@ -28,7 +28,7 @@ impl<V: Vendor> BoundTensors<'_, V> {
         shared: usize,
         plan: &Plan,
     ) -> Result<Launch<Gpu<V>>> {
-        self.launch_beside(name, blocks, [shared, 0], plan)
+        self.launch_next_to(name, blocks, [shared, 0], plan)
     }
 
     /// Launches a kernel that brings the plan to shared memory, after what else it has there.
@@ -41,11 +41,11 @@ impl<V: Vendor> BoundTensors<'_, V> {
     ) -> Result<Launch<Gpu<V>>> {
         let words = plan.len() as usize;
         let has_room = shared + size_of::<u32>() * words <= SHARED;
-        self.launch_beside(name, blocks, [shared, if has_room { words } else { 0 }], plan)
+        self.launch_next_to(name, blocks, [shared, if has_room { words } else { 0 }], plan)
     }
 
     /// `shared`: bytes, and words behind them for the plan.
-    fn launch_beside(
+    fn launch_next_to(
         &self,
         name: &str,
         blocks: usize,

@@ -59,8 +59,8 @@ impl Model {
     }
 
     fn has_room(&self, claim: u32) -> bool {
-        let beside = self.prepared.keys().filter(|it| is_rt(**it) && **it % 2 == claim % 2).count();
-        !is_rt(claim) || beside < 2
+        let neighbours = self.prepared.keys().filter(|it| is_rt(**it) && **it % 2 == claim % 2).count();
+        !is_rt(claim) || neighbours < 2
     }
 
     fn can_prepare(&self, claim: u32) -> bool {

@@ -102,7 +102,7 @@ impl VariantFactory {
         let (mut memory, staged) = self.reserve(order, bytes, staged_bytes(&read))?;
         self.make_room(order, own);
         let loaded = match order.base {
-            Some(base) => self.node.engine.load_beside(read, &*base.loaded)?,
+            Some(base) => self.node.engine.load_sharing(read, &*base.loaded)?,
             None => self.node.engine.load(read, spec.measure)?,
         };
         drop((reading, staged)); // the weights are on the device

@@ -47,7 +47,7 @@ pub(super) fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
 
 /// Four different pictures in one run give what each gives alone, bit by bit.
 #[test]
-fn together_is_as_alone() {
+fn batched_results_equal_single_results() {
     let alone = pictures("alone", "");
     let fixture = pictures("together", "max_batch = 4\nmax_delay_us = 1_000_000\n");
     let model = fixture.server.registry.get("tiny", "").unwrap();

@@ -81,7 +81,7 @@ impl Engine for Losable {
         Ok(self.model(self.inner.load(model, measure)?))
     }
 
-    fn load_beside(&self, model: Model, _: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
+    fn load_sharing(&self, model: Model, _: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
         self.load(model, false)
     }
 

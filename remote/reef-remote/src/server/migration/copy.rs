@@ -143,8 +143,9 @@ impl Copy {
     }
 }
 
-/// Has a server begin the session of a state that was [written](crate::carry::Migrate::snapshot).
-/// `read` reads the region at this place of the written list. Returns the bytes of its memory.
+/// Has a server begin the session of a state that was
+/// [written](crate::migration::Migrate::snapshot). `read` reads the region at this place of the
+/// written list. Returns the bytes of its memory.
 ///
 /// # Errors
 ///

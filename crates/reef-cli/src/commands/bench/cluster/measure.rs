@@ -26,7 +26,7 @@ pub(crate) struct Row {
     pub(crate) devices: usize,
     /// Best-effort inferences per second of all clients, without real-time work and next to it.
     pub(crate) be_alone: f64,
-    pub(crate) be_beside: f64,
+    pub(crate) be_colocated: f64,
     /// Time from a request's arrival until its end, in nanoseconds, of all real-time clients.
     pub(crate) latency: Histogram<u64>,
     pub(crate) late: u64,
@@ -43,7 +43,7 @@ impl Row {
 
     /// Figures that rows of more devices are compared with.
     pub(crate) fn figures(&self) -> (f64, f64, u64) {
-        (self.be_alone, self.be_beside, self.p99())
+        (self.be_alone, self.be_colocated, self.p99())
     }
 }
 
@@ -99,12 +99,12 @@ impl<'a, D: Operators> Bench<'a, D> {
     /// Measures best-effort work alone, then next to real-time work.
     pub(crate) fn measure(&mut self, round: u32) -> Result<Row> {
         let (be_alone, _) = self.run(false)?;
-        let (be_beside, all) = self.run(true)?;
+        let (be_colocated, all) = self.run(true)?;
         let mut row = Row {
             round,
             devices: self.rt.len(),
             be_alone,
-            be_beside,
+            be_colocated,
             latency: Requests::default().latency,
             late: 0,
             dropped: 0,

@@ -22,7 +22,7 @@ error ms   when the client whose kernel doesn't end got its error";
 
 static COLUMNS: [Column<Row>; 12] = [
     Column::new("round", "round", 0, |row| row.round.into()),
-    Column::new("beside", "beside", 0, |row| neighbour(row).into()),
+    Column::new("neighbour", "neighbour", 0, |row| neighbour(row).into()),
     Column::new("be_tasks_per_s", "tasks/s", 0, |row| row.tasks.into()),
     Column::new("be_over_alone", "÷ alone", 3, |row| over_alone(row).into()),
     Column::new("resume_p50_us", "resume p50 µs", 0, |row| quantile(&row.resume, 0.5)),

@@ -15,14 +15,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) sides: Sides,
     /// Also limit best-effort work to this many blocks at a time, on devices with the option
-    /// `beside`.
+    /// `colocate`.
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
-    pub(crate) beside: Vec<u32>,
+    pub(crate) colocated_blocks: Vec<u32>,
     /// Also hold the latency of real-time work at this multiple of that alone.
     #[arg(long, value_name = "RATIO", value_delimiter = ',')]
     pub(crate) slo: Vec<f64>,
     /// Run one class alone; the other one is another process, such as under MPS.
-    #[arg(long = "class", value_name = "CLASS", conflicts_with_all = ["beside", "slo"])]
+    #[arg(long = "class", value_name = "CLASS", conflicts_with_all = ["colocated_blocks", "slo"])]
     pub(crate) side: Option<ClassName>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
@@ -32,9 +32,9 @@ impl Args {
     /// Name of the device with this cap, which takes precedence over the device's own options.
     pub(crate) fn narrow(&self, blocks: u32) -> Result<String> {
         let DeviceName { backend, ordinal, options } = DeviceName::parse(&self.common.device)?;
-        let is_other = |option: &&str| !option.is_empty() && !option.starts_with("beside=");
+        let is_other = |option: &&str| !option.is_empty() && !option.starts_with("colocated_blocks=");
         let others = options.split('&').filter(is_other).map(str::to_owned);
-        let options: Vec<_> = others.chain([format!("beside={blocks}")]).collect();
+        let options: Vec<_> = others.chain([format!("colocated_blocks={blocks}")]).collect();
         Ok(format!("{backend}:{ordinal}?{}", options.join("&")))
     }
 }
@@ -56,30 +56,30 @@ mod tests {
     }
 
     fn args(device: &str, caps: &str) -> Args {
-        Line::try_parse_from(["pad", "--device", device, "--beside", caps]).unwrap().args
+        Line::try_parse_from(["pad", "--device", device, "--colocated-blocks", caps]).unwrap().args
     }
 
     /// Devices that are opened for these caps of this device.
     fn devices(device: &str, caps: &str) -> Vec<String> {
         let args = args(device, caps);
-        args.beside.iter().map(|blocks| args.narrow(*blocks).unwrap()).collect()
+        args.colocated_blocks.iter().map(|blocks| args.narrow(*blocks).unwrap()).collect()
     }
 
     #[test]
     fn cap_is_an_option_of_the_device() {
-        assert_eq!(devices("cuda:0", "16,132"), ["cuda:0?beside=16", "cuda:0?beside=132"]);
+        assert_eq!(devices("cuda:0", "16,132"), ["cuda:0?colocated_blocks=16", "cuda:0?colocated_blocks=132"]);
     }
 
     #[test]
     fn cap_takes_precedence_and_leaves_other_options() {
-        let device = "cuda:1?beside=4&precision=fp16";
-        assert_eq!(devices(device, "16"), ["cuda:1?precision=fp16&beside=16"]);
+        let device = "cuda:1?colocated_blocks=4&precision=fp16";
+        assert_eq!(devices(device, "16"), ["cuda:1?precision=fp16&colocated_blocks=16"]);
     }
 
     #[test]
     fn cap_that_is_not_a_number_is_refused() {
         for bad in ["", "132@32", "-1"] {
-            assert!(Line::try_parse_from(["pad", "--beside", bad]).is_err(), "{bad}");
+            assert!(Line::try_parse_from(["pad", "--colocated-blocks", bad]).is_err(), "{bad}");
         }
     }
 }

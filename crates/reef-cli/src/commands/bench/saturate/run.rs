@@ -27,7 +27,7 @@ impl DeviceBench for Args {
             .iter()
             .try_for_each(|&ratio| Policy::target(PreemptLevel::All, ratio).map(drop))?;
         // Fails if the device does not have these options.
-        self.beside.iter().try_for_each(|&width| Ok(reef::with_device(&self.narrow(width)?, Open)?))
+        self.colocated_blocks.iter().try_for_each(|&width| Ok(reef::with_device(&self.narrow(width)?, Open)?))
     }
 
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
@@ -39,12 +39,12 @@ impl DeviceBench for Args {
         if let Some(side) = args.side {
             return measure_alone(args, device, side);
         }
-        let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
+        let steps = 3 + 2 + policies.len() + 4 * args.colocated_blocks.len();
         let progress = Progress::new(steps, args.common.json);
-        progress.expect(2 + policies.len() + args.beside.len(), args.sides.time);
+        progress.expect(2 + policies.len() + args.colocated_blocks.len(), args.sides.time);
         let mut rows = alone_and_both(args, device, policies, &progress)?;
         report::results(args, &rows).save(&args.common, device)?;
-        for &width in &args.beside {
+        for &width in &args.colocated_blocks {
             let alone = (rows[1].alone, rows[0].alone_rate);
             let narrow = Narrow { args, width, progress: &progress };
             let row = reef::with_device(&args.narrow(width)?, narrow)??;

@@ -9,7 +9,7 @@ use crate::preempt::preemptor::Preemptor;
 use reef_core::{Device, Error, PreemptLevel, Preemptor as _, Priority, Queue as _, Seq};
 /// Two queues of a preemptor; the first has a void launch whose report has been asked for and is
 /// not there.
-fn beside_a_laggard() -> (Gpu<Fake>, Preemptor<Fake>, [Queue<Fake>; 2]) {
+fn next_to_a_laggard() -> (Gpu<Fake>, Preemptor<Fake>, [Queue<Fake>; 2]) {
     let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
     let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
     let mut queues = [(); 2].map(|()| gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap());
@@ -22,7 +22,7 @@ fn beside_a_laggard() -> (Gpu<Fake>, Preemptor<Fake>, [Queue<Fake>; 2]) {
 
 #[test]
 fn queue_that_lags_stays_void_while_others_launch() {
-    let (gpu, preemptor, [mut late, mut other]) = beside_a_laggard();
+    let (gpu, preemptor, [mut late, mut other]) = next_to_a_laggard();
     let drained = other.try_drain().unwrap().expect("it has nothing");
     assert_eq!((drained.resume_at, drained.held), (Seq(0), false));
     for round in 0..3 {
@@ -51,7 +51,7 @@ fn queue_that_lags_stays_void_while_others_launch() {
 
 #[test]
 fn queue_that_is_abandoned_is_not_waited_for() {
-    let (gpu, preemptor, [mut late, mut other]) = beside_a_laggard();
+    let (gpu, preemptor, [mut late, mut other]) = next_to_a_laggard();
     preemptor.reactivate().unwrap();
     late.abandon();
     let waits = || gpu.vendor().waited.load(std::sync::atomic::Ordering::Relaxed);

@@ -43,7 +43,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     let products: Vec<_> =
         products.into_iter().map(|product| product.in_whole_tiles(tile)).collect();
     for (k, (product, bound)) in products.iter().zip(all).enumerate() {
-        bound.check_beside(
+        bound.check_next_to(
             all.iter().enumerate().filter(|(other, _)| *other != k).map(|(_, b)| b),
         )?;
         let terms = |plan: &mut Plan| table(bound, product.summed(), plan);

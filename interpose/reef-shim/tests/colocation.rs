@@ -32,7 +32,7 @@ fn program_advances_by_its_share_next_to_a_busy_one() {
     unsafe {
         std::env::set_var("REEF_GUESTS", &path);
         std::env::set_var("REEF_CLASS", "be");
-        std::env::set_var("REEF_BESIDE", "40%");
+        std::env::set_var("REEF_COLOCATE", "40%");
         std::env::set_var("REEF_CUDA", library(FAKE));
         std::env::set_var("REEF_FAKE_KERNEL_NS", LENGTH.as_nanos().to_string());
     }
@@ -46,7 +46,7 @@ fn program_advances_by_its_share_next_to_a_busy_one() {
         guests.find(|guest| guest.who.class == Class::BestEffort).unwrap()
     };
     let be = best_effort();
-    assert_eq!((be.beside.beside.get(), be.passed, be.delayed), (40, Duration::ZERO, 0));
+    assert_eq!((be.colocate.colocate.get(), be.passed, be.delayed), (40, Duration::ZERO, 0));
 
     let rt = join(&path, &JoinRequest { class: Class::RealTime, device: UUID }, SOON).unwrap();
     if rt.page.activity.launch() {

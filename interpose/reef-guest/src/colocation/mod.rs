@@ -17,4 +17,4 @@ pub use share::{Percent, ShareRequest, Slo};
 pub use windows::{Step, Windows};
 
 #[cfg(test)]
-mod plants;
+mod simulated_programs;

@@ -1,7 +1,7 @@
 //! Windows next to a busy real-time guest: shares, floors, targets, and guests that lie, leave
 //! or die in a window.
 
-use reef_guest::beside::{Caps, Percent, ShareRequest, Slo};
+use reef_guest::colocation::{Caps, Percent, ShareRequest, Slo};
 use reef_guest::join::{GuestInfo, JoinRequest, Joined, join_as};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
 use reef_guest::page::{Iteration, Time};
@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(60);
 fn registry(caps: Caps) -> (Registry, PathBuf) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Relaxed);
-    let path = std::env::temp_dir().join(format!("reef-beside-{}-{number}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("reef-colocation-{}-{number}", std::process::id()));
     let rules = Rules { hold_timeout: SOON, ..Rules::default() };
     let policy = Box::new(|_: &Caller, wish: &JoinRequest| Ok(wish.class));
     let memory = Box::new(|_: &Caller, _, reply: MemoryReply| reply.refuse("none".into()));
@@ -86,7 +86,7 @@ fn until_passed(registry: &Registry, be: &Joined, time: Duration) {
 fn share_of_the_time_passes_next_to_a_busy_guest() {
     let (registry, path) = registry(Caps::default());
     let some =
-        guest(&path, BestEffort, ShareRequest { beside: percent(30), ..ShareRequest::default() });
+        guest(&path, BestEffort, ShareRequest { colocate: percent(30), ..ShareRequest::default() });
     let none = guest(&path, BestEffort, ShareRequest::default());
     let rt = guest(&path, RealTime, ShareRequest::default());
     assert!(open_part(&some, Duration::from_millis(20)) > 0.99, "nothing is busy");
@@ -108,8 +108,8 @@ fn share_as_measured_is_that_of_the_wish() {
     let (_registry, path) = registry(Caps::default());
     let rt = guest(&path, RealTime, ShareRequest::default());
     for wish in [5, 30] {
-        let beside = percent(wish);
-        let be = guest(&path, BestEffort, ShareRequest { beside, ..ShareRequest::default() });
+        let colocate = percent(wish);
+        let be = guest(&path, BestEffort, ShareRequest { colocate, ..ShareRequest::default() });
         launch(&rt);
         until("held", || be.page.holders.is_closed());
         let part = open_part(&be, Duration::from_secs(1));
@@ -144,10 +144,10 @@ fn floor_holds_next_to_a_hostile_guest() {
 
 #[test]
 fn wish_is_cut_and_lies_in_the_page_gain_nothing() {
-    let caps = Caps { max_beside: Percent::new(5).unwrap(), ..Caps::default() };
+    let caps = Caps { max_colocate: Percent::new(5).unwrap(), ..Caps::default() };
     let (registry, path) = registry(caps);
     let greedy =
-        guest(&path, BestEffort, ShareRequest { beside: percent(100), ..ShareRequest::default() });
+        guest(&path, BestEffort, ShareRequest { colocate: percent(100), ..ShareRequest::default() });
     let rt = guest(&path, RealTime, ShareRequest::default());
     launch(&rt);
     until("held", || greedy.page.holders.is_closed());
@@ -171,7 +171,7 @@ fn guest_that_leaves_in_a_window_leaves_the_others_held() {
         let be = guest(
             &path,
             BestEffort,
-            ShareRequest { beside: percent(50), ..ShareRequest::default() },
+            ShareRequest { colocate: percent(50), ..ShareRequest::default() },
         );
         until("a window", || !be.page.holders.is_closed());
         drop(be);
@@ -186,7 +186,7 @@ fn guest_that_leaves_in_a_window_leaves_the_others_held() {
 fn windows_end_with_the_daemon_and_with_the_holder() {
     let (registry, path) = registry(Caps::default());
     let be =
-        guest(&path, BestEffort, ShareRequest { beside: percent(50), ..ShareRequest::default() });
+        guest(&path, BestEffort, ShareRequest { colocate: percent(50), ..ShareRequest::default() });
     let rt = guest(&path, RealTime, ShareRequest::default());
     launch(&rt);
     until("held", || be.page.holders.is_closed());
@@ -226,5 +226,5 @@ fn target_lets_through_what_keeps_it() {
             seen.iterations > 500 && seen.growth.is_some_and(|growth| growth > 1.0)
         });
     });
-    assert_eq!(view(&registry, &rt).beside.slo, slo);
+    assert_eq!(view(&registry, &rt).colocate.slo, slo);
 }

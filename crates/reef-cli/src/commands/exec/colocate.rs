@@ -2,7 +2,7 @@
 
 use crate::report::usage::Usage;
 use anyhow::{Result, bail};
-use reef_guest::beside::{Percent, Slo};
+use reef_guest::colocation::{Percent, Slo};
 use reef_guest::page::Class;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub(super) struct Shares {
     /// Part of the time in which a best-effort program runs while real-time programs are busy, such
-    /// as 30% [default: `guests.beside` of the daemon, 0].
+    /// as 30% [default: `guests.colocate` of the daemon, 0].
     #[arg(long, value_name = "SHARE")]
-    beside: Option<String>,
+    colocate: Option<String>,
     /// Part of the time that a best-effort program has whatever real-time programs do, such as 5%.
     #[arg(long, value_name = "SHARE")]
     floor: Option<String>,
@@ -42,7 +42,7 @@ const MPS_FOLDER: (&str, &str) = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps");
 pub(super) fn variables(args: &Shares, class: Class) -> Result<Vec<(&'static str, OsString)>> {
     let mut set: Vec<(&str, OsString)> = Vec::new();
     for (option, name, share) in
-        [("--beside", "REEF_BESIDE", &args.beside), ("--floor", "REEF_FLOOR", &args.floor)]
+        [("--colocate", "REEF_COLOCATE", &args.colocate), ("--floor", "REEF_FLOOR", &args.floor)]
     {
         let Some(share) = share else { continue };
         Percent::parse(share).map_err(|why| Usage(format!("{option} {why}")))?;
@@ -54,7 +54,7 @@ pub(super) fn variables(args: &Shares, class: Class) -> Result<Vec<(&'static str
     if let Some(slo) = &args.slo {
         Slo::parse(slo).map_err(|why| Usage(format!("--slo {why}")))?;
         if class == Class::BestEffort {
-            bail!(Usage("--slo needs --class rt: a best-effort program has --beside".into()));
+            bail!(Usage("--slo needs --class rt: a best-effort program has --colocate".into()));
         }
         set.push(("REEF_SLO", slo.into()));
     }

@@ -79,7 +79,7 @@ enum State {
     /// Nothing passes, and iterations alone are measured, since this time.
     Alone(u64),
     /// The part passes, since this time, until that of the next measurement alone.
-    Beside(u64),
+    Colocated(u64),
     /// Nothing passes until this time, because the least part was too much.
     Pause(u64),
 }
@@ -129,7 +129,7 @@ impl Controller {
     /// Returns the part of the time that passes now, in parts per million.
     pub fn duty(&self) -> u32 {
         match self.state {
-            State::Beside(_) => (self.part * f64::from(WHOLE)) as u32,
+            State::Colocated(_) => (self.part * f64::from(WHOLE)) as u32,
             State::Alone(_) | State::Pause(_) => 0,
         }
     }
@@ -153,7 +153,7 @@ impl Controller {
         iterations.iter().for_each(|iteration| self.note_iteration(iteration, most));
         match self.state {
             State::Alone(since) => self.end_alone(since, now),
-            State::Beside(_) => self.end_beside(now),
+            State::Colocated(_) => self.end_colocation(now),
             State::Pause(until) if now >= until => self.begin_alone(now),
             State::Pause(_) => {}
         }
@@ -166,7 +166,7 @@ impl Controller {
             State::Alone(since) if begin >= since && length > 0.0 => {
                 self.note_alone(iteration.kind, length)
             }
-            State::Beside(since) if begin >= since => {
+            State::Colocated(since) if begin >= since => {
                 let known = self.kinds.iter().find(|kind| kind.kind == iteration.kind);
                 let median = known.map(|kind| kind.median).filter(|median| *median > 0.0);
                 median.into_iter().for_each(|median| self.adapt(length / median, most));
@@ -213,7 +213,7 @@ impl Controller {
         self.next_alone = now + self.interval;
         self.interval = (self.interval * 2).min(MAX_INTERVAL);
         self.shown.clear();
-        self.state = State::Beside(now);
+        self.state = State::Colocated(now);
     }
 
     /// Sets the part by one iteration, which is divided by the median of its kind. The part is at
@@ -235,7 +235,7 @@ impl Controller {
     }
 
     /// Measures growth, and ends this state if it is time to, or if the least part is too much.
-    fn end_beside(&mut self, now: u64) {
+    fn end_colocation(&mut self, now: u64) {
         if self.shown.len() >= SHOWN_ITERATIONS {
             self.growth = quantile(&mut self.shown, 0.99).unwrap_or(self.alone) / self.alone;
             self.shown.clear();

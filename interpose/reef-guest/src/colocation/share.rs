@@ -1,4 +1,4 @@
-//! Wishes of a program: `--beside`, `--floor` and `--slo`.
+//! Wishes of a program: `--colocate`, `--floor` and `--slo`.
 
 use crate::limit::quantity::WHOLE;
 use std::fmt;
@@ -91,7 +91,7 @@ impl fmt::Display for Slo {
 pub struct ShareRequest {
     /// Part of the time in which a best-effort program runs while real-time programs are busy.
     /// `None`: the daemon's default.
-    pub beside: Option<Percent>,
+    pub colocate: Option<Percent>,
     /// Part of the time that a best-effort program has whatever real-time programs do. `None`: the
     /// daemon's default.
     pub floor: Option<Percent>,
@@ -101,12 +101,12 @@ pub struct ShareRequest {
 }
 
 impl ShareRequest {
-    /// Encodes it for a message: a byte for `beside` plus one, a byte for `floor` plus one, and
+    /// Encodes it for a message: a byte for `colocate` plus one, a byte for `floor` plus one, and
     /// the target's thousandths. Zero: no wish.
     pub(crate) fn to_word(self) -> u32 {
         let byte = |part: Option<Percent>| part.map_or(0, |part| u32::from(part.0) + 1);
         let slo = self.slo.map_or(0, |slo| u32::from(slo.0));
-        byte(self.beside) | byte(self.floor) << 8 | slo << 16
+        byte(self.colocate) | byte(self.floor) << 8 | slo << 16
     }
 
     /// Decodes a wish.
@@ -121,15 +121,15 @@ impl ShareRequest {
                 Percent::new(part).map(Some).ok_or_else(|| format!("a {name} of {part} %"))
             }
         };
-        let [beside, floor, low, high] = word.to_le_bytes();
+        let [colocate, floor, low, high] = word.to_le_bytes();
         let slo = match u16::from_le_bytes([low, high]) {
             0 => None,
             number => Some(Slo::new(number).ok_or_else(|| format!("an slo of {number} / 1000"))?),
         };
-        Ok(Self { beside: part("beside", beside)?, floor: part("floor", floor)?, slo })
+        Ok(Self { colocate: part("colocate", colocate)?, floor: part("floor", floor)?, slo })
     }
 
-    /// Reads `REEF_BESIDE`, `REEF_FLOOR` and `REEF_SLO`.
+    /// Reads `REEF_COLOCATE`, `REEF_FLOOR` and `REEF_SLO`.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl ShareRequest {
         let slo = variable("REEF_SLO").filter(|text| !text.is_empty());
         let slo = slo.map(|text| Slo::parse(&text)).transpose();
         let slo = slo.map_err(|why| format!("REEF_SLO: {why}"))?;
-        Ok(Self { beside: part("REEF_BESIDE")?, floor: part("REEF_FLOOR")?, slo })
+        Ok(Self { colocate: part("REEF_COLOCATE")?, floor: part("REEF_FLOOR")?, slo })
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
         let of = |name: &'static str, value: &'static str| {
             ShareRequest::read(move |asked| (asked == name).then(|| value.into()))
         };
-        assert_eq!(of("REEF_BESIDE", "30%").unwrap().beside, Percent::new(30));
+        assert_eq!(of("REEF_COLOCATE", "30%").unwrap().colocate, Percent::new(30));
         assert_eq!(of("REEF_FLOOR", "").unwrap(), ShareRequest::default());
         assert_eq!(of("REEF_SLO", "1.25").unwrap().slo, Slo::new(1250));
         let error = of("REEF_SLO", "0.5").unwrap_err();
@@ -193,12 +193,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_are_refused_or_come_back(word: u32, beside in 0..=100_u8, floor in 0..=100_u8,
+        fn words_are_refused_or_come_back(word: u32, colocate in 0..=100_u8, floor in 0..=100_u8,
                                           slo in 1010..=10_000_u16) {
             if let Ok(wish) = ShareRequest::from_word(word) {
                 prop_assert_eq!(wish.to_word(), word);
             }
-            let wish = ShareRequest { beside: Percent::new(beside), floor: Percent::new(floor),
+            let wish = ShareRequest { colocate: Percent::new(colocate), floor: Percent::new(floor),
                               slo: Slo::new(slo) };
             prop_assert_eq!(ShareRequest::from_word(wish.to_word()), Ok(wish));
         }

@@ -1,12 +1,12 @@
 """Two unmodified programs on one GPU: how much of the second is left, by how much the first grows.
 
-beside.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--seconds S] [--settle S] [--budget S] [--json FILE] ...
+colocate.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--seconds S] [--settle S] [--budget S] [--json FILE] ...
 
 FOLDER has `reef` and `libreef_cuda_shim.so`. A pair is RT+BE, by names of programs.py; `eight` are
 eight pairs. A way is one of these, with `mps+` before it for the same under MPS:
     alone       each program by itself, the other one idle
     slices      both at once; under MPS its priorities apply
-    reef:30     the second with --beside 30
+    reef:30     the second with --colocate 30
     slo:1.10    the first with --slo 1.10
 and `mps:30` is mps+slices with 30 % of the threads for the second, `mps:30/70` with 70 % for the
 first as well, `mps:30+slo:1.10` the same with a target. Ways with the same daemons share one
@@ -192,7 +192,7 @@ class Session:
                 target = self.scheduler.partition(":")[2]
                 prefix = [str(self.args.folder / "reef"), "exec", "--socket-dir", str(self.daemon.folder), "--class"]
                 prefix += ["rt"] + (["--slo", target] if target else []) if is_first else ["be"]
-                prefix += (["--beside", beside] if beside else []) + ["--"]
+                prefix += (["--colocate", beside] if beside else []) + ["--"]
             self.programs[key] = Program(prefix, name, env)
         return self.programs[key]
 
@@ -252,7 +252,7 @@ class Table:
         by = lambda base, key: rt[key] / base[key] if base else nan
         ratios = [by(alone, "p50"), by(alone, "p99"), by(plain, "p99")]
         kept = 100 * be["per_s"] / other["per_s"] if other and be else nan
-        growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('beside_ratio', nan):.3f}" for one in samples)
+        growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('colocation_ratio', nan):.3f}" for one in samples)
         figures = "".join(f" {ratio:7.3f}" for ratio in ratios)
         print(f"{pair:22} {way.text:15} {rt['p50']:8.3f} {rt['p99']:8.3f}{figures} {kept:7.1f}  {growth}", flush=True)
         row = dict(pair=pair, way=way.text, rt=rt, be=be, alone=alone)

@@ -2,7 +2,7 @@
 # ResNet-50, or the network of a file, on the software device and in ONNX Runtime, in turns, so that both see the same
 # machine. Where others work on it, compare processor times, with one unit.
 #   pip install onnx onnxruntime numpy
-#   tools/beside_onnxruntime.sh [TURNS [UNITS [FILE.onnx]]]
+#   tools/next_to_onnxruntime.sh [TURNS [UNITS [FILE.onnx]]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 turns=${1:-6} units=${2:-$(nproc)} file=${3:-}

@@ -6,11 +6,11 @@ use super::share::{Percent, ShareRequest, Slo};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Part of the time of a best-effort program without a wish.
-    pub beside: Percent,
+    pub colocate: Percent,
     /// Its floor.
     pub floor: Percent,
-    /// Upper bound of a wish for `beside`.
-    pub max_beside: Percent,
+    /// Upper bound of a wish for `colocate`.
+    pub max_colocate: Percent,
     /// Upper bound of a wish for a floor.
     pub max_floor: Percent,
     /// Upper bound next to a real-time program with a target.
@@ -23,9 +23,9 @@ impl Default for Caps {
     /// All wishes are granted; without a wish nothing passes.
     fn default() -> Self {
         Self {
-            beside: Percent::NONE,
+            colocate: Percent::NONE,
             floor: Percent::NONE,
-            max_beside: Percent::ALL,
+            max_colocate: Percent::ALL,
             max_floor: Percent::ALL,
             room: Percent::ALL,
             slo: None,
@@ -37,7 +37,7 @@ impl Default for Caps {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     /// Part of the time in which it runs while a real-time program without a target is busy.
-    pub beside: Percent,
+    pub colocate: Percent,
     /// The most that it gets next to a real-time program with a target, which gives the room
     /// itself.
     pub room: Percent,
@@ -52,10 +52,10 @@ impl Allowance {
     /// is granted whatever the bound.
     pub fn of(wish: &ShareRequest, caps: &Caps) -> Self {
         let floor = wish.floor.map_or(caps.floor, |wish| wish.min(caps.max_floor.max(caps.floor)));
-        let most = caps.max_beside.max(caps.beside);
-        let beside = wish.beside.map_or(caps.beside, |wish| wish.min(most)).max(floor);
-        let room = wish.beside.unwrap_or(Percent::ALL).min(caps.room).max(floor);
-        Self { beside, room, floor, slo: wish.slo.or(caps.slo) }
+        let most = caps.max_colocate.max(caps.colocate);
+        let colocate = wish.colocate.map_or(caps.colocate, |wish| wish.min(most)).max(floor);
+        let room = wish.colocate.unwrap_or(Percent::ALL).min(caps.room).max(floor);
+        Self { colocate, room, floor, slo: wish.slo.or(caps.slo) }
     }
 
     /// Returns its part of the time, in parts per million, next to a busy real-time program whose
@@ -63,7 +63,7 @@ impl Allowance {
     pub fn duty(&self, found: Option<u32>) -> u32 {
         match found {
             Some(found) => found.min(self.room.parts()).max(self.floor.parts()),
-            None => self.beside.parts(),
+            None => self.colocate.parts(),
         }
     }
 }
@@ -78,28 +78,28 @@ mod tests {
 
     #[test]
     fn wish_beyond_the_bound_is_cut() {
-        let caps = Caps { max_beside: percent(20), max_floor: percent(5), ..Caps::default() };
-        let wish = ShareRequest { beside: Some(percent(80)), floor: Some(percent(50)), slo: None };
+        let caps = Caps { max_colocate: percent(20), max_floor: percent(5), ..Caps::default() };
+        let wish = ShareRequest { colocate: Some(percent(80)), floor: Some(percent(50)), slo: None };
         let got = Allowance::of(&wish, &caps);
-        assert_eq!((got.beside, got.floor), (percent(20), percent(5)));
+        assert_eq!((got.colocate, got.floor), (percent(20), percent(5)));
         let none =
-            Allowance::of(&ShareRequest::default(), &Caps { max_beside: Percent::NONE, ..caps });
+            Allowance::of(&ShareRequest::default(), &Caps { max_colocate: Percent::NONE, ..caps });
         assert_eq!(
-            (none.beside, none.floor, none.room),
+            (none.colocate, none.floor, none.room),
             (Percent::NONE, Percent::NONE, Percent::ALL)
         );
-        let caps = Caps { beside: percent(30), max_beside: Percent::NONE, ..caps };
+        let caps = Caps { colocate: percent(30), max_colocate: Percent::NONE, ..caps };
         assert_eq!(
-            Allowance::of(&ShareRequest::default(), &caps).beside,
+            Allowance::of(&ShareRequest::default(), &caps).colocate,
             percent(30),
             "the default"
         );
-        assert_eq!(Allowance::of(&wish, &caps).beside, percent(30), "as much as the default");
+        assert_eq!(Allowance::of(&wish, &caps).colocate, percent(30), "as much as the default");
     }
 
     #[test]
     fn duty_is_between_the_floor_and_the_room() {
-        let wish = ShareRequest { beside: Some(percent(40)), floor: Some(percent(5)), slo: None };
+        let wish = ShareRequest { colocate: Some(percent(40)), floor: Some(percent(5)), slo: None };
         let got = Allowance::of(&wish, &Caps::default());
         assert_eq!(got.duty(None), 400_000);
         assert_eq!(
