@@ -1,13 +1,13 @@
 //! One inference, the five best classes:
-//! `cargo run --release --features pictures --example infer [PICTURE [NETWORK]]`
+//! `cargo run --release --features images --example infer [IMAGE [NETWORK]]`
 //!
 //! The network is a name, a folder that `reef model import` made, an ONNX file, or weights for
-//! ResNet-50 (.param or .safetensors). Without a picture (or for `-`) it looks at made-up pixels,
+//! ResNet-50 (.param or .safetensors). Without an image (or for `-`) it looks at made-up pixels,
 //! and without a file its weights are made up too: then the classes are the same everywhere but
 //! mean nothing.
 
 use reef::cpu::Cpu;
-use reef::models::picture::Transform;
+use reef::models::image::Transform;
 use reef::models::{self, Model, Seeded};
 use reef::{Device, VirtualQueue, queue::Config};
 use std::error::Error;
@@ -15,10 +15,10 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let device = Cpu::open(0, "")?;
-    let picture_file = args.next().filter(|file| file != "-");
+    let image_file = args.next().filter(|file| file != "-");
     let what = args.next().unwrap_or("resnet50".into());
     let model = open(&what)?;
-    let input = match picture_file {
+    let input = match image_file {
         Some(file) => Transform::of_model(&what, &model)?.read(file)?,
         None => Seeded(1).input(model.input_len()),
     };

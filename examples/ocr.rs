@@ -1,11 +1,11 @@
-//! Reads a picture of text: a network finds lines, one says which way up they are, one reads them.
-//! `cargo run --release --features pictures --example ocr -- PICTURE FOLDER [OUT]`
+//! Reads an image of text: a network finds lines, one says which way up they are, one reads them.
+//! `cargo run --release --features images --example ocr -- IMAGE FOLDER [OUT]`
 //!
 //! FOLDER has the networks of the Python package rapidocr_onnxruntime, which `tools/ocr.sh`
 //! fetches. The input of each inference (x) and its output (y) are written to the folder OUT, as
 //! arrays of numpy.
 
-use reef::models::{Budget, Model, npy, onnx, picture::Picture};
+use reef::models::{Budget, Model, npy, onnx, image::Image};
 use reef::tensor::{Array, Element, Spec};
 use reef::{Device, VirtualQueue, cpu::Cpu, queue::Config};
 use std::{error::Error, fs, path::PathBuf};
@@ -15,16 +15,16 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1).map(PathBuf::from);
     let (Some(file), Some(folder)) = (args.next(), args.next()) else {
-        println!("skipped: no picture and no folder of networks is named");
+        println!("skipped: no image and no folder of networks is named");
         return Ok(());
     };
     let [turns, reads] = ["ch_ppocr_mobile_v2.0_cls_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"];
     let alphabet = onnx::metadata(folder.join(reads), &Budget::default())?;
     let alphabet = alphabet.get("character").ok_or("the network has no alphabet")?;
     let networks = Networks(Cpu::open(0, "")?, folder, args.next());
-    let picture = Picture::read(file)?;
-    for (at, (corner, size)) in lines(&networks, &picture)?.into_iter().enumerate() {
-        let line = picture.part(corner, size)?;
+    let image = Image::read(file)?;
+    for (at, (corner, size)) in lines(&networks, &image)?.into_iter().enumerate() {
+        let line = image.part(corner, size)?;
         let turned = networks.run(turns, at, &line, [192, 48])?[1] > 0.9;
         let line = if turned { line.turned() } else { line };
         let columns = (size[0] * 48).div_ceil(size[1]).max(320);
@@ -35,9 +35,9 @@ fn main() -> Result<()> {
 }
 
 /// Corners and sizes of what the network takes for lines, the first one at the top.
-fn lines(networks: &Networks, picture: &Picture) -> Result<Vec<([usize; 2], [usize; 2])>> {
-    let (whole, sides) = (picture.size(), picture.size().map(|side| side.next_multiple_of(32)));
-    let mut likely = networks.run("ch_PP-OCRv4_det_infer.onnx", 0, picture, sides)?;
+fn lines(networks: &Networks, image: &Image) -> Result<Vec<([usize; 2], [usize; 2])>> {
+    let (whole, sides) = (image.size(), image.size().map(|side| side.next_multiple_of(32)));
+    let mut likely = networks.run("ch_PP-OCRv4_det_infer.onnx", 0, image, sides)?;
     let (columns, scale) = (sides[0], whole[1] as f32 / sides[1] as f32);
     let mut found = Vec::new();
     while let Some(first) = likely.iter().position(|&share| share > 0.3) {
@@ -72,12 +72,12 @@ fn text(steps: &[f32], alphabet: &str) -> String {
 struct Networks(Cpu, PathBuf, Option<PathBuf>);
 
 impl Networks {
-    /// Returns the output of a network for a picture, which fills its columns from the left.
-    fn run(&self, name: &str, at: usize, picture: &Picture, sides: [usize; 2]) -> Result<Vec<f32>> {
+    /// Returns the output of a network for an image, which fills its columns from the left.
+    fn run(&self, name: &str, at: usize, image: &Image, sides: [usize; 2]) -> Result<Vec<f32>> {
         let (Self(device, folder, out), [columns, rows]) = (self, sides);
-        let [width, height] = picture.size();
+        let [width, height] = image.size();
         let width = (width * rows).div_ceil(height).min(columns);
-        let planes = picture.resized([width, rows])?.planes([0.5; 3], [0.5; 3]);
+        let planes = image.resized([width, rows])?.planes([0.5; 3], [0.5; 3]);
         let padded = |row: &[f32]| [row, &vec![0.0; columns - width]].concat();
         let input = Array::F32(planes.chunks(width).flat_map(padded).collect());
         let spec = Spec { element: Element::F32, dims: vec![1, 3, rows, columns] };

@@ -60,11 +60,11 @@ mod cpu {
 
     on! {
         Cpu:
-        small_pictures_give_torchs_logits("", 1e-3);
-        full_pictures_give_torchs_logits("", 1e-3);
+        small_images_give_torchs_logits("", 1e-3);
+        full_images_give_torchs_logits("", 1e-3);
         gates_and_activations_agree("", 1e-5);
         what_is_no_number_stays_none("", 1e-6);
-        means_of_large_pictures_are_exact("", 2e-6);
+        means_of_large_images_are_exact("", 2e-6);
         functions_agree("units=2", 3e-7); // two and a half units in the last place
         kinds_agree("units=2", 2);
         joined_attention_agrees("units=2", 1e-4, [12, 12]);
@@ -95,7 +95,7 @@ mod hip {
         agrees("", 1e-5, "resnet18", 64);
         gates_and_activations_agree("", 1e-5);
         what_is_no_number_stays_none("", 1e-6);
-        means_of_large_pictures_are_exact("", 2e-6);
+        means_of_large_images_are_exact("", 2e-6);
         functions_agree("", 1.3e-7);
         kinds_agree("", 2);
         joined_attention_agrees("", 0.0, [0, 2]);
@@ -117,7 +117,7 @@ mod hip {
             Hip:
             gates_and_activations_agree("precision=fp16", 1e-2);
             what_is_no_number_stays_none("precision=fp16", 2e-3);
-            means_of_large_pictures_are_exact("precision=fp16", 1e-3);
+            means_of_large_images_are_exact("precision=fp16", 1e-3);
         }
     }
 }
@@ -130,11 +130,11 @@ mod cuda {
 
     on! {
         Cuda:
-        small_pictures_give_torchs_logits("", 1e-2);
-        full_pictures_give_torchs_logits("", 1e-2);
+        small_images_give_torchs_logits("", 1e-2);
+        full_images_give_torchs_logits("", 1e-2);
         gates_and_activations_agree("", 1e-2);
         what_is_no_number_stays_none("", 1e-5);
-        means_of_large_pictures_are_exact("", 2e-6);
+        means_of_large_images_are_exact("", 2e-6);
         functions_agree("", 1.3e-7);
         kinds_agree("", 100);
         layers_agree("", 2e-3);
@@ -158,11 +158,11 @@ mod cuda {
 
         on! {
             Cuda:
-            small_pictures_give_torchs_logits("precision=fp16", 1e-2);
-            full_pictures_give_torchs_logits("precision=fp16", 1e-2);
+            small_images_give_torchs_logits("precision=fp16", 1e-2);
+            full_images_give_torchs_logits("precision=fp16", 1e-2);
             gates_and_activations_agree("precision=fp16", 1e-2);
             what_is_no_number_stays_none("precision=fp16", 2e-3);
-            means_of_large_pictures_are_exact("precision=fp16", 1e-3);
+            means_of_large_images_are_exact("precision=fp16", 1e-3);
             networks_can_be_preempted_at_every_launch("precision=fp16");
             graphs_that_start_early_give_what_launches_give("precision=fp16");
             kinds_agree("precision=fp16", 100);
@@ -187,8 +187,8 @@ mod cuda {
 
         on! {
             Cuda:
-            small_pictures_give_torchs_logits("precision=fp32", 1e-4);
-            full_pictures_give_torchs_logits("precision=fp32", 1e-4);
+            small_images_give_torchs_logits("precision=fp32", 1e-4);
+            full_images_give_torchs_logits("precision=fp32", 1e-4);
             gates_and_activations_agree("precision=fp32", 1e-4);
             kinds_agree("precision=fp32", 100);
             attention_agrees("precision=fp32", 1e-5);

@@ -19,7 +19,7 @@ if [ ! -f "$models/ch_PP-OCRv4_det_infer.onnx" ]; then
 fi
 rm -f "$folder"/out/*.npy
 "$python" tools/ocr.py picture "$folder/text.png"
-cargo build --quiet --release -p reef-rt --features pictures --example ocr
+cargo build --quiet --release -p reef-rt --features images --example ocr
 cargo build --quiet --release -p reef-cli --no-default-features
 target=${CARGO_TARGET_DIR:-target}/release
 "$target/examples/ocr" "$folder/text.png" "$models" "$folder/out" | tee "$folder/read.txt"

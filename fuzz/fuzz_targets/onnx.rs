@@ -10,8 +10,8 @@ const BUDGET: u64 = 32 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
     let open = || Model::from_onnx(bytes, "fuzz").memory_limit(BUDGET);
-    if let Ok(model) = open().pictures_only().read() {
-        let _ = model.picture().expect("as asked").0.tensors();
+    if let Ok(model) = open().images_only().read() {
+        let _ = model.image().expect("as asked").0.tensors();
     }
     if let Ok(model) = open().tensors_only().read() {
         let _ = model.tensors().expect("as asked").arena();

@@ -17,7 +17,7 @@
 //! * [`Group`] preempts several virtual queues with one flag.
 //! * [`scheduler`] decides which queues run; the [`Dispatcher`] applies it for many clients.
 //! * [`dkp`] sizes best-effort blocks to fill the units that a real-time kernel leaves idle.
-//! * [`op`] describes what the launches of a neural network for pictures compute, [`tensor`] what
+//! * [`op`] describes what the launches of a neural network for images compute, [`tensor`] what
 //!   those of any other network do; [`program`] is a network that brings its kernels as source.
 
 #![deny(unsafe_code)]

@@ -3,7 +3,7 @@
 //! A [`Model`] is a network with its constants, [`Weights`] are its constants on a device, and a
 //! [`Network`] is an instance that serves one inference at a time. A [`ScheduleGraph`] is storages
 //! and the steps that fill them, in launch order: REEF's published files become one
-//! ([`ScheduleGraph::load`]), and networks for pictures have one ([`Model::graph`]).
+//! ([`ScheduleGraph::load`]), and networks for images have one ([`Model::graph`]).
 //!
 //! ```text
 //! Model::open(name, folder, file) ──► Model ──► Weights, one for each device ──► Network
@@ -53,8 +53,8 @@ pub use model::{Port, Ports, Seeded};
 pub use open::{Model, ModelBuilder, Weights, weights_of};
 pub use program::is_program;
 pub use quantize::Scales;
-#[cfg(feature = "pictures")]
-pub use run::picture;
+#[cfg(feature = "images")]
+pub use run::image;
 pub use run::{InstanceRegion, LaunchName, Network, measure, measure_with, measured};
 pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES};
 
@@ -62,7 +62,7 @@ pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES};
 #[doc(hidden)]
 pub mod kinds {
     pub use crate::model::fold::Folded;
-    pub use crate::model::picture_model::{Layer, PictureModel};
+    pub use crate::model::image_model::{Layer, ImageModel};
     pub use crate::model::tensor::{Constants, Kind, Norm, Source, TensorSpec};
     pub use crate::model::tensors::Tensors;
     pub use crate::program::model::{Exchange, ProgramInput, ProgramModel};

@@ -97,7 +97,7 @@ fn graph(shape: &[i64], parts: &[Vec<u8>]) -> Vec<u8> {
 
 fn refused_onnx(what: &str, file: &[u8]) -> String {
     refused(what, |budget| {
-        Model::from_onnx(file, "bomb.onnx").pictures_only().budget(budget).read()
+        Model::from_onnx(file, "bomb.onnx").images_only().budget(budget).read()
     })
 }
 
@@ -174,10 +174,10 @@ fn a_constant_under_many_names_is_there_once() {
     parts.push(node("Conv", &["x", "i1500"], "y", &[]));
     let file = graph(&[1, 1024, 1, 1], &parts);
     let (result, peak) =
-        measured(|budget| Model::from_onnx(&file, "names").pictures_only().budget(budget).read());
+        measured(|budget| Model::from_onnx(&file, "names").images_only().budget(budget).read());
     let model = result.unwrap();
-    let (picture, tensors) = model.picture().unwrap();
-    assert_eq!(picture.params(tensors).unwrap().tensors["y.weight"].len(), 1024 * 1024);
+    let (image, tensors) = model.image().unwrap();
+    assert_eq!(image.params(tensors).unwrap().tensors["y.weight"].len(), 1024 * 1024);
     assert!(peak < 14 << 20, "{peak}: the weights, a copy that is changed, names");
 }
 
@@ -208,7 +208,7 @@ fn long_names_and_lists_are_not_repeated_in_errors() {
     let say = |parts: &[Vec<u8>]| {
         let file = graph(&[1, 2, 4, 4], parts);
         let (result, peak) = measured(|budget| {
-            Model::from_onnx(&file, "long").pictures_only().budget(budget).read()
+            Model::from_onnx(&file, "long").images_only().budget(budget).read()
         });
         assert!(peak <= 8 * file.len() as u64 + UNCHARGED, "{peak} for {}", file.len());
         result.unwrap_err().to_string()
@@ -266,7 +266,7 @@ fn files_that_are_larger_than_the_budget_are_not_read() {
         folder.join(name)
     };
     let onnx = large("a.onnx");
-    refused("an ONNX file", |budget| Model::open(&onnx).pictures_only().budget(budget).read());
+    refused("an ONNX file", |budget| Model::open(&onnx).images_only().budget(budget).read());
     let param = large("model.param");
     refused("a parameter file", |budget| Params::load(&param, budget));
     large("model.json");
@@ -304,7 +304,7 @@ fn networks_stay_within_each_budget() {
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onnx")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "onnx") {
-            let read = |budget: &Budget| Model::open(&path).pictures_only().budget(budget).read();
+            let read = |budget: &Budget| Model::open(&path).images_only().budget(budget).read();
             within_each_budget(&path.file_name().unwrap().to_string_lossy(), read);
         }
     }
@@ -325,7 +325,7 @@ fn steps_of_long_names_stay_within_each_budget() {
     parts.push(node("Concat", &all, "y", &[handmade::int("axis", 1)]));
     let file = graph(&[1, 2, 1, 1], &parts);
     let read =
-        |budget: &Budget| Model::from_onnx(&file, "long").pictures_only().budget(budget).read();
+        |budget: &Budget| Model::from_onnx(&file, "long").images_only().budget(budget).read();
     within_each_budget("long names", read);
 }
 
@@ -338,7 +338,7 @@ fn json_stays_within_each_budget() {
     let storage = storage.trim_end_matches(',');
     let relu = r#"{"name":"k","args":[0,1],"op":{"linear":{}}},"#.repeat(10_000);
     let model = Model::open("densenet201").input_size(32).read().unwrap();
-    let network = model.picture().unwrap().0.to_json().unwrap();
+    let network = model.image().unwrap().0.to_json().unwrap();
     for text in [
         format!(
             r#"{{"storage": [], "kernels": [{{"name": "k", "args": [{zeros}0]}}], "args": []}}"#
@@ -405,7 +405,7 @@ fn damaged_files_stay_within_the_budget() {
         }
         let bytes = 2 << 20;
         let read = |budget: &Budget| {
-            Model::from_onnx(&file, "damaged").pictures_only().budget(budget).read()
+            Model::from_onnx(&file, "damaged").images_only().budget(budget).read()
         };
         let (_, peak) = measured_in(bytes, read);
         assert!(peak <= bytes + UNCHARGED, "round {round}: {peak} bytes");

@@ -31,7 +31,7 @@ use std::sync::Arc;
 ///     fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output {
 ///         let cluster = Cluster::start(devices, || Box::new(Reef::default()))?;
 ///         let model = Model::open("resnet18").input_size(32).read()?;
-///         let picture = Seeded(1).input(model.input_len());
+///         let image = Seeded(1).input(model.input_len());
 ///         let weights = cluster.replicas(50 << 20, move |device: &D| model.weights(device));
 ///         let demand = Demand::default().bytes(1 << 20).load(0.2);
 ///         let mut client = cluster.real_time(demand, ClientConfig::default(), move |node| {
@@ -41,7 +41,7 @@ use std::sync::Arc;
 ///             Ok((network, task, weights))
 ///         })?;
 ///         client.run(|client, (network, task, _)| {
-///             network.stage_input(&picture)?;
+///             network.stage_input(&image)?;
 ///             client.run(task)?; // on another device, should this one be lost
 ///             network.staged_output()
 ///         })

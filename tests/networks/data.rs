@@ -10,7 +10,7 @@ macro_rules! golden {
     };
 }
 
-/// Torch's logits for a network of this name and picture size.
+/// Torch's logits for a network of this name and image size.
 pub(crate) fn golden(name: &str, size: usize) -> &'static str {
     golden! {
         &*format!("{name}-{size}");

@@ -15,7 +15,7 @@ const INPUT: [i64; 4] = [2, 16, 9, 11];
 /// Channels between the convolutions: sums of 576 and of 4608 terms.
 const CHANNELS: [i64; 2] = [64, 512];
 
-/// Convolutions with and without a residual, behind a picture and behind a pool, give the output of
+/// Convolutions with and without a residual, behind an image and behind a pool, give the output of
 /// plain loops; the last one writes floats. Sums of integers are exact, those of floats nearly.
 pub(crate) fn eight_bits_agree<D: Operators>(device: &D) {
     for channels in CHANNELS {
@@ -26,7 +26,7 @@ pub(crate) fn eight_bits_agree<D: Operators>(device: &D) {
 
 fn agrees<D: Operators>(device: &D, format: Format, channels: i64, tolerance: f32) {
     let model =
-        Model::from_onnx(&network(format, channels), "made").pictures_only().read().unwrap();
+        Model::from_onnx(&network(format, channels), "made").images_only().read().unwrap();
     let values = INPUT.iter().product::<i64>() as usize;
     let input = |seed| -> Vec<f32> {
         let eighths = |x: &f32| (x * 8.0).round() / 8.0;
@@ -35,15 +35,15 @@ fn agrees<D: Operators>(device: &D, format: Format, channels: i64, tolerance: f3
     let cpu = Cpu::open(0, "units=1").unwrap();
     let found = model.calibrate(&cpu, format, 100.0, [input(1), input(2)]).unwrap();
     let model = model.with_scales(&in_powers_of_two(&found)).unwrap();
-    let planned = model.picture_on(device).unwrap();
+    let planned = model.image_on(device).unwrap();
     assert_eq!(quantized_steps(&planned), 6, "convolutions, and the pool between them");
     let network = model.load(device).unwrap();
-    let (_, params) = model.picture().unwrap();
+    let (_, params) = model.image().unwrap();
     for seed in 1..5 {
         network.stage_input(&input(seed)).unwrap();
         run_alone(device, &network.inference());
         let want = reference::execute(&planned, params, &input(seed)).unwrap();
-        let what = format!("{}, {channels} channels, picture {seed}", format.name());
+        let what = format!("{}, {channels} channels, image {seed}", format.name());
         are_close(&network.staged_output().unwrap(), &want, tolerance, &what);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size:
     are_close(&have, &want.collect::<Vec<_>>(), tolerance, &format!("{name} at {size}"));
 }
 
-/// Returns a network's output for the picture of `seed`, on a queue that is preempted in this way.
+/// Returns a network's output for the image of `seed`, on a queue that is preempted in this way.
 fn logits<D: Operators>(device: &D, model: &Model, seed: Seeded, level: PreemptLevel) -> Vec<f32> {
     let network = model.load(device).unwrap();
     network.stage_input(&seed.input(network.input_len())).unwrap();
@@ -45,10 +45,10 @@ pub(crate) fn are_close(have: &[f32], want: &[f32], tolerance: f32, what: &str) 
 /// with kernels that can be stopped and with those that can't.
 pub(crate) fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
     for (name, bytes) in data::GATED {
-        let model = Model::from_onnx(bytes, name).pictures_only().read().unwrap();
-        let (picture, params) = model.picture().unwrap();
+        let model = Model::from_onnx(bytes, name).images_only().read().unwrap();
+        let (image, params) = model.image().unwrap();
         let seed = Seeded(1);
-        let want = reference::execute(picture, params, &seed.input(model.input_len())).unwrap();
+        let want = reference::execute(image, params, &seed.input(model.input_len())).unwrap();
         for level in [PreemptLevel::HostQueue, PreemptLevel::All] {
             let have = logits(device, &model, seed, level);
             are_close(&have, &want, tolerance, &format!("{name}, {level:?}"));
@@ -59,7 +59,7 @@ pub(crate) fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f
 /// Returns the output of `device` for a file whose input is `input`, and the output of the file's
 /// nodes.
 fn of_a_file<D: Operators>(device: &D, file: &[u8], input: &[f32]) -> [Vec<f32>; 2] {
-    let model = Model::from_onnx(file, "made").pictures_only().read().unwrap();
+    let model = Model::from_onnx(file, "made").images_only().read().unwrap();
     let network = model.load(device).unwrap();
     network.stage_input(input).unwrap();
     run_alone(device, &network.inference());
@@ -121,7 +121,7 @@ pub(crate) fn what_is_no_number_stays_none<D: Operators>(device: &D, tolerance: 
 }
 
 /// The mean of 512 x 512 values near 1000, of which each part must count.
-pub(crate) fn means_of_large_pictures_are_exact<D: Operators>(device: &D, tolerance: f32) {
+pub(crate) fn means_of_large_images_are_exact<D: Operators>(device: &D, tolerance: f32) {
     let input: Vec<f32> = Seeded(6).input(4 << 18).iter().map(|x| 1000.0 + x).collect();
     let ends = [value(11, "x", &[1, 4, 512, 512]), value(12, "y", &[])].concat();
     let mean = node("GlobalAveragePool", &["x"], "y", &[]);
@@ -129,14 +129,14 @@ pub(crate) fn means_of_large_pictures_are_exact<D: Operators>(device: &D, tolera
     are_close(&have, &want, tolerance, "means");
 }
 
-pub(crate) fn small_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
+pub(crate) fn small_images_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
     for (name, size) in [("resnet18", 64), ("resnet50", 64), ("densenet121", 64)] {
         agrees(device, tolerance, name, size);
     }
     agrees(device, tolerance, "inception_v3", 96);
 }
 
-pub(crate) fn full_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
+pub(crate) fn full_images_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
     for name in ["resnet18", "resnet50", "resnet152", "densenet121", "densenet201"] {
         agrees(device, tolerance, name, 224);
     }

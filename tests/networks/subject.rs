@@ -1,6 +1,6 @@
-//! A network on a device, two pictures for it, and what each leaves behind when it runs alone.
+//! A network on a device, two images for it, and what each leaves behind when it runs alone.
 //!
-//! Turns alternate between the pictures, so a launch that did not run leaves what belongs to the
+//! Turns alternate between the images, so a launch that did not run leaves what belongs to the
 //! other one and is found.
 
 use reef::models::{Model, Network, Seeded, measured};
@@ -28,7 +28,7 @@ struct Outcome {
 }
 
 impl<D: Operators> Subject<D> {
-    /// Loads a network with made-up weights and runs each picture by itself.
+    /// Loads a network with made-up weights and runs each image by itself.
     pub(crate) fn load(device: &D, name: &str, size: usize) -> Self {
         let network = Model::open(name).input_size(size).load(device).unwrap();
         let turns = [1, 2].map(|seed| {
@@ -37,7 +37,7 @@ impl<D: Operators> Subject<D> {
             run_alone(device, &network.inference());
             Turn { input, outcome: outcome(device, &network) }
         });
-        assert!(turns[0].outcome.logits != turns[1].outcome.logits, "the pictures must differ");
+        assert!(turns[0].outcome.logits != turns[1].outcome.logits, "the images must differ");
         Self { name: format!("{name}@{size}"), device: device.clone(), network, turns }
     }
 
@@ -48,7 +48,7 @@ impl<D: Operators> Subject<D> {
         self
     }
 
-    /// Puts the picture of `turn` where the next inference copies it from.
+    /// Puts the image of `turn` where the next inference copies it from.
     pub(crate) fn stage(&self, turn: usize) -> Arc<[Command<D>]> {
         self.network.stage_input(&self.turns[turn % 2].input).unwrap();
         self.network.inference()

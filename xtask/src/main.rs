@@ -299,7 +299,7 @@ fn features() -> Vec<Command> {
     let mut commands: Vec<Command> = [
         "",
         "cuda,hip,models",
-        "cpu,hip,pictures,remote",
+        "cpu,hip,images,remote",
         "cpu,cuda,models,perfetto",
         "cpu,cuda,hip,remote",
     ]

@@ -71,9 +71,9 @@ impl Network {
         &self.inner.ends().outputs
     }
 
-    /// Shapes of input and output of a network of pictures. `None`: it is one of tensors.
-    pub fn pictures(&self) -> Option<[Tensor; 2]> {
-        self.inner.ends().pictures
+    /// Shapes of input and output of a network of images. `None`: it is one of tensors.
+    pub fn images(&self) -> Option<[Tensor; 2]> {
+        self.inner.ends().images
     }
 
     /// Returns whether no thread has the memory, and no request.
@@ -150,13 +150,13 @@ pub(crate) struct Ends {
     place: Place,
     inputs: Ports,
     outputs: Ports,
-    pictures: Option<[Tensor; 2]>,
+    images: Option<[Tensor; 2]>,
 }
 
 impl Ends {
     pub(crate) fn of(model: &Model, place: Place) -> Self {
-        let pictures = model.picture().ok().map(|(it, _)| [*it.input(), *it.output()]);
-        Self { place, inputs: model.inputs(), outputs: model.outputs(), pictures }
+        let images = model.image().ok().map(|(it, _)| [*it.input(), *it.output()]);
+        Self { place, inputs: model.inputs(), outputs: model.outputs(), images }
     }
 }
 

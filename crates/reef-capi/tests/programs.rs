@@ -13,8 +13,8 @@ use reef::op::Format;
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
 
-/// Picture that `infer.c` draws.
-fn picture(count: usize) -> Vec<f32> {
+/// Image that `infer.c` draws.
+fn image(count: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37) % 201) as f32 / 100.0 - 1.0).collect()
 }
 
@@ -22,7 +22,7 @@ fn picture(count: usize) -> Vec<f32> {
 fn by_rust() -> Vec<f32> {
     let device = Cpu::open(0, "units=2").unwrap();
     let network = Model::open("resnet18").input_size(32).load(&device).unwrap();
-    network.stage_input(&picture(network.input_len())).unwrap();
+    network.stage_input(&image(network.input_len())).unwrap();
     let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
     let task = Task::new(network.inference()).unwrap();
     dispatcher.real_time().unwrap().run(&task).unwrap();
@@ -63,8 +63,8 @@ fn mistakes_are_told() {
         compile(&cc, "crates/reef-capi/tests/c/misuse.c", &["-std=c99", "-pthread"], Link::Shared);
     let scales = prefix().join("scales.json");
     let model = Model::open("resnet18").input_size(32).read().unwrap();
-    let (device, picture) = (Cpu::open(0, "units=2").unwrap(), picture(model.input_len()));
-    model.calibrate(&device, Format::Int8, 100.0, [picture]).unwrap().save(&scales).unwrap();
+    let (device, image) = (Cpu::open(0, "units=2").unwrap(), image(model.input_len()));
+    model.calibrate(&device, Format::Int8, 100.0, [image]).unwrap().save(&scales).unwrap();
     assert_eq!(run(&program, &[scales.to_str().unwrap()]), "0 mistakes were not told\n");
 }
 

@@ -3,8 +3,8 @@
 use crate::hardware::cpu::Cpu;
 use crate::kernel::Kernel;
 use crate::kernels::blocks::operand_layout::OperandMemory;
-use crate::kernels::pictures::build::build;
-use crate::kernels::pictures::pack::pack;
+use crate::kernels::images::build::build;
+use crate::kernels::images::pack::pack;
 use crate::kernels::tensor::bind::{Places, bind, has_joined, packed_input};
 use crate::kernels::tensor::products::layers;
 use crate::memory::borrow::Access;

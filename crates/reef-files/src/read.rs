@@ -15,7 +15,7 @@ pub const MAX_PEM_BYTES: u64 = 4 << 20;
 /// Maximum length of a text file that one command or one load reads, such as a schedule as JSON.
 pub const MAX_TEXT_BYTES: u64 = 64 << 20;
 
-/// Maximum length of a file that a user names as an input: a picture, an array, device code.
+/// Maximum length of a file that a user names as an input: an image, an array, device code.
 pub const MAX_INPUT_BYTES: u64 = 4 << 30;
 
 /// Reads a regular file of at most `max_bytes` bytes.

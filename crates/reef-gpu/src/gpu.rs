@@ -75,7 +75,7 @@ impl<V: Vendor> Gpu<V> {
         &self.0.builtin
     }
 
-    /// Kernels of networks for pictures.
+    /// Kernels of networks for images.
     pub(crate) fn network(&self) -> Result<&Builds<V>> {
         self.shipped(&self.0.network, "network")
     }
@@ -102,7 +102,7 @@ impl<V: Vendor> Gpu<V> {
         self.shipped(&self.0.tensor, "tensor")
     }
 
-    /// Kernels of networks for pictures whose tensors have numbers of 8 bits.
+    /// Kernels of networks for images whose tensors have numbers of 8 bits.
     pub(crate) fn quantized(&self) -> Result<&Builds<V>> {
         self.shipped(&self.0.quantized, "quantized")
     }

@@ -33,7 +33,7 @@ impl TunedPlans {
 /// Progress of measuring one convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning<'a> {
-    /// The convolution: window, channels and picture.
+    /// The convolution: window, channels and image.
     pub shape: &'a str,
     /// Plans that have been measured; in the end `plans`.
     pub done: usize,

@@ -24,7 +24,7 @@ LIBRARIES = ["reef-shim", "reef-nvml-shim"]
 DATA = Path("build/data")
 
 # Folders of the repository that nothing is built from.
-LEFT_OUT = (".ci/", "deploy/", "docs/lab/", "docs/pictures/", "docs/results/", "fuzz/")
+LEFT_OUT = (".ci/", "deploy/", "docs/lab/", "docs/diagrams/", "docs/results/", "fuzz/")
 
 # Differences of pyproject.toml at the root of a source distribution, where the package has a folder.
 MOVED = {

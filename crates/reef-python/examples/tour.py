@@ -12,7 +12,7 @@ import reef
 
 device = reef.open("cpu")  # or "auto", for a GPU
 net = device.load("resnet18", batch=1, input_size=64)
-pictures = np.random.default_rng(1).random((8, 1, 3, 64, 64), dtype=np.float32)
+images = np.random.default_rng(1).random((8, 1, 3, 64, 64), dtype=np.float32)
 print(device, net.inputs, sep="\n")
 
 # %% [markdown]

@@ -1,4 +1,4 @@
-//! Operations of networks for pictures.
+//! Operations of networks for images.
 
 use super::function::Function;
 use super::tensor::{Layout, MAX_ELEMENTS, Tensor, Window, product};
@@ -59,7 +59,7 @@ pub struct Pool2d {
     pub input: Tensor,
     /// Output tensor.
     pub output: Tensor,
-    /// The window; the whole picture for a global pool.
+    /// The window; the whole image for a global pool.
     pub window: Window,
 }
 

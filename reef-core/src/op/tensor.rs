@@ -1,4 +1,4 @@
-//! Tensors of pictures, and windows over them.
+//! Tensors of images, and windows over them.
 
 use super::quantized::Quantized;
 use crate::backend::error::{Error, Result};

@@ -99,9 +99,9 @@ pub enum Error {
         /// Fault of the file.
         why: String,
     },
-    /// A file that is not a picture we can read.
+    /// A file that is not an image we can read.
     #[error("{file}: {why}")]
-    Picture {
+    Image {
         /// Path as given.
         file: String,
         /// The decoder's words, or the system's.
@@ -116,16 +116,16 @@ pub enum Error {
         why: String,
     },
     /// A network that looks at something else than squares of three colours.
-    #[error("{network} looks at {shape:?}, no square picture")]
-    NoPicture {
+    #[error("{network} looks at {shape:?}, no square image")]
+    NoImage {
         /// As it was named.
         network: String,
         /// Channels, rows and columns of its input.
         shape: [usize; 3],
     },
-    /// A network of tensors in place of one for pictures.
-    #[error("{network} takes tensors ({inputs}), no picture")]
-    NotPicture {
+    /// A network of tensors in place of one for images.
+    #[error("{network} takes tensors ({inputs}), no image")]
+    NotImage {
         /// Its name.
         network: String,
         /// Names, types and sizes of its inputs.
@@ -139,7 +139,7 @@ pub enum Error {
         /// The names there are, joined by commas.
         have: String,
     },
-    /// A picture too small to reach the network's end, or a batch or picture out of all reason.
+    /// An image too small to reach the network's end, or a batch or image out of all reason.
     #[error("{network}: {what} {asked}, possible are {least} to {most}")]
     OutOfRange {
         /// Name of the network.

@@ -1,7 +1,7 @@
 //! A network in a folder of its own, which a program can load without knowing its origin.
 //!
 //! ```text
-//! DIR/model.json            the schedule, see PictureModel::to_json
+//! DIR/model.json            the schedule, see ImageModel::to_json
 //! DIR/model.param           all tensors that it names
 //! DIR/model.profile.json    how long its launches take on some device; may be missing
 //! ```
@@ -12,7 +12,7 @@ use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::model::params::Params;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use std::path::Path;
 
 /// The graph of a folder of ours: what tells it from others.
@@ -24,7 +24,7 @@ const PROFILE: &str = "model.profile.json";
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Folder {
     /// The schedule.
-    pub(crate) model: PictureModel,
+    pub(crate) model: ImageModel,
     /// All tensors that it names.
     pub(crate) params: Params,
     /// Times of launches, if they were measured.
@@ -40,7 +40,7 @@ impl Folder {
     /// the parameters are not those of the network; `Memory`.
     pub(crate) fn load(folder: &Path, budget: &Budget) -> Result<Self> {
         let ledger = Ledger::new(budget);
-        let mut model = json::read(&folder.join(MODEL), &ledger, PictureModel::from_json)?;
+        let mut model = json::read(&folder.join(MODEL), &ledger, ImageModel::from_json)?;
         let full = folder.canonicalize().map_err(|error| io(folder, &error))?;
         model.rename(&full.file_name().unwrap_or_default().to_string_lossy());
         let params = model.keep_of(Params::load(folder.join(PARAM), budget)?)?;
@@ -57,7 +57,7 @@ impl Folder {
     /// `Param` if the parameter file can't hold a tensor, `Io`.
     pub(crate) fn save(
         folder: &Path,
-        model: &PictureModel,
+        model: &ImageModel,
         params: &Params,
         latencies: Option<&Latencies>,
     ) -> Result<()> {

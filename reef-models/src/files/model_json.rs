@@ -9,7 +9,7 @@
 //!                         "norm": {"name": "bn1", "epsilon": 1e-5, "ends_branch": false}}}}
 //! ```
 //!
-//! `ports` has the names of the picture and the logits, if they aren't `input` and `logits`.
+//! `ports` has the names of the image and the logits, if they aren't `input` and `logits`.
 //!
 //! The arguments are the input, the residual or factor if there is one, and the storage that is
 //! written.
@@ -20,10 +20,10 @@ use super::schedule_json::{File, KernelEntry, StorageEntry};
 use crate::errors::error::{Error, Result};
 use crate::graph::problem::{Fault, Problem};
 use crate::graph::schedule::{ScheduleGraph, Storage, Work};
-use crate::model::picture_model::{Layer, PictureModel};
+use crate::model::image_model::{Layer, ImageModel};
 use crate::model::tensor::Constants;
 
-impl PictureModel {
+impl ImageModel {
     /// The text that [`from_json`](Self::from_json) reads, a line for each storage and each kernel.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ mod tests {
         for name in NAMES {
             let model = build(name, None, 2).unwrap();
             let text = model.to_json().unwrap();
-            assert_eq!(PictureModel::from_json(&text, name).unwrap(), model);
+            assert_eq!(ImageModel::from_json(&text, name).unwrap(), model);
             assert_eq!(ScheduleGraph::from_json(&text, name).unwrap(), *model.graph());
         }
     }
@@ -142,7 +142,7 @@ mod tests {
         let text = build("resnet18", Some(32), 1).unwrap().to_json().unwrap();
         let say = |from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
-            PictureModel::from_json(&text.replacen(from, to, 1), "bad.json")
+            ImageModel::from_json(&text.replacen(from, to, 1), "bad.json")
                 .unwrap_err()
                 .to_string()
         };

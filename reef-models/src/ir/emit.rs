@@ -11,7 +11,7 @@ use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::model::builder::{self, Builder};
 use crate::model::params::Params;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::tensor::Constants;
 use reef_core::op::{
     Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Window,
@@ -29,7 +29,7 @@ impl Net {
         name: &str,
         output: Id,
         ledger: &Ledger,
-    ) -> Result<(PictureModel, Params), Exhausted> {
+    ) -> Result<(ImageModel, Params), Exhausted> {
         let homes = self.homes(output);
         let weights = self.take_weights();
         let batch = self.values[output].shape[0];
@@ -313,7 +313,7 @@ impl<'a> Emitter<'a> {
         name
     }
 
-    fn finish(mut self) -> (PictureModel, Params) {
+    fn finish(mut self) -> (ImageModel, Params) {
         let made = self.made[self.output];
         if !self.builder.ends_with_output() {
             let [_, channels, ..] = self.net.values[self.output].shape;

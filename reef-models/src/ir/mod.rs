@@ -1,7 +1,7 @@
 //! A network as values that are made from each other, on its way to a schedule.
 //!
 //! ```text
-//! steps on tensors ── recognise ──► Net ── fuse, place, emit ──► PictureModel and Params
+//! steps on tensors ── recognise ──► Net ── fuse, place, emit ──► ImageModel and Params
 //! ```
 //!
 //! In: steps that a reader has put together. Out: a model with few operations, and its

@@ -38,8 +38,8 @@ fn list<T: Clone>(items: Vec<T>) -> List<T> {
 
 fn make(net: &Net, instruction: Instruction) -> (usize, Make) {
     let (kind, a, b) = instruction;
-    let pictures: Vec<Id> = (0..net.values.len()).filter(|&id| is_picture(net, id)).collect();
-    let [x, y] = [a, b].map(|index| *index.get(&pictures));
+    let images: Vec<Id> = (0..net.values.len()).filter(|&id| is_image(net, id)).collect();
+    let [x, y] = [a, b].map(|index| *index.get(&images));
     let (channels, seed) = (net.values[x].shape[1], net.values.len());
     let window = if y % 2 == 0 { POINT } else { THREE };
     let pool = |kind| (channels, Make::Pool { x, kind, window: THREE });
@@ -77,7 +77,7 @@ fn make(net: &Net, instruction: Instruction) -> (usize, Make) {
     }
 }
 
-fn is_picture(net: &Net, id: Id) -> bool {
+fn is_image(net: &Net, id: Id) -> bool {
     net.values[id].shape[2] == SIZE
 }
 
@@ -86,7 +86,7 @@ fn alike(net: &Net, x: Id, y: Id) -> Id {
     (0..=y).rev().find(|&y| net.values[y].shape == net.values[x].shape).unwrap_or(x)
 }
 
-/// The mean of a picture, which only the product that comes next is made from.
+/// The mean of an image, which only the product that comes next is made from.
 fn gate(net: &Net, x: Id) -> (usize, Make) {
     let window = Window { size: [SIZE; 2], ..POINT };
     (net.values[x].shape[1], Make::Pool { x, kind: PoolKind::Average, window })
@@ -102,9 +102,9 @@ fn network(channels: usize, instructions: &[Instruction]) -> (Net, Id) {
     push(&mut net, channels, SIZE, Make::Input);
     for &instruction in instructions {
         if let (8, x, _) = instruction {
-            let pictures: Vec<Id> =
-                (0..net.values.len()).filter(|&id| is_picture(&net, id)).collect();
-            let (channels, make) = gate(&net, *x.get(&pictures));
+            let images: Vec<Id> =
+                (0..net.values.len()).filter(|&id| is_image(&net, id)).collect();
+            let (channels, make) = gate(&net, *x.get(&images));
             push(&mut net, channels, 1, make);
         }
         let (channels, make) = make(&net, instruction);

@@ -69,7 +69,7 @@ pub(crate) enum Make {
     },
 }
 
-/// A convolution; a fully connected layer is one whose window is the whole picture.
+/// A convolution; a fully connected layer is one whose window is the whole image.
 #[derive(Debug)]
 pub(crate) struct Conv {
     pub(crate) x: Id,

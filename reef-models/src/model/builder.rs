@@ -4,7 +4,7 @@
 //! its range of channels. Normalisation, residual and activation go into the convolution before
 //! them.
 
-use super::picture_model::{Layer, PictureModel};
+use super::image_model::{Layer, ImageModel};
 use super::tensor::{Constants, Norm};
 use crate::graph::schedule::{ScheduleGraph, Step, Storage, Work};
 use reef_core::op::{
@@ -144,7 +144,7 @@ impl Builder {
         Self { graph, layers: Vec::with_capacity(steps), batch }
     }
 
-    /// The picture: three channels, `size` rows and columns.
+    /// The image: three channels, `size` rows and columns.
     pub(crate) fn input(&mut self, size: usize) -> Value {
         self.add_input(3, [size; 2])
     }
@@ -164,8 +164,8 @@ impl Builder {
     }
 
     /// The network, whose last step wrote the storage called `output`.
-    pub(crate) fn done(self) -> PictureModel {
-        PictureModel::new(self.graph, self.layers)
+    pub(crate) fn done(self) -> ImageModel {
+        ImageModel::new(self.graph, self.layers)
     }
 
     pub(crate) fn concat(&mut self, name: &str, channels: usize, size: [usize; 2]) -> Concat {
@@ -246,7 +246,7 @@ impl Builder {
     }
 
     /// The fully connected layer that ends the network.
-    pub(crate) fn classify(mut self, name: &str, input: Value, classes: usize) -> PictureModel {
+    pub(crate) fn classify(mut self, name: &str, input: Value, classes: usize) -> ImageModel {
         let output = self.storage("output", Layout::Nchw, classes, [1; 2]);
         let op = Linear { input: input.tensor, output: output.tensor, relu: false, function: None };
         let constants = Constants::Biased { name: name.into() };

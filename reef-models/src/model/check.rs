@@ -4,7 +4,7 @@
 //! before, so that a file can neither reach beyond its memory nor see what another network left in
 //! it.
 
-use super::picture_model::{Layer, PictureModel};
+use super::image_model::{Layer, ImageModel};
 use super::tensor::Constants;
 use crate::graph::problem::Fault;
 use crate::graph::problem::Problem;
@@ -20,7 +20,7 @@ const MAX_WINDOW: usize = 1 << 16;
 
 type Check = Result<(), Problem>;
 
-impl PictureModel {
+impl ImageModel {
     /// Checks the graph and all operations. A fault says where, in terms of the JSON form.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let graph = self.graph();
@@ -179,7 +179,7 @@ struct Written {
 }
 
 impl Written {
-    fn new(model: &PictureModel) -> Self {
+    fn new(model: &ImageModel) -> Self {
         let mut channels = vec![Vec::new(); model.graph().storages.len()];
         channels[model.graph().given[0]].push(0..usize::MAX);
         Self { channels }

@@ -17,7 +17,7 @@
 //! | the same, if it ends a residual branch | 0.2 | 0.05 |
 //! | bias, running mean | 0 | 0.1 |
 //! | running variance | 1 | 0.3 |
-//! | the picture, named `input` | 0 | 1 |
+//! | the image, named `input` | 0 | 1 |
 //!
 //! A residual branch must end small: fifty full-sized ones on top of each other would grow the
 //! activations of ResNet-152 out of all proportion. `tools/golden.py` repeats this in numpy.
@@ -32,7 +32,7 @@ use reef_core::tensor::{Array, Element, Spec};
 pub struct Seeded(pub u64);
 
 impl Seeded {
-    /// The first `elements` values of the picture that goes with these weights.
+    /// The first `elements` values of the image that goes with these weights.
     pub fn input(self, elements: usize) -> Vec<f32> {
         self.values("input", elements, 0.0, 1.0)
     }

@@ -1,12 +1,12 @@
 //! Reads networks from ONNX files.
 //!
 //! ```text
-//! file ── walk ──► operations on tensors ── recognised ──► network for pictures
+//! file ── walk ──► operations on tensors ── recognised ──► network for images
 //!                                        └─ otherwise ───► network of tensors
 //! ```
 //!
 //! One reader makes operations of [`reef_core::tensor`] of all nodes (`general`). Where a file has
-//! one input of pictures, operator sets 13 to 21 and [`OPERATORS`] alone (`pictures`), these are
+//! one input of images, operator sets 13 to 21 and [`OPERATORS`] alone (`images`), these are
 //! recognised as convolutions, channel-wise affine maps, pools, activations, sums, products and
 //! concatenations (`ir::recognise`), and put together again as few operations of
 //! [`reef_core::op`]: normalisations go into weights, sums and ReLU into convolutions,
@@ -37,7 +37,7 @@ pub(crate) mod general;
 mod metadata;
 mod node;
 mod opset;
-pub(crate) mod pictures;
+pub(crate) mod images;
 mod protobuf;
 pub(crate) mod read;
 mod reads;
@@ -48,5 +48,5 @@ pub use evaluate::{execute, execute_bytes};
 pub use general::stored::read_tensor;
 pub use metadata::metadata;
 pub use opset::OPSETS;
-pub use pictures::OPERATORS;
+pub use images::OPERATORS;
 pub use read::file_of;

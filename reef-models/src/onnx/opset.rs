@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 /// Versions of the default operator set whose files are read.
 pub const OPSETS: RangeInclusive<i64> = 7..=28;
 
-/// Versions whose files may become networks for pictures.
-pub(super) const PICTURE_OPSETS: RangeInclusive<i64> = 13..=21;
+/// Versions whose files may become networks for images.
+pub(super) const IMAGE_OPSETS: RangeInclusive<i64> = 13..=21;
 
 /// Version of the default operator set. A file that imports other domains alone has no operators of
 /// it, so that any version will do.

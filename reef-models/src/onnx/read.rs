@@ -6,7 +6,7 @@ use super::general::options::TensorOptions;
 use super::general::walk::{Walk, Walked};
 use super::node::name_of;
 use super::opset::{OPSETS, graph_of};
-use super::pictures::{Options, ends_in_pictures, only_input, picture_of};
+use super::images::{Options, ends_in_images, only_input, image_of};
 use crate::errors::error::{Error, Result};
 use crate::files::folder::MODEL;
 use crate::files::whole;
@@ -14,7 +14,7 @@ use crate::ir::recognise::reading::{Recognised, Refusal};
 use crate::memory::budget::{Budget, Exhausted};
 use crate::memory::ledger::Ledger;
 use crate::model::params::Params;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::tensors::model::TensorModel;
 use reef_core::tensor::Array;
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 /// Kernels that a network may run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Kernels {
-    /// Kernels for pictures where the network can be expressed so, for tensors otherwise.
+    /// Kernels for images where the network can be expressed so, for tensors otherwise.
     #[default]
     Any,
-    Pictures,
+    Images,
     Tensors,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct File<'a> {
 
 /// A network that was read, with its weights.
 pub(crate) enum Imported {
-    Picture(PictureModel, Params),
+    Image(ImageModel, Params),
     Tensors(TensorModel),
 }
 
@@ -93,23 +93,23 @@ impl File<'_> {
     fn network(&self, options: &ReadOptions, ledger: &Ledger) -> Result<Imported> {
         let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
         let file = ModelFile::read(self.bytes, ledger).map_err(Fault::from).map_err(of_file)?;
-        let picture = options.pictures_of(&file).map(|options| picture_of(&file, &options));
-        let picture =
-            match picture.transpose().map(|shape| shape.filter(|shape| !shape.contains(&0))) {
-                Err(fault) if options.kernels == Kernels::Pictures => return Err(of_file(fault)),
-                picture => picture.unwrap_or_default(),
+        let image = options.images_of(&file).map(|options| image_of(&file, &options));
+        let image =
+            match image.transpose().map(|shape| shape.filter(|shape| !shape.contains(&0))) {
+                Err(fault) if options.kernels == Kernels::Images => return Err(of_file(fault)),
+                image => image.unwrap_or_default(),
             };
         let walked = self.walk(&file, options, ledger)?;
-        if let Some(shape) = picture {
-            match walked.pictures(shape, ledger) {
+        if let Some(shape) = image {
+            match walked.images(shape, ledger) {
                 Ok(recognised) => {
                     drop(walked); // its weights go over into the network
-                    let (model, params) = self.picture(recognised, ledger).map_err(of_file)?;
+                    let (model, params) = self.image(recognised, ledger).map_err(of_file)?;
                     let model = model.with_ports(port_names(&file));
-                    return Ok(Imported::Picture(model, params));
+                    return Ok(Imported::Image(model, params));
                 }
                 Err(refusal)
-                    if options.kernels == Kernels::Pictures || ledger.refusal().is_some() =>
+                    if options.kernels == Kernels::Images || ledger.refusal().is_some() =>
                 {
                     return Err(of_file(fault_of(refusal, &file)));
                 }
@@ -119,12 +119,12 @@ impl File<'_> {
         walked.tensors(self.name).map(Imported::Tensors).map_err(of_file)
     }
 
-    /// The network for pictures of what was recognised.
-    fn picture(
+    /// The network for images of what was recognised.
+    fn image(
         &self,
         recognised: Recognised,
         ledger: &Ledger,
-    ) -> Result<(PictureModel, Params), Fault> {
+    ) -> Result<(ImageModel, Params), Fault> {
         let (net, output) = recognised.filled(ledger).map_err(Fault::of_graph)?;
         let short = |why: Exhausted| Fault::of_graph(why.to_string());
         let (net, output) = net.fuse(output, ledger).map_err(short)?;
@@ -187,7 +187,7 @@ impl File<'_> {
     }
 }
 
-/// Names of the input and the output of a network for pictures.
+/// Names of the input and the output of a network for images.
 fn port_names(file: &ModelFile<'_>) -> [Arc<str>; 2] {
     let graph = file.graph.as_ref();
     let input = graph.and_then(|graph| only_input(graph).ok());
@@ -195,7 +195,7 @@ fn port_names(file: &ModelFile<'_>) -> [Arc<str>; 2] {
     [input, output].map(|port| port.map_or("", |port| port.name).into())
 }
 
-/// Reason why a file is not a network for pictures, with the node.
+/// Reason why a file is not a network for images, with the node.
 fn fault_of(refusal: Refusal, file: &ModelFile<'_>) -> Fault {
     let Refusal { node, why } = refusal;
     let graph = file.graph.as_ref();
@@ -214,9 +214,9 @@ fn fault_of(refusal: Refusal, file: &ModelFile<'_>) -> Fault {
 }
 
 impl ReadOptions {
-    /// Sizes of the picture of a network for pictures; `None` if other shapes are asked for than it
+    /// Sizes of the image of a network for images; `None` if other shapes are asked for than it
     /// can have.
-    pub(crate) fn pictures(&self) -> Option<Options> {
+    pub(crate) fn images(&self) -> Option<Options> {
         let mut each = self.shapes.values();
         match (each.next().map(Vec::as_slice), each.next()) {
             (None, _) => Some(Options { batch: self.batch, size: self.size }),
@@ -228,12 +228,12 @@ impl ReadOptions {
         }
     }
 
-    /// As [`pictures`](Self::pictures), if a file may become a network for pictures.
-    fn pictures_of(&self, file: &ModelFile<'_>) -> Option<Options> {
+    /// As [`images`](Self::images), if a file may become a network for images.
+    fn images_of(&self, file: &ModelFile<'_>) -> Option<Options> {
         match self.kernels {
             Kernels::Tensors => None,
-            Kernels::Pictures => self.pictures(),
-            Kernels::Any => self.pictures().filter(|_| !ends_in_pictures(file)),
+            Kernels::Images => self.images(),
+            Kernels::Any => self.images().filter(|_| !ends_in_images(file)),
         }
     }
 

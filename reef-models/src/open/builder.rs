@@ -10,7 +10,7 @@ use crate::files::kind::unread;
 use crate::files::safetensors::read as safetensors;
 use crate::memory::budget::Budget;
 use crate::model::params::Params;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 #[cfg(feature = "onnx")]
 use crate::model::ports::Port;
 use crate::model::seeded::Seeded;
@@ -115,13 +115,13 @@ impl<'a> ModelBuilder<'a> {
         Self::of(Place::Onnx { bytes, name })
     }
 
-    /// Pictures, texts or rows at a time. A network of tensors takes it as the first size of inputs
+    /// Images, texts or rows at a time. A network of tensors takes it as the first size of inputs
     /// that leave that open.
     pub fn batch(self, batch: impl Into<Option<usize>>) -> Self {
         Self { batch: batch.into(), ..self }
     }
 
-    /// Rows and columns of the picture, or tokens of a text. A network of tensors takes it as rows
+    /// Rows and columns of the image, or tokens of a text. A network of tensors takes it as rows
     /// and columns of inputs of four dimensions that leave those open.
     pub fn input_size(self, size: impl Into<Option<usize>>) -> Self {
         Self { size: size.into(), ..self }
@@ -221,7 +221,7 @@ impl<'a> ModelBuilder<'a> {
         if path.is_dir() {
             let Folder { model, params, latencies } = Folder::load(path, &self.budget)?;
             self.check_fits(what, &model)?;
-            return Ok(Model::of_picture(model, Tensors::Read(params)).with_latencies(latencies));
+            return Ok(Model::of_image(model, Tensors::Read(params)).with_latencies(latencies));
         }
         if let Some(network) = weights_of(path) {
             return self.with_weights(network, path);
@@ -261,11 +261,11 @@ impl<'a> ModelBuilder<'a> {
             Tensors::Read(params) => Tensors::Read(model.keep_of(params)?),
             seeded @ Tensors::Seeded(_) => seeded,
         };
-        Ok(Model::of_picture(model, tensors))
+        Ok(Model::of_image(model, tensors))
     }
 
     /// Refuses another size or batch than the network of a folder was made for.
-    fn check_fits(&self, network: &str, model: &PictureModel) -> Result<()> {
+    fn check_fits(&self, network: &str, model: &ImageModel) -> Result<()> {
         let input = model.input();
         let sizes = [("input size", self.size, input.height), ("batch", self.batch, input.batch)];
         for (what, asked, have) in sizes {
@@ -301,16 +301,16 @@ impl ModelBuilder<'_> {
         self
     }
 
-    /// Reads an ONNX file as a network of ordinary tensors, though it may be one for pictures.
+    /// Reads an ONNX file as a network of ordinary tensors, though it may be one for images.
     pub fn tensors_only(mut self) -> Self {
         self.onnx.kernels = Kernels::Tensors;
         self
     }
 
-    /// Refuses a network that isn't one for pictures; of an ONNX file the error names the node that
+    /// Refuses a network that isn't one for images; of an ONNX file the error names the node that
     /// can't be expressed so.
-    pub fn pictures_only(mut self) -> Self {
-        self.onnx.kernels = Kernels::Pictures;
+    pub fn images_only(mut self) -> Self {
+        self.onnx.kernels = Kernels::Images;
         self
     }
 
@@ -321,22 +321,22 @@ impl ModelBuilder<'_> {
     /// Reads an ONNX file; a network of tensors is named after `place`.
     fn read_onnx(&self, place: &Path, file: &Path) -> Result<Model> {
         let imported = read_file(file, &self.options(), &self.budget)?;
-        let options = self.options().pictures();
+        let options = self.options().images();
         let origin = options.map(|options| Origin { file: file.into(), options });
         let imported = match imported {
             Imported::Tensors(mut model) => {
                 model.name = place.file_stem().unwrap_or_default().to_string_lossy().into_owned();
                 Imported::Tensors(model)
             }
-            picture @ Imported::Picture(..) => picture,
+            image @ Imported::Image(..) => image,
         };
         self.of_imported(imported, origin)
     }
 
     fn of_imported(&self, imported: Imported, origin: Option<Origin>) -> Result<Model> {
         match imported {
-            Imported::Picture(model, params) => {
-                let kind = ModelKind::Picture(model.into(), Tensors::Read(params));
+            Imported::Image(model, params) => {
+                let kind = ModelKind::Image(model.into(), Tensors::Read(params));
                 Ok(Model::of_file(kind, origin))
             }
             Imported::Tensors(model) => {

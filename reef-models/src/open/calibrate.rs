@@ -12,13 +12,13 @@ impl Model {
     /// Runs the network on samples, and finds the largest absolute value of each storage between
     /// its input and its output.
     ///
-    /// A sample is an input that is like those to come: all pictures of the network's batch. Of
-    /// each picture's values of a storage, `percentile` of a hundred are not above the largest; all
+    /// A sample is an input that is like those to come: all images of the network's batch. Of
+    /// each image's values of a storage, `percentile` of a hundred are not above the largest; all
     /// others become the largest number.
     ///
     /// # Errors
     ///
-    /// `NotPicture` or `Kind` for a network that isn't one for pictures; `Scales` without samples,
+    /// `NotImage` or `Kind` for a network that isn't one for images; `Scales` without samples,
     /// for a percentile out of range, for values that are not finite, or if no step can have
     /// numbers of 8 bits; `Length` for a sample of another length; the device's.
     pub fn calibrate<D: Operators>(
@@ -28,7 +28,7 @@ impl Model {
         percentile: f64,
         samples: impl IntoIterator<Item = Vec<f32>>,
     ) -> Result<Scales> {
-        let (model, tensors) = self.picture()?;
+        let (model, tensors) = self.image()?;
         let network = self.name().to_owned();
         let wrong = |why| Error::Scales { file: network.clone(), why };
         check_percentile(percentile).map_err(wrong)?;
@@ -37,8 +37,8 @@ impl Model {
         for sample in samples {
             count += 1;
             probes.run(&sample, |name, values| {
-                let picture = values.len() / model.input().batch;
-                for values in values.chunks_mut(picture) {
+                let image = values.len() / model.input().batch;
+                for values in values.chunks_mut(image) {
                     let Some(found) = percentile_of(values, percentile) else {
                         let what = format!("values of {name} must be finite, in sample {count}");
                         return Err(wrong(format!("{what} one is not")));

@@ -21,9 +21,9 @@ impl Model {
             write!(out, "{scales:?} ")?;
         }
         match self.kind() {
-            ModelKind::Picture(model, _) => {
+            ModelKind::Image(model, _) => {
                 let graph = model.graph();
-                write!(out, "picture {:?} {:?}", graph.storages, graph.given)?;
+                write!(out, "image {:?} {:?}", graph.storages, graph.given)?;
                 write!(out, "{:?} {:?}", graph.steps, model.layers())
             }
             ModelKind::Tensors(model) => {
@@ -46,8 +46,8 @@ impl Model {
     /// Those of `out`.
     pub fn write_constants(&self, out: &mut dyn io::Write) -> io::Result<()> {
         match self.kind() {
-            ModelKind::Picture(_, Tensors::Read(params)) => write_params(params, out),
-            ModelKind::Picture(_, Tensors::Seeded(seed)) => write!(out, "{seed:?}"),
+            ModelKind::Image(_, Tensors::Read(params)) => write_params(params, out),
+            ModelKind::Image(_, Tensors::Seeded(seed)) => write!(out, "{seed:?}"),
             ModelKind::Tensors(model) => model.constants.iter().try_for_each(|(at, constant)| {
                 write!(out, "{at} ")?;
                 match constant {

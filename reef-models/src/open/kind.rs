@@ -2,7 +2,7 @@
 
 use crate::errors::error::Error;
 use crate::graph::arena;
-use crate::model::picture_model::{Layer, PictureModel};
+use crate::model::image_model::{Layer, ImageModel};
 use crate::model::seeded::Seeded;
 use crate::model::tensors::Tensors;
 use crate::program::model::ProgramModel;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// Kernels that a network runs on, with its constants.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ModelKind {
-    /// Fused operations on pictures, which every device has kernels for.
-    Picture(Arc<PictureModel>, Tensors),
+    /// Fused operations on images, which every device has kernels for.
+    Image(Arc<ImageModel>, Tensors),
     /// Operations on ordinary tensors.
     Tensors(TensorModel),
     /// Kernels of its own as source. Weights that no file has are made up of the seed.
@@ -30,7 +30,7 @@ impl ModelKind {
     /// Bytes of all constants on a device.
     pub(super) fn constant_bytes(&self) -> usize {
         match self {
-            Self::Picture(model, _) => picture_bytes(model),
+            Self::Image(model, _) => image_bytes(model),
             Self::Tensors(model) => model.constant_bytes().sum(),
             Self::Program(model, _) => model.constant_bytes(),
         }
@@ -40,7 +40,7 @@ impl ModelKind {
     /// together.
     pub(super) fn largest_constant_bytes(&self) -> usize {
         let largest = match self {
-            Self::Picture(model, _) => model.layers().iter().map(layer_bytes).max(),
+            Self::Image(model, _) => model.layers().iter().map(layer_bytes).max(),
             Self::Tensors(model) => model.constant_bytes().max(),
             Self::Program(model, _) => Some(model.constant_bytes()),
         };
@@ -55,7 +55,7 @@ impl ModelKind {
         scales: Option<&Scales>,
     ) -> Option<usize> {
         match self {
-            Self::Picture(model, _) => {
+            Self::Image(model, _) => {
                 let model = plan_for(device, model, scales).unwrap_or_else(|_| model.clone());
                 let scratch = scratch(device, &model, &rounded(device, &model));
                 Some(arena::plan(model.graph()).bytes + scratch.bytes)
@@ -69,27 +69,27 @@ impl ModelKind {
         }
     }
 
-    /// The error of callers that want a network for pictures.
-    pub(super) fn not_picture(&self) -> Error {
+    /// The error of callers that want a network for images.
+    pub(super) fn not_image(&self) -> Error {
         match self {
             Self::Program(model, _) => Error::Kind {
                 file: model.graph().name.clone(),
-                why: "brings its kernels as source: it takes bytes, no picture".into(),
+                why: "brings its kernels as source: it takes bytes, no image".into(),
             },
-            Self::Picture(model, _) => {
-                Error::NotPicture { network: model.graph().name.clone(), inputs: String::new() }
+            Self::Image(model, _) => {
+                Error::NotImage { network: model.graph().name.clone(), inputs: String::new() }
             }
             Self::Tensors(model) => {
                 let each = model.inputs.iter().map(|port| format!("{}: {}", port.name, port.spec));
                 let inputs = each.collect::<Vec<_>>().join(", ");
-                Error::NotPicture { network: model.name.clone(), inputs }
+                Error::NotImage { network: model.name.clone(), inputs }
             }
         }
     }
 }
 
-/// Bytes of all constants of a network for pictures.
-pub(super) fn picture_bytes(model: &PictureModel) -> usize {
+/// Bytes of all constants of a network for images.
+pub(super) fn image_bytes(model: &ImageModel) -> usize {
     model.layers().iter().map(layer_bytes).sum()
 }
 

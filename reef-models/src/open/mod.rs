@@ -9,7 +9,7 @@
 //! In: a name, a path or the bytes of an ONNX file, and what the caller chooses. Out: a [`Model`],
 //! its [`Weights`] on a device, instances.
 //!
-//! Invariant: callers hold one type. Pictures, tensors and kernels that come as source are kinds
+//! Invariant: callers hold one type. Images, tensors and kernels that come as source are kinds
 //! behind it, and only this folder tells them apart.
 
 pub(crate) mod builder;
@@ -17,7 +17,7 @@ mod calibrate;
 mod describe;
 pub(crate) mod kind;
 pub(crate) mod model;
-#[cfg(feature = "pictures")]
+#[cfg(feature = "images")]
 mod transform;
 pub(crate) mod weights;
 

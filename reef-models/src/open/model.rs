@@ -6,12 +6,12 @@ use crate::errors::error::{Error, Result};
 use crate::files::folder::Folder;
 use crate::files::profile::Latencies;
 use crate::graph::schedule::ScheduleGraph;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
 use crate::model::seeded::Seeded;
 use crate::model::tensors::Tensors;
 #[cfg(feature = "onnx")]
-use crate::onnx::{evaluate::execute::execute_with, pictures::Options};
+use crate::onnx::{evaluate::execute::execute_with, images::Options};
 use crate::program::model::ProgramModel;
 use crate::quantize::plan::plan_for;
 use crate::quantize::scales::Scales;
@@ -34,8 +34,8 @@ use std::sync::Arc;
 ///
 /// let model = Model::open("resnet18").input_size(32).batch(2).read()?;
 /// assert_eq!(model.inputs().get(0).unwrap().1.spec.dims, [2, 3, 32, 32]);
-/// let pictures = Seeded(1).input(model.input_len());
-/// let logits = model.expected(&pictures)?; // by plain loops on the host
+/// let images = Seeded(1).input(model.input_len());
+/// let logits = model.expected(&images)?; // by plain loops on the host
 /// assert_eq!(logits.len(), 2 * 1000);
 /// # Ok::<(), reef_models::Error>(())
 /// ```
@@ -51,7 +51,7 @@ use std::sync::Arc;
 /// }
 /// ```
 ///
-/// Reading decides which kernels it runs on, and the device has them: fused operations for pictures
+/// Reading decides which kernels it runs on, and the device has them: fused operations for images
 /// where all of the network can be expressed so, operations on tensors otherwise, or kernels that
 /// the folder brings ([`kernels`](Self::kernels)).
 #[derive(Debug, Clone, PartialEq)]
@@ -88,10 +88,10 @@ impl Model {
         Self { origin, ..Self::of(kind) }
     }
 
-    /// A network for pictures with its tensors.
+    /// A network for images with its tensors.
     #[doc(hidden)]
-    pub fn of_picture(model: PictureModel, tensors: Tensors) -> Self {
-        Self::of(ModelKind::Picture(Arc::new(model), tensors))
+    pub fn of_image(model: ImageModel, tensors: Tensors) -> Self {
+        Self::of(ModelKind::Image(Arc::new(model), tensors))
     }
 
     /// A network of ordinary tensors.
@@ -113,7 +113,7 @@ impl Model {
     /// Name of the network.
     pub fn name(&self) -> &str {
         match &self.kind {
-            ModelKind::Picture(model, _) => &model.graph().name,
+            ModelKind::Image(model, _) => &model.graph().name,
             ModelKind::Tensors(model) => &model.name,
             ModelKind::Program(model, _) => &model.graph().name,
         }
@@ -122,7 +122,7 @@ impl Model {
     /// Tensors that go in.
     pub fn inputs(&self) -> Ports {
         match &self.kind {
-            ModelKind::Picture(model, _) => Ports::new([model.input_port()]),
+            ModelKind::Image(model, _) => Ports::new([model.input_port()]),
             ModelKind::Tensors(model) => Ports::new(model.inputs.iter().cloned()),
             ModelKind::Program(model, _) => model.input_ports(),
         }
@@ -131,7 +131,7 @@ impl Model {
     /// Tensors that come out.
     pub fn outputs(&self) -> Ports {
         match &self.kind {
-            ModelKind::Picture(model, _) => Ports::new([model.output_port()]),
+            ModelKind::Image(model, _) => Ports::new([model.output_port()]),
             ModelKind::Tensors(model) => Ports::new(model.outputs.iter().cloned()),
             ModelKind::Program(model, _) => model.output_ports(),
         }
@@ -146,7 +146,7 @@ impl Model {
     /// the device chooses.
     pub fn graph(&self) -> Option<&ScheduleGraph> {
         match &self.kind {
-            ModelKind::Picture(model, _) => Some(model.graph()),
+            ModelKind::Image(model, _) => Some(model.graph()),
             ModelKind::Program(model, _) => Some(model.graph()),
             ModelKind::Tensors(_) => None,
         }
@@ -175,10 +175,10 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `NotPicture` or `Kind` for a network that isn't one for pictures, `Scales` if they are of
+    /// `NotImage` or `Kind` for a network that isn't one for images, `Scales` if they are of
     /// another network.
     pub fn with_scales(self, scales: &Scales) -> Result<Self> {
-        scales.check(self.picture()?.0)?;
+        scales.check(self.image()?.0)?;
         Ok(Self { scales: Some(Arc::new(scales.clone())), ..self })
     }
 
@@ -212,10 +212,10 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `NotPicture` for a network of tensors, `Length` if `input` is not as long as the network's
+    /// `NotImage` for a network of tensors, `Length` if `input` is not as long as the network's
     /// input; those of both executors.
     pub fn expected(&self, input: &[f32]) -> Result<Vec<f32>> {
-        let (model, tensors) = self.picture()?;
+        let (model, tensors) = self.image()?;
         #[cfg(feature = "onnx")]
         if let Some(Origin { file, options }) = &self.origin {
             return execute_with(file, options, input);
@@ -281,10 +281,10 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `NotPicture` for a network of tensors, which stays in its ONNX file; `Param` if the file of
+    /// `NotImage` for a network of tensors, which stays in its ONNX file; `Param` if the file of
     /// weights can't hold a tensor, `Io`.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
-        let (model, tensors) = self.picture()?;
+        let (model, tensors) = self.image()?;
         let folder = folder.as_ref();
         match tensors {
             Tensors::Read(params) => Folder::save(folder, model, params, self.latencies()),
@@ -296,30 +296,30 @@ impl Model {
 }
 
 impl Model {
-    /// The network for pictures that it is, with its tensors.
+    /// The network for images that it is, with its tensors.
     ///
     /// # Errors
     ///
-    /// `NotPicture` with what it takes, for one of ordinary tensors; `Kind` for kernels as source.
+    /// `NotImage` with what it takes, for one of ordinary tensors; `Kind` for kernels as source.
     #[doc(hidden)]
-    pub fn picture(&self) -> Result<(&PictureModel, &Tensors)> {
+    pub fn image(&self) -> Result<(&ImageModel, &Tensors)> {
         match &self.kind {
-            ModelKind::Picture(model, tensors) => Ok((model, tensors)),
-            other => Err(other.not_picture()),
+            ModelKind::Image(model, tensors) => Ok((model, tensors)),
+            other => Err(other.not_image()),
         }
     }
 
-    /// The network for pictures as it runs on `device`: with its [scales](Self::scales), if it has
+    /// The network for images as it runs on `device`: with its [scales](Self::scales), if it has
     /// some.
     ///
     /// # Errors
     ///
-    /// As [`picture`](Self::picture); `Scales` if the device has no kernels for them.
+    /// As [`image`](Self::image); `Scales` if the device has no kernels for them.
     #[doc(hidden)]
-    pub fn picture_on<D: Operators>(&self, device: &D) -> Result<Arc<PictureModel>> {
+    pub fn image_on<D: Operators>(&self, device: &D) -> Result<Arc<ImageModel>> {
         match &self.kind {
-            ModelKind::Picture(model, _) => plan_for(device, model, self.scales()),
-            other => Err(other.not_picture()),
+            ModelKind::Image(model, _) => plan_for(device, model, self.scales()),
+            other => Err(other.not_image()),
         }
     }
 

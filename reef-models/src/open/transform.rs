@@ -1,8 +1,8 @@
-//! Torchvision's transform for the pictures of a network.
+//! Torchvision's transform for the images of a network.
 
 use super::model::Model;
 use crate::errors::error::{Error, Result};
-use crate::run::picture::Transform;
+use crate::run::image::Transform;
 use std::path::Path;
 
 impl Transform {
@@ -10,15 +10,15 @@ impl Transform {
     ///
     /// # Errors
     ///
-    /// `NotPicture`, or `NoPicture` if it doesn't look at squares of three colours.
+    /// `NotImage`, or `NoImage` if it doesn't look at squares of three colours.
     pub fn of_model(what: &str, model: &Model) -> Result<Self> {
-        let (model, _) = model.picture()?;
+        let (model, _) = model.image()?;
         let input = model.input();
         if (input.channels, input.height) != (3, input.width) {
             let shape = [input.channels, input.height, input.width];
-            return Err(Error::NoPicture { network: what.into(), shape });
+            return Err(Error::NoImage { network: what.into(), shape });
         }
-        // An ONNX file has in it what torchvision does to pictures behind the transform.
+        // An ONNX file has in it what torchvision does to images behind the transform.
         let is_built = Path::new(what).extension().is_none_or(|extension| extension != "onnx");
         let name = if is_built { model.graph().name.as_str() } else { "" };
         Ok(Self::of(name, input.height))

@@ -1,8 +1,8 @@
 //! The constants of a network on a device.
 
-use super::kind::{ModelKind, picture_bytes};
+use super::kind::{ModelKind, image_bytes};
 use crate::errors::error::{Error, Result};
-use crate::model::picture_model::{Layer, PictureModel};
+use crate::model::image_model::{Layer, ImageModel};
 use crate::model::seeded::Seeded;
 use crate::program::model::ProgramModel;
 use crate::program::network::ProgramWeights;
@@ -36,7 +36,7 @@ pub struct Weights<D: Operators> {
 
 #[derive(Debug, Clone)]
 enum WeightsKind<D: Operators> {
-    Picture(Arc<PictureModel>, Arc<PackedWeights<D>>),
+    Image(Arc<ImageModel>, Arc<PackedWeights<D>>),
     Tensors(Arc<TensorModel>, Arc<TensorWeights<D>>),
     Program(Arc<ProgramModel>, Arc<ProgramWeights<D>>),
 }
@@ -45,10 +45,10 @@ impl<D: Operators> Weights<D> {
     /// Brings the constants of a network onto `device`.
     pub(super) fn load(device: &D, model: &ModelKind, scales: Option<&Scales>) -> Result<Self> {
         let kind = match model {
-            ModelKind::Picture(model, tensors) => {
+            ModelKind::Image(model, tensors) => {
                 let model = plan_for(device, model, scales)?;
                 let weights = PackedWeights::pack(device, &model, tensors)?;
-                WeightsKind::Picture(model, weights)
+                WeightsKind::Image(model, weights)
             }
             ModelKind::Tensors(model) => {
                 let weights = TensorWeights::upload(device, model, None)?;
@@ -73,14 +73,14 @@ impl<D: Operators> Weights<D> {
     ) -> Result<Self> {
         let device = &base.device;
         let kind = match (model, &base.kind) {
-            (ModelKind::Picture(model, tensors), WeightsKind::Picture(other, weights)) => {
+            (ModelKind::Image(model, tensors), WeightsKind::Image(other, weights)) => {
                 let model = plan_for(device, model, scales)?;
                 let weights = if has_constants_of(&model, other) {
                     weights.clone()
                 } else {
                     PackedWeights::pack(device, &model, tensors)?
                 };
-                WeightsKind::Picture(model, weights)
+                WeightsKind::Image(model, weights)
             }
             (ModelKind::Tensors(model), WeightsKind::Tensors(_, others)) => {
                 let weights = TensorWeights::upload(device, model, Some(others))?;
@@ -110,8 +110,8 @@ impl<D: Operators> Weights<D> {
     /// `Refused` names the node whose operation the device has no kernel for; the device's.
     pub fn network(&self) -> Result<Network<D>> {
         match &self.kind {
-            WeightsKind::Picture(model, weights) => {
-                Network::of_pictures(&self.device, model, weights)
+            WeightsKind::Image(model, weights) => {
+                Network::of_images(&self.device, model, weights)
             }
             WeightsKind::Tensors(model, weights) => {
                 Network::of_tensors(&self.device, model, weights)
@@ -124,12 +124,12 @@ impl<D: Operators> Weights<D> {
     /// [next to](super::model::Model::weights_sharing).
     pub fn own_bytes(&self, base: Option<&Self>) -> usize {
         match (&self.kind, base.map(|base| &base.kind)) {
-            (WeightsKind::Picture(_, weights), Some(WeightsKind::Picture(_, others)))
+            (WeightsKind::Image(_, weights), Some(WeightsKind::Image(_, others)))
                 if Arc::ptr_eq(weights, others) =>
             {
                 0
             }
-            (WeightsKind::Picture(model, _), _) => picture_bytes(model),
+            (WeightsKind::Image(model, _), _) => image_bytes(model),
             (WeightsKind::Tensors(_, weights), _) => weights.own_bytes(),
             (WeightsKind::Program(model, _), _) => model.constant_bytes(),
         }
@@ -138,8 +138,8 @@ impl<D: Operators> Weights<D> {
 
 /// Returns whether both have the same tensors in the same steps, with numbers of the same kind.
 /// Packed constants don't depend on batch, rows and columns ([`Operators::pack`]).
-fn has_constants_of(model: &PictureModel, other: &PictureModel) -> bool {
-    let of = |model: &PictureModel| {
+fn has_constants_of(model: &ImageModel, other: &ImageModel) -> bool {
+    let of = |model: &ImageModel| {
         let layouts = |op: &Op| [op.input().layout, op.output().layout];
         let constants =
             |layer: &Layer| (layer.constants.clone(), layer.op.constants(), layouts(&layer.op));

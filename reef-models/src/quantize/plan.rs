@@ -4,7 +4,7 @@ use super::scales::Scales;
 use super::storages::storages;
 use crate::errors::error::{Error, Result};
 use crate::graph::schedule::Work;
-use crate::model::picture_model::{Layer, PictureModel};
+use crate::model::image_model::{Layer, ImageModel};
 use reef_core::op::{Layout, Op, Operators, Quantization, Quantized, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub fn full_quantization(op: &Op) -> Quantization {
 ///
 /// `Scales` if they are of another network.
 pub fn plan(
-    model: &PictureModel,
+    model: &ImageModel,
     scales: &Scales,
     allowed: impl Fn(&Op) -> Quantization,
-) -> Result<PictureModel> {
+) -> Result<ImageModel> {
     scales.check(model)?;
     let groups = storages(model, allowed);
     let mut graph = model.graph().clone();
@@ -52,7 +52,7 @@ pub fn plan(
         step.work = Work::Op(op);
         layers.push(Layer { op, constants: layer.constants.clone() });
     }
-    Ok(PictureModel::new(graph, layers).with_ports(model.port_names().clone()))
+    Ok(ImageModel::new(graph, layers).with_ports(model.port_names().clone()))
 }
 
 /// As [`plan`], for a device. Without scales it is the network as it is.
@@ -63,9 +63,9 @@ pub fn plan(
 /// `Unsupported` if the device's kernels take none.
 pub(crate) fn plan_for<D: Operators>(
     device: &D,
-    model: &Arc<PictureModel>,
+    model: &Arc<ImageModel>,
     scales: Option<&Scales>,
-) -> Result<Arc<PictureModel>> {
+) -> Result<Arc<ImageModel>> {
     let Some(scales) = scales else { return Ok(model.clone()) };
     device.foresee(&model.layers().iter().map(|layer| &layer.op).collect::<Vec<_>>());
     let planned = plan(model, scales, |op| device.quantization(op, scales.format()))?;
@@ -83,18 +83,18 @@ pub(crate) fn plan_for<D: Operators>(
 }
 
 /// Refuses scales with which a device that has all kernels takes no step in numbers of 8 bits.
-pub(crate) fn check_any(model: &PictureModel, scales: &Scales) -> Result<(), String> {
+pub(crate) fn check_any(model: &ImageModel, scales: &Scales) -> Result<(), String> {
     let planned = plan(model, scales, full_quantization).map_err(|error| error.to_string())?;
     let is_any = quantized_steps(&planned) > 0;
     is_any.then_some(()).ok_or_else(|| "scales: no step of it can have numbers of 8 bits".into())
 }
 
-fn refused(model: &PictureModel, why: String) -> Error {
+fn refused(model: &ImageModel, why: String) -> Error {
     Error::Scales { file: model.graph().name.clone(), why }
 }
 
 /// Returns the number of steps that read or write numbers of 8 bits.
-pub fn quantized_steps(model: &PictureModel) -> usize {
+pub fn quantized_steps(model: &ImageModel) -> usize {
     let tensors = |op: &Op| [op.input().layout, op.output().layout];
     let is_eight = |layer: &&Layer| tensors(&layer.op).iter().any(|l| l.quantized().is_some());
     model.layers().iter().filter(is_eight).count()

@@ -2,12 +2,12 @@
 //!
 //! Steps share memory, so a storage is read right after the last step that writes it. A
 //! `ScaleShift` by 1 and 0 makes floats of the device's own elements. It takes each pixel for a
-//! picture, because not every device can turn a picture into planes. So values keep the order that
-//! the device has them in, picture after picture.
+//! image, because not every device can turn an image into planes. So values keep the order that
+//! the device has them in, image after image.
 
 use super::scales::inner_storages;
 use crate::errors::error::Result;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::tensor::Source;
 use crate::run::constants::PackedWeights;
 use crate::run::network::Network;
@@ -43,9 +43,9 @@ struct Line<D: Operators> {
 
 impl<D: Operators> Probes<D> {
     /// Makes an instance with weights of `source`.
-    pub(crate) fn new(device: &D, model: &PictureModel, source: &impl Source) -> Result<Self> {
+    pub(crate) fn new(device: &D, model: &ImageModel, source: &impl Source) -> Result<Self> {
         let weights = PackedWeights::pack(device, model, source)?;
-        let network = Network::of_pictures(device, model, &weights)?;
+        let network = Network::of_images(device, model, &weights)?;
         let copies: Vec<_> = inner_storages(model)
             .filter_map(|at| Some((at, Op::ScaleShift(copy_of(model, at)?))))
             .collect();
@@ -163,7 +163,7 @@ fn scratch<D: Operators>(device: &D, wanted: Scratch) -> Result<Option<D::Buffer
 }
 
 /// The operation that makes floats of a storage, if a step writes it.
-fn copy_of(model: &PictureModel, at: usize) -> Option<ScaleShift> {
+fn copy_of(model: &ImageModel, at: usize) -> Option<ScaleShift> {
     let step = model.graph().steps.iter().position(|step| step.writes == at)?;
     let Tensor { batch, of, height, width, layout, .. } = *model.layers()[step].op.output();
     let input = Tensor::new(layout, [batch * height * width, of, 1, 1]);
@@ -171,7 +171,7 @@ fn copy_of(model: &PictureModel, at: usize) -> Option<ScaleShift> {
 }
 
 /// Number of launches up to the end of the last step that writes each storage.
-fn ends<D: Operators>(model: &PictureModel, network: &Network<D>) -> Vec<usize> {
+fn ends<D: Operators>(model: &ImageModel, network: &Network<D>) -> Vec<usize> {
     let graph = model.graph();
     let mut ends = vec![0; graph.storages.len()];
     let mut names = network.step_names().iter().peekable();

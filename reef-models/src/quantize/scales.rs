@@ -1,7 +1,7 @@
 //! The largest values of a network's storages.
 
 use crate::errors::error::{Error, Result};
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use reef_core::op::Format;
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl Scales {
 
     /// Refuses those with storages that the network lacks, or without one. The network may have
     /// another name: that of a file is the file's.
-    pub(crate) fn check(&self, model: &PictureModel) -> Result<()> {
+    pub(crate) fn check(&self, model: &ImageModel) -> Result<()> {
         let (network, of) = (&model.graph().name, &self.network);
         let wrong = |why| Err(Error::Scales { file: network.clone(), why });
         let is_other = |name: &&String| model.graph().storage(name).is_none();
@@ -95,7 +95,7 @@ impl Scales {
 }
 
 /// Storages between the input and the output.
-pub(super) fn inner_storages(model: &PictureModel) -> impl Iterator<Item = usize> + use<> {
+pub(super) fn inner_storages(model: &ImageModel) -> impl Iterator<Item = usize> + use<> {
     let graph = model.graph();
     let mut is_inner = vec![false; graph.storages.len()];
     graph.steps.iter().for_each(|step| is_inner[step.writes] = true);

@@ -1,6 +1,6 @@
 //! Storages that may have numbers of 8 bits.
 
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use reef_core::op::{Layout, Op, Quantization, Tensor};
 
 /// A step as far as numbers of 8 bits are concerned.
@@ -24,7 +24,7 @@ enum Second {
 /// says. Each has the number of the storage that it shares its scale with, which is the first of
 /// them.
 pub(super) fn storages(
-    model: &PictureModel,
+    model: &ImageModel,
     allowed: impl Fn(&Op) -> Quantization,
 ) -> Vec<Option<usize>> {
     let steps = model.graph().steps.iter().zip(model.layers());
@@ -44,7 +44,7 @@ pub(super) fn storages(
 }
 
 /// Storages between input and output, of tensors with the device's layout alone.
-fn inner(model: &PictureModel, uses: &[Use]) -> Vec<bool> {
+fn inner(model: &ImageModel, uses: &[Use]) -> Vec<bool> {
     let mut inner = vec![false; model.graph().storages.len()];
     for each in uses {
         inner[each.writes] = true;

@@ -1,7 +1,7 @@
 //! The constants of networks on a device.
 
 use crate::errors::error::Result;
-use crate::model::picture_model::{Layer, PictureModel};
+use crate::model::image_model::{Layer, ImageModel};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
 use reef_core::op::{Operators, PackedInput};
@@ -25,7 +25,7 @@ impl<D: Operators> PackedWeights<D> {
     /// Those of `source` and of [`Operators::pack`].
     pub(crate) fn pack(
         device: &D,
-        model: &PictureModel,
+        model: &ImageModel,
         source: &impl Source,
     ) -> Result<Arc<Self>> {
         let pack = |layer: &Layer| {

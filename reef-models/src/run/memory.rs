@@ -2,7 +2,7 @@
 
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::ArenaPlan;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
 use crate::tensors::step::TensorStep;
 use reef_core::op::{Operators, Scratch, Storage};
@@ -13,7 +13,7 @@ use reef_core::{Command, Copy, Fill};
 /// the numbers of each step that are rounded.
 pub(crate) fn scratch<D: Operators>(
     device: &D,
-    model: &PictureModel,
+    model: &ImageModel,
     rounded: &[Rounded],
 ) -> Scratch {
     let layers = model.layers().iter().zip(rounded);

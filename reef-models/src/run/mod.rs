@@ -11,13 +11,13 @@ pub(crate) mod launch_name;
 pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod network;
-#[cfg(feature = "pictures")]
-pub mod picture;
-#[cfg(feature = "pictures")]
+#[cfg(feature = "images")]
+pub mod image;
+#[cfg(feature = "images")]
 mod pixels;
 pub mod reference;
-#[cfg(feature = "pictures")]
-mod rgb_picture;
+#[cfg(feature = "images")]
+mod rgb_image;
 pub(crate) mod rounded;
 mod staging;
 

@@ -16,7 +16,7 @@ use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
 use crate::graph::arena::{self, ArenaPlan};
 use crate::graph::schedule::Step;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
 use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
@@ -70,9 +70,9 @@ impl<D: Operators> Network<D> {
     /// # Errors
     ///
     /// `Length` if `weights` are of another network; the device's.
-    pub(crate) fn of_pictures(
+    pub(crate) fn of_images(
         device: &D,
-        model: &PictureModel,
+        model: &ImageModel,
         weights: &Arc<PackedWeights<D>>,
     ) -> Result<Self> {
         let (given, want) = (weights.constants.len(), model.layers().len());
@@ -268,7 +268,7 @@ impl<D: Operators> Network<D> {
     }
 }
 
-/// Operands of a step of a picture's network.
+/// Operands of a step of an image's network.
 fn operands<'a, D: Operators>(
     memory: &'a Memory<D>,
     step: &Step,

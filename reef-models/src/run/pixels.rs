@@ -1,4 +1,4 @@
-//! Pixels of JPEG and PNG files, and pictures of another size.
+//! Pixels of JPEG and PNG files, and images of another size.
 
 use resize::Pixel::RGB8;
 use resize::px::RGB;
@@ -9,7 +9,7 @@ use std::path::Path;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-/// Most pixels of a picture: a small file can claim far more than the memory holds.
+/// Most pixels of an image: a small file can claim far more than the memory holds.
 const MAX_PIXELS: usize = 1 << 27;
 
 /// Red, green and blue.
@@ -17,7 +17,7 @@ pub(crate) type Rgb8 = RGB<u8>;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A picture, row by row.
+/// An image, row by row.
 #[derive(Debug, Clone)]
 pub(crate) struct Pixels {
     pub(crate) width: usize,
@@ -49,7 +49,7 @@ impl Pixels {
         Self { width, height, pixels }
     }
 
-    /// Bytes of a whole picture with `channels` for each pixel: grey, grey and alpha, RGB, or RGB
+    /// Bytes of a whole image with `channels` for each pixel: grey, grey and alpha, RGB, or RGB
     /// and alpha.
     fn of(width: usize, height: usize, channels: usize, bytes: &[u8]) -> Result<Self> {
         let pixels: Vec<Rgb8> = bytes.chunks_exact(channels).map(rgb).collect();
@@ -59,7 +59,7 @@ impl Pixels {
         Ok(Self { width, height, pixels })
     }
 
-    /// Resizes the picture, bilinear and antialiased.
+    /// Resizes the image, bilinear and antialiased.
     pub(crate) fn resized(&self, width: usize, height: usize) -> Result<Self> {
         let mut pixels = vec![Rgb8::default(); width * height];
         resize::new(self.width, self.height, width, height, RGB8, resize::Type::Triangle)?

@@ -5,7 +5,7 @@
 //! hold the values of these numbers.
 
 use crate::errors::error::{Error, Result};
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::rounded_weights::nearest;
 use crate::model::tensor::Source;
 use reef_core::op::{
@@ -74,7 +74,7 @@ fn round(tensor: &Tensor, storage: &mut [f32]) {
 /// # Errors
 ///
 /// `Length` if `input` is not as long as the network's input; those of `source`.
-pub fn execute(model: &PictureModel, source: &impl Source, input: &[f32]) -> Result<Vec<f32>> {
+pub fn execute(model: &ImageModel, source: &impl Source, input: &[f32]) -> Result<Vec<f32>> {
     let mut storages = execute_all(model, source, input)?;
     let last = &model.graph().steps[model.layers().len() - 1];
     Ok(storages.swap_remove(last.writes))
@@ -86,7 +86,7 @@ pub fn execute(model: &PictureModel, source: &impl Source, input: &[f32]) -> Res
 ///
 /// As [`execute`].
 pub fn execute_all(
-    model: &PictureModel,
+    model: &ImageModel,
     source: &impl Source,
     input: &[f32],
 ) -> Result<Vec<Vec<f32>>> {

@@ -1,6 +1,6 @@
 //! Activations that are rounded where they are written, because all their readers round them.
 
-use crate::model::picture_model::{Layer, PictureModel};
+use crate::model::image_model::{Layer, ImageModel};
 use reef_core::op::{Operators, Tensor};
 use reef_core::rounding::{Rounded, Rounding};
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 type Use<'a> = (&'a [usize], usize, Rounding);
 
 /// Numbers of each step that are rounded; those of 8 bits are that in any case.
-pub(crate) fn rounded<D: Operators>(device: &D, model: &PictureModel) -> Vec<Rounded> {
+pub(crate) fn rounded<D: Operators>(device: &D, model: &ImageModel) -> Vec<Rounded> {
     device.foresee(&model.layers().iter().map(|layer| &layer.op).collect::<Vec<_>>());
     let steps = model.graph().steps.iter().zip(model.layers());
     let uses: Vec<Use<'_>> = steps

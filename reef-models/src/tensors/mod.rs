@@ -8,7 +8,7 @@
 //! other are one step ([`fuse`]). Elements that nothing reads are not made ([`trim`]). For a device
 //! that has several of its operations as one, a network has them so ([`attention`], [`join`]), what
 //! it rounds wherever it is read is stored so ([`narrow`]), and what it runs side by side are
-//! [`groups`]. For one that convolves each channel by itself, pictures lie channels last where that
+//! [`groups`]. For one that convolves each channel by itself, images lie channels last where that
 //! saves steps ([`layout`]).
 //!
 //! Invariants: each step writes one storage, which no other step writes, and reads only what

@@ -1,5 +1,5 @@
 //! Windows over the axes behind batch and channels, convolutions and products of matrices, as
-//! views: the builder and the recogniser of pictures agree on them here.
+//! views: the builder and the recogniser of images agree on them here.
 
 use reef_core::tensor::{Contract, Domain, View};
 

@@ -7,9 +7,9 @@ use super::text::{by_name::TEXT_NAMES, encoder::INPUTS};
 use super::{densenet, inception, mobilenet, plain, resnet};
 use crate::errors::error::{Error, Result};
 use crate::model::builder::Builder;
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 
-/// Networks for pictures that can be built.
+/// Networks for images that can be built.
 pub const NAMES: &[&str] = &[
     "resnet18",
     "resnet50",
@@ -25,16 +25,16 @@ pub const NAMES: &[&str] = &[
     "mobilenet_v3_large",
 ];
 
-/// Builds the network called `name`, one of [`NAMES`], for `batch` square pictures at a time.
+/// Builds the network called `name`, one of [`NAMES`], for `batch` square images at a time.
 ///
 /// Without an `input_size` it is the one that the network was designed for: 299 rows and columns
 /// for inception_v3, 224 for the others. The least is 75 and 32; vgg19 and alexnet take 224 only.
 ///
 /// # Errors
 ///
-/// `UnknownNetwork`, `NotPicture` if it is one of tensors, or `OutOfRange` for the size or the
+/// `UnknownNetwork`, `NotImage` if it is one of tensors, or `OutOfRange` for the size or the
 /// batch.
-pub(crate) fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<PictureModel> {
+pub(crate) fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<ImageModel> {
     let (usual, sizes) = match name {
         "inception_v3" => (299, 75..=MAX_SIZE),
         "vgg19" | "alexnet" => (plain::SIZE, plain::SIZE..=plain::SIZE),
@@ -58,10 +58,10 @@ pub(crate) fn build(name: &str, input_size: Option<usize>, batch: usize) -> Resu
         "mobilenet_v3_small" => mobilenet::v3(b, mobilenet::SMALL, 1024, size),
         "mobilenet_v3_large" => mobilenet::v3(b, mobilenet::LARGE, 1280, size),
         _ if TEXT_NAMES.contains(&name) => {
-            return Err(Error::NotPicture { network: name.into(), inputs: INPUTS.join(", ") });
+            return Err(Error::NotImage { network: name.into(), inputs: INPUTS.join(", ") });
         }
         _ if TENSOR_NAMES.contains(&name) => {
-            return Err(Error::NotPicture { network: name.into(), inputs: "input".into() });
+            return Err(Error::NotImage { network: name.into(), inputs: "input".into() });
         }
         _ => return Err(Error::UnknownNetwork { asked: name.into(), have: NAMES.join(", ") }),
     })

@@ -4,7 +4,7 @@
 //! behind them; whatever comes before the block writes straight into its first channels.
 
 use crate::model::builder::{Builder, Concat, Conv, square};
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::tensor::Norm;
 use reef_core::op::PoolKind;
 
@@ -12,7 +12,7 @@ use reef_core::op::PoolKind;
 const GROWTH: usize = 32;
 
 /// A DenseNet with these numbers of layers in its blocks.
-pub(crate) fn build(mut b: Builder, depths: [usize; 4], size: usize) -> PictureModel {
+pub(crate) fn build(mut b: Builder, depths: [usize; 4], size: usize) -> ImageModel {
     let mut block = stem(&mut b, depths[0], size);
     for (i, depth) in depths.into_iter().enumerate() {
         for j in 0..depth {

@@ -3,7 +3,7 @@
 //! Each mixed block is one storage; its branches write into their channels of it.
 
 use crate::model::builder::{Builder, Concat, Conv, Value, square};
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::tensor::Norm;
 use reef_core::op::{PoolKind, Window};
 
@@ -21,7 +21,7 @@ const ROW_OF_7: Window = Window { size: [1, 7], stride: [1; 2], padding: [0, 3] 
 const COLUMN_OF_7: Window = Window { size: [7, 1], stride: [1; 2], padding: [3, 0] };
 
 /// Inception v3.
-pub(crate) fn build(mut b: Builder, size: usize) -> PictureModel {
+pub(crate) fn build(mut b: Builder, size: usize) -> ImageModel {
     let mut x = stem(&mut b, size);
     for (name, pool) in [("Mixed_5b", 32), ("Mixed_5c", 64), ("Mixed_5d", 64)] {
         x = mixed_a(&mut b, x, name, pool);

@@ -5,7 +5,7 @@
 //! sides, where TensorFlow has more of them behind than before.
 
 use crate::model::builder::{Builder, Conv, Value, square};
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::tensor::{Constants, Norm};
 use reef_core::op::{Bounds, Function, Layout, Multiply, Op};
 
@@ -77,7 +77,7 @@ const V1: [(usize, usize); 13] = [
     (1024, 1),
 ];
 
-pub(crate) fn v1(mut b: Builder, size: usize) -> PictureModel {
+pub(crate) fn v1(mut b: Builder, size: usize) -> ImageModel {
     let layer = |module: &str, channels| {
         let [conv, norm] =
             ["convolution", "normalization"].map(|part| format!("mobilenet_v1.{module}.{part}"));
@@ -107,7 +107,7 @@ const V2: [[usize; 4]; 7] = [
     [6, 320, 1, 1],
 ];
 
-pub(crate) fn v2(mut b: Builder, size: usize) -> PictureModel {
+pub(crate) fn v2(mut b: Builder, size: usize) -> ImageModel {
     let x = b.input(size);
     let mut x = end("features.0", 32, Activation::Relu6).window(3, 2).build(&mut b, x);
     let each = V2.into_iter().flat_map(|[wider, channels, count, stride]| {
@@ -181,7 +181,7 @@ pub(crate) const SMALL: &[Block] = &[
 ];
 
 /// v3 with these blocks, and `hidden` values before the last layer.
-pub(crate) fn v3(mut b: Builder, blocks: &[Block], hidden: usize, size: usize) -> PictureModel {
+pub(crate) fn v3(mut b: Builder, blocks: &[Block], hidden: usize, size: usize) -> ImageModel {
     let x = b.input(size);
     let first = Layer { epsilon: 0.001, ..end("features.0", 16, Activation::HardSwish) };
     let mut x = first.window(3, 2).build(&mut b, x);

@@ -1,14 +1,14 @@
 //! VGG and AlexNet as torchvision has them: one layer after the other, each with a bias.
 //!
-//! Both flatten a picture before the first linear layer, which is a convolution with a window as
-//! large as that picture. torchvision would scale other sizes to this one; here there is only this
+//! Both flatten an image before the first linear layer, which is a convolution with a window as
+//! large as that image. torchvision would scale other sizes to this one; here there is only this
 //! one.
 
 use crate::model::builder::{Builder, Conv, Value, square};
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use reef_core::op::{PoolKind, Window};
 
-/// Rows and columns of the picture that both take.
+/// Rows and columns of the image that both take.
 pub(crate) const SIZE: usize = 224;
 
 /// Channels of VGG's convolutions in groups that end with a pool.
@@ -17,7 +17,7 @@ type Groups<'a> = &'a [&'a [usize]];
 /// The groups of VGG-19.
 pub(crate) const VGG19: Groups<'_> = &[&[64; 2], &[128; 2], &[256; 4], &[512; 4], &[512; 4]];
 
-pub(crate) fn vgg(mut b: Builder, groups: Groups<'_>) -> PictureModel {
+pub(crate) fn vgg(mut b: Builder, groups: Groups<'_>) -> ImageModel {
     let mut x = b.input(SIZE);
     let mut number = 0; // torchvision counts convolutions, ReLUs and pools
     for group in groups {
@@ -33,7 +33,7 @@ pub(crate) fn vgg(mut b: Builder, groups: Groups<'_>) -> PictureModel {
     b.classify("classifier.6", x, 1000)
 }
 
-pub(crate) fn alexnet(mut b: Builder) -> PictureModel {
+pub(crate) fn alexnet(mut b: Builder) -> ImageModel {
     let pool = square(3, 2, 0);
     let x = b.input(SIZE);
     let x = layer(&mut b, x, 0, 64, square(11, 4, 2));
@@ -54,7 +54,7 @@ fn layer(b: &mut Builder, x: Value, number: usize, channels: usize, window: Wind
     b.conv(x, Conv::new(format!("features.{number}"), channels, window).biased().relu())
 }
 
-/// The linear layer that sees all of a picture.
+/// The linear layer that sees all of an image.
 fn hidden(b: &mut Builder, x: Value, name: &str) -> Value {
     let size = [x.tensor.height, x.tensor.width];
     let window = Window { size, stride: [1; 2], padding: [0; 2] };

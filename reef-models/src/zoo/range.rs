@@ -3,7 +3,7 @@
 use crate::errors::error::{Error, Result};
 use std::ops::RangeInclusive;
 
-/// Largest picture and batch, so that no shape overflows.
+/// Largest image and batch, so that no shape overflows.
 pub(super) const MAX_SIZE: usize = 8192;
 
 pub(super) fn in_range(

@@ -1,7 +1,7 @@
 //! ResNet as torchvision has it: stride on the 3x3 convolution of a bottleneck.
 
 use crate::model::builder::{Builder, Conv, Value, square};
-use crate::model::picture_model::PictureModel;
+use crate::model::image_model::ImageModel;
 use crate::model::tensor::Norm;
 use reef_core::op::PoolKind;
 
@@ -15,7 +15,7 @@ pub(crate) enum Block {
 }
 
 /// A ResNet with these numbers of blocks at 64, 128, 256 and 512 channels.
-pub(crate) fn build(mut b: Builder, block: Block, depths: [usize; 4], size: usize) -> PictureModel {
+pub(crate) fn build(mut b: Builder, block: Block, depths: [usize; 4], size: usize) -> ImageModel {
     let data = b.input(size);
     let stem = Conv::new("conv1", 64, square(7, 2, 3)).norm(norm("bn1")).relu();
     let stem = b.conv(data, stem);

@@ -9,12 +9,12 @@ use crate::tensors::model::TensorModel;
 /// Networks of ordinary tensors that can be built: those of text, [`TEXT_NAMES`], and ViT-B/16.
 pub const TENSOR_NAMES: &[&str] = &["bert", "distilbert", "vit_b_16"];
 
-/// Builds the network called `name`, one of [`TENSOR_NAMES`], for `batch` texts or pictures at a
+/// Builds the network called `name`, one of [`TENSOR_NAMES`], for `batch` texts or images at a
 /// time. Its size is the number of tokens of a text ([`build_text`]), or rows and columns of a
-/// picture.
+/// image.
 ///
 /// `vit_b_16` has the layers and the names of tensors of torchvision's. Its input, `input`, is
-/// pictures of three planes of 224 rows and columns, of 32-bit floats; its output, `logits`, has
+/// images of three planes of 224 rows and columns, of 32-bit floats; its output, `logits`, has
 /// 1000 classes for each.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ mod tests {
             let model = build_tensors(name, None, 2, Tensors::Seeded(Seeded(1))).unwrap();
             let steps = joined(model.steps(), &model.outputs, &|_| true);
             let count = |name| steps.iter().filter(|step| step.op.name() == name).count();
-            // Nothing is left of heads that are moved, but one move of ViT's picture. The last
+            // Nothing is left of heads that are moved, but one move of ViT's image. The last
             // layer takes the first token of queries and of a residual.
             assert_eq!(count("attention"), layers, "{name}");
             assert!(count("move") <= 3, "{name}: {}", count("move"));

@@ -1,4 +1,4 @@
-//! Vision transformers: a picture is cut into squares, each of which is a token.
+//! Vision transformers: an image is cut into squares, each of which is a token.
 //!
 //! Layers and tensors are those of torchvision's `VisionTransformer`.
 
@@ -24,7 +24,7 @@ const COLOURS: usize = 3;
 /// Sizes of a network.
 #[derive(Debug, Clone, Copy)]
 struct Vision {
-    /// Rows and columns of a picture.
+    /// Rows and columns of an image.
     size: usize,
     /// Rows and columns of a square.
     square: usize,
@@ -40,7 +40,7 @@ struct Vision {
 const B_16: Vision =
     Vision { size: 224, square: 16, layers: 12, heads: 12, width: 768, inner: 3072, classes: 1000 };
 
-/// Builds ViT-B/16 for `batch` pictures of 224 rows and columns, the only size that its positions
+/// Builds ViT-B/16 for `batch` images of 224 rows and columns, the only size that its positions
 /// fit.
 pub(super) fn vit_b_16(
     size: Option<usize>,
@@ -60,18 +60,18 @@ impl Vision {
     fn build(
         &self,
         name: &str,
-        pictures: usize,
+        images: usize,
         tensors: Tensors,
         b: Builder<'_>,
     ) -> Result<TensorModel> {
         let mut l = Layers { b, tensors, epsilon: EPSILON };
-        let dims = vec![pictures, COLOURS, self.size, self.size];
-        let picture = l.b.input("input", Spec { element: Element::F32, dims })?;
-        let mut x = self.tokens(&mut l, &picture)?;
+        let dims = vec![images, COLOURS, self.size, self.size];
+        let image = l.b.input("input", Spec { element: Element::F32, dims })?;
+        let mut x = self.tokens(&mut l, &image)?;
         for number in 0..self.layers {
-            x = self.layer(&mut l, number, &x, pictures)?;
+            x = self.layer(&mut l, number, &x, images)?;
         }
-        let first = (0..pictures).map(|picture| picture * self.length()).collect();
+        let first = (0..images).map(|image| image * self.length()).collect();
         let x = l.b.pick_axis(&x, 0, first)?;
         let x = l.normalised("encoder.ln", &x)?;
         let logits = l.linear("heads.head", &x, self.classes, None, as_it_is)?;
@@ -83,41 +83,41 @@ impl Vision {
         self.size / self.square
     }
 
-    /// Tokens of a picture: its class and its squares.
+    /// Tokens of an image: its class and its squares.
     fn length(&self) -> usize {
         1 + self.side() * self.side()
     }
 
-    /// A row for each token of each picture: what it is and where.
-    fn tokens(&self, l: &mut Layers<'_>, picture: &Value) -> Result<Value> {
-        let (pictures, width, length) = (picture.dims()[0], self.width, self.length());
-        let squares = self.squares(l, picture)?;
+    /// A row for each token of each image: what it is and where.
+    fn tokens(&self, l: &mut Layers<'_>, image: &Value) -> Result<Value> {
+        let (images, width, length) = (image.dims()[0], self.width, self.length());
+        let squares = self.squares(l, image)?;
         let class = l.tensor("class_token".into(), Kind::Bias, vec![1, 1, width])?;
-        let class = l.b.expand(&class, &[pictures, 1, width])?;
+        let class = l.b.expand(&class, &[images, 1, width])?;
         let all = l.b.concat(&[&class, &squares], 1)?;
         let at = "encoder.pos_embedding".into();
         let positions = l.tensor(at, Kind::Bias, vec![1, length, width])?;
         let x = l.b.binary(Binary::Add, &all, &positions)?;
-        l.b.reshape(&x, vec![pictures * length, width])
+        l.b.reshape(&x, vec![images * length, width])
     }
 
     /// A row for each square: a convolution whose windows lie side by side.
-    fn squares(&self, l: &mut Layers<'_>, picture: &Value) -> Result<Value> {
-        let (pictures, width, side) = (picture.dims()[0], self.width, self.side());
+    fn squares(&self, l: &mut Layers<'_>, image: &Value) -> Result<Value> {
+        let (images, width, side) = (image.dims()[0], self.width, self.side());
         let (square, size) = (self.square, self.size);
         let fan_in = COLOURS * square * square;
         let dims = vec![width, COLOURS, square, square];
         let weight = l.tensor("conv_proj.weight".into(), Kind::Weight { fan_in }, dims)?;
         let bias = l.tensor("conv_proj.bias".into(), Kind::Bias, vec![width])?;
-        let dims = vec![pictures, side, side, width];
+        let dims = vec![images, side, side, width];
         let kept = [[COLOURS * size * size, square * size, square, 0], [0, 0, 0, fan_in]];
         let kept = kept.map(|strides| View { dims: dims.clone(), strides: strides.into() });
         let summed = [[size * size, size, 1], [square * square, square, 1]];
         let window = vec![COLOURS, square, square];
         let summed = summed.map(|strides| View { dims: window.clone(), strides: strides.into() });
-        let x = l.b.contract([picture, &weight], kept, summed, dims, Element::F32)?;
+        let x = l.b.contract([image, &weight], kept, summed, dims, Element::F32)?;
         let x = l.b.binary(Binary::Add, &x, &bias)?;
-        l.b.reshape(&x, vec![pictures, side * side, width])
+        l.b.reshape(&x, vec![images, side * side, width])
     }
 
     fn layer(
@@ -125,7 +125,7 @@ impl Vision {
         l: &mut Layers<'_>,
         number: usize,
         x: &Value,
-        pictures: usize,
+        images: usize,
     ) -> Result<Value> {
         let width = self.width;
         let module = |part: &str| format!("encoder.layers.encoder_layer_{number}.{part}");
@@ -136,7 +136,7 @@ impl Vision {
         let mut part = |k: usize| l.b.cut(&all, 1, k * width, (k + 1) * width);
         let parts = [part(0)?, part(1)?, part(2)?];
         let columns = width / self.heads;
-        let heads = Heads { texts: pictures, tokens: self.length(), heads: self.heads, columns };
+        let heads = Heads { texts: images, tokens: self.length(), heads: self.heads, columns };
         let seen = heads.attend(&mut l.b, parts.each_ref(), None)?;
         let mix = module("self_attention.out_proj");
         let x = l.linear(&mix, &seen, width, Some(x), as_it_is)?;
@@ -175,8 +175,8 @@ mod tests {
         let ledger = Ledger::new(&Budget::default());
         let model = small.build("small", 2, Tensors::Seeded(SEED), Builder::new(&ledger)).unwrap();
         let pixel = |k: usize| (k * 37 % 101) as f32 / 50.0 - 1.0;
-        let pictures = Array::F32((0..2 * COLOURS * 12 * 12).map(pixel).collect());
-        let made = model.execute(&[pictures]).unwrap();
+        let images = Array::F32((0..2 * COLOURS * 12 * 12).map(pixel).collect());
+        let made = model.execute(&[images]).unwrap();
         let Array::F32(logits) = &made[0] else { panic!("{made:?}") };
         assert_eq!(logits.len(), GOLDEN.len());
         let close = |(have, want): (&f32, &f32)| (have - want).abs() < 1e-5;
@@ -185,7 +185,7 @@ mod tests {
 
     /// As torchvision counts them: 86,567,656.
     #[test]
-    fn base_size_has_its_parameters_and_one_size_of_pictures() {
+    fn base_size_has_its_parameters_and_one_size_of_images() {
         let model = vit_b_16(None, 2, Tensors::Seeded(SEED)).unwrap();
         assert_eq!(model.parameters(), 86_567_656);
         assert_eq!(model.inputs[0].spec.dims, [2, 3, 224, 224]);

@@ -2,13 +2,13 @@
 //! bounds.
 
 use proptest::prelude::*;
-use reef_models::kinds::{PictureModel, reference};
+use reef_models::kinds::{ImageModel, reference};
 use reef_models::{Model, Seeded, arena};
 
 /// A small network's text, and where its numbers and words are.
 fn text() -> (String, Vec<(usize, usize)>) {
     let model = Model::open("resnet18").input_size(32).read().unwrap();
-    let text = model.picture().unwrap().0.to_json().unwrap();
+    let text = model.image().unwrap().0.to_json().unwrap();
     let mut places = Vec::new();
     let mut begin = None;
     for (at, byte) in text.bytes().enumerate() {
@@ -54,7 +54,7 @@ proptest! {
         for ((from, to), value) in changes {
             text.replace_range(*from..*to, value);
         }
-        let Ok(model) = PictureModel::from_json(&text, "damaged") else { return Ok(()) };
+        let Ok(model) = ImageModel::from_json(&text, "damaged") else { return Ok(()) };
         prop_assert!(model.tensors().iter().all(|tensor| tensor.elements < 1 << 31));
         arena::plan(model.graph());
         let small = model.tensors().iter().all(|tensor| tensor.elements < 1 << 22);
@@ -68,6 +68,6 @@ proptest! {
     fn cuts_are_refused(cut: prop::sample::Index) {
         let (text, _) = text();
         let cut = cut.index(text.len() - 2); // the last line feed is not missed
-        prop_assert!(PictureModel::from_json(&text[..cut], "cut").is_err());
+        prop_assert!(ImageModel::from_json(&text[..cut], "cut").is_err());
     }
 }

@@ -31,7 +31,7 @@ fn agrees(name: &str, size: usize) {
 }
 
 #[test]
-fn small_pictures_give_torchs_logits() {
+fn small_images_give_torchs_logits() {
     agrees("resnet18", 64);
     agrees("resnet50", 64);
     agrees("densenet121", 64);
@@ -44,7 +44,7 @@ fn small_pictures_give_torchs_logits() {
 
 #[test]
 #[ignore = "a minute of plain loops"]
-fn full_pictures_give_torchs_logits() {
+fn full_images_give_torchs_logits() {
     for name in
         ["resnet18", "resnet50", "resnet152", "densenet121", "densenet201", "vgg19", "alexnet"]
     {

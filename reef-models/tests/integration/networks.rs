@@ -25,7 +25,7 @@ fn networks_have_as_many_parameters_as_torchvisions() {
     assert!(PARAMETERS.iter().map(|(name, _)| name).eq(NAMES));
     for (name, parameters) in PARAMETERS {
         let model = Model::open(name).read().unwrap();
-        assert_eq!(model.picture().unwrap().0.parameters(), parameters, "{name}");
+        assert_eq!(model.image().unwrap().0.parameters(), parameters, "{name}");
     }
 }
 
@@ -39,7 +39,7 @@ fn logits_are_finite_and_differ() {
             logits.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
         eprintln!("{name}: {low} to {high}");
         assert!(low < high && low.is_finite() && high < 1e3, "{name}: {low} to {high}");
-        assert_ne!(logits[..1000], logits[1000..], "{name}: two pictures, one answer");
+        assert_ne!(logits[..1000], logits[1000..], "{name}: two images, one answer");
     }
 }
 
@@ -57,8 +57,8 @@ fn networks_that_cannot_be_built_are_refused() {
     );
     let bert = Model::open("bert").read().unwrap();
     assert_eq!(
-        bert.picture().unwrap_err().to_string(),
-        "bert takes tensors (input_ids: int64[1, 128], attention_mask: int64[1, 128]), no picture"
+        bert.image().unwrap_err().to_string(),
+        "bert takes tensors (input_ids: int64[1, 128], attention_mask: int64[1, 128]), no image"
     );
     assert_eq!(say("resnet18", Some(31), 1), "resnet18: input size 31, possible are 32 to 8192");
     assert_eq!(
@@ -75,11 +75,11 @@ fn networks_that_cannot_be_built_are_refused() {
 #[test]
 fn weights_from_a_file_give_the_same_logits() {
     let model = Model::open("resnet18").input_size(32).read().unwrap();
-    let (picture, seeded) = model.picture().unwrap();
+    let (image, seeded) = model.image().unwrap();
     let input = Seeded(1).input(model.input_len());
-    let bytes = picture.params(seeded).unwrap().to_bytes().unwrap();
+    let bytes = image.params(seeded).unwrap().to_bytes().unwrap();
     let mut params = Params::from_bytes(&bytes, &Budget::default()).unwrap();
-    let logits = |source: &Params| reference::execute(picture, source, &input);
+    let logits = |source: &Params| reference::execute(image, source, &input);
     assert_eq!(logits(&params), model.expected(&input));
 
     let fc = params.tensors.remove("fc.bias").unwrap();

@@ -4,7 +4,7 @@
 
 use crate::handmade::{bytes, file, node, scalar, value};
 use reef_core::op::Op;
-use reef_models::kinds::{PictureModel, Tensors, reference};
+use reef_models::kinds::{ImageModel, Tensors, reference};
 use reef_models::{Budget, Model, Seeded, onnx};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ fn folder() -> PathBuf {
 }
 
 fn import(name: &str) -> Model {
-    Model::open(folder().join(format!("{name}.onnx"))).pictures_only().read().unwrap()
+    Model::open(folder().join(format!("{name}.onnx"))).images_only().read().unwrap()
 }
 
 /// The part of the largest logit by which the worst one is off: of the file's own nodes, and of the
@@ -31,12 +31,12 @@ fn import(name: &str) -> Model {
 fn off(file: &Path) -> [f32; 2] {
     let golden = std::fs::read_to_string(file.with_extension("json")).unwrap();
     let golden: Golden = serde_json::from_str(&golden).unwrap();
-    let model = Model::open(file).pictures_only().read().unwrap();
-    let (picture, params) = model.picture().unwrap();
+    let model = Model::open(file).images_only().read().unwrap();
+    let (image, params) = model.image().unwrap();
     let input = Seeded(golden.seed).input(model.input_len());
     let largest = golden.logits.iter().fold(0f32, |max, logit| max.max(logit.abs()));
     let nodes = model.expected(&input).unwrap();
-    let steps = reference::execute(picture, params, &input).unwrap();
+    let steps = reference::execute(image, params, &input).unwrap();
     [nodes, steps].map(|logits| {
         assert_eq!(logits.len(), golden.logits.len(), "{}", file.display());
         let pairs = logits.iter().zip(&golden.logits);
@@ -73,7 +73,7 @@ fn imported_networks_give_torchs_logits() {
 /// says.
 fn differs(name: &str, text: &str, params: &Tensors) -> f32 {
     let file = folder().join(format!("{name}.onnx"));
-    let model = PictureModel::from_json(text, name).unwrap();
+    let model = ImageModel::from_json(text, name).unwrap();
     let input = Seeded(3).input(model.input().elements());
     let want = onnx::execute(file, &input).unwrap();
     let have = reference::execute(&model, params, &input).unwrap();
@@ -94,8 +94,8 @@ fn a_wrong_rewrite_is_seen() {
     ];
     for (name, from, to) in mistakes {
         let model = import(name);
-        let (picture, params) = model.picture().unwrap();
-        let text = picture.to_json().unwrap();
+        let (image, params) = model.image().unwrap();
+        let text = image.to_json().unwrap();
         assert!(text.contains(from), "{name}: {from}");
         assert!(differs(name, &text, params) <= TOLERANCE, "{name}");
         let off = differs(name, &text.replacen(from, to, 1), params);
@@ -106,15 +106,15 @@ fn a_wrong_rewrite_is_seen() {
 #[test]
 fn a_bias_that_is_lost_is_seen() {
     let model = import("resnet-13");
-    let (picture, params) = model.picture().unwrap();
-    let text = picture.to_json().unwrap();
-    let mut params = picture.params(params).unwrap();
+    let (image, params) = model.image().unwrap();
+    let text = image.to_json().unwrap();
+    let mut params = image.params(params).unwrap();
     let bias = params.tensors.iter_mut().find(|(name, _)| name.ends_with(".bias")).unwrap().1;
     bias.fill(0.0);
     assert!(differs("resnet-13", &text, &Tensors::Read(params)) > 1e-3);
 }
 
-/// Clip by itself, without what pictures end in: the output is the tensor.
+/// Clip by itself, without what images end in: the output is the tensor.
 fn clipped(low: f32, high: f32, input: &[f32]) -> [Vec<f32>; 2] {
     let graph = [
         node("Clip", &["x", "low", "high"], "y", &[]),
@@ -124,7 +124,7 @@ fn clipped(low: f32, high: f32, input: &[f32]) -> [Vec<f32>; 2] {
         value(12, "y", &[]),
     ];
     let bytes = file(17, &graph);
-    let model = Model::from_onnx(&bytes, "clip").pictures_only().read().unwrap();
+    let model = Model::from_onnx(&bytes, "clip").images_only().read().unwrap();
     [onnx::execute_bytes(&bytes, "clip", input).unwrap(), model.expected(input).unwrap()]
 }
 
@@ -150,7 +150,7 @@ fn a_clip_is_exact_whatever_its_bounds() {
 /// product.
 fn kinds(name: &str) -> [usize; 6] {
     let mut kinds = [0; 6];
-    for layer in import(name).picture().unwrap().0.layers() {
+    for layer in import(name).image().unwrap().0.layers() {
         let kind = match layer.op {
             Op::Conv2d(_) => 0,
             Op::Linear(_) => 1,
@@ -169,19 +169,19 @@ fn normalisations_sums_and_concatenations_cost_no_step() {
     assert_eq!(kinds("resnet-13"), [7, 1, 2, 0, 0, 0]);
     // Ten convolutions, three pools; one map before each layer and after each block.
     assert_eq!(kinds("densenet-13"), [1 + 2 * 5 + 1, 1, 3, 5 + 2, 0, 0]);
-    assert_eq!(kinds("vgg-13"), [3 + 1, 2, 2, 0, 0, 0], "the first linear layer sees a picture");
+    assert_eq!(kinds("vgg-13"), [3 + 1, 2, 2, 0, 0, 0], "the first linear layer sees an image");
     assert_eq!(kinds("mobilenet-13"), [3 + 3 * 3 + 1, 1, 1, 0, 0, 0], "nor does ReLU6");
 }
 
 #[test]
 fn activations_and_products_come_back_from_their_text() {
     let model = import("mobilenet3-18");
-    let (picture, _) = model.picture().unwrap();
-    let text = picture.to_json().unwrap();
-    assert_eq!(PictureModel::from_json(&text, model.name()).unwrap(), *picture);
+    let (image, _) = model.image().unwrap();
+    let text = image.to_json().unwrap();
+    assert_eq!(ImageModel::from_json(&text, model.name()).unwrap(), *image);
     let read = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
-        PictureModel::from_json(&text.replacen(from, to, 1), "bad.json").unwrap_err().to_string()
+        ImageModel::from_json(&text.replacen(from, to, 1), "bad.json").unwrap_err().to_string()
     };
     let error = read("\"function\":\"hard_swish\"", "\"function\":\"swosh\"");
     assert!(error.contains("unknown variant `swosh`"), "{error}");
@@ -192,10 +192,10 @@ fn activations_and_products_come_back_from_their_text() {
 #[test]
 fn sizes_that_a_file_leaves_open_are_chosen() {
     let path = folder().join("vgg-13.onnx");
-    let model = Model::open(&path).pictures_only().batch(3).read().unwrap();
-    let (picture, _) = model.picture().unwrap();
-    assert_eq!((picture.input().batch, picture.output().elements()), (3, 30));
-    let error = Model::open(&path).pictures_only().input_size(64).read().unwrap_err().to_string();
+    let model = Model::open(&path).images_only().batch(3).read().unwrap();
+    let (image, _) = model.image().unwrap();
+    assert_eq!((image.input().batch, image.output().elements()), (3, 30));
+    let error = Model::open(&path).images_only().input_size(64).read().unwrap_err().to_string();
     assert!(error.ends_with("vgg-13.onnx: input \"input\": 28x28 is fixed, 64 asked"), "{error}");
 }
 

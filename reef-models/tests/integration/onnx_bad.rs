@@ -15,7 +15,7 @@ fn say(nodes: &[Vec<u8>]) -> String {
     let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
     let tensors = [ones("w", &[3, 2, 3, 3]), ones("b", &[3])];
     let graph: Vec<_> = nodes.iter().chain(&ends).chain(&tensors).cloned().collect();
-    match Model::from_onnx(&file(17, &graph), "bad.onnx").pictures_only().read() {
+    match Model::from_onnx(&file(17, &graph), "bad.onnx").images_only().read() {
         Ok(_) => "fine".into(),
         Err(error) => error.to_string(),
     }
@@ -104,7 +104,7 @@ fn hard_sigmoid_unlike_torchs_is_refused() {
     let alpha = float("alpha", 1.0 / 6.0);
     assert_eq!(hard_sigmoid(std::slice::from_ref(&alpha)), "fine");
     assert_eq!(hard_sigmoid(&[alpha.clone(), float("beta", 0.5)]), "fine");
-    let refused = "bad.onnx: node \"a\" (HardSigmoid): its formula is none of those on pictures";
+    let refused = "bad.onnx: node \"a\" (HardSigmoid): its formula is none of those on images";
     assert_eq!(hard_sigmoid(&[]), refused);
     assert_eq!(hard_sigmoid(&[float("alpha", 0.25)]), refused);
     assert_eq!(hard_sigmoid(&[alpha, float("beta", 0.4)]), refused);
@@ -206,7 +206,7 @@ fn values_of_a_tensor_must_be_in_the_file() {
         let nodes = [node("Conv", &["x", "w"], "a", &[]), pooled("a")].concat();
         let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])].concat();
         let file = file(17, &[nodes, ends, tensor]);
-        Model::from_onnx(&file, "bad.onnx").pictures_only().read().unwrap_err().to_string()
+        Model::from_onnx(&file, "bad.onnx").images_only().read().unwrap_err().to_string()
     };
     let at = "bad.onnx: initializer \"w\": ";
     assert_eq!(say(&[3, 2, 3, 3], &[]), format!("{at}0 values for a tensor of [3, 2, 3, 3]"));
@@ -227,7 +227,7 @@ fn values_of_a_tensor_must_be_in_the_file() {
 #[test]
 fn bytes_that_are_not_onnx_are_refused() {
     let say = |bytes: &[u8]| {
-        Model::from_onnx(bytes, "bad.onnx").pictures_only().read().unwrap_err().to_string()
+        Model::from_onnx(bytes, "bad.onnx").images_only().read().unwrap_err().to_string()
     };
     assert_eq!(say(b""), "bad.onnx: no ONNX file: it has no graph");
     assert!(say(b"GIF89a").starts_with("bad.onnx: no ONNX file: "));
@@ -247,7 +247,7 @@ fn deep_nesting_does_no_harm() {
         graph = bytes(1, bytes(5, bytes(6, &graph)));
     }
     let file = file(17, &[graph, value(11, "x", &[1, 2]), value(12, "y", &[])]);
-    let error = Model::from_onnx(&file, "bad.onnx").pictures_only().read().unwrap_err().to_string();
+    let error = Model::from_onnx(&file, "bad.onnx").images_only().read().unwrap_err().to_string();
     assert_eq!(error, "bad.onnx: no ONNX file: graphs lie more than 16 deep in each other");
 }
 
@@ -280,10 +280,10 @@ fn survive(bytes: &[u8]) {
     {
         let _ = nodes(&Seeded(1).input(want));
     }
-    let Ok(model) = Model::from_onnx(bytes, "damaged").pictures_only().read() else { return };
-    let (picture, params) = model.picture().unwrap();
-    if picture.graph().bytes() < 1 << 22 {
-        reference::execute(picture, params, &Seeded(1).input(model.input_len())).unwrap();
+    let Ok(model) = Model::from_onnx(bytes, "damaged").images_only().read() else { return };
+    let (image, params) = model.image().unwrap();
+    if image.graph().bytes() < 1 << 22 {
+        reference::execute(image, params, &Seeded(1).input(model.input_len())).unwrap();
     }
 }
 

@@ -38,7 +38,7 @@ impl Folder {
         let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
         let path = self.0.join("model/m.onnx");
         std::fs::write(&path, file(17, &[nodes.concat(), ends.concat(), tensor])).unwrap();
-        Model::open(path).pictures_only().read()
+        Model::open(path).images_only().read()
     }
 
     /// Loads from `location`, at the fourth byte.
@@ -64,8 +64,8 @@ impl Drop for Folder {
 #[track_caller]
 fn sees_ones(imported: Result<Model>) {
     let model = imported.unwrap();
-    let (picture, params) = model.picture().unwrap();
-    assert_eq!(reference::execute(picture, params, &[1.0; 32]).unwrap(), [18.0]);
+    let (image, params) = model.image().unwrap();
+    assert_eq!(reference::execute(image, params, &[1.0; 32]).unwrap(), [18.0]);
 }
 
 #[test]

@@ -87,37 +87,37 @@ fn operands_that_nobody_reads_are_named() {
     assert_eq!(say(&[node("Dropout", &["x", "half"], "y", &[]), scalar("half", 0.5)]), "fine");
 }
 
-/// As [`say`], of a network for pictures.
-fn say_picture(nodes: &[Vec<u8>]) -> String {
+/// As [`say`], of a network for images.
+fn say_image(nodes: &[Vec<u8>]) -> String {
     let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[]), ones("w", &[3, 2, 3, 3])];
     let last = node("GlobalAveragePool", &["a"], "y", &[]);
     let graph = [nodes, &[last], &ends, &[ones("b", &[2])]].concat();
     let bytes = file(17, &graph);
-    let read = Model::from_onnx(&bytes, "odd").pictures_only().read();
+    let read = Model::from_onnx(&bytes, "odd").images_only().read();
     read.err().map_or_else(|| "fine".into(), |error| error.to_string())
 }
 
 #[test]
-fn unread_operands_of_pictures_are_reported_by_number() {
-    assert_eq!(say_picture(&[node("Conv", &["x", "w"], "a", &[])]), "fine");
+fn unread_operands_of_images_are_reported_by_number() {
+    assert_eq!(say_image(&[node("Conv", &["x", "w"], "a", &[])]), "fine");
     assert_eq!(
-        say_picture(&[node("Relu", &["x", "w"], "a", &[])]),
+        say_image(&[node("Relu", &["x", "w"], "a", &[])]),
         "odd: node \"a\" (Relu): operand 1 is not supported"
     );
     let half = scalar("half", 0.5);
-    assert_eq!(say_picture(&[node("Dropout", &["x", "half"], "a", &[]), half]), "fine");
+    assert_eq!(say_image(&[node("Dropout", &["x", "half"], "a", &[]), half]), "fine");
 }
 
 /// The value that an operator has by default would make another network of it.
 #[test]
 fn attributes_of_another_type_are_reported_by_name() {
     let norm = |epsilon| {
-        say_picture(&[node("BatchNormalization", &["x", "b", "b", "b", "b"], "a", &[epsilon])])
+        say_image(&[node("BatchNormalization", &["x", "b", "b", "b", "b"], "a", &[epsilon])])
     };
     assert_eq!(norm(float("epsilon", 1.0)), "fine");
     let at = "odd: node \"a\" (BatchNormalization): ";
     assert_eq!(norm(int("epsilon", 1)), format!("{at}attribute epsilon must be a float"));
-    let conv = |attribute| say_picture(&[node("Conv", &["x", "w"], "a", &[attribute])]);
+    let conv = |attribute| say_image(&[node("Conv", &["x", "w"], "a", &[attribute])]);
     assert_eq!(conv(ints("pads", &[1; 4])), "fine");
     let at = "odd: node \"a\" (Conv): ";
     assert_eq!(conv(int("pads", 1)), format!("{at}attribute pads must be a list of integers"));
@@ -233,7 +233,7 @@ fn an_empty_cache_stays_empty_wherever_tokens_go() {
 fn a_list_of_texts_is_no_list_of_numbers() {
     let said = say(&[node("Transpose", &["x"], "y", &[texts("perm", &["1", "0"])])]);
     assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm must be a list of integers");
-    let said = say_picture(&[node("Conv", &["x", "w"], "a", &[texts("pads", &["1"])])]);
+    let said = say_image(&[node("Conv", &["x", "w"], "a", &[texts("pads", &["1"])])]);
     assert_eq!(said, "odd: node \"a\" (Conv): attribute pads must be a list of integers");
 }
 

@@ -25,8 +25,8 @@ fn declared_output_of_several_rows_makes_a_network_of_tensors() {
     let want = [7.5, 23.5, 39.5];
     for declared in [&[1, 3, 1, 1][..], &[]] {
         let model = means(declared);
-        let (picture, tensors) = model.picture().unwrap();
-        assert_eq!(reference::execute(picture, tensors, &input).unwrap(), want);
+        let (image, tensors) = model.image().unwrap();
+        assert_eq!(reference::execute(image, tensors, &input).unwrap(), want);
     }
     // Wrong, but what is computed is the same.
     let model = means(&[1, 3, 4, 4]);

@@ -1,4 +1,4 @@
-//! Networks for pictures from ONNX files become the steps that they always became: as many, with
+//! Networks for images from ONNX files become the steps that they always became: as many, with
 //! the same names, operations and shapes.
 
 #![cfg(feature = "onnx")]
@@ -26,13 +26,13 @@ fn steps_of_each_network_stay_the_same() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx");
     let mut lines = String::new();
     for file in files(&folder).into_iter().chain(files(&folder.join("torch"))) {
-        let model = Model::open(&file).pictures_only().read().unwrap();
-        let (picture, _) = model.picture().unwrap();
-        let text = picture.to_json().unwrap();
+        let model = Model::open(&file).images_only().read().unwrap();
+        let (image, _) = model.image().unwrap();
+        let text = image.to_json().unwrap();
         let is_step = |line: &&str| !line.starts_with("\"ports\""); // names of the file
         let text: String = text.split_inclusive('\n').filter(is_step).collect();
         let name = file.file_stem().unwrap().to_string_lossy();
-        writeln!(lines, "{name} {} {:016x}", picture.layers().len(), digest(&text)).unwrap();
+        writeln!(lines, "{name} {} {:016x}", image.layers().len(), digest(&text)).unwrap();
     }
     assert_eq!(lines, include_str!("../onnx/steps.txt"));
 }

@@ -193,7 +193,7 @@ pub type Place = (u64, u64);
 #[expect(missing_docs, reason = "as the operands of reef-core")]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Operation {
-    Picture {
+    Image {
         op: Op,
         input: Place,
         residual: Option<Place>,

@@ -1,6 +1,6 @@
 //! Checks all documents, then makes the book where mdBook is installed.
 
-use super::{links, pictures, render, summary, variables};
+use super::{links, diagrams, render, summary, variables};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,7 @@ pub(crate) enum Mode {
 /// Git, a file or mdBook fails, or mdBook is missing and must serve.
 pub(crate) fn run(mode: Mode, target: &Path) -> Result<bool, String> {
     let list = read(summary::SUMMARY)?;
-    let stale = pictures::run(mode != Mode::Draw)?;
+    let stale = diagrams::run(mode != Mode::Draw)?;
     let faults = [faults(&list)?, stale].concat();
     for fault in &faults {
         println!("{fault}");

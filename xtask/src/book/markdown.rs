@@ -9,7 +9,7 @@ pub(super) struct Link {
     pub(super) target: String,
 }
 
-/// Links and pictures of a text. Code is not searched.
+/// Links and diagrams of a text. Code is not searched.
 pub(super) fn links(text: &str) -> Vec<Link> {
     let prose = without_code(text);
     let mut links = Vec::new();

@@ -8,7 +8,7 @@
 pub(crate) mod check;
 mod links;
 mod markdown;
-mod pictures;
+mod diagrams;
 mod render;
 mod summary;
 mod variables;

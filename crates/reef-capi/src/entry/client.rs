@@ -1,7 +1,7 @@
 //! Clients.
 
 use crate::entry::args::{array_bytes, give, place, time};
-use crate::entry::network::{pictures, read_output, write_input};
+use crate::entry::network::{images, read_output, write_input};
 use crate::entry::record;
 use crate::entry::types::{
     REEF_BEST_EFFORT, REEF_REAL_TIME, reef_class, reef_client, reef_client_options,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn reef_client_run(
     answer(|| {
         let client = handles::get::<Client>(client.addr())?;
         let network = handles::get::<Network>(network.addr())?;
-        array_bytes("output", output, outputs, pictures(&network)?[1].elements())?;
+        array_bytes("output", output, outputs, images(&network)?[1].elements())?;
         let (since, limit) = (Instant::now(), time(timeout_us));
         let late = || Fault::new(REEF_TIMEOUT, format!("not within {timeout_us} µs"));
         let mut turn = Turn::take(&network, limit).ok_or_else(late)??;

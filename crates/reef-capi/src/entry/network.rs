@@ -41,7 +41,7 @@ pub unsafe extern "C" fn reef_network_load(
         let scales = unsafe { optional_text("scales", options.scales) }?;
         let scales = scales.map(Scales::load).transpose()?;
         let model = opened(what, weights, scales.as_ref(), &options)?;
-        model.picture()?; // the calls for inputs and outputs know nothing else
+        model.image()?; // the calls for inputs and outputs know nothing else
         let loaded = device.load(&model)?;
         // SAFETY: as above.
         unsafe { give(loaded, network) }
@@ -112,13 +112,13 @@ pub unsafe extern "C" fn reef_network_get_info(
     })
 }
 
-/// Shapes of input and output, which C sees as pictures.
-pub(crate) fn pictures(network: &Network) -> Result<[Tensor; 2]> {
-    network.pictures().ok_or_else(|| Fault::invalid("the network is not one of pictures"))
+/// Shapes of input and output, which C sees as images.
+pub(crate) fn images(network: &Network) -> Result<[Tensor; 2]> {
+    network.images().ok_or_else(|| Fault::invalid("the network is not one of images"))
 }
 
 fn shapes(network: &Network) -> Result<reef_network_info> {
-    let [input, output] = pictures(network)?;
+    let [input, output] = images(network)?;
     let number = |number: usize| {
         u32::try_from(number).map_err(|_| Fault::invalid(format!("a network with {number} rows")))
     };
@@ -183,7 +183,7 @@ pub(crate) unsafe fn write_input(
     values: *const f32,
     count: usize,
 ) -> Result<()> {
-    let bytes = array_bytes("input", values, count, pictures(turn.network())?[0].elements())?;
+    let bytes = array_bytes("input", values, count, images(turn.network())?[0].elements())?;
     // SAFETY: the caller's promise; bytes are aligned, and any bytes are some.
     Ok(turn.write(0, unsafe { slice::from_raw_parts(values.cast(), bytes) })?)
 }
@@ -192,7 +192,7 @@ pub(crate) unsafe fn write_input(
 ///
 /// Like [`reef_network_read_output`].
 pub(crate) unsafe fn read_output(turn: &Turn<'_>, values: *mut f32, count: usize) -> Result<()> {
-    let bytes = array_bytes("output", values, count, pictures(turn.network())?[1].elements())?;
+    let bytes = array_bytes("output", values, count, images(turn.network())?[1].elements())?;
     let mut read = vec![0; bytes]; // so that C's place is left alone if it fails
     turn.read(0, &mut read)?;
     // SAFETY: the caller's promise.

@@ -72,9 +72,9 @@ pub struct reef_device_info {
 pub struct reef_network_options {
     /// Set it to `sizeof(reef_network_options)`.
     pub struct_size: u32,
-    /// Pictures in a request; 0: as many as the network was made for, or 1.
+    /// Images in a request; 0: as many as the network was made for, or 1.
     pub batch: u32,
-    /// Rows and columns of a picture; 0: as many as the network was made for.
+    /// Rows and columns of an image; 0: as many as the network was made for.
     pub input_size: u32,
     /// 0.
     pub reserved: u32,
@@ -93,9 +93,9 @@ pub struct reef_network_options {
 pub struct reef_network_info {
     /// Set it to `sizeof(reef_network_info)`.
     pub struct_size: u32,
-    /// Pictures in a request.
+    /// Images in a request.
     pub batch: u32,
-    /// Channels of a picture.
+    /// Channels of an image.
     pub channels: u32,
     /// Its rows.
     pub height: u32,

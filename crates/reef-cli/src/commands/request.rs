@@ -8,7 +8,7 @@ use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use reef::models::Seeded;
-use reef::models::picture::Transform;
+use reef::models::image::Transform;
 use reef_serve::{Class, Client, Error, Options, Rate};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -167,7 +167,7 @@ fn input(args: &Args, client: &Client) -> Result<Vec<f32>> {
     let size = (client.input_len() / 3).isqrt();
     if 3 * size * size != client.input_len() {
         let values = client.input_len();
-        return Err(Usage(format!("--image: the input has {values} values, no picture")).into());
+        return Err(Usage(format!("--image: the input has {values} values, no image")).into());
     }
     Transform::of(&args.model, size).read(photo).context("--image")
 }

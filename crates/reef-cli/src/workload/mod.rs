@@ -1,4 +1,4 @@
-//! Work of benches and the demo: networks with weights and pictures, requests that arrive, clients
+//! Work of benches and the demo: networks with weights and images, requests that arrive, clients
 //! that never pause; and the throughput that they keep.
 
 pub(crate) mod baselines;

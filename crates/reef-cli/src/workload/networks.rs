@@ -4,7 +4,7 @@ use super::program;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
-use reef::models::picture::Transform;
+use reef::models::image::Transform;
 use reef::models::{self, Model, ModelBuilder, Network, Scales, Seeded, Weights, measured};
 use reef::op::Operators;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// [`Seeded`].
 pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 
-/// Reads a network by its name, its folder or its ONNX file, for one picture at a time.
+/// Reads a network by its name, its folder or its ONNX file, for one image at a time.
 pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Model> {
     opened(network, size).read()
 }
@@ -56,7 +56,7 @@ pub(crate) fn check_all(networks: &[String], size: Option<usize>) -> Result<()> 
 
 /// Input of networks.
 #[derive(Clone, Copy)]
-pub(crate) struct Picture<'a> {
+pub(crate) struct Image<'a> {
     pub(crate) file: Option<&'a Path>,
     pub(crate) size: Option<usize>,
 }
@@ -86,12 +86,12 @@ impl<D: Operators> Networks<D> {
 }
 
 /// Refuses networks, sizes and photos that there are not, before anything long begins.
-pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
-    match picture.file {
-        Some(photo) => drop(transform(rt, &open(rt, picture.size)?)?.read(photo)?),
-        None => check_all(&[rt.to_owned()], picture.size)?,
+pub(crate) fn check(rt: &str, be: &[String], image: Image<'_>) -> Result<()> {
+    match image.file {
+        Some(photo) => drop(transform(rt, &open(rt, image.size)?)?.read(photo)?),
+        None => check_all(&[rt.to_owned()], image.size)?,
     }
-    check_all(be, picture.size)
+    check_all(be, image.size)
 }
 
 /// Transform of photos for a network.
@@ -104,15 +104,15 @@ pub(crate) fn networks<D: Operators>(
     device: &D,
     rt: &str,
     be: &[String],
-    picture: Picture<'_>,
+    image: Image<'_>,
     progress: &Progress,
 ) -> Result<Networks<D>> {
-    let mut loader = Loader::new(device, picture.size);
+    let mut loader = Loader::new(device, image.size);
     let mut load = |name: &str, photo| {
         progress.begin(&format!("loading {name}"));
         loader.network(name, photo)
     };
-    let rt = load(rt, picture.file)?;
+    let rt = load(rt, image.file)?;
     let be = be.iter().map(|name| load(name, None)).collect::<Result<_>>()?;
     Ok(Networks { rt, be })
 }
@@ -130,7 +130,7 @@ pub(crate) fn instance<D: Operators>(
 /// A network on a device, of which instances can be made.
 struct LoadedModel<D: Operators> {
     weights: Weights<D>,
-    /// Transform of photos, if it takes pictures.
+    /// Transform of photos, if it takes images.
     transform: Option<Transform>,
     /// True if its own kernels read the inputs.
     is_program: bool,
@@ -175,7 +175,7 @@ pub(crate) struct Loader<'a, D: Operators> {
 }
 
 impl<'a, D: Operators> Loader<'a, D> {
-    /// Loader for pictures of `size`, or else of each network's own size.
+    /// Loader for images of `size`, or else of each network's own size.
     pub(crate) fn new(device: &'a D, size: Option<usize>) -> Self {
         Self { device, size, scales: Vec::new(), loaded: BTreeMap::new() }
     }
@@ -203,7 +203,7 @@ impl<'a, D: Operators> Loader<'a, D> {
             (None, _) => {}
             (Some(file), Some(transform)) => network.stage_input(&transform.read(file)?)?,
             (Some(_), None) => {
-                return Err(Usage(format!("--image: {name} sees no pictures")).into());
+                return Err(Usage(format!("--image: {name} sees no images")).into());
             }
         }
         Ok(NamedNetwork { name: name.into(), network })

@@ -22,7 +22,7 @@ pub(crate) struct StopArgs {
     /// Time from the first inference on after which it stops, such as 500ms.
     #[arg(long, value_name = "TIME", value_parser = time::parse, requires = "checkpoint")]
     pub(crate) after: Option<Duration>,
-    /// Stop between two pictures: the snapshot fits other devices of the same backend too.
+    /// Stop between two images: the snapshot fits other devices of the same backend too.
     #[arg(long, requires = "checkpoint")]
     pub(crate) drain: bool,
 }

@@ -16,7 +16,7 @@ fn calibration_writes_scales_and_says_the_error() {
     let begin =
         format!("{out}: int8, 22 storages of 2 samples\n21 of 23 steps in numbers of 8 bits\n");
     assert!(said.starts_with(&begin), "{said}");
-    assert!(said.contains("error against floats, 2 pictures, plain loops:\n"), "{said}");
+    assert!(said.contains("error against floats, 2 images, plain loops:\n"), "{said}");
     let file = json(&std::fs::read_to_string(&out).expect("it was written"));
     assert_eq!([&file["kind"], &file["network"]], ["reef-scales", "resnet18"]);
     assert!(file["largest"]["layer1.0.conv1"].as_f64() > Some(0.1), "{file}");
@@ -33,11 +33,11 @@ fn calibration_writes_scales_and_says_the_error() {
 }
 
 #[test]
-fn samples_are_pictures_and_arrays() {
+fn samples_are_images_and_arrays() {
     let folder = Folder::new("calibrate-samples");
     let out = folder.path("scales.json");
-    let pictures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reef-models/tests/pictures");
-    let more = ["--format", "int8", "--checks", "1", "--samples", pictures];
+    let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reef-models/tests/images");
+    let more = ["--format", "int8", "--checks", "1", "--samples", images];
     let said = says(&calibrate(&out, &more));
     assert!(said.contains("22 storages of 2 samples"), "{said}");
     let array = folder.path("two.npy");
@@ -75,7 +75,7 @@ fn seed_and_counts_end_where_their_numbers_do() {
 }
 
 #[test]
-fn error_counts_each_picture_of_a_batch_once() {
+fn error_counts_each_image_of_a_batch_once() {
     use crate::handmade::{file, ints, node, singles, value};
     let folder = Folder::new("calibrate-batch");
     let (network, array, out) =
@@ -95,7 +95,7 @@ fn error_counts_each_picture_of_a_batch_once() {
     let all = ["model", "calibrate", &network, "--format", "int8", "--out", &out, "--samples"];
     let said = says(&[&all[..], &[&array]].concat());
     assert!(said.contains("of 2 samples\n"), "two batches: {said}");
-    assert!(said.contains("error against floats, 3 pictures, plain loops:\n"), "{said}");
+    assert!(said.contains("error against floats, 3 images, plain loops:\n"), "{said}");
     assert!(said.contains(" of 3\n"), "{said}");
 }
 
@@ -146,7 +146,7 @@ fn devices_without_kernels_of_8_bits_say_so() {
 }
 
 #[test]
-fn networks_that_are_not_for_pictures_are_refused() {
+fn networks_that_are_not_for_images_are_refused() {
     let folder = Folder::new("calibrate-tensors");
     let out = folder.path("scales.json");
     refuses(&["model", "calibrate", "distilbert", "--format", "int8", "--out", &out]);

@@ -76,11 +76,11 @@ fn text_inside_of_a_cubin_is_found() {
 fn wrong_file_is_one_error_with_its_name() {
     let folder = Folder::new("check");
     let own = env!("CARGO_BIN_EXE_reef");
-    let (picture, broken) = (folder.path("picture"), folder.path("broken.ptx"));
-    std::fs::write(&picture, b"GIF89a").unwrap();
+    let (image, broken) = (folder.path("image"), folder.path("broken.ptx"));
+    std::fs::write(&image, b"GIF89a").unwrap();
     std::fs::write(&broken, b".version 9.0\n.target sm_90\n.entry k() { add.u32 %r1").unwrap();
     let wanted = [
-        (picture.as_str(), "this is neither a CUBIN nor a fatbin nor PTX"),
+        (image.as_str(), "this is neither a CUBIN nor a fatbin nor PTX"),
         (&broken, "line 3 of this PTX: a statement does not end"),
         (own, "this program holds no device code"),
         ("/nonexistent", "No such file or directory (os error 2)"),

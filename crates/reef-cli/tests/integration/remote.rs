@@ -43,14 +43,14 @@ fn remote_device_gives_the_output_of_a_local_one() {
     let server = Server::start(&folder, &[]);
     let device = server.device.clone();
     let args = |device: &str| {
-        ["run", &file("onnx/resnet-13.onnx"), &file("pictures/photo.jpg"), "--device", device]
+        ["run", &file("onnx/resnet-13.onnx"), &file("images/photo.jpg"), "--device", device]
             .map(str::to_owned)
     };
     let run = |device: &str| {
         let args = args(device);
         let args: Vec<&str> = args.iter().map(String::as_str).chain(["--json"]).collect();
         let mut report: Value = serde_json::from_str(&says(&args)).expect("JSON");
-        report["pictures"][0]["top"].take()
+        report["images"][0]["top"].take()
     };
     let classes = run(&device);
     assert_eq!(classes, run("cpu:0"));

@@ -1,12 +1,12 @@
-//! `reef run`: what a network sees in pictures, or what is wrong with them.
+//! `reef run`: what a network sees in images, or what is wrong with them.
 
 use crate::common::{Folder, json, prints, reef, refuses, says, text};
 use serde_json::Value;
 use std::path::Path;
 
-/// A picture that comes with the tests.
-fn picture(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/pictures");
+/// An image that comes with the tests.
+fn image(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/images");
     folder.join(name).to_str().expect("UTF-8").into()
 }
 
@@ -17,35 +17,35 @@ fn onnx() -> String {
 }
 
 #[test]
-fn each_picture_gets_its_best_classes_and_their_labels() {
+fn each_image_gets_its_best_classes_and_their_labels() {
     let folder = Folder::new("run");
     let names: Vec<_> = (0..10).map(|class| format!("kind {class}\n")).collect();
     let labels = folder.file("labels.txt", names.concat());
-    let (one, other) = (picture("wide.png"), picture("photo.jpg"));
+    let (one, other) = (image("wide.png"), image("photo.jpg"));
     let run = ["run", &onnx(), &one, &other, "--labels", &labels, "--top", "3"];
     let report: Value =
         serde_json::from_str(&says(&[&run[..], &["--json"]].concat())).expect("JSON");
-    let pictures = report["pictures"].as_array().expect("pictures");
-    let files: Vec<_> = pictures.iter().map(|picture| picture["file"].as_str()).collect();
+    let images = report["images"].as_array().expect("images");
+    let files: Vec<_> = images.iter().map(|image| image["file"].as_str()).collect();
     assert_eq!(files, [Some(&*one), Some(&*other)]);
     assert_eq!(report["weights_made_up"], false);
-    for picture in pictures {
-        let top = picture["top"].as_array().expect("classes");
+    for image in images {
+        let top = image["top"].as_array().expect("classes");
         assert_eq!(top.len(), 3);
         let number = |class: &Value, key: &str| class[key].as_f64().expect("a number");
         let sum: f64 = top.iter().map(|class| number(class, "probability")).sum();
-        assert!(sum > 0.3 && sum <= 1.0, "the three best of ten: {picture}");
-        assert!(top.is_sorted_by(|a, b| number(a, "logit") >= number(b, "logit")), "{picture}");
+        assert!(sum > 0.3 && sum <= 1.0, "the three best of ten: {image}");
+        assert!(top.is_sorted_by(|a, b| number(a, "logit") >= number(b, "logit")), "{image}");
         for class in top {
             assert_eq!(class["label"], format!("kind {}", class["class"]));
         }
     }
-    assert_ne!(pictures[0]["top"][0]["logit"], pictures[1]["top"][0]["logit"]);
+    assert_ne!(images[0]["top"][0]["logit"], images[1]["top"][0]["logit"]);
 
     let said = says(&run);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines.len(), 2 * 4, "{said}");
-    let class = &pictures[0]["top"][0]["class"];
+    let class = &images[0]["top"][0]["class"];
     assert!(lines[0].starts_with(&one) && lines[0].ends_with(" ms"), "{said}");
     assert!(lines[1].contains('%') && lines[1].ends_with(&format!("kind {class}")), "{said}");
 }
@@ -54,19 +54,19 @@ fn each_picture_gets_its_best_classes_and_their_labels() {
 #[test]
 fn another_normalisation_gives_other_logits() {
     let logit = |more: &[&str]| {
-        let run = ["run", &onnx(), &picture("wide.png"), "--json"];
+        let run = ["run", &onnx(), &image("wide.png"), "--json"];
         let report: Value = serde_json::from_str(&says(&[&run[..], more].concat())).expect("JSON");
-        report["pictures"][0]["top"][0]["logit"].as_f64().expect("a number")
+        report["images"][0]["top"][0]["logit"].as_f64().expect("a number")
     };
     let usual = ["--mean", "0.485,0.456,0.406", "--std", "0.229,0.224,0.225", "--resize", "37"];
-    assert_eq!(logit(&[]), logit(&usual), "a picture of 32 x 32 has a shorter side of 37");
+    assert_eq!(logit(&[]), logit(&usual), "an image of 32 x 32 has a shorter side of 37");
     assert_ne!(logit(&[]), logit(&["--mean", "0.5,0.5,0.5", "--std", "0.5,0.5,0.5"]));
     assert_ne!(logit(&[]), logit(&["--resize", "32"]));
 }
 
 #[test]
 fn weights_that_are_made_up_are_said_to_be() {
-    let run = ["run", &picture("tall.png"), "--model", "resnet18", "--size", "32", "--top", "1"];
+    let run = ["run", &image("tall.png"), "--model", "resnet18", "--size", "32", "--top", "1"];
     let said = says(&run);
     assert!(said.starts_with("resnet18: weights are made up; --weights FILE has"), "{said}");
 }
@@ -74,9 +74,9 @@ fn weights_that_are_made_up_are_said_to_be() {
 #[test]
 fn run_refuses_invalid_arguments() {
     let folder = Folder::new("bad-run");
-    let good = picture("wide.png");
+    let good = image("wide.png");
     let words = folder.file("words.jpg", "these are words\n");
-    let cut = std::fs::read(picture("photo.jpg")).expect("it is there");
+    let cut = std::fs::read(image("photo.jpg")).expect("it is there");
     let cut = folder.file("cut.png", &cut[..9]);
     let missing = folder.path("missing.jpg");
     let labels = folder.file("labels.txt", "one\ntwo\n");
@@ -250,7 +250,7 @@ fn a_network_without_inputs_runs() {
     let error = refuses(&["run", &two, "a.png", "--out", &out]);
     assert!(error.ends_with("give images, or NAME=FILE.npy and --out, not both"), "{error}");
     let error = refuses(&["run", &two, "a.png", "--preempt"]);
-    assert!(error.ends_with("--preempt: that is for arrays, not for pictures"), "{error}");
+    assert!(error.ends_with("--preempt: that is for arrays, not for images"), "{error}");
 }
 
 #[test]

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A picture that comes with the tests.
-fn picture(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/pictures");
+/// An image that comes with the tests.
+fn image(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/images");
     folder.join(name).to_str().expect("UTF-8").into()
 }
 
 /// Arguments of a run that takes much longer than a stop, on a device of some units.
 fn run(device: &str) -> Vec<String> {
-    let mut run = vec!["run".into(), "resnet18".into(), picture("wide.png"), picture("tall.png")];
+    let mut run = vec!["run".into(), "resnet18".into(), image("wide.png"), image("tall.png")];
     run.extend(["--size", "96", "--top", "4", "--json", "--device", device].map(String::from));
     run
 }
@@ -27,8 +27,8 @@ fn with<'a>(run: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
 /// A report without times.
 fn untimed(report: &str) -> Value {
     let mut report = json(report);
-    for picture in report["pictures"].as_array_mut().expect("pictures") {
-        assert!(picture.as_object_mut().expect("a picture").remove("ms").is_some());
+    for image in report["images"].as_array_mut().expect("images") {
+        assert!(image.as_object_mut().expect("an image").remove("ms").is_some());
     }
     report
 }
@@ -65,12 +65,12 @@ fn drained_run_continues_on_another_number_of_units() {
     let more = ["--checkpoint", &stopped, "--after", "0", "--drain"];
     let said = json(&says(&with(&one, &more)));
     assert_eq!(
-        (&said["stopped"]["pictures_seen"], &said["stopped"]["command"]),
+        (&said["stopped"]["images_seen"], &said["stopped"]["command"]),
         (&1.into(), &0.into())
     );
     let restored = untimed(&says(&["restore", &stopped, "--device", "cpu:0?units=3"]));
-    assert_eq!(restored["pictures"][0], want["pictures"][0]);
-    let best = |report: &Value| report["pictures"][1]["top"][0]["class"].clone();
+    assert_eq!(restored["images"][0], want["images"][0]);
+    let best = |report: &Value| report["images"][1]["top"][0]["class"].clone();
     assert_eq!(best(&restored), best(&want));
 }
 
@@ -102,15 +102,15 @@ fn snapshot_in_an_inference_is_refused_on_other_units() {
 }
 
 #[test]
-fn picture_that_has_changed_is_refused() {
-    let folder = Folder::new("snapshot-picture");
-    let bytes = std::fs::read(picture("wide.png")).expect("it is there");
+fn image_that_has_changed_is_refused() {
+    let folder = Folder::new("snapshot-image");
+    let bytes = std::fs::read(image("wide.png")).expect("it is there");
     let own = folder.file("own.png", &bytes);
     let stopped = folder.path("stopped");
     let run = ["run", "resnet18", &own, "--size", "96", "--checkpoint", &stopped, "--after", "0"];
     let said = says(&run);
     assert!(said.starts_with("stopped ") && said.contains("reef restore "), "{said}");
-    folder.file("own.png", std::fs::read(picture("tall.png")).expect("it is there"));
+    folder.file("own.png", std::fs::read(image("tall.png")).expect("it is there"));
     let said = refuses(&["restore", &stopped]);
     assert_eq!(said, format!("{own}: must be the file of the snapshot"));
     folder.file("own.png", &bytes);
@@ -122,10 +122,10 @@ fn picture_that_has_changed_is_refused() {
 fn terminated_run_leaves_a_snapshot() {
     let folder = Folder::new("snapshot-signal");
     let stopped = folder.path("stopped");
-    let pictures = vec![picture("wide.png"); 200];
+    let images = vec![image("wide.png"); 200];
     for tries in 1..=10 {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
-        command.args(["run", "resnet18", "--size", "96", "--checkpoint", &stopped]).args(&pictures);
+        command.args(["run", "resnet18", "--size", "96", "--checkpoint", &stopped]).args(&images);
         let child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a process");
         // sleep: into its work, a little later at each try
@@ -147,7 +147,7 @@ fn terminated_run_leaves_a_snapshot() {
 #[test]
 fn checkpoint_refuses_invalid_arguments() {
     let folder = Folder::new("snapshot-bad");
-    let (image, file) = (picture("wide.png"), folder.file("file", "x"));
+    let (image, file) = (image("wide.png"), folder.file("file", "x"));
     let said = refuses(&["run", "resnet18", &image, "--checkpoint", &file]);
     assert_eq!(said, format!("--checkpoint {file}: must be a folder"));
     let output = reef(&["run", "resnet18", &image, "--after", "1s"]);

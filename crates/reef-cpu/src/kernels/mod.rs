@@ -1,6 +1,6 @@
 //! Kernels of neural networks.
 //!
-//! In: an operation of [`reef_core::op`] (`pictures`) or of [`reef_core::tensor`] (`tensor`), and
+//! In: an operation of [`reef_core::op`] (`images`) or of [`reef_core::tensor`] (`tensor`), and
 //! where its operands lie. Out: kernels, each with its number of blocks. Below both: `blocks` has
 //! what all of them are made of, `product` the innermost product of matrices, `values` functions of
 //! single values and of vectors.
@@ -17,7 +17,7 @@
 //! `depthwise`) looks once, at its beginning, and then goes from inputs to outputs in registers.
 
 pub(crate) mod blocks;
-pub(crate) mod pictures;
+pub(crate) mod images;
 mod product;
 pub(crate) mod tensor;
 mod values;

@@ -16,7 +16,7 @@ const WINDOWS: [(usize, usize, &str); 5] = [
     (5, 2, "depthwise_5x5_by_2"),
     (7, 1, "depthwise_7x7"),
 ];
-/// Blocks are counted in 30 bits, and elements of a picture in 31.
+/// Blocks are counted in 30 bits, and elements of an image in 31.
 const MAX_BLOCKS: usize = 1 << 30;
 const MAX_ELEMENTS: u128 = 1 << 31;
 
@@ -44,7 +44,7 @@ pub(super) struct DepthwiseParams {
 // SAFETY: `repr(C)`; fields of 8 bytes stand before those of 4, of which there is an even number.
 unsafe impl Params for DepthwiseParams {}
 
-/// Pictures, the windows over them, and what becomes of each sum. Weights are
+/// Images, the windows over them, and what becomes of each sum. Weights are
 /// `[channels][rows][columns]`; the bias may be at 0, which is none.
 #[derive(Debug)]
 pub(super) struct Sliding {

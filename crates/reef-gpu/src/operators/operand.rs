@@ -121,12 +121,12 @@ fn check(tensor: &Tensor) -> Result<()> {
 
 /// Checks that `output` is as large as `window` over `input` makes it.
 pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> Result<()> {
-    let picture = [input.height, input.width];
-    let too_large = (0..2).any(|i| window.size[i] > picture[i] + 2 * window.padding[i]);
+    let extent = [input.height, input.width];
+    let too_large = (0..2).any(|i| window.size[i] > extent[i] + 2 * window.padding[i]);
     if window.stride.contains(&0) || window.size.contains(&0) || too_large {
-        return Err(Error::invalid(format!("{window:?} over {picture:?}")));
+        return Err(Error::invalid(format!("{window:?} over {extent:?}")));
     }
-    let [height, width] = window.over(picture);
+    let [height, width] = window.over(extent);
     if [input.batch, height, width] != [output.batch, output.height, output.width] {
         return Err(Error::invalid(format!(
             "{window:?} makes {height}x{width} of {input:?}, not {output:?}"

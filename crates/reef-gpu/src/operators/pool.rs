@@ -10,7 +10,7 @@ use reef_core::{Error, Launch, Result};
 
 /// `POOL_THREADS` in kernels/pool.h.
 const THREADS: u32 = 256;
-/// Pixels from which a picture is large: there is one for each thread of a block that has four
+/// Pixels from which an image is large: there is one for each thread of a block that has four
 /// channels.
 const LARGE: usize = 256;
 
@@ -41,7 +41,7 @@ pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Ve
     }
     let (name, blocks) = match op {
         _ if !fours => ("pool_any", params.blocks),
-        op if !is_of_whole_pictures(op) => ("pool_fours", params.blocks),
+        op if !is_of_whole_images(op) => ("pool_fours", params.blocks),
         op => {
             let large = op.input.height * op.input.width >= LARGE;
             let (name, quads) = if large { ("pool_large_picture", 1) } else { ("pool_picture", 8) };
@@ -51,7 +51,7 @@ pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Ve
     Ok(vec![bound.launch(name, blocks, THREADS, &params)?])
 }
 
-fn is_of_whole_pictures(op: &Pool2d) -> bool {
+fn is_of_whole_images(op: &Pool2d) -> bool {
     op.kind == PoolKind::Average
         && op.window.size == [op.input.height, op.input.width]
         && op.window.padding == [0; 2]

@@ -133,7 +133,7 @@ impl Declaration {
             info.name.clone_from(&declared.name);
             match shapes.and_then(|shapes| shapes.get(at)) {
                 Some(sizes) => info.shape = sizes.iter().map(|&size| size as i64).collect(),
-                None => info.shape.truncate(declared.rank()), // a picture of one row and column
+                None => info.shape.truncate(declared.rank()), // an image of one row and column
             }
         }
         for (info, declared) in infos.1.each.iter_mut().zip(&self.outputs) {
@@ -247,7 +247,7 @@ impl DeclaredTensor {
     }
 
     /// Returns the declared shape of a computed tensor, as far as it follows from its number of
-    /// elements. A network for pictures has ranks of its own.
+    /// elements. A network for images has ranks of its own.
     fn shape_of(&self, info: &TensorInfo) -> Option<Vec<i64>> {
         let sizes = self.sizes.as_ref().filter(|sizes| sizes.len() != info.shape.len())?;
         let fixed: Vec<_> = sizes

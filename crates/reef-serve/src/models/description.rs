@@ -16,9 +16,9 @@ use std::time::Duration;
 pub(super) struct Description {
     /// Name of a built-in network; `None` if the files define it.
     pub(super) network: Option<String>,
-    /// Rows and columns of the picture; default: the network's own.
+    /// Rows and columns of the image; default: the network's own.
     pub(super) size: Option<usize>,
-    /// Pictures at a time, the first dimension of the tensors; default: the network's own, or 1.
+    /// Images at a time, the first dimension of the tensors; default: the network's own, or 1.
     pub(super) batch: Option<usize>,
     /// Seed of made-up weights, used instead of a file.
     pub(super) seed: Option<u64>,

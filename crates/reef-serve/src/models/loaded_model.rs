@@ -169,7 +169,7 @@ impl LoadedModel {
         ModelLabels { model: self.spec.name.to_string(), version: self.spec.version }
     }
 
-    /// Returns the first size of its first input: pictures at a time, for networks of pictures.
+    /// Returns the first size of its first input: images at a time, for networks of images.
     pub(crate) fn batch(&self) -> u64 {
         let first = self.base.inputs.each.first().and_then(|input| input.shape.first());
         first.map_or(1, |&size| size as u64)

@@ -306,7 +306,7 @@ fn apply_config(
     Ok(description)
 }
 
-/// Names of built-in networks: of pictures, of text and of ordinary tensors.
+/// Names of built-in networks: of images, of text and of ordinary tensors.
 fn by_name() -> impl Iterator<Item = &'static str> {
     [models::NAMES, models::TENSOR_NAMES].into_iter().flatten().copied()
 }

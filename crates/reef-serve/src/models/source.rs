@@ -148,7 +148,7 @@ impl ModelSource {
 }
 
 /// Returns the declaration of a built-in network: texts and tokens are open, and the number of
-/// pictures if `rows`.
+/// images if `rows`.
 fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> {
     if models::TEXT_NAMES.contains(&network) {
         let tokens: &[&str] = &["batch", "tokens"];

@@ -155,7 +155,7 @@ fn periodic(network: &str, per_second: f64, offset_ms: f64) -> Client {
     client(Class::Rt, network, Arrivals::Periodic { per_second, offset_ms })
 }
 
-/// DISB D's real-time clients, spread by what those before take alone; then the picture's way to
+/// DISB D's real-time clients, spread by what those before take alone; then the image's way to
 /// the device. Both as the run itself says.
 fn five_real_time(networks: &[&str; 5], measured: &[Value]) -> Vec<Client> {
     let names = ["densenet201_rt", "distilbert_rt", "inceptionv3_rt", "resnet152_rt", "vgg19_rt"];

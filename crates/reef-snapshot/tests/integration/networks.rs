@@ -56,7 +56,7 @@ fn zero_scratch(work: &Work<'_, reef_cpu::Cpu>) {
 }
 
 #[test]
-fn network_of_pictures_is_cut_at_each_command() {
+fn network_of_images_is_cut_at_each_command() {
     is_cut_everywhere(&Model::open(onnx("resnet-13.onnx")).read().expect("it is read"));
 }
 
@@ -66,7 +66,7 @@ fn network_of_tensors_is_cut_at_each_command() {
     is_cut_everywhere(&model);
 }
 
-/// A network of pictures is tuned to the number of units: it has other launches on another one.
+/// A network of images is tuned to the number of units: it has other launches on another one.
 #[test]
 fn other_number_of_units_is_another_plan() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -10,8 +10,8 @@ use crate::tensor::view::{View, product};
 /// `v = y * stride[0] + i - before[0]` and `w = x * stride[1] + j - before[1]`, where the input is
 /// 0 outside of itself.
 ///
-/// Inputs are the pictures, the weights, and the bias if there is one: floats of 32 bits, as the
-/// output. Sums are made row by row. `last` gives the layout of pictures.
+/// Inputs are the images, the weights, and the bias if there is one: floats of 32 bits, as the
+/// output. Sums are made row by row. `last` gives the layout of images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Depthwise {

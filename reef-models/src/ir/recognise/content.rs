@@ -3,12 +3,12 @@
 use crate::ir::value::Id;
 use reef_core::op::Window;
 
-/// Content of a storage, as far as pictures have it.
+/// Content of a storage, as far as images have it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
     Nothing,
     Value(Id),
-    /// A picture with rows and columns of one number around it.
+    /// An image with rows and columns of one number around it.
     Padded {
         x: Id,
         before: [usize; 2],
@@ -21,14 +21,14 @@ pub(super) enum Content {
         window: Window,
         is_global: bool,
     },
-    /// A picture with a lower bound, to which the next step puts an upper one.
+    /// An image with a lower bound, to which the next step puts an upper one.
     Bounded {
         x: Id,
         low: f64,
     },
 }
 
-/// A number around a picture.
+/// A number around an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fill {
     Zero,

@@ -1,4 +1,4 @@
-//! Formulas of elements as pictures have them: a factor and a summand for each channel, or one of
+//! Formulas of elements as images have them: a factor and a summand for each channel, or one of
 //! the functions.
 
 use crate::memory::budget::Exhausted;

@@ -1,4 +1,4 @@
-//! Recognises a network for pictures in operations on tensors.
+//! Recognises a network for images in operations on tensors.
 //!
 //! In: the steps that a reader has put together, before anything of them was fused, and their
 //! constants. Out: a [`Net`](super::value::Net) that computes the same, or the step that is in the

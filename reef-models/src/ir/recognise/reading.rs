@@ -1,4 +1,4 @@
-//! From steps on tensors to a network for pictures.
+//! From steps on tensors to a network for images.
 
 use super::content::Content;
 use super::shape::Form;
@@ -40,7 +40,7 @@ impl Recognised {
     }
 }
 
-/// The network for pictures of `input`, as `shape`, that makes `output`.
+/// The network for images of `input`, as `shape`, that makes `output`.
 pub(crate) fn recognise(
     builder: &Builder<'_>,
     shape: [usize; 4],
@@ -138,7 +138,7 @@ impl<'b, 'a> Reading<'b, 'a> {
     pub(super) fn value(&self, storage: usize) -> Result<Id, String> {
         match self.seen[storage] {
             Content::Value(id) => Ok(id),
-            _ => Err("it reads what no picture is".into()),
+            _ => Err("it reads what no image is".into()),
         }
     }
 

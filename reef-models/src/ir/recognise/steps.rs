@@ -1,4 +1,4 @@
-//! Meaning of each step for pictures.
+//! Meaning of each step for images.
 
 use super::content::{Content, Fill};
 use super::formula::{Bound, Numbers, bound, divisor, function, is_of_two, linear};
@@ -35,13 +35,13 @@ impl<'b> Reading<'b, '_> {
             Kind::Map(map) => self.formula(name, step, &map.formula)?,
             Kind::Move(moved) => self.moved(name, step, moved)?,
             Kind::Concat(concat) => self.concat(name, step, concat)?,
-            _ => return Err(format!("{} is not an operation on pictures", op.name())),
+            _ => return Err(format!("{} is not an operation on images", op.name())),
         };
         self.seen[step.writes] = seen;
         Ok(())
     }
 
-    /// A convolution over a picture that may be padded.
+    /// A convolution over an image that may be padded.
     fn convolution(
         &mut self,
         name: &str,
@@ -80,7 +80,7 @@ impl<'b> Reading<'b, '_> {
         self.weighted(name, shape, make, from)
     }
 
-    /// A product with a matrix: a convolution whose window is the whole picture.
+    /// A product with a matrix: a convolution whose window is the whole image.
     fn matrix(
         &mut self,
         name: &str,
@@ -122,7 +122,7 @@ impl<'b> Reading<'b, '_> {
         Ok(Content::Value(id))
     }
 
-    /// A storage that a window sees as `dims`: the picture, and how it is padded.
+    /// A storage that a window sees as `dims`: the image, and how it is padded.
     fn padded(
         &self,
         storage: usize,
@@ -183,7 +183,7 @@ impl<'b> Reading<'b, '_> {
                 }
                 Content::Bounded { x, low } => match bound(formula) {
                     Some(Bound::High(high)) => self.clamp(name, x, low, high),
-                    _ => Err("it reads what no picture is".into()),
+                    _ => Err("it reads what no image is".into()),
                 },
                 _ => self.of_one(name, step, formula, k),
             },
@@ -206,7 +206,7 @@ impl<'b> Reading<'b, '_> {
                 let counts = self.constants[step.reads[1]].ok_or("it divides by no constant")?;
                 singles(counts)?.iter().all(|&count| f64::from(count) == area)
             }
-            None => return Err("sums are not an operation on pictures".into()),
+            None => return Err("sums are not an operation on images".into()),
         };
         if !is_mean {
             return Err(
@@ -236,7 +236,7 @@ impl<'b> Reading<'b, '_> {
         Ok(Content::Value(self.push(name, [batch, channels, rows, columns], make)?))
     }
 
-    /// A formula of one picture and constants.
+    /// A formula of one image and constants.
     fn of_one(
         &mut self,
         name: &str,
@@ -267,7 +267,7 @@ impl<'b> Reading<'b, '_> {
             return self.mapped(name, x, Make::Activate { x, function });
         }
         let constant = |k: usize| {
-            let known = self.constants[step.reads[k]].ok_or("it reads what no picture is")?;
+            let known = self.constants[step.reads[k]].ok_or("it reads what no image is")?;
             let (values, of) = (singles(known)?, &step.op.inputs[k].dims);
             match values {
                 &[value] if of.len() <= dims.len() => Ok(Numbers::All(value.into())),
@@ -279,7 +279,7 @@ impl<'b> Reading<'b, '_> {
             }
         };
         let Some([scale, shift]) = linear(formula, k, constant, self.ledger)? else {
-            return Err("its formula is none of those on pictures".into());
+            return Err("its formula is none of those on images".into());
         };
         let channels = shape[1];
         let (scale, shift) =
@@ -312,7 +312,7 @@ impl<'b> Reading<'b, '_> {
         Ok(Content::Value(self.push(name, self.shape(x), make)?))
     }
 
-    /// A sum of two pictures of one shape, or their product, of which one may be a gate.
+    /// A sum of two images of one shape, or their product, of which one may be a gate.
     fn of_two(
         &mut self,
         name: &str,
@@ -322,8 +322,8 @@ impl<'b> Reading<'b, '_> {
         let ((a, of_a), (b, of_b)) = (self.operand(step, 0)?, self.operand(step, 1)?);
         let shapes = [a, b].map(|id| self.shape(id));
         let alike = of_a == of_b && shapes[0] == shapes[1];
-        let pictures = [of_a, of_b] == [Form::Picture; 2];
-        let is_gate = |gate: [usize; 4], x: [usize; 4]| pictures && gate == [x[0], x[1], 1, 1];
+        let images = [of_a, of_b] == [Form::Image; 2];
+        let is_gate = |gate: [usize; 4], x: [usize; 4]| images && gate == [x[0], x[1], 1, 1];
         let product = |x, factor| Make::Multiply { x, factor };
         let (make, x) = match () {
             () if is_of_two(formula, Binary::Add) && alike => (Make::Add { a, b }, a),
@@ -344,7 +344,7 @@ impl<'b> Reading<'b, '_> {
         self.mapped(name, x, make)
     }
 
-    /// Padding, or some channels of a picture: a convolution whose weights are one or zero.
+    /// Padding, or some channels of an image: a convolution whose weights are one or zero.
     fn moved(&mut self, name: &str, step: &TensorStep, moved: &Move) -> Result<Content, String> {
         let (x, form) = self.operand(step, 0)?;
         let shape @ [batch, channels, height, width] = self.shape(x);
@@ -353,7 +353,7 @@ impl<'b> Reading<'b, '_> {
         };
         let strides = View::dense(&shape).strides;
         let around = |axis: usize, table: &[usize]| padding(table, shape[axis], strides[axis]);
-        let (Some([0, 0]), Some(of_rows), Some(of_columns), Form::Picture) =
+        let (Some([0, 0]), Some(of_rows), Some(of_columns), Form::Image) =
             (around(0, of_batch), around(2, rows), around(3, columns), form)
         else {
             return Err("the order of a tensor can't be changed".into());
@@ -365,7 +365,7 @@ impl<'b> Reading<'b, '_> {
                 _ if !is_padded => Fill::None,
                 Scalar::Whole(0) => Fill::Zero,
                 Scalar::Real(f64::NEG_INFINITY) => Fill::Least,
-                _ => return Err("a padding of other numbers than pictures have".into()),
+                _ => return Err("a padding of other numbers than images have".into()),
             };
             return Ok(Content::Padded { x, before, after, fill });
         }

@@ -1,4 +1,4 @@
-//! Windows of steps, which have a padding for each side and may be dilated, as windows of pictures,
+//! Windows of steps, which have a padding for each side and may be dilated, as windows of images,
 //! which have neither.
 
 use crate::memory::ledger::Ledger;
@@ -28,7 +28,7 @@ impl Sliding {
 
     /// The window of a pool over `[rows, columns]`.
     ///
-    /// Padding of pictures is the same on both sides; on the far side that makes no difference as
+    /// Padding of images is the same on both sides; on the far side that makes no difference as
     /// long as it gives as many windows.
     pub(super) fn of_pool(&self, over: [usize; 2]) -> Result<Window, String> {
         let Self { size, stride, before, after, count, .. } = *self;
@@ -70,7 +70,7 @@ impl Sliding {
         Ok(window)
     }
 
-    /// Weights for the [window of pictures](Self::of_conv).
+    /// Weights for the [window of images](Self::of_conv).
     pub(super) fn spread(
         &self,
         window: &Window,

@@ -11,12 +11,12 @@ use crate::onnx::constant::Constant;
 use crate::onnx::fault::Fault;
 use crate::onnx::file::{GraphFile, ModelFile};
 use crate::onnx::node::Node;
-use crate::onnx::opset::{PICTURE_OPSETS, graph_of};
-use crate::onnx::pictures::{Options, input_sizes, only_input};
+use crate::onnx::opset::{IMAGE_OPSETS, graph_of};
+use crate::onnx::images::{Options, input_sizes, only_input};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Runs the network for pictures of a file, node by node as the file says.
+/// Runs the network for images of a file, node by node as the file says.
 ///
 /// # Errors
 ///
@@ -54,19 +54,19 @@ fn run(
     let ledger = Ledger::new(&Budget::new(u64::MAX)); // its own machine's, at its user's wish
     let named = |fault: Fault| fault.of(file.into(), &ledger);
     let file = ModelFile::read(bytes, &ledger).map_err(Fault::from).map_err(named)?;
-    let graph = graph_of(&file, &PICTURE_OPSETS).map_err(named)?;
-    let picture = only_input(graph).map_err(named)?;
-    let at_picture = |why| named(Fault::at_input(picture.name, why));
-    let dims = input_sizes(picture, options).map_err(at_picture)?;
+    let graph = graph_of(&file, &IMAGE_OPSETS).map_err(named)?;
+    let image = only_input(graph).map_err(named)?;
+    let at_image = |why| named(Fault::at_input(image.name, why));
+    let dims = input_sizes(image, options).map_err(at_image)?;
     let want = dims.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
-    let want = want.ok_or_else(|| at_picture(format!("a tensor of {dims:?} is out of range")))?;
+    let want = want.ok_or_else(|| at_image(format!("a tensor of {dims:?} is out of range")))?;
     if input.len() != want {
         return Err(Error::Length { what: "input".into(), given: input.len(), want });
     }
     let mut values = Values::new(graph, folder, &ledger);
-    let picture_values = List::copied(input, &ledger);
-    let picture_values = picture_values.map_err(|why| at_picture(why.into()))?;
-    values.insert(picture.name, Rc::new(Constant::floats(dims, picture_values)));
+    let image_values = List::copied(input, &ledger);
+    let image_values = image_values.map_err(|why| at_image(why.into()))?;
+    values.insert(image.name, Rc::new(Constant::floats(dims, image_values)));
     nodes(graph, values).map_err(named)
 }
 

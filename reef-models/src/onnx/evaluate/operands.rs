@@ -150,7 +150,7 @@ pub(super) fn elements(dims: &[usize]) -> Result<usize> {
     all.filter(|&n| n < MAX_ELEMENTS).ok_or_else(|| format!("a tensor of {dims:?} is out of range"))
 }
 
-/// The four sizes of a picture.
-pub(super) fn picture(dims: &[usize]) -> Result<[usize; 4]> {
+/// The four sizes of an image.
+pub(super) fn image(dims: &[usize]) -> Result<[usize; 4]> {
     dims.try_into().map_err(|_| format!("a tensor of {dims:?}, four sizes wanted"))
 }

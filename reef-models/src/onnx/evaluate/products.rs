@@ -1,6 +1,6 @@
-//! Products of matrices, and what whole pictures come to.
+//! Products of matrices, and what whole images come to.
 
-use super::operands::{Floats, Operands, elements, picture};
+use super::operands::{Floats, Operands, elements, image};
 use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Result;
@@ -84,10 +84,10 @@ fn matrix(
     Ok(Constant::floats(vec![rows, columns], List::try_of(len, values, of.ledger())?))
 }
 
-/// Reduces all pixels of each channel of each picture to one value by `come_to`.
+/// Reduces all pixels of each channel of each image to one value by `come_to`.
 pub(super) fn global(of: &Operands<'_, '_>, come_to: impl Fn(&[f32]) -> f32) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
-    let [batch, channels, height, width] = picture(&dims)?;
+    let [batch, channels, height, width] = image(&dims)?;
     let planes = values.chunks((height * width).max(1));
     of.make_floats(vec![batch, channels, 1, 1], planes.len(), planes.map(come_to))
 }

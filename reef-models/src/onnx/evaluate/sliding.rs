@@ -1,6 +1,6 @@
 //! Windows that slide over rows and columns: convolutions and pools.
 
-use super::operands::{Floats, Operands, elements, picture};
+use super::operands::{Floats, Operands, elements, image};
 use super::products::maximum;
 use crate::memory::list::List;
 use crate::onnx::constant::Constant;
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Rows or columns under a window.
 struct Axis {
-    /// Of the picture.
+    /// Of the image.
     len: usize,
     size: usize,
     stride: usize,
@@ -49,25 +49,25 @@ impl Axis {
         let mut count = steps / stride + 1;
         if node.int("ceil_mode", 0)? != 0 {
             count = steps.div_ceil(stride) + 1;
-            // The last window starts on the picture or on the padding before it.
+            // The last window starts on the image or on the padding before it.
             count -= usize::from((count - 1) * stride >= len + before);
         }
         Ok(Self { len, size: taps, stride, dilation, before, after, count })
     }
 
-    /// Place of tap `tap` of window `window`, if inside the picture.
+    /// Place of tap `tap` of window `window`, if inside the image.
     fn at(&self, window: usize, tap: usize) -> Option<usize> {
         let at = (window * self.stride + tap * self.dilation).checked_sub(self.before)?;
         (at < self.len).then_some(at)
     }
 
-    /// Taps of window `window` that are inside the picture or its padding.
+    /// Taps of window `window` that are inside the image or its padding.
     fn padded_taps(&self, window: usize) -> usize {
         let end = self.len + self.before + self.after;
         (0..self.size).filter(|tap| window * self.stride + tap * self.dilation < end).count()
     }
 
-    /// Windows whose tap `tap` is inside the picture.
+    /// Windows whose tap `tap` is inside the image.
     fn inside(&self, tap: usize) -> Range<usize> {
         let is_inside = |&window: &usize| self.at(window, tap).is_some();
         let first = (0..self.count).find(is_inside).unwrap_or(self.count);
@@ -87,8 +87,8 @@ fn same(len: usize, reach: usize, stride: usize) -> [usize; 2] {
 
 pub(super) fn conv(of: &Operands<'_, '_>) -> Result<Constant> {
     let (x, w) = (of.floats(0)?, of.floats(1)?);
-    let [batch, channels, height, width] = picture(&x.dims)?;
-    let [outputs, per_group, rows, columns] = picture(&w.dims)?;
+    let [batch, channels, height, width] = image(&x.dims)?;
+    let [outputs, per_group, rows, columns] = image(&w.dims)?;
     let groups = size("group", of.node.int("group", 1)?)?;
     let fits = groups > 0 && per_group.checked_mul(groups) == Some(channels);
     if !fits || !outputs.is_multiple_of(groups) {
@@ -143,10 +143,10 @@ pub(super) fn average_pool(of: &Operands<'_, '_>) -> Result<Constant> {
     })
 }
 
-/// Results of `come_to(values inside the picture, taps inside the padding)` for each window.
+/// Results of `come_to(values inside the image, taps inside the padding)` for each window.
 fn pool(of: &Operands<'_, '_>, come_to: impl Fn(&[f32], usize) -> f32) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
-    let [batch, channels, height, width] = picture(&dims)?;
+    let [batch, channels, height, width] = image(&dims)?;
     let [rows, columns] = of.node.pair("kernel_shape", 0)?;
     let (down, right) = (Axis::of(of, 0, rows, height)?, Axis::of(of, 1, columns, width)?);
     let dims = vec![batch, channels, down.count, right.count];

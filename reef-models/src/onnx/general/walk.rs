@@ -12,7 +12,7 @@ use crate::onnx::file::{
 };
 use crate::onnx::node::name_of;
 use crate::onnx::opset::version;
-use crate::onnx::pictures::SHOWN;
+use crate::onnx::images::SHOWN;
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
@@ -69,8 +69,8 @@ impl Walked<'_> {
         self.builder.finish(name, self.outputs).map_err(Fault::of_graph)
     }
 
-    /// The network for pictures that it is, if it is one whose input has this shape.
-    pub(in crate::onnx) fn pictures(
+    /// The network for images that it is, if it is one whose input has this shape.
+    pub(in crate::onnx) fn images(
         &self,
         shape: [usize; 4],
         ledger: &Ledger,

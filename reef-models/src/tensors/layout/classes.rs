@@ -1,6 +1,6 @@
 //! Classes of storages that formulas want alike, and those of them that lie channels last.
 
-use super::order::picture;
+use super::order::image;
 use super::steps::Needs;
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
@@ -10,13 +10,13 @@ use std::collections::{HashMap, HashSet};
 pub(super) fn turned(steps: &[TensorStep], outputs: &[Port]) -> HashMap<usize, [usize; 4]> {
     let mut open = HashMap::new();
     for step in steps {
-        open.extend(picture(&step.op.output.dims).map(|dims| (step.writes, dims)));
+        open.extend(image(&step.op.output.dims).map(|dims| (step.writes, dims)));
     }
     outputs.iter().for_each(|port| _ = open.remove(&port.storage));
     let needs: Vec<Needs> = steps.iter().map(Needs::of).collect();
     for (step, needs) in steps.iter().zip(&needs) {
         needs.fixed.iter().for_each(|storage| _ = open.remove(storage));
-        // A reader that sees something else than a picture of these sizes doesn't know its
+        // A reader that sees something else than an image of these sizes doesn't know its
         // channels.
         for (storage, spec) in step.reads.iter().zip(&step.op.inputs) {
             if open.get(storage).is_some_and(|dims| spec.dims[..] != dims[..]) {

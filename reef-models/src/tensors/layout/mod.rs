@@ -1,7 +1,7 @@
-//! Channels as the last axis of pictures, where a network would turn them there and back.
+//! Channels as the last axis of images, where a network would turn them there and back.
 //!
 //! In: steps in launch order. Out: fewer of them, which give the same but for the order in which
-//! pictures lie between them. A storage of rank four lies channels last ([`order`]) if whatever
+//! images lie between them. A storage of rank four lies channels last ([`order`]) if whatever
 //! fills and reads it can have it so, and some step turns it to or from there ([`classes`]); that
 //! step goes, and its neighbours are written anew ([`turn`]). Inputs, outputs and constants of the
 //! network stay as they are.

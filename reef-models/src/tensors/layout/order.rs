@@ -1,4 +1,4 @@
-//! Both orders of a picture's axes, and views of one as views of the other.
+//! Both orders of an image's axes, and views of one as views of the other.
 
 use reef_core::tensor::{Move, View};
 use std::cmp::Reverse;
@@ -8,17 +8,17 @@ const LAST: [usize; 4] = [0, 2, 3, 1];
 /// And back.
 const SECOND: [usize; 4] = [0, 3, 1, 2];
 
-/// Sizes of a picture, channels last.
+/// Sizes of an image, channels last.
 pub(super) fn last([n, c, height, width]: [usize; 4]) -> Vec<usize> {
     vec![n, height, width, c]
 }
 
 /// The sizes, if there are four.
-pub(super) fn picture(dims: &[usize]) -> Option<[usize; 4]> {
+pub(super) fn image(dims: &[usize]) -> Option<[usize; 4]> {
     dims.try_into().ok()
 }
 
-/// Returns whether `op` turns channels of a picture of these sizes to the last axis.
+/// Returns whether `op` turns channels of an image of these sizes to the last axis.
 pub(super) fn turns_to_last(op: &Move, dims: &[usize]) -> bool {
     turns(op, dims, LAST)
 }
@@ -37,7 +37,7 @@ fn turns(op: &Move, dims: &[usize], order: [usize; 4]) -> bool {
     dims.len() == 4 && op.tables.len() == 4 && op.tables.iter().zip(&order).all(table)
 }
 
-/// Two views that are added, of a picture of these sizes, as views of the same with channels last.
+/// Two views that are added, of an image of these sizes, as views of the same with channels last.
 /// `None` if a row of elements goes over the end of an axis.
 pub(super) fn relaid(views: [&View; 2], dims: [usize; 4]) -> Option<[View; 2]> {
     if dims.contains(&0) || views.iter().any(|view| view.is_empty()) {
@@ -63,8 +63,8 @@ pub(super) fn relaid(views: [&View; 2], dims: [usize; 4]) -> Option<[View; 2]> {
     reach.iter().zip(dims).all(|(reach, size)| *reach < size).then_some(made)
 }
 
-/// Views of as many elements as a picture of these sizes has, in its order, in that of the picture
-/// with channels last. `None` if axes of the views are none of the picture's.
+/// Views of as many elements as an image of these sizes has, in its order, in that of the image
+/// with channels last. `None` if axes of the views are none of the image's.
 pub(super) fn reordered(views: &[View; 2], dims: [usize; 4]) -> Option<[View; 2]> {
     let long: Vec<usize> = (0..views[0].dims.len()).filter(|&k| views[0].dims[k] != 1).collect();
     let mut left = &long[..];
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_views_are_those_of_a_picture_in_another_order() {
+    fn outputs_of_views_are_those_of_a_image_in_another_order() {
         // Channels by groups.
         let view = View { dims: vec![2, 1, 3, 2, 4, 5], strides: vec![1000, 7, 300, 100, 10, 1] };
         let dims = [2, 6, 4, 5];

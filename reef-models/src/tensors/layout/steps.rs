@@ -1,6 +1,6 @@
-//! Needs of each kind of step: order of the pictures that it reads and fills.
+//! Needs of each kind of step: order of the images that it reads and fills.
 
-use super::order::{picture, relaid, reordered, turns_from_last, turns_to_last};
+use super::order::{image, relaid, reordered, turns_from_last, turns_to_last};
 use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Kind, Spec, TensorOp};
 
@@ -30,7 +30,7 @@ impl Needs {
                 let (alike, others): (Vec<_>, Vec<_>) =
                     reads.partition(|(_, spec)| spec.dims == output.dims);
                 let fits = others.iter().all(|(_, spec)| is_of_channels(spec, output));
-                fix(step.writes, fits && picture(&output.dims).is_some());
+                fix(step.writes, fits && image(&output.dims).is_some());
                 others.iter().for_each(|(storage, spec)| fix(**storage, is_line(spec)));
                 needs.alike.extend(alike.into_iter().map(|(storage, _)| *storage));
             }
@@ -48,14 +48,14 @@ impl Needs {
                     let views = [&op.kept[k], &op.summed[k]];
                     fix(
                         storage,
-                        picture(&spec.dims).is_some_and(|dims| relaid(views, dims).is_some()),
+                        image(&spec.dims).is_some_and(|dims| relaid(views, dims).is_some()),
                     );
                 }
-                let made = picture(&output.dims).and_then(|dims| reordered(&op.kept, dims));
+                let made = image(&output.dims).and_then(|dims| reordered(&op.kept, dims));
                 fix(step.writes, made.is_some());
             }
             Kind::Fold(op) => {
-                let dims = picture(&inputs[0].dims);
+                let dims = image(&inputs[0].dims);
                 let views = dims.and_then(|dims| relaid([&op.kept, &op.folded], dims));
                 fix(step.reads[0], views.is_some());
                 fix(step.writes, is_line(output));

@@ -25,7 +25,7 @@ fn convolution(
     groups: usize,
     [size, stride, pad]: [usize; 3],
 ) -> Result<Value> {
-    let &[n, c, ..] = x.dims() else { return Err("no picture".into()) };
+    let &[n, c, ..] = x.dims() else { return Err("no image".into()) };
     let edge = [0, 0, pad as i64, pad as i64];
     let x = b.pad(x, &edge, &edge, Scalar::Whole(0))?;
     let (height, width, each) = (x.dims()[2], x.dims()[3], c / groups);

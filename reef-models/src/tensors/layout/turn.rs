@@ -49,7 +49,7 @@ impl Turn {
         Some(made)
     }
 
-    /// Returns whether a step turns a picture that need not be turned any more.
+    /// Returns whether a step turns an image that need not be turned any more.
     fn is_gone(&self, step: &TensorStep) -> bool {
         let Kind::Move(op) = &step.op.kind else { return false };
         let dims = &step.op.inputs[0].dims;
@@ -57,7 +57,7 @@ impl Turn {
         (reads && turns_to_last(op, dims)) || (writes && turns_from_last(op, dims))
     }
 
-    /// Operation of `step` on pictures that lie differently now.
+    /// Operation of `step` on images that lie differently now.
     fn anew(&self, step: &TensorStep) -> Option<TensorOp> {
         let TensorOp { kind, inputs, output } = &*step.op;
         let writes = self.dims.get(&step.writes).copied();

@@ -23,15 +23,15 @@ fn ranges_of_a_device_are_those_of_plain_loops() {
 }
 
 #[test]
-fn percentile_is_that_of_each_picture() {
+fn percentile_is_that_of_each_image() {
     let model = Model::open("resnet18").input_size(32).batch(2).read().unwrap();
-    let (picture, tensors) = model.picture().unwrap();
+    let (image, tensors) = model.image().unwrap();
     let mut input = Seeded(1).input(model.input_len());
     let half = input.len() / 2;
     input[..half].iter_mut().for_each(|value| *value *= 8.0);
     let found = model.calibrate(&plain(), Format::Int8, 90.0, [input.clone()]).unwrap();
-    let all = reference::execute_all(picture, tensors, &input).unwrap();
-    let at = picture.graph().storage("layer1.0.conv1").unwrap();
+    let all = reference::execute_all(image, tensors, &input).unwrap();
+    let at = image.graph().storage("layer1.0.conv1").unwrap();
     let of = |values: &[f32]| {
         let mut values: Vec<_> = values.iter().map(|value| value.abs()).collect();
         values.sort_by(f32::total_cmp);
@@ -39,7 +39,7 @@ fn percentile_is_that_of_each_picture() {
     };
     let (first, second) = all[at].split_at(all[at].len() / 2);
     assert_eq!(found.largest("layer1.0.conv1"), Some(of(first).max(of(second))));
-    assert!(of(first) > of(&all[at]), "or the picture would not matter");
+    assert!(of(first) > of(&all[at]), "or the image would not matter");
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use super::{scale_of, scaled, text};
 use reef_core::op::{Format, Op, PoolKind, Quantization};
-use reef_models::kinds::{PictureModel, full_quantization, plan};
+use reef_models::kinds::{ImageModel, full_quantization, plan};
 use reef_models::{Model, NAMES, Scales};
 
 /// The network on a device that has all kernels of 8 bits.
-fn planned(name: &str, size: usize) -> PictureModel {
+fn planned(name: &str, size: usize) -> ImageModel {
     let (model, scales) = scaled(name, size, Format::Int8);
-    plan(model.picture().unwrap().0, &scales, full_quantization).unwrap()
+    plan(model.image().unwrap().0, &scales, full_quantization).unwrap()
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn last_stage_stays_in_floats_as_the_mean_reads_it() {
 #[test]
 fn scale_of_a_group_is_that_of_its_largest_value() {
     let (model, scales) = scaled("resnet18", 32, Format::Int8);
-    let planned = plan(model.picture().unwrap().0, &scales, full_quantization).unwrap();
+    let planned = plan(model.image().unwrap().0, &scales, full_quantization).unwrap();
     let stage = ["conv1", "maxpool", "layer1.0.conv2", "layer1.1.conv2"];
     let largest = stage.map(|name| scales.largest(name).unwrap()).into_iter().fold(0.0, f32::max);
     assert_eq!(scale_of(&planned, "layer1.0.conv2"), Some(Format::Int8.scale_of(largest)));
@@ -79,7 +79,7 @@ fn storages_that_norms_read_stay_in_floats() {
 #[test]
 fn steps_that_a_device_has_no_kernels_for_stay_in_floats() {
     let (model, scales) = scaled("resnet18", 32, Format::Fp8);
-    let model = model.picture().unwrap().0;
+    let model = model.image().unwrap().0;
     let none = plan(model, &scales, |_| Quantization::default()).unwrap();
     assert_eq!(none, *model);
     let without_maxima = plan(model, &scales, |op| match op {
@@ -99,7 +99,7 @@ fn storage_of_zeros_stays_in_floats() {
     let zero = |(name, value)| (name, if name == "layer1.0.conv1" { 0.0 } else { value });
     let text = text("resnet18", Format::Int8, scales.iter().map(zero));
     let scales = Scales::from_json(&text, "a").unwrap();
-    let planned = plan(model.picture().unwrap().0, &scales, full_quantization).unwrap();
+    let planned = plan(model.image().unwrap().0, &scales, full_quantization).unwrap();
     assert_eq!(scale_of(&planned, "layer1.0.conv1"), None);
     assert!(scale_of(&planned, "layer1.0.conv2").is_some());
 }
@@ -108,7 +108,7 @@ fn storage_of_zeros_stays_in_floats() {
 fn every_network_has_one_layout_a_storage_and_valid_operations() {
     for name in NAMES {
         let model = Model::open(name).read().unwrap();
-        let model = model.picture().unwrap().0;
+        let model = model.image().unwrap().0;
         let names = model.graph().storages.iter().map(|storage| storage.name.as_str());
         let text = text(name, Format::Fp8, names.clone().map(|name| (name, 1.0)));
         let planned = plan(model, &Scales::from_json(&text, name).unwrap(), full_quantization);

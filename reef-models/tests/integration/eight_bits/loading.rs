@@ -22,12 +22,12 @@ fn infer<D: Operators>(device: &D, network: &Network<D>, input: &[f32]) -> Vec<f
 fn device_gets_the_layouts_of_its_kernels() {
     for (name, size) in [("resnet18", 32), ("densenet121", 32), ("inception_v3", 75)] {
         let (model, scales) = scaled(name, size, Format::Int8);
-        let (floats, tensors) = model.picture().unwrap();
+        let (floats, tensors) = model.image().unwrap();
         let input = Seeded(3).input(model.input_len());
         let planned = plan(floats, &scales, full_quantization).unwrap();
         let want = reference::execute(&planned, tensors, &input).unwrap();
         let opened = Model::open(name).input_size(size).scales(&scales).read().unwrap();
-        assert_eq!(*opened.picture_on(&Eight::new()).unwrap(), planned);
+        assert_eq!(*opened.image_on(&Eight::new()).unwrap(), planned);
         let network = opened.load(&Eight::new()).unwrap();
         assert_eq!(infer(&Eight::new(), &network, &input), want, "{name}");
         assert_ne!(want, opened.expected(&input).unwrap(), "{name}: these are floats");
@@ -51,7 +51,7 @@ impl<S: Source> Source for Infinite<'_, S> {
 #[test]
 fn infinite_weight_of_8_bits_is_refused_by_its_channel() {
     let (model, scales) = scaled("resnet18", 32, Format::Int8);
-    let (floats, tensors) = model.picture().unwrap();
+    let (floats, tensors) = model.image().unwrap();
     let planned = plan(floats, &scales, full_quantization).unwrap();
     let is_eight =
         |layer: &&Layer| layer.op.input().layout.quantized().is_some() && layer.parameters() > 0;

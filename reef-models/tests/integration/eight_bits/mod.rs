@@ -7,17 +7,17 @@ mod loading;
 mod values;
 
 use reef_core::op::Format;
-use reef_models::kinds::{PictureModel, reference};
+use reef_models::kinds::{ImageModel, reference};
 use reef_models::{Model, Scales, Seeded};
 
-/// A network by name, and scales of its values for a made-up picture, by plain loops.
+/// A network by name, and scales of its values for a made-up image, by plain loops.
 fn scaled(name: &str, size: usize, format: Format) -> (Model, Scales) {
     let model = Model::open(name).input_size(size).read().unwrap();
-    let (picture, tensors) = model.picture().unwrap();
+    let (image, tensors) = model.image().unwrap();
     let input = Seeded(1).input(model.input_len());
-    let storages = reference::execute_all(picture, tensors, &input).unwrap();
+    let storages = reference::execute_all(image, tensors, &input).unwrap();
     let largest = |values: &[f32]| values.iter().fold(0f32, |most, x| most.max(x.abs()));
-    let names = picture.graph().storages.iter().map(|storage| storage.name.as_str());
+    let names = image.graph().storages.iter().map(|storage| storage.name.as_str());
     let all = names.zip(storages.iter().map(|values| largest(values)));
     let scales = text(name, format, all);
     (model, Scales::from_json(&scales, name).unwrap())
@@ -39,7 +39,7 @@ fn text<'a>(
 }
 
 /// Scale of a storage's numbers of 8 bits, by the storage's name. All of its tensors have it.
-fn scale_of(model: &PictureModel, name: &str) -> Option<f32> {
+fn scale_of(model: &ImageModel, name: &str) -> Option<f32> {
     let at = model.graph().storage(name).unwrap_or_else(|| panic!("no storage {name}"));
     let steps = model.graph().steps.iter().zip(model.layers());
     let layouts = steps.flat_map(|(step, layer)| {

@@ -4,7 +4,7 @@ use super::{scaled, text};
 use proptest::prelude::*;
 use reef_core::op::{Conv2d, Format, Layout, Op, Pool2d, PoolKind, Quantized, Tensor, Window};
 use reef_models::kinds::reference::{self, Inputs, apply};
-use reef_models::kinds::{PictureModel, Source, TensorSpec, Tensors, full_quantization, plan};
+use reef_models::kinds::{ImageModel, Source, TensorSpec, Tensors, full_quantization, plan};
 use reef_models::param::Params;
 use reef_models::{Result, Scales, Seeded};
 
@@ -121,7 +121,7 @@ fn outputs_of_networks_are_near_those_of_floats() {
     for (name, size) in [("resnet18", 64), ("densenet121", 32), ("inception_v3", 75)] {
         for format in Format::ALL {
             let (model, scales) = scaled(name, size, format);
-            let (floats, tensors) = model.picture().unwrap();
+            let (floats, tensors) = model.image().unwrap();
             let input = Seeded(2).input(model.input_len());
             let want = reference::execute(floats, tensors, &input).unwrap();
             let planned = plan(floats, &scales, full_quantization).unwrap();
@@ -151,7 +151,7 @@ impl Source for Moved<'_> {
 fn last_bits_of_weights_change_outputs_within_the_tolerance() {
     for format in Format::ALL {
         let (model, scales) = scaled("resnet18", 64, format);
-        let (floats, tensors) = model.picture().unwrap();
+        let (floats, tensors) = model.image().unwrap();
         let input = Seeded(2).input(model.input_len());
         let planned = plan(floats, &scales, full_quantization).unwrap();
         let want = reference::execute(&planned, tensors, &input).unwrap();
@@ -196,7 +196,7 @@ fn small_network_gives_what_a_hand_computes() {
         storages.join(", "),
         steps.join(", ")
     );
-    let model = PictureModel::from_json(&network, "small").unwrap();
+    let model = ImageModel::from_json(&network, "small").unwrap();
     let values = [
         ("a.weight", vec![1.0, 0.0, 0.0, 1.0]),
         ("a.bias", vec![0.0, 0.0]),

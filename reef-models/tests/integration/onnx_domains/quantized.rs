@@ -123,7 +123,7 @@ fn products_of_integers_are_exact() {
     assert_eq!(made[0], Array::I32(vec![772, 32502, -258, 127]));
 }
 
-/// A picture whose padding is the zero point and not 0.
+/// An image whose padding is the zero point and not 0.
 #[test]
 fn convolutions_of_integers_pad_with_the_zero_point() {
     let nodes = [

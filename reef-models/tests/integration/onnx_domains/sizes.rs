@@ -7,7 +7,7 @@ use reef_models::Model;
 
 const FLOAT: i64 = 1;
 
-/// Two windows of 3 × 3 that see nothing of a picture of 1 × 1.
+/// Two windows of 3 × 3 that see nothing of an image of 1 × 1.
 fn windows() -> Vec<Vec<u8>> {
     let pool = |input, output| node("MaxPool", &[input], output, &[ints("kernel_shape", &[3, 3])]);
     vec![
@@ -65,7 +65,7 @@ fn file_without_operators_of_onnx_itself_is_read() {
     assert_eq!(doubles(&made[0]), [1.0, 2.0]);
 }
 
-/// A classifier of pictures of one size each.
+/// A classifier of images of one size each.
 fn classifier(batch: &str) -> Vec<u8> {
     let graph = [
         node("GlobalAveragePool", &["pixels"], "means", &[]),
@@ -77,9 +77,9 @@ fn classifier(batch: &str) -> Vec<u8> {
 }
 
 #[test]
-fn ports_of_pictures_have_the_names_of_the_file() {
+fn ports_of_images_have_the_names_of_the_file() {
     let bytes = classifier("n");
-    let model = Model::from_onnx(&bytes, "made").batch(2).pictures_only().read().unwrap();
+    let model = Model::from_onnx(&bytes, "made").batch(2).images_only().read().unwrap();
     let (inputs, outputs) = (model.inputs(), model.outputs());
     let names = [&inputs, &outputs].map(|ports| ports.get(0).unwrap().1.name.as_str());
     assert_eq!(names, ["pixels", "classes"]);

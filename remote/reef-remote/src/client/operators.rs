@@ -112,8 +112,8 @@ type PreparedEach = Result<Vec<Vec<Shape>>, (u64, RemoteError)>;
 /// Maximum number of operations of a message.
 const MAX_PREPARED: usize = 256;
 
-fn picture(op: &Op, operands: &Operands<'_, Remote>) -> Operation {
-    Operation::Picture {
+fn image(op: &Op, operands: &Operands<'_, Remote>) -> Operation {
+    Operation::Image {
         op: *op,
         input: place(&operands.input),
         residual: operands.residual.as_ref().map(place),
@@ -208,11 +208,11 @@ impl Operators for Remote {
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
-        self.prepare(picture(op, operands))
+        self.prepare(image(op, operands))
     }
 
     fn operators(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Vec<Launch<Self>>>> {
-        let each = ops.iter().map(|(op, operands)| picture(op, operands));
+        let each = ops.iter().map(|(op, operands)| image(op, operands));
         self.prepare_each(each).map_err(|(_, error)| error)
     }
 

@@ -254,7 +254,7 @@ impl<D: Operators> Objects<D> {
             Ok(())
         };
         match operation {
-            Operation::Picture { input, residual, output, constants, scratch, .. } => {
+            Operation::Image { input, residual, output, constants, scratch, .. } => {
                 let read = residual.iter().chain([input]).map(|place| place.0).chain(*constants);
                 read.into_iter().try_for_each(|id| add(id, false))?;
                 scratch.iter().chain([output]).try_for_each(|place| add(place.0, true))?;

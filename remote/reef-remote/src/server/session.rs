@@ -365,7 +365,7 @@ impl<D: Operators> Session<D> {
     pub(super) fn prepare(&self, operation: &Operation) -> Outcome<(Prepared<D>, Needs<D>)> {
         let needs = self.objects.needs_of(operation)?;
         let list = match operation {
-            Operation::Picture { op, input, residual, output, constants, scratch, rounded } => {
+            Operation::Image { op, input, residual, output, constants, scratch, rounded } => {
                 op.check()?;
                 let &[in_rounded, out_rounded] = rounded;
                 let operands = Operands {

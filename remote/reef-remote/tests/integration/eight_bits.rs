@@ -11,7 +11,7 @@ use reef_core::{Device, Dispatcher, PreemptLevel, Task};
 use reef_models::{Model, Scales, Seeded};
 use reef_remote::Remote;
 
-/// Output of the network for a made-up picture.
+/// Output of the network for a made-up image.
 fn output<D: Operators>(device: &D, model: &Model) -> Vec<f32> {
     let network = model.load(device).unwrap();
     network.stage_input(&Seeded(1).input(model.input_len())).unwrap();
@@ -27,7 +27,7 @@ fn remote_device_answers_as_the_local_one() {
     let (eight, cpu) = (support::shared_of(Eight::new()), support::shared());
     let [with, without] = [&eight, &cpu].map(|served| Remote::open(0, &served.device()).unwrap());
     let model = Model::open("resnet18").input_size(32).read().unwrap();
-    for layer in model.picture().unwrap().0.layers() {
+    for layer in model.image().unwrap().0.layers() {
         for format in Format::ALL {
             let local = Eight::new().quantization(&layer.op, format);
             assert_eq!(with.quantization(&layer.op, format), local);

@@ -8,7 +8,7 @@ use reef_models::Model;
 use reef_remote::Remote;
 use std::time::{Duration, Instant};
 
-/// Output of a network for a picture of its own.
+/// Output of a network for an image of its own.
 fn outputs<D: reef_core::op::Operators>(device: &D, name: &str) -> Vec<u32> {
     let weights = Model::open(name).input_size(32).read().unwrap().weights(device).unwrap();
     let network = weights.network().unwrap();

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Time of each, such as 500ms or 2s.
     #[arg(long, value_parser = time::parse, default_value = "2s")]
     time: Duration,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Files of `reef model calibrate`: numbers of 8 bits in the models that they are of.

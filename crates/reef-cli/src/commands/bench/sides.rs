@@ -2,7 +2,7 @@
 
 use crate::report::checks::check_time;
 use crate::report::time;
-use crate::workload::networks::{self, Picture};
+use crate::workload::networks::{self, Image};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct Sides {
     /// Time of each measurement, such as 500ms or 5s.
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) time: Duration,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
 }
@@ -27,7 +27,7 @@ impl Sides {
     /// Refuses what can't be measured: times, and networks that can't be built.
     pub(crate) fn check(&self) -> Result<()> {
         check_time(self.time)?;
-        networks::check(&self.rt, self.best_effort(), self.picture())
+        networks::check(&self.rt, self.best_effort(), self.image())
     }
 
     /// The best-effort network as a list, for workloads with several.
@@ -35,7 +35,7 @@ impl Sides {
         std::slice::from_ref(&self.be)
     }
 
-    pub(crate) fn picture(&self) -> Picture<'static> {
-        Picture { file: None, size: self.size }
+    pub(crate) fn image(&self) -> Image<'static> {
+        Image { file: None, size: self.size }
     }
 }

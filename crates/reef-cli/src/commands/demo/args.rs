@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Photo (JPEG or PNG) to classify.
     #[arg(long)]
     pub(crate) image: Option<PathBuf>,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Time of each measurement, such as 500ms or 5s [default: 3500ms]; requests next to long

@@ -235,7 +235,7 @@ fn brief(micros: f64) -> String {
 fn simulation(chosen: &Chosen<'_>) -> String {
     let (Some(size), true) = (chosen.size, chosen.simulated) else { return String::new() };
     format!(
-        "A software device, so what is not asked for is small: pictures of {size} x {size}, {} a row, \
+        "A software device, so what is not asked for is small: images of {size} x {size}, {} a row, \
          one BE client.\nTimes are those of this machine's CPU, not of a GPU.\n",
         time::show(chosen.time)
     )

@@ -11,7 +11,7 @@ use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::report::time;
 use crate::workload::baselines;
-use crate::workload::networks::{Picture, check, networks};
+use crate::workload::networks::{Image, check, networks};
 use anyhow::{Context, Result};
 use reef::PreemptLevel;
 use reef::op::Operators;
@@ -37,14 +37,14 @@ impl reef::Visit for Demo<'_> {
         let Chosen { args, be, size, time, .. } = &self.0;
         let level = args.level.into();
         device.preemptor(level)?; // a level too deep is an error before anything long begins
-        let picture = Picture { file: args.image.as_deref(), size: *size };
-        check(&args.rt, be, picture)?;
+        let image = Image { file: args.image.as_deref(), size: *size };
+        check(&args.rt, be, image)?;
         make_folder(&args.out)?;
         let (starts, plans) = (starts(level), plans(level));
         let progress = Progress::new(3 + be.len() + starts.len() + plans.len(), args.json);
         progress.expect(plans.len() + starts.len().div_ceil(2), *time);
         let starts = measure_starts(&device, starts, *time / 2, &progress)?;
-        let networks = networks(&device, &args.rt, be, picture, &progress)?;
+        let networks = networks(&device, &args.rt, be, image, &progress)?;
         progress.begin("measuring kernels");
         let mut bench = Bench::new(&device, networks, *time)?;
         let mut outcomes = Vec::new();

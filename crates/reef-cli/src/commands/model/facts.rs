@@ -2,7 +2,7 @@
 
 use crate::report::output::print;
 use anyhow::Result;
-use reef::models::kinds::PictureModel;
+use reef::models::kinds::ImageModel;
 use std::fmt::Display;
 
 /// Figures of a network, as JSON.
@@ -17,7 +17,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(name: impl Display, model: &PictureModel) -> Self {
+    pub(crate) fn of(name: impl Display, model: &ImageModel) -> Self {
         Self {
             name: name.to_string(),
             steps: model.layers().len(),
@@ -29,7 +29,7 @@ impl Facts {
 }
 
 /// Prints the figures of a network.
-pub(crate) fn describe(place: impl Display, model: &PictureModel) -> Result<()> {
+pub(crate) fn describe(place: impl Display, model: &ImageModel) -> Result<()> {
     let Facts { name, steps, parameters, input, output: [batch, classes, ..] } =
         Facts::of(place, model);
     print(format_args!(

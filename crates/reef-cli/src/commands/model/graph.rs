@@ -2,7 +2,7 @@
 
 use crate::report::output::{count, print};
 use anyhow::Result;
-use reef::models::kinds::PictureModel;
+use reef::models::kinds::ImageModel;
 use reef::models::{self, Budget, ScheduleGraph, Work, param::Params, profile::Latencies};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -47,7 +47,7 @@ pub(super) fn show(files: &Files<'_>, as_json: bool) -> Result<()> {
 fn profiled(
     path: &Path,
     graph: &ScheduleGraph,
-    model: Option<&PictureModel>,
+    model: Option<&ImageModel>,
 ) -> models::Result<usize> {
     let latencies = Latencies::load(path)?;
     Ok(match model {
@@ -80,12 +80,12 @@ fn describe(path: &Path, graph: &ScheduleGraph) -> Result<()> {
 }
 
 /// The network in the file, if its steps are operations.
-fn network(path: &Path, graph: &ScheduleGraph) -> Result<Option<PictureModel>> {
+fn network(path: &Path, graph: &ScheduleGraph) -> Result<Option<ImageModel>> {
     if graph.steps.iter().any(|step| matches!(step.work, Work::Kernel(_))) {
         return Ok(None);
     }
     let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)?;
-    Ok(Some(PictureModel::from_json(&text, &path.display().to_string())?))
+    Ok(Some(ImageModel::from_json(&text, &path.display().to_string())?))
 }
 
 /// Parameters of compiled kernels are storages.

@@ -27,10 +27,10 @@ pub(crate) struct Import {
     /// Model whose weights a .safetensors file has: a name of `reef model list`.
     #[arg(long = "model", alias = "network", value_name = "MODEL")]
     network: Option<String>,
-    /// Pictures at a time.
+    /// Images at a time.
     #[arg(long)]
     batch: Option<usize>,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Limit of the memory for reading, such as 512MiB; 0 for none.
@@ -45,10 +45,10 @@ pub(crate) struct Export {
     network: String,
     #[command(flatten)]
     folder: Out,
-    /// Pictures at a time.
+    /// Images at a time.
     #[arg(long, default_value_t = 1)]
     batch: usize,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Seed of the made-up weights.
@@ -89,14 +89,14 @@ pub(crate) fn import(args: &Import) -> Result<()> {
     args.folder.save(model.read()?)
 }
 
-/// A network for pictures becomes a schedule and its weights; one of tensors stays the file that it
+/// A network for images becomes a schedule and its weights; one of tensors stays the file that it
 /// is.
 fn import_onnx(args: &Import) -> Result<()> {
     let model = args.opened(&args.file).read()?;
     let Some(tensors) = model.tensors() else { return args.folder.save(model) };
     if args.size.is_some() || args.batch.is_some() || args.folder.device.is_some() {
         return usage(
-            "--size, --batch and --device are for networks for pictures: this file is kept as it is",
+            "--size, --batch and --device are for networks for images: this file is kept as it is",
         );
     }
     let out = &args.folder.out;
@@ -151,14 +151,14 @@ impl Out {
             model = model.with_latencies(Some(latencies));
         }
         model.save(&self.out)?;
-        let (picture, _) = model.picture()?;
+        let (image, _) = model.image()?;
         if self.json {
             let micros = model.latencies().map(|latencies| latencies.micros);
-            let network = Facts::of(self.out.display(), picture);
+            let network = Facts::of(self.out.display(), image);
             let json = json!({ "folder": self.out, "network": network, "inference_us": micros });
             return print(serde_json::to_string_pretty(&json)?);
         }
-        describe(self.out.display(), picture)?;
+        describe(self.out.display(), image)?;
         model.latencies().map_or(Ok(()), |latencies| measured(&self.out, latencies))
     }
 }

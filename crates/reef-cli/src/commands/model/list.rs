@@ -4,7 +4,7 @@ use super::facts::Facts;
 use super::show_tensors;
 use crate::report::output::print;
 use anyhow::Result;
-use reef::models::kinds::{PictureModel, TensorModel};
+use reef::models::kinds::{ImageModel, TensorModel};
 use reef::models::{self, Model};
 
 #[derive(clap::Args)]
@@ -24,18 +24,18 @@ pub(crate) fn list(args: &List) -> Result<()> {
     }
     all.iter().try_for_each(|(name, model)| match model.tensors() {
         Some(model) => tensors(name, model),
-        None => picture(name, model.picture()?.0),
+        None => image(name, model.image()?.0),
     })
 }
 
 fn facts(name: &str, model: &Model) -> Result<serde_json::Value> {
     match model.tensors() {
         Some(model) => Ok(show_tensors::listed(name, model)),
-        None => Ok(serde_json::to_value(Facts::of(name, model.picture()?.0))?),
+        None => Ok(serde_json::to_value(Facts::of(name, model.image()?.0))?),
     }
 }
 
-fn picture(name: &str, model: &PictureModel) -> Result<()> {
+fn image(name: &str, model: &ImageModel) -> Result<()> {
     let size = model.input().height;
     line(name, format_args!("{size}x{size}"), model.graph().steps.len(), model.parameters())
 }

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     model: String,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// File of `reef model calibrate`: numbers of 8 bits.

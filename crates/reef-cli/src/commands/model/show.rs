@@ -9,7 +9,7 @@ use crate::workload::networks::opened;
 use crate::workload::tensors::shape;
 use anyhow::Result;
 use reef::models::arena;
-use reef::models::kinds::{Layer, PictureModel};
+use reef::models::kinds::{Layer, ImageModel};
 use reef::op::{Bounds, Function, Op, PoolKind, Tensor, Window};
 use serde_json::{Value, json};
 use std::mem::ManuallyDrop;
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// Kernel latencies of a schedule graph to check, MODEL.profile.json.
     #[arg(long, value_name = "FILE")]
     latencies: Option<PathBuf>,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Sizes that an ONNX file leaves open, by the name of an input or of a size; else they are 1.
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(model) = model.tensors() {
         return show_tensors::show(&args.model, model, args.json);
     }
-    let (model, _) = model.picture()?;
+    let (model, _) = model.image()?;
     let arena = arena::plan(model.graph()).bytes;
     if args.json {
         let steps: Vec<_> = steps(model).map(|(name, layer)| step(name, layer)).collect();
@@ -73,12 +73,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     print(as_table(model))
 }
 
-fn steps(model: &PictureModel) -> impl Iterator<Item = (&str, &Layer)> {
+fn steps(model: &ImageModel) -> impl Iterator<Item = (&str, &Layer)> {
     let names = model.graph().steps.iter().map(|step| step.name.as_str());
     names.zip(model.layers())
 }
 
-fn as_table(model: &PictureModel) -> Table {
+fn as_table(model: &ImageModel) -> Table {
     let mut table = table(&["step", "parameters", "input", "output", "operation"]);
     for (name, layer) in steps(model) {
         let [input, output] = [layer.op.input(), layer.op.output()].map(|tensor| {

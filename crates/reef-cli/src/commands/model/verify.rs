@@ -17,7 +17,7 @@ use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use crate::workload::preempted::{self, also_preempted};
 use anyhow::{Result, bail};
-use reef::models::kinds::{PictureModel, quantized_steps, reference};
+use reef::models::kinds::{ImageModel, quantized_steps, reference};
 use reef::models::{Model, Network, Scales, Seeded};
 use reef::op::{Format, Operators};
 use reef::tensor::Array;
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     against: Reference,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Largest difference, as a part of the largest output: 1e-3, with --scales 0.1 (int8) or 0.2
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// File of `reef model calibrate`: numbers of 8 bits.
     #[arg(long, value_name = "FILE")]
     scales: Option<PathBuf>,
-    /// Seed of the made-up picture, of the weights of a model that is built, and of the times of
+    /// Seed of the made-up image, of the weights of a model that is built, and of the times of
     /// preemptions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -123,7 +123,7 @@ fn compare(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Differences of a network for pictures, relative to the largest expected value.
+/// Differences of a network for images, relative to the largest expected value.
 struct Compared {
     /// Of the device from the reference.
     off: f64,
@@ -133,13 +133,13 @@ struct Compared {
     from_floats: f64,
     largest_output: f64,
     /// Layouts on the device.
-    planned: Arc<PictureModel>,
+    planned: Arc<ImageModel>,
     preemptions: Option<u64>,
 }
 
 impl Compared {
     fn of(args: &Args, device: &str, model: &Model) -> Result<Self> {
-        let (picture, tensors) = model.picture()?;
+        let (image, tensors) = model.image()?;
         let input = &Seeded(args.seed).input(model.input_len());
         let progress = Progress::new(2, args.json);
         progress.begin(&format!("on {device}"));
@@ -147,7 +147,7 @@ impl Compared {
             reef::with_device(device, Verify { args, model, input })??;
         progress.begin("the reference");
         let floats = model.expected(input)?;
-        let schedule = reference::execute(picture, tensors, input)?;
+        let schedule = reference::execute(image, tensors, input)?;
         let want = match model.scales() {
             Some(_) => &reference::execute(&planned, tensors, input)?,
             None => &floats,
@@ -177,7 +177,7 @@ impl Compared {
             }
             return print(with_preemptions(facts, *preemptions));
         }
-        describe(network, model.picture()?.0)?;
+        describe(network, model.image()?.0)?;
         print(format_args!(
             "the schedule: off by {rewritten:.1e} of what the network's file says"
         ))?;
@@ -218,7 +218,7 @@ struct Verify<'a> {
 }
 
 impl reef::Visit for Verify<'_> {
-    type Output = Result<(Arc<PictureModel>, (Vec<f32>, Option<u64>))>;
+    type Output = Result<(Arc<ImageModel>, (Vec<f32>, Option<u64>))>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let Self { args, model, input } = self;
@@ -232,6 +232,6 @@ impl reef::Visit for Verify<'_> {
         let seed = args.preempt.then_some(args.seed);
         let (have, _, preemptions) = also_preempted(&device, seed, fresh, made)?;
         let [Array::F32(have)] = &have[..] else { unreachable!("`made` gives singles") };
-        Ok((model.picture_on(&device)?, (have.clone(), preemptions)))
+        Ok((model.image_on(&device)?, (have.clone(), preemptions)))
     }
 }

@@ -5,7 +5,7 @@ use crate::report::{device, size};
 use crate::workload::stopping::StopArgs;
 use crate::workload::tensors::shape;
 use anyhow::Result;
-use reef::models::picture::Transform;
+use reef::models::image::Transform;
 use reef::models::{self, Budget, Model};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Number of classes to print.
     #[arg(long, default_value_t = 5)]
     pub(crate) top: usize,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Shorter side after resizing, before the middle is cut out [default: 8/7 of the size].
@@ -99,7 +99,7 @@ impl Args {
         Ok(())
     }
 
-    /// Returns whether arrays go in and out instead of pictures.
+    /// Returns whether arrays go in and out instead of images.
     pub(crate) fn is_about_arrays(&self) -> bool {
         !self.input.is_empty() || self.out.is_some()
     }

@@ -37,27 +37,27 @@ pub(crate) fn run_from(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>)
         return tensors::run(args, stop, from);
     }
     if args.preempt {
-        return Err(Usage("--preempt: that is for arrays, not for pictures".into()).into());
+        return Err(Usage("--preempt: that is for arrays, not for images".into()).into());
     }
     let model = open(args)?;
-    let classes = model.picture()?.0.output().channels;
+    let classes = model.image()?.0.output().channels;
     if !(1..=classes).contains(&args.top) {
         return Err(Usage(format!("--top must be in 1..={classes}, got {}", args.top)).into());
     }
     let labels = args.labels.as_deref().map(|file| Labels::load(file, classes)).transpose()?;
     let transform = args.transform(&model)?;
     let read = |image: &PathBuf| transform.read(image);
-    let pictures = args.images.iter().map(read).collect::<models::Result<Vec<_>>>()?;
+    let images = args.images.iter().map(read).collect::<models::Result<Vec<_>>>()?;
     let seen = if may_stop {
-        let inputs = Inputs::Pictures(&pictures);
+        let inputs = Inputs::Images(&images);
         let run = Stoppable { args, model: &model, inputs, stop, from };
         match reef::with_device(&args.device, run)?? {
             Outcome::Stopped(written, seen) => return say_stopped(args, stop, written, seen),
-            Outcome::Arrays(..) => unreachable!("pictures went in"),
-            Outcome::Pictures(seen) => seen,
+            Outcome::Arrays(..) => unreachable!("images went in"),
+            Outcome::Images(seen) => seen,
         }
     } else {
-        reef::with_device(&args.device, Run { args, model, pictures: &pictures })??
+        reef::with_device(&args.device, Run { args, model, images: &images })??
     };
     report::show(args, &seen, labels.as_ref())
 }

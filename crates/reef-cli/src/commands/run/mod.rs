@@ -1,4 +1,4 @@
-//! `reef run`: what a network sees in pictures, or makes of arrays.
+//! `reef run`: what a network sees in images, or makes of arrays.
 
 pub(crate) mod args;
 pub(crate) mod command;

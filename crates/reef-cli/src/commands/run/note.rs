@@ -16,15 +16,15 @@ pub(crate) struct Note {
     /// Names of files are relative to it.
     folder: PathBuf,
     pub(crate) args: Args,
-    /// Digest of each picture's file.
-    pictures: Vec<Digest>,
-    /// Pictures that were seen.
+    /// Digest of each image's file.
+    images: Vec<Digest>,
+    /// Images that were seen.
     seen: Vec<StoredPrediction>,
     /// Time that the one after them has taken.
     spent: Duration,
 }
 
-/// Output for a picture, bit by bit.
+/// Output for an image, bit by bit.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredPrediction {
@@ -41,7 +41,7 @@ impl Note {
         Ok(Self {
             folder: std::env::current_dir().context("the current folder")?,
             args: args.clone(),
-            pictures: args.images.iter().map(digest).collect::<Result<_>>()?,
+            images: args.images.iter().map(digest).collect::<Result<_>>()?,
             seen: seen.collect(),
             spent,
         })
@@ -56,10 +56,10 @@ impl Note {
         let gone = || Usage(format!("{}: the run's folder must exist", note.folder.display()));
         std::env::set_current_dir(&note.folder).map_err(|_| gone())?;
         if note.seen.len() > note.args.images.len() {
-            let text = format!("{}: more pictures were seen than given", folder.display());
+            let text = format!("{}: more images were seen than given", folder.display());
             return Err(Usage(text).into());
         }
-        for (image, want) in note.args.images.iter().zip(&note.pictures).skip(note.seen.len()) {
+        for (image, want) in note.args.images.iter().zip(&note.images).skip(note.seen.len()) {
             if digest(image)? != *want {
                 let text = format!("{}: must be the file of the snapshot", image.display());
                 return Err(Usage(text).into());

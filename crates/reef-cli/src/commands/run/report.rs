@@ -1,4 +1,4 @@
-//! The best classes of each picture.
+//! The best classes of each image.
 
 use super::args::Args;
 use super::infer::Prediction;
@@ -64,8 +64,8 @@ pub(crate) fn show(args: &Args, seen: &[Prediction], labels: Option<&Labels>) ->
             args.model
         ))?;
     }
-    for (image, seen) in args.images.iter().zip(seen) {
-        print(format_args!("{}  {:.2} ms", image.display(), seen.time.as_secs_f64() * 1e3))?;
+    for (file, seen) in args.images.iter().zip(seen) {
+        print(format_args!("{}  {:.2} ms", file.display(), seen.time.as_secs_f64() * 1e3))?;
         for Class { index, probability, .. } in best(&seen.logits, args.top) {
             let label = labels.map_or(String::new(), |labels| format!("  {}", labels.of(index)));
             print(format_args!("  {:6.2} %  class {index:>3}{label}", 100.0 * probability))?;
@@ -83,15 +83,15 @@ fn json(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Value {
             "logit": class.logit,
         })
     };
-    let picture = |(image, seen): (&std::path::PathBuf, &Prediction)| {
+    let image = |(file, seen): (&std::path::PathBuf, &Prediction)| {
         let top: Vec<_> = best(&seen.logits, args.top).into_iter().map(class).collect();
-        json!({ "file": image, "ms": seen.time.as_secs_f64() * 1e3, "top": top })
+        json!({ "file": file, "ms": seen.time.as_secs_f64() * 1e3, "top": top })
     };
     json!({
         "model": args.model,
         "device": args.device,
         "weights_made_up": args.is_made_up(),
-        "pictures": args.images.iter().zip(seen).map(picture).collect::<Vec<_>>(),
+        "images": args.images.iter().zip(seen).map(image).collect::<Vec<_>>(),
     })
 }
 

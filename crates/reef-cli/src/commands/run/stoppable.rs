@@ -16,9 +16,9 @@ use reef_snapshot::{Position, Snapshot, Work, Written, write};
 use serde_json::json;
 use std::time::Duration;
 
-/// Inputs: one picture after the other, or arrays once.
+/// Inputs: one image after the other, or arrays once.
 pub(crate) enum Inputs<'a> {
-    Pictures(&'a [Vec<f32>]),
+    Images(&'a [Vec<f32>]),
     Arrays(&'a InputArrays),
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Stoppable<'a> {
 
 /// Result of a run.
 pub(crate) enum Outcome {
-    Pictures(Vec<Prediction>),
+    Images(Vec<Prediction>),
     Arrays(Vec<Array>, Duration),
-    /// It stopped after this number of pictures.
+    /// It stopped after this number of images.
     Stopped(Written, usize),
 }
 
@@ -51,7 +51,7 @@ impl reef::Visit for Stoppable<'_> {
             (seen, spent) = (note.predictions(), note.spent());
         }
         let count = match self.inputs {
-            Inputs::Pictures(pictures) => pictures.len(),
+            Inputs::Images(images) => images.len(),
             Inputs::Arrays(_) => 1,
         };
         for index in seen.len()..count {
@@ -78,7 +78,7 @@ impl reef::Visit for Stoppable<'_> {
                 return self.write(&work, &left, &seen, spent);
             }
         }
-        Ok(Outcome::Pictures(seen))
+        Ok(Outcome::Images(seen))
     }
 }
 
@@ -86,7 +86,7 @@ impl Stoppable<'_> {
     /// Puts an input where the inference copies it from.
     fn stage<D: Operators>(&self, network: &Network<D>, index: usize) -> Result<()> {
         match self.inputs {
-            Inputs::Pictures(pictures) => Ok(network.stage_input(&pictures[index])?),
+            Inputs::Images(images) => Ok(network.stage_input(&images[index])?),
             Inputs::Arrays(given) => {
                 for (index, (_, port)) in network.inputs().iter().enumerate() {
                     let missing =
@@ -120,17 +120,17 @@ pub(crate) fn say_stopped(args: &Args, stop: &Stop, written: Written, seen: usiz
         return print(serde_json::to_string_pretty(&json!({ "stopped": {
             "snapshot": folder,
             "bytes": bytes,
-            "pictures_seen": seen,
+            "images_seen": seen,
             "command": at,
             "commands": commands,
             "blocks_left": blocks.map(|(left, _)| left),
             "blocks": blocks.map(|(_, all)| all),
         } }))?);
     }
-    let picture = match args.images.len() {
+    let image = match args.images.len() {
         0 => String::new(),
-        all if position.is_between() => format!(" after picture {seen} of {all}"),
-        all => format!(" in picture {} of {all}", seen + 1),
+        all if position.is_between() => format!(" after image {seen} of {all}"),
+        all => format!(" in image {} of {all}", seen + 1),
     };
     let is_inside = !position.is_between();
     let command = is_inside.then(|| format!(", at command {at} of {commands}"));
@@ -139,6 +139,6 @@ pub(crate) fn say_stopped(args: &Args, stop: &Stop, written: Written, seen: usiz
     let blocks = blocks.unwrap_or_default();
     let folder = folder.display();
     let size = bytes as f64 / 1e6;
-    print(format_args!("stopped{picture}{command}{blocks}: {size:.1} MB"))?;
+    print(format_args!("stopped{image}{command}{blocks}: {size:.1} MB"))?;
     print(format_args!("reef restore {folder} finishes it"))
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>) -> R
         let run = Stoppable { args, model: &model, inputs, stop, from };
         match reef::with_device(&args.device, run)?? {
             Outcome::Stopped(written, seen) => return say_stopped(args, stop, written, seen),
-            Outcome::Pictures(_) => unreachable!("arrays went in"),
+            Outcome::Images(_) => unreachable!("arrays went in"),
             Outcome::Arrays(outputs, time) => (outputs, time, None),
         }
     } else {
@@ -54,7 +54,7 @@ fn model(args: &Args, given: &InputArrays) -> Result<Model> {
     Ok(model.values(given).budget(&args.budget()).read()?)
 }
 
-/// A built network, for as many texts and tokens, or pictures, as were given: the first and the
+/// A built network, for as many texts and tokens, or images, as were given: the first and the
 /// last size of an input.
 fn built(args: &Args, given: &InputArrays) -> Result<Model> {
     let (size, batch) = match given.values().next().map(|(dims, _)| dims.as_slice()) {

@@ -125,12 +125,12 @@ pub(in crate::kernels) fn check_window(
     input: &Tensor,
     output: &Tensor,
 ) -> Result<()> {
-    let picture = [input.height, input.width];
-    let too_large = (0..2).any(|i| window.size[i] > picture[i] + 2 * window.padding[i]);
+    let extent = [input.height, input.width];
+    let too_large = (0..2).any(|i| window.size[i] > extent[i] + 2 * window.padding[i]);
     if window.stride.contains(&0) || window.size.contains(&0) || too_large {
-        return Err(Error::Invalid(format!("cpu: {window:?} over {picture:?}")));
+        return Err(Error::Invalid(format!("cpu: {window:?} over {extent:?}")));
     }
-    let want = [input.batch, window.over(picture)[0], window.over(picture)[1]];
+    let want = [input.batch, window.over(extent)[0], window.over(extent)[1]];
     let have = [output.batch, output.height, output.width];
     if want != have {
         return Err(Error::Invalid(format!("cpu: output of {have:?}, the window gives {want:?}")));

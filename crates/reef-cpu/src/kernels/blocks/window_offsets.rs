@@ -2,11 +2,11 @@
 
 use reef_core::op::{Tensor, Window};
 
-/// A window over a picture.
+/// A window over an image.
 #[derive(Debug)]
 pub(in crate::kernels) struct WindowOffsets {
     window: Window,
-    /// Rows and columns of the picture.
+    /// Rows and columns of the image.
     input: [usize; 2],
     /// Rows and columns of windows.
     output: [usize; 2],
@@ -29,7 +29,7 @@ impl WindowOffsets {
     }
 
     /// Calls `visit(position within the window, input pixel)` for all that output pixel `pixel`
-    /// sees inside of the picture, until it gives `false`, and gives what the last call gave.
+    /// sees inside of the image, until it gives `false`, and gives what the last call gave.
     #[inline(always)]
     pub(in crate::kernels) fn visit(
         &self,
@@ -51,7 +51,7 @@ impl WindowOffsets {
         true
     }
 
-    /// Position in the picture of position `at` of the window that is `output` steps from the edge.
+    /// Position in the image of position `at` of the window that is `output` steps from the edge.
     #[inline(always)]
     fn inside(&self, axis: usize, output: usize, at: usize) -> Option<usize> {
         let moved = output * self.window.stride[axis] + at;

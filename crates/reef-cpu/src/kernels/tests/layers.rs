@@ -3,8 +3,8 @@
 use super::reference::Random;
 use crate::kernel::Kernel;
 use crate::kernels::blocks::operand_layout::OperandMemory;
-use crate::kernels::pictures::build::build;
-use crate::kernels::pictures::pack::pack;
+use crate::kernels::images::build::build;
+use crate::kernels::images::pack::pack;
 use crate::memory::buffer::Buffer;
 use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, Tensor, Window};
 

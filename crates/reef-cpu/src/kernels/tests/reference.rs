@@ -38,7 +38,7 @@ pub(in crate::kernels) fn indices(of: &Tensor) -> impl Iterator<Item = [usize; 4
     })
 }
 
-/// Calls `visit(position, index)` for what a window sees inside of the picture.
+/// Calls `visit(position, index)` for what a window sees inside of the image.
 fn window(
     of: &Window,
     input: &Tensor,

@@ -4,8 +4,8 @@ use super::ops::{activate, conv, multiply, native, pool, window};
 use super::reference::Random;
 use super::table::table;
 use crate::kernels::blocks::operand_layout::OperandMemory;
-use crate::kernels::pictures::build::build;
-use crate::kernels::pictures::pack::pack;
+use crate::kernels::images::build::build;
+use crate::kernels::images::pack::pack;
 use crate::memory::buffer::Buffer;
 use reef_core::Error;
 use reef_core::op::{
@@ -80,7 +80,7 @@ fn numbers_of_8_bits_are_unsupported() {
 }
 
 #[test]
-fn factors_that_fit_no_picture_are_invalid() {
+fn factors_that_fit_no_image_are_invalid() {
     let image = native([2, 8, 6, 6]);
     let place = || OperandMemory { buffer: Buffer::zeroed(1 << 16).unwrap(), offset: 0 };
     for shape in [[1, 8, 1, 1], [2, 7, 1, 1], [2, 1, 6, 6], [2, 8, 6, 1], [2, 8, 6, 5]] {

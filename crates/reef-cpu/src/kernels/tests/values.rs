@@ -51,7 +51,7 @@ fn infinities_give_what_the_definition_says() {
 
 /// Four million values near 1000, added up one after the other, would give 2 % less.
 #[test]
-fn means_of_large_pictures_are_exact() {
+fn means_of_large_images_are_exact() {
     for (channels, size) in [(1, 2048), (3, 300), (70, 65)] {
         let whole = window([size; 2], [1, 1], [0, 0]);
         let op = Op::Pool2d(pool(PoolKind::Average, native([1, channels, size, size]), whole));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn picture_is_converted_and_gives_numbers_of_8_bits() {
+    fn image_is_converted_and_gives_numbers_of_8_bits() {
         let op = conv(Layout::Native, numbers(Format::Int8, 0.5));
         let op = Conv2d { input: Tensor::new(Layout::Nchw, [1, 3, 6, 6]), ..op };
         let names = kernels(&gpu(Precision::Fp16), &Op::Conv2d(op));
@@ -272,8 +272,8 @@ mod tests {
         assert_eq!(said(&gpu16, &narrow), [false, true], "no whole chunk of 16 channels");
         let part = Conv2d { input: input(16).channels(8, 16, 32), ..good };
         assert_eq!(said(&gpu16, &part), [false, true], "a chunk that begins inside another");
-        let picture = Conv2d { input: Tensor::new(Layout::Nchw, [1, 3, 6, 6]), ..good };
-        assert_eq!(said(&gpu16, &picture), [false, true]);
+        let extent = Conv2d { input: Tensor::new(Layout::Nchw, [1, 3, 6, 6]), ..good };
+        assert_eq!(said(&gpu16, &extent), [false, true]);
         assert_eq!(said(&gpu16, &Conv2d { groups: 16, ..good }), [false, false]);
         let odd = Conv2d { output: input(6), ..good };
         assert_eq!(said(&gpu16, &odd), [true, false], "not four outputs at a time");

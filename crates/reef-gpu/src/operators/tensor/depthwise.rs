@@ -1,4 +1,4 @@
-//! Convolutions of each channel by itself, by the kernels that networks of pictures have for them.
+//! Convolutions of each channel by itself, by the kernels that networks of images have for them.
 
 use super::bound::BoundTensors;
 use super::launch::Grid;

@@ -48,7 +48,7 @@ pub(super) fn config(
     let input = |info: &TensorInfo| ModelInput {
         name: info.name.clone(),
         data_type: data_type(info.element).into(),
-        format: model_input::Format::None.into(), // pictures are NCHW, with the batch
+        format: model_input::Format::None.into(), // images are NCHW, with the batch
         dims: model.dims(info).to_vec(),
     };
     let output = |info: &TensorInfo| ModelOutput {

@@ -38,8 +38,8 @@ const SLEEP_MARGIN: Duration = Duration::from_micros(60);
 ///
 /// let options = Options { class: Some(Class::RealTime), ..Options::default() };
 /// let mut client = Client::connect("resnet50", &options)?;
-/// let picture = vec![0.0; client.input_len()];
-/// let logits = client.infer(&picture)?;
+/// let image = vec![0.0; client.input_len()];
+/// let logits = client.infer(&image)?;
 /// assert_eq!(logits.len(), client.output_len());
 /// # Ok::<(), reef_serve::Error>(())
 /// ```

@@ -5,8 +5,8 @@ use super::shapes::{asking, open, open_file, peer, port};
 use super::*;
 use std::task::Poll;
 
-/// The made-up network of pictures, in rows.
-fn pictures(test: &str, more: &str) -> Fixture {
+/// The made-up network of images, in rows.
+fn images(test: &str, more: &str) -> Fixture {
     let fixture = Fixture::new(test, |config| config.models.load.clear());
     let text = format!("network = \"resnet18\"\nsize = 32\nseed = 1\n{more}");
     std::fs::write(fixture.folder.join("tiny/model.toml"), text).unwrap();
@@ -15,8 +15,8 @@ fn pictures(test: &str, more: &str) -> Fixture {
 }
 
 impl Fixture {
-    /// A request with a picture of its own.
-    fn picture(&self, seed: u64, priority: u64) -> Inference {
+    /// A request with an image of its own.
+    fn image(&self, seed: u64, priority: u64) -> Inference {
         let inference = self.inference(priority);
         let input = Seeded(seed).input(inference.variant.inputs.each[0].elements());
         let input = Input::Bytes(to_bytes(&input).into());
@@ -45,23 +45,23 @@ pub(super) fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     answers.into_iter().flatten().collect()
 }
 
-/// Four different pictures in one run give what each gives alone, bit by bit.
+/// Four different images in one run give what each gives alone, bit by bit.
 #[test]
 fn batched_results_equal_single_results() {
-    let alone = pictures("alone", "");
-    let fixture = pictures("together", "max_batch = 4\nmax_delay_us = 1_000_000\n");
+    let alone = images("alone", "");
+    let fixture = images("together", "max_batch = 4\nmax_delay_us = 1_000_000\n");
     let model = fixture.server.registry.get("tiny", "").unwrap();
     assert_eq!(model.inputs.each[0].shape, [-1, 3, 32, 32]);
     assert_eq!(model.variants.len(), 3, "for 1, 2 and 4 rows");
-    let want = |seed| block_on(alone.server.infer(alone.picture(seed, 2))).unwrap();
+    let want = |seed| block_on(alone.server.infer(alone.image(seed, 2))).unwrap();
     let wanted: Vec<_> = (1..=4).map(want).collect();
     let begun = Instant::now();
     let mut asked = 0;
     while fixture.executions("tiny") == asked {
         assert!(begun.elapsed() < Duration::from_secs(60), "{asked} requests, each by itself");
-        let ask = |seed| fixture.server.infer(fixture.picture(seed, 2));
+        let ask = |seed| fixture.server.infer(fixture.image(seed, 2));
         for (answer, want) in all_at_once((1..=4).map(ask).collect()).into_iter().zip(&wanted) {
-            assert!(answer.unwrap() == *want, "a picture in a batch differs from the same alone");
+            assert!(answer.unwrap() == *want, "an image in a batch differs from the same alone");
         }
         asked += 4;
     }
@@ -71,9 +71,9 @@ fn batched_results_equal_single_results() {
 /// Real-time requests don't wait for others unless the model allows it.
 #[test]
 fn real_time_requests_run_by_themselves() {
-    let fixture = pictures("rt-alone", "max_batch = 4\nmax_delay_us = 1_000_000\n");
+    let fixture = images("rt-alone", "max_batch = 4\nmax_delay_us = 1_000_000\n");
     let answers =
-        all_at_once((1..=4).map(|n| fixture.server.infer(fixture.picture(n, 1))).collect());
+        all_at_once((1..=4).map(|n| fixture.server.infer(fixture.image(n, 1))).collect());
     answers.into_iter().for_each(|answer| drop(answer.unwrap()));
     assert_eq!(fixture.executions("tiny"), 4);
 }
@@ -81,11 +81,11 @@ fn real_time_requests_run_by_themselves() {
 /// A batch is charged to one account, so requests of clients with their own accounts run alone.
 #[test]
 fn real_time_requests_run_with_those_of_their_account() {
-    let fixture = pictures("accounts", "max_batch = 4\nmax_delay_us = 20_000\nbatch_rt = true\n");
+    let fixture = images("accounts", "max_batch = 4\nmax_delay_us = 20_000\nbatch_rt = true\n");
     let ask = |number| {
         let client = ClientId { number, ..Peer::UNKNOWN.id };
         let account = Some(Account::new(None));
-        fixture.server.infer(Inference { client, account, ..fixture.picture(1, 1) })
+        fixture.server.infer(Inference { client, account, ..fixture.image(1, 1) })
     };
     all_at_once((1..=4).map(ask).collect()).into_iter().for_each(|answer| drop(answer.unwrap()));
     assert_eq!(fixture.executions("tiny"), 4);
@@ -95,11 +95,11 @@ fn real_time_requests_run_with_those_of_their_account() {
 #[test]
 fn real_time_requests_run_together_if_the_model_says_so() {
     let fixture =
-        pictures("rt-together", "max_batch = 4\nmax_delay_us = 1_000_000\nbatch_rt = true\n");
+        images("rt-together", "max_batch = 4\nmax_delay_us = 1_000_000\nbatch_rt = true\n");
     let (begun, mut asked) = (Instant::now(), 0);
     while fixture.executions("tiny") == asked {
         assert!(begun.elapsed() < Duration::from_secs(60), "{asked} requests, each by itself");
-        let ask = |n| fixture.server.infer(fixture.picture(n, 1));
+        let ask = |n| fixture.server.infer(fixture.image(n, 1));
         let answers = all_at_once((1..=4).map(ask).collect());
         answers.into_iter().for_each(|answer| drop(answer.unwrap()));
         asked += 4;
@@ -127,10 +127,10 @@ fn a_request_that_nothing_can_run_with_does_not_wait() {
 /// One goes away, one is too late, the others get theirs.
 #[test]
 fn each_request_of_a_batch_ends_by_itself() {
-    let fixture = pictures("ends", "max_batch = 8\nmax_delay_us = 200_000\n");
-    let want = block_on(fixture.server.infer(fixture.picture(1, 2))).unwrap();
+    let fixture = images("ends", "max_batch = 8\nmax_delay_us = 200_000\n");
+    let want = block_on(fixture.server.infer(fixture.image(1, 2))).unwrap();
     let ask = |timeout| {
-        let inference = Inference { timeout, ..fixture.picture(1, 2) };
+        let inference = Inference { timeout, ..fixture.image(1, 2) };
         fixture.server.infer(inference)
     };
     let mut gone = Box::pin(ask(None));
@@ -175,7 +175,7 @@ fn rows_of_tensors_go_to_their_requests() {
 
 #[test]
 fn networks_without_rows_are_not_batched() {
-    let fixture = pictures("no-rows", "");
+    let fixture = images("no-rows", "");
     let text = "network = \"resnet18\"\nsize = 32\nseed = 1\nbatch = 2\nmax_batch = 4\n";
     std::fs::write(fixture.folder.join("tiny/model.toml"), text).unwrap();
     let said = fixture.server.registry.load(&ModelName::new("tiny").unwrap()).unwrap_err();

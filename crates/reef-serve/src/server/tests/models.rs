@@ -20,7 +20,7 @@ pub(super) fn case(name: &str) -> (PathBuf, Vec<f32>) {
 /// Weights as torchvision's are saved.
 fn safetensors(network: &str, seed: u64) -> Vec<u8> {
     let model = Model::open(network).input_size(32).seed(seed).read().unwrap();
-    let (model, tensors) = model.picture().unwrap();
+    let (model, tensors) = model.image().unwrap();
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, values) in model.params(tensors).unwrap().tensors {
         let begin = data.len();

@@ -74,7 +74,7 @@ fn asking(priority: u64, from: TensorData, to: Option<RegionPart>) -> InferReque
     }
 }
 
-pub(super) fn picture(seed: u64) -> Vec<u8> {
+pub(super) fn image(seed: u64) -> Vec<u8> {
     to_bytes(&Seeded(seed).input(3 * 32 * 32))
 }
 
@@ -93,7 +93,7 @@ fn tensors_in_device_memory_are_those_of_the_request() {
     fixture.share(&me, "out", (b, 0), OUTPUT).unwrap();
     for priority in [1, 2] {
         for seed in [priority, priority + 2] {
-            let input = picture(seed);
+            let input = image(seed);
             let bytes = || TensorData::Bytes(input.clone().into());
             let want = answered(&fixture, &me, asking(priority, bytes(), None)).unwrap();
             let region = || TensorData::Region(place("in", INPUT));
@@ -118,13 +118,13 @@ fn a_tensor_in_a_region_leaves_the_other_bytes_unchanged() {
     let (memory, handle) = allocate(&devices[0], INPUT + OUTPUT + 16);
     fixture.share(&me, "all", (handle, 0), INPUT + OUTPUT + 8).unwrap();
     let begin = vec![7; 8];
-    memory.write(&[&begin, &picture(1)[..], &[9; OUTPUT + 8]].concat());
+    memory.write(&[&begin, &image(1)[..], &[9; OUTPUT + 8]].concat());
     let at = |offset: usize, bytes| RegionPart { offset: offset as u64, ..place("all", bytes) };
     let from = || TensorData::Region(at(8, INPUT));
     let want =
-        answered(&fixture, &me, asking(2, TensorData::Bytes(picture(1).into()), None)).unwrap();
+        answered(&fixture, &me, asking(2, TensorData::Bytes(image(1).into()), None)).unwrap();
     answered(&fixture, &me, asking(2, from(), Some(at(8 + INPUT, OUTPUT)))).unwrap();
-    let whole = [&begin, &picture(1)[..], &want[..], &[9; 8]].concat();
+    let whole = [&begin, &image(1)[..], &want[..], &[9; 8]].concat();
     assert!(memory.read() == whole);
     let outside = asking(2, from(), Some(at(9 + INPUT, OUTPUT)));
     let said = answered(&fixture, &me, outside).unwrap_err().to_string();
@@ -136,7 +136,7 @@ fn regions_on_a_device_without_a_replica_are_refused() {
     let (fixture, devices) = two("cuda-other", |_| ());
     let (me, _connected) = client();
     let (memory, handle) = allocate(&devices[1], INPUT);
-    memory.write(&picture(1));
+    memory.write(&image(1));
     fixture.share(&me, "in", (handle, 1), INPUT).unwrap();
     let ask = || asking(2, TensorData::Region(place("in", INPUT)), None);
     let said = answered(&fixture, &me, ask()).unwrap_err();
@@ -144,7 +144,7 @@ fn regions_on_a_device_without_a_replica_are_refused() {
     assert_eq!(said, Error::Invalid(why.into()));
     let (both, devices) = two("cuda-near", |config| config.models.replicas = 0);
     let (memory, handle) = allocate(&devices[1], INPUT);
-    memory.write(&picture(1));
+    memory.write(&image(1));
     both.share(&me, "in", (handle, 1), INPUT).unwrap();
     for _ in 0..4 {
         answered(&both, &me, ask()).unwrap(); // not taking turns
@@ -252,8 +252,8 @@ fn rows_of_a_batch_come_from_where_each_request_says() {
     let [(from, a), (to, b)] = [INPUT, OUTPUT].map(|bytes| allocate(&devices[0], bytes));
     fixture.share(&me, "in", (a, 0), INPUT).unwrap();
     fixture.share(&me, "out", (b, 0), OUTPUT).unwrap();
-    from.write(&picture(2));
-    let bytes = |seed| TensorData::Bytes(picture(seed).into());
+    from.write(&image(2));
+    let bytes = |seed| TensorData::Bytes(image(seed).into());
     let want: Vec<_> =
         [1, 2].map(|seed| answered(&fixture, &me, asking(2, bytes(seed), None)).unwrap()).into();
     let model = fixture.server.registry.get("tiny", "").unwrap();

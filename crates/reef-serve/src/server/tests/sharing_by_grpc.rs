@@ -1,7 +1,7 @@
 //! Device memory of clients, registered and used over a gRPC connection: software devices stand for
 //! CUDA's.
 
-use super::sharing::{INPUT, OUTPUT, allocate, picture, two};
+use super::sharing::{INPUT, OUTPUT, allocate, image, two};
 use super::*;
 use crate::kserve::grpc::serve::serve;
 use crate::net::access::Access;
@@ -112,7 +112,7 @@ fn grpc_registers_uses_lists_and_frees_device_memory() {
         let all = [("far", 1, 64), ("in", 0, INPUT as u64 + 8), ("out", 0, OUTPUT as u64)];
         let all = all.map(|(name, device, bytes)| (name.to_owned(), device, bytes));
         assert_eq!(listed(&mut client).await, all);
-        let input = picture(1);
+        let input = image(1);
         let want = client.model_infer(asking(Some(&input), HashMap::new(), HashMap::new()));
         let want = want.await.unwrap().into_inner().raw_output_contents.remove(0);
         assert_eq!(want.len(), OUTPUT);

@@ -11,7 +11,7 @@ const STRIP: u32 = 4;
 const LANES: u32 = 32;
 const STRIPS: u32 = 4;
 
-/// A window with a border of zeros around the pictures.
+/// A window with a border of zeros around the images.
 struct Case {
     element: Element,
     from: Shape,
@@ -109,7 +109,7 @@ impl Case {
     }
 }
 
-/// Odd sizes: groups of channels, strips and blocks that are not full, pictures smaller than a
+/// Odd sizes: groups of channels, strips and blocks that are not full, images smaller than a
 /// strip or a window.
 #[test]
 fn each_channel_is_convolved_by_itself() {

@@ -61,11 +61,11 @@ fn a_linear_layer_is_the_product_whatever_the_width_of_a_wave() {
 }
 
 #[test]
-fn the_mean_of_a_picture_is_that_of_its_pixels() {
+fn the_mean_of_a_image_is_that_of_its_pixels() {
     let (from, to) = (Shape([7, 8, 40]), Shape([1, 1, 40]));
     let input = integers(from.len(), 5);
     let scale = 0.125_f32; // keeps results exact
-    // Blocks for 8 x 4 channels of a picture, and for 4.
+    // Blocks for 8 x 4 channels of an image, and for 4.
     let kernels = [("pool_picture", 2), ("pool_large_picture", 10)];
     for (element, (name, each)) in Element::BOTH.into_iter().flat_map(|e| kernels.map(|k| (e, k))) {
         let blocks = IMAGES * each;

@@ -94,7 +94,7 @@ fn whole(bits: u32) -> f32 {
     })
 }
 
-/// A tensor of [`IMAGES`] pictures: pixels with all their channels side by side.
+/// A tensor of [`IMAGES`] images: pixels with all their channels side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape(pub(crate) [u32; 3]);
 
@@ -104,7 +104,7 @@ pub(crate) const RELU: [u32; 3] = [0, 0, f32::INFINITY.to_bits()];
 /// `Activation` that leaves values as they are.
 pub(crate) const KEPT: [u32; 3] = [0, f32::NEG_INFINITY.to_bits(), f32::INFINITY.to_bits()];
 
-/// Pictures of every tensor.
+/// Images of every tensor.
 pub(crate) const IMAGES: u32 = 2;
 
 impl Shape {
@@ -112,7 +112,7 @@ impl Shape {
         (IMAGES * self.0.iter().product::<u32>()) as usize
     }
 
-    /// Index of an element; `None` outside of the picture.
+    /// Index of an element; `None` outside of the image.
     pub(crate) fn at(self, [n, y, x, c]: [i64; 4]) -> Option<usize> {
         let [height, width, channels] = self.0.map(i64::from);
         let inside = (0..height).contains(&y) && (0..width).contains(&x);

@@ -25,7 +25,7 @@ impl DeviceBench for Args {
         let rounds = args.repeat as usize * (1 + args.stay.len());
         let progress = Progress::new(1 + rounds, args.common.json);
         progress.expect(rounds, args.sides.time);
-        let rt = networks(device, &args.sides.rt, &[], args.sides.picture(), &progress)?.rt;
+        let rt = networks(device, &args.sides.rt, &[], args.sides.image(), &progress)?.rt;
         let task = Task::new(rt.network.graphs(usize::MAX)?)?;
         let bench = Bench { device, args, task: &task };
         let rows = self.rows(&bench, &progress)?;

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Number of measurements, of one device and of all in turns.
     #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeat: u32,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     #[command(flatten)]

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Replace a network: NAME=NETWORK, NAME=FILE.onnx or NAME=FOLDER.
     #[arg(long, value_name = "NAME=NETWORK", value_parser = names::replacement)]
     pub(crate) map: Vec<(String, String)>,
-    /// Rows and columns of all pictures, and tokens of all texts, instead of the networks' own.
+    /// Rows and columns of all images, and tokens of all texts, instead of the networks' own.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Number of requests of each task before any is counted.

@@ -1,7 +1,7 @@
 //! One task's requests, in the six phases that DISB measures.
 //!
 //! Copies to and from the device are part of an inference here, so `copyInput` and `copyOutput`
-//! take no time of their own; the picture is in memory, so `prepareInput` takes none either.
+//! take no time of their own; the image is in memory, so `prepareInput` takes none either.
 
 use super::requests::Phases;
 use super::task_loop::Launch;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Commands that a client submits.
 pub(crate) struct Work<D: Operators> {
     pub(crate) network: NamedNetwork<D>,
-    pub(crate) picture: Vec<u8>,
+    pub(crate) image: Vec<u8>,
 }
 
 /// A task with its place in a dispatcher.
@@ -67,7 +67,7 @@ impl<D: Operators> Launch for Client<'_, D> {
         let clock = || self.device.clock();
         let network = &self.work.network.network;
         let begin = clock();
-        network.stage_bytes(0, &self.work.picture)?;
+        network.stage_bytes(0, &self.work.image)?;
         let staged = clock();
         match &mut self.assignment {
             Assignment::RealTime(client, task) => drop(client.run(task)?),

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Time of each phase of a request, or of many requests.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Phases {
-    /// The picture becomes what the network reads.
+    /// The image becomes what the network reads.
     pub(crate) preprocess: Duration,
     /// Time from submission to the end, copies included.
     pub(crate) infer: Duration,

@@ -113,8 +113,8 @@ impl Disb<'_> {
                 profiles.insert(name.clone(), measured(device, &network)?);
             }
             let network = network.with_profiles(&profiles[&name]);
-            let picture = loader.noise(&network);
-            works.push(Work { network: NamedNetwork { network, name }, picture });
+            let image = loader.noise(&network);
+            works.push(Work { network: NamedNetwork { network, name }, image });
         }
         Ok(works)
     }

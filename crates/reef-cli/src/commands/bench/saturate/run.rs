@@ -88,7 +88,7 @@ fn bench<'a, D: Operators>(
     progress: &Progress,
 ) -> Result<Bench<'a, D>> {
     let Sides { rt, .. } = &args.sides;
-    let networks = networks(device, rt, args.sides.best_effort(), args.sides.picture(), progress)?;
+    let networks = networks(device, rt, args.sides.best_effort(), args.sides.image(), progress)?;
     progress.begin("measuring kernels");
     let Networks { rt, be } = networks.profiled(device)?;
     let be: NamedNetwork<D> = be.into_iter().next().expect("one was asked for");

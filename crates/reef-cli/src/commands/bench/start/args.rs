@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Best-effort network in a closed loop; `none` for none.
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Best-effort kernels with blocks of these times; `none` for none.

@@ -1,8 +1,8 @@
 //! Inferences of a network whose output shows whether each was done.
 //!
-//! Two pictures take turns. Each has a place for its output, which is cleared once it has been
+//! Two images take turns. Each has a place for its output, which is cleared once it has been
 //! checked: an inference that did not run leaves it cleared, and a launch that did not run leaves
-//! what belongs to the other picture.
+//! what belongs to the other image.
 
 use anyhow::Result;
 use reef::Command;
@@ -10,69 +10,69 @@ use reef::models::{Network, Seeded};
 use reef::op::Operators;
 use std::sync::Arc;
 
-/// Logits of two runs that differ by more than this share of the largest are of other pictures.
+/// Logits of two runs that differ by more than this share of the largest are of other images.
 const TOLERANCE: f32 = 1e-3;
-/// Pictures, and places for what they give.
-pub(super) const PICTURES: usize = 2;
+/// Images, and places for what they give.
+pub(super) const IMAGES: usize = 2;
 
 pub(super) struct Inferences<D: Operators> {
     device: D,
-    /// Both pictures, then both places.
+    /// Both images, then both places.
     host: D::Buffer,
-    /// Bytes from one picture to the next, and from one place to the next.
+    /// Bytes from one image to the next, and from one place to the next.
     sizes: [usize; 2],
-    /// Bytes of what a picture gives.
+    /// Bytes of what an image gives.
     given: usize,
-    /// Expected output of each picture.
-    want: [Vec<f32>; PICTURES],
+    /// Expected output of each image.
+    want: [Vec<f32>; IMAGES],
 }
 
-/// The commands of one inference of one picture.
-type PictureTask<D> = Arc<[Command<D>]>;
+/// The commands of one inference of one image.
+type ImageTask<D> = Arc<[Command<D>]>;
 
 impl<D: Operators> Inferences<D> {
-    /// Runs each picture once by `run`; returns what they gave, and one task for each picture with
+    /// Runs each image once by `run`; returns what they gave, and one task for each image with
     /// up to `graph` launches in a graph.
     ///
     /// # Errors
     ///
-    /// The device's; pictures that give the same.
+    /// The device's; images that give the same.
     pub(super) fn new(
         device: &D,
         network: &Network<D>,
         graph: usize,
         mut run: impl FnMut(&[Command<D>]) -> Result<()>,
-    ) -> Result<(Self, Vec<PictureTask<D>>)> {
+    ) -> Result<(Self, Vec<ImageTask<D>>)> {
         let sizes =
             [network.inputs(), network.outputs()].map(|ports| ports.bytes().next_multiple_of(64));
-        let host = device.alloc_host(PICTURES * sizes.iter().sum::<usize>())?;
+        let host = device.alloc_host(IMAGES * sizes.iter().sum::<usize>())?;
         let (device, given) = (device.clone(), network.outputs().bytes());
         let mut inferences = Self { device, host, sizes, given, want: Default::default() };
         let mut tasks = Vec::new();
-        for picture in 0..PICTURES {
-            let [from, to] = inferences.places(picture);
-            let input = Seeded(picture as u64 + 1).inputs(network.inputs());
+        for image in 0..IMAGES {
+            let [from, to] = inferences.places(image);
+            let input = Seeded(image as u64 + 1).inputs(network.inputs());
             inferences.device.write(&inferences.host, from, &input)?;
             let task = network.graphs_on(&inferences.host, (from, to), graph)?;
             run(&task)?;
-            inferences.want[picture] = inferences.output(picture)?;
+            inferences.want[image] = inferences.output(image)?;
             tasks.push(task);
         }
         let [first, second] = &inferences.want;
-        anyhow::ensure!(!are_close(first, second), "two pictures give the same logits");
+        anyhow::ensure!(!are_close(first, second), "two images give the same logits");
         inferences.clear()?;
         Ok((inferences, tasks))
     }
 
-    /// First bytes of a picture and of its place.
-    fn places(&self, picture: usize) -> [usize; 2] {
+    /// First bytes of an image and of its place.
+    fn places(&self, image: usize) -> [usize; 2] {
         let [input, output] = self.sizes;
-        [picture * input, PICTURES * input + picture * output]
+        [image * input, IMAGES * input + image * output]
     }
 
-    fn output(&self, picture: usize) -> Result<Vec<f32>> {
+    fn output(&self, image: usize) -> Result<Vec<f32>> {
         let mut bytes = vec![0; self.given];
-        self.device.read(&self.host, self.places(picture)[1], &mut bytes)?;
+        self.device.read(&self.host, self.places(image)[1], &mut bytes)?;
         Ok(bytes.as_chunks().0.iter().map(|&word| f32::from_ne_bytes(word)).collect())
     }
 
@@ -82,22 +82,22 @@ impl<D: Operators> Inferences<D> {
     ///
     /// The device's.
     pub(super) fn clear(&self) -> Result<()> {
-        (0..PICTURES).try_for_each(|picture| self.clear_one(picture))
+        (0..IMAGES).try_for_each(|image| self.clear_one(image))
     }
 
-    fn clear_one(&self, picture: usize) -> Result<()> {
-        let nothing = bytes(&vec![f32::NAN; self.want[picture].len()]);
-        Ok(self.device.write(&self.host, self.places(picture)[1], &nothing)?)
+    fn clear_one(&self, image: usize) -> Result<()> {
+        let nothing = bytes(&vec![f32::NAN; self.want[image].len()]);
+        Ok(self.device.write(&self.host, self.places(image)[1], &nothing)?)
     }
 
-    /// Returns whether the inference of `picture` since the last call gave the expected output.
+    /// Returns whether the inference of `image` since the last call gave the expected output.
     ///
     /// # Errors
     ///
     /// The device's.
-    pub(super) fn take_right(&self, picture: usize) -> Result<bool> {
-        let right = are_close(&self.output(picture)?, &self.want[picture]);
-        self.clear_one(picture)?;
+    pub(super) fn take_right(&self, image: usize) -> Result<bool> {
+        let right = are_close(&self.output(image)?, &self.want[image]);
+        self.clear_one(image)?;
         Ok(right)
     }
 }
@@ -133,11 +133,11 @@ mod tests {
         let network = Model::open("resnet18").input_size(32).load(&device).unwrap();
         let (inferences, tasks) =
             Inferences::new(&device, &network, 1, |commands| run(&device, commands)).unwrap();
-        for (picture, task) in tasks.iter().enumerate() {
-            assert!(!inferences.take_right(picture).unwrap(), "nothing has run");
+        for (image, task) in tasks.iter().enumerate() {
+            assert!(!inferences.take_right(image).unwrap(), "nothing has run");
             run(&device, task).unwrap();
-            assert!(inferences.take_right(picture).unwrap());
-            assert!(!inferences.take_right(picture).unwrap(), "nothing has run since");
+            assert!(inferences.take_right(image).unwrap());
+            assert!(!inferences.take_right(image).unwrap(), "nothing has run since");
         }
         for lost in [0, 1, tasks[0].len() / 2, tasks[0].len() - 1] {
             run(&device, &tasks[1]).unwrap();

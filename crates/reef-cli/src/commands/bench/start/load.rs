@@ -1,6 +1,6 @@
 //! Best-effort work, and whether it was done exactly once.
 
-use super::inferences::{Inferences, PICTURES};
+use super::inferences::{Inferences, IMAGES};
 use crate::report::time;
 use crate::workload::calibrate::{Calibration, cells};
 use crate::workload::networks::NamedNetwork;
@@ -51,7 +51,7 @@ impl<D: Operators> Load<D> {
         Ok(Self { name, tasks, effect: Effect::Cells(cells), block: Some(block), alone })
     }
 
-    /// Inferences of a network on two pictures in turn; what each gives at first is what it must
+    /// Inferences of a network on two images in turn; what each gives at first is what it must
     /// give.
     pub(crate) fn network(
         device: &D,
@@ -97,7 +97,7 @@ impl<D: Operators> Load<D> {
     fn is_right(&self, task: u64) -> Result<bool> {
         match &self.effect {
             Effect::Cells(_) => Ok(true),
-            Effect::Logits(inferences) => inferences.take_right(task as usize % PICTURES),
+            Effect::Logits(inferences) => inferences.take_right(task as usize % IMAGES),
         }
     }
 }

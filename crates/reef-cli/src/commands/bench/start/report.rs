@@ -21,7 +21,7 @@ ran          a real-time kernel of one block: submitted until its block has run
 over idle    ran p99 less that of an idle device
 quiesced     a preemption alone: call until the device confirms that nothing of the queue runs
 resumed      a restore alone: call until the client sees a first command completed, what was left of it included
-exactly once each best-effort block took effect once, in order (networks: of two pictures in turn, all logits as alone)
+exactly once each best-effort block took effect once, in order (networks: of two images in turn, all logits as alone)
 --json and --out have all quantiles.";
 
 /// Policy of REEF's deepest level, which charts are about.

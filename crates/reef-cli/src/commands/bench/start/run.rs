@@ -11,7 +11,7 @@ use crate::report::progress::Progress;
 use crate::report::results::Common;
 use crate::report::time;
 use crate::workload::calibrate::Calibration;
-use crate::workload::networks::{Loader, Picture, check};
+use crate::workload::networks::{Loader, Image, check};
 use anyhow::{Result, bail};
 use reef::op::Operators;
 use reef::{DeviceInfo, PreemptLevel};
@@ -32,8 +32,8 @@ impl DeviceBench for Args {
     fn check(&self) -> Result<()> {
         Args::check(self)?;
         self.blocks()?;
-        let picture = Picture { file: None, size: self.size };
-        self.network().map_or(Ok(()), |name| check(name, &[], picture))
+        let image = Image { file: None, size: self.size };
+        self.network().map_or(Ok(()), |name| check(name, &[], image))
     }
 
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {

@@ -36,13 +36,13 @@ pub(crate) struct Args {
     /// File of scales to write.
     #[arg(long, value_name = "FILE")]
     pub(super) out: PathBuf,
-    /// Samples: pictures, arrays of numpy, or folders of them. Without it they are made up.
+    /// Samples: images, arrays of numpy, or folders of them. Without it they are made up.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     samples: Vec<PathBuf>,
     /// Largest number of samples; the number of those that are made up.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MAX_SAMPLES))]
     count: u64,
-    /// Percentage of a picture's values in each tensor that are not above its largest.
+    /// Percentage of an image's values in each tensor that are not above its largest.
     #[arg(long, value_name = "P", default_value_t = 100.0)]
     pub(super) percentile: f64,
     /// Samples that the error is measured with. Without it they are the first of --samples, or
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Device that runs the model on the samples: cpu, cuda:0; `reef devices` lists them.
     #[arg(long, default_value = "cpu")]
     pub(super) device: String,
-    /// Rows and columns of pictures, where the model does not fix them.
+    /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     pub(super) size: Option<usize>,
     /// Seed of made-up samples, and of the weights of a model that is built.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Differences of the outputs for one picture, as parts of the largest that floats give.
+/// Differences of the outputs for one image, as parts of the largest that floats give.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Deviation {
     pub(super) largest: f64,
@@ -13,7 +13,7 @@ pub(super) struct Deviation {
     pub(super) is_same_class: bool,
 }
 
-/// Differences for several pictures.
+/// Differences for several images.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Deviations {
     pub(super) each: Vec<Deviation>,
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn several_pictures_have_the_worst_of_all_and_the_mean() {
+    fn several_images_have_the_worst_of_all_and_the_mean() {
         let each = [(&[3.0, 4.0], &[3.0, 4.0]), (&[3.0, 2.0], &[3.0, 4.0])];
         let each = each.map(|(have, want)| Deviation::of(have, want)).into();
         let all = Deviations { each };
@@ -108,9 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn nan_of_one_picture_shows_in_all_figures() {
-        let picture = |value| Deviation::of(&[value, 1.0], &[0.5, 1.0]);
-        let all = Deviations { each: [0.5, 0.5, f32::NAN, 0.5].map(picture).into() };
+    fn nan_of_one_image_shows_in_all_figures() {
+        let image = |value| Deviation::of(&[value, 1.0], &[0.5, 1.0]);
+        let all = Deviations { each: [0.5, 0.5, f32::NAN, 0.5].map(image).into() };
         assert!([all.largest(), all.mean(), all.cosine()].iter().all(|figure| figure.is_nan()));
         assert_eq!(all.same_classes(), 3);
         let both = Deviation::of(&[f32::NAN, 1.0], &[f32::NAN, 1.0]);

@@ -5,7 +5,7 @@ use super::deviation::{Deviation, Deviations};
 use super::samples::{Input, Inputs};
 use crate::workload::tensors::run_once;
 use anyhow::Result;
-use reef::models::kinds::{PictureModel, full_quantization, plan, reference};
+use reef::models::kinds::{ImageModel, full_quantization, plan, reference};
 use reef::models::{self, Model, Scales};
 use reef::op::Operators;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Found {
     pub(super) model: Model,
     pub(super) scales: Scales,
     /// Its layouts on the device, or else on one that has all kernels.
-    pub(super) planned: Arc<PictureModel>,
+    pub(super) planned: Arc<ImageModel>,
     /// Outputs of the device for the checks, if it has kernels.
     pub(super) outputs: Option<Vec<Vec<f32>>>,
 }
@@ -45,7 +45,7 @@ impl reef::Visit for Calibrate<'_> {
         }
         let scales = found?;
         let model = model.clone().with_scales(&scales)?;
-        match model.picture_on(&device) {
+        match model.image_on(&device) {
             Ok(planned) => {
                 let network = model.load(&device)?;
                 let infer = |input: &Input| -> Result<_> {
@@ -57,7 +57,7 @@ impl reef::Visit for Calibrate<'_> {
                 Ok(Found { model, scales, planned, outputs })
             }
             Err(models::Error::Device(reef::Error::Unsupported { .. })) => {
-                let planned = plan(model.picture()?.0, &scales, full_quantization)?.into();
+                let planned = plan(model.image()?.0, &scales, full_quantization)?.into();
                 Ok(Found { model, scales, planned, outputs: None })
             }
             Err(other) => Err(other.into()),
@@ -66,12 +66,12 @@ impl reef::Visit for Calibrate<'_> {
 }
 
 impl Found {
-    /// Distance of the outputs for each of the inputs' own pictures from those of floats.
+    /// Distance of the outputs for each of the inputs' own images from those of floats.
     pub(super) fn deviations(&self, inputs: &[Input]) -> Result<Deviations> {
-        let (floats, tensors) = self.model.picture()?;
-        let pictures = floats.input().batch;
+        let (floats, tensors) = self.model.image()?;
+        let images = floats.input().batch;
         let mut each = Vec::new();
-        for (k, Input { values, pictures: own }) in inputs.iter().enumerate() {
+        for (k, Input { values, images: own }) in inputs.iter().enumerate() {
             let (have, want) = thread::scope(|scope| {
                 let want = scope.spawn(|| reference::execute(floats, tensors, values));
                 let have = match &self.outputs {
@@ -81,7 +81,7 @@ impl Found {
                 (have, want.join().expect("loops don't panic"))
             });
             let (have, want) = (have?, want?);
-            let classes = want.len() / pictures;
+            let classes = want.len() / images;
             let pairs = have.chunks(classes).zip(want.chunks(classes)).take(*own);
             each.extend(pairs.map(|(have, want)| Deviation::of(have, want)));
         }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let scales = &found.scales;
     scales.save(&args.out)?;
     progress.begin("floats, by plain loops");
-    let (floats, _) = found.model.picture()?;
+    let (floats, _) = found.model.image()?;
     let deviations = (!checks.is_empty()).then(|| found.deviations(&checks)).transpose()?;
     progress.finish();
     let by = if found.outputs.is_some() { &device } else { "plain loops" };
@@ -56,15 +56,15 @@ fn facts(args: &Args, found: &Found, deviations: Option<&Deviations>, by: &str) 
     })
 }
 
-/// Prints the error of some pictures.
+/// Prints the error of some images.
 fn report(deviations: &Deviations, by: &str) -> Result<()> {
-    let pictures = deviations.each.len();
-    print(format_args!("error against floats, {}, {by}:", count(pictures, "picture")))?;
+    let images = deviations.each.len();
+    print(format_args!("error against floats, {}, {by}:", count(images, "image")))?;
     print(format_args!(
         "  differences: {:.2e} of the largest output at most, {:.2e} in the mean",
         deviations.largest(),
         deviations.mean()
     ))?;
     print(format_args!("  cosine: {:.5} at least", deviations.cosine()))?;
-    print(format_args!("  equal top class: {} of {pictures}", deviations.same_classes()))
+    print(format_args!("  equal top class: {} of {images}", deviations.same_classes()))
 }

@@ -1,8 +1,8 @@
-//! Samples of a network's inputs: pictures, arrays of numpy, or made up.
+//! Samples of a network's inputs: images, arrays of numpy, or made up.
 
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
-use reef::models::picture::Transform;
+use reef::models::image::Transform;
 use reef::models::{Budget, Model, Seeded, npy};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,23 +18,23 @@ pub(super) type Inputs<'a> = Box<dyn Iterator<Item = Result<Input>> + 'a>;
 /// An input of a network.
 pub(super) struct Input {
     pub(super) values: Vec<f32>,
-    /// Pictures of its own. Those after them are the first ones again, and fill the batch.
-    pub(super) pictures: usize,
+    /// Images of its own. Those after them are the first ones again, and fill the batch.
+    pub(super) images: usize,
 }
 
-/// Makes and reads inputs of a network, each with all pictures of its batch.
+/// Makes and reads inputs of a network, each with all images of its batch.
 pub(super) struct Samples<'a> {
     network: &'a str,
     model: &'a Model,
-    /// Values of a picture.
-    picture: usize,
+    /// Values of an image.
+    image: usize,
 }
 
 impl<'a> Samples<'a> {
     /// Samples for a model that was opened as `network`.
     pub(super) fn new(network: &'a str, model: &'a Model) -> Result<Self> {
-        let batch = model.picture()?.0.input().batch;
-        Ok(Self { network, model, picture: model.input_len() / batch })
+        let batch = model.image()?.0.input().batch;
+        Ok(Self { network, model, image: model.input_len() / batch })
     }
 
     /// Made-up inputs: those of some seeds after the first one. The seed after the last is 0.
@@ -51,8 +51,8 @@ impl<'a> Samples<'a> {
         let next = move || {
             while rest.len() < len {
                 let Some(file) = files.next() else { break };
-                match self.pictures(&file) {
-                    Ok(pictures) => rest.extend(pictures),
+                match self.images(&file) {
+                    Ok(images) => rest.extend(images),
                     Err(error) => return Some(Err(error)),
                 }
             }
@@ -62,8 +62,8 @@ impl<'a> Samples<'a> {
         Ok(Box::new(iter::from_fn(next).take(most as usize)))
     }
 
-    /// Pictures of a file.
-    fn pictures(&self, file: &Path) -> Result<Vec<f32>> {
+    /// Images of a file.
+    fn images(&self, file: &Path) -> Result<Vec<f32>> {
         if ending(file).is_none_or(|ending| ending != "npy") {
             return Ok(Transform::of_model(self.network, self.model)?.read(file)?);
         }
@@ -72,18 +72,18 @@ impl<'a> Samples<'a> {
             reef_files::read(file, reef_files::MAX_INPUT_BYTES).with_context(|| name.clone())?;
         let (spec, array) = npy::from_bytes(&bytes, &name, &Budget::default())?;
         let values = array.values().to_f64();
-        if values.is_empty() || !values.len().is_multiple_of(self.picture) {
-            let (have, want) = (values.len(), self.picture);
+        if values.is_empty() || !values.len().is_multiple_of(self.image) {
+            let (have, want) = (values.len(), self.image);
             let why = format!("{name}: must have a multiple of {want} values, got {have} ({spec})");
             return Err(Usage(why).into());
         }
         Ok(values.into_iter().map(|value| value as f32).collect())
     }
 
-    /// An input whose missing pictures are the first ones again.
+    /// An input whose missing images are the first ones again.
     fn filled(&self, own: &[f32]) -> Input {
         let values = own.iter().copied().cycle().take(self.model.input_len()).collect();
-        Input { values, pictures: own.len() / self.picture }
+        Input { values, images: own.len() / self.image }
     }
 }
 

@@ -162,7 +162,7 @@ fn trilu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     })
 }
 
-/// Block size and sizes of a batch of pictures.
+/// Block size and sizes of a batch of images.
 fn blocks(call: &Call<'_>) -> Result<(usize, [usize; 4])> {
     let side = size(call.int("blocksize", 0)?)?;
     match *call.get(0)?.dims() {

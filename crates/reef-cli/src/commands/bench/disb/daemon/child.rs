@@ -14,12 +14,12 @@ use std::thread;
 use std::time::Duration;
 
 /// Seed of what the network looks at.
-const PICTURE: Seeded = Seeded(2022);
+const IMAGE: Seeded = Seeded(2022);
 
 /// A connection to the daemon, and what is sent through it.
 struct Connected {
     client: Client,
-    picture: Vec<f32>,
+    image: Vec<f32>,
     output: Vec<f32>,
 }
 
@@ -98,8 +98,8 @@ impl Connected {
             ..Options::default()
         };
         let client = Client::connect(&assignment.model, &options)?;
-        let (picture, output) = (PICTURE.input(client.input_len()), vec![0.0; client.output_len()]);
-        Ok(Self { client, picture, output })
+        let (image, output) = (IMAGE.input(client.input_len()), vec![0.0; client.output_len()]);
+        Ok(Self { client, image, output })
     }
 
     /// The mean of requests one after the other.
@@ -124,11 +124,11 @@ impl Launch for Connected {
         clock()
     }
 
-    /// The picture goes to shared memory; then it is waited for the output, which is read. The
+    /// The image goes to shared memory; then it is waited for the output, which is read. The
     /// daemon gives up in its own time.
     fn request(&mut self, _until: Duration) -> Result<Option<Phases>> {
         let begin = clock();
-        self.client.submit(&self.picture)?;
+        self.client.submit(&self.image)?;
         let submitted = clock();
         if !is_finished(self.client.receive(&mut self.output))? {
             return Ok(None);

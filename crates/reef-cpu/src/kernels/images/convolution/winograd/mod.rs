@@ -16,7 +16,7 @@
 //! finite are made anew as the definition says, so that what is not a number stays where it
 //! belongs; and a block keeps the contract of all others.
 
-pub(in crate::kernels::pictures) mod block;
-pub(in crate::kernels::pictures) mod filters;
+pub(in crate::kernels::images) mod block;
+pub(in crate::kernels::images) mod filters;
 mod outputs;
 mod turn;

@@ -1,6 +1,6 @@
 //! The columns of the matrix of windows as runs of floats.
 //!
-//! They come in the order in which [`pack`](crate::kernels::pictures::pack::pack()) put the
+//! They come in the order in which [`pack`](crate::kernels::images::pack::pack()) put the
 //! weights. That order follows memory, so a row is a few runs:
 //!
 //! ```text
@@ -35,7 +35,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// All columns of `op`'s matrix in chunks of `depth`; lines of the picture are `line` floats.
+    /// All columns of `op`'s matrix in chunks of `depth`; lines of the image are `line` floats.
     pub(super) fn chunks(op: &Conv2d, line: usize, depth: usize) -> Vec<Self> {
         let floats: Vec<_> = positions(op).collect();
         let chunk = |floats: &[_]| Self { runs: runs(floats, line), depth: floats.len() };

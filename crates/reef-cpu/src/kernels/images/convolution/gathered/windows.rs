@@ -1,18 +1,18 @@
-//! Windows of a picture as rows of a matrix, a block's share at a time.
+//! Windows of an image as rows of a matrix, a block's share at a time.
 //!
 //! Row `p` holds what output pixel `p` sees: a few runs, each a part of a line (a row of the
-//! picture). Clipping a run to its line is all that padding takes.
+//! image). Clipping a run to its line is all that padding takes.
 
 use super::runs::{Columns, Run};
 use crate::kernels::blocks::operand::{Operand, is_planar};
 use reef_core::op::{Conv2d, Window};
 use std::ops::Range;
 
-/// Positions of the windows of a picture.
+/// Positions of the windows of an image.
 #[derive(Debug)]
 pub(super) struct Gather {
     window: Window,
-    /// Rows of the picture.
+    /// Rows of the image.
     height: usize,
     /// Rows and columns of windows.
     output: [usize; 2],
@@ -75,7 +75,7 @@ impl Gather {
                     * self.step as isize,
             };
             // SAFETY: the row is the caller's, and the corner one of a window over the input, that
-            // is inside of the picture in the first case.
+            // is inside of the image in the first case.
             unsafe {
                 if self.is_inside(&corner) {
                     self.whole_row(&corner, &columns.runs, to.add(row * pitch));
@@ -104,7 +104,7 @@ impl Gather {
 
     /// # Safety
     ///
-    /// Like [`rows`](Self::rows), for one row whose window is inside of the picture.
+    /// Like [`rows`](Self::rows), for one row whose window is inside of the image.
     #[inline]
     unsafe fn whole_row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
         let first = corner.image.wrapping_offset(corner.y * self.line as isize + corner.x);
@@ -133,7 +133,7 @@ impl Gather {
             let line = (y >= 0 && (y as usize) < self.height).then(|| {
                 corner.image.wrapping_add(run.plane).wrapping_offset(y * self.line as isize)
             });
-            // SAFETY: `to` has room for all runs; a line that is in the picture can be read.
+            // SAFETY: `to` has room for all runs; a line that is in the image can be read.
             unsafe {
                 clipped(line, corner.x + run.start as isize, self.line as isize, to, run.len);
                 to = to.add(run.len);
@@ -142,7 +142,7 @@ impl Gather {
     }
 }
 
-/// The upper left corner of a window, which may be outside of the picture.
+/// The upper left corner of a window, which may be outside of the image.
 struct Corner {
     image: *const f32,
     /// Distance in lines.

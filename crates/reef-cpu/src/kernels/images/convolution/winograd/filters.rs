@@ -21,7 +21,7 @@ const MIN_CHANNELS: usize = 32;
 const SIDE: usize = 3;
 
 /// Returns whether a convolution is done this way on this machine. That depends on its filters
-/// alone: packed ones serve any batch, rows and columns, and a picture's bits are the same in any
+/// alone: packed ones serve any batch, rows and columns, and an image's bits are the same in any
 /// batch.
 pub(in crate::kernels) fn are_turned(op: &Conv2d) -> bool {
     let Window { size, stride, .. } = op.window;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use reef_core::op::{Layout, Tensor};
 
-    /// A convolution of pictures with this batch, rows and columns, and this many channels in and
+    /// A convolution of images with this batch, rows and columns, and this many channels in and
     /// out.
     fn op([batch, height, width]: [usize; 3], [inputs, outputs]: [usize; 2]) -> Conv2d {
         let tensor = |channels| Tensor::new(Layout::Native, [batch, channels, height, width]);

@@ -3,9 +3,9 @@
 use super::block;
 use crate::kernel::{Block, Kernel, Outcome, RUN};
 use crate::kernels::blocks::operand_layout::OperandMemory;
-use crate::kernels::pictures::convolution::bound_conv::BoundConv;
-use crate::kernels::pictures::convolution::gathered;
-use crate::kernels::pictures::pack::pack;
+use crate::kernels::images::convolution::bound_conv::BoundConv;
+use crate::kernels::images::convolution::gathered;
+use crate::kernels::images::pack::pack;
 use crate::kernels::tests::reference::Random;
 use crate::memory::buffer::Buffer;
 use reef_core::Args;

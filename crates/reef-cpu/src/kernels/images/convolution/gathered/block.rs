@@ -21,7 +21,7 @@ use crate::kernels::blocks::plan::{Costs, Plan, Share};
 use crate::kernels::blocks::scratch_epilogue::ScratchEpilogue;
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
-use crate::kernels::pictures::convolution::bound_conv::BoundConv;
+use crate::kernels::images::convolution::bound_conv::BoundConv;
 use crate::kernels::product::tile::{LINE, chunk_of};
 use reef_core::Result;
 

@@ -14,7 +14,7 @@ pub(in crate::kernels) struct BoundConv<'a> {
     pub input: &'a OperandMemory,
     pub residual: Option<&'a OperandMemory>,
     pub output: &'a OperandMemory,
-    /// Packed, and as long as [`packed_len`](crate::kernels::pictures::pack::packed_len).
+    /// Packed, and as long as [`packed_len`](crate::kernels::images::pack::packed_len).
     pub constants: &'a Buffer,
     /// Units of the device.
     pub units: u32,

@@ -18,7 +18,7 @@ use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
-use crate::kernels::pictures::convolution::bound_conv::BoundConv;
+use crate::kernels::images::convolution::bound_conv::BoundConv;
 use crate::kernels::product::tile::{COLUMNS, ROWS};
 use reef_core::Result;
 
@@ -47,7 +47,7 @@ struct Strips {
 ///
 /// # Errors
 ///
-/// Like [`gathered`](crate::kernels::pictures::convolution::gathered::block::build).
+/// Like [`gathered`](crate::kernels::images::convolution::gathered::block::build).
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
     conv.check()?;
     let (op, shape) = (conv.op, GroupShape::of(conv.op));

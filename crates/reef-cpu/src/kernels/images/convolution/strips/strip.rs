@@ -1,7 +1,7 @@
-//! Part of a picture that a line of outputs sees.
+//! Part of an image that a line of outputs sees.
 
 use crate::kernels::blocks::operand::Operand;
-use crate::kernels::pictures::convolution::gathered::windows::first_element;
+use crate::kernels::images::convolution::gathered::windows::first_element;
 use crate::kernels::product::tile::ROWS;
 use reef_core::op::{Conv2d, Window};
 

@@ -1,4 +1,4 @@
-//! Pictures as torchvision's networks want them; needs the feature `pictures`.
+//! Images as torchvision's networks want them; needs the feature `images`.
 //!
 //! This is torchvision's transform for evaluation (`torchvision/transforms/_presets.py`,
 //! `ImageClassification`, with its defaults): the shorter side is resized, bilinear and
@@ -6,16 +6,16 @@
 //! normalised. Like there, an alpha channel is dropped and an EXIF orientation is not looked at.
 
 use super::pixels::Pixels;
-pub use super::rgb_picture::Picture;
-use super::rgb_picture::{planes, wrong};
+pub use super::rgb_image::Image;
+use super::rgb_image::{planes, wrong};
 use crate::errors::error::Result;
 use std::fmt;
 use std::path::Path;
 
-/// Maximum ratio of one side to the other. Resized, a thinner picture would fill the memory.
+/// Maximum ratio of one side to the other. Resized, a thinner image would fill the memory.
 const MAX_SIDE_RATIO: usize = 64;
 
-/// Steps from a picture to the input of a network.
+/// Steps from an image to the input of a network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transform {
     /// The shorter side after resizing.
@@ -29,7 +29,7 @@ pub struct Transform {
 }
 
 impl Transform {
-    /// Transform of `network` for pictures of `size`.
+    /// Transform of `network` for images of `size`.
     ///
     /// The shorter side is 8/7 of the square, so 256 for 224 and 342 for 299. Inception v3, where
     /// it is built by name, leaves out `transform_input`, which maps ImageNet's normalisation to
@@ -52,31 +52,31 @@ impl Transform {
     ///
     /// # Errors
     ///
-    /// `Picture` if there is none that can be read.
+    /// `Image` if there is none that can be read.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<f32>> {
         let path = path.as_ref();
         let wrong = |error: &dyn fmt::Display| wrong(path, error);
-        let picture = Pixels::read(path).map_err(|e| wrong(&e))?;
-        let (width, height) = (picture.width, picture.height);
+        let image = Pixels::read(path).map_err(|e| wrong(&e))?;
+        let (width, height) = (image.width, image.height);
         if width.max(height) > MAX_SIDE_RATIO * width.min(height) {
             let shape = format!("{width} x {height} pixels");
             return Err(wrong(&format!(
                 "{shape}: one side is over {MAX_SIDE_RATIO} times the other"
             )));
         }
-        let resized = self.resized(picture).map_err(|e| wrong(&e))?;
+        let resized = self.resized(image).map_err(|e| wrong(&e))?;
         Ok(self.planes(&resized))
     }
 
     /// With a shorter side of `resize`.
-    fn resized(&self, picture: Pixels) -> std::result::Result<Pixels, Box<dyn std::error::Error>> {
-        let short = picture.width.min(picture.height);
+    fn resized(&self, image: Pixels) -> std::result::Result<Pixels, Box<dyn std::error::Error>> {
+        let short = image.width.min(image.height);
         if short == self.resize {
-            return Ok(picture);
+            return Ok(image);
         }
         let [width, height] =
-            [picture.width, picture.height].map(|side| self.resize * side / short);
-        picture.resized(width, height)
+            [image.width, image.height].map(|side| self.resize * side / short);
+        image.resized(width, height)
     }
 
     /// The middle square, normalised.
@@ -98,7 +98,7 @@ mod tests {
     use serde::Deserialize;
     use std::path::PathBuf;
 
-    /// A picture by PIL and torchvision's rules: see `tests/pictures/make.py`.
+    /// An image by PIL and torchvision's rules: see `tests/images/make.py`.
     #[derive(Deserialize)]
     struct Golden {
         file: String,
@@ -112,22 +112,22 @@ mod tests {
     }
 
     fn golden() -> Vec<Golden> {
-        serde_json::from_str(include_str!("../../tests/pictures/golden.json"))
+        serde_json::from_str(include_str!("../../tests/images/golden.json"))
             .expect("our own file")
     }
 
-    fn picture(file: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures").join(file)
+    fn image(file: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images").join(file)
     }
 
     /// PIL rounds between rows and columns, we don't; and decoders of JPEG differ by a little.
     #[test]
-    fn pictures_are_what_torchvision_makes_of_them() {
+    fn images_are_what_torchvision_makes_of_them() {
         for want in golden() {
             let Golden { file, network, size, resize, bytes, first } = want;
             let transform = Transform::of(&network, size);
             assert_eq!(transform.resize, resize, "{file}");
-            let planes = transform.read(picture(&file)).unwrap();
+            let planes = transform.read(image(&file)).unwrap();
             assert_eq!(planes.len(), bytes.len(), "{file}");
             let level = |index: usize| {
                 let plane = index / (size * size);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_picture_are_refused_with_their_name() {
+    fn files_without_a_image_are_refused_with_their_name() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let wrong = |path: &Path| Transform::of("", 8).read(path).unwrap_err().to_string();
         assert!(wrong(&here.join("Cargo.toml")).contains("Cargo.toml: "));

@@ -1,6 +1,6 @@
 //! Windows of one line with AVX-512, from inputs to outputs in registers.
 //!
-//! What one column of the picture holds is read once for all windows that see it: seven windows of
+//! What one column of the image holds is read once for all windows that see it: seven windows of
 //! 5 × 5 side by side read 11 vectors of a row and not 35. The shape of filters is known when this
 //! is compiled, so each column knows its windows and each window its tap.
 
@@ -12,14 +12,14 @@ use std::ops::Range;
 /// Windows side by side, and one or two vectors of channels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
-    /// Column 0 of the first row of the picture that taps see.
+    /// Column 0 of the first row of the image that taps see.
     pub input: *const f32,
     /// Floats from a column to the next, and from a row to the next.
     pub input_steps: [usize; 2],
-    /// Columns of the picture, and the number of columns before it.
+    /// Columns of the image, and the number of columns before it.
     pub width: usize,
     pub padding: usize,
-    /// The first weight of the first row of taps that lie inside of the picture, and how many such
+    /// The first weight of the first row of taps that lie inside of the image, and how many such
     /// rows there are.
     pub weights: *const f32,
     pub rows: usize,
@@ -68,7 +68,7 @@ unsafe fn line<const K: usize, const STRIDE: usize, const V: usize>(
 ) {
     let mut at = windows.start;
     while at < windows.end {
-        // Networks for pictures of 224 × 224 have lines of 112, 56, 28, 14 and 7.
+        // Networks for images of 224 × 224 have lines of 112, 56, 28, 14 and 7.
         // SAFETY: the caller's promise.
         at += unsafe {
             match windows.end - at {
@@ -106,7 +106,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
             ($($i:literal)*) => { $(
                 let column = first.wrapping_add($i);
                 if $i < (P - 1) * STRIDE + K && column < width {
-                    // SAFETY: a column of the picture.
+                    // SAFETY: a column of the image.
                     let seen = unsafe { load::<V>(line, input.wrapping_add(column * right)) };
                     for (p, sums) in sums.iter_mut().enumerate() {
                         if p * STRIDE <= $i && $i - p * STRIDE < K {

@@ -1,4 +1,4 @@
-//! Operations of networks for pictures.
+//! Operations of networks for images.
 //!
 //! In: an operation of [`reef_core::op`] and where its operands lie, with constants in the kernels'
 //! order ([`pack`]). Out: its kernels ([`build`]). What stays true: an operation was checked before

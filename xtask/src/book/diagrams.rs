@@ -1,6 +1,6 @@
 //! Drawings of boxes and arrows, as SVG from text.
 //!
-//! In: `docs/pictures/NAME.txt`, a line for each thing: `title TEXT`, `size W H`,
+//! In: `docs/diagrams/NAME.txt`, a line for each thing: `title TEXT`, `size W H`,
 //! `box NAME X Y W H TEXT | SMALL TEXT : strong` and `arrow FROM TO LABEL`, the small text, the
 //! mark and the label optional. Out: `NAME.svg` next to it.
 
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-const FOLDER: &str = "docs/pictures";
+const FOLDER: &str = "docs/diagrams";
 
 const HEAD: &str = concat!(
     "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",

@@ -1,10 +1,10 @@
-//! Files that may be networks for pictures: their operators, and the size of the picture.
+//! Files that may be networks for images: their operators, and the size of the image.
 
 use super::constant;
 use super::fault::Fault;
 use super::file::{Dimension, GraphFile, ModelFile, ValueFile};
 use super::node::name_of;
-use super::opset::{PICTURE_OPSETS, graph_of};
+use super::opset::{IMAGE_OPSETS, graph_of};
 use std::collections::HashSet;
 
 /// Names that an error lists at most.
@@ -13,7 +13,7 @@ pub(super) const SHOWN: usize = 8;
 /// `TensorProto.DataType.FLOAT`.
 const FLOAT: i64 = 1;
 
-/// Operators that networks for pictures are made of.
+/// Operators that networks for images are made of.
 pub const OPERATORS: &[&str] = &[
     "Add",
     "AveragePool",
@@ -47,18 +47,18 @@ pub const OPERATORS: &[&str] = &[
     "Unsqueeze",
 ];
 
-/// Sizes of pictures that a file may leave open.
+/// Sizes of images that a file may leave open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Options {
-    /// Pictures at a time; 1 if neither this nor the file says.
+    /// Images at a time; 1 if neither this nor the file says.
     pub(crate) batch: Option<usize>,
     /// Rows and columns.
     pub(crate) size: Option<usize>,
 }
 
-/// Batch, channels, rows and columns of the input of a file that may be a network for pictures.
-pub(super) fn picture_of(file: &ModelFile<'_>, options: &Options) -> Result<[usize; 4], Fault> {
-    let graph = graph_of(file, &PICTURE_OPSETS)?;
+/// Batch, channels, rows and columns of the input of a file that may be a network for images.
+pub(super) fn image_of(file: &ModelFile<'_>, options: &Options) -> Result<[usize; 4], Fault> {
+    let graph = graph_of(file, &IMAGE_OPSETS)?;
     let input = only_input(graph)?;
     let shape = shape(input, options).map_err(|why| Fault::at_input(input.name, why))?;
     for node in &graph.nodes {
@@ -76,8 +76,8 @@ pub(super) fn picture_of(file: &ModelFile<'_>, options: &Options) -> Result<[usi
 }
 
 /// Returns whether an output has several rows or columns, as the file declares it: no network for
-/// pictures has.
-pub(super) fn ends_in_pictures(file: &ModelFile<'_>) -> bool {
+/// images has.
+pub(super) fn ends_in_images(file: &ModelFile<'_>) -> bool {
     let outputs = file.graph.iter().flat_map(|graph| &graph.outputs);
     let several = |dims: &[Dimension<'_>]| match dims {
         [_, _, sides @ ..] => sides.iter().any(|side| matches!(side, Dimension::Fixed(2..))),
@@ -120,7 +120,7 @@ pub(super) fn input_sizes(input: &ValueFile<'_>, options: &Options) -> Result<Ve
 /// Batch, channels, rows and columns of the input.
 fn shape(input: &ValueFile<'_>, options: &Options) -> Result<[usize; 4], String> {
     let sizes = input_sizes(input, options)?;
-    let (shape, is_picture) = match *sizes.as_slice() {
+    let (shape, is_image) = match *sizes.as_slice() {
         [batch, channels, height, width] => ([batch, channels, height, width], true),
         [batch, channels] => ([batch, channels, 1, 1], false),
         ref other => return Err(format!("its shape must have two or four sizes, got {other:?}")),
@@ -128,7 +128,7 @@ fn shape(input: &ValueFile<'_>, options: &Options) -> Result<[usize; 4], String>
     if let Some(batch) = options.batch.filter(|&batch| batch != shape[0]) {
         return Err(format!("batch {} is fixed, {batch} asked", shape[0]));
     }
-    match options.size.filter(|&size| is_picture && [size; 2] != shape[2..]) {
+    match options.size.filter(|&size| is_image && [size; 2] != shape[2..]) {
         Some(size) => Err(format!("{}x{} is fixed, {size} asked", shape[2], shape[3])),
         None => Ok(shape),
     }

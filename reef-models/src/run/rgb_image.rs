@@ -1,24 +1,24 @@
-//! Pictures that a program cuts up and resizes by itself.
+//! Images that a program cuts up and resizes by itself.
 
 use super::pixels::{Pixels, Rgb8, check};
 use crate::errors::error::{Error, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A picture in red, green and blue. For one that a network classifies,
-/// [`Transform`](super::picture::Transform) does all at once.
+/// An image in red, green and blue. For one that a network classifies,
+/// [`Transform`](super::image::Transform) does all at once.
 #[derive(Debug, Clone)]
-pub struct Picture {
+pub struct Image {
     file: PathBuf,
     pixels: Pixels,
 }
 
-impl Picture {
+impl Image {
     /// Reads a JPEG or PNG file.
     ///
     /// # Errors
     ///
-    /// `Picture` if there is none that can be read.
+    /// `Image` if there is none that can be read.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let file = path.as_ref().to_owned();
         let pixels = Pixels::read(&file).map_err(|error| wrong(&file, &error))?;
@@ -34,7 +34,7 @@ impl Picture {
     ///
     /// # Errors
     ///
-    /// `Picture` if it isn't all inside, or empty.
+    /// `Image` if it isn't all inside, or empty.
     pub fn part(&self, corner: [usize; 2], size: [usize; 2]) -> Result<Self> {
         let whole = self.size();
         let inside = |k: usize| {
@@ -48,17 +48,17 @@ impl Picture {
         Ok(self.of(Pixels::of_pixels(size, self.pixels.cropped(corner, size).collect())))
     }
 
-    /// Resizes the picture to these columns and rows, bilinear and antialiased.
+    /// Resizes the image to these columns and rows, bilinear and antialiased.
     ///
     /// # Errors
     ///
-    /// `Picture` if that is none, or too many.
+    /// `Image` if that is none, or too many.
     pub fn resized(&self, [width, height]: [usize; 2]) -> Result<Self> {
         let resized = check(width, height).and_then(|()| self.pixels.resized(width, height));
         Ok(self.of(resized.map_err(|error| wrong(&self.file, &error))?))
     }
 
-    /// Turns the picture upside down.
+    /// Turns the image upside down.
     #[must_use]
     pub fn turned(&self) -> Self {
         let mut pixels: Vec<Rgb8> = self.pixels.cropped([0, 0], self.size()).collect();
@@ -91,26 +91,26 @@ pub(super) fn planes(
     plane(0, |p| p.r).chain(plane(1, |p| p.g)).chain(plane(2, |p| p.b)).collect()
 }
 
-/// In one line: decoders of pictures end theirs.
+/// In one line: decoders of images end theirs.
 pub(super) fn wrong(path: &Path, error: &dyn fmt::Display) -> Error {
     let words = error.to_string();
     let why = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    Error::Picture { file: path.display().to_string(), why }
+    Error::Image { file: path.display().to_string(), why }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wide() -> Picture {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures");
-        Picture::read(folder.join("wide.png")).unwrap()
+    fn wide() -> Image {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images");
+        Image::read(folder.join("wide.png")).unwrap()
     }
 
     #[test]
-    fn parts_and_turned_pictures_have_the_pixels_of_the_whole() {
+    fn parts_and_turned_images_have_the_pixels_of_the_whole() {
         let (whole, [width, height]) = (wide(), wide().size());
-        let values = |picture: &Picture| picture.planes([0.0; 3], [1.0; 3]);
+        let values = |image: &Image| image.planes([0.0; 3], [1.0; 3]);
         let (all, part) = (values(&whole), values(&whole.part([2, 1], [3, 2]).unwrap()));
         assert_eq!(part[..3], all[width + 2..width + 5]);
         assert_eq!(part[9..12], all[width * height + 2 * width + 2..][..3]);

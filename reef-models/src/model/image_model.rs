@@ -22,17 +22,17 @@ pub struct Layer {
 
 /// A network: its schedule graph, and the layer behind each step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PictureModel {
+pub struct ImageModel {
     graph: ScheduleGraph,
     layers: Vec<Layer>,
-    /// Names of the picture and of the logits.
+    /// Names of the image and of the logits.
     ports: [Arc<str>; 2],
 }
 
 /// Names of the ports of a network that no file has given others.
 const PORTS: [&str; 2] = ["input", "logits"];
 
-impl PictureModel {
+impl ImageModel {
     /// One layer for each step of `graph`, at least one.
     pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
         debug_assert_eq!(graph.steps.len(), layers.len());
@@ -49,7 +49,7 @@ impl PictureModel {
         (self.ports != PORTS.map(Arc::from)).then_some(&self.ports)
     }
 
-    /// Names of its picture and its logits.
+    /// Names of its image and its logits.
     pub(crate) fn port_names(&self) -> &[Arc<str>; 2] {
         &self.ports
     }
@@ -69,7 +69,7 @@ impl PictureModel {
         &self.layers
     }
 
-    /// The picture, dense and row-major.
+    /// The image, dense and row-major.
     pub fn input(&self) -> &Tensor {
         self.layers[0].op.input()
     }
@@ -79,7 +79,7 @@ impl PictureModel {
         self.layers[self.layers.len() - 1].op.output()
     }
 
-    /// The picture as a port: batch, channels, rows, columns.
+    /// The image as a port: batch, channels, rows, columns.
     pub fn input_port(&self) -> Port {
         let Tensor { batch, channels, height, width, .. } = *self.input();
         port(&self.ports[0], vec![batch, channels, height, width], self.graph.given[0])

@@ -20,7 +20,7 @@ use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Costs, Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
-use crate::kernels::pictures::convolution::bound_conv::BoundConv;
+use crate::kernels::images::convolution::bound_conv::BoundConv;
 use crate::kernels::product::multiply::multiply;
 use crate::kernels::product::tile::{COLUMNS, Hints, LINE, ROWS, Tile, chunk_of, part_of_panel};
 use crate::kernels::values::lanes::LANES;
@@ -62,7 +62,7 @@ pub(super) struct Winograd {
     padding: [usize; 2],
     /// Plan of tiles and outputs.
     pub(super) plan: Plan,
-    /// A pixel outside of the picture.
+    /// A pixel outside of the image.
     outside: Vec<f32>,
 }
 

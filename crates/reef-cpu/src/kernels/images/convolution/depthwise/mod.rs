@@ -7,4 +7,4 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-pub(in crate::kernels::pictures) mod block;
+pub(in crate::kernels::images) mod block;

@@ -7,7 +7,7 @@ use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::blocks::window_offsets::WindowOffsets;
-use crate::kernels::pictures::convolution::bound_conv::BoundConv;
+use crate::kernels::images::convolution::bound_conv::BoundConv;
 use crate::kernels::values::simd::widest;
 use reef_core::Result;
 #[cfg(target_arch = "x86_64")]
@@ -131,24 +131,24 @@ impl Depthwise {
     #[cfg(target_arch = "x86_64")]
     fn line(&self, line: usize, channels: Range<usize>) -> Line {
         let Tensor { height, width, .. } = self.epilogue.output.tensor;
-        let (picture, window) = (&self.input.tensor, self.taps.window());
+        let (extent, window) = (&self.input.tensor, self.taps.window());
         let (image, y) = (line / height, line % height);
         let start = y * window.stride[0];
         let first = window.padding[0].saturating_sub(start).min(window.size[0]);
-        let end = (picture.height + window.padding[0]).saturating_sub(start).min(window.size[0]);
+        let end = (extent.height + window.padding[0]).saturating_sub(start).min(window.size[0]);
         let rows = end.saturating_sub(first);
         // Of a window without rows nothing is read.
         let (first, row) =
             if rows > 0 { (first, start + first - window.padding[0]) } else { (0, 0) };
-        let (all, channel) = (picture.channels, channels.start);
+        let (all, channel) = (extent.channels, channels.start);
         let constants = self.constants.floats();
         let taps = &constants[all + first * window.size[1] * all + channel..];
         assert!(rows == 0 || taps.len() >= (rows * window.size[1] - 1) * all + channels.len());
         let (output, residual) = (&self.epilogue.output, self.epilogue.residual.as_ref());
         Line {
-            input: self.input.at((image * picture.height + row) * picture.width, channel),
-            input_steps: [1, picture.width].map(|pixels| pixels * self.input.pitch()),
-            width: picture.width,
+            input: self.input.at((image * extent.height + row) * extent.width, channel),
+            input_steps: [1, extent.width].map(|pixels| pixels * self.input.pitch()),
+            width: extent.width,
             padding: window.padding[1],
             weights: taps.as_ptr(),
             rows,
