@@ -3,11 +3,9 @@
 //! Each command line of a page is read as the command reads it. What names a device, a scheduler or
 //! a setting is looked up as well. Pages of results and lab books have the names of their day.
 
-use crate::old_names;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command};
 use reef::scheduler;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -131,8 +129,7 @@ fn calls(line: &[String]) -> Vec<Vec<String>> {
 
 /// Reads a command line, or says why it is refused.
 fn read(command: &Command, words: &[String]) -> Result<ArgMatches, String> {
-    let line = old_names::modern(words.iter().map(OsString::from));
-    command.clone().try_get_matches_from(line).or_else(|error| match error.kind() {
+    command.clone().try_get_matches_from(words).or_else(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(ArgMatches::default()),
         _ => Err(error.to_string().lines().next().unwrap_or_default().to_owned()),
     })
@@ -246,11 +243,8 @@ pub(crate) fn check_prose(command: &Command) {
 
 /// The first command or option of a line that there is not.
 fn unknown_name(top: &Command, line: &[String]) -> Option<String> {
-    let typed = line.iter().map(OsString::from);
-    let line = old_names::modern(typed).into_iter().map(|word| word.into_string().unwrap());
-    let line: Vec<_> = line.skip(1).take_while(|word| word != "--").collect();
     let mut command = top;
-    for word in &line {
+    for word in line.iter().skip(1).take_while(|word| *word != "--") {
         let is_name =
             word.bytes().all(|c| c.is_ascii_lowercase() || c == b'-' || c.is_ascii_digit());
         match command.find_subcommand(word) {

@@ -7,7 +7,6 @@
 mod commands;
 #[cfg(all(test, feature = "bench", feature = "remote", not(feature = "gfx906-sim")))]
 mod documented;
-mod old_names;
 #[cfg(feature = "daemon")]
 mod remote;
 mod report;
@@ -107,7 +106,7 @@ enum Command {
 
 fn main() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
-    match run(Cli::parse_from(old_names::modern(std::env::args_os()))) {
+    match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
