@@ -3,7 +3,7 @@
 use super::baseline::{self, Counts};
 use super::lexer::tokens;
 use super::rules::{Hit, RULES};
-use super::{documents, glossary, names, prose};
+use super::{documents, glossary, names, prose, struck};
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -121,7 +121,13 @@ fn all_hits() -> Result<Hits, String> {
         // A file may be deleted and not yet committed.
         let text = std::fs::read_to_string(&path).ok().filter(|_| is_ours);
         let Some(text) = text else { continue };
-        let hits = if path.ends_with(".md") { documents::hits(&text) } else { hits_of(&text) };
+        let mut hits = if path.ends_with(".md") { documents::hits(&text) } else { hits_of(&text) };
+        hits.extend(if path.ends_with(".md") {
+            struck::in_document(&path, &text)
+        } else {
+            struck::hits(&path, &tokens(&text))
+        });
+        hits.sort();
         all.insert(path, hits);
     }
     Ok(all)

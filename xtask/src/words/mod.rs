@@ -12,6 +12,7 @@ pub(crate) mod lexer;
 mod names;
 mod prose;
 mod rules;
+mod struck;
 
 #[cfg(test)]
 mod tests;

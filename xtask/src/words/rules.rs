@@ -42,4 +42,5 @@ pub(super) const RULES: &[(u32, &str)] = &[
     ),
     (14, "one name for one concept: the word of the glossary, not its synonym"),
     (15, "comments wrap at 100 columns"),
+    (16, "no struck name: docs/internals/names.md has the new ones"),
 ];
