@@ -43,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) slices: Option<Slices>,
     /// File for what was found by running kernels again, `$REEF_RERUN`.
     pub(crate) reruns: Option<PathBuf>,
+    /// True if names and code of kernels are kept, for either of these two.
+    pub(crate) keeps_code: bool,
     /// Folder of accounts files.
     pub(crate) accounts: PathBuf,
     /// Options of the profile, or the fault of a variable.
@@ -73,6 +75,7 @@ pub(crate) fn settings() -> &'static Settings {
         let may_slice = socket.is_some() && class == Class::BestEffort && !is_swappable;
         let reruns = path("REEF_RERUN");
         let slices = slices.filter(|_| may_slice && reruns.is_none());
+        let keeps_code = slices.is_some() || reruns.is_some();
         let (accounts, profile) = (limit::folder(variable), ProfileOptions::read(variable));
         Settings {
             socket,
@@ -84,6 +87,7 @@ pub(crate) fn settings() -> &'static Settings {
             is_swappable,
             slices,
             reruns,
+            keeps_code,
             accounts,
             profile,
         }
@@ -120,7 +124,7 @@ pub(crate) fn runs_again() -> bool {
 /// Returns whether names and code of kernels are kept.
 #[inline]
 pub(crate) fn keeps_code() -> bool {
-    may_slice() || runs_again()
+    settings().keeps_code
 }
 
 /// Returns whether calls are scheduled.

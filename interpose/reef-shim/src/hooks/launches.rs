@@ -1,13 +1,14 @@
 //! Launches of kernels and graphs.
 
 use super::declare::{hooks, ptsz_variants};
-use crate::actions::launch::{Work, launch, launch_all};
+use crate::actions::launch::{Work, launch_all, launch_gated};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::backed;
 use crate::order;
 use crate::profile::timed::timed;
-use crate::rerun::launch::launch as launch_kernel;
-use crate::kernel_variants::launch::KernelLaunch;
+use crate::rerun::check::launch_and_compare;
+use crate::settings::{keeps_code, runs_again};
+use crate::kernel_variants::launch::{KernelLaunch, launch_variant};
 
 use reef_guest::profile::Api;
 use std::ffi::c_void;
@@ -81,6 +82,21 @@ impl LaunchConfig {
     }
 }
 
+/// Launches a kernel by its gate alone, unless code of kernels is kept.
+#[inline]
+fn launch_kernel(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
+    if keeps_code() {
+        launch_with_code(of, work, real)
+    } else {
+        launch_gated(of.stream, work, real)
+    }
+}
+
+/// Launches a kernel whose code is kept: decides between the diagnostic and slices.
+fn launch_with_code(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
+    if runs_again() { launch_and_compare(of, real) } else { launch_variant(of, work, real) }
+}
+
 ptsz_variants! {
     cuLaunchKernel / cuLaunchKernel_ptsz(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
@@ -101,7 +117,7 @@ ptsz_variants! {
         let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
         let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         timed(Api::Launch, threads, function, stream, || {
-            order::shared(|| launch(Stream::new(stream, is_ptsz), work, real))
+            order::shared(|| launch_gated(Stream::new(stream, is_ptsz), work, real))
         })
     };
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
@@ -127,12 +143,12 @@ ptsz_variants! {
         exec: usize, stream: usize,
     ) |is_ptsz, real| timed(Api::GraphLaunch, 0, exec, stream, || {
         let stream = Stream::new(stream, is_ptsz);
-        backed(exec, stream, || order::shared(|| launch(stream, Work::Graph, real)))
+        backed(exec, stream, || order::shared(|| launch_gated(stream, Work::Graph, real)))
     });
     cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(
         params: *mut c_void, count: usize, flags: u32, failed: *mut usize, stream: usize,
     ) |is_ptsz, real| order::shared(|| {
-        launch(Stream::new(stream, is_ptsz), Work::Kernel(count as u64), real)
+        launch_gated(Stream::new(stream, is_ptsz), Work::Kernel(count as u64), real)
     });
 }
 
@@ -146,11 +162,11 @@ hooks! {
         let all = (0..count).map(|at| unsafe { &*list.add(at) }.stream_and_work());
         launch_all(all, real)
     };
-    cuLaunch(function: usize) |real| launch(Stream::new(0, false), Work::Kernel(1), real);
+    cuLaunch(function: usize) |real| launch_gated(Stream::new(0, false), Work::Kernel(1), real);
     cuLaunchGrid(
         function: usize, width: i32, height: i32,
-    ) |real| launch(Stream::new(0, false), Work::Kernel(1), real);
+    ) |real| launch_gated(Stream::new(0, false), Work::Kernel(1), real);
     cuLaunchGridAsync(
         function: usize, width: i32, height: i32, stream: usize,
-    ) |real| launch(Stream::new(stream, false), Work::Kernel(1), real);
+    ) |real| launch_gated(Stream::new(stream, false), Work::Kernel(1), real);
 }

@@ -8,7 +8,7 @@ use super::fitting::{fit, function, measured};
 use super::kernels::{self, Kernel};
 use super::report;
 use super::shape::{Plan, Shape, ShapeKey, State};
-use crate::actions::launch::{Work, launch as launch_plain, launch_slice, wait_for_room};
+use crate::actions::launch::{Work, launch_gated, launch_slice, wait_for_room};
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
@@ -17,7 +17,7 @@ use crate::guest::device::Device;
 use crate::guest::find;
 use crate::guest::tree::branch::Branch;
 use crate::order;
-use crate::settings::{Slices, may_slice, settings};
+use crate::settings::{Slices, settings};
 use crate::stops::sliced_stream::LaunchCopy;
 use reef_guest::page::Time;
 use reef_ptx::variant::{Launch, Mode, Slice};
@@ -62,26 +62,18 @@ enum Way {
     Sliced(Arc<Plan>, &'static Device),
 }
 
-/// Launches a kernel.
-#[inline]
-pub(crate) fn launch(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
-    if !may_slice() {
-        return launch_plain(of.stream, work, real);
-    }
-    launch_variant(of, work, real)
-}
-
-fn launch_variant(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
+/// Launches a kernel as it is, measured, or by its instrumented variant in slices: decides which.
+pub(crate) fn launch_variant(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
     let way = match Inside::enter() {
         Some(_inside) => catch_panics(|| way(of).unwrap_or_default()),
         None => Way::Plain,
     };
     match way {
-        Way::Plain => order::shared(|| launch_plain(of.stream, work, real)),
+        Way::Plain => order::shared(|| launch_gated(of.stream, work, real)),
         Way::Measured(kernel, key, events) => {
             let mut is_measured = false;
             let code = order::shared(|| {
-                launch_plain(of.stream, work, || {
+                launch_gated(of.stream, work, || {
                     let (code, both) = events.measure(of.stream, real);
                     is_measured = both;
                     code
@@ -100,7 +92,7 @@ fn launch_variant(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> 
             let counts = &device.page.counts;
             let count = if code.is_some() { &counts.sliced } else { &counts.whole };
             count.fetch_add(1, Relaxed);
-            code.unwrap_or_else(|| order::shared(|| launch_plain(of.stream, work, real)))
+            code.unwrap_or_else(|| order::shared(|| launch_gated(of.stream, work, real)))
         }
     }
 }

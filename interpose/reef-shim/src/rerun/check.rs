@@ -22,8 +22,8 @@ enum Stop {
     Failed(&'static str, u32),
 }
 
-/// Launches a kernel, and checks it.
-pub(super) fn launch(of: &KernelLaunch, real: impl FnOnce() -> u32) -> u32 {
+/// Launches a kernel, and runs it again if it is to be checked.
+pub(crate) fn launch_and_compare(of: &KernelLaunch, real: impl FnOnce() -> u32) -> u32 {
     if Inside::is_here() {
         return real();
     }

@@ -11,13 +11,12 @@
 //! 4. It runs on the first copy by a part of its blocks, then as a whole. Another result: it is not
 //!    idempotent after a part.
 //!
-//! A few launches of each grid are checked (`book`). What differs is a counter-example; no
+//! A few launches of each grid are checked (`findings`). What differs is a counter-example; no
 //! difference proves nothing for other inputs and grids.
 //!
 //! Nothing of this is done without `REEF_RERUN=FILE`.
 
+pub(crate) mod check;
 mod findings;
-mod check;
-pub(crate) mod launch;
 mod memory;
 mod report;
