@@ -18,10 +18,10 @@ pub struct HostMemory {
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: it is atomics, and what keeps them may be sent and shared.
+// SAFETY: its words are read and written as atomics alone, from any thread, and `_keep` is `Send`.
 #[allow(unsafe_code)]
 unsafe impl Send for HostMemory {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives no plain access to its words either, and `_keep` is `Sync`.
 #[allow(unsafe_code)]
 unsafe impl Sync for HostMemory {}
 

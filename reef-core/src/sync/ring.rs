@@ -33,7 +33,7 @@ struct Ring<T> {
 // SAFETY: a slot is accessed by one side at a time (see the module docs), so sharing the ring moves
 // values between threads but never shares them.
 unsafe impl<T: Send> Sync for Ring<T> {}
-// SAFETY: as above.
+// SAFETY: the values are `Send`, and all else in the ring is atomics and memory that it owns.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T> Ring<T> {
