@@ -47,6 +47,8 @@
 //!
 //! [`with_devices`] opens several, and a [`cluster::Cluster`] places clients on them.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backends;
 pub mod cluster;
 mod devices;

@@ -20,6 +20,7 @@
 //! * [`op`] describes what the launches of a neural network for images compute, [`tensor`] what
 //!   those of any other network do; [`program`] is a network that brings its kernels as source.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod backend;

@@ -21,6 +21,7 @@
 //! # Ok::<(), reef_models::Error>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod errors;
