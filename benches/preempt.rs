@@ -13,7 +13,10 @@ use hdrhistogram::Histogram;
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::models::Model;
 use reef::scheduler::Reef;
-use reef::{Args, ClientConfig, Command, Device, Dispatcher, Launch, PreemptLevel, RtClient, Task, VirtualQueue, queue::Config};
+use reef::{
+    Args, ClientConfig, Command, Device, Dispatcher, Launch, PreemptLevel, RtClient, Task,
+    VirtualQueue, queue::Config,
+};
 use reef_conformance::Null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -5,7 +5,7 @@
 //! fetches. The input of each inference (x) and its output (y) are written to the folder OUT, as
 //! arrays of numpy.
 
-use reef::models::{Budget, Model, npy, onnx, image::Image};
+use reef::models::{Budget, Model, image::Image, npy, onnx};
 use reef::tensor::{Array, Element, Spec};
 use reef::{Device, VirtualQueue, cpu::Cpu, queue::Config};
 use std::{error::Error, fs, path::PathBuf};

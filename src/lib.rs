@@ -78,9 +78,7 @@ pub use reef_core::{
 /// Names of a program that shares a device: `use reef::prelude::*;`.
 pub mod prelude {
     pub use reef_core::scheduler::Reef;
-    pub use reef_core::{
-        BeClient, ClientConfig, Device, Dispatcher, RtClient, Task, VirtualQueue,
-    };
+    pub use reef_core::{BeClient, ClientConfig, Device, Dispatcher, RtClient, Task, VirtualQueue};
 }
 
 /// Commands of a queue other than launches, and what they are made of.

@@ -4,7 +4,9 @@
 use parking_lot::Mutex;
 use reef::cpu::Cpu;
 use reef::scheduler::{Reef, RtShare, Scheduler};
-use reef::{Account, ClientConfig, Device, Dispatcher, Rate, RtClient, Task, Timing, testing::Cells};
+use reef::{
+    Account, ClientConfig, Device, Dispatcher, Rate, RtClient, Task, Timing, testing::Cells,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,7 +96,10 @@ impl Bench {
     fn run_best_effort(&self, kernels: u64) {
         let mut client = self.dispatcher.best_effort(ClientConfig::default()).unwrap();
         let last = client.submit(self.task(kernels).commands()).unwrap();
-        assert!(client.wait_timeout(last, Duration::from_secs(120)) == Some(Ok(())), "no part was left");
+        assert!(
+            client.wait_timeout(last, Duration::from_secs(120)) == Some(Ok(())),
+            "no part was left"
+        );
     }
 
     /// Returns the timings of a client that asks for a millisecond every 40. It may take 36, so it

@@ -63,7 +63,7 @@ pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES};
 #[doc(hidden)]
 pub mod kinds {
     pub use crate::model::fold::Folded;
-    pub use crate::model::image_model::{Layer, ImageModel};
+    pub use crate::model::image_model::{ImageModel, Layer};
     pub use crate::model::tensor::{Constants, Kind, Norm, Source, TensorSpec};
     pub use crate::model::tensors::Tensors;
     pub use crate::program::model::{Exchange, ProgramInput, ProgramModel};

@@ -96,9 +96,7 @@ fn graph(shape: &[i64], parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn refused_onnx(what: &str, file: &[u8]) -> String {
-    refused(what, |budget| {
-        Model::from_onnx(file, "bomb.onnx").images_only().budget(budget).read()
-    })
+    refused(what, |budget| Model::from_onnx(file, "bomb.onnx").images_only().budget(budget).read())
 }
 
 /// A tensor of integers.
@@ -207,9 +205,8 @@ fn concatenations_of_many_parts() {
 fn long_names_and_lists_are_not_repeated_in_errors() {
     let say = |parts: &[Vec<u8>]| {
         let file = graph(&[1, 2, 4, 4], parts);
-        let (result, peak) = measured(|budget| {
-            Model::from_onnx(&file, "long").images_only().budget(budget).read()
-        });
+        let (result, peak) =
+            measured(|budget| Model::from_onnx(&file, "long").images_only().budget(budget).read());
         assert!(peak <= 8 * file.len() as u64 + UNCHARGED, "{peak} for {}", file.len());
         result.unwrap_err().to_string()
     };

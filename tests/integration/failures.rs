@@ -5,7 +5,10 @@ mod cluster;
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::dkp::{Padding, Profile, Resources};
 use reef::scheduler::{self, EarliestDeadline, Reef, WaitBased};
-use reef::{Args, ClientConfig, Command, Device, Dispatcher, Error, Launch, Priority, Queue, Seq, Task, VirtualQueue, queue::Config, command::Copy};
+use reef::{
+    Args, ClientConfig, Command, Device, Dispatcher, Error, Launch, Priority, Queue, Seq, Task,
+    VirtualQueue, command::Copy, queue::Config,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;

@@ -2,7 +2,10 @@
 
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::scheduler::{EarliestDeadline, FixedPriority, RtOnly, Scheduler};
-use reef::{Args, Command, Device, Dispatcher, Error, Launch, Result, RtClient, Task, Timing, testing::{Cells, appended}};
+use reef::{
+    Args, Command, Device, Dispatcher, Error, Launch, Result, RtClient, Task, Timing,
+    testing::{Cells, appended},
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};

@@ -25,8 +25,7 @@ pub(crate) fn eight_bits_agree<D: Operators>(device: &D) {
 }
 
 fn agrees<D: Operators>(device: &D, format: Format, channels: i64, tolerance: f32) {
-    let model =
-        Model::from_onnx(&network(format, channels), "made").images_only().read().unwrap();
+    let model = Model::from_onnx(&network(format, channels), "made").images_only().read().unwrap();
     let values = INPUT.iter().product::<i64>() as usize;
     let input = |seed| -> Vec<f32> {
         let eighths = |x: &f32| (x * 8.0).round() / 8.0;

@@ -81,7 +81,8 @@ impl Room {
     /// wait for each other.
     fn interference(&self, kind: &Kind) -> f64 {
         let Kind { inference, load, class } = kind;
-        let colocate = inference.sensitivity * self.pressure + inference.pressure * self.sensitivity;
+        let colocate =
+            inference.sensitivity * self.pressure + inference.pressure * self.sensitivity;
         let waiting = if *class == Class::Rt { 2.0 * self.rt_load } else { 0.0 };
         load * (colocate + waiting)
     }

@@ -44,7 +44,9 @@ fn verdicts_on_the_corpus_equal_the_table() {
                 let verdict = kernel.verdict();
                 table += &entry(&file, kernel.name(), &verdict);
                 match (kernel.with_preemption_points(), verdict.abandon) {
-                    (Ok(variant), Ok(())) => table += &format!("  points      {}\n", variant.points),
+                    (Ok(variant), Ok(())) => {
+                        table += &format!("  points      {}\n", variant.points)
+                    }
                     (Err(reason), Err(other)) => assert_eq!(reason, other),
                     (_, abandon) => panic!("{file} {}: {abandon:?}", kernel.name()),
                 }

@@ -123,7 +123,9 @@ impl<D: Device> Dispatch<D> {
             request.ticket.fail(error.clone());
             return Ok(());
         }
-        self.inbox.push(request).map_err(|_| Error::state("submitting a real-time task", "too many wait"))?;
+        self.inbox
+            .push(request)
+            .map_err(|_| Error::state("submitting a real-time task", "too many wait"))?;
         self.pass();
         Ok(())
     }

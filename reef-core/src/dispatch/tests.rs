@@ -417,8 +417,7 @@ fn parts_told(has_parts: bool, has_be_work: bool) -> Vec<(Priority, u32)> {
     let device = Fake::default();
     script(&device).capped.store(9, Ordering::SeqCst);
     script(&device).has_parts.store(has_parts, Ordering::SeqCst);
-    let dispatcher =
-        Dispatcher::start(&device, InParts(Reef::default())).expect("a dispatcher");
+    let dispatcher = Dispatcher::start(&device, InParts(Reef::default())).expect("a dispatcher");
     let _at_last = AtLast(device.clone());
     let _be = has_be_work.then(|| busy_client(&dispatcher, &device));
     let mut rt = dispatcher.real_time().expect("a client");
@@ -504,7 +503,11 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
     while stuck.wait_timeout(Seq(0), Duration::ZERO).is_none() {
         rt.run(&one_kernel()).expect("real-time work runs");
         let last = other.submit(&[kernel()]).expect("room");
-        assert_eq!(other.wait_timeout(last, TEST_TIMEOUT), Some(Ok(())), "it is not held by the other");
+        assert_eq!(
+            other.wait_timeout(last, TEST_TIMEOUT),
+            Some(Ok(())),
+            "it is not held by the other"
+        );
         rounds += 1;
     }
     assert!(begin.elapsed() >= 40 * SETTLE_TIME);

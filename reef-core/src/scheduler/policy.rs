@@ -23,8 +23,8 @@ pub trait Scheduler: Debug + Send {
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan);
 }
 
-/// A scheduler that was chosen at run time, by its name for example.
-impl Scheduler for Box<dyn Scheduler> {
+/// Scheduler behind a pointer: one that was chosen at run time, by its name for example.
+impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
     fn name(&self) -> &'static str {
         (**self).name()
     }

@@ -200,7 +200,11 @@ fn undrained_queue_delays_no_other() {
         assert_eq!(stuck.completed(), Seq(0));
     }
     device.0.hung.store(0, Ordering::SeqCst);
-    assert_eq!(stuck.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "it goes on when it is drained");
+    assert_eq!(
+        stuck.wait_timeout(Seq(0), TEST_TIMEOUT),
+        Some(Ok(())),
+        "it goes on when it is drained"
+    );
 }
 
 #[test]

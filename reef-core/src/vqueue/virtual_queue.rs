@@ -163,7 +163,10 @@ impl<D: Device> VirtualQueue<D> {
     fn check_alone(&self) -> Result<()> {
         match self.group.len() {
             1 => Ok(()),
-            _ => Err(Error::state("preempting a queue", "it shares its preemptor: preempt its group")),
+            _ => Err(Error::state(
+                "preempting a queue",
+                "it shares its preemptor: preempt its group",
+            )),
         }
     }
 
@@ -438,7 +441,10 @@ mod tests {
     #[test]
     fn host_code_cannot_finish_its_own_queue() {
         let (outcome, ..) = inside(|queue| queue.take().expect("it is in its place").finish());
-        assert_eq!(outcome, Err(Error::state("finishing a queue", "its own host code asks for it")));
+        assert_eq!(
+            outcome,
+            Err(Error::state("finishing a queue", "its own host code asks for it"))
+        );
     }
 
     /// No thread has been told to take back what a preemption that failed has stopped.

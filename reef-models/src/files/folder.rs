@@ -11,8 +11,8 @@ use super::profile::Latencies;
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use crate::model::params::Params;
 use crate::model::image_model::ImageModel;
+use crate::model::params::Params;
 use std::path::Path;
 
 /// The graph of a folder of ours: what tells it from others.

@@ -20,7 +20,7 @@ use super::schedule_json::{File, KernelEntry, StorageEntry};
 use crate::errors::error::{Error, Result};
 use crate::graph::problem::{Fault, Problem};
 use crate::graph::schedule::{ScheduleGraph, Storage, Work};
-use crate::model::image_model::{Layer, ImageModel};
+use crate::model::image_model::{ImageModel, Layer};
 use crate::model::tensor::Constants;
 
 impl ImageModel {
@@ -142,9 +142,7 @@ mod tests {
         let text = build("resnet18", Some(32), 1).unwrap().to_json().unwrap();
         let say = |from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
-            ImageModel::from_json(&text.replacen(from, to, 1), "bad.json")
-                .unwrap_err()
-                .to_string()
+            ImageModel::from_json(&text.replacen(from, to, 1), "bad.json").unwrap_err().to_string()
         };
         let at = "bad.json: kernels[0].op: ";
         let error = say("\"stride\":[2,2]", "\"stride\":[0,2]");

@@ -10,8 +10,8 @@ use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::model::builder::{self, Builder};
-use crate::model::params::Params;
 use crate::model::image_model::ImageModel;
+use crate::model::params::Params;
 use crate::model::tensor::Constants;
 use reef_core::op::{
     Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Window,

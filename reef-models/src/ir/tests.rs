@@ -102,8 +102,7 @@ fn network(channels: usize, instructions: &[Instruction]) -> (Net, Id) {
     push(&mut net, channels, SIZE, Make::Input);
     for &instruction in instructions {
         if let (8, x, _) = instruction {
-            let images: Vec<Id> =
-                (0..net.values.len()).filter(|&id| is_image(&net, id)).collect();
+            let images: Vec<Id> = (0..net.values.len()).filter(|&id| is_image(&net, id)).collect();
             let (channels, make) = gate(&net, *x.get(&images));
             push(&mut net, channels, 1, make);
         }

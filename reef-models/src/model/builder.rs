@@ -4,7 +4,7 @@
 //! its range of channels. Normalisation, residual and activation go into the convolution before
 //! them.
 
-use super::image_model::{Layer, ImageModel};
+use super::image_model::{ImageModel, Layer};
 use super::tensor::{Constants, Norm};
 use crate::graph::schedule::{ScheduleGraph, Step, Storage, Work};
 use reef_core::op::{

@@ -4,7 +4,7 @@
 //! before, so that a file can neither reach beyond its memory nor see what another network left in
 //! it.
 
-use super::image_model::{Layer, ImageModel};
+use super::image_model::{ImageModel, Layer};
 use super::tensor::Constants;
 use crate::graph::problem::Fault;
 use crate::graph::problem::Problem;

@@ -10,8 +10,8 @@
 pub(crate) mod builder;
 pub(crate) mod check;
 pub(crate) mod fold;
-pub(crate) mod params;
 pub(crate) mod image_model;
+pub(crate) mod params;
 pub(crate) mod ports;
 pub(crate) mod rounded_weights;
 pub(crate) mod seeded;

@@ -4,17 +4,17 @@ use super::fault::Fault;
 use super::file::{GraphFile, ModelFile};
 use super::general::options::TensorOptions;
 use super::general::walk::{Walk, Walked};
+use super::images::{Options, ends_in_images, image_of, only_input};
 use super::node::name_of;
 use super::opset::{OPSETS, graph_of};
-use super::images::{Options, ends_in_images, only_input, image_of};
 use crate::errors::error::{Error, Result};
 use crate::files::folder::MODEL;
 use crate::files::whole;
 use crate::ir::recognise::reading::{Recognised, Refusal};
 use crate::memory::budget::{Budget, Exhausted};
 use crate::memory::ledger::Ledger;
-use crate::model::params::Params;
 use crate::model::image_model::ImageModel;
+use crate::model::params::Params;
 use crate::tensors::model::TensorModel;
 use reef_core::tensor::Array;
 use std::collections::BTreeMap;
@@ -94,11 +94,10 @@ impl File<'_> {
         let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
         let file = ModelFile::read(self.bytes, ledger).map_err(Fault::from).map_err(of_file)?;
         let image = options.images_of(&file).map(|options| image_of(&file, &options));
-        let image =
-            match image.transpose().map(|shape| shape.filter(|shape| !shape.contains(&0))) {
-                Err(fault) if options.kernels == Kernels::Images => return Err(of_file(fault)),
-                image => image.unwrap_or_default(),
-            };
+        let image = match image.transpose().map(|shape| shape.filter(|shape| !shape.contains(&0))) {
+            Err(fault) if options.kernels == Kernels::Images => return Err(of_file(fault)),
+            image => image.unwrap_or_default(),
+        };
         let walked = self.walk(&file, options, ledger)?;
         if let Some(shape) = image {
             match walked.images(shape, ledger) {

@@ -9,8 +9,8 @@ use crate::files::folder::Folder;
 use crate::files::kind::unread;
 use crate::files::safetensors::read as safetensors;
 use crate::memory::budget::Budget;
-use crate::model::params::Params;
 use crate::model::image_model::ImageModel;
+use crate::model::params::Params;
 #[cfg(feature = "onnx")]
 use crate::model::ports::Port;
 use crate::model::seeded::Seeded;

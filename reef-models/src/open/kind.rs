@@ -2,7 +2,7 @@
 
 use crate::errors::error::Error;
 use crate::graph::arena;
-use crate::model::image_model::{Layer, ImageModel};
+use crate::model::image_model::{ImageModel, Layer};
 use crate::model::seeded::Seeded;
 use crate::model::tensors::Tensors;
 use crate::program::model::ProgramModel;

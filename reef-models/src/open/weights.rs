@@ -2,7 +2,7 @@
 
 use super::kind::{ModelKind, image_bytes};
 use crate::errors::error::{Error, Result};
-use crate::model::image_model::{Layer, ImageModel};
+use crate::model::image_model::{ImageModel, Layer};
 use crate::model::seeded::Seeded;
 use crate::program::model::ProgramModel;
 use crate::program::network::ProgramWeights;
@@ -110,9 +110,7 @@ impl<D: Operators> Weights<D> {
     /// `Refused` names the node whose operation the device has no kernel for; the device's.
     pub fn network(&self) -> Result<Network<D>> {
         match &self.kind {
-            WeightsKind::Image(model, weights) => {
-                Network::of_images(&self.device, model, weights)
-            }
+            WeightsKind::Image(model, weights) => Network::of_images(&self.device, model, weights),
             WeightsKind::Tensors(model, weights) => {
                 Network::of_tensors(&self.device, model, weights)
             }

@@ -4,7 +4,7 @@ use super::scales::Scales;
 use super::storages::storages;
 use crate::errors::error::{Error, Result};
 use crate::graph::schedule::Work;
-use crate::model::image_model::{Layer, ImageModel};
+use crate::model::image_model::{ImageModel, Layer};
 use reef_core::op::{Layout, Op, Operators, Quantization, Quantized, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;

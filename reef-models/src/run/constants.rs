@@ -1,7 +1,7 @@
 //! The constants of networks on a device.
 
 use crate::errors::error::Result;
-use crate::model::image_model::{Layer, ImageModel};
+use crate::model::image_model::{ImageModel, Layer};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
 use reef_core::op::{Operators, PackedInput};
@@ -23,11 +23,7 @@ impl<D: Operators> PackedWeights<D> {
     /// # Errors
     ///
     /// Those of `source` and of [`Operators::pack`].
-    pub(crate) fn pack(
-        device: &D,
-        model: &ImageModel,
-        source: &impl Source,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn pack(device: &D, model: &ImageModel, source: &impl Source) -> Result<Arc<Self>> {
         let pack = |layer: &Layer| {
             if layer.op.constants() == [0, 0] {
                 return Ok(None);

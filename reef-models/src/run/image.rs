@@ -74,8 +74,7 @@ impl Transform {
         if short == self.resize {
             return Ok(image);
         }
-        let [width, height] =
-            [image.width, image.height].map(|side| self.resize * side / short);
+        let [width, height] = [image.width, image.height].map(|side| self.resize * side / short);
         image.resized(width, height)
     }
 
@@ -112,8 +111,7 @@ mod tests {
     }
 
     fn golden() -> Vec<Golden> {
-        serde_json::from_str(include_str!("../../tests/images/golden.json"))
-            .expect("our own file")
+        serde_json::from_str(include_str!("../../tests/images/golden.json")).expect("our own file")
     }
 
     fn image(file: &str) -> PathBuf {

@@ -7,12 +7,12 @@
 //! other step needs at that time.
 
 pub(crate) mod constants;
+#[cfg(feature = "images")]
+pub mod image;
 pub(crate) mod launch_name;
 pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod network;
-#[cfg(feature = "images")]
-pub mod image;
 #[cfg(feature = "images")]
 mod pixels;
 pub mod reference;

@@ -1,6 +1,6 @@
 //! Activations that are rounded where they are written, because all their readers round them.
 
-use crate::model::image_model::{Layer, ImageModel};
+use crate::model::image_model::{ImageModel, Layer};
 use reef_core::op::{Operators, Tensor};
 use reef_core::rounding::{Rounded, Rounding};
 use std::collections::HashSet;

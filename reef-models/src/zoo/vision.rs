@@ -120,13 +120,7 @@ impl Vision {
         l.b.reshape(&x, vec![images, side * side, width])
     }
 
-    fn layer(
-        &self,
-        l: &mut Layers<'_>,
-        number: usize,
-        x: &Value,
-        images: usize,
-    ) -> Result<Value> {
+    fn layer(&self, l: &mut Layers<'_>, number: usize, x: &Value, images: usize) -> Result<Value> {
         let width = self.width;
         let module = |part: &str| format!("encoder.layers.encoder_layer_{number}.{part}");
         let normal = l.normalised(&module("ln_1"), x)?;

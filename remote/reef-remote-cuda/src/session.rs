@@ -2,7 +2,7 @@
 
 use crate::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED};
 use crate::state::host_functions::run_host_function;
-use crate::state::leases::{release_window, keep_window};
+use crate::state::leases::{keep_window, release_window};
 use crate::state::lock::lock;
 use crate::state::thread::{Thread, in_thread};
 use reef_remote_calls::{

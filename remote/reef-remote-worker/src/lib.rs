@@ -26,12 +26,12 @@
 
 mod arguments;
 mod cage;
-mod migration;
 mod control;
 mod driver;
 mod executor;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod migration;
 mod notices;
 mod process;
 mod reader;

@@ -1,12 +1,12 @@
 //! The session of this process.
 
+use crate::control::{FromWorker, Status};
+use crate::driver::Driver;
+use crate::executor::Executor;
 use crate::migration::commands;
 use crate::migration::source::Migration;
 use crate::migration::state::State;
 use crate::migration::target::Incoming;
-use crate::control::{FromWorker, Status};
-use crate::driver::Driver;
-use crate::executor::Executor;
 use crate::notices::Notices;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;

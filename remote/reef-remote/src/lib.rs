@@ -14,11 +14,11 @@
 //! queue run in order and once, as on the device itself, or the queue ends with an error. A client
 //! names what it makes. The server checks each name, range and operation before the device sees it.
 
-pub mod migration;
 mod client;
 mod conversions;
 mod error;
 pub mod messages;
+pub mod migration;
 pub mod observe;
 mod schema;
 pub mod server;

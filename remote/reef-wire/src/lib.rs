@@ -44,8 +44,8 @@ pub use frame::{Decoder, FIRST_OP, Frame, MAX_BODY_LEN};
 pub use id::{Id, Mint, Table};
 pub use moved::{Key, Moved};
 pub use session::{
-    Adopted, Authority, Client, ClientOptions, Endpoint, Growth, Handler, Held, Hello, Message,
-    NO_SESSION, NO_TOKEN, Acceptor, Server, ServerOptions, Token, Traffic, WRONG_TOKEN, redirect,
+    Acceptor, Adopted, Authority, Client, ClientOptions, Endpoint, Growth, Handler, Held, Hello,
+    Message, NO_SESSION, NO_TOKEN, Server, ServerOptions, Token, Traffic, WRONG_TOKEN, redirect,
     refuse, vouch,
 };
 pub use transport::{Address, Control, Line, Link, ReceiveHalf, SendHalf, TlsClient, TlsServer};

@@ -1,6 +1,6 @@
 //! Checks all documents, then makes the book where mdBook is installed.
 
-use super::{links, diagrams, render, summary, variables};
+use super::{diagrams, links, render, summary, variables};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

@@ -6,9 +6,9 @@
 //! The copy has the repository's layout, so that one relative link leads to the same page in both.
 
 pub(crate) mod check;
+mod diagrams;
 mod links;
 mod markdown;
-mod diagrams;
 mod render;
 mod summary;
 mod variables;

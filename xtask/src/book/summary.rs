@@ -46,9 +46,7 @@ pub(super) fn unlisted(page: &str, targets: &[PathBuf], pages: &BTreeSet<String>
     let documents = targets.iter().filter(|path| path.extension().is_some_and(|of| of == "md"));
     let names = documents.map(|path| path.display().to_string());
     let unlisted = names.filter(|name| !pages.contains(name) && name != SUMMARY);
-    unlisted
-        .map(|name| format!("{SUMMARY}: must name all pages, {page} links to {name}"))
-        .collect()
+    unlisted.map(|name| format!("{SUMMARY}: must name all pages, {page} links to {name}")).collect()
 }
 
 #[cfg(test)]

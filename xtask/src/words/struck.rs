@@ -107,7 +107,8 @@ fn text(path: &str, text: &str, line: usize, hits: &mut Vec<Hit>) {
             let plain = word.to_lowercase();
             let is_name = word.contains('_')
                 || word.starts_with("--")
-                || word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
+                || word.chars().skip(1).any(char::is_uppercase)
+                    && word.chars().any(char::is_lowercase);
             if is_name {
                 name(path, word.trim_start_matches('-'), line + at, hits);
             } else if NOUNS.contains(&plain.as_str()) {
@@ -157,8 +158,14 @@ mod tests {
         assert_eq!(of("const MAX_TWINS: u8 = 1;"), "1 MAX_TWINS: twins: say variant, ptsz");
         assert_eq!(of("Level::EACH"), "1 EACH: say ALL");
         assert_eq!(of("let x = \"REEF_BOOKS\";"), "1 REEF_BOOKS: books: say accounts");
-        assert_eq!(of("// --beside"), "1 --beside: beside: say colocate, next to".replace("--", ""));
-        assert_eq!(of("/// Keeper of it.\n/// At the next look.\nfn f() {}"), "1 Keeper; 2 next look");
+        assert_eq!(
+            of("// --beside"),
+            "1 --beside: beside: say colocate, next to".replace("--", "")
+        );
+        assert_eq!(
+            of("/// Keeper of it.\n/// At the next look.\nfn f() {}"),
+            "1 Keeper; 2 next look"
+        );
     }
 
     #[test]

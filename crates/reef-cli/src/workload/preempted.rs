@@ -87,7 +87,11 @@ pub(crate) fn preempted<D: Operators>(
     let (begin, mut preemptions) = (Instant::now(), 0);
     let times = || (begin.elapsed().as_secs() / DOUBLING_INTERVAL.as_secs()).min(MAX_DOUBLINGS);
     let most = || MAX_FIRST_MICROS << times();
-    while submitter.wait_timeout(last, Duration::from_micros(random.below(most()))).transpose()?.is_none() {
+    while submitter
+        .wait_timeout(last, Duration::from_micros(random.below(most())))
+        .transpose()?
+        .is_none()
+    {
         ensure!(begin.elapsed() < TIMEOUT, "it took more than {TIMEOUT:?}");
         queue.preempt(true)?;
         preemptions += 1;

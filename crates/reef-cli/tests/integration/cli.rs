@@ -334,7 +334,10 @@ fn manual_page_has_every_command_and_plain_roff() {
 fn old_names_of_commands_and_options_are_refused() {
     for old in [&["client"][..], &["bench", "pair"], &["bench", "start", "--be", "x"]] {
         let said = refuses(old);
-        assert!(said.contains("unrecognized subcommand") || said.contains("unexpected argument"), "{said}");
+        assert!(
+            said.contains("unrecognized subcommand") || said.contains("unexpected argument"),
+            "{said}"
+        );
     }
 }
 

@@ -248,7 +248,8 @@ fn memory_is_limited_with_a_daemon_and_without_one() {
     let program: Vec<_> = program.iter().map(String::as_str).collect();
     let run = |options: &[&str]| {
         let mut command = exec(&folder, options, &program);
-        let output = command.env("REEF_ACCOUNTS", folder.path("accounts")).stdin(Stdio::null()).output();
+        let output =
+            command.env("REEF_ACCOUNTS", folder.path("accounts")).stdin(Stdio::null()).output();
         let output = output.unwrap();
         (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
     };
@@ -327,8 +328,10 @@ fn invalid_limit_is_refused_and_never_ignored() {
     let folder = Folder::new("exec-limits");
     let run = |options: &[&str], set: &[(&str, &str)]| {
         let mut command = exec(&folder, options, &["sh", "-c", "exit 7"]);
-        let output =
-            command.env("REEF_ACCOUNTS", folder.path("accounts")).envs(set.iter().copied()).output();
+        let output = command
+            .env("REEF_ACCOUNTS", folder.path("accounts"))
+            .envs(set.iter().copied())
+            .output();
         let output = output.unwrap();
         (output.status.code(), text(&output.stderr).to_owned())
     };
@@ -348,7 +351,10 @@ fn invalid_limit_is_refused_and_never_ignored() {
     );
     let (code, said) = run(&["--memory", "8m"], &[("REEF_ACCOUNTS", "/proc/accounts")]);
     assert_eq!(code, Some(1));
-    assert!(said.starts_with("reef: not run: limits need accounts: accounts in /proc/accounts: "), "{said}");
+    assert!(
+        said.starts_with("reef: not run: limits need accounts: accounts in /proc/accounts: "),
+        "{said}"
+    );
     let (code, said) =
         run(&["--memory", "8G", "--compute", "30%", "--compute-policy", "soft"], &[]);
     assert_eq!((code, said.lines().count()), (Some(7), 1), "{said}");

@@ -6,9 +6,6 @@
 mod bench;
 #[cfg(feature = "daemon")]
 mod calibrate;
-mod migration;
-#[cfg(feature = "daemon")]
-mod migration_devices;
 #[cfg(feature = "daemon")]
 mod check;
 #[cfg(feature = "bench")]
@@ -34,6 +31,9 @@ mod handmade;
 mod help;
 #[path = "../../../../remote/reef-remote-worker/tests/support/memory.rs"]
 mod memory;
+mod migration;
+#[cfg(feature = "daemon")]
+mod migration_devices;
 mod models;
 mod remote;
 mod run;

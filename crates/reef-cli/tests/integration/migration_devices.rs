@@ -2,8 +2,8 @@
 //!
 //! `REEF_TEST_DEVICE=cuda:0 REEF_TEST_MODEL=resnet50` runs it on a GPU, and prints the pauses.
 
-use crate::migration::{reef, refuses, says};
 use crate::common::Folder;
+use crate::migration::{reef, refuses, says};
 use reef::models::Model;
 use reef::remote::Remote;
 use reef::scheduler::Reef;

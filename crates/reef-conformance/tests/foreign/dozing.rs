@@ -35,7 +35,11 @@ fn late_worker_runs_the_next_command_after_a_preemption() {
         for command in [None, Some(cells.append(0, 0))] {
             let seq = command.map_or(first, |command| be.submit(&[command]).unwrap());
             let outcome = be.wait_timeout(seq, TEST_TIMEOUT);
-            assert_eq!(outcome, Some(Ok(())), "round {round}: command {seq:?} of the client is never run");
+            assert_eq!(
+                outcome,
+                Some(Ok(())),
+                "round {round}: command {seq:?} of the client is never run"
+            );
         }
     }
 }

@@ -45,7 +45,10 @@ impl<V: Vendor> StopList<V> {
     /// `State` if there is no room for as many; the driver's.
     pub(crate) fn blocks(&self, first: u32, count: u32) -> Result<Vec<u32>> {
         if first.checked_add(count).is_none_or(|end| end > self.capacity) {
-            return Err(Error::state("draining a queue", "more blocks were stopped than a list has room for"));
+            return Err(Error::state(
+                "draining a queue",
+                "more blocks were stopped than a list has room for",
+            ));
         }
         // SAFETY: they are inside; the queue was drained, so no launch writes into the list.
         let entries = unsafe { self.list.read(first as usize, count as usize) }?;

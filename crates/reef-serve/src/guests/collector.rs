@@ -28,7 +28,9 @@ const COUNTERS: [(&str, &str, Number); 9] = [
     ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
     ("reef_guest_gates", "Gates in a guest's streams and graphs", |guest| guest.gates),
     ("reef_guest_delayed", "Launches that found the gate closed", |guest| guest.delayed),
-    ("reef_guest_starvation_reliefs", "Gates opened after too long", |guest| guest.starvation_reliefs),
+    ("reef_guest_starvation_reliefs", "Gates opened after too long", |guest| {
+        guest.starvation_reliefs
+    }),
     (
         "reef_guest_stalls",
         "Times a real-time guest was busy for too long without a sign of work, and others were released",

@@ -230,7 +230,8 @@ fn error_of_periods(kernel_us: f64, peak_kernel_us: f64) -> f64 {
         profile.device.period_us = period_us;
         let [simulated, _] = Case::share("llm+train", 30, 3.0).simulated(&profile);
         let log = |simulated: f64, measured: f64| libm::log(simulated / measured);
-        let (mean, p99) = (log(simulated[0], 520.0 / iterations), log(simulated[1], p99_ms / 1.983));
+        let (mean, p99) =
+            (log(simulated[0], 520.0 / iterations), log(simulated[1], p99_ms / 1.983));
         squares += mean * mean + p99 * p99;
         kept.push(log(simulated[2], steps));
     }

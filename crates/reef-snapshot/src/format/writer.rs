@@ -122,7 +122,8 @@ impl ChunkWriter {
         if let Some(why) = index.failed.take() {
             return Err(why);
         }
-        let (memory, chunks) = (std::mem::take(&mut index.memory), std::mem::take(&mut index.chunks));
+        let (memory, chunks) =
+            (std::mem::take(&mut index.memory), std::mem::take(&mut index.chunks));
         let manifest = Manifest { memory, chunks, ..manifest };
         let mut text = serde_json::to_vec(&manifest)?;
         let (length, digest) = (text.len() as u64, Digest::of(&text));

@@ -79,7 +79,8 @@ mod tests {
     #[test]
     fn wish_beyond_the_bound_is_cut() {
         let caps = Caps { max_colocate: percent(20), max_floor: percent(5), ..Caps::default() };
-        let wish = ShareRequest { colocate: Some(percent(80)), floor: Some(percent(50)), slo: None };
+        let wish =
+            ShareRequest { colocate: Some(percent(80)), floor: Some(percent(50)), slo: None };
         let got = Allowance::of(&wish, &caps);
         assert_eq!((got.colocate, got.floor), (percent(20), percent(5)));
         let none =

@@ -146,7 +146,9 @@ impl Accounts {
                 self.header.magic.store(MAGIC, Relaxed);
                 Ok(())
             }
-            (MAGIC, other) => Err(format!("accounts of version {other}, this program has {VERSION}")),
+            (MAGIC, other) => {
+                Err(format!("accounts of version {other}, this program has {VERSION}"))
+            }
             _ => Err(format!("not accounts: they begin with {magic:#x}")),
         }
     }

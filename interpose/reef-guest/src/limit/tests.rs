@@ -9,7 +9,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("reef-accounts-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("reef-accounts-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path); // of a test that was killed
         Self(path)
     }

@@ -107,7 +107,10 @@ mod tests {
         iterations.count.store(u64::MAX, Relaxed);
         let mut read = Vec::new();
         assert_eq!(iterations.read(7, &mut read), u64::MAX);
-        assert!(read.len() <= MAX_ITERATIONS && read.iter().all(|iteration| iteration.begin() <= iteration.end));
+        assert!(
+            read.len() <= MAX_ITERATIONS
+                && read.iter().all(|iteration| iteration.begin() <= iteration.end)
+        );
         iterations.add(Iteration { end: 1, length: u64::MAX, kind: 1 });
     }
 }

@@ -98,8 +98,16 @@ impl History {
 impl GuestView {
     pub(super) fn new(guest: &Guest) -> Self {
         let Guest { who, uid, job, device, part, page, .. } = guest;
-        let Counts { kernels, graphs, delayed, gates, graph_gates, starvation_reliefs, refused, .. } =
-            &page.counts;
+        let Counts {
+            kernels,
+            graphs,
+            delayed,
+            gates,
+            graph_gates,
+            starvation_reliefs,
+            refused,
+            ..
+        } = &page.counts;
         let read = |count: &AtomicU64| count.load(Relaxed);
         let held = Duration::from_nanos(page.spans.total(Time::now()));
         let busy = match who.class {

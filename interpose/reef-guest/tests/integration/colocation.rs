@@ -16,7 +16,8 @@ const SOON: Duration = Duration::from_secs(60);
 fn registry(caps: Caps) -> (Registry, PathBuf) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Relaxed);
-    let path = std::env::temp_dir().join(format!("reef-colocation-{}-{number}", std::process::id()));
+    let path =
+        std::env::temp_dir().join(format!("reef-colocation-{}-{number}", std::process::id()));
     let rules = Rules { hold_timeout: SOON, ..Rules::default() };
     let policy = Box::new(|_: &Caller, wish: &JoinRequest| Ok(wish.class));
     let memory = Box::new(|_: &Caller, _, reply: MemoryReply| reply.refuse("none".into()));
@@ -146,8 +147,11 @@ fn floor_holds_next_to_a_hostile_guest() {
 fn wish_is_cut_and_lies_in_the_page_gain_nothing() {
     let caps = Caps { max_colocate: Percent::new(5).unwrap(), ..Caps::default() };
     let (registry, path) = registry(caps);
-    let greedy =
-        guest(&path, BestEffort, ShareRequest { colocate: percent(100), ..ShareRequest::default() });
+    let greedy = guest(
+        &path,
+        BestEffort,
+        ShareRequest { colocate: percent(100), ..ShareRequest::default() },
+    );
     let rt = guest(&path, RealTime, ShareRequest::default());
     launch(&rt);
     until("held", || greedy.page.holders.is_closed());

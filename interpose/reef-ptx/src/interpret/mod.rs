@@ -5,7 +5,7 @@
 
 mod block;
 #[cfg(test)]
-mod points;
+mod preemption_points;
 mod memory;
 mod thread;
 #[cfg(test)]

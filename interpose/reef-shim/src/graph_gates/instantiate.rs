@@ -11,8 +11,8 @@ use crate::driver::state::Inside;
 use crate::explain;
 use crate::guest::find;
 use crate::guest::tree::branch::Branch;
-use crate::settings::settings;
 use crate::kernel_variants::nodes::LongKernels;
+use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Makes an executable graph at `to` by `real`, of the program's graph or of a clone with gates. A

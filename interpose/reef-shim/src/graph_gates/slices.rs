@@ -4,8 +4,8 @@
 
 use super::calls::{self, KernelParams};
 use super::shape::{Kind, Node, Shape};
-use crate::stops::sliced_stream::LaunchCopy;
 use crate::kernel_variants::nodes::{LongKernels, NodeLaunch, NodeSlices};
+use crate::stops::sliced_stream::LaunchCopy;
 use std::ffi::c_void;
 use std::sync::Arc;
 

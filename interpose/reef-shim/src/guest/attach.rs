@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::membership::Membership;
-use super::{watchdog, link};
+use super::{link, watchdog};
 use crate::driver::calls;
 use crate::driver::state::pass_all;
 use crate::explain;

@@ -86,7 +86,7 @@ impl Watchdog {
 
     /// Joins the daemon again after an absence.
     fn join_again(&self) {
-        let file = self.member.absence.poll(self.device.page.is_away());
+        let file = self.member.absence.check(self.device.page.is_away());
         let joined = file.map_or(Ok(()), |file| link::start_again(self.member, file));
         joined.unwrap_or_else(|error| self.member.refuse(&format!("no link again: {error}")));
     }

@@ -4,11 +4,11 @@
 use super::declare::{hooks, ptsz_variants};
 use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows};
 use crate::driver::calls::Stream;
+use crate::kernel_variants::kernels;
 use crate::limit::charges::Kind;
 use crate::order;
 use crate::profile::names::{copy_name, note_name};
 use crate::profile::timed::timed;
-use crate::kernel_variants::kernels;
 use reef_guest::profile::Api;
 use std::ffi::c_char;
 

@@ -4,11 +4,11 @@ use super::declare::{hooks, ptsz_variants};
 use crate::actions::launch::{Work, launch_all, launch_gated};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::backed;
+use crate::kernel_variants::launch::{KernelLaunch, launch_variant};
 use crate::order;
 use crate::profile::timed::timed;
 use crate::rerun::check::launch_and_compare;
 use crate::settings::{keeps_code, runs_again};
-use crate::kernel_variants::launch::{KernelLaunch, launch_variant};
 
 use reef_guest::profile::Api;
 use std::ffi::c_void;

@@ -10,8 +10,8 @@ use crate::actions::modules::{load, load_file, unload_library};
 use crate::actions::pools;
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{backed, trim};
-use crate::limit::charges::Kind;
 use crate::kernel_variants::{images, kernels};
+use crate::limit::charges::Kind;
 use std::ffi::{c_char, c_void};
 
 hooks! {

@@ -135,7 +135,8 @@ impl Order {
         let in_context = || {
             plain.map_or(Ok(()), |plain| self.check(&plain))?;
             let (_, built) = load(variant, &self.kernel)?;
-            let stop_context = variant.may_be_stopped.then(|| StopContext::of(self.branch)).transpose()?;
+            let stop_context =
+                variant.may_be_stopped.then(|| StopContext::of(self.branch)).transpose()?;
             if stop_context.is_some() {
                 agent::start();
             }
@@ -167,12 +168,14 @@ pub(super) fn read(
     let module = Module::read(&text).map_err(|error| error.to_string())?;
     let kernel = kernels(&module).find(|kernel| kernel.name() == name);
     let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
-    let stoppable = (stops == StopKind::InBlocks).then(|| kernel.with_preemption_points().ok()).flatten();
+    let stoppable =
+        (stops == StopKind::InBlocks).then(|| kernel.with_preemption_points().ok()).flatten();
     let stopped = match stops {
         StopKind::Never => None,
         _ => stoppable.or_else(|| kernel.variant().ok()),
     };
-    let variant = stopped.map_or_else(|| kernel.sliced(), Ok).map_err(|reason| reason.to_string())?;
+    let variant =
+        stopped.map_or_else(|| kernel.sliced(), Ok).map_err(|reason| reason.to_string())?;
     let is_checked = settings().slices != Some(Slices::Any)
         && loaded.has_machine_code(capability)
         && kernel.depends_on_compiler();
@@ -192,7 +195,8 @@ pub(super) fn load(variant: &Variant, name: &str) -> Result<(usize, Built), Stri
     let (bytes, may_be_sliced) = (variant.offset, variant.may_be_sliced);
     let has_preemption_points = variant.points > 0;
     let stops = None;
-    let built = Built { function, nothing, may_be_sliced, has_preemption_points, stops, parameters, bytes };
+    let built =
+        Built { function, nothing, may_be_sliced, has_preemption_points, stops, parameters, bytes };
     Ok((module, built))
 }
 

@@ -1,7 +1,7 @@
 //! Cut of a launch: slices of about 200 µs, or longer ones whose blocks can leave.
 
-use crate::stops::sliced_stream::Group;
 use crate::stops::number::SLICES;
+use crate::stops::sliced_stream::Group;
 use reef_ptx::variant::{Launched, Slice, slices};
 use std::time::Duration;
 

@@ -35,7 +35,9 @@ pub(super) fn fit(
     let variant = built.function;
     let (own, of_variant) = (resident(function, key)?, resident(variant, key)?);
     if of_variant < own {
-        return Err(format!("{of_variant} blocks of its variant run at a time, and {own} of its own"));
+        return Err(format!(
+            "{of_variant} blocks of its variant run at a time, and {own} of its own"
+        ));
     }
     let measured = Measured { grid: key.grid, wave: wave(of_variant)?, plain };
     let (groups, guard) = match built.stops {
@@ -49,7 +51,14 @@ pub(super) fn fit(
             if entries(&groups) > MAX_ENTRIES {
                 return Err("its slices don't fit into the driver's queue".into());
             }
-            (groups, Some(Guard { stop_context, has_preemption_points: built.has_preemption_points, count: Default::default() }))
+            (
+                groups,
+                Some(Guard {
+                    stop_context,
+                    has_preemption_points: built.has_preemption_points,
+                    count: Default::default(),
+                }),
+            )
         }
     };
     let in_graph = built.may_be_sliced.then_some(measured);
@@ -99,7 +108,8 @@ pub(super) fn adapt(function: usize, built: &Built) -> Result<(), String> {
     }
     for which in [MAX_SHARED, CARVEOUT] {
         let value = attribute(function, which)?;
-        if attribute(variant, which)? != value && driver::set_attribute(variant, which, value) != Some(0)
+        if attribute(variant, which)? != value
+            && driver::set_attribute(variant, which, value) != Some(0)
         {
             return Err("its variant doesn't take its shared memory".into());
         }

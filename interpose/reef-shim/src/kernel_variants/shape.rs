@@ -10,8 +10,8 @@
 use super::builder::Order;
 use super::cut::Measured;
 use super::driver::timing::Timing;
-use crate::stops::stop_context::StopContext;
 use crate::stops::sliced_stream::Group;
+use crate::stops::stop_context::StopContext;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

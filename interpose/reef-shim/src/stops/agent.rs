@@ -1,8 +1,8 @@
 //! Agent: a thread that stops slices of a guest that is held.
 
 use super::driver;
-use super::stop_context::{self, StopContext};
 use super::sliced_stream::SlicedStream;
+use super::stop_context::{self, StopContext};
 use super::wake;
 use crate::explain;
 use crate::order;

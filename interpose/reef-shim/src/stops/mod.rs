@@ -21,7 +21,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod driver;
-pub(crate) mod stop_context;
-pub(crate) mod sliced_stream;
 pub(crate) mod number;
+pub(crate) mod sliced_stream;
+pub(crate) mod stop_context;
 mod wake;

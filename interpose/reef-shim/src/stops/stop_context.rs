@@ -1,7 +1,7 @@
 //! Memory and streams of a context, in which its slices are stopped and resumed.
 
 use super::driver;
-use super::sliced_stream::{SlicedStream, Places};
+use super::sliced_stream::{Places, SlicedStream};
 use crate::driver::names;
 use crate::driver::slots::real;
 use crate::guest::tree::branch::Branch;
@@ -61,7 +61,9 @@ impl StopContext {
         }
         let mut all = STOP_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|stop_context| stop_context.is_there());
-        if let Some(known) = all.iter().find(|stop_context| std::ptr::eq(stop_context.branch, branch)) {
+        if let Some(known) =
+            all.iter().find(|stop_context| std::ptr::eq(stop_context.branch, branch))
+        {
             return Ok(known);
         }
         let new = Self::new(branch).map_err(|what| format!("the driver gives no {what}"))?;
@@ -101,8 +103,10 @@ impl StopContext {
             at: host + sliced * HOST_WORDS,
         };
         let word = |sliced: u64| area.word((sliced * HOST_WORDS / 4) as usize);
-        let sliced_streams = (0..MAX_SLICED as u64).map(|sliced| SlicedStream::new(places(sliced), word(sliced)));
-        let (sliced_streams, owners, used) = (sliced_streams.collect(), Mutex::default(), AtomicUsize::new(0));
+        let sliced_streams =
+            (0..MAX_SLICED as u64).map(|sliced| SlicedStream::new(places(sliced), word(sliced)));
+        let (sliced_streams, owners, used) =
+            (sliced_streams.collect(), Mutex::default(), AtomicUsize::new(0));
         let is_lost = AtomicBool::new(false);
         let context = branch.context.name();
         Ok(Self { branch, context, zero: at, streams, sliced_streams, owners, used, is_lost })
@@ -151,6 +155,8 @@ impl StopContext {
 /// Calls `visit` for what each living context has.
 pub(super) fn each(mut visit: impl FnMut(&'static StopContext)) {
     let all = STOP_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let is_used = |stop_context: &&StopContext| stop_context.is_there() && !stop_context.is_lost.load(Relaxed);
+    let is_used = |stop_context: &&StopContext| {
+        stop_context.is_there() && !stop_context.is_lost.load(Relaxed)
+    };
     all.into_iter().filter(is_used).for_each(&mut visit);
 }

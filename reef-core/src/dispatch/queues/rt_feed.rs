@@ -51,7 +51,9 @@ impl<D: Device> RtQueue<D> {
                     break;
                 }
                 Ok(Err(error)) => self.refuse(error),
-                Err(_) => self.replace(&Error::state("a real-time queue of the device", "it panicked")),
+                Err(_) => {
+                    self.replace(&Error::state("a real-time queue of the device", "it panicked"))
+                }
             }
         }
         self.waiting.retain(Option::is_some);

@@ -10,9 +10,9 @@ use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Fault;
 use crate::onnx::file::{GraphFile, ModelFile};
+use crate::onnx::images::{Options, input_sizes, only_input};
 use crate::onnx::node::Node;
 use crate::onnx::opset::{IMAGE_OPSETS, graph_of};
-use crate::onnx::images::{Options, input_sizes, only_input};
 use std::path::Path;
 use std::rc::Rc;
 

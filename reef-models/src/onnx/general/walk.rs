@@ -10,9 +10,9 @@ use crate::onnx::fault::{Fault, Result};
 use crate::onnx::file::{
     AttributeFile, Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile,
 };
+use crate::onnx::images::SHOWN;
 use crate::onnx::node::name_of;
 use crate::onnx::opset::version;
-use crate::onnx::images::SHOWN;
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;

@@ -67,7 +67,8 @@ fn symbol(name: &str, version: i32, is_per_thread: bool) -> Result<usize, u32> {
         None if variants.is_empty() => name, // a name without a typedef
         None => return Err(OTHER_VERSION),
     };
-    let ptsz_variants = PTSZ_SUFFIXES.iter().filter(|_| is_per_thread).filter_map(|ptsz| address(symbol, ptsz));
+    let ptsz_variants =
+        PTSZ_SUFFIXES.iter().filter(|_| is_per_thread).filter_map(|ptsz| address(symbol, ptsz));
     ptsz_variants.chain(address(symbol, "")).next().ok_or(NO_SYMBOL)
 }
 

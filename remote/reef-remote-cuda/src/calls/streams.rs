@@ -1,6 +1,6 @@
 //! Host functions in streams.
 
-use super::export::{check, stream, ptsz};
+use super::export::{check, ptsz, stream};
 use crate::codes::*;
 use crate::session::session;
 use crate::state::host_functions::note_host_function;

@@ -4,7 +4,8 @@ use super::digest::Digest;
 use super::state::{Range, State};
 use reef_remote::migration::Target;
 use reef_remote_calls::{
-    MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState, Facts, Request, SCHEMA,
+    Facts, MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState,
+    Request, SCHEMA,
 };
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Client, Endpoint, Error, Handler, Hot, Message, codec, hot_bytes};

@@ -9,7 +9,7 @@ use reef_remote::observe::{Facts, Kind, Refusal};
 use reef_remote::server::{Listener, Place};
 use reef_remote_calls::{Class, Request, SCHEMA};
 use reef_wire::{
-    Address, Hello, Key, Link, Moved, NO_SESSION, Acceptor, TlsServer, codec, redirect, refuse,
+    Acceptor, Address, Hello, Key, Link, Moved, NO_SESSION, TlsServer, codec, redirect, refuse,
 };
 use std::collections::HashMap;
 use std::io;

@@ -6,5 +6,5 @@
 pub(crate) mod session;
 pub(crate) mod target;
 
-pub use session::{Migrate, Each, Frozen, Region, Report, Write};
+pub use session::{Each, Frozen, Migrate, Region, Report, Write};
 pub use target::Target;

@@ -122,7 +122,13 @@ mod tests {
             let mut traffic = Traffic::default();
             (traffic.received_bytes, traffic.replies, traffic.connections) = (100, 7, 3);
             let (peer, calls) = ("10.0.0.1:5".into(), Some(2));
-            SessionCounts { peer, memory_bytes: 64, traffic, single_calls: calls, replayed_calls: calls }
+            SessionCounts {
+                peer,
+                memory_bytes: 64,
+                traffic,
+                single_calls: calls,
+                replayed_calls: calls,
+            }
         }
 
         fn end(&self, _: &str) {

@@ -10,4 +10,4 @@ pub(crate) mod refusal;
 pub(crate) mod sessions;
 
 pub use refusal::Refusal;
-pub use sessions::{Facts, Kind, SessionCounts, Registration, SessionView, Sessions, Watched};
+pub use sessions::{Facts, Kind, Registration, SessionCounts, SessionView, Sessions, Watched};

@@ -1,13 +1,13 @@
 //! Devices of a server, and the clients that may use them.
 
+use super::list_entry::ListEntry;
 use super::migration::incoming::{Adoption, Incoming};
 use super::migration::source::Migration;
-use super::list_entry::ListEntry;
 use super::session::{Messages, Session};
 use super::shared::Shared;
 use super::tenants::{Account, Tenants};
-use crate::migration::session::Migrate;
 use crate::messages::{ColocationKind, Facts, Request};
+use crate::migration::session::Migrate;
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::{self, Kind, Sessions};
 use crate::schema::schema;

@@ -2,7 +2,7 @@
 
 use super::tenants::Account;
 use crate::migration::session::Migrate;
-use crate::observe::sessions::{Facts, SessionCounts, Registration, Sessions, Watched};
+use crate::observe::sessions::{Facts, Registration, SessionCounts, Sessions, Watched};
 use parking_lot::Mutex;
 use reef_wire::{Endpoint, Error, Handler, Message, Result};
 use std::sync::{Arc, Weak};

@@ -6,11 +6,11 @@
 //! session reaches only what it made itself. Ids, ranges and operations are checked before the
 //! device sees them. When a session is over, its work is cancelled and its memory released.
 
-mod migration;
 mod host;
 mod lanes;
 mod list_entry;
 mod listen;
+mod migration;
 mod objects;
 mod origin;
 mod own_lane;
@@ -19,7 +19,7 @@ mod session;
 mod shared;
 mod tenants;
 
-pub use migration::restore;
 pub use host::{Admission, Begun, DeviceHost, Devices, Enlist, Host};
 pub use listen::{Listener, Place, Security};
+pub use migration::restore;
 pub use tenants::{Account, Grant, Tenants};

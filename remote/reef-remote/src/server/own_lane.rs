@@ -395,7 +395,8 @@ impl<D: Operators> State<D> {
         self.notes.retain(|note| note.seq < resume_at);
         self.next = self.told;
         let record = |checkpoint| {
-            let source = source.ok_or(Error::state("reading the blocks of a command", "it is not there"))?;
+            let source =
+                source.ok_or(Error::state("reading the blocks of a command", "it is not there"))?;
             Ok::<_, Error>(Record { checkpoint, source })
         };
         Ok(Takeback { resume_at, partial: partial.map(record).transpose()? })

@@ -1,10 +1,10 @@
 //! Devices of another machine: servers and clients in this process.
 
-mod migrated_conformance;
-mod migration;
 mod conformance;
 mod eight_bits;
 mod frames;
+mod migrated_conformance;
+mod migration;
 mod networks;
 mod observe;
 mod preemption;

@@ -16,8 +16,7 @@ fn outputs<D: reef_core::op::Operators>(device: &D, name: &str) -> Vec<u32> {
         (0..network.input_len()).map(|i| ((i * 37) % 101) as f32 / 50.0).collect();
     network.stage_input(&input).unwrap();
     let dispatcher =
-        Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue))
-            .unwrap();
+        Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue)).unwrap();
     let task = Task::new(network.inference()).unwrap();
     dispatcher.real_time().unwrap().run(&task).unwrap();
     network.staged_output().unwrap().iter().map(|value| value.to_bits()).collect()
@@ -45,9 +44,8 @@ fn real_time_work_preempts_work_of_another_session() {
         model.weights(device).unwrap().network().unwrap()
     };
     let (long, short) = (network(&first, "resnet18", 64), network(&second, "resnet18", 32));
-    let start = |device| {
-        Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue)).unwrap()
-    };
+    let start =
+        |device| Dispatcher::start(device, Reef::default().level(PreemptLevel::HostQueue)).unwrap();
     let (best_effort, real_time) = (start(&first), start(&second));
     let mut background = best_effort.best_effort(ClientConfig::default()).unwrap();
     let graph = long.graphs(8).unwrap();

@@ -2,7 +2,7 @@
 
 use super::handshake::{OP_END, OP_REPLY};
 use super::inbox::{Inbox, Message, Sink, is_closed};
-use super::outbox::{self, OutboxState, Growth, Outbox, Traffic};
+use super::outbox::{self, Growth, Outbox, OutboxState, Traffic};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::exchange::reader::Turns;

@@ -9,22 +9,22 @@
 //! replies to the callers that wait for them. *Invariant*: the peer handles each posted message
 //! exactly once and in order, or the session ends with an error at both ends.
 
-mod migration;
+mod acceptor;
 mod client;
 mod endpoint;
 pub(crate) mod handshake;
 mod inbox;
+mod migration;
 mod outbox;
-mod acceptor;
 mod server;
 mod vouch;
 
-pub use migration::{Adopted, Held};
+pub use acceptor::{Acceptor, NO_SESSION, NO_TOKEN, WRONG_TOKEN, redirect, refuse};
 pub use client::{Client, ClientOptions};
 pub use endpoint::{Endpoint, Handler};
 pub use handshake::{Hello, Token};
 pub use inbox::Message;
+pub use migration::{Adopted, Held};
 pub use outbox::{Growth, Traffic};
-pub use acceptor::{NO_SESSION, NO_TOKEN, Acceptor, WRONG_TOKEN, redirect, refuse};
 pub use server::{Authority, Server, ServerOptions};
 pub use vouch::vouch;

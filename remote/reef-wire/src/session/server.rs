@@ -1,9 +1,9 @@
 //! The server's end: sessions of many clients, each continued by whichever connection names it.
 
+use super::acceptor::{Acceptor, NO_SESSION, redirect, refuse};
 use super::endpoint::{Endpoint, Handler, Side};
 use super::handshake::{Hello, OP_WELCOME, Token, Welcome, say};
 use super::inbox::Inbox;
-use super::acceptor::{NO_SESSION, Acceptor, redirect, refuse};
 use crate::codec;
 use crate::credit::Limits;
 use crate::error::{Error, Result};

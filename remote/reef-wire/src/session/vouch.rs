@@ -5,10 +5,10 @@
 //! server ◀──hello, proof── voucher ◀──hello── client
 //! ```
 
+use super::acceptor::MAX_HELLO_LEN;
 use super::handshake::{
     HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, Opening, Token, hear, hear_up_to, say,
 };
-use super::acceptor::MAX_HELLO_LEN;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::frame::Decoder;

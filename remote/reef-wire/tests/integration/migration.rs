@@ -36,8 +36,7 @@ fn serve(server: &Server, mut link: Link) -> reef_wire::Result<()> {
 /// Has a session go on at a server.
 fn adopt(at: &Bench, held: &Held, key: &Key) -> reef_wire::Result<()> {
     let state = held.state()?;
-    let adopted: Adopted =
-        at.server().adopt(NAME, None, Some(key.clone()), &state, at.noter())?;
+    let adopted: Adopted = at.server().adopt(NAME, None, Some(key.clone()), &state, at.noter())?;
     thread::spawn(move || adopted.run());
     Ok(())
 }

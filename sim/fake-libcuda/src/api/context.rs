@@ -134,7 +134,7 @@ unsafe fn attribute(value: *mut i32, attribute: u32, device: i32) -> u32 {
 pub(crate) fn finish(context: Option<u64>) -> u32 {
     let Some(context) = context else { return SUCCESS };
     wait_for_all(Some(context));
-    world().end_context(context);
+    world().drop_context(context);
     SUCCESS
 }
 

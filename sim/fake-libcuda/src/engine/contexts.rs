@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Ends what a context had, once its streams have run.
-    pub(crate) fn end_context(&mut self, context: u64) {
+    pub(crate) fn drop_context(&mut self, context: u64) {
         let dead: Vec<_> = self.streams_of(context).collect();
         dead.iter().for_each(|name| drop(self.streams.remove(name)));
         let free = self.handles.extract_if(|_, name| dead.contains(name)).map(|(handle, _)| handle);

@@ -3,7 +3,12 @@
 
 use reef::cpu::Cpu;
 use reef::dkp::Padding;
-use reef::{Backend, Colocation, Device, DeviceInfo, Error, Launch, NoGraph, PreemptLevel, Priority, Queue, Result, Seq, command::{Copy, Fill}, queue::Drained};
+use reef::{
+    Backend, Colocation, Device, DeviceInfo, Error, Launch, NoGraph, PreemptLevel, Priority, Queue,
+    Result, Seq,
+    command::{Copy, Fill},
+    queue::Drained,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Thread;

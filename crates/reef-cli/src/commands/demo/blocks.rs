@@ -6,7 +6,11 @@ use crate::workload::clock::sleep_until;
 use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow, ensure};
 use reef::scheduler::Scheduler;
-use reef::{BeClient, ClientConfig, Device, Dispatcher, Task, testing::{Cells, appended}, queue::Config};
+use reef::{
+    BeClient, ClientConfig, Device, Dispatcher, Task,
+    queue::Config,
+    testing::{Cells, appended},
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! `reef exec`: runs an unmodified program as a guest of a daemon.
 
-mod colocate;
 pub(crate) mod bind;
+mod colocate;
 mod executable;
 mod kernel;
 pub(crate) mod library;

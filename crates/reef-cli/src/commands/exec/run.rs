@@ -1,7 +1,7 @@
 //! `reef exec`: runs an unmodified program as a guest.
 
-use super::colocate;
 use super::bind::{self, Cover};
+use super::colocate;
 use super::executable::executable;
 use super::kernel;
 use super::library::{

@@ -9,7 +9,7 @@ use crate::workload::networks::opened;
 use crate::workload::tensors::shape;
 use anyhow::Result;
 use reef::models::arena;
-use reef::models::kinds::{Layer, ImageModel};
+use reef::models::kinds::{ImageModel, Layer};
 use reef::op::{Bounds, Function, Op, PoolKind, Tensor, Window};
 use serde_json::{Value, json};
 use std::mem::ManuallyDrop;

@@ -2,7 +2,7 @@
 
 use super::serve;
 #[cfg(feature = "daemon")]
-use super::{migration, end, ps, trace};
+use super::{end, migration, ps, trace};
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]

@@ -67,7 +67,8 @@ fn guest_row(guest: &Guest) -> Row<'_> {
     let (number, class) = (guest.guest.clone(), guest.class.clone());
     let parts = [guest.held, guest.colocated, guest.busy];
     let [held, colocated, busy] = parts.map(|part| format!("{:>4.0} %", 100.0 * part));
-    Row::new([pid, number, class, launches, delayed, held, colocated, busy, state, job]).style(style)
+    Row::new([pid, number, class, launches, delayed, held, colocated, busy, state, job])
+        .style(style)
 }
 
 /// Number of lines of the table: 0 without sessions.

@@ -46,7 +46,10 @@ impl<V: Vendor> InFlight<V> {
         let left = count - later;
         let have = if node == self.node { self.blocks } else { left };
         if left > have {
-            return Err(Error::state("draining a queue", "more blocks were stopped than a command has"));
+            return Err(Error::state(
+                "draining a queue",
+                "more blocks were stopped than a command has",
+            ));
         }
         let list = Some(self.stop_list.clone());
         let segment = Segment { list, first: 0, count: left };

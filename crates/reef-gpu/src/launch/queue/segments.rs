@@ -165,7 +165,10 @@ impl<V: Vendor> Queue<V> {
         let runner = Runner { queue: &self.token, class: self.priority, percent: self.percent };
         let exec = graph.guarded(&self.gpu, runner, &mut self.guarded, epoch)?;
         let Some(stop_list) = exec.stop_list().cloned() else {
-            return Err(Error::state("a graph on a queue that can be stopped", "it was prepared for one that nothing stops"));
+            return Err(Error::state(
+                "a graph on a queue that can be stopped",
+                "it was prepared for one that nothing stops",
+            ));
         };
         if self.epoch_written != Some(epoch.value) {
             self.gpu.writer().write(&self.stream, word, epoch.value)?;

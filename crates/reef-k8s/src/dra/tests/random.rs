@@ -59,7 +59,8 @@ impl Model {
     }
 
     fn has_room(&self, claim: u32) -> bool {
-        let neighbours = self.prepared.keys().filter(|it| is_rt(**it) && **it % 2 == claim % 2).count();
+        let neighbours =
+            self.prepared.keys().filter(|it| is_rt(**it) && **it % 2 == claim % 2).count();
         !is_rt(claim) || neighbours < 2
     }
 

@@ -30,7 +30,10 @@ async fn allocation_gives_class_limits_library_and_nodes_repeatably() {
     assert_eq!(env("REEF_GUESTS"), Some("/run/reef/guests.sock"));
     assert_eq!(env("LD_PRELOAD"), Some("/opt/reef/shim.so"));
     assert_eq!(env("NVIDIA_VISIBLE_DEVICES"), Some(FakeNode::uuid(1).as_str()));
-    assert_eq!((env("REEF_TOKEN_FILE"), env("REEF_CUDA"), env("REEF_ACCOUNTS")), (None, None, None));
+    assert_eq!(
+        (env("REEF_TOKEN_FILE"), env("REEF_CUDA"), env("REEF_ACCOUNTS")),
+        (None, None, None)
+    );
     let mounts: Vec<_> = answer.mounts.iter().map(|m| m.container_path.as_str()).collect();
     assert_eq!(mounts, ["/run/reef", "/opt/reef/shim.so"]);
     let nodes: Vec<_> = answer.devices.iter().map(|d| d.container_path.as_str()).collect();

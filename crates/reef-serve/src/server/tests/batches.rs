@@ -72,8 +72,7 @@ fn batched_results_equal_single_results() {
 #[test]
 fn real_time_requests_run_by_themselves() {
     let fixture = images("rt-alone", "max_batch = 4\nmax_delay_us = 1_000_000\n");
-    let answers =
-        all_at_once((1..=4).map(|n| fixture.server.infer(fixture.image(n, 1))).collect());
+    let answers = all_at_once((1..=4).map(|n| fixture.server.infer(fixture.image(n, 1))).collect());
     answers.into_iter().for_each(|answer| drop(answer.unwrap()));
     assert_eq!(fixture.executions("tiny"), 4);
 }

@@ -13,8 +13,15 @@ fn rate(budget: u64, period: u64) -> Rate {
 
 /// Returns a principal that may use real time, and may have a budget of its own.
 fn tenant(name: &str, own: Option<Rate>) -> Arc<Tenant> {
-    let grant =
-        Grant { rt: true, phases: true, colocate: 0, floor: 0, rate: own, weight: 1, control: false };
+    let grant = Grant {
+        rt: true,
+        phases: true,
+        colocate: 0,
+        floor: 0,
+        rate: own,
+        weight: 1,
+        control: false,
+    };
     Arc::new(Tenant::new(Principal::Token(name.into()), grant, OverBudget::Late, 1))
 }
 

@@ -59,7 +59,10 @@ calls! {
 const PTX: u32 = 1;
 
 /// Compiles a text, and returns what `read` says of the CUBIN.
-pub(in crate::kernel_variants) fn compile<T>(text: &CStr, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+pub(in crate::kernel_variants) fn compile<T>(
+    text: &CStr,
+    read: impl FnOnce(&[u8]) -> T,
+) -> Option<T> {
     let mut state = 0;
     // SAFETY: no options; a state that lives until it is ended; a text with the zero at its end; a
     // CUBIN that is there until then.

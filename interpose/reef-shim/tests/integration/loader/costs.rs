@@ -141,7 +141,8 @@ fn of_a_limit() {
     let mut best = [f64::INFINITY; 2];
     for _ in 0..TURNS {
         for (best, part) in best.iter_mut().zip(["", "100%"]) {
-            let set = vec![("REEF_COMPUTE", part.into()), ("REEF_ACCOUNTS", accounts.clone().into())];
+            let set =
+                vec![("REEF_COMPUTE", part.into()), ("REEF_ACCOUNTS", accounts.clone().into())];
             *best = best.min(costs_with(SHIM, set).1);
         }
     }

@@ -1,6 +1,6 @@
 //! Launches: parameters are packed as they lie in the kernel's memory.
 
-use crate::calls::export::{check, stream, ptsz};
+use crate::calls::export::{check, ptsz, stream};
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;

@@ -1,7 +1,7 @@
 //! Copies between host and device. Bytes for the device are taken at the call.
 
 use super::device_memory;
-use crate::calls::export::{check, plain, stream, ptsz};
+use crate::calls::export::{check, plain, ptsz, stream};
 use crate::calls::table::table;
 use crate::codes::*;
 use crate::session::{Session, session};

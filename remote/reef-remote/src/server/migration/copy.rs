@@ -1,12 +1,12 @@
 //! A session at another server, which is made of what this end sends.
 
 use super::state::{State, check_facts};
+use crate::messages::{
+    Event, Facts, MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents,
+    MigratePrepare, MigrateState, Request,
+};
 use crate::migration::session::Each;
 use crate::migration::target::Target;
-use crate::messages::{
-    MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents, MigratePrepare, MigrateState, Event,
-    Facts, Request,
-};
 use crate::schema::schema;
 use reef_wire::little_endian::U64;
 use reef_wire::{Client, Cold, Endpoint, Error, Handler, Hot, Message, codec, hot_bytes};

@@ -3,7 +3,8 @@
 use super::make::{ByOrder, Maker, memory_of, reason};
 use super::state::{State, calendar};
 use crate::messages::{
-    MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents, MigratePrepare, MigrateState, Facts,
+    Facts, MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents, MigratePrepare,
+    MigrateState,
 };
 use crate::server::objects::{Fault, Outcome};
 use crate::server::session::Session;

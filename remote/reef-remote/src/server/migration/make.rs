@@ -1,6 +1,6 @@
 //! Makes a session of events and a state.
 
-use super::state::{RecordState, Progress, State, check_facts};
+use super::state::{Progress, RecordState, State, check_facts};
 use crate::messages::{Change, EVICT, Event, Facts, MakeGraph, NamedKernel, OpenLane, RESET};
 use crate::server::objects::{Fault, Objects, Outcome};
 use crate::server::origin::{Memory, Object, Origin, Record, Source};

@@ -1,10 +1,10 @@
 //! Sends a session to another server, or to a file, while it runs and then while it stands still.
 
 use super::copy::{Copy, NotBegun};
-use super::state::{CommandState, RecordState, Identity, Progress, State, calendar};
-use crate::migration::session::{Migrate, Each, Frozen, Region, Report, Write};
+use super::state::{CommandState, Identity, Progress, RecordState, State, calendar};
+use crate::messages::{BlocksLeft, Change, Event, Facts, MigrateCommit};
+use crate::migration::session::{Each, Frozen, Migrate, Region, Report, Write};
 use crate::migration::target::Target;
-use crate::messages::{BlocksLeft, MigrateCommit, Change, Event, Facts};
 use crate::server::origin::{Object, Origin, Record, Source};
 use crate::server::session::{Lane, Session};
 use parking_lot::{Mutex, MutexGuard};

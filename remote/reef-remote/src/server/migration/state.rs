@@ -1,6 +1,6 @@
 //! State of a session whose work has ended or was taken back.
 
-use crate::messages::{BlocksLeft, MigrateCommit, Event, Facts, RemoteCommand};
+use crate::messages::{BlocksLeft, Event, Facts, MigrateCommit, RemoteCommand};
 use reef_wire::{Error, Key, Result, codec};
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -22,7 +22,9 @@ static COLUMNS: [Column<Row>; 12] = [
         row.one.map(|one| row.be_alone / one.0).into()
     }),
     Column::new("be_per_second", "BE /s", 1, |row| row.be_colocated.into()),
-    Column::new("be_over_one", "÷ one", 2, |row| row.one.map(|one| row.be_colocated / one.1).into()),
+    Column::new("be_over_one", "÷ one", 2, |row| {
+        row.one.map(|one| row.be_colocated / one.1).into()
+    }),
     Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
     Column::new("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
     Column::new("rt_p99_over_one", "÷ one", 2, |row| {

@@ -37,8 +37,7 @@ impl DeviceBench for Args {
             LOADING + 1 + usize::from(args.cold.is_some()) + arrivals.len() * (1 + policies);
         let progress = Progress::new(steps, args.common.json);
         progress.expect(steps - LOADING, sides.time);
-        let networks =
-            networks(device, &sides.rt, sides.best_effort(), sides.image(), &progress)?;
+        let networks = networks(device, &sides.rt, sides.best_effort(), sides.image(), &progress)?;
         progress.begin("measuring kernels");
         let Networks { rt, be } = networks.profiled(device)?;
         let be: NamedNetwork<D> = be.into_iter().next().expect("one was asked for");

@@ -9,7 +9,10 @@ use crate::workload::clock::{histogram, note};
 use anyhow::{Context, Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use reef::scheduler::Reef;
-use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, Error, PreemptLevel, Seq, Task, testing::Cells, queue::Config};
+use reef::{
+    BeClient, ClientConfig, Command, Device, Dispatcher, Error, PreemptLevel, Seq, Task,
+    queue::Config, testing::Cells,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -4,7 +4,11 @@ use crate::workload::clock::wait_awake;
 use crate::workload::clock::{histogram, note};
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
-use reef::{Command, Device, Launch, PreemptLevel, Priority, Queue, Seq, Submitter, VirtualQueue, testing::{Cells, appended}, queue::Config};
+use reef::{
+    Command, Device, Launch, PreemptLevel, Priority, Queue, Seq, Submitter, VirtualQueue,
+    queue::Config,
+    testing::{Cells, appended},
+};
 use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};

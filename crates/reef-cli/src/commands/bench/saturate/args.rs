@@ -32,7 +32,8 @@ impl Args {
     /// Name of the device with this cap, which takes precedence over the device's own options.
     pub(crate) fn narrow(&self, blocks: u32) -> Result<String> {
         let DeviceName { backend, ordinal, options } = DeviceName::parse(&self.common.device)?;
-        let is_other = |option: &&str| !option.is_empty() && !option.starts_with("colocated_blocks=");
+        let is_other =
+            |option: &&str| !option.is_empty() && !option.starts_with("colocated_blocks=");
         let others = options.split('&').filter(is_other).map(str::to_owned);
         let options: Vec<_> = others.chain([format!("colocated_blocks={blocks}")]).collect();
         Ok(format!("{backend}:{ordinal}?{}", options.join("&")))
@@ -67,7 +68,10 @@ mod tests {
 
     #[test]
     fn cap_is_an_option_of_the_device() {
-        assert_eq!(devices("cuda:0", "16,132"), ["cuda:0?colocated_blocks=16", "cuda:0?colocated_blocks=132"]);
+        assert_eq!(
+            devices("cuda:0", "16,132"),
+            ["cuda:0?colocated_blocks=16", "cuda:0?colocated_blocks=132"]
+        );
     }
 
     #[test]

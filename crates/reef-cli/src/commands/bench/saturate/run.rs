@@ -27,7 +27,9 @@ impl DeviceBench for Args {
             .iter()
             .try_for_each(|&ratio| Policy::target(PreemptLevel::All, ratio).map(drop))?;
         // Fails if the device does not have these options.
-        self.colocated_blocks.iter().try_for_each(|&width| Ok(reef::with_device(&self.narrow(width)?, Open)?))
+        self.colocated_blocks
+            .iter()
+            .try_for_each(|&width| Ok(reef::with_device(&self.narrow(width)?, Open)?))
     }
 
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {

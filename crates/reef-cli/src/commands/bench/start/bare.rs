@@ -2,7 +2,10 @@
 //! ours around it.
 
 use anyhow::{Result, bail};
-use reef::{Device, Priority, Queue, Seq, testing::{Cells, appended}};
+use reef::{
+    Device, Priority, Queue, Seq,
+    testing::{Cells, appended},
+};
 use std::time::{Duration, Instant};
 
 /// A launch that is not seen for so long is lost.

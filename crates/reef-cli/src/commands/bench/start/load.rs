@@ -1,13 +1,16 @@
 //! Best-effort work, and whether it was done exactly once.
 
-use super::inferences::{Inferences, IMAGES};
+use super::inferences::{IMAGES, Inferences};
 use crate::report::time;
 use crate::workload::calibrate::{Calibration, cells};
 use crate::workload::networks::NamedNetwork;
 use anyhow::Result;
 use reef::op::Operators;
 use reef::scheduler::Streams;
-use reef::{ClientConfig, Command, Dispatcher, Launch, Priority, Seq, Stopwatch, Submitter, testing::{Cells, appended}};
+use reef::{
+    ClientConfig, Command, Dispatcher, Launch, Priority, Seq, Stopwatch, Submitter,
+    testing::{Cells, appended},
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -171,7 +174,9 @@ impl<'a, D: Operators> Feeder<'a, D> {
             self.top_up(submitter)?;
             let left = time.saturating_sub(begin.elapsed());
             match self.ends.front() {
-                Some(&oldest) if !left.is_zero() => submitter.wait_timeout(oldest, left).transpose()?,
+                Some(&oldest) if !left.is_zero() => {
+                    submitter.wait_timeout(oldest, left).transpose()?
+                }
                 _ => return Ok(()),
             };
         }

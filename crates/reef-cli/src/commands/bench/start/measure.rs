@@ -10,7 +10,10 @@ use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
 use reef::scheduler::Reef;
-use reef::{BeClient, Dispatcher, RtClient, Task, testing::{Cells, appended}};
+use reef::{
+    BeClient, Dispatcher, RtClient, Task,
+    testing::{Cells, appended},
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use crate::report::progress::Progress;
 use crate::report::results::Common;
 use crate::report::time;
 use crate::workload::calibrate::Calibration;
-use crate::workload::networks::{Loader, Image, check};
+use crate::workload::networks::{Image, Loader, check};
 use anyhow::{Result, bail};
 use reef::op::Operators;
 use reef::{DeviceInfo, PreemptLevel};

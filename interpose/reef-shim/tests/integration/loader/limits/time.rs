@@ -72,7 +72,8 @@ fn limited_program_is_held_and_outlives_its_daemon() {
     let mut child = start(&job, &set);
     // A thread that waits for its stream launches nothing while it is held, and has a starvation
     // relief at last.
-    let counted = |guest: &GuestView| (guest.kernels, guest.gates, guest.delayed + guest.starvation_reliefs);
+    let counted =
+        |guest: &GuestView| (guest.kernels, guest.gates, guest.delayed + guest.starvation_reliefs);
     let counts = |registry: &Registry| registry.guests().first().map_or((0, 0, 0), counted);
     until("a guest with gates", || counts(&registry).1 > 0);
     registry.hold(UUID, true);
