@@ -174,7 +174,11 @@ impl<V: Vendor> Gpu<V> {
     pub(crate) fn has_parts(&self) -> bool {
         let Options { colocated_blocks, split, gates, colocation, .. } = self.options();
         let is_capped = matches!(colocation, None | Some(ColocationMode::Capped));
-        self.facts().parts && is_capped && colocated_blocks.is_none() && split.is_none() && gates.is_none()
+        self.facts().parts
+            && is_capped
+            && colocated_blocks.is_none()
+            && split.is_none()
+            && gates.is_none()
     }
 
     /// Options that the device was opened with.

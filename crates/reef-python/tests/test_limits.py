@@ -53,7 +53,7 @@ class Queues(unittest.TestCase):
             self.assertEqual(rt.usage()[1:], (3, 0))
             self.assertGreater(rt.usage().served, 0)
             end = time.monotonic() + 60
-            while be.usage().served == 0.0:  # it is booked when the dispatcher next looks
+            while be.usage().served == 0.0:  # it is charged at the next pass of the dispatcher
                 self.assertLess(time.monotonic(), end)
                 be.run(self.net, picture())
             self.assertIsNone(be.usage().requests)

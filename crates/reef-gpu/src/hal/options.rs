@@ -51,8 +51,8 @@ pub struct Options {
     /// be stopped once they run.
     pub colocation: Option<ColocationMode>,
     /// Best-effort blocks that run at a time next to real-time work where that is capped,
-    /// `colocated_blocks=N`. Default: 2000 of queues whose blocks are short, one on every second unit of
-    /// others.
+    /// `colocated_blocks=N`. Default: 2000 of queues whose blocks are short, one on every second
+    /// unit of others.
     pub colocated_blocks: Option<u32>,
     /// Units for real-time work alone, `split=N`; default none. A baseline of the benches, which
     /// device names have with the feature `baselines`.
@@ -221,8 +221,14 @@ mod tests {
             ("colocation", "must be padded, capped or none, got \"\""),
             ("gates=3&colocation=padded", "colocation must be none with gates=N, got \"padded\""),
             ("colocation=capped&gates=3", "colocation must be none with gates=N, got \"capped\""),
-            ("colocated_blocks=8&colocation=padded", "must be capped with colocated_blocks=N, got \"padded\""),
-            ("colocation=none&colocated_blocks=8", "must be capped with colocated_blocks=N, got \"none\""),
+            (
+                "colocated_blocks=8&colocation=padded",
+                "must be capped with colocated_blocks=N, got \"padded\"",
+            ),
+            (
+                "colocation=none&colocated_blocks=8",
+                "must be capped with colocated_blocks=N, got \"none\"",
+            ),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

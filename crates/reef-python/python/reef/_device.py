@@ -54,7 +54,7 @@ def open(name: str = "auto", scheduler: str = "reef", *, reserve: float | None =
 
 class Usage(NamedTuple):
     """Use of a device by a client. `served`: device time in seconds; best-effort time is booked when
-    the scheduler next looks. Of real-time clients alone:
+    the scheduler makes its next pass. Of real-time clients alone:
     `requests` that have ended, and how many of them were `late`, begun with no budget left."""
 
     served: float

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Number of steps: the last one begins at 58 seconds.
 const STEPS: usize = 100;
 
-/// Counts of latencies for each of [`Class::EACH`]. Any thread adds and reads.
+/// Counts of latencies for each of [`Class::ALL`]. Any thread adds and reads.
 #[derive(Debug)]
 pub(crate) struct Latencies([[AtomicU64; STEPS]; 2]);
 

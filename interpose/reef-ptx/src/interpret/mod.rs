@@ -4,9 +4,9 @@
 //! the order that the caller gives. It shows protocols, not what a compiler makes of them.
 
 mod block;
+mod memory;
 #[cfg(test)]
 mod preemption_points;
-mod memory;
 mod thread;
 #[cfg(test)]
 mod variants;

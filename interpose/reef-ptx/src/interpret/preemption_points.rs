@@ -110,7 +110,8 @@ fn stopped(
     let mut bytes = with_words(start);
     for round in 0..8 {
         let of = launch(round, grid, [0; 3]);
-        let of_grid = Grid { blocks: grid, threads, parameters: with_launch(arguments, variant, of) };
+        let of_grid =
+            Grid { blocks: grid, threads, parameters: with_launch(arguments, variant, of) };
         let order = blocks(grid, random);
         let chance = if round < 6 { 5 } else { 0 };
         let mut memory = Stopping {
@@ -127,7 +128,8 @@ fn stopped(
             program.run(&of_grid, block, &mut memory);
             let has_left = memory.bytes[place] != 0;
             left.at_entry += usize::from(is_to_run && has_left && memory.loads.get() == 1);
-            left.at_preemption_point += usize::from(is_to_run && has_left && memory.loads.get() > 1);
+            left.at_preemption_point +=
+                usize::from(is_to_run && has_left && memory.loads.get() > 1);
         }
         bytes = memory.bytes;
         let is_left = bytes[MAP..DATA].iter().any(|byte| *byte != 0);

@@ -147,7 +147,8 @@ fn stopped(
     let mut count = 0;
     for round in 0..6 {
         let of = launch(round, grid, [0; 3]);
-        let of_grid = Grid { blocks: grid, threads, parameters: with_launch(arguments, variant, of) };
+        let of_grid =
+            Grid { blocks: grid, threads, parameters: with_launch(arguments, variant, of) };
         for block in blocks(grid, random) {
             let is_stopped = round < 4 && random.below(2) == 0;
             put(&mut memory, STOP, of.number.wrapping_sub(u32::from(!is_stopped)));

@@ -1,6 +1,6 @@
 //! The variant of a kernel.
 
-use super::{guard, preemption_point, offset, parameter, prune::prune};
+use super::{guard, offset, parameter, preemption_point, prune::prune};
 use crate::text::edit::Edit;
 use crate::text::function::{Function, offsets};
 use crate::text::module::Module;
@@ -47,7 +47,10 @@ pub(crate) fn variant<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<
 /// # Errors
 ///
 /// The reason for which they may not.
-pub(crate) fn with_preemption_points<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Variant, Reason> {
+pub(crate) fn with_preemption_points<'a>(
+    module: &Module<'a>,
+    kernel: &Function<'a>,
+) -> Result<Variant, Reason> {
     let facts = Facts::read(module, kernel)?;
     let points = points(&facts)?;
     Ok(guarded(&facts, &points))

@@ -30,9 +30,9 @@
 
 pub(crate) mod build;
 pub(crate) mod guard;
-pub(crate) mod preemption_point;
 pub(crate) mod offset;
 pub(crate) mod parameter;
+pub(crate) mod preemption_point;
 pub(crate) mod prune;
 pub mod slices;
 

@@ -56,8 +56,8 @@ struct Launch {
     work: Work,
 }
 
-/// Launches `work` on `stream` by `real`, behind the gate of a best-effort guest, or with the hold of
-/// a real-time one: decides which of them, and whether the thread must wait.
+/// Launches `work` on `stream` by `real`, behind the gate of a best-effort guest, or with the hold
+/// of a real-time one: decides which of them, and whether the thread must wait.
 #[inline]
 pub(crate) fn launch_gated(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();

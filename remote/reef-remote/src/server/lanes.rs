@@ -118,7 +118,8 @@ impl<D: Operators> SharedLane<D> {
             (Ok(task), Some(client)) => loop {
                 match client.submit(&task) {
                     Ok(ticket) => break Item::Ticket(seq, ticket, outputs),
-                    Err(Error::State { .. }) => thread::yield_now(), // the dispatcher takes some first
+                    // The dispatcher takes some first.
+                    Err(Error::State { .. }) => thread::yield_now(),
                     Err(error) => break Item::Failed(error),
                 }
             },

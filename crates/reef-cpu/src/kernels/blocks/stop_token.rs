@@ -31,12 +31,12 @@ mod probe {
     use std::cell::Cell;
 
     thread_local! {
-        /// Number of looks until this thread's blocks see a RESET that was not written; 0 for
+        /// Number of polls until this thread's blocks see a RESET that was not written; 0 for
         /// never.
         static REMAINING: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// Runs `block`, which sees RESET from its `looks`-th look on.
+    /// Runs `block`, which sees RESET from its `polls`-th poll on.
     pub(in crate::kernels) fn stop_at_poll<R>(polls: u32, block: impl FnOnce() -> R) -> R {
         REMAINING.set(polls);
         let outcome = block();

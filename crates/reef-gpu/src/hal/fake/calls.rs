@@ -152,7 +152,7 @@ impl Padding for Fake {
         parts: &mut dyn PaddedParts,
     ) -> Result<()> {
         if streams.is_busy && self.refuses_order.load(Ordering::SeqCst) {
-            return Err(Error::State("the device refuses, as the test says"));
+            return Err(Error::state("a call of the device", "refused by the test"));
         }
         parts.real_time()?;
         if self.is_late.load(Ordering::SeqCst) {

@@ -17,7 +17,7 @@ pub(super) struct Sample {
     pub(super) taken: Instant,
     /// Time since 1970.
     pub(super) time: Duration,
-    /// Latencies of answered requests, for each of [`Class::EACH`].
+    /// Latencies of answered requests, for each of [`Class::ALL`].
     pub(super) latencies: [Counts; 2],
     pub(super) devices: Vec<DeviceSnapshot>,
     pub(super) models: Vec<ModelUse>,
@@ -84,7 +84,7 @@ fn models(server: &Server) -> Vec<ModelUse> {
 fn clients(tenant: &Tenant) -> impl Iterator<Item = ProgramUse> {
     let (name, memory) = (tenant.principal.to_string(), tenant.memory());
     let times = tenant.served().into_iter().zip(tenant.held());
-    let each = Class::EACH.into_iter().zip(times).map(move |(class, (ran, held))| ProgramUse {
+    let each = Class::ALL.into_iter().zip(times).map(move |(class, (ran, held))| ProgramUse {
         key: format!("{name} {}", class.name()),
         name: name.clone(),
         class,
