@@ -19,6 +19,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 steps='
 core        conformance   240
 core        few           150
+core        padded        120
 core        gates         120
 core        starvation    60
 core        lost          60
@@ -58,6 +59,8 @@ conformance() {
 }
 # Queues that are capped at few blocks.
 few() { suite 3000 cuda_few:: --test-threads=4 --skip as_deep; }
+# Each real-time kernel padded.
+padded() { suite 1000 cuda_padded:: --test-threads=1; }
 # One at a time: a driver call that waits for the whole device opens the gates of others.
 gates() { suite 1000 cuda_gates:: --test-threads=1; }
 lost() { "$build/lost" --nocapture; }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 /// Names of the rows that others are compared with.
 pub(crate) const RT_ALONE: &str = "rt-only (alone)";
+pub(crate) const RT_SINGLY: &str = "rt-only (kernel by kernel)";
 pub(crate) const BE_ALONE: &str = "BE alone";
 pub(crate) const RT_COLD: &str = "rt-only (caches emptied)";
 
@@ -94,6 +95,14 @@ impl<D: Operators> Bench<'_, D> {
         Ok(Row { policy: RT_ALONE.into(), ..row })
     }
 
+    /// Real-time work with the device to itself, kernel by kernel, as it is launched where its
+    /// kernels are padded.
+    pub(crate) fn rt_singly(&self, arrivals: &Arrivals) -> Result<Row> {
+        let policy = Policy::reef(self.device.info().level, true);
+        let row = self.measure(Some(arrivals), policy, false)?;
+        Ok(Row { policy: RT_SINGLY.into(), ..row })
+    }
+
     /// Real-time work with the device to itself, one request after the other, `bytes` bytes of
     /// memory being filled before each.
     pub(crate) fn rt_cold(&self, bytes: usize) -> Result<Row> {
@@ -118,7 +127,7 @@ impl<D: Operators> Bench<'_, D> {
     }
 
     fn measure(&self, arrivals: Option<&Arrivals>, policy: Policy, be: bool) -> Result<Row> {
-        let be_commands = self.be.network.graphs(self.lengths.graph(&policy))?;
+        let be_commands = self.be.network.graphs(self.be_length(&policy))?;
         let task = Task::new(self.rt_commands(&policy)?)?;
         let config = policy.client(self.lengths.window);
         let dispatcher = Dispatcher::start(self.device, policy.scheduler)?;
@@ -141,8 +150,16 @@ impl<D: Operators> Bench<'_, D> {
 
     /// One graph, or kernel by kernel where best-effort blocks run next to each kernel.
     fn rt_commands(&self, policy: &Policy) -> Result<Arc<[Command<D>]>> {
-        let one_by_one = policy.pads && self.device.colocation() == Colocation::Padded;
-        Ok(self.rt.network.graphs(if one_by_one { 1 } else { usize::MAX })?)
+        Ok(self.rt.network.graphs(if self.is_padded(policy) { 1 } else { usize::MAX })?)
+    }
+
+    /// Launches of a best-effort network in one graph: blocks of a graph pad nothing.
+    fn be_length(&self, policy: &Policy) -> usize {
+        if self.is_padded(policy) { 1 } else { self.lengths.graph(policy) }
+    }
+
+    fn is_padded(&self, policy: &Policy) -> bool {
+        policy.pads && self.device.colocation() == Colocation::Padded
     }
 
     fn requests(

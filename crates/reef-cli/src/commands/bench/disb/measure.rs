@@ -161,7 +161,7 @@ impl<'a, D: Operators> Assignments<'a, D> {
         let one_by_one = policy.pads && bench.device.colocation() == Colocation::Padded;
         let config = policy.client(bench.options.window.unwrap_or(Config::default().window));
         let dispatcher = Dispatcher::start(bench.device, policy.scheduler)?;
-        let graphs = [if one_by_one { 1 } else { usize::MAX }, BE_GRAPH];
+        let graphs = if one_by_one { [1, 1] } else { [usize::MAX, BE_GRAPH] };
         Ok(Self { bench, dispatcher, config, graphs })
     }
 

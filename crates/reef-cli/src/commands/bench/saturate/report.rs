@@ -1,7 +1,7 @@
 //! Table, files and plot of `reef bench saturate`.
 
 use super::args::Args;
-use crate::commands::bench::colocate::measure::{RT_ALONE, Row};
+use crate::commands::bench::colocate::measure::{RT_ALONE, RT_SINGLY, Row};
 use crate::report::chart;
 use crate::report::columns::Column;
 use crate::report::results::{Place, Results};
@@ -42,7 +42,8 @@ fn over_alone(row: &Row, index: usize) -> Option<f64> {
 }
 
 fn kept_percent(row: &Row) -> Option<f64> {
-    (row.policy != RT_ALONE).then(|| 100.0 * row.be_rate / row.alone_rate)
+    (![RT_ALONE, RT_SINGLY].contains(&row.policy.as_str()))
+        .then(|| 100.0 * row.be_rate / row.alone_rate)
 }
 
 /// Results so far.

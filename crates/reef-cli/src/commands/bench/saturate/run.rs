@@ -3,7 +3,7 @@
 use super::args::{Args, name_of};
 use super::report;
 use crate::commands::bench::colocate::arrivals::Arrivals;
-use crate::commands::bench::colocate::measure::{BE_ALONE, Bench, RT_ALONE, Row};
+use crate::commands::bench::colocate::measure::{BE_ALONE, Bench, RT_ALONE, RT_SINGLY, Row};
 use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::policy::Policy;
 use crate::commands::bench::sides::Sides;
@@ -13,7 +13,7 @@ use crate::report::results::Common;
 use crate::workload::networks::{NamedNetwork, Networks, networks};
 use anyhow::Result;
 use reef::op::Operators;
-use reef::{Colocation, Device, PreemptLevel};
+use reef::{Colocation, Device, Error, PreemptLevel};
 
 impl DeviceBench for Args {
     fn common(&self) -> &Common {
@@ -41,9 +41,10 @@ impl DeviceBench for Args {
         if let Some(side) = args.side {
             return measure_alone(args, device, side);
         }
-        let steps = 3 + 2 + policies.len() + 4 * args.colocated_blocks.len();
+        let singly = usize::from(is_split(device));
+        let steps = 3 + 2 + singly + policies.len() + 4 * args.colocated_blocks.len();
         let progress = Progress::new(steps, args.common.json);
-        progress.expect(2 + policies.len() + args.colocated_blocks.len(), args.sides.time);
+        progress.expect(2 + singly + policies.len() + args.colocated_blocks.len(), args.sides.time);
         let mut rows = alone_and_both(args, device, policies, &progress)?;
         report::results(args, &rows).save(&args.common, device)?;
         for &width in &args.colocated_blocks {
@@ -65,6 +66,12 @@ impl reef::Visit for Open {
     type Output = ();
 
     fn visit<D: Operators>(self, _: D) {}
+}
+
+/// Returns whether a network that is one graph otherwise is launched kernel by kernel to be padded.
+fn is_split<D: Device>(device: &D) -> bool {
+    let has_graphs = !matches!(device.graph(&[]), Err(Error::Unsupported { .. }));
+    device.colocation() == Colocation::Padded && has_graphs
 }
 
 /// Policies to compare: ways to run best-effort blocks next to real-time kernels.
@@ -127,6 +134,10 @@ fn alone_and_both<D: Operators>(
     let rt = bench.rt_alone(&Arrivals::Closed)?;
     let (rate, times) = (be.be_rate, Some(rt.quantiles()));
     let mut rows = vec![be.with_alone(None, rate), rt.with_alone(times, rate)];
+    if is_split(device) {
+        progress.begin(RT_SINGLY);
+        rows.push(bench.rt_singly(&Arrivals::Closed)?.with_alone(times, rate));
+    }
     for policy in policies {
         progress.begin(&policy.name);
         rows.push(bench.run_both(&Arrivals::Closed, policy)?.with_alone(times, rate));
