@@ -57,6 +57,7 @@ class Decoder:
 
     def capture(self):
         """Captures the step. It runs on another stream before, as PyTorch asks for."""
+        torch.cuda.synchronize()
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _ in range(3):
