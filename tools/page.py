@@ -10,8 +10,11 @@ so and ends with 0.
 """
 
 import argparse
+import base64
+import fcntl
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
@@ -98,13 +101,82 @@ class Daemon:
                 process.kill()
 
 
-def browse(browser, profile, url, *options):
-    """Opens a page for some seconds; returns what the browser writes, and what it reports."""
-    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"]
-    command += [f"--user-data-dir={profile}", "--window-size=1180,1500", "--timeout=6000", *options, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    reports = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return done.stdout, reports
+class Browser:
+    """Chromium, which takes commands of its DevTools protocol by pipes."""
+
+    def __init__(self, program, profile):
+        (self.theirs, ours), (mine, yours) = os.pipe(), os.pipe()
+        command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        command += ["--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
+
+        def place():  # the browser reads from 3 and writes to 4
+            low = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (self.theirs, yours)]
+            os.dup2(low[0], 3)
+            os.dup2(low[1], 4)
+
+        self.process = subprocess.Popen(
+            command, close_fds=False, preexec_fn=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        os.close(self.theirs)
+        os.close(yours)
+        self.input, self.output = os.fdopen(ours, "wb", 0), os.fdopen(mine, "rb", 0)
+        self.rest, self.number, self.session, self.reports = b"", 0, None, []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for part in ["Page", "Runtime", "Log", "Network"]:
+            self.call(f"{part}.enable")
+        self.call("Emulation.setDeviceMetricsOverride", width=1180, height=1000, deviceScaleFactor=1, mobile=False)
+
+    def call(self, method, **params):
+        """Calls a method; returns its result, and notes what the browser reports meanwhile."""
+        self.number += 1
+        message = dict(id=self.number, method=method, params=params)
+        if self.session:
+            message["sessionId"] = self.session
+        self.input.write(json.dumps(message).encode() + b"\0")
+        while True:
+            found = self.read()
+            if found.get("id") == self.number:
+                assert "error" not in found, f"{method}: {found['error']}"
+                return found["result"]
+
+    def read(self):
+        while b"\0" not in self.rest:
+            part = self.output.read(1 << 16)
+            assert part, "the browser has ended"
+            self.rest += part
+        line, _, self.rest = self.rest.partition(b"\0")
+        found = json.loads(line)
+        if found.get("method") == "Log.entryAdded":
+            self.reports.append(found["params"]["entry"]["text"])
+        if found.get("method") in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
+            self.reports.append(json.dumps(found["params"])[:300])
+        return found
+
+    def open(self, url, token, seconds):
+        """Opens a page as a client with this token, and waits."""
+        shown = base64.b64encode(f"any:{token}".encode()).decode()
+        self.call("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {shown}"})
+        self.call("Page.navigate", url=url)
+        time.sleep(seconds)  # its stream has an event each second
+        return self.call("Runtime.evaluate", expression="document.documentElement.outerHTML")["result"]["value"]
+
+    def picture(self):
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def browse(program, url):
+    """Opens a page; returns what it has become, its picture, and what the browser reports."""
+    with tempfile.TemporaryDirectory(prefix="reef-browser-", ignore_cleanup_errors=True) as profile:
+        browser = Browser(program, profile)
+        try:
+            return browser.open(url, TOKEN, 8), browser.picture(), browser.reports
+        finally:
+            browser.end()
 
 
 def check(dom, reports):
@@ -128,8 +200,8 @@ def main():
     parser.add_argument("--out", type=Path, help="file of the picture")
     parser.add_argument("--reef", type=Path, default=ROOT / "target/release/reef")
     args = parser.parse_args()
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
         return print(f"skipped: the page: no Chromium ({', '.join(BROWSERS)})")
     daemon = Daemon(args.reef)
     try:
@@ -137,13 +209,11 @@ def main():
         daemon.start("request", "resnet50", "--continuous")
         daemon.start("request", "resnet18", "--class", "rt", "--continuous", "--sleep", "200ms")
         time.sleep(args.seconds)  # the charts show seconds
-        url = f"http://any:{TOKEN}@127.0.0.1:{daemon.port}/"
-        with tempfile.TemporaryDirectory(prefix="reef-browser-") as profile:
-            dom, reports = browse(browser, profile, url, "--dump-dom")
-            if args.out:
-                browse(browser, profile, url, f"--screenshot={args.out.resolve()}")
+        dom, picture, reports = browse(program, f"http://127.0.0.1:{daemon.port}/")
     finally:
         daemon.end()
+    if args.out:
+        args.out.write_bytes(picture)
     wrong = check(dom, reports)
     if wrong:
         sys.exit("the page: " + "; ".join(wrong))

@@ -46,7 +46,7 @@ fn charts(history: &History, out: &mut Markup) {
     let line = |style, name, values| Line { style, name, values };
     let latency = vec![
         line("rt", "p99", each(|second| second.rt.map(|(_, p99)| p99.as_secs_f64() * 1e3))),
-        line("be", "p50", each(|second| second.rt.map(|(p50, _)| p50.as_secs_f64() * 1e3))),
+        line("low", "p50", each(|second| second.rt.map(|(p50, _)| p50.as_secs_f64() * 1e3))),
     ];
     let kept = vec![line("rt", "ran", each(|second| second.kept.map(|part| 100.0 * part)))];
     let busy = vec![line("rt", "busy", each(|second| second.busy.map(|part| 100.0 * part)))];
@@ -177,7 +177,7 @@ fn preempted(Preempted { time, what }: &Preempted, out: &mut Markup) {
     match what {
         Work::Device { name, preemptions, requests } => {
             out.raw("<td>requests on ").name(name).raw("</td>");
-            cell(out, format_args!("{preemptions} times, for {requests} real-time requests"));
+            cell(out, format_args!("{preemptions} ×; {requests} real-time tasks ended"));
         }
         Work::Program { name, held } => {
             name_cell(out, name);
