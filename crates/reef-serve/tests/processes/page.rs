@@ -14,8 +14,8 @@ fn get(path: &str, headers: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nconnection: close\r\n{headers}\r\n").into()
 }
 
-/// A stream of events whose head has been read.
-struct Events(BufReader<TcpStream>);
+/// A stream of events whose head has been read, and whether its last chunk has come.
+struct Events(BufReader<TcpStream>, bool);
 
 impl Events {
     /// Opens a stream; returns the line of its status if it is refused.
@@ -23,7 +23,7 @@ impl Events {
         let mut stream = TcpStream::connect(&daemon.http).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         stream.write_all(&get(PATHS[3], "host: localhost\r\n")).unwrap();
-        let mut events = Self(BufReader::new(stream));
+        let mut events = Self(BufReader::new(stream), false);
         let status = events.line().unwrap();
         while events.line().unwrap() != "" {}
         if status.starts_with("HTTP/1.1 200") { Ok(events) } else { Err(status) }
@@ -40,6 +40,7 @@ impl Events {
     fn event(&mut self) -> Option<String> {
         loop {
             let line = self.line()?;
+            self.1 |= line == "0";
             if let Some(text) = line.strip_prefix("data: ") {
                 return Some(text.into());
             }
@@ -111,6 +112,7 @@ fn stream_shows_work_and_ends_with_the_daemon() {
     within(SOON, "the client of the request", shows_request);
     daemon.terminate();
     within(SOON, "the stream's end", || events.event().is_none());
+    assert!(events.1, "it ends, and is not cut off");
     assert!(daemon.ends().success());
 }
 
