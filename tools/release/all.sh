@@ -40,6 +40,14 @@ echo "== archives and the Debian package"
 $here/archives.sh "$files" "$version" "$built"
 $here/debian.sh "$files" "$version" "$built"
 
+echo "== image"
+image=$target/release-image
+rm -rf "$image"
+tools/container_check.py "$built" --oci "$image"
+if [ -d "$image" ]; then
+    tar -C "$image" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf "$files/reef-$version-image.tar" .
+fi
+
 echo "== bill of materials"
 checker=$target/release-sbom
 if [ -x "$checker/bin/python" ] || { python3 -m venv "$checker" && "$checker/bin/pip" install --quiet "cyclonedx-python-lib[json-validation]"; }; then

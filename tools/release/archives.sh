@@ -15,6 +15,8 @@ archive() { # NAME
     echo "$1.tar.gz: $(stat -c %s "$files/$1.tar.gz" | numfmt --to=si)B"
 }
 
+tar -C deploy/helm --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$moment" -cf - reef | gzip -9n >"$files/reef-chart-$version.tgz"
+
 name=reef-$version-x86_64-linux
 tools/release/command.sh "$stage/$name" "$built"
 cp README.md "$stage/$name/"
