@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Opens the daemon's page in headless Chromium: it must be live, and run nothing that a name brings.
 
 tools/page.py [--seconds S] [--out FILE.png] [--reef FILE]
@@ -5,7 +6,7 @@ tools/page.py [--seconds S] [--out FILE.png] [--reef FILE]
 Starts `reef serve` on the software device with two networks, and a client of each class. One more
 client has a token whose name is markup. After S seconds [60] the page must have been updated by its
 script, must show that name as text, and the browser must have nothing to report. Then it is written
-as a picture: docs/pictures/page.png is made by this. Not a part of the gate. Without Chromium it says
+as a picture: docs/diagrams/page.png is made by this. Not a part of the gate. Without Chromium it says
 so and ends with 0.
 """
 
