@@ -150,6 +150,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
         ],
         "hung" => &[
             ("round", "round", 0),
+            ("beside", "next to", 0), // of records before the name changed
             ("neighbour", "next to", 0),
             ("be_tasks_per_s", "BE tasks/s", 0),
             ("be_over_alone", "÷ alone", 3),
@@ -172,7 +173,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("goal", "figure", 0),
             ("wanted", "wanted", 0),
             ("measured", "measured", 0),
-            ("neighbour", "next to it", 0),
+            ("beside", "next to it", 0),
             ("command", "command", 0),
         ],
         "remote-networks" => &[
