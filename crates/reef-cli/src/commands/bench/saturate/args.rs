@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) sides: Sides,
     /// Also limit best-effort work to this many blocks at a time, on devices with the option
-    /// `colocate`.
+    /// `colocated_blocks`.
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
     pub(crate) colocated_blocks: Vec<u32>,
     /// Also hold the latency of real-time work at this multiple of that alone.
