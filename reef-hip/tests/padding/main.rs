@@ -13,7 +13,9 @@ mod scene;
 use account::Account;
 use reef_conformance::cases::padding::a_queue_changes_its_width_in_order;
 use reef_core::PreemptLevel;
-use scene::{Sharing, UNITS};
+use reef_gfx906::Record;
+use scene::{RT_KERNELS, Sharing, UNITS, run_padded};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -93,6 +95,12 @@ fn table() -> Option<&'static [Rows]> {
         Some(table)
     };
     TABLE.get_or_init(measure).as_deref()
+}
+
+/// Returns whether a block of one ran at the same time as one of the other.
+fn meet(some: &[Record], others: &[Record]) -> bool {
+    let overlap = |a: &Record, b: &Record| a.start < b.end && b.start < a.end;
+    some.iter().any(|a| others.iter().any(|b| overlap(a, b)))
 }
 
 fn within(units: &std::collections::BTreeSet<u32>, range: Range<u32>) -> bool {
@@ -179,6 +187,27 @@ fn a_narrow_queue_takes_what_is_free() {
 fn a_narrow_queue_runs_large_grids_wider() {
     let Some(ran) = NARROW.run(120, 2 * BE_BLOCKS) else { return };
     assert_eq!(Account::of(&ran).be_most, 58);
+}
+
+/// Blocks that pad a kernel begin behind what is ahead of that in its queue, and some run at the
+/// same time as it.
+#[test]
+fn padding_runs_next_to_its_kernel_alone() {
+    let Some(ran) = run_padded(30, 29, 4 * 29) else { return };
+    let kernels: Vec<_> = ran.rt.chunk_by(|a, b| a.launch == b.launch).collect();
+    let end = |kernel: &[Record]| kernel.iter().map(|record| record.end).max();
+    assert_eq!(kernels.len() as u64, RT_KERNELS);
+    let mut pads: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    ran.be.iter().for_each(|record| pads.entry(record.launch).or_default().push(*record));
+    assert_eq!(pads.len() as u64, RT_KERNELS);
+    for (at, pad) in pads.into_values().enumerate().skip(1) {
+        let begin = pad.iter().map(|record| record.start).min();
+        assert!(
+            begin > end(kernels[at - 1]),
+            "padding {at} began next to the kernel before its own"
+        );
+    }
+    assert!(meet(&ran.rt, &ran.be), "no block ran next to a kernel");
 }
 
 #[test]

@@ -1,13 +1,18 @@
 //! A real-time task next to best-effort work on a software gfx906 whose seed decides the order.
 
 use parking_lot::Mutex;
-use reef_core::{Args, Colocation, Device, Error, Launch, PreemptLevel, Priority, Queue as _, Seq};
+use reef_core::dkp::Padding;
+use reef_core::{
+    Args, Backend, Colocation, Device, Error, Launch, PreemptLevel, Priority, Queue as _, Seq,
+};
 use reef_gfx906::{Record, Settings, Software};
 use reef_hip::{Hip, Kernel, Queue};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
+
+type Checkpoint = <Hip as Backend>::Checkpoint;
 
 pub(crate) const UNITS: u32 = 60;
 /// Kernels of the real-time task, one after the other.
@@ -40,6 +45,8 @@ pub(crate) enum Sharing {
     Streams,
     /// This number of best-effort blocks at a time.
     Narrow(u32),
+    /// Each real-time kernel is launched with this number of best-effort blocks next to it.
+    Padded(u32),
     /// This number of units for real-time work alone.
     Masks(u32),
     /// [`Masks`](Self::Masks) without best-effort work.
@@ -52,6 +59,7 @@ impl fmt::Display for Sharing {
             Self::Alone => write!(f, "alone"),
             Self::Streams => write!(f, "streams, as they like"),
             Self::Narrow(blocks) => write!(f, "capped, {blocks} blocks"),
+            Self::Padded(blocks) => write!(f, "padded, {blocks} blocks"),
             Self::Masks(units) => write!(f, "masks, {units} units for RT"),
             Self::MasksAlone(units) => write!(f, "masks, {units} units for RT, no BE"),
         }
@@ -69,6 +77,7 @@ impl Sharing {
         software();
         let options = match self {
             Self::Narrow(blocks) => format!("colocated_blocks={blocks}"),
+            Self::Padded(_) => "colocation=padded".into(),
             Self::Masks(units) | Self::MasksAlone(units) => format!("split={units}"),
             Self::Alone | Self::Streams => String::new(),
         };
@@ -135,6 +144,44 @@ impl Sharing {
     }
 }
 
+/// Runs a task whose kernels have `rt_blocks` blocks each and are padded with `pad` blocks each, of
+/// one best-effort kernel of `be_blocks`, and then what is left of that. `None`, said aloud, where
+/// AMD's runtime is not installed.
+pub(crate) fn run_padded(rt_blocks: u32, pad: u32, be_blocks: u32) -> Option<Ran> {
+    Sharing::Padded(pad).alone_with(|device| {
+        let queue = |class| device.queue(class, None).unwrap();
+        let mut be = Client::new(&device, queue(Priority::BestEffort), be_blocks);
+        let mut rt = Client::new(&device, queue(Priority::RealTime), rt_blocks);
+        let record = device.checkpoint(&be.kernel_launch(ROUNDS)).unwrap();
+        be.code = be.guarded_code();
+        let padding = Padding { rt_units: rt_blocks, be_per_unit: 1, be_blocks: pad };
+        let first = device.checkpoint(&be.kernel_launch(0)).unwrap();
+        // Opens and allocates for launches, which would wait while held.
+        (0..RT_KERNELS).for_each(|_| rt.launch_padded(0, &padding, &be.kernel_launch(0), &first));
+        rt.wait_for_padding();
+        be.resume(&be.kernel_launch(0), first); // whose lists are used again
+        let software = software();
+        software.forget_trace();
+        software.hold(true);
+        let launch = be.kernel_launch(ROUNDS);
+        for _ in 0..RT_KERNELS {
+            rt.launch_padded(ROUNDS, &padding, &launch, &record);
+        }
+        assert!(software.configure(&settings())); // the seed's order begins here
+        software.hold(false);
+        rt.wait_for_padding();
+        let trace = software.trace();
+        be.resume(&launch, record);
+        rt.finish();
+        be.finish();
+        assert_eq!(software.last_fault(), "");
+        let of = |client: &Client| {
+            trace.iter().filter(|record| record.kernel == client.code).copied().collect()
+        };
+        Ran { rt: of(&rt), be: of(&be) }
+    })
+}
+
 /// A queue, its kernel, and the cells in which each block counts.
 struct Client {
     device: Hip,
@@ -165,11 +212,51 @@ impl Client {
         client
     }
 
-    fn launch(&mut self, count: u64, rounds: u64) {
+    /// The guarded build of its kernel, which runs once for that.
+    fn guarded_code(&mut self) -> u64 {
+        let plain = self.code;
+        software().forget_trace();
+        let launch = self.kernel_launch(0);
+        let all = self.device.checkpoint(&launch).unwrap();
+        self.resume(&launch, all);
+        let trace = software().trace();
+        let own = trace.iter().find(|ran| ran.groups[0] == self.blocks && ran.kernel != plain);
+        own.expect("it ran").kernel
+    }
+
+    fn kernel_launch(&self, rounds: u64) -> Launch<Hip> {
         let args = Args::new(&[self.cells.address(), rounds]);
         // SAFETY: the kernel's parameters; there is a cell for each block.
-        let launch =
-            unsafe { Launch::new(self.kernel.clone(), [self.blocks, 1, 1], [THREADS, 1, 1], args) };
+        unsafe { Launch::new(self.kernel.clone(), [self.blocks, 1, 1], [THREADS, 1, 1], args) }
+    }
+
+    fn launch_padded(
+        &mut self,
+        rounds: u64,
+        padding: &Padding,
+        be: &Launch<Hip>,
+        record: &Checkpoint,
+    ) {
+        let launch = self.kernel_launch(rounds);
+        self.queue.launch_padded(Seq(self.launched), &launch, padding, be, record).unwrap();
+        self.launched += 1;
+    }
+
+    /// Runs what is left of a launch of its kernel.
+    fn resume(&mut self, launch: &Launch<Hip>, left: Checkpoint) {
+        self.queue.launch(Seq(self.launched), launch, Some(&left)).unwrap();
+        self.launched += 1;
+        self.wait();
+    }
+
+    fn wait_for_padding(&mut self) {
+        while self.queue.padding_ended().unwrap() < Seq(self.launched) {
+            std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
+        }
+    }
+
+    fn launch(&mut self, count: u64, rounds: u64) {
+        let launch = self.kernel_launch(rounds);
         for _ in 0..count {
             self.queue.launch(Seq(self.launched), &launch, None).unwrap();
             self.launched += 1;
