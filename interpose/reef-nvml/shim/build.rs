@@ -1,6 +1,8 @@
 //! Gives the library NVIDIA's name, and makes a function of each of its names: `names.txt`, from
 //! the headers of CUDA 11.8 and 13.4.
 
+#![allow(clippy::disallowed_methods)] // of the crate's own files
+
 use std::path::PathBuf;
 
 /// Functions that are answered here.

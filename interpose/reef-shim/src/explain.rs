@@ -20,8 +20,8 @@ pub(crate) static MISSING: AtomicU64 = AtomicU64::new(0);
 pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
 
 static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Graphs without gates inside, by reason.
-static UNGATED_GRAPHS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+/// Graphs that lack gates inside, by which ones they have and the reason.
+static UNGATED_GRAPHS: Mutex<BTreeMap<[&str; 2], u64>> = Mutex::new(BTreeMap::new());
 /// Further lines of the report.
 static LINES: Mutex<Vec<Box<Line>>> = Mutex::new(Vec::new());
 
@@ -38,8 +38,17 @@ pub(crate) fn refuse<T>(why: &str) -> Option<T> {
 
 /// Notes a graph with a gate before it but none inside, and the reason.
 pub(crate) fn note_ungated(why: &'static str) {
+    note_graph("a gate in front alone", why);
+}
+
+/// Notes a graph that has gates before some of its kernels and not before others, and the reason.
+pub(crate) fn note_partly_gated(why: &'static str) {
+    note_graph("gates before some kernels alone", why);
+}
+
+fn note_graph(has: &'static str, why: &'static str) {
     let mut graphs = UNGATED_GRAPHS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    *graphs.entry(why).or_default() += 1;
+    *graphs.entry([has, why]).or_default() += 1;
 }
 
 /// Adds a line to the report.
@@ -86,7 +95,8 @@ fn report() -> String {
     let others = LINES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     others.iter().for_each(|line| text.push_str(&line()));
     let graphs = UNGATED_GRAPHS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let line = |(why, count)| format!("  graphs with a gate in front alone: {count} ({why})\n");
+    let line =
+        |([has, why], count): (&[&str; 2], &u64)| format!("  graphs with {has}: {count} ({why})\n");
     graphs.iter().for_each(|graphs| text.push_str(&line(graphs)));
     let reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     reasons.iter().for_each(|why| text.push_str(&format!("  not scheduled: {why}\n")));

@@ -1,5 +1,6 @@
 //! Settings from the environment, read once.
 
+use reef_files::MAX_TOKEN_BYTES;
 use reef_guest::colocation::ShareRequest;
 use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
@@ -64,7 +65,7 @@ pub(crate) fn settings() -> &'static Settings {
         let clones_graphs = std::env::var_os("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
         let guest_info = guest_info(path("REEF_TOKEN_FILE"));
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
-        let limits = Limits::read(variable, |path| std::fs::read_to_string(path).ok());
+        let limits = Limits::read(variable);
         let is_swappable = variable("REEF_SWAPPABLE").is_some_and(|value| value == "1");
         let slices = match variable("REEF_SLICES").as_deref() {
             Some("1") => Some(Slices::SameCode),
@@ -100,7 +101,7 @@ fn variable(name: &str) -> Option<String> {
 
 fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     let token = token.map(|path| {
-        let text = std::fs::read_to_string(&path);
+        let text = reef_files::read_to_string(&path, MAX_TOKEN_BYTES);
         text.map_err(|error| format!("REEF_TOKEN_FILE {}: {error}", path.display()))
     });
     let token = token.transpose()?.unwrap_or_default();

@@ -2,6 +2,7 @@
 //! `REEF_SLICES=no-stops`. The fake runs the PTX that it is given block by block, so a variant that
 //! is wrong leaves other memory.
 
+#![allow(clippy::disallowed_methods)] // of files that the tests have written
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;

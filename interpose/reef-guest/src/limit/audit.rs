@@ -3,6 +3,7 @@
 
 use super::accounts::{Accounts, Job, Member, hashed, text};
 use super::accounts_file::AccountsReader;
+use super::dmem::{self, CgroupFiles};
 use super::process::is_gone;
 use super::variables::Limits;
 use std::fs::{File, TryLockError};
@@ -61,6 +62,7 @@ pub struct JobView {
 pub struct ProcessView {
     /// Its ID in its own namespace.
     pub pid: u32,
+    started: u64,
     /// Bytes that it has allocated.
     pub used: u64,
     /// Bytes of its context.
@@ -68,6 +70,17 @@ pub struct ProcessView {
 }
 
 impl JobView {
+    /// Returns the bytes that the kernel lets each of its processes have of a GPU, if there is such
+    /// a limit for all of them. Processes of other PID namespaces are taken for unlimited.
+    pub fn kept_by_kernel(&self, files: &impl CgroupFiles) -> Option<u64> {
+        let of = |process: &ProcessView| {
+            let is_here = !is_gone(process.pid, process.started);
+            dmem::kept(files, &dmem::cgroup_of(process.pid).ok().filter(|_| is_here)?)
+        };
+        let all: Option<Vec<u64>> = self.processes.iter().map(of).collect();
+        all?.into_iter().max()
+    }
+
     /// Returns whether it is the job of these limits.
     pub fn is_of(&self, limits: &Limits) -> bool {
         self.id == hashed(&limits.name)
@@ -211,6 +224,7 @@ fn view(device: Uuid, accounts: &Accounts, at: usize) -> Option<JobView> {
     let its = |member: &&Member| member.job() == Some(at);
     let process = |member: &Member| ProcessView {
         pid: member.process.load(Relaxed),
+        started: member.started.load(Relaxed),
         used: member.share.used(),
         overhead: member.share.overhead(),
     };

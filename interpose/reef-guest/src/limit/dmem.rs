@@ -96,10 +96,15 @@ impl CgroupFiles for Cgroups {
 /// # Errors
 ///
 /// The process is in no cgroup of version 2.
-#[expect(clippy::disallowed_methods, reason = "of /proc")]
 pub fn own_cgroup() -> Result<PathBuf, String> {
-    let file = "/proc/self/cgroup";
-    let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    cgroup_of(std::process::id())
+}
+
+/// As [`own_cgroup`], of another process.
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
+pub(super) fn cgroup_of(process: u32) -> Result<PathBuf, String> {
+    let file = format!("/proc/{process}/cgroup");
+    let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"));
     own.map(PathBuf::from).ok_or_else(|| format!("{file}: no cgroup of version 2"))
 }
@@ -124,6 +129,17 @@ pub fn regions(files: &impl CgroupFiles, cgroup: &Path) -> Result<Vec<String>, S
         return Err("the controller dmem has no region of an NVIDIA GPU".into());
     }
     Ok(found)
+}
+
+/// Returns the bytes that the kernel lets the processes of a cgroup have of a GPU of NVIDIA's: the
+/// smallest limit of the cgroup and those above it.
+pub(super) fn kept(files: &impl CgroupFiles, cgroup: &Path) -> Option<u64> {
+    let texts = cgroup.ancestors().filter_map(|of| files.read(&of.join("dmem.max")).ok());
+    let of_line = |line: &str| {
+        let (region, bytes) = line.rsplit_once(' ')?;
+        bytes.parse().ok().filter(|_| is_nvidia(files, region)) // "max" is none
+    };
+    texts.filter_map(|text| text.lines().filter_map(of_line).min()).min()
 }
 
 /// Limits of a process and all that it starts.
@@ -283,6 +299,14 @@ mod tests {
             match name.as_str() {
                 "cgroup.controllers" => Ok(if self.has_dmem { "cpu dmem" } else { "cpu" }.into()),
                 "cgroup.subtree_control" => Ok(if cgroup.gives { "dmem" } else { "" }.into()),
+                "dmem.max" if self.has_dmem => {
+                    let of = |region: &&str| {
+                        let bytes = cgroup.limits.get(&(name.clone(), (*region).to_owned()));
+                        let bytes = bytes.map_or("max".to_owned(), u64::to_string);
+                        format!("{region} {bytes}\n")
+                    };
+                    Ok(self.regions.iter().map(of).collect())
+                }
                 "dmem.current" if self.has_dmem => {
                     Ok(self.regions.iter().map(|region| format!("{region} 4096\n")).collect())
                 }
@@ -356,6 +380,24 @@ mod tests {
         let limits = kernel.limits("own/reef-exec-7");
         assert_eq!(limits, [of("dmem.low", 2 << 30), of("dmem.max", 8 << 30)]);
         assert_eq!(kernel.cgroups(), [("own".into(), vec![]), ("own/reef-exec-7".into(), vec![7])]);
+    }
+
+    #[test]
+    fn limit_that_the_kernel_keeps_is_the_smallest_above() {
+        let kernel = Kernel::new(&[7]);
+        assert_eq!(kept(&kernel, Path::new("own")), None);
+        let child = limit(&kernel, Path::new("own"), 7, LIMITS).unwrap();
+        assert_eq!(kept(&kernel, &child), Some(8 << 30));
+        assert_eq!(kept(&kernel, &child.join("gone")), Some(8 << 30), "of the one above");
+        assert_eq!(kept(&kernel, Path::new("own")), None);
+        let mut tree = kernel.tree.borrow_mut();
+        let own = &mut tree.get_mut(Path::new("own")).unwrap().limits;
+        own.insert(("dmem.max".into(), OTHER.into()), 1);
+        own.insert(("dmem.max".into(), GPU.into()), 4 << 30);
+        drop(tree);
+        assert_eq!(kept(&kernel, &child), Some(4 << 30));
+        let none = Kernel { has_dmem: false, ..kernel };
+        assert_eq!(kept(&none, &child), None);
     }
 
     #[test]

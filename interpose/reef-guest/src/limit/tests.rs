@@ -1,6 +1,6 @@
 //! Tests of accounts of several processes, which are several open files in one process here.
 
-use super::{AccountsFile, Audit, Full, Policy, ProcessView, Slot};
+use super::{AccountsFile, Audit, Full, Policy, Slot};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -132,7 +132,8 @@ fn audit_charges_contexts_and_reads_all_counts() {
     assert_eq!((job.name.as_str(), job.memory, job.part), ("team", Some(100), Some(250_000)));
     assert_eq!((job.used, job.overhead, job.refused), (45, 15, 1));
     assert_eq!((job.waited.as_millis(), job.ran.as_millis()), (3, 5));
-    assert_eq!(job.processes, [ProcessView { pid, used: 30, overhead: 15 }]);
+    let [process] = &job.processes[..] else { panic!("{:?}", job.processes) };
+    assert_eq!((process.pid, process.used, process.overhead), (pid, 30, 15));
     for unknown in [None, Some(vec![(pid, None)])] {
         audit.charge(|_| unknown.clone());
         assert_eq!(account.overhead(), 15, "what isn't known stays");

@@ -2,10 +2,14 @@
 //! set.
 
 use super::quantity::{bytes, parts_per_million};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Folder in which Alnair's device plugin puts a container's limits.
 const ALNAIR_WORKSPACE: &str = "/var/lib/alnair/workspace";
+
+/// Maximum length of Alnair's file, which has a few lines.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Limits of memory, by devices.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -46,21 +50,18 @@ fn wrong(name: &str, value: &str) -> impl Fn(String) -> String {
 }
 
 impl Limits {
-    /// Reads the environment by `get`, and Alnair's file by `read`. `None`: nothing is limited.
-    /// Precedence: REEF, then HAMi, then Alnair, for memory and compute separately.
+    /// Reads the environment by `get`, and Alnair's file. `None`: nothing is limited. Precedence:
+    /// REEF, then HAMi, then Alnair, for memory and compute separately.
     ///
     /// # Errors
     ///
-    /// A line that names the variable, its value, and what is wrong with it.
-    pub fn read(
-        get: impl Fn(&str) -> Option<String>,
-        read: impl Fn(&std::path::Path) -> Option<String>,
-    ) -> Result<Option<Self>, String> {
+    /// A line that names the variable or the file, its value, and what is wrong with it.
+    pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         let memory = match set(&get, "REEF_MEMORY") {
             Some(value) => each(bytes(&value).map_err(wrong("REEF_MEMORY", &value))?),
             None => match hami_memory(&get)? {
                 hami if hami != Memory::default() => hami,
-                _ => alnair_memory(&get, read)?,
+                _ => alnair_memory(&get)?,
             },
         };
         let compute = match set(&get, "REEF_COMPUTE") {
@@ -151,18 +152,18 @@ fn hami_compute(get: &impl Fn(&str) -> Option<String>) -> Result<Vec<(Option<u32
 }
 
 /// Reads Alnair's memory limit. A container without `ALNAIR_ID` or without the file isn't limited.
-fn alnair_memory(
-    get: &impl Fn(&str) -> Option<String>,
-    read: impl Fn(&std::path::Path) -> Option<String>,
-) -> Result<Memory, String> {
+fn alnair_memory(get: &impl Fn(&str) -> Option<String>) -> Result<Memory, String> {
     if set(get, "ALNAIR_ID").is_none() {
         return Ok(Memory::default());
     }
     let folder = set(get, "ALNAIR_WORKSPACE_PATH").unwrap_or_else(|| ALNAIR_WORKSPACE.into());
     let path = PathBuf::from(folder).join("limits");
-    let Some(text) = read(&path) else { return Ok(Memory::default()) };
-    let value = text.lines().find_map(|line| line.trim().strip_prefix("vmem:"));
     let begin = format!("{}: ", path.display());
+    let text = match reef_files::read_to_string(&path, MAX_FILE_BYTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Memory::default()),
+        read => read.map_err(|error| format!("{begin}{error}"))?,
+    };
+    let value = text.lines().find_map(|line| line.trim().strip_prefix("vmem:"));
     let value = value.ok_or_else(|| format!("{begin}no line vmem:BYTES"))?;
     Ok(each(bytes(value).map_err(|why| format!("{begin}vmem:{value}: {why}"))?))
 }
@@ -179,14 +180,18 @@ fn alnair_compute(get: &impl Fn(&str) -> Option<String>) -> Vec<(Option<u32>, u3
 mod tests {
     use super::*;
 
+    /// Reads these variables, and Alnair's file with this text, if there is one.
     fn read(set: &[(&str, &str)], file: Option<&str>) -> Result<Option<Limits>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(text) = file {
+            std::fs::write(folder.path().join("limits"), text).unwrap();
+        }
+        let workspace = folder.path().to_str().unwrap();
+        let set = [set, &[("ALNAIR_WORKSPACE_PATH", workspace)]].concat();
         let get = |name: &str| {
             set.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned())
         };
-        Limits::read(get, |path| {
-            assert_eq!(path, std::path::Path::new("/var/lib/alnair/workspace/limits"));
-            file.map(str::to_owned)
-        })
+        Limits::read(get).map_err(|why| why.replace(workspace, "FOLDER"))
     }
 
     fn limits(set: &[(&str, &str)], file: Option<&str>) -> Limits {
@@ -245,8 +250,28 @@ mod tests {
             assert!(error.starts_with(want), "{error}");
         }
         let error = read(&[("ALNAIR_ID", "x")], Some("vmem:0")).unwrap_err();
-        assert_eq!(error, "/var/lib/alnair/workspace/limits: vmem:0: no program runs in 0 bytes");
+        assert_eq!(error, "FOLDER/limits: vmem:0: no program runs in 0 bytes");
         let error = read(&[("ALNAIR_ID", "x")], Some("nothing")).unwrap_err();
-        assert_eq!(error, "/var/lib/alnair/workspace/limits: no line vmem:BYTES");
+        assert_eq!(error, "FOLDER/limits: no line vmem:BYTES");
+    }
+
+    #[test]
+    fn file_of_limits_that_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = folder.path().join("limits");
+        let read = || {
+            Limits::read(|name| match name {
+                "ALNAIR_ID" => Some("x".to_owned()),
+                "ALNAIR_WORKSPACE_PATH" => folder.path().to_str().map(str::to_owned),
+                _ => None,
+            })
+        };
+        let said = || read().unwrap_err();
+        assert_eq!(read(), Ok(None), "there is none");
+        std::os::unix::fs::symlink("/dev/zero", &limits).unwrap();
+        assert!(said().ends_with("limits: must be a regular file, got a device"), "{}", said());
+        std::fs::remove_file(&limits).unwrap();
+        std::fs::File::create(&limits).unwrap().set_len(1 << 40).unwrap();
+        assert!(said().ends_with("limits: must have at most 65536 bytes, got more"), "{}", said());
     }
 }

@@ -21,8 +21,7 @@ pub(crate) struct Limit {
 /// library refuses the device then.
 fn limits() -> Option<&'static Limits> {
     static LIMITS: OnceLock<Option<Limits>> = OnceLock::new();
-    let read = || Limits::read(variable, |path| std::fs::read_to_string(path).ok()).ok().flatten();
-    LIMITS.get_or_init(read).as_ref()
+    LIMITS.get_or_init(|| Limits::read(variable).ok().flatten()).as_ref()
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -1,6 +1,6 @@
 //! All that an image holds.
 
-use super::fatbin::{Entry, MAGIC as FATBIN};
+use super::fatbin::{Entry, Kind, MAGIC as FATBIN};
 use super::{cubin, program, ptx};
 use crate::error::Error;
 use std::borrow::Cow;
@@ -97,7 +97,7 @@ impl Image {
             self.packed += 1;
             return Ok(());
         };
-        if entry.is_ptx {
+        if entry.kind == Kind::Ptx {
             self.add_text(Container::Fatbin, ptx::check(&code)?.to_owned())
         } else if code.starts_with(&cubin::MAGIC) {
             self.add_cubin(&code)

@@ -6,11 +6,18 @@
 use crate::error::Error;
 use object::LittleEndian as Little;
 use object::SectionIndex;
-use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, SHT_SYMTAB, STT_OBJECT};
+use object::elf::{
+    EM_CUDA, FileHeader64, ProgramHeader64, SHT_NOBITS, SHT_SYMTAB, STT_OBJECT, SectionHeader64,
+};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use std::hash::{DefaultHasher, Hasher as _};
 
 pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
+
+/// Bytes of the header, and of the headers of a section and a segment.
+pub(super) const HEADER: usize = size_of::<FileHeader64<Little>>();
+const SECTION: u64 = size_of::<SectionHeader64<Little>>() as u64;
+const SEGMENT: u64 = size_of::<ProgramHeader64<Little>>() as u64;
 
 const DAMAGED: &str = "this CUBIN is cut off or damaged";
 
@@ -34,16 +41,29 @@ pub(super) struct Cubin {
 ///
 /// `Image`: it is cut off or damaged, or not a CUBIN.
 pub(super) fn check(image: &[u8]) -> Result<(), Error> {
-    let header = header(image)?;
-    match is_whole(header, image) {
+    aligned(image, |image| match is_whole(header(image)?, image) {
         Some(true) => Ok(()),
         _ => Err(Error::Image(DAMAGED)),
+    })
+}
+
+/// Calls `read` with the bytes at a multiple of eight, as the reader of ELF files requires. A program
+/// may have its code anywhere.
+fn aligned<T>(image: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
+    const ALIGNMENT: usize = align_of::<u64>();
+    if image.as_ptr().align_offset(ALIGNMENT) == 0 {
+        return read(image);
     }
+    let mut room = vec![0; image.len() + ALIGNMENT];
+    let begin = room.as_ptr().align_offset(ALIGNMENT);
+    let copy = &mut room[begin..begin + image.len()];
+    copy.copy_from_slice(image);
+    read(copy)
 }
 
 /// Returns whether an image is an ELF file for NVIDIA's GPUs.
 pub(super) fn is_cubin(image: &[u8]) -> bool {
-    header(image).is_ok()
+    aligned(image, |image| header(image).is_ok())
 }
 
 /// Reads names of kernels and, if it is there, PTX.
@@ -52,6 +72,10 @@ pub(super) fn is_cubin(image: &[u8]) -> bool {
 ///
 /// As [`check`].
 pub(super) fn read(image: &[u8]) -> Result<Cubin, Error> {
+    aligned(image, read_aligned)
+}
+
+fn read_aligned(image: &[u8]) -> Result<Cubin, Error> {
     check(image)?;
     let header = header(image)?;
     let damaged = |_| Error::Image(DAMAGED);
@@ -75,6 +99,10 @@ pub(super) fn read(image: &[u8]) -> Result<Cubin, Error> {
 
 /// Hashes of the machine code of each kernel. Equal code has equal hashes.
 pub(super) fn hashes(image: &[u8]) -> Option<Vec<(String, u64)>> {
+    aligned(image, hashes_aligned)
+}
+
+fn hashes_aligned(image: &[u8]) -> Option<Vec<(String, u64)>> {
     let sections = header(image).ok()?.sections(Little, image).ok()?;
     let mut all = Vec::new();
     for section in sections.iter() {
@@ -86,6 +114,80 @@ pub(super) fn hashes(image: &[u8]) -> Option<Vec<(String, u64)>> {
         }
     }
     Some(all)
+}
+
+/// Bytes of variables in global memory, and of machine code.
+///
+/// # Errors
+///
+/// As [`check`].
+pub(super) fn sizes(image: &[u8]) -> Result<(u64, u64), Error> {
+    aligned(image, sizes_aligned)
+}
+
+fn sizes_aligned(image: &[u8]) -> Result<(u64, u64), Error> {
+    check(image)?;
+    let damaged = |_| Error::Image(DAMAGED);
+    let sections = header(image)?.sections(Little, image).map_err(damaged)?;
+    let (mut data, mut code) = (0_u64, 0_u64);
+    for section in sections.iter() {
+        let name = sections.section_name(Little, section).map_err(damaged)?;
+        let bytes = section.sh_size(Little);
+        if name.starts_with(b".nv.global") {
+            data = data.saturating_add(bytes);
+        } else if name.starts_with(b".text.") {
+            code = code.saturating_add(bytes);
+        }
+    }
+    Ok((data, code))
+}
+
+/// End of the header, and of the headers of sections and segments. If they are so many that the
+/// first section counts them, and its header isn't known yet, its end.
+///
+/// # Errors
+///
+/// The header is damaged, or not that of a CUBIN.
+pub(super) fn end_of_headers(known: &[u8]) -> Result<usize, Error> {
+    aligned(known, end_of_headers_aligned)
+}
+
+fn end_of_headers_aligned(known: &[u8]) -> Result<usize, Error> {
+    let header = header(known)?;
+    let end = || {
+        let (sections, segments) = (header.e_shoff.get(Little), header.e_phoff.get(Little));
+        let first = if sections == 0 { 0 } else { sections.checked_add(SECTION)? };
+        if (known.len() as u64) < first {
+            return Some(first);
+        }
+        let end = |at: u64, count: u32, each| at.checked_add(u64::from(count).checked_mul(each)?);
+        let sections = end(sections, header.shnum(Little, known).ok()?, SECTION)?;
+        let segments = end(segments, header.phnum(Little, known).ok()?, SEGMENT)?;
+        Some(sections.max(segments).max(HEADER as u64))
+    };
+    end().and_then(|end| end.try_into().ok()).ok_or(Error::Image(DAMAGED))
+}
+
+/// End of the sections and segments, whose headers are known.
+///
+/// # Errors
+///
+/// As [`end_of_headers`].
+pub(super) fn end(known: &[u8]) -> Result<usize, Error> {
+    aligned(known, end_aligned)
+}
+
+fn end_aligned(known: &[u8]) -> Result<usize, Error> {
+    let header = header(known)?;
+    let end = || {
+        let sections = header.section_headers(Little, known).ok()?;
+        let segments = header.program_headers(Little, known).ok()?;
+        let sections = sections.iter().filter(|section| section.sh_type(Little) != SHT_NOBITS);
+        let sections = sections.map(|s| s.sh_offset(Little).checked_add(s.sh_size(Little)));
+        let segments = segments.iter().map(|s| s.p_offset(Little).checked_add(s.p_filesz(Little)));
+        sections.chain(segments).try_fold(0, |end: u64, next| Some(next?.max(end)))
+    };
+    end().and_then(|end| end.try_into().ok()).ok_or(Error::Image(DAMAGED))
 }
 
 /// Names of the objects in sections of global and constant memory.

@@ -1,7 +1,7 @@
 //! Code that a program has given to the driver, as far as variants of its kernels need it.
 
 use super::contents::code;
-use super::fatbin::{self, Entry, MAGIC as FATBIN, Packing};
+use super::fatbin::{self, Entry, Kind, MAGIC as FATBIN, Packing};
 use super::{cubin, ptx};
 use crate::error::Error;
 
@@ -40,7 +40,7 @@ impl DeviceCode {
         let mut loaded = Self::default();
         if image.starts_with(&FATBIN) {
             let entries: Vec<_> = fatbin::split(image)?.0.collect::<Result<_, _>>()?;
-            let has_ptx = entries.iter().any(|entry| entry.is_ptx);
+            let has_ptx = entries.iter().any(|entry| entry.kind == Kind::Ptx);
             entries.iter().for_each(|entry| loaded.add_entry(entry, has_ptx));
         } else if image.starts_with(&cubin::MAGIC) {
             loaded.add_cubin(image, false)?;
@@ -53,7 +53,7 @@ impl DeviceCode {
 
     fn add_entry(&mut self, entry: &Entry<'_>, has_ptx: bool) {
         let Entry { capability, packing, raw_size, payload, .. } = *entry;
-        if entry.is_ptx {
+        if entry.kind == Kind::Ptx {
             let (is_inside, bytes) = (false, payload.to_vec());
             self.texts.push(Text { is_inside, capability, packing, bytes, raw_size });
         } else if packing != Packing::Plain || self.add_cubin(payload, has_ptx).is_err() {
@@ -134,7 +134,7 @@ impl DeviceCode {
 impl Text {
     fn read(&self) -> Result<String, Error> {
         let &Self { capability, packing, ref bytes, raw_size, .. } = self;
-        let entry = Entry { is_ptx: true, capability, packing, payload: bytes, raw_size };
+        let entry = Entry { kind: Kind::Ptx, capability, packing, payload: bytes, raw_size };
         let code = code(&entry)?.ok_or(Error::Image("this build cannot unpack it"))?;
         ptx::check(&code).map(str::to_owned)
     }
@@ -149,17 +149,10 @@ fn target(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fatbin::tests::of;
+    use super::super::fatbin::tests::{joined, of};
     use super::*;
 
     const PTX: &[u8] = b".version 9.0\n.target sm_90a, texmode_independent\n.address_size 64\n";
-
-    /// Fatbin of the entries of these.
-    fn joined(all: &[Vec<u8>]) -> Vec<u8> {
-        let entries: Vec<u8> = all.iter().flat_map(|one| one[16..].to_vec()).collect();
-        let size = entries.len() as u64;
-        [&FATBIN, &[1, 0, 16, 0], &size.to_le_bytes()[..], &entries].concat()
-    }
 
     #[test]
     fn text_alone_is_for_its_target_and_later_ones() {

@@ -29,7 +29,7 @@ pub(super) const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 /// The only version that there is.
 const VERSION: u16 = 1;
 /// Bytes of the first header, and the least of an entry's.
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 const ENTRY: usize = 64;
 
 const CUT_OFF: Error = Error::Image("this fatbin is cut off or damaged");
@@ -43,10 +43,19 @@ pub(super) enum Packing {
     Zstd,
 }
 
+/// Kind of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Ptx,
+    Machine,
+    /// Intermediate code, and what later compilers add.
+    Other,
+}
+
 /// One code of a fatbin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
-    pub(super) is_ptx: bool,
+    pub(super) kind: Kind,
     pub(super) capability: u32,
     pub(super) packing: Packing,
     /// The code as it lies there; the padding behind a packed one is left out.
@@ -80,12 +89,26 @@ pub(super) fn split(
 
 /// The bytes after the header, and those after the fatbin.
 fn entries(image: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (header, size) = lengths(image)?;
+    image.get(header..)?.split_at_checked(size)
+}
+
+/// Bytes of the header, and of all entries.
+fn lengths(image: &[u8]) -> Option<(usize, usize)> {
     let (version, header) = (u16::from_le_bytes(field(image, 4)?), field(image, 6)?);
     let (header, size) = (u16::from_le_bytes(header).into(), length(field(image, 8)?)?);
-    if !image.starts_with(&MAGIC) || version != VERSION || header < HEADER {
-        return None;
-    }
-    image.get(header..)?.split_at_checked(size)
+    let is_known = image.starts_with(&MAGIC) && version == VERSION && header >= HEADER;
+    is_known.then_some((header, size))
+}
+
+/// Length of a fatbin, by its header.
+///
+/// # Errors
+///
+/// The header is damaged.
+pub(super) fn end(header: &[u8]) -> Result<usize, Error> {
+    let (header, size) = lengths(header).ok_or(CUT_OFF)?;
+    header.checked_add(size).ok_or(CUT_OFF)
 }
 
 /// Takes an entry off.
@@ -112,7 +135,12 @@ fn take<'a>(entries: &mut &'a [u8]) -> Option<Entry<'a>> {
         _ => Packing::Lz4,
     };
     let payload = if packed == 0 { payload } else { &payload[..packed] };
-    Some(Entry { is_ptx: kind == 1, capability, packing, payload, raw_size })
+    let kind = match kind {
+        1 => Kind::Ptx,
+        2 => Kind::Machine,
+        _ => Kind::Other,
+    };
+    Some(Entry { kind, capability, packing, payload, raw_size })
 }
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -140,5 +168,12 @@ pub(super) mod tests {
         entry[56..64].copy_from_slice(&raw_size.to_le_bytes());
         let size = (ENTRY + payload.len()) as u64;
         [&MAGIC, &[1, 0, 16, 0], &size.to_le_bytes()[..], &entry, payload].concat()
+    }
+
+    /// Fatbin of the entries of these.
+    pub(in crate::image) fn joined(all: &[Vec<u8>]) -> Vec<u8> {
+        let entries: Vec<u8> = all.iter().flat_map(|one| one[HEADER..].to_vec()).collect();
+        let size = entries.len() as u64;
+        [&MAGIC, &[1, 0, 16, 0], &size.to_le_bytes()[..], &entries].concat()
     }
 }

@@ -5,8 +5,11 @@
 
 mod contents;
 mod cubin;
+mod declarations;
 mod device_code;
+mod extent;
 mod fatbin;
+mod footprint;
 mod load;
 mod program;
 mod ptx;
@@ -15,4 +18,6 @@ mod unpack;
 
 pub use contents::{Container, Image, MachineCode, Source};
 pub use device_code::DeviceCode;
+pub use extent::{Extent, extent};
+pub use footprint::Footprint;
 pub use load::{link_form, load_form};

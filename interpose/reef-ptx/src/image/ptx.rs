@@ -1,5 +1,6 @@
 //! PTX: NVIDIA's assembly, as text, which the driver reads up to a NUL.
 
+use super::declarations::declarations;
 use crate::error::Error;
 
 /// The text without NULs at its end.
@@ -26,21 +27,8 @@ pub(super) fn is_ptx(text: &str) -> bool {
 
 /// Names of the variables in global and constant memory that a text declares and defines.
 pub(super) fn variables(text: &str) -> Vec<String> {
-    let statements = text.split([';', '{', '}']).map(|statement| {
-        statement.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>()
-    });
-    let mut names = Vec::new();
-    for statement in statements {
-        let statement = statement.join(" ");
-        let declared = statement.split('=').next().unwrap_or_default();
-        let words: Vec<&str> = declared.split_whitespace().collect();
-        let is_variable = words.iter().any(|word| matches!(*word, ".global" | ".const"));
-        if is_variable && !words.contains(&".extern") {
-            let name = declared.split('[').next().unwrap_or_default();
-            names.extend(name.split_whitespace().last().map(str::to_owned));
-        }
-    }
-    names
+    let defined = declarations(text).into_iter().filter(|of| !of.is_extern);
+    defined.map(|of| of.name.to_owned()).collect()
 }
 
 /// Skips white space and comments, and returns the rest; `None` if a comment doesn't end.

@@ -41,10 +41,11 @@ fn damaged() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fatbin::Kind;
     use super::*;
 
     fn entry(packing: Packing, payload: &[u8], raw_size: usize) -> Entry<'_> {
-        Entry { is_ptx: true, capability: 90, packing, payload, raw_size }
+        Entry { kind: Kind::Ptx, capability: 90, packing, payload, raw_size }
     }
 
     /// A block of 14 literals.

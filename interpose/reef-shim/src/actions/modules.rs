@@ -7,10 +7,11 @@ use crate::driver::state::Inside;
 use crate::explain;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::device::{self, LimitState, Limited};
-use crate::limit::image::read::{size, size_of};
-use crate::limit::image::size::Size;
+use crate::limit::image::whole;
 use crate::limit::libraries::{self, Library};
 use crate::limit::refusal::OUT_OF_MEMORY;
+use reef_files::MAX_INPUT_BYTES;
+use reef_ptx::image::Footprint;
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 
@@ -26,8 +27,12 @@ pub(crate) fn load(
     image: *const u8,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: the program's promise to the driver: an image.
-    charged(kind, to, |major| unsafe { size(image, major) }, real)
+    let read = |major| {
+        // SAFETY: the program's promise to the driver: an image.
+        let image = unsafe { whole(image) };
+        image.map_or(Footprint::UNKNOWN, |image| Footprint::of(image, major))
+    };
+    charged(kind, to, read, real)
 }
 
 /// Loads code from a file.
@@ -40,8 +45,8 @@ pub(crate) fn load_file(
     let read = |major| {
         // SAFETY: not null, so the program's promise to the driver: a path.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
-        let bytes = path.and_then(|path| std::fs::read(OsStr::from_bytes(path)).ok());
-        bytes.map_or_else(Size::default, |bytes| size_of(&bytes, major)) // the driver says why
+        let read = |path| reef_files::read(OsStr::from_bytes(path), MAX_INPUT_BYTES).ok();
+        path.and_then(read).map_or(Footprint::UNKNOWN, |bytes| Footprint::of(&bytes, major))
     };
     charged(kind, to, read, real)
 }
@@ -49,7 +54,7 @@ pub(crate) fn load_file(
 fn charged(
     kind: Kind,
     to: *const usize,
-    size: impl FnOnce(u32) -> Size,
+    footprint: impl FnOnce(u32) -> Footprint,
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
@@ -62,13 +67,13 @@ fn charged(
             LimitState::Limited(device) => Some(device),
         };
         let bytes = || {
-            let size = size(major(ordinal));
-            if size.is_unknown {
+            let footprint = footprint(major(ordinal));
+            if footprint.is_unknown {
                 explain::refuse::<()>(
                     "code in a form that isn't read: its variables aren't charged",
                 );
             }
-            size.data.saturating_add(if is_eager() { size.code } else { 0 })
+            footprint.data.saturating_add(if is_eager() { footprint.code } else { 0 })
         };
         if kind == Kind::Library {
             // Its contexts may be of other devices.

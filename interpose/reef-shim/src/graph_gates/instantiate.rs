@@ -95,10 +95,9 @@ fn plan(graph: usize) -> Option<(Shape, Gate, Vec<GatePositions>)> {
     let slices = cut(&shape, gates.clone(), branch);
     let all = [slices, Some(gates)].into_iter().flatten();
     let all: Vec<_> = all.filter(|positions| positions.count() > 0).collect();
-    if all.is_empty() && !is_gated && shape.overlaps() {
-        explain::note_ungated(
-            "its kernels may overlap, and a gate between them would prevent that",
-        );
+    if !is_gated && shape.overlaps() {
+        let note = if all.is_empty() { explain::note_ungated } else { explain::note_partly_gated };
+        note("its kernels may overlap, and a gate between them would prevent that");
     }
     (!all.is_empty()).then_some((shape, gate, all))
 }

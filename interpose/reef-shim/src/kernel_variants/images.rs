@@ -2,8 +2,9 @@
 
 use crate::catch_panics::catch_panics;
 use crate::limit::charges::Kind;
-use crate::limit::image::read::whole;
+use crate::limit::image::whole;
 use crate::settings::keeps_code;
+use reef_files::MAX_INPUT_BYTES;
 use reef_ptx::image::DeviceCode;
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, c_char};
@@ -43,8 +44,7 @@ pub(crate) unsafe fn load(
         // SAFETY: the caller's promise. The driver has just read both.
         let read = || unsafe {
             check_options(options.0, options.1)?;
-            DeviceCode::read(whole(image).ok_or("its image is not understood")?)
-                .map_err(|error| error.to_string())
+            DeviceCode::read(whole(image)?).map_err(|error| error.to_string())
         };
         note(kind, to, read);
     }
@@ -69,7 +69,8 @@ pub(crate) unsafe fn load_file(
         let read = || unsafe {
             check_options(options.0, options.1)?;
             let path = OsStr::from_bytes(CStr::from_ptr(path).to_bytes());
-            let bytes = std::fs::read(path).map_err(|error| format!("its file: {error}"))?;
+            let bytes = reef_files::read(path, MAX_INPUT_BYTES);
+            let bytes = bytes.map_err(|error| format!("its file: {error}"))?;
             DeviceCode::read(&bytes).map_err(|error| error.to_string())
         };
         note(kind, to, read);

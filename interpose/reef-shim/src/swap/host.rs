@@ -61,6 +61,7 @@ impl Drop for HostMemory {
 }
 
 /// Returns the bytes that the host has available. `None`: the system doesn't say.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

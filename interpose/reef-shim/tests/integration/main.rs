@@ -1,6 +1,8 @@
 //! The library on the fake driver, each program in a process of its own, and its tables. The other
 //! test files are programs of their own, because they are guests themselves.
 
+#![allow(clippy::disallowed_methods)] // of files that the tests have written
+
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;

@@ -1,6 +1,7 @@
 //! A best-effort program with long kernels whose blocks leave while it is held, in launches and in
 //! graphs. One program for all: this process is the guest.
 
+#![allow(clippy::disallowed_methods)] // of files that the tests have written
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[path = "../common/mod.rs"]

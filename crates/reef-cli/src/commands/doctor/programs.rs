@@ -62,8 +62,7 @@ fn kept_by() -> String {
 pub(super) fn limits() -> Finding {
     let environment =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let read = |path: &Path| reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES).ok();
-    if let Err(why) = Limits::read(environment, read) {
+    if let Err(why) = Limits::read(environment) {
         return Finding::wrong(Check::Limits, why, "correct or unset the variable");
     }
     let folder = limit::folder(environment);

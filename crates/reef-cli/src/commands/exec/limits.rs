@@ -68,9 +68,7 @@ pub(super) fn variables(args: &Limited, job: Option<&str>) -> Result<Set> {
         let own = set.iter().find(|(of, _)| *of == name).map(|(_, value)| value.clone());
         own.or_else(|| std::env::var_os(name)).map(|value| value.to_string_lossy().into_owned())
     };
-    let read =
-        |path: &std::path::Path| reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES).ok();
-    let Some(limits) = Limits::read(environment, read).map_err(Usage)? else {
+    let Some(limits) = Limits::read(environment).map_err(Usage)? else {
         return Ok(Set { variables: set, has_memory: false });
     };
     let folder = std::path::absolute(limit::folder(environment)).context("where this runs")?;

@@ -85,8 +85,8 @@ fn many_processes_at_once_all_start() {
 }
 
 /// Looks up functions, one of which isn't there, and launches a graph that can't be cloned, and one
-/// that can't be either and has gates from its capture. Makes one that kernels may launch, and one
-/// whose kernels overlap.
+/// that can't be either and has gates from its capture. Makes one that kernels may launch, one whose
+/// kernels overlap, and one in which other kernels follow these.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn has_something_to_explain() {
@@ -105,16 +105,19 @@ fn has_something_to_explain() {
     let (code, node) = graph.any(&[], 10, [0; 5]);
     assert_eq!(code, 0);
     graph.chain(&[node], memory, 0..100);
-    let ([from_device, overlapping], mut exec) =
-        ([(); 2].map(|()| Graph::new(driver, mix)), 0_usize);
+    let ([from_device, overlapping, mixed], mut exec) =
+        ([(); 3].map(|()| Graph::new(driver, mix)), 0_usize);
     from_device.chain(&[], memory, 0..3);
     let of = from_device.handle;
     assert_eq!(call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, of, 4)), 0);
-    let pair = [0, 1].map(|value| overlapping.kernel(&[], memory, value));
-    let (from, to, data) = (&raw const pair[0], &raw const pair[1], 1_u64 << 16);
-    let (of, data) = (overlapping.handle, &raw const data);
-    assert_eq!(call!(driver, cuGraphAddDependencies_v2(of, from, to, data, 1)), 0);
-    overlapping.instantiate();
+    for graph in [overlapping, mixed] {
+        let pair = [0, 1].map(|value| graph.kernel(&[], memory, value));
+        let (from, to, data) = (&raw const pair[0], &raw const pair[1], 1_u64 << 16);
+        let (of, data) = (graph.handle, &raw const data);
+        assert_eq!(call!(driver, cuGraphAddDependencies_v2(of, from, to, data, 1)), 0);
+        graph.chain(&pair[1..], memory, 0..if graph.handle == mixed.handle { 100 } else { 0 });
+        graph.instantiate();
+    }
     let mut captured = Graph { handle: 0, ..graph };
     assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
     assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, 8, stream)), 0);
@@ -154,12 +157,13 @@ fn report_lists_missing_functions_and_ungated_graphs() {
         "graphs with a gate in front alone: 1 (it has memory nodes)",
         "graphs with a gate in front alone: 1 (kernels may launch it; the gate is before the graph of these)",
         "graphs with a gate in front alone: 1 (its kernels may overlap, and a gate between them would prevent that)",
-        "class be: kernels 0, graphs 2, captured 100, gates 2, gates in graphs 1,",
+        "graphs with gates before some kernels alone: 1 (its kernels may overlap, and a gate between them would prevent that)",
+        "class be: kernels 0, graphs 2, captured 100, gates 2, gates in graphs 2,",
         "  daemon: joined after ",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    let line = "graphs with a gate in front alone: 2 (REEF_GRAPHS=front)";
+    let line = "graphs with a gate in front alone: 3 (REEF_GRAPHS=front)";
     assert!(report("front").contains(line));
     std::fs::remove_dir_all(&folder).unwrap();
 }

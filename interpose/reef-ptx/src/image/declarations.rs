@@ -1,0 +1,206 @@
+//! Variables that a PTX text declares.
+
+use crate::text::cursor::{Cursor, Kind, Token};
+
+/// Variable in global or constant memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Declaration<'a> {
+    pub(super) name: &'a str,
+    /// Its memory is global, and not constant.
+    pub(super) is_global: bool,
+    /// Another text defines it.
+    pub(super) is_extern: bool,
+    /// Bytes that it has at most.
+    pub(super) bytes: u64,
+}
+
+/// Variables of a text, which need not be a module that can be parsed: what isn't understood is
+/// skipped. In functions, `.global` is a part of an instruction's name.
+pub(super) fn declarations(text: &str) -> Vec<Declaration<'_>> {
+    let (mut found, mut cursor) = (Vec::new(), Cursor::new(text, 0));
+    let (mut is_extern, mut before) = (false, "");
+    while let Some(token) = cursor.next() {
+        match token.text {
+            // `.param .u64 .ptr .global p` is a parameter that points to global memory.
+            ".global" | ".const" if before != ".ptr" => {
+                let is_global = token.is(".global");
+                read(&mut cursor, |name, bytes| {
+                    found.push(Declaration { name, is_global, is_extern, bytes });
+                });
+                is_extern = false;
+            }
+            ".extern" => is_extern = true,
+            ";" | "{" | "}" => is_extern = false,
+            _ => {}
+        }
+        before = token.text;
+    }
+    found
+}
+
+/// Reads `.align 4 .b8 name[8][16] = {…};` after the state space. Several names may follow each
+/// other.
+fn read<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&'a str, u64)) {
+    let (mut element, mut lanes, mut variable) = (0_u64, 1_u64, Sides::default());
+    while let Some(token) = cursor.next() {
+        match token.text {
+            ";" => break,
+            "(" => skip_past(cursor, ")"), // of an attribute
+            "," => {
+                each(variable.name, variable.bytes(element, lanes));
+                variable = Sides::default();
+            }
+            "[" => variable.add_side(cursor.next().map_or("", |token| token.text)),
+            "{" => variable.listed = variable.listed.saturating_add(values(cursor)),
+            ".v2" => lanes = 2,
+            ".v4" => lanes = 4,
+            ".v8" => lanes = 8,
+            _ => {
+                element = element.max(bytes_of(token.text).unwrap_or(0));
+                variable.add_name(token);
+            }
+        }
+    }
+    each(variable.name, variable.bytes(element, lanes));
+}
+
+/// Name and sides of a variable.
+#[derive(Debug, Clone, Copy)]
+struct Sides<'a> {
+    name: &'a str,
+    is_named: bool,
+    /// Elements.
+    count: u64,
+    /// It has as many elements as are listed.
+    is_open: bool,
+    listed: u64,
+}
+
+impl Default for Sides<'_> {
+    fn default() -> Self {
+        Self { name: "", is_named: false, count: 1, is_open: false, listed: 0 }
+    }
+}
+
+impl<'a> Sides<'a> {
+    /// The last word before brackets and the value is the name.
+    fn add_name(&mut self, token: Token<'a>) {
+        match token.kind {
+            Kind::Word if !self.is_named => self.name = token.text,
+            _ => self.is_named |= token.is("=") || token.is("]"),
+        }
+    }
+
+    fn add_side(&mut self, side: &str) {
+        self.is_named = true;
+        match side {
+            "]" => self.is_open = true,
+            side => self.count = self.count.saturating_mul(number(side)),
+        }
+    }
+
+    fn bytes(&self, element: u64, lanes: u64) -> u64 {
+        let listed = if self.is_open { self.listed.max(1) } else { 1 };
+        element.saturating_mul(lanes).saturating_mul(self.count).saturating_mul(listed)
+    }
+}
+
+fn skip_past(cursor: &mut Cursor<'_>, sign: &str) {
+    let _ = cursor.find(|token| token.is(sign));
+}
+
+/// Counts the values up to the bracket that closes.
+fn values(cursor: &mut Cursor<'_>) -> u64 {
+    let (mut depth, mut count) = (1_u32, 0_u64);
+    for token in cursor {
+        match token.text {
+            "{" => depth += 1,
+            "}" if depth == 1 => break,
+            "}" => depth -= 1,
+            _ => count += u64::from(token.kind == Kind::Word),
+        }
+    }
+    count
+}
+
+/// Bytes of an element, by its type: `.b8`, `.f64`, `.bf16`.
+fn bytes_of(word: &str) -> Option<u64> {
+    let word = word.strip_prefix('.')?;
+    let (kind, bits) = word.split_at(word.find(|c: char| c.is_ascii_digit())?);
+    let is_type = matches!(kind, "b" | "u" | "s" | "f" | "bf" | "e" | "ue" | "tf");
+    let end = bits.find(|c: char| !c.is_ascii_digit()).unwrap_or(bits.len());
+    is_type.then(|| bits[..end].parse().map_or(1, |bits: u64| bits.div_ceil(8)))
+}
+
+/// `12`, `0x1f`, `0b11`, `017`, each perhaps with `U`. A number that can't be read counts as the
+/// largest one, so that the code is refused.
+fn number(word: &str) -> u64 {
+    let word = word.trim_end_matches(['U', 'u']);
+    let parsed = match word.get(..2) {
+        Some("0x" | "0X") => u64::from_str_radix(&word[2..], 16),
+        Some("0b" | "0B") => u64::from_str_radix(&word[2..], 2),
+        Some(octal) if octal.starts_with('0') => u64::from_str_radix(word, 8),
+        _ => word.parse(),
+    };
+    parsed.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of all variables in global memory.
+    fn bytes(text: &str) -> u64 {
+        let global = declarations(text).into_iter().filter(|of| of.is_global);
+        global.fold(0, |sum, of| sum.saturating_add(of.bytes))
+    }
+
+    fn names(text: &str) -> Vec<&str> {
+        declarations(text).into_iter().map(|of| of.name).collect()
+    }
+
+    #[test]
+    fn variables_are_counted_by_type_and_sides() {
+        assert_eq!(bytes(".visible .global .align 4 .b8 g[268435456];"), 256 << 20);
+        let several = ".global .f32 a[8][ 16 ],\n b, c[0x10];\n.global .v4 .u32 d[2];";
+        assert_eq!(bytes(several), 4 * (145 + 8));
+        assert_eq!(names(several), ["a", "b", "c", "d"]);
+        assert_eq!(bytes(".global .v2 .b64 a[2U]; .global .u16 b[] = {1, 2, {3}};"), 38);
+        let attributes = ".global .b8 a[010]; .weak .global .attribute(.managed) .b16 b[0b11];";
+        assert_eq!((bytes(attributes), names(attributes)), (14, vec!["a", "b"]));
+        let values = ".global .align 8 .b8 a[4] = {255, 0, 0, 0};\n.global .u64 b = a;";
+        assert_eq!((bytes(values), names(values)), (12, vec!["a", "b"]));
+    }
+
+    #[test]
+    fn text_without_variables_has_none() {
+        let empty = "// .global .b8 a[9];\n/* .global .b8 b[9]; */ .file 1 \".global .b8 c[9];\"\n\
+                     .shared .b8 d[9]; ld.global.u32 %r1, [%rd1+8]; st.global.v4.f32 [g], {1};";
+        assert_eq!(declarations(empty), []);
+        assert_eq!((declarations(""), declarations("a")), (vec![], vec![]));
+        assert_eq!(bytes(".global"), 0);
+    }
+
+    #[test]
+    fn parameter_that_points_to_a_space_is_no_variable() {
+        let kernel = ".visible .entry k(.param .u64 .ptr .global .align 16 a,\n\
+                      .param .u64 .ptr .const .align 4 b) { .reg .b32 %r<4>; ret; }";
+        assert_eq!(declarations(kernel), []);
+    }
+
+    #[test]
+    fn unreadable_sides_count_as_the_largest() {
+        for side in ["99999999999999999999", "N", "0xffffffffffffffff"] {
+            assert_eq!(bytes(&format!(".global .b64 a[{side}];")), u64::MAX, "{side}");
+        }
+    }
+
+    #[test]
+    fn text_that_ends_anywhere_is_read_without_harm() {
+        let text =
+            ".extern .global .v4 .f32 é[0x1f][] = {1, {2}}, b; .const .attribute(.managed .b8 c";
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let _ = declarations(&text[..end]);
+        }
+    }
+}
