@@ -3,6 +3,7 @@
 //! The server greets each client and keeps all secrets. What a worker gets is a connection whose
 //! client may have its session.
 
+use reef_remote::server::Resource;
 use reef_wire::{Hello, Key, Moved, Traffic, codec};
 use rustix::io::Errno;
 use rustix::net::{
@@ -39,10 +40,10 @@ pub(crate) enum ToWorker {
 pub(crate) enum FromWorker {
     /// State of its session.
     Status(Status),
-    /// The program is about to allocate bytes of the device's memory.
-    Reserve(u64),
-    /// It has freed them.
-    Release(u64),
+    /// The session is about to take an amount of a resource.
+    Reserve(Resource, u64),
+    /// It has given it back.
+    Release(Resource, u64),
     /// The worker has a session of this name, which another server had.
     Adopted { name: [u8; 16], key: Key },
     /// The session of this name is at another server.

@@ -38,7 +38,7 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     // The client has said nothing yet that this process has heard.
     let driver = Driver::open(driver.as_deref());
     close()?;
-    let opened = Opened { driver, is_trusted };
+    let opened = Opened { driver, is_trusted, has_own_user };
     let sessions = Arc::new(Sessions::new(opened, Some(quota.clone()), notices.clone()));
     while let Ok((message, connection)) = control::receive(&control) {
         match (message, connection) {

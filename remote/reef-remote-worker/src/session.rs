@@ -41,6 +41,7 @@ struct Current {
     parts: OnceLock<(Arc<Endpoint>, Arc<Shared>)>,
     adopted: Mutex<Option<JoinHandle<Error>>>,
     notices: Notices,
+    has_own_user: bool,
 }
 
 impl Sessions {
@@ -49,8 +50,9 @@ impl Sessions {
         let mut options = ServerOptions::new(SCHEMA);
         options.max_sessions = 2; // one, or that of another server and the one that it brings
         let (name, parts) = (OnceLock::new(), OnceLock::new());
-        let current = Arc::new(Current { name, parts, adopted: Mutex::default(), notices });
-        let Opened { driver, is_trusted } = opened;
+        let Opened { driver, is_trusted, has_own_user } = opened;
+        let adopted = Mutex::default();
+        let current = Arc::new(Current { name, parts, adopted, notices, has_own_user });
         let driver = Mutex::new(Some(driver));
         let admission = Admission { driver, is_trusted, quota, current: current.clone() };
         Self { server: Server::new(options, admission), current }
@@ -109,6 +111,8 @@ pub(crate) struct Opened {
     pub(crate) driver: Result<Driver, String>,
     /// It may have a device whose kernels read and write all memory of this process.
     pub(crate) is_trusted: bool,
+    /// The process has a user of its own, so that no command can reach it: its session stays.
+    pub(crate) has_own_user: bool,
 }
 
 struct Admission {
@@ -203,11 +207,8 @@ struct Reader {
     executor: Option<Executor>,
 }
 
-impl Handler for Reader {
-    fn begun(&mut self, endpoint: &Arc<Endpoint>) {
-        self.shared.host_calls.begin(endpoint.clone());
-        // There is one session.
-        let _ = self.current.parts.set((endpoint.clone(), self.shared.clone()));
+impl Reader {
+    fn listen_for_commands(&self) {
         let migration = Migration {
             shared: self.shared.clone(),
             queue: self.queue.clone(),
@@ -219,6 +220,17 @@ impl Handler for Reader {
         };
         if let (Err(error), Some(_)) = (commands::listen(migration), std::env::var_os("REEF_LOG")) {
             eprintln!("reef: worker: no commands: {error}");
+        }
+    }
+}
+
+impl Handler for Reader {
+    fn begun(&mut self, endpoint: &Arc<Endpoint>) {
+        self.shared.host_calls.begin(endpoint.clone());
+        // There is one session.
+        let _ = self.current.parts.set((endpoint.clone(), self.shared.clone()));
+        if !self.current.has_own_user {
+            self.listen_for_commands();
         }
         let Some(executor) = self.executor.take() else { return };
         let own = endpoint.clone();

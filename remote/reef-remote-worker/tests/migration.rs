@@ -9,6 +9,7 @@ mod server;
 mod support;
 
 use common::{Driver, call, fake_copy, until};
+use reef_remote::server::{Resource, Tenants};
 use reef_remote_worker::{Place, migrate, restore, snapshot};
 use server::{Server, open, open_with, prepare};
 use std::io::Read;
@@ -406,6 +407,28 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     (0..100).for_each(|_| program.step());
     until("the first has none", || servers[0].workers().is_empty());
     assert_eq!(servers[1].workers().len(), 1);
+    program.end();
+}
+
+#[test]
+fn state_that_comes_is_bounded_for_a_tenant() {
+    let _one = prepare();
+    let from = Server::start("carry-bounded-a");
+    let mut program = Program::begin(open("carry-bounded", &from.address), 1);
+    let tenants = Tenants::default();
+    let other = tenants.open(None).unwrap();
+    other.reserve(Resource::State, 4 << 30).unwrap();
+    let full = support::serve_with(&support::socket("carry-bounded-b"), |options| {
+        options.security.tenants = tenants.clone();
+    });
+    let said = migrate(from.worker(), &Place::new(&full)).unwrap_err();
+    assert!(said.contains("state: the sessions that come to this tenant have too much"), "{said}");
+    (0..100).for_each(|_| program.step());
+    drop(other);
+    migrate(from.worker(), &Place::new(&full)).unwrap();
+    (0..100).for_each(|_| program.step());
+    // What it took has come back.
+    tenants.open(None).unwrap().reserve(Resource::State, 4 << 30).unwrap();
     program.end();
 }
 

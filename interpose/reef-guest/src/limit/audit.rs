@@ -75,7 +75,7 @@ impl JobView {
     pub fn kept_by_kernel(&self, files: &impl CgroupFiles) -> Option<u64> {
         let of = |process: &ProcessView| {
             let is_here = !is_gone(process.pid, process.started);
-            dmem::kept(files, &dmem::cgroup_of(process.pid).ok().filter(|_| is_here)?)
+            dmem::lowest_max(files, &dmem::cgroup_of(process.pid).ok().filter(|_| is_here)?)
         };
         let all: Option<Vec<u64>> = self.processes.iter().map(of).collect();
         all?.into_iter().max()

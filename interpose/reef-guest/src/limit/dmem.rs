@@ -133,7 +133,7 @@ pub fn regions(files: &impl CgroupFiles, cgroup: &Path) -> Result<Vec<String>, S
 
 /// Returns the bytes that the kernel lets the processes of a cgroup have of a GPU of NVIDIA's: the
 /// smallest limit of the cgroup and those above it.
-pub(super) fn kept(files: &impl CgroupFiles, cgroup: &Path) -> Option<u64> {
+pub(super) fn lowest_max(files: &impl CgroupFiles, cgroup: &Path) -> Option<u64> {
     let texts = cgroup.ancestors().filter_map(|of| files.read(&of.join("dmem.max")).ok());
     let of_line = |line: &str| {
         let (region, bytes) = line.rsplit_once(' ')?;
@@ -385,19 +385,19 @@ mod tests {
     #[test]
     fn limit_that_the_kernel_keeps_is_the_smallest_above() {
         let kernel = Kernel::new(&[7]);
-        assert_eq!(kept(&kernel, Path::new("own")), None);
+        assert_eq!(lowest_max(&kernel, Path::new("own")), None);
         let child = limit(&kernel, Path::new("own"), 7, LIMITS).unwrap();
-        assert_eq!(kept(&kernel, &child), Some(8 << 30));
-        assert_eq!(kept(&kernel, &child.join("gone")), Some(8 << 30), "of the one above");
-        assert_eq!(kept(&kernel, Path::new("own")), None);
+        assert_eq!(lowest_max(&kernel, &child), Some(8 << 30));
+        assert_eq!(lowest_max(&kernel, &child.join("gone")), Some(8 << 30), "of the one above");
+        assert_eq!(lowest_max(&kernel, Path::new("own")), None);
         let mut tree = kernel.tree.borrow_mut();
         let own = &mut tree.get_mut(Path::new("own")).unwrap().limits;
         own.insert(("dmem.max".into(), OTHER.into()), 1);
         own.insert(("dmem.max".into(), GPU.into()), 4 << 30);
         drop(tree);
-        assert_eq!(kept(&kernel, &child), Some(4 << 30));
+        assert_eq!(lowest_max(&kernel, &child), Some(4 << 30));
         let none = Kernel { has_dmem: false, ..kernel };
-        assert_eq!(kept(&none, &child), None);
+        assert_eq!(lowest_max(&none, &child), None);
     }
 
     #[test]

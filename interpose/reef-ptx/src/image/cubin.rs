@@ -47,8 +47,8 @@ pub(super) fn check(image: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// Calls `read` with the bytes at a multiple of eight, as the reader of ELF files requires. A program
-/// may have its code anywhere.
+/// Calls `read` with the bytes at a multiple of eight, as the reader of ELF files requires. A
+/// program may have its code anywhere.
 fn aligned<T>(image: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
     const ALIGNMENT: usize = align_of::<u64>();
     if image.as_ptr().align_offset(ALIGNMENT) == 0 {

@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 1 << 34;
 /// Length of an image, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// So many bytes, more than are known, must be known for the length.
+    /// Number of bytes that must be known for the length. It is more than are known.
     AtLeast(usize),
     /// Bytes of a CUBIN or a fatbin.
     Whole(usize),

@@ -40,6 +40,8 @@ mod tests {
                 ("group", code(libc::kill(0, 0).into())),
                 ("unix", code(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).into())),
                 ("inet", code(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0).into())),
+                ("inet6", code(libc::socket(libc::AF_INET6, libc::SOCK_DGRAM, 0).into())),
+                ("vsock", code(libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0).into())),
                 ("itself", code(libc::kill(libc::getpid(), 0).into())),
                 ("memfd", code(libc::memfd_create(c"x".as_ptr(), 0).into())),
             ]
@@ -68,13 +70,12 @@ mod tests {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}");
-        let refused =
-            ["execve", "ptrace", "unshare", "io_uring", "process", "netlink", "kill", "group"];
-        for call in refused {
+        let refused = ["execve", "ptrace", "unshare", "io_uring", "process", "kill", "group"];
+        for call in refused.into_iter().chain(["netlink", "inet", "inet6", "vsock"]) {
             assert!(said.contains(&format!("{call} Some(1)")), "{call}: {said}");
         }
         assert!(said.contains("clone3 Some(38)"), "threads begin the old way: {said}");
-        for call in ["unix", "inet", "itself", "memfd"] {
+        for call in ["unix", "itself", "memfd"] {
             assert!(said.contains(&format!("{call} None")), "{call}: {said}");
         }
     }

@@ -86,8 +86,9 @@ const REFUSED_HERE: &[c_long] = &[SYS_fork, SYS_vfork, SYS_iopl, SYS_ioperm, SYS
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[c_long] = &[];
 
-/// Families of sockets: the server's and a daemon's, and other servers', to which a session moves.
-const FAMILIES: [c_int; 3] = [AF_UNIX, AF_INET, AF_INET6];
+/// Family of sockets: the server's, a daemon's, and those of commands, which connect a session that
+/// moves to the other server.
+const FAMILY: c_int = AF_UNIX;
 
 /// Bit of the numbers by which programs of x32 make the same calls.
 const X32: c_long = 0x4000_0000;
@@ -116,15 +117,12 @@ fn numbers(call: c_long) -> impl Iterator<Item = i64> {
 
 fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let own = std::process::id().into();
-    let no_family = FAMILIES
-        .map(|family| SeccompCondition::new(0, Dword, Ne, family as u64))
-        .into_iter()
-        .collect::<Result<Vec<_>>>()?;
+    let other_family = vec![SeccompCondition::new(0, Dword, Ne, FAMILY as u64)?];
     let others = || Ok(vec![SeccompCondition::new(0, Dword, Ne, own)?]);
     let thread = CLONE_THREAD as u64;
     let process = vec![SeccompCondition::new(0, Qword, MaskedEq(thread), 0)?];
     let some = [
-        (SYS_socket, no_family),
+        (SYS_socket, other_family),
         (SYS_clone, process),
         (SYS_kill, others()?),
         (SYS_tgkill, others()?),

@@ -205,9 +205,7 @@ fn migrated(session: SessionName, action: Action) -> Result<MigrationReport, Str
     let failed = |e: io::Error| format!("session {session}: {e}");
     let mut socket = UnixStream::connect(&path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!(
-                "session {session}: there is none on this machine, for this user; one whose worker has a user of its own does not move"
-            )
+            format!("session {session}: {}", why_none(process))
         }
         _ => failed(e),
     })?;
@@ -220,6 +218,22 @@ fn migrated(session: SessionName, action: Action) -> Result<MigrationReport, Str
     let answer: Result<MigrationReport, String> =
         codec::read(&answer).map_err(|_| format!("session {session}: it has ended"))?;
     answer.map_err(|why| format!("session {session}: {why}"))
+}
+
+/// Reason for which a process does not listen for commands of this user.
+fn why_none(process: u32) -> String {
+    let own = geteuid().as_raw();
+    match fs::metadata(format!("/proc/{process}")).map(|its| its.uid()) {
+        Ok(user) if user != own && own == 0 => {
+            format!(
+                "its worker has a user of its own, {user}, so it does not move and is not written"
+            )
+        }
+        Ok(user) if user != own => {
+            format!("its process belongs to user {user}, got a command of {own}")
+        }
+        _ => "there is none on this machine, for this user".into(),
+    }
 }
 
 /// Folder of the sockets: `REEF_REMOTE_FOLDER`, or one of the user's own.

@@ -7,6 +7,7 @@ use crate::executor::Executor;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
+use reef_remote::server::Resource;
 use reef_remote_calls::{
     Call, MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState,
 };
@@ -28,6 +29,8 @@ pub(crate) struct Incoming {
     /// Memory of each device is written in its primary context.
     copiers: HashMap<i32, Copier>,
     state: Vec<u8>,
+    /// Bytes of it that are in the session's account.
+    held: u64,
     /// First failure: the session is refused with it.
     failed: Option<String>,
     made: Option<(State, Executor)>,
@@ -37,7 +40,7 @@ pub(crate) struct Incoming {
 impl Incoming {
     pub(crate) fn new(shared: Arc<Shared>, begin: Begin) -> Self {
         let (copiers, state, failed, made) = (HashMap::new(), Vec::new(), None, None);
-        Self { shared, queue: Arc::default(), copiers, state, failed, made, begin }
+        Self { shared, queue: Arc::default(), copiers, state, held: 0, failed, made, begin }
     }
 
     fn map(&mut self, map: &MigrateMap) -> Result<(), String> {
@@ -93,17 +96,37 @@ impl Incoming {
             MigrateState::OP => {
                 let piece = MigrateState::split(message.body)?.1;
                 append(&mut self.state, piece, MAX_STATE_LEN)?;
-                Ok(())
+                self.charge(piece.len() as u64)
             }
             op => return Err(Error::Protocol(format!("operation {op}: cannot come here"))),
         })
+    }
+
+    /// Records bytes of the state, or drops it.
+    fn charge(&mut self, bytes: u64) -> Result<(), String> {
+        let quota = self.shared.quota.as_ref();
+        if quota.is_none_or(|quota| quota.take_of(Resource::State, bytes).is_ok()) {
+            self.held += bytes;
+            return Ok(());
+        }
+        self.state = Vec::new();
+        self.release();
+        Err("state: the sessions that come to this tenant have too much together".into())
+    }
+
+    /// Gives the bytes of the state back.
+    fn release(&mut self) {
+        let bytes = std::mem::take(&mut self.held);
+        self.shared.quota.iter().for_each(|quota| quota.give_back(Resource::State, bytes));
     }
 
     fn prepare(&mut self) -> Result<(), String> {
         if let Some(why) = &self.failed {
             return Err(why.clone());
         }
-        let state: State = codec::read(&self.state).map_err(|e| e.to_string())?;
+        let state = codec::read(&std::mem::take(&mut self.state));
+        self.release();
+        let state: State = state.map_err(|e| e.to_string())?;
         let executor = make(&self.shared, &self.queue, &state)?;
         for device in std::mem::take(&mut self.copiers).into_keys() {
             let release = self.shared.driver.of(Call::cuDevicePrimaryCtxRelease_v2);

@@ -191,8 +191,8 @@ impl Worker {
                     *status = (status.0 + 1, new);
                     self.told.notify_all();
                 }
-                FromWorker::Reserve(bytes) => {
-                    let reserved = self.account.reserve(bytes);
+                FromWorker::Reserve(what, amount) => {
+                    let reserved = self.account.reserve(what, amount);
                     let answer = ToWorker::Reserved(reserved.is_ok());
                     let _ = control::send(&self.control, &answer, None); // gone: the loop ends
                     if let Err(text) = reserved
@@ -201,7 +201,7 @@ impl Worker {
                         eprintln!("reef: worker {}: {text}", self.pid);
                     }
                 }
-                FromWorker::Release(bytes) => self.account.release(bytes),
+                FromWorker::Release(what, amount) => self.account.release(what, amount),
             }
         }
     }

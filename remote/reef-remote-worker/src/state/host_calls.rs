@@ -1,12 +1,13 @@
 //! Host functions of the program: the stream waits until the client has run them.
 
 use super::lock::lock;
+use super::quota::Quota;
 use crate::driver::OUT_OF_MEMORY;
+use reef_remote::server::Resource;
 use reef_remote_calls::HostCalled;
 use reef_wire::little_endian::U64;
 use reef_wire::{Endpoint, Hot, hot_bytes};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 /// This end of the session, and calls of the client that have not returned.
@@ -15,12 +16,22 @@ pub(crate) struct HostCalls {
     endpoint: OnceLock<Arc<Endpoint>>,
     open: Mutex<(u64, HashSet<u64>)>,
     changed: Condvar,
-    /// Functions in streams and graphs.
-    standing: AtomicUsize,
+    standing: Mutex<Standing>,
+    quota: Option<Arc<Quota>>,
+}
+
+/// Functions in streams and graphs.
+#[derive(Debug, Default)]
+struct Standing {
+    count: usize,
+    /// Functions that there may be without asking the server: the most that there were, rounded up.
+    granted: usize,
 }
 
 /// Functions that a session may have in streams and graphs.
 const MAX_STANDING: usize = 1 << 16;
+/// Functions for which the server is asked at once.
+const GRANT: usize = 1 << 10;
 
 /// Function in a stream.
 struct HostCall {
@@ -31,6 +42,11 @@ struct HostCall {
 }
 
 impl HostCalls {
+    /// No calls; this asks the server for room.
+    pub(crate) fn new(quota: Option<Arc<Quota>>) -> Self {
+        Self { quota, ..Self::default() }
+    }
+
     pub(crate) fn begin(&self, endpoint: Arc<Endpoint>) {
         let _ = self.endpoint.set(endpoint); // a session begins once
     }
@@ -56,8 +72,7 @@ impl HostCalls {
         is_once: bool,
         put: impl FnOnce([usize; 2]) -> u32,
     ) -> u32 {
-        if self.standing.fetch_add(1, Ordering::SeqCst) >= MAX_STANDING {
-            self.standing.fetch_sub(1, Ordering::SeqCst);
+        if !self.admit() {
             return OUT_OF_MEMORY;
         }
         let call = Box::into_raw(Box::new(HostCall { calls: self.clone(), token, is_once }));
@@ -67,6 +82,20 @@ impl HostCalls {
             drop(unsafe { Box::from_raw(call) });
         }
         code
+    }
+
+    /// Counts one more function, if there is room for it.
+    fn admit(&self) -> bool {
+        let mut standing = lock(&self.standing);
+        if standing.count == standing.granted {
+            let ask = |quota: &Arc<Quota>| quota.take_of(Resource::Functions, GRANT as u64).is_ok();
+            if standing.granted >= MAX_STANDING || !self.quota.as_ref().is_none_or(ask) {
+                return false;
+            }
+            standing.granted += GRANT;
+        }
+        standing.count += 1;
+        true
     }
 
     /// Notes that a function has returned.
@@ -89,7 +118,7 @@ extern "C" fn run(this: *mut HostCall) {
 
 impl Drop for HostCall {
     fn drop(&mut self) {
-        self.calls.standing.fetch_sub(1, Ordering::SeqCst);
+        lock(&self.calls.standing).count -= 1;
     }
 }
 

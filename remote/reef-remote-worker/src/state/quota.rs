@@ -1,12 +1,13 @@
-//! Count of the device's memory that the program allocates, and its bound. The server keeps the
-//! account of a bound.
+//! Count of the device's memory that the program allocates, and bounds of what its session takes.
+//! The server keeps the accounts.
 //!
-//! The worker asks the server before an allocation, on the socket between them, and waits for the
-//! answer. Without a bound nothing is asked.
+//! The worker asks the server before it takes something, on the socket between them, and waits for
+//! the answer. Where the device's memory has no bound, the server is not asked for that.
 
 use super::lock::lock;
 use crate::control::{self, FromWorker};
 use crate::driver::OUT_OF_MEMORY;
+use reef_remote::server::Resource;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub(crate) struct Charge {
 #[derive(Debug)]
 pub(crate) struct Quota {
     control: OwnedFd,
-    /// The server is asked.
+    /// The server is asked for memory of the device.
     is_bounded: bool,
     /// Bytes that are allocated.
     memory: AtomicU64,
@@ -60,16 +61,21 @@ impl Quota {
     /// `OUT_OF_MEMORY`: the bound would be exceeded, or the server is gone.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), u32> {
         if self.is_bounded {
-            self.ask(bytes)?;
+            self.take_of(Resource::Memory, bytes)?;
         }
         self.memory.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    fn ask(&self, bytes: u64) -> Result<(), u32> {
+    /// Asks for an amount of a resource, which the session has until it gives it back or ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`reserve`](Self::reserve).
+    pub(crate) fn take_of(&self, what: Resource, amount: u64) -> Result<(), u32> {
         let _alone = lock(&self.asking);
         *lock(&self.answer) = None;
-        control::send(&self.control, &FromWorker::Reserve(bytes), None)
+        control::send(&self.control, &FromWorker::Reserve(what, amount), None)
             .map_err(|_| OUT_OF_MEMORY)?;
         let answer = self.answered.wait_while(lock(&self.answer), |answer| answer.is_none());
         let granted = *answer.unwrap_or_else(PoisonError::into_inner) == Some(true);
@@ -85,11 +91,15 @@ impl Quota {
     /// Gives bytes back.
     pub(crate) fn release(&self, bytes: u64) {
         self.memory.fetch_sub(bytes, Ordering::Relaxed);
-        if !self.is_bounded {
-            return;
+        if self.is_bounded {
+            self.give_back(Resource::Memory, bytes);
         }
+    }
+
+    /// Gives an amount of a resource back.
+    pub(crate) fn give_back(&self, what: Resource, amount: u64) {
         // Without a server there is no account.
-        let _ = control::send(&self.control, &FromWorker::Release(bytes), None);
+        let _ = control::send(&self.control, &FromWorker::Release(what, amount), None);
     }
 
     /// Notes an allocation whose bytes are reserved.

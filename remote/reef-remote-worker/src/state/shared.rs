@@ -13,6 +13,7 @@ use super::uses::{Effect, Uses};
 use super::waiters::Waiters;
 use super::window::Window;
 use crate::driver::{Driver, OUT_OF_MEMORY};
+use reef_remote::server::Resource;
 use reef_remote_calls::{
     CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, WINDOW_LEN, Way,
 };
@@ -117,7 +118,7 @@ impl Shared {
             driver,
             handles: Mutex::default(),
             staging: Staging::default(),
-            host_calls: Arc::default(),
+            host_calls: Arc::new(HostCalls::new(quota.clone())),
             own_streams: Mutex::default(),
             primaries: Mutex::default(),
             window_at: window.as_ref().map(Window::base),
@@ -235,7 +236,10 @@ impl Shared {
             this.waiting.fetch_sub(1, Ordering::SeqCst);
         });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        if let Err(error) = self.waiters.run(job, move || relaxed.driver.relax_captures()) {
+        let quota = self.quota.as_ref();
+        let may_begin = || quota.is_none_or(|of| of.take_of(Resource::Threads, 1).is_ok());
+        let begin = move || relaxed.driver.relax_captures();
+        if let Err(error) = self.waiters.run(job, may_begin, begin) {
             self.host_calls.endpoint().end(error);
         }
     }

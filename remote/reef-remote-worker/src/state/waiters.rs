@@ -42,12 +42,18 @@ impl std::fmt::Debug for State {
 }
 
 impl Waiters {
-    /// Has a thread run this. `begin` runs first in a new thread.
+    /// Has a thread run this. There is a new one only if `may_begin` says so, and `begin` runs
+    /// first in it.
     ///
     /// # Errors
     ///
     /// `Protocol` if too many wait for a thread already; `Ended` if there is none at all.
-    pub(crate) fn run(&self, job: Job, begin: impl FnOnce() + Send + 'static) -> Result<()> {
+    pub(crate) fn run(
+        &self,
+        job: Job,
+        may_begin: impl FnOnce() -> bool,
+        begin: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
         let mut state = lock(&self.0.state);
         if state.jobs.len() >= MAX_JOBS {
             return Err(Error::Protocol(format!("more than {MAX_JOBS} calls wait for a thread")));
@@ -64,8 +70,8 @@ impl Waiters {
             begin();
             shared.run();
         };
-        let started = thread::Builder::new().name("reef-waiter".into()).spawn(body);
-        if started.is_err() {
+        let start = || thread::Builder::new().name("reef-waiter".into()).spawn(body).is_ok();
+        if !(may_begin() && start()) {
             let mut state = lock(&self.0.state);
             state.threads -= 1;
             if state.threads == 0 {
@@ -127,7 +133,7 @@ mod tests {
             let begin = move || {
                 begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             };
-            match waiters.run(blocked(taken), begin) {
+            match waiters.run(blocked(taken), || true, begin) {
                 Ok(()) => taken += 1,
                 Err(error) => break error,
             }
@@ -140,5 +146,25 @@ mod tests {
         all.sort_unstable();
         assert!(all.into_iter().eq(0..taken), "each runs once");
         assert!(begun.load(std::sync::atomic::Ordering::SeqCst) <= MAX_THREADS);
+    }
+
+    /// A call for which there may be no new thread waits for one that there is.
+    #[test]
+    fn call_without_a_new_thread_waits_for_an_old_one() {
+        let waiters = Waiters::default();
+        let (open, gate) = channel::<()>();
+        let (tell, told) = channel();
+        let first = tell.clone();
+        let blocked = move || {
+            gate.recv().unwrap();
+            first.send(1).unwrap();
+        };
+        waiters.run(Box::new(blocked), || true, || ()).unwrap();
+        waiters.run(Box::new(move || tell.send(2).unwrap()), || false, || ()).unwrap();
+        assert!(told.try_recv().is_err());
+        open.send(()).unwrap();
+        assert_eq!([told.recv(), told.recv()], [Ok(1), Ok(2)]);
+        let none = Waiters::default().run(Box::new(|| ()), || false, || ()).unwrap_err();
+        assert!(none.to_string().contains("no thread for a call that blocks"), "{none}");
     }
 }

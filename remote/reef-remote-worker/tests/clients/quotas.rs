@@ -4,7 +4,8 @@ use crate::alone::wait_for_turn;
 use crate::common;
 use crate::support;
 use crate::tenants::{self, ALICE, BOB, tenants};
-use reef_remote_calls::{Arg, CALLS, Call, Lease, SetCurrent, TableCall};
+use reef_remote::server::{Account, Resource};
+use reef_remote_calls::{Arg, CALLS, Call, CallHost, Lease, SetCurrent, TableCall};
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Client, Error, Hot, hot_bytes};
 
@@ -217,4 +218,77 @@ fn tenant_leaves_the_last_place_to_another() {
     all.push(begin(&server, BOB));
     let Err(Error::Refused(said)) = open(&server, BOB) else { panic!("a fourth session") };
     assert_eq!(said, "the server has 3 sessions, at most 3");
+}
+
+/// A server, a session of alice there, the number of its worker, and an account of hers that has
+/// all that her sessions may have of a resource, beyond what each has for itself.
+fn next_to_one_that_has_all(name: &str, what: Resource) -> (Client, u32, Account) {
+    let tenants = tenants(&format!("quotas-{name}"), "", "");
+    let other = tenants.open(Some("alice")).unwrap();
+    let mut amount = 1 << 40;
+    while amount > 0 {
+        while other.reserve(what, amount).is_ok() {}
+        amount /= 2;
+    }
+    let server =
+        support::serve_with("127.0.0.1:0", |options| options.security.tenants = tenants.clone());
+    let before = support::children(std::process::id());
+    let client = begin(&server, ALICE);
+    let mine = support::children(std::process::id());
+    (client, *mine.iter().find(|pid| !before.contains(pid)).unwrap(), other)
+}
+
+/// Number of a worker's threads that make calls which block.
+fn waiters(worker: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+    let name = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    tasks.flatten().filter(|task| name(task).is_ok_and(|of| of.trim() == "reef-waiter")).count()
+}
+
+/// A session has a few threads for itself, and those beyond them are the tenant's.
+#[test]
+fn threads_of_blocked_calls_are_bounded_for_a_tenant() {
+    let _one = wait_for_turn();
+    let (client, worker, other) = next_to_one_that_has_all("threads", Resource::Threads);
+    let word = block_a_stream(&client);
+    let wait = || {
+        let call = Call::cuStreamSynchronize as u16;
+        let head =
+            TableCall { call: U16::new(call), reserved: U16::new(0), reserved2: U32::new(0) };
+        let parts: [&[u8]; 2] = [hot_bytes(&head), &64_u64.to_le_bytes()];
+        client.begin_call(TableCall::OP, 1, &parts).unwrap()
+    };
+    let mut waiting: Vec<u64> = (0..40).map(|_| wait()).collect();
+    // The executor takes this after them.
+    assert_eq!(table(&client, Call::cuStreamCreate, &[96, 1]).0, 0);
+    common::until("its own threads are there", || waiters(worker) >= 16);
+    assert_eq!(waiters(worker), 16);
+    drop(other);
+    waiting.extend((0..40).map(|_| wait()));
+    assert_eq!(table(&client, Call::cuStreamCreate, &[112, 1]).0, 0);
+    common::until("each call since has a thread", || waiters(worker) == 16 + 40);
+    assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
+    for number in waiting {
+        assert_eq!(reply(&client.finish_call(number).unwrap()).0, 0);
+    }
+}
+
+/// As with threads.
+#[test]
+fn host_functions_are_bounded_for_a_tenant() {
+    let _one = wait_for_turn();
+    let (client, _, other) = next_to_one_that_has_all("functions", Resource::Functions);
+    let word = block_a_stream(&client);
+    assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[80, word, 1, 1]).0, 0);
+    // A stream takes about a thousand commands before it waits for the device.
+    let put = |at: usize| {
+        let stream = [64, 80][at % 2];
+        let call = CallHost { stream: U64::new(stream), token: U64::new(7) };
+        reply(&client.call(CallHost::OP, 1, &[hot_bytes(&call)]).unwrap()).0
+    };
+    let codes: Vec<u32> = (0..1025).map(put).collect();
+    assert_eq!(codes.iter().position(|code| *code != 0), Some(1024), "its own");
+    assert_eq!(codes[1024], 2);
+    drop(other);
+    assert_eq!(put(0), 0, "there is room for more");
 }

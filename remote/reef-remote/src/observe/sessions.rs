@@ -194,9 +194,12 @@ impl Sessions {
     ///
     /// There is no session of this number, or its own process moves it.
     pub fn migration(&self, id: u64) -> Result<Arc<dyn Migrate>, String> {
-        let session = self.0.lock().open.get(&id).map(|entry| entry.session.clone());
-        let session = session.ok_or_else(|| format!("session {id}: there is none"))?;
-        session.migration().ok_or_else(|| format!("session {id}: must be named by its worker"))
+        let known = self.0.lock().open.get(&id).map(|of| (of.session.clone(), of.facts.pid));
+        let (session, worker) = known.ok_or_else(|| format!("session {id}: there is none"))?;
+        session.migration().ok_or_else(|| match worker {
+            Some(worker) => format!("session {id}: must be named by its worker, {worker}"),
+            None => format!("session {id}: does not move"),
+        })
     }
 
     /// Sums by kind, with those of the open sessions in the list, and refused clients.

@@ -5,7 +5,7 @@ use super::migration::incoming::{Adoption, Incoming};
 use super::migration::source::Migration;
 use super::session::{Messages, Session};
 use super::shared::Shared;
-use super::tenants::{Account, Tenants};
+use super::tenants::{Account, Resource, Tenants};
 use crate::messages::{ColocationKind, Facts, Request};
 use crate::migration::session::Migrate;
 use crate::observe::refusal::Refusal;
@@ -161,10 +161,11 @@ impl<D: Operators> DeviceHost for Host<D> {
 
     fn incoming(&self, admission: Admission, enlist: Enlist) -> Box<dyn Handler> {
         let session = Session::new(self.0.clone(), admission.account.clone());
+        let state = admission.account.nothing(Resource::State);
         let facts = self.facts();
         let known = facts.clone();
         let begin = move |adoption: Adoption<D>| adopt(adoption, known, admission, enlist);
-        Box::new(Incoming::new(session, facts, begin))
+        Box::new(Incoming::new(session, state, facts, begin))
     }
 }
 

@@ -88,7 +88,7 @@ impl<D: Operators> SharedLane<D> {
             progress: progress.clone(),
             ended: Duration::ZERO,
             has_failed: false,
-            _entered: outlet.enter(),
+            _entered: outlet.enter()?,
         };
         let thread = thread::Builder::new().name(format!("reef-lane-{number}"));
         let (real_time, spawned) = if is_real_time {

@@ -22,4 +22,4 @@ mod tenants;
 pub use host::{Admission, Begun, DeviceHost, Devices, Enlist, Host};
 pub use listen::{Listener, Place, Security};
 pub use migration::restore;
-pub use tenants::{Account, Grant, Tenants};
+pub use tenants::{Account, Grant, Resource, Tenants};

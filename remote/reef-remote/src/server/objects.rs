@@ -1,7 +1,7 @@
 //! Objects of one session, by the names that its client gave them.
 
 use super::origin::{Memory, Needs, Object, Origin, Record, Source};
-use super::tenants::{Account, Charge};
+use super::tenants::{Account, Charge, Resource};
 use crate::error::NAME;
 use crate::messages::{
     BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, Operation, PREEMPTOR, Place,
@@ -160,13 +160,13 @@ impl<D: Operators> Objects<D> {
         buffers.chain(others.into_iter().flat_map(Table::values)).cloned().collect()
     }
 
-    /// Reserves bytes for a buffer.
+    /// Reserves an amount of a resource.
     ///
     /// # Errors
     ///
     /// `Invalid`, with the tenant's bound.
-    pub(super) fn charge(&self, bytes: u64) -> Outcome<Charge> {
-        self.account.charge(bytes).map_err(|text| Error::Invalid(text).into())
+    pub(super) fn charge(&self, what: Resource, amount: u64) -> Outcome<Charge> {
+        self.account.charge(what, amount).map_err(|text| Error::Invalid(text).into())
     }
 
     /// Adds a buffer, whose bytes are charged.

@@ -162,7 +162,7 @@ impl<D: Operators> OwnLane<D> {
             has_to_poll: false,
             closing: None,
         });
-        let entered = outlet.enter();
+        let entered = outlet.enter()?;
         let inner = Arc::new(Inner { number, device, outlet, checkpoints, state });
         // Until it has its queue the thread waits for this lock.
         let mut locked = inner.state.lock();

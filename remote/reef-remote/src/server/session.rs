@@ -5,7 +5,7 @@ use super::objects::{Fault, Objects, Outcome};
 use super::origin::{Memory, Needs, Object, Origin};
 use super::own_lane::OwnLane;
 use super::shared::{Outlet, Shared};
-use super::tenants::{Account, Charge};
+use super::tenants::{Account, Charge, Resource};
 use crate::error::{NAME, RemoteError};
 use crate::messages::{
     AbandonLane, Alloc, Ask, AskClock, AskEach, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
@@ -82,7 +82,7 @@ impl<D: Operators> Session<D> {
     pub(super) fn new(host: Arc<Shared<D>>, account: Arc<Account>) -> Self {
         Self {
             host,
-            outlet: Arc::default(),
+            outlet: Arc::new(Outlet::new(account.clone())),
             objects: Objects::new(account),
             lanes: HashMap::new(),
             staged: Vec::new(),
@@ -170,7 +170,7 @@ impl<D: Operators> Session<D> {
         is_host: bool,
     ) -> Outcome<()> {
         let (device, size) = (&self.host.device, usize::try_from(len).unwrap_or(usize::MAX));
-        let charge = self.objects.charge(len)?;
+        let charge = self.objects.charge(Resource::Memory, len)?;
         let buffer = if is_host { device.alloc_host(size) } else { device.alloc(size) };
         let memory = Memory::new(buffer?, [address, bytes, len], is_host);
         self.objects.add_buffer(id, memory, charge)
@@ -314,14 +314,14 @@ impl<D: Operators> Session<D> {
             reef_wire::Error::Protocol(format!("pack: must have {weights} weights, got {got}"))
         })?;
         asked.op.check()?;
-        let charge = self.objects.charge(size_of_val(&*staged) as u64)?;
+        let charge = self.objects.charge(Resource::Memory, size_of_val(&*staged) as u64)?;
         let buffer = self.host.device.pack(&asked.op, weights, bias)?;
         self.add_packed([asked.id, asked.address], buffer, charge)
     }
 
     fn pack_input(&mut self, asked: &PackInput) -> Outcome<Vec<u8>> {
         let staged = std::mem::take(&mut self.staged);
-        let charge = self.objects.charge(size_of_val(&*staged) as u64)?;
+        let charge = self.objects.charge(Resource::Memory, size_of_val(&*staged) as u64)?;
         let buffer = self.host.device.pack_input(&asked.packed.into(), &staged)?;
         self.add_packed([asked.id, asked.address], buffer, charge)
     }
@@ -335,7 +335,7 @@ impl<D: Operators> Session<D> {
     ) -> Outcome<Vec<u8>> {
         let len = buffer_len(&self.host.device, &buffer);
         drop(charge);
-        let charge = self.objects.charge(len)?;
+        let charge = self.objects.charge(Resource::Memory, len)?;
         self.objects.add_buffer(id, Memory::new(buffer, [address, 0, len], false), charge)?;
         encode(&())
     }

@@ -1,9 +1,10 @@
 //! State that the threads of a session share: the device, its dispatcher if sessions share it, and
 //! the way to the client.
 
+use super::tenants::{Account, Charge, Resource};
 use crate::conversions::shifted;
-use reef_core::Dispatcher;
 use reef_core::op::Operators;
+use reef_core::{Dispatcher, Error};
 use reef_wire::{Endpoint, Result};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,8 +20,10 @@ pub(super) struct Shared<D: Operators> {
 }
 
 /// Way from a session's threads to its client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outlet {
+    /// Has the threads.
+    account: Arc<Account>,
     /// `None`: the session has not begun.
     endpoint: OnceLock<Arc<Endpoint>>,
     /// Nanoseconds from the device's clock to the one that the client knows, which was another
@@ -31,6 +34,11 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        let (endpoint, shift, threads) = Default::default();
+        Self { account, endpoint, shift, threads }
+    }
+
     pub(super) fn begin(&self, endpoint: &Arc<Endpoint>) {
         let _ = self.endpoint.set(endpoint.clone()); // a session begins once
     }
@@ -77,19 +85,27 @@ impl Outlet {
         self.threads.load(Ordering::SeqCst)
     }
 
-    /// Counts a thread of a lane until this is dropped.
-    pub(super) fn enter(self: &Arc<Self>) -> LaneThread {
+    /// Counts a thread of a lane until what this returns is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`: the tenant's sessions have too many.
+    pub(super) fn enter(self: &Arc<Self>) -> reef_core::Result<LaneThread> {
+        let charge = self.account.charge(Resource::Threads, 1).map_err(Error::Invalid)?;
         self.threads.fetch_add(1, Ordering::SeqCst);
-        LaneThread(self.clone())
+        Ok(LaneThread { outlet: self.clone(), _charge: charge })
     }
 }
 
 /// A thread of a lane.
 #[derive(Debug)]
-pub(super) struct LaneThread(Arc<Outlet>);
+pub(super) struct LaneThread {
+    outlet: Arc<Outlet>,
+    _charge: Charge,
+}
 
 impl Drop for LaneThread {
     fn drop(&mut self) {
-        self.0.threads.fetch_sub(1, Ordering::SeqCst);
+        self.outlet.threads.fetch_sub(1, Ordering::SeqCst);
     }
 }

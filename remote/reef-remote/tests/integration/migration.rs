@@ -11,7 +11,7 @@ use reef_core::{
 use reef_cpu::Cpu;
 use reef_models::{Model, Network};
 use reef_remote::migration::{Frozen, Report, Target};
-use reef_remote::server::{Host, Tenants, restore};
+use reef_remote::server::{Host, Resource, Tenants, restore};
 use reef_remote::{Preemptor, Queue, Remote};
 use reef_wire::Token;
 use std::io::Read;
@@ -628,4 +628,23 @@ fn command_after_a_takeback_is_taken_back_too() {
     queue.launch(Seq(1), &cells.launch(2, 10), None).unwrap();
     until("both have ended", || queue.completed().unwrap() == Seq(2));
     assert_eq!(cells.read().unwrap(), [appended([1, 2]); 2]);
+}
+
+#[test]
+fn state_that_comes_is_bounded_for_a_tenant() {
+    let (tenants, from) = (Tenants::default(), support::shared());
+    let full = support::shared_for(&tenants);
+    let device = Remote::open(0, &from.device()).unwrap();
+    let other = tenants.open(None).unwrap();
+    other.reserve(Resource::State, 4 << 30).unwrap();
+    let said = migrate(&from, &to(&full)).unwrap_err();
+    let expected = "sessions without a tenant: state of sessions that come: must be at most";
+    assert!(said.contains(expected), "{said}");
+    device.alloc(1000).unwrap();
+    assert_eq!((ids(&from).len(), ids(&full).len()), (1, 0));
+    drop(other);
+    migrate(&from, &to(&full)).unwrap();
+    device.alloc(1000).unwrap();
+    // What it took has come back.
+    tenants.open(None).unwrap().reserve(Resource::State, 4 << 30).unwrap();
 }

@@ -1,10 +1,11 @@
 //! Bounds of what the sessions of a tenant have together.
 
+use crate::support;
 use reef_core::op::{Layout, Linear, Op, Operators as _, Tensor};
 use reef_core::{Device, Priority};
 use reef_cpu::Cpu;
 use reef_remote::Remote;
-use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
+use reef_remote::server::{DeviceHost, Devices, Host, Listener, Resource, Security, Tenants};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,5 +57,25 @@ fn sessions_of_a_tenant_share_its_bounds() {
     drop(first);
     while open("a").is_err() {
         assert!(begin.elapsed() < Duration::from_secs(60), "the place of an ended session");
+    }
+}
+
+/// A session has a few queues for itself, and those beyond them are the tenant's.
+#[test]
+fn threads_of_queues_are_bounded_for_a_tenant() {
+    let tenants = Tenants::default();
+    let served = support::shared_for(&tenants);
+    let device = Remote::open(0, &served.device()).unwrap();
+    let other = tenants.open(None).unwrap();
+    other.reserve(Resource::Threads, 16 + 4096).unwrap();
+    let queue = || device.queue(Priority::BestEffort, None);
+    let queues: Vec<_> = (0..16).map(|_| queue().unwrap()).collect();
+    let said = queue().map(|_| ()).unwrap_err().to_string();
+    let expected = "sessions without a tenant: threads: must be at most 4096, got 4096 and 1 more";
+    assert!(said.contains(expected), "{said}");
+    drop(queues);
+    let begin = Instant::now();
+    while queue().is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the thread of an ended queue");
     }
 }

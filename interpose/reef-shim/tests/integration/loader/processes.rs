@@ -85,8 +85,8 @@ fn many_processes_at_once_all_start() {
 }
 
 /// Looks up functions, one of which isn't there, and launches a graph that can't be cloned, and one
-/// that can't be either and has gates from its capture. Makes one that kernels may launch, one whose
-/// kernels overlap, and one in which other kernels follow these.
+/// that can't be either and has gates from its capture. Makes one that kernels may launch, one
+/// whose kernels overlap, and one in which other kernels follow these.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn has_something_to_explain() {

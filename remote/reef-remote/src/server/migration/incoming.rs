@@ -8,14 +8,13 @@ use crate::messages::{
 };
 use crate::server::objects::{Fault, Outcome};
 use crate::server::session::Session;
+use crate::server::tenants::Charge;
 use reef_core::Error;
 use reef_core::op::Operators;
 use reef_wire::{Cold, Endpoint, Handler, Hot, Key, Message};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Bytes of the largest state.
-const MAX_STATE_LEN: usize = 4 << 30;
 /// Bytes that are cleared at once.
 const CLEARED_LEN: usize = 1 << 20;
 
@@ -38,6 +37,8 @@ pub(in crate::server) struct Incoming<D: Operators> {
     facts: Facts,
     made: ByOrder<D>,
     state: Vec<u8>,
+    /// Its bytes in the session's account.
+    held: Charge,
     /// First failure: the session is refused with it.
     failed: Option<String>,
     prepared: Option<State>,
@@ -47,12 +48,13 @@ pub(in crate::server) struct Incoming<D: Operators> {
 impl<D: Operators> Incoming<D> {
     pub(in crate::server) fn new(
         session: Session<D>,
+        held: Charge,
         facts: Facts,
         begin: impl FnOnce(Adoption<D>) -> Result<(), String> + Send + 'static,
     ) -> Self {
         let (session, made, state) = (Some(session), HashMap::new(), Vec::new());
         let (failed, prepared, begin) = (None, None, Some(Box::new(begin) as Begin<D>));
-        Self { session, facts, made, state, failed, prepared, begin }
+        Self { session, facts, made, state, held, failed, prepared, begin }
     }
 
     fn take(&mut self, message: &Message<'_>) -> Outcome<()> {
@@ -87,11 +89,13 @@ impl<D: Operators> Incoming<D> {
                 Ok(())
             }
             MigrateState::OP => {
-                self.state.extend_from_slice(MigrateState::split(message.body)?.1);
-                if self.state.len() > MAX_STATE_LEN {
+                let piece = MigrateState::split(message.body)?.1;
+                if let Err(why) = self.held.add(piece.len() as u64) {
                     self.state = Vec::new();
-                    return Err(Error::invalid("state of the session: is too long").into());
+                    self.held.clear();
+                    return Err(Error::Invalid(why).into());
                 }
+                self.state.extend_from_slice(piece);
                 Ok(())
             }
             op => {
@@ -108,6 +112,7 @@ impl<D: Operators> Incoming<D> {
     fn prepare(&mut self) -> Result<(), String> {
         self.check()?;
         let state = State::read(&std::mem::take(&mut self.state)).map_err(|e| e.to_string())?;
+        self.held.clear();
         let session = self.session.as_mut().ok_or("the session runs already")?;
         let mut maker = Maker { session, made: &mut self.made };
         maker.finish(&state, &self.facts).map_err(|fault| reason(&fault))?;

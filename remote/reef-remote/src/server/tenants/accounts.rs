@@ -1,5 +1,7 @@
 //! Tenants of a server: names of tokens, and bounds of what their sessions have together.
 
+use super::resource::Resource;
+use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_files::MAX_TOKEN_BYTES;
 use reef_wire::Token;
@@ -45,17 +47,55 @@ pub struct Grant {
 
 /// Tenants of a server. Cloning is cheap, and each clone has the same accounts.
 #[derive(Debug, Clone, Default)]
-pub struct Tenants(Arc<BTreeMap<String, Arc<Tenant>>>);
+pub struct Tenants(Arc<All>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
+struct All {
+    named: BTreeMap<String, Arc<Tenant>>,
+    /// Has the sessions without a tenant.
+    nobody: Arc<Tenant>,
+}
+
+#[derive(Debug, Default)]
 struct Tenant {
-    name: String,
-    token: Token,
+    /// `None`: these are the sessions without a tenant.
+    name: Option<String>,
+    token: Option<Token>,
     max_sessions: Option<usize>,
     max_memory: Option<u64>,
     grant: Grant,
     sessions: AtomicUsize,
-    memory: AtomicU64,
+    /// Amount of each resource that its sessions have together.
+    has: [AtomicU64; Resource::ALL.len()],
+}
+
+impl Tenant {
+    /// Records more of a resource.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with both numbers.
+    fn take(&self, what: Resource, amount: u64) -> std::result::Result<(), String> {
+        let max = match what {
+            Resource::Memory => self.max_memory.unwrap_or(u64::MAX),
+            _ => what.max(),
+        };
+        let more = |has: u64| has.checked_add(amount).filter(|sum| *sum <= max);
+        let has = &self.has[what as usize];
+        let taken = has.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.map(drop).map_err(|has| {
+            let whose = match &self.name {
+                Some(name) => format!("tenant {name}"),
+                None => "sessions without a tenant".to_owned(),
+            };
+            let (name, unit) = what.words();
+            format!("{whose}: {name}: must be at most {max}{unit}, got {has} and {amount} more")
+        })
+    }
+
+    fn give(&self, what: Resource, amount: u64) {
+        self.has[what as usize].fetch_sub(amount, Ordering::Relaxed);
+    }
 }
 
 impl Tenants {
@@ -83,156 +123,175 @@ impl Tenants {
             let compute_percent = right.compute.as_deref().map(percent).transpose();
             let compute_percent = compute_percent.map_err(|e| wrong(&e))?;
             let tenant = Tenant {
-                name: name.clone(),
-                token,
+                name: Some(name.clone()),
+                token: Some(token),
                 max_sessions: right.sessions,
                 max_memory: max_memory.map_err(|e| wrong(&e))?,
                 grant: Grant { may_be_real_time: right.rt, compute_percent },
-                sessions: AtomicUsize::new(0),
-                memory: AtomicU64::new(0),
+                ..Tenant::default()
             };
             all.insert(name, Arc::new(tenant));
         }
         if all.is_empty() {
             return Err(wrong(&"must have a tenant"));
         }
-        Ok(Self(Arc::new(all)))
+        Ok(Self(Arc::new(All { named: all, nobody: Arc::default() })))
     }
 
-    /// Returns whether there is no tenant: sessions have no bounds then.
+    /// Returns whether there is no tenant: sessions have no bounds of the rights then.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.named.is_empty()
     }
 
     /// Returns the tenants' tokens.
     pub fn tokens(&self) -> Vec<Token> {
-        self.0.values().map(|tenant| tenant.token.clone()).collect()
+        self.0.named.values().filter_map(|tenant| tenant.token.clone()).collect()
     }
 
     /// Returns the rights of a tenant. `None`, or a name that is not there: nothing is granted or
     /// bounded here.
     pub fn grant(&self, tenant: Option<&str>) -> Option<&Grant> {
-        tenant.and_then(|name| self.0.get(name)).map(|tenant| &tenant.grant)
+        self.named(tenant).map(|tenant| &tenant.grant)
+    }
+
+    fn named(&self, tenant: Option<&str>) -> Option<&Arc<Tenant>> {
+        tenant.and_then(|name| self.0.named.get(name))
     }
 
     /// Returns whether the time of any tenant has a bound.
     pub fn have_compute(&self) -> bool {
-        self.0.values().any(|tenant| tenant.grant.compute_percent.is_some())
+        self.0.named.values().any(|tenant| tenant.grant.compute_percent.is_some())
     }
 
     /// Returns the number of a server's last places that a tenant must leave to others: one for
     /// each that has no session. A tenant without a session, or no tenant, leaves none.
     pub fn kept_from(&self, tenant: Option<&str>) -> usize {
         let has_one = |tenant: &Tenant| tenant.sessions.load(Ordering::Relaxed) > 0;
-        match tenant.and_then(|name| self.0.get(name)) {
+        match self.named(tenant) {
             Some(tenant) if has_one(tenant) => {
-                self.0.values().filter(|other| !has_one(other)).count()
+                self.0.named.values().filter(|other| !has_one(other)).count()
             }
             _ => 0,
         }
     }
 
-    /// Returns the account of a new session. `None`, or a name that is not there: without bounds.
+    /// Returns the account of a new session. `None`, or a name that is not there: such sessions
+    /// have the bounds of one tenant together, of which the rights name none.
     ///
     /// # Errors
     ///
     /// The reason, with both numbers: the tenant has as many sessions as it may have.
     pub fn open(&self, tenant: Option<&str>) -> std::result::Result<Account, String> {
-        let tenant = tenant.and_then(|name| self.0.get(name)).cloned();
-        if let Some(tenant) = &tenant {
-            let max = tenant.max_sessions.unwrap_or(usize::MAX);
-            let more = |sessions: usize| (sessions < max).then_some(sessions + 1);
-            if let Err(has) =
-                tenant.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            {
-                let name = &tenant.name;
-                return Err(format!("tenant {name}: must have at most {max} sessions, got {has}"));
-            }
+        let name = tenant.unwrap_or_default();
+        let tenant = self.named(tenant).unwrap_or(&self.0.nobody).clone();
+        let max = tenant.max_sessions.unwrap_or(usize::MAX);
+        let more = |sessions: usize| (sessions < max).then_some(sessions + 1);
+        if let Err(has) = tenant.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            return Err(format!("tenant {name}: must have at most {max} sessions, got {has}"));
         }
-        Ok(Account { tenant, memory: AtomicU64::new(0) })
+        Ok(Account { tenant, has: Mutex::default() })
     }
 }
 
 /// Account of one session. Dropping it gives back what the session has.
 #[derive(Debug, Default)]
 pub struct Account {
-    tenant: Option<Arc<Tenant>>,
-    /// Bytes of the session.
-    memory: AtomicU64,
+    tenant: Arc<Tenant>,
+    /// Amount of each resource that the session has.
+    has: Mutex<[u64; Resource::ALL.len()]>,
 }
 
 impl Account {
-    /// Records bytes of the device's memory before they are allocated.
+    /// Records an amount of a resource before it is taken. What a session has for itself does not
+    /// count as its tenant's.
     ///
     /// # Errors
     ///
     /// The reason, with both numbers: the tenant would have more than it may have.
-    pub fn reserve(&self, bytes: u64) -> std::result::Result<(), String> {
-        if let Some(tenant) = &self.tenant {
-            let max = tenant.max_memory.unwrap_or(u64::MAX);
-            let more = |has: u64| has.checked_add(bytes).filter(|sum| *sum <= max);
-            if let Err(has) = tenant.memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            {
-                return Err(format!(
-                    "tenant {}: memory: must be at most {max} bytes, got {has} and {bytes} more",
-                    tenant.name
-                ));
-            }
-        }
-        self.memory.fetch_add(bytes, Ordering::Relaxed);
+    pub fn reserve(&self, what: Resource, amount: u64) -> std::result::Result<(), String> {
+        let mut all = self.has.lock();
+        let has = &mut all[what as usize];
+        let sum = has.saturating_add(amount);
+        self.tenant.take(what, what.beyond_own(sum) - what.beyond_own(*has))?;
+        *has = sum;
         Ok(())
     }
 
-    /// Gives back bytes that were reserved; at most as many as the session has.
-    pub fn release(&self, bytes: u64) {
-        let less = |has: u64| Some(has - bytes.min(has));
-        let has = self.memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        let has = has.unwrap_or_else(|has| has);
-        if let Some(tenant) = &self.tenant {
-            tenant.memory.fetch_sub(bytes.min(has), Ordering::Relaxed);
-        }
+    /// Gives back an amount that was reserved; at most as much as the session has.
+    pub fn release(&self, what: Resource, amount: u64) {
+        let mut all = self.has.lock();
+        let has = &mut all[what as usize];
+        let left = has.saturating_sub(amount);
+        self.tenant.give(what, what.beyond_own(*has) - what.beyond_own(left));
+        *has = left;
     }
 
-    /// Records bytes as long as the charge lives.
+    /// Records an amount as long as the charge lives.
     ///
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve).
-    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> std::result::Result<Charge, String> {
-        self.reserve(bytes)?;
-        Ok(Charge { account: self.clone(), bytes })
+    pub(in crate::server) fn charge(
+        self: &Arc<Self>,
+        what: Resource,
+        amount: u64,
+    ) -> std::result::Result<Charge, String> {
+        let mut charge = self.nothing(what);
+        charge.add(amount).map(|()| charge)
     }
 
-    /// Returns the bytes of the session.
+    /// Returns a charge that grows.
+    pub(in crate::server) fn nothing(self: &Arc<Self>, what: Resource) -> Charge {
+        Charge { account: self.clone(), what, amount: 0 }
+    }
+
+    /// Returns the bytes of the device's memory that the session has.
     pub fn memory(&self) -> u64 {
-        self.memory.load(Ordering::Relaxed)
+        self.has.lock()[Resource::Memory as usize]
     }
 
     /// Returns whether the session's memory has a bound.
     pub fn is_bounded(&self) -> bool {
-        self.tenant.as_ref().is_some_and(|tenant| tenant.max_memory.is_some())
+        self.tenant.max_memory.is_some()
     }
 }
 
-/// Bytes of one allocation. Dropping it gives them back.
+/// Amount of a resource. Dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(in crate::server) struct Charge {
     account: Arc<Account>,
-    bytes: u64,
+    what: Resource,
+    amount: u64,
+}
+
+impl Charge {
+    /// Records more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Account::reserve`]. What there was stays.
+    pub(in crate::server) fn add(&mut self, amount: u64) -> std::result::Result<(), String> {
+        self.account.reserve(self.what, amount)?;
+        self.amount += amount;
+        Ok(())
+    }
+
+    /// Gives all of it back.
+    pub(in crate::server) fn clear(&mut self) {
+        self.account.release(self.what, std::mem::take(&mut self.amount));
+    }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.account.release(self.bytes);
+        self.clear();
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.release(self.memory());
-        if let Some(tenant) = &self.tenant {
-            tenant.sessions.fetch_sub(1, Ordering::Relaxed);
-        }
+        Resource::ALL.into_iter().for_each(|what| self.release(what, u64::MAX));
+        self.tenant.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -241,7 +300,7 @@ impl Drop for Account {
 /// # Errors
 ///
 /// `Invalid` names the file.
-pub(super) fn token(path: &Path) -> Result<Token> {
+pub(in crate::server) fn token(path: &Path) -> Result<Token> {
     let wrong =
         |why: &dyn std::fmt::Display| Error::Invalid(format!("token {}: {why}", path.display()));
     let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES).map_err(|e| wrong(&e))?;
@@ -320,20 +379,46 @@ mod tests {
         let [first, second] = [(); 2].map(|()| tenants.open(Some("alice")).unwrap());
         let said = tenants.open(Some("alice")).unwrap_err();
         assert_eq!(said, "tenant alice: must have at most 2 sessions, got 2");
-        first.reserve(1000).unwrap();
-        let said = second.reserve(25).unwrap_err();
+        let memory = Resource::Memory;
+        first.reserve(memory, 1000).unwrap();
+        let said = second.reserve(memory, 25).unwrap_err();
         assert_eq!(said, "tenant alice: memory: must be at most 1024 bytes, got 1000 and 25 more");
-        second.reserve(24).unwrap();
-        assert!(second.reserve(u64::MAX).is_err());
-        second.release(100);
+        second.reserve(memory, 24).unwrap();
+        assert!(second.reserve(memory, u64::MAX).is_err());
+        second.release(memory, 100);
         assert_eq!((first.memory(), second.memory()), (1000, 0), "no more than it has");
-        assert!(second.reserve(25).is_err());
+        assert!(second.reserve(memory, 25).is_err());
         drop(first);
-        second.reserve(1024).unwrap();
+        second.reserve(memory, 1024).unwrap();
         tenants.open(Some("alice")).unwrap();
         let bob = tenants.open(Some("bob")).unwrap();
-        bob.reserve(1 << 60).unwrap();
+        bob.reserve(memory, 1 << 60).unwrap();
         assert!(!bob.is_bounded() && second.is_bounded());
+    }
+
+    #[test]
+    fn sessions_of_a_tenant_share_what_they_have_beyond_their_own() {
+        let tenants = read("[rights.\"token alice\"]\ntoken_file = \"a\"\n").unwrap();
+        for (what, own, max) in [
+            (Resource::Threads, 16, 4096),
+            (Resource::Functions, 1024, 1 << 18),
+            (Resource::State, 0, 4 << 30),
+        ] {
+            let [first, second] = [(); 2].map(|()| tenants.open(Some("alice")).unwrap());
+            first.reserve(what, own + max).unwrap();
+            assert!(first.reserve(what, 1).is_err(), "{what:?}");
+            second.reserve(what, own).unwrap();
+            let said = second.reserve(what, 1).unwrap_err();
+            assert!(said.contains(&format!("must be at most {max}")), "{said}");
+            let nobody = tenants.open(None).unwrap();
+            nobody.reserve(what, own + max).unwrap();
+            let said = tenants.open(Some("stranger")).unwrap().reserve(what, own + 1).unwrap_err();
+            assert!(said.starts_with("sessions without a tenant: "), "{said}");
+            first.release(what, 1);
+            second.reserve(what, 1).unwrap();
+            drop(first);
+            second.reserve(what, max - 1).unwrap();
+        }
     }
 
     #[test]
