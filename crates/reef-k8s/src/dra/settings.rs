@@ -19,6 +19,9 @@ pub(super) struct Settings {
 /// Smallest part of the time that programs accept as a limit, in parts per million.
 const MIN_PART: u32 = WHOLE / 100;
 
+/// Reason for which pods get no protected part of the memory, which the kernel alone can give.
+const NO_KERNEL_LIMITS: &str = "cannot be kept in a pod, as its cgroups belong to the kubelet; memory is a limit that the library keeps";
+
 /// A class by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -52,6 +55,11 @@ impl Settings {
     pub(super) fn read(parameters: &Value) -> Result<Self, String> {
         if !parameters.is_object() {
             return Err(format!("parameters must be an object, got {parameters}"));
+        }
+        if let Some(name) =
+            ["memory_low", "memoryLow"].iter().find(|of| parameters.get(of).is_some())
+        {
+            return Err(format!("{name}: {NO_KERNEL_LIMITS}"));
         }
         let read = Self::deserialize(parameters).map_err(|error| error.to_string())?;
         read.limits().map(|_| read)
@@ -193,6 +201,8 @@ mod tests {
         for (value, wanted) in [
             (json!({"class": "be", "memroy": "8GiB"}), "unknown field `memroy`"),
             (json!({"class": "best-effort"}), "unknown variant `best-effort`"),
+            (json!({"memoryLow": "2GiB"}), "memoryLow: cannot be kept in a pod"),
+            (json!({"memory": "8GiB", "memory_low": "2GiB"}), "memory_low: cannot be kept in a"),
             (json!({"memory": 8}), "invalid type: integer `8`, expected a string"),
             (json!({"memory": "8 furlongs"}), "memory \"8 furlongs\": "),
             (json!({"compute": "0"}), "compute \"0\": not a share"),
