@@ -67,10 +67,11 @@ fn of_fatbin(image: &[u8], major: u32) -> Result<Footprint, Error> {
     let fits = |entry: &Entry<'_>| major == 0 || entry.capability / 10 == major;
     Ok(match largest(Kind::Machine, &fits) {
         Some(machine) if !machine.is_unknown => machine,
-        machine => {
-            let text = largest(Kind::Ptx, &|_| true).unwrap_or_default();
-            machine.unwrap_or_default().or(text)
-        }
+        machine => match (machine, largest(Kind::Ptx, &|_| true)) {
+            (Some(machine), Some(text)) => machine.or(text),
+            // Code of a kind that isn't read, perhaps.
+            (machine, text) => machine.or(text).unwrap_or(Footprint::UNKNOWN),
+        },
     })
 }
 
@@ -157,6 +158,7 @@ mod tests {
             assert_eq!(Footprint::of(&whole[..len], 9), Footprint::UNKNOWN, "{len}");
         }
         assert_eq!(data(&of(2, b"packed somehow", 0, 0)), (0, true));
+        assert_eq!(data(&of(8, b"intermediate code", 0, 0)), (0, true));
         let fatbin = of(1, b".global .b8 a[30];", 0, 0);
         assert_eq!(data(&fatbin[..fatbin.len() - 1]), (0, true));
     }

@@ -1,6 +1,6 @@
 //! Sessions of Rust programs in the list of sessions.
 
-use super::tenants::Account;
+use super::tenants::accounts::Account;
 use crate::migration::session::Migrate;
 use crate::observe::sessions::{Facts, Registration, SessionCounts, Sessions, Watched};
 use parking_lot::Mutex;

@@ -22,4 +22,5 @@ mod tenants;
 pub use host::{Admission, Begun, DeviceHost, Devices, Enlist, Host};
 pub use listen::{Listener, Place, Security};
 pub use migration::restore;
-pub use tenants::{Account, Grant, Resource, Tenants};
+pub use tenants::accounts::{Account, Grant, Tenants};
+pub use tenants::resource::Resource;

@@ -1,7 +1,8 @@
 //! Objects of one session, by the names that its client gave them.
 
 use super::origin::{Memory, Needs, Object, Origin, Record, Source};
-use super::tenants::{Account, Charge, Resource};
+use super::tenants::accounts::{Account, Charge};
+use super::tenants::resource::Resource;
 use crate::error::NAME;
 use crate::messages::{
     BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, Operation, PREEMPTOR, Place,

@@ -5,7 +5,8 @@ use super::objects::{Fault, Objects, Outcome};
 use super::origin::{Memory, Needs, Object, Origin};
 use super::own_lane::OwnLane;
 use super::shared::{Outlet, Shared};
-use super::tenants::{Account, Charge, Resource};
+use super::tenants::accounts::{Account, Charge};
+use super::tenants::resource::Resource;
 use crate::error::{NAME, RemoteError};
 use crate::messages::{
     AbandonLane, Alloc, Ask, AskClock, AskEach, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,

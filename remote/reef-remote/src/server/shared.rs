@@ -1,7 +1,8 @@
 //! State that the threads of a session share: the device, its dispatcher if sessions share it, and
 //! the way to the client.
 
-use super::tenants::{Account, Charge, Resource};
+use super::tenants::accounts::{Account, Charge};
+use super::tenants::resource::Resource;
 use crate::conversions::shifted;
 use reef_core::op::Operators;
 use reef_core::{Dispatcher, Error};

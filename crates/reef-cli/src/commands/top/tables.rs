@@ -111,7 +111,7 @@ pub(super) fn jobs_table(jobs: &[Job]) -> Table<'_> {
 fn job_row(job: &Job) -> Row<'_> {
     let name = if job.job.is_empty() { "–".into() } else { job.job.clone() };
     let limit = job.memory_bytes.map_or("–".into(), format_bytes);
-    let keeper = match (job.memory_bytes, job.memory_kernel_bytes) {
+    let kept_by = match (job.memory_bytes, job.memory_kernel_bytes) {
         (_, Some(_)) => "kernel",
         (Some(_), None) => "library",
         (None, None) => "–",
@@ -124,7 +124,7 @@ fn job_row(job: &Job) -> Row<'_> {
         name,
         used,
         limit,
-        keeper.into(),
+        kept_by.into(),
         contexts,
         had,
         part,

@@ -3,7 +3,7 @@
 use super::lobby::{Lobby, Place};
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::Sessions;
-use crate::server::tenants::{Tenants, token};
+use crate::server::tenants::accounts::{Tenants, token};
 use reef_core::{Error, Result};
 use reef_files::{MAX_PEM_BYTES, SocketFile};
 use reef_wire::{Address, Link, Server, TlsServer, Token};

@@ -8,7 +8,7 @@ use crate::messages::{
 };
 use crate::server::objects::{Fault, Outcome};
 use crate::server::session::Session;
-use crate::server::tenants::Charge;
+use crate::server::tenants::accounts::Charge;
 use reef_core::Error;
 use reef_core::op::Operators;
 use reef_wire::{Cold, Endpoint, Handler, Hot, Key, Message};

@@ -412,7 +412,7 @@ mod tests {
             assert!(said.contains(&format!("must be at most {max}")), "{said}");
             let nobody = tenants.open(None).unwrap();
             nobody.reserve(what, own + max).unwrap();
-            let said = tenants.open(Some("stranger")).unwrap().reserve(what, own + 1).unwrap_err();
+            let said = tenants.open(Some("unknown")).unwrap().reserve(what, own + 1).unwrap_err();
             assert!(said.starts_with("sessions without a tenant: "), "{said}");
             first.release(what, 1);
             second.reserve(what, 1).unwrap();

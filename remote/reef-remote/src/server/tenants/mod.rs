@@ -4,9 +4,5 @@
 //! refusals in words. *Invariant*: the sessions of a tenant together never have more than its
 //! bounds, and what each has for itself. What a session has goes back when it is over.
 
-mod accounts;
-mod resource;
-
-pub use accounts::{Account, Grant, Tenants};
-pub(super) use accounts::{Charge, token};
-pub use resource::Resource;
+pub(super) mod accounts;
+pub(super) mod resource;
