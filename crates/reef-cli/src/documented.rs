@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Root of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// Folders whose pages are dated.
-const DATED: [&str; 2] = ["results", "lab"];
+/// Folders and pages that have the names of their day.
+const DATED: [&str; 4] = ["results", "lab", "measured.md", "names.md"];
 /// Backends that a build may have.
 const BACKENDS: [&str; 5] = [reef::AUTO, "cpu", "cuda", "hip", "remote"];
 /// Folders of the repository whose files a reader's commands name.
@@ -49,10 +49,12 @@ fn pages() -> Vec<Page> {
 }
 
 fn collect(path: &Path, pages: &mut Vec<Page>) {
+    if path.file_name().is_some_and(|name| DATED.iter().any(|of| name == *of)) {
+        return;
+    }
     if path.is_dir() {
-        let is_dated = path.file_name().is_some_and(|name| DATED.iter().any(|of| name == *of));
         let inside = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-        inside.filter(|_| !is_dated).for_each(|path| collect(&path, pages));
+        inside.for_each(|path| collect(&path, pages));
     } else if path.extension().is_some_and(|of| of == "md") {
         let text = fs::read_to_string(path).unwrap();
         pages.push(Page { path: path.strip_prefix(ROOT).unwrap().into(), text });
@@ -378,5 +380,5 @@ pub(crate) fn check_itself(command: &Command) {
     assert_eq!(unknown("reef bench strat --time").as_deref(), Some("strat"));
     assert_eq!(unknown("reef exec --clas rt -- x --y").as_deref(), Some("--clas"));
     assert_eq!(unknown("reef exec --class rt -- x --y"), None);
-    assert_eq!(unknown("reef bench preempt --seconds 1"), None, "as it was called");
+    assert_eq!(unknown("reef bench preempt --time 1s").as_deref(), Some("preempt"), "of before");
 }
