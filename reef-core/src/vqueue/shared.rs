@@ -120,6 +120,11 @@ impl<D: Device> Shared<D> {
         self.launcher.try_lock()
     }
 
+    /// As [`launcher`](Self::launcher), if the thread that is at it leaves within a time.
+    pub(crate) fn launcher_within(&self, time: Duration) -> Option<MutexGuard<'_, Launcher<D>>> {
+        self.launcher.try_lock_for(time)
+    }
+
     /// Returns the numbers of commands that have completed and been submitted.
     pub(crate) fn cursors(&self) -> (u64, u64) {
         self.cursors.read()

@@ -184,7 +184,8 @@ impl<D: Device> VirtualQueue<D> {
     ///
     /// # Errors
     ///
-    /// `Busy` with the numbers if it has, together with the queue; `State` if it is preempted.
+    /// `Busy` with the numbers if it has, together with the queue; `State` if it is preempted. All
+    /// that is left counts as in flight while the worker is in a call of the driver that lasts.
     #[allow(clippy::result_large_err)] // the queue comes back by value, that is the point
     pub fn disable(self) -> Result<(), (Error, Self)> {
         match self.work_left() {
@@ -197,10 +198,12 @@ impl<D: Device> VirtualQueue<D> {
         if self.is_preempted() {
             return Err(Error::state("disabling a queue", "it is preempted: restore it first"));
         }
-        let launcher = self.shared.launcher();
+        // A worker that hangs in a call has it for ever.
+        let launcher = self.shared.launcher_within(CALL_TIMEOUT);
         let (completed, submitted) = self.shared.cursors();
-        let in_flight = launcher.commands.in_flight();
-        match submitted - completed {
+        let left = submitted - completed;
+        let in_flight = launcher.map_or(left, |launcher| launcher.commands.in_flight());
+        match left {
             0 => Ok(()),
             left => Err(Error::Busy { waiting: left - in_flight, in_flight }),
         }
@@ -263,6 +266,10 @@ impl<D: Device> VirtualQueue<D> {
 /// Time for which a queue that was abandoned, or its device, is waited for: it may have nothing
 /// there.
 const LOST_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Time for which a worker that is in a call of the driver is waited for: calls take less, unless
+/// the device has no room or hangs.
+const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Interval at which a thread that ends a queue looks whether the worker hangs.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -358,7 +365,7 @@ mod tests {
     use super::*;
     use crate::backend::command::{Command, HostFn};
     use crate::backend::info::Seq;
-    use crate::testing::fake::{Fake, eventually, kernel};
+    use crate::testing::fake::{AtLast, Call, Fake, eventually, kernel};
     use parking_lot::Mutex;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -445,6 +452,47 @@ mod tests {
             outcome,
             Err(Error::state("finishing a queue", "its own host code asks for it"))
         );
+    }
+
+    #[test]
+    fn hung_worker_does_not_keep_disable() {
+        let device = Fake::default();
+        let config = Config::default().drain_timeout(Duration::from_millis(50));
+        let (mut submitter, queue) = VirtualQueue::enable(&device, config).expect("a queue");
+        let _at_last = AtLast(device.clone());
+        device.0.hang.set(Some(Call::Launch(Priority::BestEffort)));
+        submitter.submit(kernel()).expect("room");
+        submitter.submit(kernel()).expect("room");
+        eventually("it launches", || device.0.hang.is_inside());
+        let (done, disabled) = channel();
+        std::thread::spawn(move || done.send(queue.disable()));
+        let disabled = disabled.recv_timeout(TEST_TIMEOUT).expect("it returns");
+        let (error, queue) = disabled.expect_err("it has work");
+        assert_eq!(error, Error::Busy { waiting: 0, in_flight: 2 });
+        let (done, dropped) = channel();
+        std::thread::spawn(move || {
+            drop(queue);
+            done.send(())
+        });
+        dropped.recv_timeout(TEST_TIMEOUT).expect("the worker is left behind");
+        let said = submitter.wait(Seq(0)).expect_err("its work is lost").to_string();
+        assert!(said.contains("a call of the driver has not returned"), "{said}");
+    }
+
+    #[test]
+    fn hung_worker_without_work_does_not_keep_disable() {
+        let device = Fake::default();
+        let config = Config::default().drain_timeout(Duration::from_millis(50));
+        let (mut submitter, queue) = VirtualQueue::enable(&device, config).expect("a queue");
+        let _at_last = AtLast(device.clone());
+        let seq = submitter.submit(kernel()).expect("room");
+        submitter.wait(seq).expect("no error");
+        device.0.hang.set(Some(Call::Completed(Priority::BestEffort)));
+        queue.shared().wake_worker();
+        eventually("it asks the device", || device.0.hang.is_inside());
+        let (done, disabled) = channel();
+        std::thread::spawn(move || done.send(queue.disable().map_err(|(error, _)| error)));
+        assert_eq!(disabled.recv_timeout(TEST_TIMEOUT), Ok(Ok(())));
     }
 
     /// No thread has been told to take back what a preemption that failed has stopped.

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use reef_guest::limit::JobView;
+use reef_guest::limit::{Cgroups, JobView};
 use std::fmt::Error;
 use std::sync::Arc;
 
@@ -18,10 +18,15 @@ pub(super) struct Jobs(pub(super) Arc<Accounts>);
 type Number = fn(&JobView) -> Option<f64>;
 
 /// Name, help, and getter of each gauge; `None` if that is not limited.
-const GAUGES: [(&str, &str, Number); 4] = [
+const GAUGES: [(&str, &str, Number); 5] = [
     ("reef_limit_memory_bytes", "Device memory that a job may have", |job| {
         job.memory.map(|bytes| bytes as f64)
     }),
+    (
+        "reef_limit_memory_kernel_bytes",
+        "Device memory that the kernel (dmem) lets each process of a job have, if it does for all",
+        |job| job.kept_by_kernel(&Cgroups::default()).map(|bytes| bytes as f64),
+    ),
     (
         "reef_limit_memory_used_bytes",
         "Device memory that a job has, with what its contexts take",

@@ -12,6 +12,8 @@ pub(crate) struct Job {
     pub(crate) device: String,
     /// `None`: no limit.
     pub(crate) memory_bytes: Option<u64>,
+    /// Limit that the kernel keeps for each of its processes; `None`: the library alone keeps it.
+    pub(crate) memory_kernel_bytes: Option<u64>,
     pub(crate) memory_used_bytes: u64,
     /// Part of that for contexts, as far as NVML reports it.
     pub(crate) memory_overhead_bytes: u64,
@@ -45,6 +47,7 @@ fn job(rates: Rates<'_>, labels: &Labels) -> Job {
         job: text("job"),
         device: text("device"),
         memory_bytes: bytes("reef_limit_memory_bytes"),
+        memory_kernel_bytes: bytes("reef_limit_memory_kernel_bytes"),
         memory_used_bytes: bytes("reef_limit_memory_used_bytes").unwrap_or(0),
         memory_overhead_bytes: bytes("reef_limit_memory_overhead_bytes").unwrap_or(0),
         compute,
@@ -63,7 +66,7 @@ mod tests {
     fn numbers(times: u64) -> String {
         let of = "device=\"66\",job=\"team\"";
         format!(
-            "reef_limit_memory_bytes{{{of}}} 8.0\nreef_limit_memory_used_bytes{{{of}}} 5.0\n\
+            "reef_limit_memory_bytes{{{of}}} 8.0\nreef_limit_memory_kernel_bytes{{{of}}} 9.0\nreef_limit_memory_used_bytes{{{of}}} 5.0\n\
              reef_limit_memory_overhead_bytes{{{of}}} 2.0\nreef_limit_compute_ratio{{{of}}} 0.3\n\
              reef_limit_compute_seconds_total{{{of}}} {}\nreef_limit_refused_total{{{of}}} 7.0\n\
              reef_limit_waited_seconds_total{{{of}}} {}\n\
@@ -80,6 +83,7 @@ mod tests {
         let [none, team] = &jobs(rates)[..] else { panic!("{:?}", jobs(rates)) };
         assert_eq!((none.memory_bytes, none.memory_used_bytes, none.compute_used), (None, 1, None));
         assert_eq!((team.memory_bytes, team.memory_used_bytes), (Some(8), 5));
+        assert_eq!((none.memory_kernel_bytes, team.memory_kernel_bytes), (None, Some(9)));
         assert_eq!((team.memory_overhead_bytes, team.refused), (2, 7));
         assert_eq!((team.compute, team.compute_used), (Some(0.3), Some(0.25)));
         assert_eq!((&*team.job, team.waited), ("team", Some(1.5)));

@@ -102,8 +102,8 @@ pub(super) fn jobs_height(jobs: &[Job]) -> u16 {
 }
 
 pub(super) fn jobs_table(jobs: &[Job]) -> Table<'_> {
-    let header = ["job", "memory", "of", "contexts", "time", "of", "refused", "waited"];
-    let widths = [16, 10, 10, 10, 6, 6, 8, 6].map(Constraint::Min);
+    let header = ["job", "memory", "of", "kept by", "contexts", "time", "of", "refused", "waited"];
+    let widths = [16, 10, 10, 8, 10, 6, 6, 8, 6].map(Constraint::Min);
     Table::new(jobs.iter().take(MAX_JOBS).map(job_row), widths)
         .header(Row::new(header).bold().underlined())
 }
@@ -111,9 +111,24 @@ pub(super) fn jobs_table(jobs: &[Job]) -> Table<'_> {
 fn job_row(job: &Job) -> Row<'_> {
     let name = if job.job.is_empty() { "–".into() } else { job.job.clone() };
     let limit = job.memory_bytes.map_or("–".into(), format_bytes);
+    let kept_by = match (job.memory_bytes, job.memory_kernel_bytes) {
+        (_, Some(_)) => "kernel",
+        (Some(_), None) => "library",
+        (None, None) => "–",
+    };
     let [used, contexts] = [job.memory_used_bytes, job.memory_overhead_bytes].map(format_bytes);
     let percent =
         |part: Option<f64>| part.map_or("–".into(), |part| format!("{:.0} %", 100.0 * part));
     let [had, part, waited] = [job.compute_used, job.compute, job.waited].map(percent);
-    Row::new([name, used, limit, contexts, had, part, job.refused.to_string(), waited])
+    Row::new([
+        name,
+        used,
+        limit,
+        kept_by.into(),
+        contexts,
+        had,
+        part,
+        job.refused.to_string(),
+        waited,
+    ])
 }
