@@ -61,7 +61,9 @@ impl Feed {
     /// Takes a sample each second, and sends it to all viewers, until it is closed.
     pub(crate) async fn run(self: Arc<Self>, server: Arc<Server>) {
         while self.viewers.lock().streams.is_some() {
-            self.add(Sample::take(&server));
+            let (feed, server) = (self.clone(), server.clone());
+            let add = move || feed.add(Sample::take(&server)); // reads /proc of each guest
+            let _ = tokio::task::spawn_blocking(add).await; // a panic has already been printed
             tokio::time::sleep(INTERVAL).await;
         }
     }
