@@ -133,7 +133,7 @@ fn usage_errors_name_what_is_possible() {
         ),
         (&["demo", "--time", "nan"], "--time"),
         (&["demo", "--time", "4"], "got \"4\""),
-        (&["demo", "--seconds", "1e9"], "got \"1e9\""),
+        (&["demo", "--time", "1e9"], "got \"1e9\""),
         (&["demo", "--size=-1"], "--size"),
         (&["model", "shwo"], "show"),
     ] {

@@ -25,7 +25,7 @@ fn a_network_of_tensors_is_imported_shown_verified_and_measured() {
         ["bench", "networks", &out, "--device", "cpu:0?units=1", "--time", "0.05s", "--json"];
     let said = prints(&bench);
     assert!(said.contains("\"inferences\""), "{said}");
-    let error = reef(&["run", "x.png", "--model", &out]);
+    let error = reef(&["run", &out, "x.png"]);
     let error = String::from_utf8(error.stderr).expect("UTF-8");
     assert!(
         error.contains("typed takes tensors (tokens: int64[1, 4], mask: bool[1, 4], "),
@@ -45,10 +45,10 @@ fn imported_network_runs_like_the_reference() {
     let said = says(&["model", "verify", &out]);
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("cpu: off by ") && last.contains("e-"), "{said}");
-    let said = prints(&["model", "check", &format!("{out}/model.json")]);
+    let said = prints(&["model", "show", &format!("{out}/model.json")]);
     assert!(said.contains("15 launches of 15 kernels"), "{said}");
     let param = format!("{out}/model.param");
-    let said = prints(&["model", "check", &format!("{out}/model.json"), "--param", &param]);
+    let said = prints(&["model", "show", &format!("{out}/model.json"), "--weights", &param]);
     assert!(said.ends_with("model.param: fits\n"), "{said}");
 }
 
@@ -157,7 +157,7 @@ fn a_case_is_refused_for_what_its_network_has() {
     case("cut", "Relu", array(&two[..4]));
     case("sequence", "SequenceConstruct", array(&two[..4]));
     case("wrong", "Neg", array(&two));
-    let said = says(&["model", "nodetest", &folder.path(""), "--list"]);
+    let said = says(&["model", "verify", "--against", "onnx-tests", &folder.path(""), "--list"]);
     let lines: Vec<_> = said.lines().collect();
     let [wrong, cut, sequence, sum] = lines[..] else { panic!("{said}") };
     assert!(wrong.starts_with("failed   wrong: output 0 at 0: -1, 1 wanted"), "{wrong}");
@@ -239,11 +239,11 @@ fn programs_can_read_what_is_printed() {
     let said = json(&prints(&export));
     assert_eq!((&said["inference_us"], &said["network"]["input"][2]), (&().into(), &32.into()));
     let [graph, param] = ["model.json", "model.param"].map(|name| format!("{out}/{name}"));
-    let said = json(&prints(&["model", "check", &graph, "--param", &param, "--json"]));
+    let said = json(&prints(&["model", "show", &graph, "--weights", &param, "--json"]));
     assert_eq!((&said["param_fits"], &said["profiled_kernels"]), (&true.into(), &().into()));
     let said = json(&prints(&["model", "verify", &out, "--json"]));
     assert!(said["off"].as_f64() < Some(1e-3), "{said}");
     let profile = folder.path("net.profile.json");
-    let said = json(&prints(&["profile", &out, "--out", &profile, "--json"]));
+    let said = json(&prints(&["model", "profile", &out, "--out", &profile, "--json"]));
     assert!(said["kernels"].as_u64() > Some(1) && said["inference_us"].is_u64(), "{said}");
 }

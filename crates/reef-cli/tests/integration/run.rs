@@ -66,7 +66,7 @@ fn another_normalisation_gives_other_logits() {
 
 #[test]
 fn weights_that_are_made_up_are_said_to_be() {
-    let run = ["run", &image("tall.png"), "--model", "resnet18", "--size", "32", "--top", "1"];
+    let run = ["run", "resnet18", &image("tall.png"), "--size", "32", "--top", "1"];
     let said = says(&run);
     assert!(said.starts_with("resnet18: weights are made up; --weights FILE has"), "{said}");
 }
@@ -84,44 +84,35 @@ fn run_refuses_invalid_arguments() {
     let net = onnx();
     let at = |name: &str, why: &str| format!("{name}: {why}");
     let table: [(&[&str], String); 14] = [
-        (&[&words, "--model", &net], at(&words, "")),
-        (&[&good, &missing, "--model", &net], at(&missing, "No such file")),
-        (&[&cut, "--model", &net], at(&cut, "")),
-        (&[&good, "--model", "lenet"], "no network \"lenet\" (have: ".into()),
-        (&[&good, "--model", &net, "--device", "rocm"], "no backend \"rocm\"".into()),
-        (&[&good, "--model", &net, "--top", "11"], "--top must be in 1..=10, got 11".into()),
-        (&[&good, "--model", &net, "--top", "0"], "--top must be in 1..=10, got 0".into()),
+        (&[&net, &words], at(&words, "")),
+        (&[&net, &good, &missing], at(&missing, "No such file")),
+        (&[&net, &cut], at(&cut, "")),
+        (&["lenet", &good], "no network \"lenet\" (have: ".into()),
+        (&[&net, &good, "--device", "rocm"], "no backend \"rocm\"".into()),
+        (&[&net, &good, "--top", "11"], "--top must be in 1..=10, got 11".into()),
+        (&[&net, &good, "--top", "0"], "--top must be in 1..=10, got 0".into()),
         (
-            &[&good, "--model", &net, "--labels", &labels],
+            &[&net, &good, "--labels", &labels],
             format!("--labels {labels}: 2 lines, the network has 10 classes"),
         ),
+        (&[&net, &good, "--labels", &missing], format!("--labels {missing}: No such file")),
+        (&[&net, &good, "--weights", &weights], format!("--weights: {net} brings its own weights")),
         (
-            &[&good, "--model", &net, "--labels", &missing],
-            format!("--labels {missing}: No such file"),
-        ),
-        (
-            &[&good, "--model", &net, "--weights", &weights],
-            format!("--weights: {net} brings its own weights"),
-        ),
-        (
-            &[&good, "--model", "resnet18", "--weights", &weights],
+            &["resnet18", &good, "--weights", &weights],
             at(&weights, "ends inside the header's length"),
         ),
         (
-            &[&good, "--model", "resnet18", "--weights", &words],
+            &["resnet18", &good, "--weights", &words],
             format!("--weights {words}: a file is .safetensors or .param"),
         ),
-        (
-            &[&good, "--model", &net, "--resize", "31"],
-            "--resize must be in 32..=16384, got 31".into(),
-        ),
-        (&[&good, "--model", &net, "--std", "1,0,1"], "--std: nothing can be divided by 0".into()),
+        (&[&net, &good, "--resize", "31"], "--resize must be in 32..=16384, got 31".into()),
+        (&[&net, &good, "--std", "1,0,1"], "--std: nothing can be divided by 0".into()),
     ];
     for (args, want) in table {
         let said = refuses(&[&["run"], args].concat());
         assert!(said.starts_with(&want), "{args:?}: {said}");
     }
-    let output = reef(&["run", "--model", &net]);
+    let output = reef(&["run", &net]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("<IMAGE|NAME=FILE.npy>"), "{}", text(&output.stderr));
 }
@@ -204,7 +195,7 @@ fn arrays_that_nobody_asks_for_are_named() {
     let x = folder.file("x.npy", npy("(1, 4)", &[0.0; 4]));
     let two = folder.file("two.onnx", two_outputs());
     let run = |model: &str, inputs: &[&str]| {
-        let inputs = inputs.iter().flat_map(|name| ["--input".into(), format!("{name}={x}")]);
+        let inputs = inputs.iter().map(|name| format!("{name}={x}"));
         let args: Vec<String> = ["run", model].map(String::from).into();
         let args = [args, inputs.collect()].concat();
         refuses(&args.iter().map(String::as_str).collect::<Vec<_>>())
@@ -223,9 +214,9 @@ fn reading_for_arrays_takes_no_more_memory_than_it_may() {
     let model = folder.file("two.onnx", file(17, &graph)); // MiB
     let input = format!("x={}", folder.file("x.npy", npy("(1,)", &[1.0])));
     let run = ["run", &model, &input, "--memory"];
-    let error = refuses(&[&run[..], &["1"]].concat());
+    let error = refuses(&[&run[..], &["1MiB"]].concat());
     assert!(error.contains("bytes of memory wanted, "), "{error}");
-    for enough in ["16", "0"] {
+    for enough in ["16MiB", "0"] {
         let said = prints(&[&run[..], &[enough]].concat());
         assert!(said.starts_with("y: float32[524288]\n"), "{said}");
     }
@@ -288,7 +279,15 @@ fn network_with_own_kernels_is_shown_and_runs_on_gpus_only() {
         error.ends_with("--preempt: networks that bring their kernels don't take it"),
         "{error}"
     );
-    let demo = reef(&["demo", "--rt", model, "--be", "resnet18", "--out", &folder.path("demo")]);
+    let demo = reef(&[
+        "demo",
+        "--rt-model",
+        model,
+        "--be-model",
+        "resnet18",
+        "--out",
+        &folder.path("demo"),
+    ]);
     let said = text(&demo.stderr);
     assert!(demo.status.code() == Some(2) && said.trim_end().ends_with(gpus), "{said}");
 }
