@@ -73,7 +73,7 @@ def throughput(folder):
 def latencies(folder, count):
     """Of one real-time client for each device, in milliseconds."""
     files = [tempfile.TemporaryFile("w+", dir=folder) for _ in range(count)]
-    clients = [client(folder, file, "--rt", "--sleep-ms", "5") for file in files]
+    clients = [client(folder, file, "--class", "rt", "--sleep", "5ms") for file in files]
     time.sleep(SECONDS)
     times = []
     for each, file in zip(clients, files):

@@ -183,9 +183,9 @@ fn arrays_go_in_and_come_out_by_name() {
     let error = refuses(&["model", "show", "resnet18", "--shape", "input=1,3,32,32"]);
     assert!(error.ends_with("no ONNX file, so its sizes are its own"), "{error}");
     let wide = folder.file("wide.npy", npy("(2, 4)", &[0.0; 8]));
-    let error = refuses(&["run", &model, "--input", &format!("x={wide}")]);
+    let error = refuses(&["run", &model, &format!("x={wide}")]);
     assert!(error.ends_with("input \"x\": size 1 is fixed to 3, 4 asked"), "{error}");
-    let error = refuses(&["run", &model, "--input", &format!("z={x}")]);
+    let error = refuses(&["run", &model, &format!("z={x}")]);
     assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
 }
 
@@ -264,17 +264,15 @@ fn network_with_own_kernels_is_shown_and_runs_on_gpus_only() {
     let data = format!("data={}", folder.file("data.npy", npy("(192,)", &[0.5; 192])));
     let run = |more: &[&str]| refuses(&[&["run", model], more].concat());
     let gpus = "kernels that come as source run on GPUs alone";
-    assert!(run(&["--input", &data]).ends_with(gpus));
+    assert!(run(&[&data]).ends_with(gpus));
     let short = format!("data={}", folder.file("short.npy", npy("(3,)", &[0.5; 3])));
-    let error = run(&["--input", &short]);
+    let error = run(&[&short]);
     assert!(error.ends_with("input data: must be 192 of float32, got 3 of float32"), "{error}");
     let other = format!("x={}", folder.path("data.npy"));
-    assert!(run(&["--input", &other]).ends_with("input data=FILE.npy is missing: 192 of float32"));
-    assert!(
-        run(&["--input", &data, "--input", &other]).ends_with("input x: there is no such input")
-    );
+    assert!(run(&[&other]).ends_with("input data=FILE.npy is missing: 192 of float32"));
+    assert!(run(&[&data, &other]).ends_with("input x: there is no such input"));
     assert!(run(&["a.png"]).ends_with("takes NAME=FILE.npy, not images"));
-    let error = run(&["--input", &data, "--preempt"]);
+    let error = run(&[&data, "--preempt"]);
     assert!(
         error.ends_with("--preempt: networks that bring their kernels don't take it"),
         "{error}"
