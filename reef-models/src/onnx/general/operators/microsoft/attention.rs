@@ -121,7 +121,7 @@ fn heads_of(call: &Call<'_>) -> Result<usize> {
 }
 
 /// Heads before tokens.
-fn by_head(b: &mut Builder<'_>, value: &Value, heads: usize) -> Result<Value> {
+pub(super) fn by_head(b: &mut Builder<'_>, value: &Value, heads: usize) -> Result<Value> {
     match *value.dims() {
         [_, own, _, _] if own == heads => Ok(value.clone()),
         [batch, tokens, width] if width.is_multiple_of(heads) => {
@@ -251,34 +251,54 @@ pub(super) fn rotary(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         return Err(format!("{rotated} of {columns} columns rotate, tables have {half}"));
     }
     let places = places_of(b, places, batch, rows)?;
+    let tables = [call.get(2)?, call.get(3)?];
+    let made = rotated_by(b, &tokens, &places, tables, is_interleaved)?;
+    if x.rank() == 4 {
+        return Ok(made);
+    }
+    let made = b.transpose(&made, &[0, 2, 1, 3])?;
+    b.reshape(&made, x.dims().to_vec())
+}
+
+/// Heads whose first columns are turned by the angles of their places, as many as the tables of
+/// cosines and sines have.
+pub(super) fn rotated_by(
+    b: &mut Builder<'_>,
+    tokens: &Value,
+    places: &Value,
+    tables: [&Value; 2],
+    is_interleaved: bool,
+) -> Result<Value> {
+    let &[_, _, rows, columns] = tokens.dims() else { return Err("no heads".into()) };
+    let half = tables[0].dims().last().copied().unwrap_or_default();
+    let rotated = 2 * half;
+    if rotated > columns || tables[1].dims() != tables[0].dims() {
+        let (cosines, sines) = (&tables[0].spec, &tables[1].spec);
+        return Err(format!("angles {cosines} and {sines} for {columns} columns"));
+    }
     let mut table = |index: usize| {
-        let found = rows_at(b, call.get(index)?, &places)?;
+        let found = rows_at(b, tables[index], places)?;
         b.reshape(&found, vec![places.dims()[0], 1, rows, half])
     };
-    let (cosines, sines) = (table(2)?, table(3)?);
+    let (cosines, sines) = (table(0)?, table(1)?);
     let place = |k: usize, second: usize| {
         if is_interleaved { 2 * k + second } else { k + second * half }
     };
     let mut part =
-        |second: usize| b.pick_axis(&tokens, 3, (0..half).map(|k| place(k, second)).collect());
+        |second: usize| b.pick_axis(tokens, 3, (0..half).map(|k| place(k, second)).collect());
     let (first, second) = (part(0)?, part(1)?);
     let turned = [
         combined(b, Binary::Sub, [&first, &cosines, &second, &sines])?,
         combined(b, Binary::Add, [&second, &cosines, &first, &sines])?,
     ];
-    let rest = b.cut(&tokens, 3, rotated, columns)?;
+    let rest = b.cut(tokens, 3, rotated, columns)?;
     let all = b.concat(&[&turned[0], &turned[1], &rest], 3)?;
     let order = (0..columns).map(|at| match at {
         _ if at >= rotated => at,
         _ if is_interleaved => at / 2 + at % 2 * half,
         _ => at,
     });
-    let made = b.pick_axis(&all, 3, order.collect())?;
-    if x.rank() == 4 {
-        return Ok(made);
-    }
-    let made = b.transpose(&made, &[0, 2, 1, 3])?;
-    b.reshape(&made, x.dims().to_vec())
+    b.pick_axis(&all, 3, order.collect())
 }
 
 /// `a · c + b · d`, or their difference.

@@ -4,6 +4,7 @@
 
 mod activations;
 mod attention;
+mod grouped;
 mod norms;
 mod products;
 
@@ -17,6 +18,7 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "BiasGelu" | "FastGelu" | "Gelu" | "QuickGelu" => one(activations::gelu(b, call)?),
         "Attention" => Ok(Some(attention::attention(b, call)?)),
         "MultiHeadAttention" => Ok(Some(attention::multi_head(b, call)?)),
+        "GroupQueryAttention" => Ok(Some(grouped::attention(b, call)?)),
         "RotaryEmbedding" => one(attention::rotary(b, call)?),
         "FusedConv" => one(products::convolution(b, call)?),
         "FusedGemm" => one(products::gemm(b, call)?),

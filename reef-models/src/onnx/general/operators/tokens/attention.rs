@@ -29,12 +29,12 @@ pub(in crate::onnx::general::operators) fn of_tokens(
 }
 
 /// Operands of a node, whose sizes fit.
-struct Attention {
-    queries: Heads,
-    keys: Heads,
-    values: Heads,
+pub(in crate::onnx::general::operators) struct Attention {
+    pub(in crate::onnx::general::operators) queries: Heads,
+    pub(in crate::onnx::general::operators) keys: Heads,
+    pub(in crate::onnx::general::operators) values: Heads,
     /// Tokens that were there before.
-    past: usize,
+    pub(in crate::onnx::general::operators) past: usize,
 }
 
 /// Results: what each query gets, keys and values of all tokens, and scores or shares if the node
@@ -80,7 +80,11 @@ fn softmax_element(call: &Call<'_>) -> Result<Option<Element>> {
 }
 
 /// `cap * tanh(scores / cap)`.
-fn capped(b: &mut Builder<'_>, scores: &Value, cap: f64) -> Result<Value> {
+pub(in crate::onnx::general::operators) fn capped(
+    b: &mut Builder<'_>,
+    scores: &Value,
+    cap: f64,
+) -> Result<Value> {
     if cap <= 0.0 {
         return Ok(scores.clone());
     }
@@ -130,7 +134,7 @@ impl Attention {
     }
 
     /// Queries times keys, for each batch, head, query and key.
-    fn scores(&self, b: &mut Builder<'_>) -> Result<Value> {
+    pub(in crate::onnx::general::operators) fn scores(&self, b: &mut Builder<'_>) -> Result<Value> {
         let [queries, keys] = [b.widened(&self.queries.value)?, b.widened(&self.keys.value)?];
         let ([batch, heads, rows, columns], [_, shared, tokens, _]) =
             (self.queries.sizes, self.keys.sizes);
@@ -161,7 +165,12 @@ impl Attention {
     }
 
     /// Shares times values, in the order of the queries' dimensions; zeros where nothing is seen.
-    fn means(&self, b: &mut Builder<'_>, shares: &Value, seeing: Option<&Value>) -> Result<Value> {
+    pub(in crate::onnx::general::operators) fn means(
+        &self,
+        b: &mut Builder<'_>,
+        shares: &Value,
+        seeing: Option<&Value>,
+    ) -> Result<Value> {
         let values = b.cast(&self.values.value, wide(shares.element()))?;
         let ([batch, heads, rows, _], [_, shared, tokens, columns]) =
             (self.queries.sizes, self.values.sizes);

@@ -8,9 +8,6 @@ use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Target};
 
-/// Each place of the cache knows which new token is there, if any: nothing is written at places
-/// that are computed. Tokens behind the end of a cache that isn't circular are left out, and
-/// refused if that is known beforehand.
 pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (cache, new) = (call.get(0)?, call.get(1)?);
     same_element(cache, new)?;
@@ -45,7 +42,24 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
             return Err(format!("{len} tokens at {place} of a cache of {room}"));
         }
     }
-    let token = token_at(b, &first, room, circular)?;
+    placed(b, cache, new, &first, at, circular)
+}
+
+/// The cache with new tokens along axis `at`, from place `first` of each batch on.
+///
+/// Each place of the cache knows which new token is there, if any: nothing is written at places
+/// that are computed. Tokens behind the end of a cache that isn't circular are left out, and
+/// refused if that is known beforehand.
+pub(in crate::onnx::general::operators) fn placed(
+    b: &mut Builder<'_>,
+    cache: &Value,
+    new: &Value,
+    first: &Value,
+    at: usize,
+    circular: bool,
+) -> Result<Value> {
+    let (len, room, batch) = (new.dims()[at], cache.dims()[at], cache.dims()[0]);
+    let token = token_at(b, first, room, circular)?;
     let tokens = spread(b, new, &token, at)?;
     // The axes of the cache up to its tokens, as those of what is asked at each of its places.
     let mut dims = vec![1; cache.rank()];

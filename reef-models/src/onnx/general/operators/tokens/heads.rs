@@ -8,18 +8,22 @@ use reef_core::tensor::View;
 /// A tensor of batches, heads, tokens and the columns of a head, in this order or with heads as
 /// columns of tokens.
 #[derive(Debug, Clone)]
-pub(super) struct Heads {
-    pub(super) value: Value,
+pub(in crate::onnx::general::operators) struct Heads {
+    pub(in crate::onnx::general::operators) value: Value,
     /// Of batches, heads, tokens, columns.
-    pub(super) sizes: [usize; 4],
+    pub(in crate::onnx::general::operators) sizes: [usize; 4],
     /// Elements from one to the next.
-    pub(super) strides: [usize; 4],
+    pub(in crate::onnx::general::operators) strides: [usize; 4],
 }
 
 impl Heads {
     /// `heads` has to be said for three dimensions, which have all heads of a token as one row.
     /// Elements are floats.
-    pub(super) fn of(value: &Value, heads: Option<i64>, name: &str) -> Result<Self> {
+    pub(in crate::onnx::general::operators) fn of(
+        value: &Value,
+        heads: Option<i64>,
+        name: &str,
+    ) -> Result<Self> {
         let refused = || match heads {
             Some(heads) => format!("{} in {heads} heads", value.spec),
             None => format!("attribute {name} is missing for {}", value.spec),
@@ -45,7 +49,10 @@ impl Heads {
     }
 
     /// Heads before tokens.
-    pub(super) fn by_head(&self, b: &mut Builder<'_>) -> Result<Value> {
+    pub(in crate::onnx::general::operators) fn by_head(
+        &self,
+        b: &mut Builder<'_>,
+    ) -> Result<Value> {
         if self.value.rank() == 4 {
             return Ok(self.value.clone());
         }
@@ -54,7 +61,11 @@ impl Heads {
     }
 
     /// Behind those of `past`, which has heads before tokens.
-    pub(super) fn behind(&self, b: &mut Builder<'_>, past: &Value) -> Result<Self> {
+    pub(in crate::onnx::general::operators) fn behind(
+        &self,
+        b: &mut Builder<'_>,
+        past: &Value,
+    ) -> Result<Self> {
         let new = self.by_head(b)?;
         if past.rank() != 4 {
             return Err(format!("{} before {}", past.spec, new.spec));

@@ -8,7 +8,7 @@ use reef_core::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Truth}
 
 /// Masks of scores. All have four dimensions that can be broadcast to those of scores.
 #[derive(Default)]
-pub(super) struct Masks {
+pub(in crate::onnx::general::operators) struct Masks {
     /// Scores stay where these are true, and are `-inf` elsewhere.
     keep: Vec<Value>,
     /// This is added to scores.
@@ -18,14 +18,14 @@ pub(super) struct Masks {
 }
 
 impl Masks {
-    pub(super) fn new() -> Self {
+    pub(in crate::onnx::general::operators) fn new() -> Self {
         Self { sound: true, ..Self::default() }
     }
 
     /// The operand of the node: truth values, or numbers of type `element` that are added. If its
     /// last axis is shorter than the number of keys, no query sees the keys behind it, unless it
     /// `spreads` a single value over all keys.
-    pub(super) fn operand(
+    pub(in crate::onnx::general::operators) fn operand(
         &mut self,
         b: &mut Builder<'_>,
         given: &Value,
@@ -58,7 +58,12 @@ impl Masks {
     }
 
     /// Query `i` sees keys up to `i + before`.
-    pub(super) fn causal(&mut self, b: &Builder<'_>, scores: &Value, before: usize) -> Result<()> {
+    pub(in crate::onnx::general::operators) fn causal(
+        &mut self,
+        b: &Builder<'_>,
+        scores: &Value,
+        before: usize,
+    ) -> Result<()> {
         let (queries, keys) = (scores.dims()[2], scores.dims()[3]);
         let count = elements(&[queries, keys])?;
         let sees = |at: usize| Truth((at % keys <= at / keys + before).into());
@@ -70,7 +75,7 @@ impl Masks {
 
     /// Each batch has a number of keys of its own. If it is `causal`, the last query sees the last
     /// of those, the one before it one key less, and so on.
-    pub(super) fn lengths(
+    pub(in crate::onnx::general::operators) fn lengths(
         &mut self,
         b: &mut Builder<'_>,
         lengths: &Value,
@@ -98,8 +103,43 @@ impl Masks {
         Ok(())
     }
 
+    /// Each batch has `before` keys before its queries, of which each sees those up to itself, and
+    /// not more than the last `window` of them.
+    pub(in crate::onnx::general::operators) fn following(
+        &mut self,
+        b: &mut Builder<'_>,
+        before: &Value,
+        scores: &Value,
+        window: Option<i64>,
+    ) -> Result<()> {
+        let &[batch, _, queries, keys] = scores.dims() else { return Err("no scores".into()) };
+        let before = b.reshape(before, vec![batch, 1, 1, 1])?;
+        let (rows, places) = (b.count(vec![1, 1, queries, 1])?, b.count(vec![1, 1, 1, keys])?);
+        let inputs = [&places, &before, &rows];
+        self.keep.push(b.map_in(Domain::I64, Element::Bool, &inputs, |w| {
+            let (place, before, row) = (w.input(0), w.input(1), w.input(2));
+            let last = w.add(before, row);
+            let seen = w.bin(Binary::LessOrEqual, place, last);
+            let Some(window) = window else { return seen };
+            let window = w.whole(window);
+            let gone = w.sub(last, window);
+            let is_near = w.bin(Binary::Less, gone, place);
+            w.mul(seen, is_near)
+        })?);
+        Ok(())
+    }
+
+    /// `summand` is added to scores.
+    pub(in crate::onnx::general::operators) fn adding(&mut self, summand: Value) {
+        self.add = Some(summand);
+    }
+
     /// Scores with these masks.
-    pub(super) fn of(&self, b: &mut Builder<'_>, scores: Value) -> Result<Value> {
+    pub(in crate::onnx::general::operators) fn of(
+        &self,
+        b: &mut Builder<'_>,
+        scores: Value,
+    ) -> Result<Value> {
         let mut scores = scores;
         if let Some(add) = &self.add {
             scores = b.binary(Binary::Add, &scores, add)?;
@@ -114,7 +154,11 @@ impl Masks {
     }
 
     /// Returns whether each query sees any key, with one element for all keys; `None` if all do.
-    pub(super) fn seeing(&self, b: &mut Builder<'_>, domain: Domain) -> Result<Option<Value>> {
+    pub(in crate::onnx::general::operators) fn seeing(
+        &self,
+        b: &mut Builder<'_>,
+        domain: Domain,
+    ) -> Result<Option<Value>> {
         if self.sound {
             return Ok(None);
         }
@@ -143,7 +187,11 @@ impl Masks {
 }
 
 /// `value` where `seeing` is true, 0 elsewhere.
-pub(super) fn or_zero(b: &mut Builder<'_>, value: Value, seeing: Option<&Value>) -> Result<Value> {
+pub(in crate::onnx::general::operators) fn or_zero(
+    b: &mut Builder<'_>,
+    value: Value,
+    seeing: Option<&Value>,
+) -> Result<Value> {
     let Some(seeing) = seeing else { return Ok(value) };
     b.map(value.element(), &[&value, seeing], |w| {
         let (value, seeing, zero) = (w.input(0), w.input(1), w.real(0.0));

@@ -5,9 +5,9 @@
 //! that has attention as one operation finds it again ([`crate::tensors::attention`]).
 
 pub(super) mod attention;
-mod cache;
-mod heads;
-mod masks;
+pub(super) mod cache;
+pub(super) mod heads;
+pub(super) mod masks;
 mod rotary;
 #[cfg(test)]
 mod tests;
