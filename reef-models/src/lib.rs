@@ -50,7 +50,7 @@ pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };
 pub use memory::{Budget, Charge, Exhausted};
-pub use model::{Port, Ports, Seeded};
+pub use model::{Extent, Port, Ports, Seeded};
 pub use open::{Model, ModelBuilder, Weights, weights_of};
 pub use program::is_program;
 pub use quantize::Scales;

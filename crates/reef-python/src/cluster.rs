@@ -142,7 +142,10 @@ impl Placed {
             let bytes = &found[port.offset..][..port.bytes];
             // SAFETY: it was made just now, and nothing else has it.
             unsafe { &mut *bytes_of(&array, port.bytes) }.copy_from_slice(bytes);
-            Ok(array)
+            port.cut(array.into_any(), |at, size| {
+                size.copy_from_slice(&found[at..][..8]);
+                Ok(())
+            })
         };
         let arrays = outputs.iter().map(array).collect::<PyResult<Vec<_>>>()?;
         Ok((PyTuple::new(py, arrays)?, timing(times)))
@@ -168,5 +171,7 @@ impl Placed {
 
 /// Bytes of all, and of what lies between them.
 fn size(ports: &[PortSpec]) -> usize {
-    ports.iter().map(|port| port.offset + port.bytes).max().unwrap_or(0)
+    let end =
+        |port: &PortSpec| port.bound.map_or(0, |(_, size)| size + 8).max(port.offset + port.bytes);
+    ports.iter().map(end).max().unwrap_or(0)
 }

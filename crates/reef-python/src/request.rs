@@ -9,7 +9,7 @@ use crate::time::{TURN, Timing, timing};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use reef_any::{End, Fault, Side};
+use reef_any::{End, Fault, Reason, Side};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ impl Started {
                     // SAFETY: it was made just now, and nothing else has it.
                     let bytes = unsafe { &mut *bytes_of(&array, port.bytes) };
                     memory.read(port.offset, bytes).map_err(raised)?;
-                    Ok(array.into_any())
+                    port.cut(array.into_any(), |at, size| memory.read(at, size).map_err(raised))
                 };
                 ports.iter().map(read).collect::<PyResult<_>>()?
             }
@@ -78,6 +78,12 @@ pub(crate) fn arrays<'py>(
     memory: &reef_any::Memory,
     keep: &Keep,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if let Some(port) = ports.iter().find(|port| port.bound.is_some()) {
+        let name = &port.name;
+        let text =
+            format!("data decide about a size of output {name}, so it is copied to the host");
+        return Err(raised(Fault::new(Reason::Unsupported, text)));
+    }
     let array = |port| Ok(Bound::new(py, Array::of(port, memory, keep.clone()))?.into_any());
     ports.iter().map(array).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::fold::Folded;
 use super::params::Params;
-use super::ports::Port;
+use super::ports::{Extent, Port};
 use super::tensor::{Constants, Source, TensorSpec};
 use crate::errors::error::{Error, Result};
 use crate::graph::schedule::ScheduleGraph;
@@ -127,7 +127,12 @@ impl ImageModel {
 }
 
 fn port(name: &str, dims: Vec<usize>, storage: usize) -> Port {
-    Port { name: name.into(), spec: Spec { element: Element::F32, dims }, storage }
+    Port {
+        name: name.into(),
+        spec: Spec { element: Element::F32, dims },
+        storage,
+        extent: Extent::Fixed,
+    }
 }
 
 impl Layer {

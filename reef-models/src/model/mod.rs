@@ -18,5 +18,5 @@ pub(crate) mod seeded;
 pub(crate) mod tensor;
 pub(crate) mod tensors;
 
-pub use ports::{Port, Ports};
+pub use ports::{Extent, Port, Ports};
 pub use seeded::Seeded;

@@ -15,12 +15,56 @@ pub struct Port {
     pub spec: Spec,
     /// Number of its storage.
     pub storage: usize,
+    /// Which of its sizes each inference decides; that of `spec` is an upper bound then.
+    pub extent: Extent,
+}
+
+/// Whether sizes of a port are known before an inference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// All are.
+    #[default]
+    Fixed,
+    /// That of `axis` is an upper bound. Each inference writes its own into storage `size`.
+    Bounded {
+        /// Number of the axis.
+        axis: usize,
+        /// Storage of the size: one int64.
+        size: usize,
+    },
+    /// The port is itself the size of another one.
+    Size,
+}
+
+impl Port {
+    /// The values of an inference that decided on `size` rows along the port's axis, of `bytes`,
+    /// which have as many as the bound. A port of fixed sizes has all of them.
+    pub fn cut(&self, bytes: Vec<u8>, size: i64) -> Vec<u8> {
+        let Extent::Bounded { axis, .. } = self.extent else { return bytes };
+        let dims = &self.spec.dims;
+        let size = usize::try_from(size).unwrap_or_default().min(dims[axis]);
+        let inner = dims[axis + 1..].iter().product::<usize>() * self.spec.element.bytes();
+        let rows = bytes.chunks_exact((dims[axis] * inner).max(1));
+        rows.flat_map(|row| &row[..size * inner]).copied().collect()
+    }
+
+    /// Type and sizes of so many elements, which an inference made.
+    pub fn spec_of(&self, elements: usize) -> Spec {
+        let mut spec = self.spec.clone();
+        if let Extent::Bounded { axis, .. } = self.extent {
+            spec.dims[axis] = 1;
+            spec.dims[axis] = elements.checked_div(spec.elements()).unwrap_or_default();
+        }
+        spec
+    }
 }
 
 /// All tensors that go in, or all that come out, one behind the other in one piece of memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ports {
     each: Vec<(usize, Port)>,
+    /// Ports that are sizes of others.
+    sizes: Vec<(usize, Port)>,
     bytes: usize,
 }
 
@@ -31,7 +75,10 @@ impl Ports {
         for port in ports {
             let offset = laid.bytes.next_multiple_of(ALIGNMENT);
             laid.bytes = offset.saturating_add(port.spec.bytes());
-            laid.each.push((offset, port));
+            match port.extent {
+                Extent::Size => laid.sizes.push((offset, port)),
+                Extent::Fixed | Extent::Bounded { .. } => laid.each.push((offset, port)),
+            }
         }
         laid
     }
@@ -44,6 +91,26 @@ impl Ports {
     /// Number `index` with its first byte.
     pub fn get(&self, index: usize) -> Option<(usize, &Port)> {
         self.each.get(index).map(|(offset, port)| (*offset, port))
+    }
+
+    /// First byte of a storage, if it is that of a port or of the size of one.
+    pub(crate) fn offset_of(&self, storage: usize) -> Option<usize> {
+        let mut all = self.each.iter().chain(&self.sizes);
+        Some(all.find(|(_, port)| port.storage == storage)?.0)
+    }
+
+    /// First byte of the size that an inference decides for `port`: one int64.
+    pub fn size_of(&self, port: &Port) -> Option<usize> {
+        match port.extent {
+            Extent::Bounded { size, .. } => self.offset_of(size),
+            Extent::Fixed | Extent::Size => None,
+        }
+    }
+
+    /// First byte and bytes of each port, and of the sizes of some.
+    pub fn ranges(&self) -> impl Iterator<Item = (usize, usize)> {
+        let all = self.each.iter().chain(&self.sizes);
+        all.map(|(offset, port)| (*offset, port.spec.bytes()))
     }
 
     /// Number of ports.
@@ -73,11 +140,36 @@ mod tests {
             name: String::new(),
             spec: Spec { element, dims: vec![size] },
             storage: 0,
+            extent: Extent::Fixed,
         };
         let ports =
             Ports::new([port(Element::Bool, 3), port(Element::I64, 8), port(Element::F32, 1)]);
         let offsets: Vec<_> = ports.iter().map(|(offset, _)| offset).collect();
         assert_eq!((offsets, ports.bytes()), (vec![0, 64, 128], 132));
         assert_eq!((Ports::new([]).bytes(), ports.len()), (0, 3));
+    }
+
+    #[test]
+    fn bounded_port_is_cut_along_its_axis() {
+        let port = |axis| Port {
+            name: String::new(),
+            spec: Spec { element: Element::U8, dims: vec![2, 3] },
+            storage: 0,
+            extent: Extent::Bounded { axis, size: 1 },
+        };
+        let all = || vec![1, 2, 3, 4, 5, 6];
+        for (axis, size, want, dims) in [
+            (0, 1, vec![1, 2, 3], [1, 3]),
+            (1, 2, vec![1, 2, 4, 5], [2, 2]),
+            (1, -1, vec![], [2, 0]),
+            (0, 9, all(), [2, 3]),
+        ] {
+            assert_eq!(port(axis).cut(all(), size), want);
+            assert_eq!(port(axis).spec_of(want.len()).dims, dims);
+        }
+        let size = Port { storage: 1, extent: Extent::Size, ..port(0) };
+        let ports = Ports::new([port(0), size]);
+        let (_, bounded) = ports.get(0).unwrap();
+        assert_eq!((ports.len(), ports.size_of(bounded), ports.bytes()), (1, Some(64), 70));
     }
 }

@@ -70,22 +70,21 @@ impl<D: Operators> Side<D> {
 
     /// Place of a storage, if it is one of these.
     fn storage(&self, storage: usize) -> Option<Storage<'_, D>> {
-        let (offset, _) = self.ports.iter().find(|(_, port)| port.storage == storage)?;
+        let offset = self.ports.offset_of(storage)?;
         Some(Storage { buffer: &self.device, offset })
     }
 
     /// A copy from one side to the other: of a byte at least, which is there.
     pub(super) fn copy(&self, to_host: bool) -> Command<D> {
+        self.copy_part(0, self.ports.bytes().max(1), to_host)
+    }
+
+    /// A copy of a part from one side to the other.
+    pub(super) fn copy_part(&self, offset: usize, bytes: usize, to_host: bool) -> Command<D> {
         let (from, to) =
             if to_host { (&self.device, &self.host) } else { (&self.host, &self.device) };
-        Command::Copy(Copy {
-            from: from.clone(),
-            from_offset: 0,
-            to: to.clone(),
-            to_offset: 0,
-            bytes: self.ports.bytes().max(1),
-            to_host,
-        })
+        let (from, to) = (from.clone(), to.clone());
+        Command::Copy(Copy { from, from_offset: offset, to, to_offset: offset, bytes, to_host })
     }
 }
 

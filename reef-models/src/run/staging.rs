@@ -74,16 +74,22 @@ impl<D: Operators> Network<D> {
         self.stage_bytes(offset, &array.to_le_bytes())
     }
 
-    /// Output `index` of the last completed [`inference`](Self::inference).
+    /// Output `index` of the last completed [`inference`](Self::inference). If data decided about
+    /// one of its sizes, it has no more elements than there are ([`Port::spec_of`]).
     ///
     /// # Errors
     ///
     /// `Tensor` if there is none of this number; the device's.
     pub fn output(&self, index: usize) -> Result<Array> {
-        let (offset, Port { spec, .. }) = of(self.outputs(), index, "output")?;
-        let mut bytes = vec![0; spec.bytes()];
+        let (offset, port) = of(self.outputs(), index, "output")?;
+        let mut bytes = vec![0; port.spec.bytes()];
         self.read_staged(offset, &mut bytes)?;
-        Ok(Array::from_le_bytes(spec.element, &bytes))
+        let mut size = [0; 8];
+        if let Some(offset) = self.outputs().size_of(port) {
+            self.read_staged(offset, &mut size)?;
+        }
+        let bytes = port.cut(bytes, i64::from_le_bytes(size));
+        Ok(Array::from_le_bytes(port.spec.element, &bytes))
     }
 
     /// Writes made-up values to all inputs.
@@ -129,6 +135,26 @@ impl<D: Operators> Network<D> {
     /// With what [`inference`](Self::inference) ends: the copy of all outputs to the host.
     pub fn copy_out(&self) -> Command<D> {
         self.memory.outputs.copy(true)
+    }
+
+    /// A copy of a part of the inputs from the host, `bytes` bytes from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if there are fewer.
+    pub fn copy_part_in(&self, offset: usize, bytes: usize) -> Result<Command<D>> {
+        inside("input bytes", offset, bytes, self.inputs().bytes())?;
+        Ok(self.memory.inputs.copy_part(offset, bytes, false))
+    }
+
+    /// A copy of a part of the outputs to the host, likewise.
+    ///
+    /// # Errors
+    ///
+    /// As [`copy_part_in`](Self::copy_part_in).
+    pub fn copy_part_out(&self, offset: usize, bytes: usize) -> Result<Command<D>> {
+        inside("output bytes", offset, bytes, self.outputs().bytes())?;
+        Ok(self.memory.outputs.copy_part(offset, bytes, true))
     }
 
     /// A copy of `bytes` bytes of a buffer of the device, from the byte in `source` on, to the

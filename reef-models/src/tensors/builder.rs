@@ -7,9 +7,9 @@ use super::model::TensorModel;
 use super::scalars::with_scalars;
 use super::step::{Recent, TensorStep};
 use super::trim::steps::trimmed;
-use super::value::{KnownValues, Value, ValueData};
+use super::value::{Bound, KnownValues, Value, ValueData};
 use crate::memory::ledger::Ledger;
-use crate::model::ports::Port;
+use crate::model::ports::{Extent, Port};
 use crate::model::seeded::Seeded;
 use crate::model::tensor::TensorSpec;
 use reef_core::tensor::{Array, Element, Kind, Move, Scalar, Spec, TensorOp};
@@ -68,7 +68,12 @@ impl<'a> Builder<'a> {
     pub(crate) fn input(&mut self, name: &str, spec: Spec) -> Result<Value> {
         let count = elements(&spec.dims)?;
         let storage = self.storage(&spec)?;
-        self.inputs.push(Port { name: name.into(), spec: spec.clone(), storage });
+        self.inputs.push(Port {
+            name: name.into(),
+            spec: spec.clone(),
+            storage,
+            extent: Extent::Fixed,
+        });
         if count == 0 {
             return self.constant(spec.dims, Array::with_capacity(spec.element, 0)); // it is known
         }
@@ -216,19 +221,32 @@ impl<'a> Builder<'a> {
     }
 
     /// The network that makes `outputs`, without steps that none of them needs.
-    pub(crate) fn finish(
+    pub(crate) fn finish(self, name: &str, outputs: Vec<(String, Value)>) -> Result<TensorModel> {
+        self.finish_bounded(name, outputs.into_iter().map(|(name, value)| (name, value, None)))
+    }
+
+    /// As [`finish`](Self::finish), of outputs of which data may decide one size.
+    pub(crate) fn finish_bounded(
         mut self,
         name: &str,
-        outputs: Vec<(String, Value)>,
+        outputs: impl IntoIterator<Item = (String, Value, Option<Bound>)>,
     ) -> Result<TensorModel> {
-        let mut ports: Vec<Port> = Vec::new();
+        let (mut ports, mut sizes): (Vec<Port>, Vec<Port>) = (Vec::new(), Vec::new());
         let mut free = vec![false; self.storages.len()];
         self.steps.iter().for_each(|step| free[step.writes] = true);
-        for (name, value) in outputs {
+        for (name, value, bound) in outputs {
             self.node.clone_from(&name);
             let storage = self.own_storage(&value, &mut free)?;
-            ports.push(Port { name, spec: value.spec, storage });
+            let mut port = Port { name, spec: value.spec, storage, extent: Extent::Fixed };
+            if let Some(Bound { axis, size }) = bound {
+                let storage = self.own_storage(&size, &mut free)?;
+                let name = format!("{}.size", port.name);
+                sizes.push(Port { name, spec: size.spec, storage, extent: Extent::Size });
+                port.extent = Extent::Bounded { axis, size: storage };
+            }
+            ports.push(port);
         }
+        ports.extend(sizes);
         let needed = self.needed(&ports);
         self.steps.retain(|step| needed[step.writes]);
         let known: HashSet<usize> = self.constants.iter().map(|(storage, _)| *storage).collect();

@@ -2,7 +2,7 @@
 
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::{self, ArenaPlan};
-use crate::model::ports::Port;
+use crate::model::ports::{Extent, Port};
 use crate::tensors::attention::find;
 use crate::tensors::constant::Constant;
 use crate::tensors::join::depthwise;
@@ -108,15 +108,8 @@ impl TensorModel {
             let made = step.op.compute(&values, all, &|| false)?;
             held[step.writes] = made;
         }
-        let empty = |port: &Port| {
-            (port.spec.elements() == 0).then(|| Array::with_capacity(port.spec.element, 0))
-        };
-        let mut output = |port: &Port| held[port.storage].take().or_else(|| empty(port));
-        self.outputs
-            .iter()
-            .map(&mut output)
-            .collect::<Option<_>>()
-            .ok_or_else(|| unwritten("output"))
+        let ports = self.outputs.iter().filter(|port| port.extent != Extent::Size);
+        ports.map(|port| output_of(port, &mut held).ok_or_else(|| unwritten("output"))).collect()
     }
 
     /// Places of the activations. Those that live at different times share memory.
@@ -141,6 +134,17 @@ impl TensorModel {
         let bytes: Vec<usize> = self.storages.iter().map(Spec::bytes).collect();
         arena::place(&bytes, lives)
     }
+}
+
+/// What a port has, as far as the size goes that was computed for it.
+fn output_of(port: &Port, held: &mut [Option<Array>]) -> Option<Array> {
+    if port.spec.elements() == 0 {
+        return Some(Array::with_capacity(port.spec.element, 0));
+    }
+    let made = held[port.storage].take()?;
+    let Extent::Bounded { size, .. } = port.extent else { return Some(made) };
+    let size = held[size].as_ref()?.values().to_i64()[0];
+    Some(Array::from_le_bytes(port.spec.element, &port.cut(made.to_le_bytes(), size)))
 }
 
 fn unwritten(reader: &str) -> Error {

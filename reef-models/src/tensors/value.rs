@@ -11,6 +11,14 @@ pub(crate) struct Value {
     pub(crate) data: ValueData,
 }
 
+/// A size that data decide: that of an axis, whose own is an upper bound.
+#[derive(Debug, Clone)]
+pub(crate) struct Bound {
+    pub(crate) axis: usize,
+    /// One int64.
+    pub(crate) size: Value,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum ValueData {
     Known(Rc<KnownValues>),

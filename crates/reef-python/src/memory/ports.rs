@@ -3,11 +3,12 @@
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use reef::models::Ports;
+use pyo3::types::{PySlice, PyTuple};
+use reef::models::{Extent, Ports};
 use reef::tensor::Element;
 
-/// Name, shape and element type of an input or output.
-pub(crate) type PortInfo = (String, Vec<usize>, String);
+/// Name, shape and element type of an input or output. Data decide about a size of -1.
+pub(crate) type PortInfo = (String, Vec<i64>, String);
 
 /// An input or output.
 pub(crate) struct PortSpec {
@@ -17,6 +18,8 @@ pub(crate) struct PortSpec {
     /// First byte, among all inputs or outputs.
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
+    /// Axis whose size data decide, and the first byte of that size: an int64.
+    pub(crate) bound: Option<(usize, usize)>,
     descr: PyOnceLock<Py<PyArrayDescr>>,
 }
 
@@ -28,13 +31,36 @@ impl PortSpec {
             element: port.spec.element,
             offset,
             bytes: port.spec.bytes(),
+            bound: match port.extent {
+                Extent::Bounded { axis, .. } => ports.size_of(port).map(|offset| (axis, offset)),
+                Extent::Fixed | Extent::Size => None,
+            },
             descr: PyOnceLock::new(),
         };
         ports.iter().map(spec).collect()
     }
 
     pub(crate) fn info(&self) -> PortInfo {
-        (self.name.clone(), self.dims.clone(), self.element.to_string())
+        let mut dims: Vec<i64> = self.dims.iter().map(|&size| size as i64).collect();
+        if let Some((axis, _)) = self.bound {
+            dims[axis] = -1;
+        }
+        (self.name.clone(), dims, self.element.to_string())
+    }
+
+    /// As much of an array as a request made, which `read` reads from a byte on.
+    pub(crate) fn cut<'py>(
+        &self,
+        array: Bound<'py, PyAny>,
+        read: impl FnOnce(usize, &mut [u8; 8]) -> PyResult<()>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some((axis, offset)) = self.bound else { return Ok(array) };
+        let (py, mut size) = (array.py(), [0; 8]);
+        read(offset, &mut size)?;
+        let size = i64::from_le_bytes(size).clamp(0, self.dims[axis] as i64);
+        let part = PySlice::new(py, 0, size as isize, 1);
+        let all = std::iter::repeat_with(|| PySlice::full(py)).take(axis);
+        array.get_item(PyTuple::new(py, all.chain([part]).collect::<Vec<_>>())?)
     }
 
     /// Name of its type in NumPy, which has no bfloat16: that is its bits.

@@ -52,7 +52,7 @@ pub(crate) fn recognise(
         return Err(of_graph("depends on no input".into()));
     };
     let mut reading = Reading::new(builder, storage, ledger);
-    let [Port { name, storage: input, spec }] = builder.inputs() else {
+    let [Port { name, storage: input, spec, .. }] = builder.inputs() else {
         return Err(of_graph("the network has not one input".into()));
     };
     Form::of(shape, &spec.dims).map_err(of_graph)?;

@@ -4,9 +4,9 @@ use crate::onnx::fault::Result;
 use crate::onnx::file::{AttributeFile, NodeFile};
 use crate::onnx::reads::{Attribute, Reads};
 use crate::tensors::axes::{axes, axis};
-use crate::tensors::value::Value;
+use crate::tensors::value::{Bound, Value};
 use reef_core::tensor::Array;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -25,6 +25,8 @@ pub(crate) struct Call<'a> {
     reads: Reads,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
+    /// Results of which data decide one size, by their numbers.
+    pub(crate) bounds: RefCell<Vec<(usize, Bound)>>,
 }
 
 impl<'a> Call<'a> {
@@ -45,6 +47,7 @@ impl<'a> Call<'a> {
             four_bits,
             reads: Reads::default(),
             unknown: Cell::default(),
+            bounds: RefCell::default(),
         }
     }
 

@@ -8,8 +8,10 @@
 //! about shapes, they are given beforehand ([`values`](options::TensorOptions)) and are constants
 //! from then on.
 
+mod bounds;
 pub(super) mod call;
 pub(super) mod operators;
 pub(crate) mod options;
+mod repeat;
 pub(super) mod stored;
 pub(super) mod walk;

@@ -1,5 +1,6 @@
 //! Walks over the nodes of a graph, one after the other, and into functions.
 
+use super::bounds::of_results;
 use super::call::Call;
 use super::operators::lower;
 use super::options::TensorOptions;
@@ -15,7 +16,7 @@ use crate::onnx::node::name_of;
 use crate::onnx::opset::version;
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
-use crate::tensors::value::Value;
+use crate::tensors::value::{Bound, Value};
 use reef_core::tensor::Spec;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -27,14 +28,14 @@ const NAME: u64 = 256;
 
 /// Names of one graph or function body, and what they stand for.
 #[derive(Default)]
-struct Scope<'a, 's> {
-    own: HashMap<&'a str, Value>,
-    /// Names of the graph in which a branch lies.
-    outer: Option<&'s Scope<'a, 's>>,
+pub(super) struct Scope<'a, 's> {
+    pub(super) own: HashMap<&'a str, Value>,
+    /// Names of the graph in which a branch or a body lies.
+    pub(super) outer: Option<&'s Scope<'a, 's>>,
 }
 
 impl<'a> Scope<'a, '_> {
-    fn get(&self, name: &str) -> Option<&Value> {
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.own.get(name).or_else(|| self.outer.and_then(|outer| outer.get(name)))
     }
 
@@ -45,14 +46,18 @@ impl<'a> Scope<'a, '_> {
 
 /// A file that is being read.
 pub(in crate::onnx) struct Walk<'a, 'o> {
-    builder: Builder<'a>,
+    pub(super) builder: Builder<'a>,
     ledger: &'a Ledger,
     folder: Option<&'a Path>,
-    opset: i64,
+    pub(super) opset: i64,
     functions: &'a [FunctionFile<'a>],
     options: &'o TensorOptions,
     /// Names of tensors of four bits.
     four_bits: HashSet<&'a str>,
+    /// Names of tensors of which data decide one size.
+    bounds: HashMap<&'a str, Bound>,
+    /// Iterations of loops so far.
+    pub(super) iterations: usize,
     /// Inputs whose values decide about shapes and were not given.
     pub(in crate::onnx) unbound: Vec<String>,
 }
@@ -60,13 +65,14 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
 /// Operations of a file, of which a network can be made.
 pub(in crate::onnx) struct Walked<'a> {
     builder: Builder<'a>,
-    outputs: Vec<(String, Value)>,
+    /// With the size that data decide, if there is one.
+    outputs: Vec<(String, Value, Option<Bound>)>,
 }
 
 impl Walked<'_> {
     /// The network of tensors.
     pub(in crate::onnx) fn tensors(self, name: &str) -> Result<TensorModel, Fault> {
-        self.builder.finish(name, self.outputs).map_err(Fault::of_graph)
+        self.builder.finish_bounded(name, self.outputs).map_err(Fault::of_graph)
     }
 
     /// The network for images that it is, if it is one whose input has this shape.
@@ -76,9 +82,13 @@ impl Walked<'_> {
         ledger: &Ledger,
     ) -> Result<Recognised, Refusal> {
         match &*self.outputs {
-            [(_, output)] => recognise(&self.builder, shape, output, ledger),
+            [(_, output, None)] => recognise(&self.builder, shape, output, ledger),
+            [(name, _, Some(_))] => {
+                let why = format!("data decide about a size of output {name:?}");
+                Err(Refusal { node: None, why })
+            }
             outputs => {
-                let names: Vec<_> = outputs.iter().take(SHOWN).map(|(name, _)| name).collect();
+                let names: Vec<_> = outputs.iter().take(SHOWN).map(|(name, ..)| name).collect();
                 Err(Refusal { node: None, why: format!("outputs must be one, got {names:?}") })
             }
         }
@@ -103,6 +113,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             functions: &file.functions,
             options,
             four_bits: HashSet::new(),
+            bounds: HashMap::new(),
+            iterations: 0,
             unbound: Vec::new(),
         }
     }
@@ -114,7 +126,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.inputs(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
         let output = |output: &ValueFile<'a>| match scope.get(output.name) {
-            Some(value) => Ok((output.name.to_owned(), value.clone())),
+            Some(value) => {
+                let bound = self.bounds.get(output.name).cloned();
+                Ok((output.name.to_owned(), value.clone(), bound))
+            }
             None => Err(Fault {
                 at: format!("output {:?}", output.name),
                 why: "no node makes it".into(),
@@ -125,7 +140,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         Ok(Walked { builder, outputs })
     }
 
-    fn initializers(
+    pub(super) fn initializers(
         &mut self,
         graph: &'a GraphFile<'a>,
         scope: &mut Scope<'a, '_>,
@@ -205,7 +220,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         file.iter().enumerate().map(size).collect()
     }
 
-    fn nodes(
+    pub(super) fn nodes(
         &mut self,
         nodes: &'a [NodeFile<'a>],
         scope: &mut Scope<'a, '_>,
@@ -213,12 +228,19 @@ impl<'a, 'o> Walk<'a, 'o> {
         depth: usize,
     ) -> Result<(), Fault> {
         for node in nodes {
-            let results = self.node(node, scope, outer, depth)?;
+            let (results, bounds) = self.node(node, scope, outer, depth)?;
             let fault = |why| Fault::at_node(name_of(node), node.op, why);
-            for (&output, value) in
-                node.outputs.iter().zip(results).filter(|(output, _)| !output.is_empty())
-            {
+            let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
+            for (&output, value) in node.outputs.iter().zip(results) {
+                let bound = bounds.next().flatten();
+                if output.is_empty() {
+                    continue;
+                }
                 self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
+                match bound {
+                    Some(bound) => self.bounds.insert(output, bound),
+                    None => self.bounds.remove(output),
+                };
                 if scope.insert(output, value).is_some() {
                     return Err(fault(format!("{output:?} is made a second time")));
                 }
@@ -227,24 +249,18 @@ impl<'a, 'o> Walk<'a, 'o> {
         Ok(())
     }
 
-    /// Results of a node.
+    /// Results of a node, and the sizes of them that data decide.
     fn node(
         &mut self,
         node: &'a NodeFile<'a>,
         scope: &Scope<'a, '_>,
         outer: &[&'a AttributeFile<'a>],
         depth: usize,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<(Vec<Value>, Vec<Option<Bound>>), Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let operands = operands(node, scope).map_err(fault)?;
-        if node.op == "If" && matches!(node.domain, "" | "ai.onnx") {
-            return self.choice(node, &operands, scope, outer, depth);
-        }
-        let same = |function: &&FunctionFile<'_>| {
-            (function.name, function.domain) == (node.op, node.domain)
-        };
-        if let Some(function) = self.functions.iter().find(same) {
-            return self.function(node, function, operands, depth);
+        if let Some(results) = self.graphs_of(node, &operands, scope, outer, depth)? {
+            return Ok((results, Vec::new()));
         }
         if depth == 0 {
             name_of(node).clone_into(&mut self.builder.node);
@@ -259,7 +275,57 @@ impl<'a, 'o> Walk<'a, 'o> {
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
             self.unbound = self.builder.roots(operand);
         }
-        made.map_err(fault)
+        let made = made.map_err(fault)?;
+        let given: Vec<_> = node.inputs.iter().map(|name| self.bounds.get(name).cloned()).collect();
+        let bounds = of_results(&mut self.builder, &call, &given, &made);
+        let mut bounds = bounds.map_err(fault)?;
+        for (index, bound) in call.bounds.take() {
+            bounds[index] = Some(bound);
+        }
+        Ok((made, bounds))
+    }
+
+    /// Results of a node that has graphs, or that is a function of the file.
+    fn graphs_of(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        operands: &[Option<&Value>],
+        scope: &Scope<'a, '_>,
+        outer: &[&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<Option<Vec<Value>>, Fault> {
+        let same = |function: &&FunctionFile<'_>| {
+            (function.name, function.domain) == (node.op, node.domain)
+        };
+        let made = match (node.domain, node.op) {
+            ("" | "ai.onnx", "If") => self.choice(node, operands, scope, outer, depth)?,
+            ("" | "ai.onnx", "Loop") => self.repeated(node, operands, scope, outer, depth)?,
+            ("" | "ai.onnx", "Scan") => self.scanned(node, operands, scope, outer, depth)?,
+            _ => match self.functions.iter().find(same) {
+                Some(function) => self.function(node, function, operands, depth)?,
+                None => return Ok(None),
+            },
+        };
+        self.ensure_unbounded(node, node.inputs.iter().copied())?;
+        Ok(Some(made))
+    }
+
+    /// Refuses tensors of which data decide a size, where graphs begin and end.
+    pub(super) fn ensure_unbounded<'n>(
+        &self,
+        node: &NodeFile<'_>,
+        mut names: impl Iterator<Item = &'n str>,
+    ) -> Result<(), Fault> {
+        match names.find(|name| self.bounds.contains_key(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let why = format!(
+                    "data decide about a size of {name:?}, which no graph or function within \
+                     another can have: let the network end before it"
+                );
+                Err(Fault::at_node(name_of(node), node.op, why))
+            }
+        }
     }
 
     /// Results of an `If`: those of the branch that a known condition chooses. If the condition is
@@ -277,7 +343,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let condition = condition.filter(|condition| condition.spec.elements() == 1);
         let condition =
             condition.ok_or_else(|| fault("the condition must be one truth value".into()))?;
-        let graph = |name: &str| branch(node, name, outer).map_err(fault);
+        let graph = |name: &str| body(node, name, outer).map_err(fault);
         let (then, other) = (graph("then_branch")?, graph("else_branch")?);
         let (have, want) = (then.outputs.len().min(other.outputs.len()), node.outputs.len());
         if have < want {
@@ -316,6 +382,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             let made = scope.get(output.name).cloned();
             made.ok_or_else(|| fault(format!("no node makes {:?}", output.name)))
         };
+        self.ensure_unbounded(node, graph.outputs.iter().map(|output| output.name))?;
         graph.outputs.iter().map(result).collect()
     }
 
@@ -324,7 +391,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         &mut self,
         node: &'a NodeFile<'a>,
         function: &'a FunctionFile<'a>,
-        operands: Vec<Option<&Value>>,
+        operands: &[Option<&Value>],
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
@@ -332,19 +399,20 @@ impl<'a, 'o> Walk<'a, 'o> {
             return Err(fault(format!("functions call each other more than {DEPTH} deep")));
         }
         let given = function.inputs.iter().zip(operands);
-        let own = given.filter_map(|(&name, value)| Some((name, value?.clone()))).collect();
+        let own = given.filter_map(|(&name, value)| Some((name, (*value)?.clone()))).collect();
         let mut scope = Scope { own, outer: None };
         let outer: Vec<&'a AttributeFile<'a>> =
             node.attributes.iter().chain(&function.defaults).collect();
         self.nodes(&function.nodes, &mut scope, &outer, depth + 1)?;
         let result =
             |name: &&str| scope.get(name).cloned().ok_or_else(|| format!("no node makes {name:?}"));
+        self.ensure_unbounded(node, function.outputs.iter().copied())?;
         function.outputs.iter().map(result).collect::<Result<_>>().map_err(fault)
     }
 }
 
-/// A branch of an `If`, by the name of its attribute.
-fn branch<'a>(
+/// A graph of a node, by the name of its attribute.
+pub(super) fn body<'a>(
     node: &'a NodeFile<'a>,
     name: &str,
     outer: &[&'a AttributeFile<'a>],
@@ -359,7 +427,12 @@ fn branch<'a>(
 }
 
 /// One of two values of the same type and shape, by a condition.
-fn select(builder: &mut Builder<'_>, condition: &Value, a: &Value, b: &Value) -> Result<Value> {
+pub(super) fn select(
+    builder: &mut Builder<'_>,
+    condition: &Value,
+    a: &Value,
+    b: &Value,
+) -> Result<Value> {
     if a.spec != b.spec {
         return Err(format!(
             "the condition must be known when the network is read, since the branches give {} and {}",

@@ -8,6 +8,9 @@ mod branches;
 mod columns;
 mod microsoft;
 mod quantized;
+mod repeats;
+mod runtime;
+mod selections;
 mod sizes;
 mod trees;
 

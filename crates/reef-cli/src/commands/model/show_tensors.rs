@@ -3,8 +3,8 @@
 use crate::report::output::print;
 use crate::report::table::table;
 use anyhow::Result;
-use reef::models::Port;
 use reef::models::kinds::TensorModel;
+use reef::models::{Extent, Port};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub(crate) fn show(what: &str, model: &TensorModel, as_json: bool) -> Result<()>
     describe(what, model)?;
     let mut ports = table(&["", "name", "type", "shape"]);
     for (what, all) in [("input", &model.inputs), ("output", &model.outputs)] {
-        for port in all {
-            let shape = format!("{:?}", port.spec.dims);
+        for port in all.iter().filter(|port| port.extent != Extent::Size) {
+            let shape = format!("{:?}", sizes(port));
             ports.add_row([what, &port.name, port.spec.element.name(), &shape]);
         }
     }
@@ -48,7 +48,6 @@ fn kinds_of(model: &TensorModel) -> BTreeMap<&'static str, usize> {
 
 /// Figures for `reef model list`.
 pub(crate) fn listed(name: &str, model: &TensorModel) -> Value {
-    let ports = |ports: &[Port]| ports.iter().map(port).collect::<Vec<_>>();
     json!({
         "name": name,
         "steps": model.steps().len(),
@@ -58,8 +57,21 @@ pub(crate) fn listed(name: &str, model: &TensorModel) -> Value {
     })
 }
 
+fn ports(ports: &[Port]) -> Vec<Value> {
+    ports.iter().filter(|port| port.extent != Extent::Size).map(port).collect()
+}
+
 fn port(port: &Port) -> Value {
-    json!({ "name": port.name, "type": port.spec.element.name(), "shape": port.spec.dims })
+    json!({ "name": port.name, "type": port.spec.element.name(), "shape": sizes(port) })
+}
+
+/// Sizes of a port; data decide about one of -1.
+fn sizes(port: &Port) -> Vec<i64> {
+    let mut sizes: Vec<i64> = port.spec.dims.iter().map(|&size| size as i64).collect();
+    if let Extent::Bounded { axis, .. } = port.extent {
+        sizes[axis] = -1;
+    }
+    sizes
 }
 
 pub(crate) fn facts(what: &str, model: &TensorModel) -> Value {
@@ -68,7 +80,7 @@ pub(crate) fn facts(what: &str, model: &TensorModel) -> Value {
         "operations": kinds_of(model),
         "constants": model.parameters(),
         "arena_bytes": model.arena().bytes,
-        "inputs": model.inputs.iter().map(port).collect::<Vec<_>>(),
-        "outputs": model.outputs.iter().map(port).collect::<Vec<_>>(),
+        "inputs": ports(&model.inputs),
+        "outputs": ports(&model.outputs),
     })
 }

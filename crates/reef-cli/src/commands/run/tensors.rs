@@ -11,7 +11,7 @@ use crate::workload::preempted::{self, Timed, also_preempted};
 use crate::workload::stopping::Stop;
 use crate::workload::tensors::{InputArrays, outputs};
 use anyhow::{Context, Result};
-use reef::models::{Budget, Model, Network, TENSOR_NAMES, Weights, npy};
+use reef::models::{Budget, Model, Network, Port, TENSOR_NAMES, Weights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
 use reef_snapshot::Snapshot;
@@ -41,7 +41,10 @@ pub(crate) fn run(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>) -> R
         reef::with_device(&args.device, tensors)??
     };
     let ports = model.outputs();
-    let ports: Vec<_> = ports.iter().map(|(_, port)| (port.name.as_str(), &port.spec)).collect();
+    let made = |((_, port), array): ((usize, &Port), &Array)| {
+        (port.name.clone(), port.spec_of(array.len()))
+    };
+    let ports: Vec<_> = ports.iter().zip(&outputs).map(made).collect();
     report(args, &ports, &outputs, (time, preemptions))
 }
 
@@ -105,14 +108,14 @@ pub(super) type Timing = (Duration, Option<u64>);
 /// Writes each output to a file of its name, if a folder was named, and says what it is.
 pub(super) fn report(
     args: &Args,
-    ports: &[(&str, &Spec)],
+    ports: &[(String, Spec)],
     outputs: &[Array],
     timing: Timing,
 ) -> Result<()> {
     let (time, preemptions) = timing;
     let mut said = Vec::new();
-    let files = file_names(ports.iter().map(|&(name, _)| name));
-    for ((&(name, spec), array), file) in ports.iter().zip(outputs).zip(files) {
+    let files = file_names(ports.iter().map(|(name, _)| name.as_str()));
+    for (((name, spec), array), file) in ports.iter().zip(outputs).zip(files) {
         let file = args.out.as_ref().map(|folder| folder.join(format!("{file}.npy")));
         if let Some(file) = &file {
             let folder = file.parent().unwrap_or(Path::new("."));

@@ -3,7 +3,7 @@
 use super::elements::{activations, arithmetic, cast};
 use super::microsoft;
 use super::ml;
-use super::places::{indexed, movement, resize, shapes, slices};
+use super::places::{boxes, indexed, movement, resize, selected, shapes, slices};
 use super::quantized;
 use super::recurrent::node;
 use super::sums::{convolutions, losses, normal, pools, products, reductions};
@@ -30,6 +30,8 @@ const FAMILIES: &[Family] = &[
     pools::pool,
     normal::normalisation,
     indexed::indexed,
+    selected::selected,
+    boxes::boxes,
     losses::loss,
     quantized::quantized,
     attention::of_tokens,

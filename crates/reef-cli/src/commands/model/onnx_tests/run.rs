@@ -113,11 +113,12 @@ fn outcome<D: Operators>(
         }
     };
     let ports = case.model.outputs();
-    let specs = ports.iter().map(|(_, port)| &port.spec);
+    let specs: Vec<_> =
+        ports.iter().zip(&have).map(|((_, port), array)| port.spec_of(array.len())).collect();
     if case.wanted.len() != have.len() {
         return Outcome::Failed(format!("{} outputs, {} wanted", have.len(), case.wanted.len()));
     }
-    let mut pairs = specs.zip(&have).zip(&case.wanted).enumerate();
+    let mut pairs = specs.iter().zip(&have).zip(&case.wanted).enumerate();
     if let Some(why) = pairs.find_map(|(index, (have, want))| fault(index, have, want)) {
         return Outcome::Failed(why);
     }

@@ -21,8 +21,6 @@ pub(in crate::onnx::general::operators) fn indexed(
         "ScatterElements" | "Scatter" => one(scatter_elements(b, call)?),
         "ScatterND" => one(scatter_nd(b, call)?),
         "OneHot" => one(one_hot(b, call)?),
-        "Compress" => one(compress(b, call)?),
-        "NonZero" => one(non_zero(b, call)?),
         _ => Ok(None),
     }
 }
@@ -208,34 +206,4 @@ fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         tuples: is.spec.elements(),
     };
     picked(b, values, &is, target, dims)
-}
-
-/// Elements, or places along an axis, where a condition that is known holds.
-fn compress(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let x = call.get(0)?;
-    let condition = call.numbers(1)?.ok_or("operand 1 is missing")?;
-    let chosen = || (0..condition.len()).filter(|&k| condition[k] != 0);
-    let (x, at) = match call.maybe_int("axis")? {
-        Some(number) => (x.clone(), axis(number, x.rank())?),
-        None => (b.reshape(x, vec![x.spec.elements()])?, 0),
-    };
-    if chosen().all(|place| place < x.dims()[at]) {
-        b.pick_axis(&x, at, chosen().collect())
-    } else {
-        Err(format!("a condition of {} values for {}", condition.len(), x.spec))
-    }
-}
-
-/// Places of what isn't 0, of a tensor that is known.
-fn non_zero(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let x = call.get(0)?;
-    let values = call.array(0)?.map(|array| array.values().to_f64()).unwrap_or_default();
-    let found: Vec<usize> = (0..values.len()).filter(|&k| values[k] != 0.0).collect();
-    let _places = b.ledger.charge((8 * x.rank() * found.len()) as u64)?;
-    let mut rows = Vec::new();
-    for at in 0..x.rank() {
-        let inner: usize = x.dims()[at + 1..].iter().product();
-        rows.extend(found.iter().map(|place| (place / inner % x.dims()[at]) as i64));
-    }
-    b.whole(vec![x.rank(), found.len()], rows)
 }

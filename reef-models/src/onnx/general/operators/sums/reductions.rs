@@ -2,6 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::operators::places::selected::bounded;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -120,9 +121,11 @@ fn place(b: &mut Builder<'_>, call: &Call<'_>, largest: bool) -> Result<Value> {
 
 fn top(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.get(0)?;
-    let k = match call.maybe_int("k")? {
-        Some(k) => k,
-        None => call.number(1)?.ok_or("operand 1 is missing")? as i64,
+    let computed = call.maybe(1).filter(|k| k.known_values().is_none());
+    let k = match (call.maybe_int("k")?, computed) {
+        (Some(k), _) => k,
+        (None, Some(_)) => x.dims().get(call.axis(-1, x.rank())?).map_or(0, |&len| len as i64),
+        (None, None) => call.number(1)?.ok_or("operand 1 is missing")? as i64,
     };
     let k = crate::tensors::axes::size(k)?;
     let (at, largest) = (call.axis(-1, x.rank())?, call.flag("largest", true)?);
@@ -137,5 +140,10 @@ fn top(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     }
     let rows = b.transpose(x, &order)?;
     let [values, places] = b.top(&rows, k, largest)?;
-    Ok(vec![b.transpose(&values, &order)?, b.transpose(&places, &order)?])
+    let both = [b.transpose(&values, &order)?, b.transpose(&places, &order)?];
+    let Some(computed) = computed else { return Ok(both.into()) };
+    let size = b.reshape(computed, Vec::new())?;
+    let size = b.cast(&size, reef_core::tensor::Element::I64)?;
+    let [values, places] = both;
+    Ok(vec![bounded(b, call, 0, values, at, &size)?, bounded(b, call, 1, places, at, &size)?])
 }

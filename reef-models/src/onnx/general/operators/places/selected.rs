@@ -1,0 +1,215 @@
+//! Operators that select elements, so that data decide about the number of results.
+//!
+//! In: tensors of known sizes. Out: as many places as there may be at most, those that were
+//! selected first, and their number ([`Bound`]). What is behind them is without meaning. If the
+//! number is known already, the result has no more.
+
+use super::indexed::scattered;
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::tensors::axes::{axis, elements, sizes_around};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::{Bound, Value};
+use reef_core::tensor::{
+    Array, Binary, Domain, Element, FoldKind, Gather, Kind, ScatterKind, Spec, Target,
+};
+
+pub(in crate::onnx::general::operators) fn selected(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Compress" => one(compress(b, call)?),
+        "NonZero" => one(non_zero(b, call)?),
+        "Unique" => Ok(Some(unique(b, call)?)),
+        _ => Ok(None),
+    }
+}
+
+/// Elements of one dimension that were selected: their places, and how many there are.
+pub(in crate::onnx::general::operators) struct Selection {
+    pub(in crate::onnx::general::operators) places: Value,
+    pub(in crate::onnx::general::operators) count: Value,
+}
+
+impl Selection {
+    /// The places where `keep`, of one dimension, isn't 0.
+    pub(in crate::onnx::general::operators) fn of(
+        b: &mut Builder<'_>,
+        keep: &Value,
+    ) -> Result<Self> {
+        let len = keep.spec.elements();
+        let ones = b.cast(keep, Element::I64)?;
+        let ones = b.reshape(&ones, vec![len])?;
+        let before = b.running(&ones, 0, true, false)?;
+        let count = b.fold_axes(&ones, &[0], FoldKind::Sum)?;
+        // Those that aren't kept are written behind the others.
+        let slots = b.map_in(Domain::I64, Element::I64, &[&ones, &before], |w| {
+            let (keep, before, behind) = (w.input(0), w.input(1), w.whole(len as i64));
+            w.select(keep, before, behind)
+        })?;
+        let empty = b.whole(vec![len + 1], vec![0; len + 1])?;
+        let numbers = b.count(vec![len])?;
+        let places = put(b, &empty, &slots, &numbers, ScatterKind::Replace)?;
+        let places = b.cut(&places, 0, 0, len)?;
+        Ok(Self { places, count: b.reshape(&count, Vec::new())? })
+    }
+
+    /// Rows of `x` along an axis at these places.
+    fn rows(&self, b: &mut Builder<'_>, x: &Value, at: usize) -> Result<Value> {
+        taken(b, x, &self.places, at)
+    }
+
+    /// Says that result `index` has as many places along an axis as there are.
+    pub(in crate::onnx::general::operators) fn bound(
+        &self,
+        b: &mut Builder<'_>,
+        call: &Call<'_>,
+        index: usize,
+        value: Value,
+        at: usize,
+    ) -> Result<Value> {
+        bounded(b, call, index, value, at, &self.count)
+    }
+}
+
+/// Says that data decide about the size of result `index` along an axis; cuts it if the size is
+/// known.
+pub(in crate::onnx::general::operators) fn bounded(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    index: usize,
+    value: Value,
+    at: usize,
+    size: &Value,
+) -> Result<Value> {
+    if let Some(known) = size.known_values() {
+        let size = known.array.values().to_i64()[0];
+        return b.cut(&value, at, 0, usize::try_from(size).unwrap_or_default());
+    }
+    call.bounds.borrow_mut().push((index, Bound { axis: at, size: size.clone() }));
+    Ok(value)
+}
+
+/// Updates of a row of numbers at places.
+fn put(
+    b: &mut Builder<'_>,
+    row: &Value,
+    places: &Value,
+    updates: &Value,
+    kind: ScatterKind,
+) -> Result<Value> {
+    let (size, tuples) = (row.spec.elements(), places.spec.elements());
+    let target = Target::Tuples { batches: 1, shared: false, sizes: vec![size], inner: 1, tuples };
+    scattered(b, [row, places, updates], target, kind)
+}
+
+/// Rows along an axis at computed places.
+fn taken(b: &mut Builder<'_>, x: &Value, places: &Value, at: usize) -> Result<Value> {
+    let [batches, size, inner] = sizes_around(&x.spec, at);
+    let tuples = places.spec.elements();
+    let mut dims = x.dims().to_vec();
+    dims[at] = tuples;
+    if elements(&dims)? == 0 {
+        return b.constant(dims, Array::with_capacity(x.element(), 0));
+    }
+    let target = Target::Tuples { batches, shared: true, sizes: vec![size], inner, tuples };
+    b.emit(Kind::Gather(Gather { target }), &[x, places], Spec { element: x.element(), dims })
+}
+
+/// Elements, or places along an axis, where a condition holds.
+fn compress(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, condition) = (call.get(0)?, call.get(1)?);
+    let (x, at) = match call.maybe_int("axis")? {
+        Some(number) => (x.clone(), axis(number, x.rank())?),
+        None => (b.reshape(x, vec![x.spec.elements()])?, 0),
+    };
+    if condition.rank() != 1 || condition.spec.elements() > x.dims()[at] {
+        return Err(format!("a condition of {} for {}", condition.spec, x.spec));
+    }
+    let chosen = Selection::of(b, condition)?;
+    let rows = chosen.rows(b, &x, at)?;
+    chosen.bound(b, call, 0, rows, at)
+}
+
+/// Places of what isn't 0.
+fn non_zero(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let all = b.reshape(x, vec![x.spec.elements()])?;
+    let keep = b.map_in(x.element().domain(), Element::Bool, &[&all], |w| {
+        let (x, zero, one) = (w.input(0), w.whole(0), w.whole(1));
+        let is_zero = w.bin(Binary::Equal, x, zero);
+        w.sub(one, is_zero)
+    })?;
+    let chosen = Selection::of(b, &keep)?;
+    let places = coordinates(b, &chosen.places, x.dims())?;
+    let len = chosen.places.spec.elements();
+    let rows =
+        places.iter().map(|place| b.reshape(place, vec![1, len])).collect::<Result<Vec<_>>>()?;
+    let rows = match rows.is_empty() {
+        true => b.whole(vec![0, len], Vec::new())?,
+        false => b.concat(&rows.iter().collect::<Vec<_>>(), 0)?,
+    };
+    chosen.bound(b, call, 0, rows, 1)
+}
+
+/// Number of each axis, of places in a tensor of these sizes.
+pub(in crate::onnx::general::operators) fn coordinates(
+    b: &mut Builder<'_>,
+    places: &Value,
+    dims: &[usize],
+) -> Result<Vec<Value>> {
+    let each = (0..dims.len()).map(|at| {
+        let inner: usize = dims[at + 1..].iter().product();
+        b.each(places, |w, place| {
+            let (inner, size) = (w.whole(inner.max(1) as i64), w.whole(dims[at].max(1) as i64));
+            let row = w.bin(Binary::Div, place, inner);
+            w.bin(Binary::Mod, row, size)
+        })
+    });
+    each.collect()
+}
+
+/// The different elements of a tensor, smallest first; places of the first of each, which of them
+/// each element is, and how often each is there.
+fn unique(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    let x = call.get(0)?;
+    let along = call.maybe_int("axis")?.map(|at| axis(at, x.rank())).transpose()?;
+    if along.is_some() && x.rank() != 1 {
+        return Err(format!("attribute axis of a tensor of {} dimensions", x.rank()));
+    }
+    if !call.flag("sorted", true)? {
+        return Err("attribute sorted = 0".into());
+    }
+    let len = x.spec.elements();
+    let all = b.reshape(x, vec![len])?;
+    if len == 0 {
+        let none = b.whole(vec![0], Vec::new())?;
+        return Ok(vec![all, none.clone(), none.clone(), none]);
+    }
+    let [sorted, from] = b.top(&all, len, false)?;
+    let before = b.cut(&sorted, 0, 0, len - 1)?;
+    let after = b.cut(&sorted, 0, 1, len)?;
+    let changes = b.map_in(x.element().domain(), Element::I64, &[&before, &after], |w| {
+        let (before, after, one) = (w.input(0), w.input(1), w.whole(1));
+        let same = w.bin(Binary::Equal, before, after);
+        w.sub(one, same)
+    })?;
+    let first = b.whole(vec![1], vec![1])?;
+    let is_first = b.concat(&[&first, &changes], 0)?;
+    let chosen = Selection::of(b, &is_first)?;
+    let so_far = b.running(&is_first, 0, false, false)?;
+    let number = b.each(&so_far, |w, x| {
+        let one = w.whole(1);
+        w.sub(x, one)
+    })?;
+    let zeros = b.whole(vec![len], vec![0; len])?;
+    let inverse = put(b, &zeros, &from, &number, ScatterKind::Replace)?;
+    let ones = b.whole(vec![len], vec![1; len])?;
+    let counts = put(b, &zeros, &number, &ones, ScatterKind::Add)?;
+    let values = chosen.rows(b, &sorted, 0)?;
+    let values = chosen.bound(b, call, 0, values, 0)?;
+    let firsts = chosen.rows(b, &from, 0)?;
+    let firsts = chosen.bound(b, call, 1, firsts, 0)?;
+    Ok(vec![values, firsts, inverse, chosen.bound(b, call, 3, counts, 0)?])
+}

@@ -1,0 +1,362 @@
+//! `Loop` and `Scan`, whose bodies are read again for each iteration.
+//!
+//! So their number must be known when the network is read: by constants, by shapes, or as a bound.
+//! An iteration that data may end sooner is computed, and its results are taken if it was reached.
+
+use super::walk::{Scope, Walk, body, select};
+use crate::onnx::fault::{Fault, Result};
+use crate::onnx::file::{AttributeFile, GraphFile, NodeFile};
+use crate::onnx::node::name_of;
+use crate::tensors::axes::{axis, size};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, Binary, Domain, Element, Truth};
+use std::collections::HashMap;
+
+/// Iterations of all loops of a file.
+pub(super) const ITERATIONS: usize = 1 << 14;
+
+/// A body with the names around it.
+struct Body<'a, 's> {
+    node: &'a NodeFile<'a>,
+    graph: &'a GraphFile<'a>,
+    scope: Scope<'a, 's>,
+    outer: &'s [&'a AttributeFile<'a>],
+    depth: usize,
+}
+
+/// Values that an iteration hands to the next one, and those that all iterations give.
+struct Turn {
+    carried: Vec<Value>,
+    given: Vec<Vec<Value>>,
+}
+
+impl<'a> Walk<'a, '_> {
+    /// Results of a `Loop`: operands are the trip count, the condition, and the carried values.
+    pub(super) fn repeated(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        operands: &[Option<&Value>],
+        scope: &Scope<'a, '_>,
+        outer: &[&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let body = self.body(node, scope, outer, depth)?;
+        let carried = all(operands.get(2..).unwrap_or_default()).map_err(fault)?;
+        let fixed = carried.len() + 2;
+        body.ensure_ports(fixed, carried.len() + 1).map_err(fault)?;
+        let most = self.trip_count(operands.first().copied().flatten()).map_err(fault)?;
+        let mut condition = match operands.get(1).copied().flatten() {
+            Some(given) => given.clone(),
+            None => self.truth(true).map_err(fault)?,
+        };
+        let mut turn = Turn { carried, given: Vec::new() };
+        let mut count = 0;
+        while most.is_none_or(|most| count < most)
+            && known(&condition).map_err(fault)? != Some(false)
+        {
+            if known(&condition).map_err(fault)?.is_none() {
+                self.ensure_bounded(&body, most, &condition, turn.carried.len()).map_err(fault)?;
+            }
+            let made = self.iteration(&body, count, &condition, &turn.carried)?;
+            condition = self.advance(&mut turn, &condition, made).map_err(fault)?;
+            count += 1;
+        }
+        if turn.given.is_empty() && body.graph.outputs.len() > turn.carried.len() + 1 {
+            let made = self.iteration(&body, 0, &condition, &turn.carried)?;
+            turn.given.push(made[turn.carried.len() + 1..].to_vec()); // for their shapes alone
+        }
+        let stacked = stacked(&mut self.builder, &turn.given, count, &[]).map_err(fault)?;
+        Ok(turn.carried.into_iter().chain(stacked).collect())
+    }
+
+    /// The body of a node, with its constants.
+    fn body<'s>(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        scope: &'s Scope<'a, 's>,
+        outer: &'s [&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<Body<'a, 's>, Fault> {
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let graph = body(node, "body", outer).map_err(fault)?;
+        let mut scope = Scope { own: HashMap::new(), outer: Some(scope) };
+        self.initializers(graph, &mut scope)?;
+        Ok(Body { node, graph, scope, outer, depth })
+    }
+
+    fn trip_count(&mut self, given: Option<&Value>) -> Result<Option<usize>> {
+        let Some(given) = given else { return Ok(None) };
+        let Some(known) = given.known_values().filter(|known| known.array.len() == 1) else {
+            self.unbound = self.builder.roots(given);
+            return Err(
+                "the trip count must be one number that is known when the network is read: \
+                        fix it when the file is exported, or give the inputs that decide it"
+                    .into(),
+            );
+        };
+        Ok(Some(known.array.values().to_i64()[0].max(0) as usize))
+    }
+
+    /// Refuses a loop that data ends and nothing else does, and one whose results have a length
+    /// that data decides.
+    fn ensure_bounded(
+        &mut self,
+        body: &Body<'a, '_>,
+        most: Option<usize>,
+        condition: &Value,
+        carried: usize,
+    ) -> Result<()> {
+        if body.graph.outputs.len() > carried + 1 {
+            self.unbound = self.builder.roots(condition);
+            return Err(
+                "data decide about the length of its outputs: fix the number of iterations \
+                        when the file is exported"
+                    .into(),
+            );
+        }
+        match most.filter(|&most| most <= ITERATIONS) {
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "data decide about the number of iterations: give it a trip count of at most \
+                 {ITERATIONS}"
+            )),
+        }
+    }
+
+    /// Results of one iteration of a `Loop`.
+    fn iteration(
+        &mut self,
+        body: &Body<'a, '_>,
+        count: usize,
+        condition: &Value,
+        carried: &[Value],
+    ) -> Result<Vec<Value>, Fault> {
+        let number = self.builder.whole(Vec::new(), vec![count as i64]);
+        let number = number.map_err(|why| body.fault(why))?;
+        let given = [number, condition.clone()].into_iter().chain(carried.iter().cloned());
+        self.once(body, given.collect())
+    }
+
+    /// Results of a body for these values of its inputs.
+    fn once(&mut self, body: &Body<'a, '_>, given: Vec<Value>) -> Result<Vec<Value>, Fault> {
+        self.iterations += 1;
+        if self.iterations > ITERATIONS {
+            return Err(body.fault(format!("loops have more than {ITERATIONS} iterations")));
+        }
+        let names = body.graph.inputs.iter().map(|input| input.name);
+        let mut scope = Scope { own: names.zip(given).collect(), outer: Some(&body.scope) };
+        self.nodes(&body.graph.nodes, &mut scope, body.outer, body.depth)?;
+        let names = body.graph.outputs.iter().map(|output| output.name);
+        self.ensure_unbounded(body.node, names)?;
+        let made = body.graph.outputs.iter().map(|output| match scope.get(output.name) {
+            Some(value) => Ok(value.clone()),
+            None => Err(body.fault(format!("no node makes {:?}", output.name))),
+        });
+        made.collect()
+    }
+
+    /// Takes the results of an iteration, where it was reached. Returns the condition of the next.
+    fn advance(&mut self, turn: &mut Turn, condition: &Value, made: Vec<Value>) -> Result<Value> {
+        let mut made = made.into_iter();
+        let next = made.next().ok_or("no condition")?;
+        let fresh: Vec<Value> = made.by_ref().take(turn.carried.len()).collect();
+        turn.given.push(made.collect());
+        if known(condition)?.is_some() {
+            turn.carried = fresh;
+            return Ok(next);
+        }
+        let pairs = fresh.iter().zip(&turn.carried);
+        let chosen = pairs.map(|(new, old)| select(&mut self.builder, condition, new, old));
+        turn.carried = chosen.collect::<Result<_>>()?;
+        let [next, condition] = [&next, condition].map(|value| self.builder.reshape(value, vec![]));
+        self.builder.map_in(Domain::I64, Element::Bool, &[&next?, &condition?], |w| {
+            let (next, condition) = (w.input(0), w.input(1));
+            w.bin(Binary::Min, next, condition)
+        })
+    }
+
+    fn truth(&self, holds: bool) -> Result<Value> {
+        self.builder.constant(Vec::new(), Array::Bool(vec![Truth(holds.into())]))
+    }
+
+    /// Results of a `Scan`: operands are the carried values, and sequences.
+    pub(super) fn scanned(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        operands: &[Option<&Value>],
+        scope: &Scope<'a, '_>,
+        outer: &[&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        if self.opset < 9 {
+            let why = "it is the one of operator set 8: convert the file to 9 or later";
+            return Err(fault(why.into()));
+        }
+        let body = self.body(node, scope, outer, depth)?;
+        let mut operands = all(operands).map_err(fault)?;
+        let count = number(node, "num_scan_inputs").and_then(|count| {
+            operands
+                .len()
+                .checked_sub(count)
+                .ok_or_else(|| format!("{count} sequences are missing"))
+        });
+        let sequences = operands.split_off(count.map_err(fault)?);
+        body.ensure_ports(operands.len() + sequences.len(), operands.len()).map_err(fault)?;
+        let outputs = body.graph.outputs.len() - operands.len();
+        let sequences = Sequences::of(node, sequences, outputs).map_err(fault)?;
+        let mut turn = Turn { carried: operands, given: Vec::new() };
+        for at in 0..sequences.len.max(1) {
+            let parts = sequences.at(&mut self.builder, at).map_err(fault)?;
+            let given = turn.carried.iter().cloned().chain(parts).collect();
+            let mut made = self.once(&body, given)?;
+            turn.given.push(made.split_off(turn.carried.len()));
+            if sequences.len > 0 {
+                turn.carried = made;
+            }
+        }
+        let ends = &sequences.outputs;
+        let stacked =
+            stacked(&mut self.builder, &turn.given, sequences.len, ends).map_err(fault)?;
+        Ok(turn.carried.into_iter().chain(stacked).collect())
+    }
+}
+
+impl Body<'_, '_> {
+    fn fault(&self, why: String) -> Fault {
+        Fault::at_node(name_of(self.node), self.node.op, why)
+    }
+
+    /// Refuses a body with another number of inputs, or with fewer outputs, and a node that names
+    /// more results than there are.
+    fn ensure_ports(&self, inputs: usize, outputs: usize) -> Result<()> {
+        let (own, made) = (self.graph.inputs.len(), self.graph.outputs.len());
+        if own != inputs || made < outputs {
+            return Err(format!(
+                "its body must have {inputs} inputs and at least {outputs} outputs, got {own} and \
+                 {made}"
+            ));
+        }
+        let (named, have) = (self.node.outputs.len(), made - usize::from(self.node.op == "Loop"));
+        if named > have {
+            return Err(format!("its body must have {named} results, got {have}"));
+        }
+        Ok(())
+    }
+}
+
+/// An axis, and whether it is walked from its end.
+type Way = (i64, bool);
+
+/// Tensors of which each iteration gets a part.
+struct Sequences {
+    each: Vec<(Value, usize, bool)>,
+    len: usize,
+    outputs: Vec<Way>,
+}
+
+impl Sequences {
+    fn of(node: &NodeFile<'_>, values: Vec<Value>, outputs: usize) -> Result<Self> {
+        let ways = ways(node, "scan_input_axes", "scan_input_directions", values.len())?;
+        let outputs = ways_of_outputs(node, outputs)?;
+        let mut each = Vec::new();
+        for (value, (at, is_reverse)) in values.into_iter().zip(ways) {
+            let at = axis(at, value.rank())?;
+            each.push((value, at, is_reverse));
+        }
+        let lens: Vec<usize> = each.iter().map(|(value, at, _)| value.dims()[*at]).collect();
+        match lens.first() {
+            Some(&len) if lens.iter().all(|&other| other == len) => Ok(Self { each, len, outputs }),
+            _ => Err(format!("sequences must have one length, got {lens:?}")),
+        }
+    }
+
+    /// The parts of iteration `at`; zeros if the sequences are empty.
+    fn at(&self, b: &mut Builder<'_>, at: usize) -> Result<Vec<Value>> {
+        let mut parts = Vec::new();
+        for (value, axis, is_reverse) in &self.each {
+            let mut dims = value.dims().to_vec();
+            dims.remove(*axis);
+            if self.len == 0 {
+                let bytes = dims.iter().product::<usize>() * value.element().bytes();
+                let zeros = Array::from_le_bytes(value.element(), &vec![0; bytes]);
+                parts.push(b.constant(dims, zeros)?);
+                continue;
+            }
+            let at = if *is_reverse { self.len - 1 - at } else { at };
+            let part = b.cut(value, *axis, at, at + 1)?;
+            parts.push(b.reshape(&part, dims)?);
+        }
+        Ok(parts)
+    }
+}
+
+fn ways_of_outputs(node: &NodeFile<'_>, count: usize) -> Result<Vec<Way>> {
+    ways(node, "scan_output_axes", "scan_output_directions", count)
+}
+
+/// Axes and directions of so many sequences: the first, from its start, if the node says nothing.
+fn ways(node: &NodeFile<'_>, axes: &str, directions: &str, count: usize) -> Result<Vec<Way>> {
+    let list = |name: &str| {
+        let found = node.attributes.iter().find(|attribute| attribute.name == name);
+        let list = found.map_or(vec![0; count], |found| found.ints.to_vec());
+        if list.len() == count {
+            return Ok(list);
+        }
+        Err(format!("attribute {name} must have {count} numbers, got {}", list.len()))
+    };
+    let directions = list(directions)?.into_iter().map(|direction| direction != 0);
+    Ok(list(axes)?.into_iter().zip(directions).collect())
+}
+
+/// A number that an attribute must say.
+fn number(node: &NodeFile<'_>, name: &str) -> Result<usize> {
+    let found = node.attributes.iter().find(|attribute| attribute.name == name);
+    let found = found.and_then(|attribute| attribute.int);
+    size(found.ok_or_else(|| format!("attribute {name} is missing"))?)
+}
+
+/// What iterations gave, of which `count` are taken, along a new axis: the first unless `ways` says
+/// otherwise.
+fn stacked(
+    b: &mut Builder<'_>,
+    given: &[Vec<Value>],
+    count: usize,
+    ways: &[Way],
+) -> Result<Vec<Value>> {
+    let outputs = given.first().map_or(0, Vec::len);
+    let mut made = Vec::new();
+    for k in 0..outputs {
+        let (at, is_reverse) = ways.get(k).copied().unwrap_or_default();
+        let at = axis(at, given[0][k].rank() + 1)?;
+        let mut parts = Vec::new();
+        for values in given {
+            let mut dims = values[k].dims().to_vec();
+            dims.insert(at.min(dims.len()), 1);
+            parts.push(b.reshape(&values[k], dims)?);
+        }
+        if is_reverse {
+            parts.reverse();
+        }
+        let all = b.concat(&parts.iter().collect::<Vec<_>>(), at)?;
+        made.push(if count == 0 { b.cut(&all, at, 0, 0)? } else { all });
+    }
+    Ok(made)
+}
+
+/// Operands, none of which may be left out.
+fn all(operands: &[Option<&Value>]) -> Result<Vec<Value>> {
+    let each = operands.iter().map(|operand| operand.cloned());
+    each.collect::<Option<_>>().ok_or_else(|| "an operand is missing".into())
+}
+
+/// A condition, if it is known.
+fn known(condition: &Value) -> Result<Option<bool>> {
+    if condition.spec.elements() != 1 {
+        return Err(format!("the condition must be one truth value, got {}", condition.spec));
+    }
+    let known = condition.known_values();
+    Ok(known.map(|known| known.array.values().to_i64()[0] != 0))
+}

@@ -1,0 +1,135 @@
+//! Sizes that data decide: what an answer has, and which operators can't have them. `runtime.rs`
+//! compares numbers.
+
+use super::{doubles, network};
+use crate::handmade::{int, ints, node, node_in, open, scalar, stored, value};
+use reef_core::tensor::Array;
+use reef_models::Extent;
+
+const FLOAT: i64 = 1;
+const I64: i64 = 7;
+
+/// Rows of `x` whose first column isn't 0, and what `more` makes of `y`.
+fn rows(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let first = stored("first", I64, &[], &0i64.to_le_bytes());
+    let parts = [
+        first,
+        node("Gather", &["x", "first"], "column", &[int("axis", 1)]),
+        node("Cast", &["column"], "keep", &[int("to", 9)]),
+        node("Compress", &["x", "keep"], "y", &[int("axis", 0)]),
+        value(11, "x", &[3, 2]),
+    ];
+    [&parts[..], more].concat()
+}
+
+#[test]
+fn answer_has_as_many_rows_as_there_are() {
+    let network = network(&rows(&[open(12, "y", FLOAT, &["n", "2"])]), &[]).unwrap();
+    assert_eq!(network.outputs.len(), 2, "and the size");
+    let port = &network.outputs[0];
+    assert!(matches!(port.extent, Extent::Bounded { axis: 0, .. }));
+    for (x, want) in [
+        ([1.0, 2.0, 0.0, 3.0, 4.0, 5.0], vec![1.0, 2.0, 4.0, 5.0]),
+        ([0.0, 2.0, 0.0, 3.0, 0.0, 5.0], vec![]),
+        ([1.0; 6], vec![1.0; 6]),
+    ] {
+        let made = network.execute(&[Array::F32(x.to_vec())]).unwrap();
+        assert_eq!((made.len(), doubles(&made[0])), (1, want.clone()));
+        assert_eq!(port.spec_of(want.len()).dims, [want.len() / 2, 2]);
+    }
+}
+
+#[test]
+fn operators_of_other_rows_refuse_sizes_of_data() {
+    let say = |op: &str, inputs: &[&str], attributes: &[Vec<u8>]| {
+        let more = [
+            node(op, inputs, "z", attributes),
+            scalar("two", 2.0),
+            stored("shape", I64, &[1], &(-1i64).to_le_bytes()),
+            open(12, "z", FLOAT, &[]),
+        ];
+        network(&rows(&more), &[]).map(drop)
+    };
+    say("Mul", &["y", "two"], &[]).unwrap();
+    say("Reshape", &["y", "shape"], &[]).unwrap_err(); // rows of two become rows of one
+    for op in ["ReduceSum", "Softmax", "Shape", "NonZero"] {
+        let said = say(op, &["y"], &[]).unwrap_err();
+        let want = format!("\"z\" ({op}): data decide about a size of operand 0");
+        assert!(said.contains(&want), "{said}");
+    }
+    say("Add", &["y", "x"], &[]).unwrap_err(); // of another number of rows
+    say("Concat", &["y", "y"], &[int("axis", 1)]).unwrap();
+    say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap_err();
+}
+
+#[test]
+fn boxes_that_do_not_fit_are_refused() {
+    let say = |most: i64| {
+        let parts = [
+            value(11, "boxes", &[1, 4000, 4]),
+            value(11, "scores", &[1, 1, 4000]),
+            stored("most", I64, &[1], &most.to_le_bytes()),
+            node("NonMaxSuppression", &["boxes", "scores", "most"], "y", &[]),
+            open(12, "y", I64, &["n", "3"]),
+        ];
+        network(&parts, &[])
+    };
+    let said = say(4000).unwrap_err();
+    let want = "max_output_boxes_per_class must be at most 1024, got 4000 of 4000 boxes";
+    assert!(said.contains(want), "{said}");
+    assert_eq!(say(0).unwrap().outputs[0].spec.dims, [0, 3]);
+}
+
+#[test]
+fn selections_of_constants_have_known_sizes() {
+    let parts = [
+        stored("x", FLOAT, &[3], &[0, 0, 128, 63, 0, 0, 0, 0, 0, 0, 0, 64]),
+        node("NonZero", &["x"], "y", &[]),
+        open(12, "y", I64, &["1", "n"]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    assert_eq!(network.outputs[0].extent, Extent::Fixed);
+    assert_eq!(doubles(&network.execute(&[]).unwrap()[0]), [0.0, 2.0]);
+}
+
+#[test]
+fn caches_that_do_not_fit_are_refused() {
+    let say = |total: i32, past: i64, attributes: &[Vec<u8>]| {
+        let number = |name, value: i32| stored(name, 6, &[1], &value.to_le_bytes());
+        let inputs = ["q", "k", "v", "past_k", "past_v", "lengths", "total"];
+        let parts = [
+            value(11, "q", &[1, 2, 16]),
+            value(11, "k", &[1, 2, 8]),
+            value(11, "v", &[1, 2, 8]),
+            value(11, "past_k", &[1, 2, past, 4]),
+            value(11, "past_v", &[1, 2, 3, 4]),
+            number("lengths", total - 1),
+            number("total", total),
+            node_in(
+                "com.microsoft",
+                "GroupQueryAttention",
+                &inputs,
+                &["y", "pk", "pv"],
+                attributes,
+            ),
+            open(12, "y", FLOAT, &[]),
+        ];
+        network(&parts, &[]).map(drop)
+    };
+    let heads = |own, shared| [int("num_heads", own), int("kv_num_heads", shared)];
+    say(5, 3, &heads(4, 2)).unwrap();
+    let ends = |result: Result<(), String>, want: &str| {
+        let said = result.unwrap_err();
+        assert!(said.contains(want), "{said}");
+    };
+    ends(say(5, 3, &[]), "attribute num_heads must be at least 1, got 0");
+    ends(say(5, 3, &heads(4, 3)), "in 3 heads");
+    ends(say(5, 4, &heads(4, 2)), "a past of float32[1, 2, 4, 4]");
+    ends(say(1, 3, &heads(4, 2)), "2 new tokens, 1 of all");
+    let turned = [&heads(4, 2)[..], &[int("do_rotary", 1)]].concat();
+    ends(say(5, 3, &turned), "do_rotary = 1 needs cos_cache and sin_cache");
+    let small = [&heads(4, 2)[..], &[int("kv_cache_bit_width", 4)]].concat();
+    ends(say(5, 3, &small), "attribute kv_cache_bit_width must be 0, got 4");
+    let list = [&heads(4, 2)[..], &[ints("scale", &[1])]].concat();
+    ends(say(5, 3, &list), "attribute scale must be a float");
+}
