@@ -138,18 +138,16 @@ async fn serve(
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
 }
 
-/// Forgets shared memory of clients that have disconnected, connections without progress, and
-/// networks of unused shapes, until the runtime ends.
+/// Forgets shared memory of clients that have disconnected, connections without progress, networks
+/// of unused shapes and unused sequences, until the runtime ends.
 async fn prune(server: Arc<Server>) {
     loop {
         tokio::time::sleep(CLOSE_TIMEOUT).await;
         server.regions.prune();
         server.clients.sweep();
-        if let Some(idle) = server.config.get().times.shapes() {
-            let server = server.clone();
-            let expire = move || server.registry.expire_shapes(idle);
-            let _ = tokio::task::spawn_blocking(expire).await; // a panic has already been printed
-        }
+        let (idle, server) = (server.config.get().times.shapes(), server.clone());
+        let expire = move || server.registry.expire_unused(idle);
+        let _ = tokio::task::spawn_blocking(expire).await; // a panic has already been printed
     }
 }
 

@@ -282,12 +282,8 @@ impl Server {
         if let Some(variant) = model.variants.get(&shapes, &tenant.principal) {
             return Ok(variant);
         }
-        let config = self.config.get();
         let (time, deadline) = self.time(arrived, timeout);
-        let max = match (config.memory.total_mib << 20, tenant.principal.is_owner()) {
-            (0, _) | (_, true) => u64::MAX,
-            (all, false) => config.limits.part(all),
-        };
+        let max = self.max_device_bytes(tenant);
         let (model, payer) = (model.clone(), tenant.clone());
         let make = move || model.make(&shapes, &payer, max);
         let made = tokio::time::timeout_at(
@@ -301,6 +297,15 @@ impl Server {
             ))
         };
         made.map_err(late)?
+    }
+
+    /// Maximum bytes of a tenant on the device.
+    pub(crate) fn max_device_bytes(&self, tenant: &Tenant) -> u64 {
+        let config = self.config.get();
+        match (config.memory.total_mib << 20, tenant.principal.is_owner()) {
+            (0, _) | (_, true) => u64::MAX,
+            (all, false) => config.limits.part(all),
+        }
     }
 
     /// Returns the timeout and the deadline of a request that arrived at `arrived`.

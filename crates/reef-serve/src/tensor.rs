@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use reef::did_you_mean;
-use reef::models::{Port, Ports};
+use reef::models::{Extent, Port, Ports};
 use reef::tensor::Element;
 
 /// A tensor's name, type and shape, and its offset among a model's inputs or outputs.
@@ -12,6 +12,16 @@ pub(crate) struct TensorInfo {
     pub(crate) element: Element,
     pub(crate) shape: Vec<i64>,
     /// Offset of its first byte.
+    pub(crate) offset: usize,
+    /// Set if data decide one of its sizes; that of `shape` is an upper bound then.
+    pub(crate) bound: Option<SizeBound>,
+}
+
+/// Size of a tensor that data decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SizeBound {
+    pub(crate) axis: usize,
+    /// Offset of the size, among a model's outputs.
     pub(crate) offset: usize,
 }
 
@@ -30,6 +40,10 @@ impl TensorInfos {
             element: port.spec.element,
             shape: port.spec.dims.iter().map(|&size| size as i64).collect(),
             offset,
+            bound: match (port.extent, ports.size_of(port)) {
+                (Extent::Bounded { axis, .. }, Some(offset)) => Some(SizeBound { axis, offset }),
+                _ => None,
+            },
         };
         Self { each: ports.iter().map(info).collect(), bytes: ports.bytes() }
     }
@@ -52,9 +66,19 @@ impl TensorInfos {
         self.each.iter().map(|info| info.name.as_str()).collect()
     }
 
-    /// True if it is a single tensor of FP32.
+    /// True if it is a single tensor of FP32, whose size is known.
     pub(crate) fn is_floats(&self) -> bool {
-        matches!(&*self.each, [info] if info.element == Element::F32)
+        matches!(&*self.each, [info] if info.element == Element::F32 && info.bound.is_none())
+    }
+
+    /// Returns the tensors as in metadata: -1 is a size that data decide.
+    pub(crate) fn with_open_shapes(mut self) -> Self {
+        for info in &mut self.each {
+            if let Some(SizeBound { axis, .. }) = info.bound {
+                info.shape[axis] = -1;
+            }
+        }
+        self
     }
 }
 
@@ -66,6 +90,35 @@ impl TensorInfo {
 
     pub(crate) fn bytes(&self) -> usize {
         self.elements().saturating_mul(self.element.bytes())
+    }
+
+    /// Bytes of one place along the axis whose size data decide, in each row before it; and the
+    /// number of those rows.
+    fn row_bytes(&self, axis: usize) -> (usize, usize) {
+        let product = |sizes: &[i64]| {
+            sizes.iter().map(|&size| usize::try_from(size).unwrap_or_default()).product::<usize>()
+        };
+        (product(&self.shape[axis + 1..]) * self.element.bytes(), product(&self.shape[..axis]))
+    }
+
+    /// Keeps `size` places of the axis whose size data decide.
+    pub(crate) fn cut(&self, bytes: Vec<u8>, size: i64) -> Vec<u8> {
+        let Some(SizeBound { axis, .. }) = self.bound else { return bytes };
+        let (inner, _) = self.row_bytes(axis);
+        let most = usize::try_from(self.shape[axis]).unwrap_or_default();
+        let size = usize::try_from(size).unwrap_or_default().min(most);
+        let rows = bytes.chunks_exact((most * inner).max(1));
+        rows.flat_map(|row| &row[..size * inner]).copied().collect()
+    }
+
+    /// Shape of an answer of so many bytes.
+    pub(crate) fn shape_of(&self, bytes: usize) -> Vec<i64> {
+        let mut shape = self.shape.clone();
+        if let Some(SizeBound { axis, .. }) = self.bound {
+            let (inner, outer) = self.row_bytes(axis);
+            shape[axis] = bytes.checked_div(inner * outer).unwrap_or_default() as i64;
+        }
+        shape
     }
 
     /// Returns the protocol's name of its type.

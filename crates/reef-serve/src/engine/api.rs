@@ -42,8 +42,11 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// none; errors of the device.
     fn open_shared(&self, handle: &[u8; 64]) -> Result<Arc<dyn SharedMemory>>;
 
-    /// Allocates memory of the device that stands for another process's in tests.
-    #[cfg(test)]
+    /// Allocates memory that requests read and write as another process's. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device.
     fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>>;
 
     /// Returns the dispatcher's counters.

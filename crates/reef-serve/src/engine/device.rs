@@ -105,7 +105,6 @@ impl<D: Operators> Engine for OnDevice<D> {
         Ok(Arc::new(SharedOnDevice::open(self.node.device(), handle)?))
     }
 
-    #[cfg(test)]
     fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>> {
         let device = self.node.device();
         Ok(Arc::new(SharedOnDevice::new(device, device.alloc(bytes)?, bytes)))

@@ -135,8 +135,8 @@ impl<D: Operators> SharedCommands<D> {
         Self { launches: None, max_graph }
     }
 
-    /// Returns the commands of an inference with these parts. Other tensors go through the host:
-    /// their whole side is copied, before the input parts or after the output parts.
+    /// Returns the commands of an inference with these parts. Other tensors go through the host, in
+    /// copies before the input parts or after the output parts.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ impl<D: Operators> SharedCommands<D> {
         parts: SharedParts<'_>,
     ) -> Result<Vec<Command<D>>> {
         let mut commands = Vec::new();
-        if !is_all(parts.inputs, network.inputs()) {
-            commands.extend(network.copy_in());
+        for (offset, bytes) in ranges_of_host(parts.inputs, network.inputs()) {
+            commands.push(network.copy_part_in(offset, bytes)?);
         }
         for SharedPart { memory, begin, offset, bytes } in non_empty(parts.inputs) {
             commands.push(network.copy_from((buffer::<D>(memory)?, *begin), *offset, *bytes)?);
@@ -157,8 +157,11 @@ impl<D: Operators> SharedCommands<D> {
         for SharedPart { memory, begin, offset, bytes } in non_empty(parts.outputs) {
             commands.push(network.copy_to((buffer::<D>(memory)?, *begin), *offset, *bytes)?);
         }
-        if !is_all(parts.outputs, network.outputs()) {
-            commands.push(network.copy_out());
+        for (offset, bytes) in ranges_of_host(parts.outputs, network.outputs()) {
+            commands.push(network.copy_part_out(offset, bytes)?);
+        }
+        if commands.is_empty() {
+            commands.push(network.copy_out()); // without commands nothing could be waited for
         }
         Ok(commands)
     }
@@ -177,10 +180,24 @@ fn non_empty(parts: &[SharedPart]) -> impl Iterator<Item = &SharedPart> {
     parts.iter().filter(|part| part.bytes > 0)
 }
 
-/// True if these parts are all tensors of a side that is not empty.
-fn is_all(parts: &[SharedPart], ports: &Ports) -> bool {
-    let all: usize = ports.iter().map(|(_, port)| port.spec.bytes()).sum();
-    all > 0 && parts.iter().map(|part| part.bytes).sum::<usize>() == all
+/// Returns offset and bytes of the tensors that are not in these parts, neighbours as one range.
+fn ranges_of_host(parts: &[SharedPart], ports: &Ports) -> Vec<(usize, usize)> {
+    let in_parts = |offset: usize, bytes: usize| {
+        let inside = parts.iter().filter(|part| (offset..offset + bytes).contains(&part.offset));
+        inside.map(|part| part.bytes).sum::<usize>() == bytes
+    };
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    let mut follows = false;
+    for (offset, bytes) in ports.ranges().filter(|(_, bytes)| *bytes > 0) {
+        let is_host = !in_parts(offset, bytes);
+        match ranges.last_mut() {
+            Some((first, length)) if is_host && follows => *length = offset + bytes - *first,
+            _ if is_host => ranges.push((offset, bytes)),
+            _ => {}
+        }
+        follows = is_host;
+    }
+    ranges
 }
 
 fn buffer<D: Operators>(memory: &Arc<dyn SharedMemory>) -> Result<&D::Buffer> {
@@ -194,7 +211,8 @@ mod tests {
     use super::*;
     use reef::command::Copy;
     use reef::cpu::Cpu;
-    use reef::models::Model;
+    use reef::models::{Extent, Model, Port};
+    use reef::tensor::{Element, Spec};
 
     /// Returns the copies among all commands; `true` is a copy to the host.
     fn copies(commands: &[Command<Cpu>]) -> Vec<(usize, bool)> {
@@ -228,6 +246,21 @@ mod tests {
         let (half_in, half_out) = (part(input / 2), part(output / 2));
         let halves = [(input, false), (input / 2, false), (output / 2, false), (output, true)];
         assert_eq!(copied(&half_in, &half_out), halves);
+        let part_of = |offset, bytes| SharedPart { offset, ..part(bytes)[0].clone() };
+        let ports = {
+            let port = |name: &str, size: usize| Port {
+                name: name.into(),
+                spec: Spec { element: Element::F32, dims: vec![size] },
+                storage: 0,
+                extent: Extent::Fixed,
+            };
+            Ports::new([port("x", 1), port("state", 16), port("y", 2), port("z", 3)])
+        };
+        let ranges = |parts: &[SharedPart]| ranges_of_host(parts, &ports);
+        assert_eq!(ranges(&[]), [(0, ports.bytes())]);
+        assert_eq!(ranges(&[part_of(64, 64)]), [(0, 4), (128, 76)]);
+        assert_eq!(ranges(&[part_of(64, 32), part_of(96, 32)]), [(0, 4), (128, 76)]);
+        assert_eq!(ranges(&[part_of(64, 32)]), [(0, ports.bytes())]);
         let beyond = [SharedPart { offset: 4, ..all_in[0].clone() }];
         assert!(shared.commands(&network, SharedParts { inputs: &beyond, outputs: &[] }).is_err());
     }

@@ -39,6 +39,15 @@ impl Parameter {
         }
     }
 
+    /// Returns an id: a number other than 0, or a text; `None` for an empty one.
+    pub(crate) fn id(&self, key: &str) -> Result<Option<String>> {
+        match self {
+            Self::Number(number) => Ok(Some(number.to_string())),
+            Self::Text(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+            other => Err(wrong(key, "a positive integer or a text", other)),
+        }
+    }
+
     fn text(&self, key: &str) -> Result<String> {
         match self {
             Self::Text(text) => Ok(text.clone()),

@@ -6,13 +6,14 @@ use crate::server::Server;
 pub(crate) const NAME: &str = "reef";
 
 /// Supported extensions of the protocol on every device.
-const EXTENSIONS: [&str; 9] = [
+const EXTENSIONS: [&str; 10] = [
     "binary_tensor_data",
     "classification",
     "logging",
     "model_configuration",
     "model_repository",
     "schedule_policy",
+    "sequence",
     "statistics",
     "system_shared_memory",
     "trace",

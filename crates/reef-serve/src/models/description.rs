@@ -3,6 +3,7 @@
 use crate::class::Class;
 use crate::config::sources::why;
 use crate::error::{Error, Result};
+use crate::models::sequences::spec::{StatePair, StateSpec};
 use crate::name::{excerpt, is_file_name};
 use crate::requests::batch::Batching;
 use serde::Deserialize;
@@ -39,6 +40,12 @@ pub(super) struct Description {
     /// Shapes of networks that are created at the load, for open sizes, by names of inputs. Clients
     /// of the local path use the first one.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
+    /// Outputs that are inputs of a sequence's next request, and stay on the device.
+    pub(super) state: Vec<StatePair>,
+    /// Time after which an unused sequence is forgotten, in microseconds; default: a minute.
+    pub(super) sequence_idle_us: Option<u64>,
+    /// Maximum number of sequences at a time; default: 64.
+    pub(super) max_sequences: Option<usize>,
     /// Maximum number of rows (first size of all tensors) of a batch; 0 or 1: no batching.
     pub(super) max_batch: usize,
     /// Time that a request waits for others of its batch, in microseconds.
@@ -105,7 +112,16 @@ impl Description {
                 self.max_batch, self.max_delay_us
             ));
         }
+        if self.state().map(|state| state.is_some())? && self.max_batch > 1 {
+            let max = self.max_batch;
+            return Err(format!("max_batch must be 0 or 1 for a model with state, got {max}"));
+        }
         Ok(())
+    }
+
+    /// Its state, if it has any.
+    pub(super) fn state(&self) -> Result<Option<StateSpec>, String> {
+        StateSpec::new(&self.state, self.sequence_idle_us, self.max_sequences)
     }
 
     /// Name of its file of scales, if it has one.

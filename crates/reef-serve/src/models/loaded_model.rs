@@ -13,7 +13,8 @@ use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
 use crate::models::declaration::{Declaration, Shapes, rows_of};
-use crate::models::model_spec::ModelSpec;
+use crate::models::model_spec::{ModelSpec, of};
+use crate::models::sequences::table::Sequences;
 use crate::models::shaped::factory::VariantFactory;
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
@@ -42,6 +43,8 @@ pub(crate) struct LoadedModel {
     pub(crate) base: Arc<Variant>,
     /// Networks for other shapes.
     pub(crate) variants: Variants,
+    /// Set if it has state.
+    pub(crate) sequences: Option<Sequences>,
     /// Set if sizes are open.
     pub(super) declaration: Option<Declaration>,
     pub(super) factory: Arc<VariantFactory>,
@@ -104,6 +107,8 @@ impl LoadedModel {
             Some(declaration) => declaration.metadata(infos),
             None => (infos.0.clone(), infos.1.clone()),
         };
+        let outputs = outputs.with_open_shapes();
+        let sequences = sequences(&spec, &inputs, &outputs)?;
         let of = Class::ALL.map(|class| ClassLabels {
             model: spec.name.to_string(),
             version: spec.version,
@@ -115,6 +120,7 @@ impl LoadedModel {
             inputs,
             outputs,
             base,
+            sequences,
             variants,
             declaration,
             factory,
@@ -147,6 +153,21 @@ impl LoadedModel {
             }
         }
         Ok(())
+    }
+
+    /// Inputs that a request has: those that are not state.
+    pub(crate) fn request_inputs(&self) -> impl Iterator<Item = &TensorInfo> {
+        let state = self.sequences.iter().flat_map(|sequences| &sequences.tensors);
+        let state: Vec<usize> = state.map(|tensor| tensor.input).collect();
+        let each = self.inputs.each.iter().enumerate();
+        each.filter(move |(index, _)| !state.contains(index)).map(|(_, info)| info)
+    }
+
+    /// Outputs that an answer has: those that are not state.
+    pub(crate) fn answer_outputs(&self) -> impl Iterator<Item = (usize, &TensorInfo)> {
+        let state = self.sequences.iter().flat_map(|sequences| &sequences.tensors);
+        let state: Vec<usize> = state.map(|tensor| tensor.output).collect();
+        self.outputs.each.iter().enumerate().filter(move |(index, _)| !state.contains(index))
     }
 
     /// Returns its device.
@@ -275,6 +296,7 @@ impl LoadedModel {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join(); // a panic has already been printed
         }
+        self.sequences.iter().for_each(Sequences::clear);
         self.variants.clear();
         self.base.clear();
         self.instance_count.lock().take();
@@ -287,6 +309,18 @@ impl LoadedModel {
     fn of(&self, class: Class) -> &ClassLabels {
         &self.of[class as usize]
     }
+}
+
+/// Finds the state of a model among its tensors.
+fn sequences(
+    spec: &ModelSpec,
+    inputs: &TensorInfos,
+    outputs: &TensorInfos,
+) -> Result<Option<Sequences>> {
+    let Some(state) = &spec.state else { return Ok(None) };
+    let tensors = state.tensors(inputs, outputs);
+    let tensors = tensors.map_err(|error| of(&spec.name, spec.version, error))?;
+    Ok(Some(Sequences::new(state, tensors)))
 }
 
 /// True if the instance can be used again: errors of the client leave it usable.

@@ -9,6 +9,7 @@ use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
 use crate::tenants::tenant::Tenant;
+use crate::tensor::TensorInfo;
 use std::sync::Arc;
 
 impl LoadedModel {
@@ -131,8 +132,14 @@ fn check_outputs(spec: &ModelSpec, variants: &Variants, shapes: &Shapes) -> Resu
     else {
         return Ok(());
     };
-    let wrong = variant.outputs.each.iter().find(|info| info.shape.first() != Some(&(rows as i64)));
+    let mut outputs = variant.outputs.each.iter();
+    let has_rows =
+        |info: &&TensorInfo| info.shape.first() == Some(&(rows as i64)) && info.bound.is_none();
+    let wrong = outputs.find(|info| !has_rows(info));
     wrong.map_or(Ok(()), |info| {
+        if info.bound.is_some() {
+            return Err(not_batched(spec, &format!("data decide about a size of {}", info.name)));
+        }
         let (name, shape) = (&info.name, &info.shape);
         let text = format!(
             "output {name} must have {rows} rows for {rows} rows of input, got shape {shape:?}"

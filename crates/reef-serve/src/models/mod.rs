@@ -17,6 +17,7 @@ pub(crate) mod placement;
 pub(crate) mod registry;
 pub(crate) mod repository;
 mod retiring;
+pub(crate) mod sequences;
 pub(crate) mod shaped;
 pub(crate) mod source;
 mod workers;

@@ -4,6 +4,7 @@ use super::config::model_config::{BATCH_RT, SCALES};
 use super::config::upload::Upload;
 use super::declaration::{Declaration, Shapes};
 use super::description::{Description, Instances, Placing};
+use super::sequences::spec::StateSpec;
 use super::source::{ModelSource, read_error};
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -41,6 +42,8 @@ pub(crate) struct ModelSpec {
     pub(crate) instances: Instances,
     /// Rule that selects its devices.
     pub(crate) placing: Placing,
+    /// Tensors that stay on the device from one request of a sequence to the next.
+    pub(crate) state: Option<StateSpec>,
     /// Files that came with a load; they are read again for each shape.
     pub(super) upload: Option<Arc<Upload>>,
 }
@@ -69,6 +72,7 @@ impl ModelSpec {
         let Description { size, batch, measure, instances, .. } = *description;
         let (name, shapes) = (name.clone(), description.shapes.clone());
         let (batching, placing) = (description.batching(), description.placing());
+        let state = description.state().map_err(|why| of(&name, version, Error::Invalid(why)))?;
         Ok(Self {
             name,
             version,
@@ -83,6 +87,7 @@ impl ModelSpec {
             measure,
             instances,
             placing,
+            state,
             upload: None,
         })
     }
@@ -103,6 +108,7 @@ impl ModelSpec {
             measure: false,
             instances: description.instances,
             placing: description.placing(),
+            state: None,
             upload: None,
         }
     }
@@ -212,6 +218,6 @@ pub(super) fn no_folder(scales: &str) -> Error {
 }
 
 /// Adds the model to an error.
-fn of(name: &ModelName, version: u32, error: Error) -> Error {
+pub(super) fn of(name: &ModelName, version: u32, error: Error) -> Error {
     error.map_text(|text| format!("model {name}/{version}: {text}"))
 }

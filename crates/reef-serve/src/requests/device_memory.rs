@@ -1,17 +1,17 @@
-//! Device memory of a client. Its bytes never pass through the host: the queue that runs a request
-//! copies them.
+//! Device memory of a client, or of a sequence. Its bytes never pass through the host: the queue
+//! that runs a request copies them.
 
 use crate::engine::node::Node;
 use crate::engine::shared::{SharedMemory, SharedPart};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// Device memory that another process shares, and its device.
+/// Device memory that another process shares or that is a sequence's, and its device.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceMemory {
     pub(crate) node: Arc<Node>,
     memory: Arc<dyn SharedMemory>,
-    /// Handle of the driver.
+    /// Handle of the driver; zeros if it is the daemon's own.
     handle: [u8; 64],
 }
 
@@ -36,6 +36,16 @@ impl DeviceMemory {
             return Err(Error::Invalid(of(&text)));
         }
         Ok(Self { node: node.clone(), memory, handle: *handle })
+    }
+
+    /// Allocates memory of the daemon's own. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device.
+    pub(crate) fn alloc(node: &Arc<Node>, bytes: usize) -> Result<Self> {
+        let memory = node.engine.alloc_shared(bytes).map_err(|error| node.diagnose(error))?;
+        Ok(Self { node: node.clone(), memory, handle: [0; 64] })
     }
 
     /// True if both have the same handle.

@@ -104,6 +104,8 @@ pub(crate) struct BoundOutput {
     pub(crate) index: usize,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
+    /// Offset of its size among the model's outputs, if data decide it. The size follows its bytes.
+    pub(crate) size: Option<usize>,
     pub(crate) output: Output,
 }
 
@@ -198,6 +200,11 @@ impl BoundOutput {
             Output::Bytes => {
                 let mut data = vec![0; self.bytes];
                 instance.read(offset, &mut data)?;
+                if let Some(size) = self.size {
+                    let mut number = [0; 8];
+                    instance.read(size, &mut number)?;
+                    data.extend(number);
+                }
                 Ok(data)
             }
             Output::Region(slice) => {

@@ -7,6 +7,7 @@ mod loads;
 mod losses;
 mod models;
 mod rights;
+mod sequences;
 mod shapes;
 mod sharing;
 mod sharing_by_grpc;
@@ -83,7 +84,13 @@ impl Fixture {
                 offset: 0,
                 input: Input::Bytes(to_bytes(&input).into()),
             }],
-            outputs: vec![BoundOutput { index: 0, offset: 0, bytes, output: Output::Bytes }],
+            outputs: vec![BoundOutput {
+                index: 0,
+                offset: 0,
+                bytes,
+                size: None,
+                output: Output::Bytes,
+            }],
         }
     }
 }

@@ -35,8 +35,8 @@ pub(super) fn model(
         name: model.spec.name.to_string(),
         versions: versions.iter().map(u32::to_string).collect(),
         platform: model.spec.platform().into(),
-        inputs: model.inputs.each.iter().map(tensor).collect(),
-        outputs: model.outputs.each.iter().map(tensor).collect(),
+        inputs: model.request_inputs().map(tensor).collect(),
+        outputs: model.answer_outputs().map(|(_, info)| tensor(info)).collect(),
     })
 }
 
@@ -68,8 +68,8 @@ pub(super) fn config(
         platform: model.spec.platform().into(),
         backend: NAME.into(),
         max_batch_size: max_batch_size(model.spec.max_batch()),
-        input: model.inputs.each.iter().map(input).collect(),
-        output: model.outputs.each.iter().map(output).collect(),
+        input: model.request_inputs().map(input).collect(),
+        output: model.answer_outputs().map(|(_, info)| output(info)).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
         dynamic_batching: model.spec.batching().map(dynamic),
         parameters: model

@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use crate::kserve::middleware::Probe;
 use crate::kserve::server_metadata::{NAME, extensions};
 use crate::kserve::settings::{self, Settings};
+use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
+use crate::models::sequences::spec::{StatePair, StateSpec, StateTensor};
 use crate::net::identity::peer::Peer;
 use crate::observe::stats::Sum;
 use crate::requests::batch::Batching;
@@ -141,8 +143,8 @@ async fn model(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<Va
         "name": model.spec.name.as_str(),
         "versions": versions.iter().map(u32::to_string).collect::<Vec<_>>(),
         "platform": model.spec.platform(),
-        "inputs": model.inputs.each.iter().map(tensor).collect::<Vec<_>>(),
-        "outputs": model.outputs.each.iter().map(tensor).collect::<Vec<_>>(),
+        "inputs": model.request_inputs().map(tensor).collect::<Vec<_>>(),
+        "outputs": model.answer_outputs().map(|(_, info)| tensor(info)).collect::<Vec<_>>(),
     })))
 }
 
@@ -161,8 +163,8 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
         "platform": model.spec.platform(),
         "backend": NAME,
         "max_batch_size": if model.spec.max_batch() > 1 { model.spec.max_batch() } else { 0 },
-        "input": model.inputs.each.iter().map(tensor).collect::<Vec<_>>(),
-        "output": model.outputs.each.iter().map(tensor).collect::<Vec<_>>(),
+        "input": model.request_inputs().map(tensor).collect::<Vec<_>>(),
+        "output": model.answer_outputs().map(|(_, info)| tensor(info)).collect::<Vec<_>>(),
         "instance_group": [group("rt", instances.rt), group("be", instances.be)],
     });
     if let Some(Batching { max, delay }) = model.spec.batching() {
@@ -170,10 +172,32 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
         config["dynamic_batching"] =
             json!({ "preferred_batch_size": [max], "max_queue_delay_microseconds": delay });
     }
+    if let Some(state) = &model.spec.state {
+        config["sequence_batching"] = sequence_batching(&model, state);
+    }
     for (key, value) in model.spec.parameters() {
         config["parameters"][key] = json!({ "string_value": value });
     }
     Ok(Json(config))
+}
+
+/// Returns the state of sequences.
+fn sequence_batching(model: &LoadedModel, state: &StateSpec) -> Value {
+    let pair = |pair: &StatePair| json!({ "input_name": pair.input, "output_name": pair.output });
+    let tensors = model.sequences.iter().flat_map(|sequences| &sequences.tensors);
+    let one = |(names, tensor): (&StatePair, &StateTensor)| {
+        let info = &model.inputs.each[tensor.input];
+        let (mut one, kind) = (pair(names), format!("TYPE_{}", info.datatype()));
+        (one["data_type"], one["dims"]) = (json!(kind), json!(info.shape));
+        one["initial_state"] =
+            json!([{ "data_type": kind, "dims": tensor.first, "zero_data": true }]);
+        one
+    };
+    json!({
+        "max_sequence_idle_microseconds": state.idle.as_micros() as u64,
+        "oldest": { "max_candidate_sequences": state.max },
+        "state": state.pairs.iter().zip(tensors).map(one).collect::<Vec<_>>(),
+    })
 }
 
 /// Returns the instances of one class, and their devices if the daemon has several.

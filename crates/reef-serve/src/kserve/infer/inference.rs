@@ -2,10 +2,12 @@
 
 use super::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use super::response::{InferResponse, ResponseOutput, named_twice, response_outputs};
+use super::sequence::SequenceStep;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::RegionPart;
 use crate::models::loaded_model::LoadedModel;
+use crate::models::sequences::table::SequenceKey;
 use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
@@ -23,10 +25,18 @@ impl Server {
     /// # Errors
     ///
     /// Errors of the check and of [`Server::infer`].
-    pub(crate) async fn answer(&self, peer: &Peer, request: InferRequest) -> Result<InferResponse> {
+    pub(crate) async fn answer(
+        &self,
+        peer: &Peer,
+        mut request: InferRequest,
+    ) -> Result<InferResponse> {
         let arrived = Instant::now();
-        let device = self.device_of(peer, &request);
+        let device = self.device_of(peer, &request)?;
         let model = self.registry.get_on(&request.model, &request.version, device.as_deref())?;
+        let mut sequence = self.sequence(peer, &model, &request).await?;
+        if let Some(sequence) = &sequence {
+            request.inputs.extend(sequence.inputs(&model, &request.inputs)?);
+        }
         let tenant = self.tenants.of(&peer.principal);
         let default = self.config.get().models.class;
         let priority = tenant.priority(request.priority, request.class, default)?;
@@ -38,7 +48,7 @@ impl Server {
             }
         };
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
-        let mut answered = response_outputs(&model.outputs, request.outputs, request.is_binary)?;
+        let mut answered = response_outputs(&model, request.outputs, request.is_binary)?;
         let order = in_order(&model, &request.inputs)?;
         let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {
             None => model.base.clone(),
@@ -56,7 +66,10 @@ impl Server {
             .for_each(|output| output.set_shape(&variant.outputs.each[output.index]));
         let of =
             |output: &ResponseOutput| self.bind_output(peer, &variant, output, &request.charge);
-        let outputs = answered.iter().map(of).collect::<Result<_>>()?;
+        let mut outputs = answered.iter().map(of).collect::<Result<Vec<_>>>()?;
+        if let Some(sequence) = &mut sequence {
+            outputs.extend(sequence.outputs(self, &tenant, &model, &variant).await?);
+        }
         let inference = Inference {
             client: peer.id,
             model: model.clone(),
@@ -70,6 +83,7 @@ impl Server {
             outputs,
         };
         let made = self.infer(inference).await?;
+        sequence.into_iter().for_each(SequenceStep::advance);
         let outputs = self.fill(peer, answered, made, variant.clone(), request.charge).await?;
         Ok(InferResponse { model, variant, id: request.id, outputs })
     }
@@ -94,14 +108,22 @@ impl Server {
         self.workers.run(&peer.principal, charge, bytes, work).await
     }
 
-    /// Returns the device whose memory holds tensors of the request, if any.
-    fn device_of(&self, peer: &Peer, request: &InferRequest) -> Option<Arc<Node>> {
+    /// Returns the device whose memory holds tensors or the sequence of the request, if any.
+    fn device_of(&self, peer: &Peer, request: &InferRequest) -> Result<Option<Arc<Node>>> {
         let from = |input: &InputTensor| match &input.from {
-            TensorData::Bytes(_) => None,
+            TensorData::Bytes(_) | TensorData::State(_) => None,
             TensorData::Region(part) => self.regions.device(peer, &part.region),
         };
         let to = |output: &RequestedOutput| self.regions.device(peer, &output.to.as_ref()?.region);
-        request.inputs.iter().find_map(from).or_else(|| request.outputs.iter().find_map(to))
+        if let Some(id) = &request.sequence.id {
+            let key = SequenceKey::new(peer, id)?;
+            let device = self.registry.device_with(&request.model, &request.version, &key);
+            if device.is_some() {
+                return Ok(device);
+            }
+        }
+        let regions = request.inputs.iter().find_map(from);
+        Ok(regions.or_else(|| request.outputs.iter().find_map(to)))
     }
 
     /// Refuses unknown regions; the length of an output is not known yet.
@@ -141,6 +163,10 @@ impl Server {
                 info.check_bytes(bytes.len())?;
                 Input::Bytes(bytes)
             }
+            TensorData::State(slice) => {
+                info.check_bytes(slice.bytes)?;
+                Input::Device(slice)
+            }
             TensorData::Region(part) => match self.slice(peer, &part, info.bytes())? {
                 RegionSlice::System(slice) => Input::Region(slice),
                 RegionSlice::Device(slice) => {
@@ -176,7 +202,8 @@ impl Server {
                 }
             },
         };
-        Ok(BoundOutput { index: output.index, offset: info.offset, bytes, output: to })
+        let size = info.bound.map(|bound| bound.offset);
+        Ok(BoundOutput { index: output.index, offset: info.offset, bytes, size, output: to })
     }
 
     fn slice(&self, peer: &Peer, place: &RegionPart, want: usize) -> Result<RegionSlice> {
@@ -193,6 +220,7 @@ impl InputTensor {
         info.check(&self.datatype, &self.shape)?;
         match &self.from {
             TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
+            TensorData::State(slice) => info.check_bytes(slice.bytes),
             TensorData::Region(part) => server.slice(peer, part, info.bytes()).map(drop),
         }
     }
@@ -202,7 +230,9 @@ impl InputTensor {
 fn in_order<'a>(model: &LoadedModel, inputs: &'a [InputTensor]) -> Result<Vec<&'a InputTensor>> {
     let (given, want) = (inputs.len(), model.inputs.each.len());
     if given != want {
-        let names = model.inputs.names().join(", ");
+        let names: Vec<_> = model.request_inputs().map(|info| info.name.as_str()).collect();
+        let (state, names) = (want - names.len(), names.join(", "));
+        let (given, want) = (given - state, want - state);
         return Err(Error::Invalid(format!("must have the {want} inputs {names}, got {given}")));
     }
     let mut order = vec![None; want];

@@ -9,3 +9,4 @@ mod classes;
 mod inference;
 pub(crate) mod request;
 pub(crate) mod response;
+mod sequence;

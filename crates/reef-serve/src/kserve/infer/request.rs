@@ -1,9 +1,10 @@
 //! Request for an inference of the standard protocol.
 
 use crate::class::Class;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kserve::parameter::{Parameter, RegionPart};
 use crate::net::quota::charge::Charge;
+use crate::requests::device_memory::DeviceSlice;
 use bytes::Bytes;
 
 /// Header with the default class of a client's requests.
@@ -24,6 +25,8 @@ pub(crate) struct InferRequest {
     pub(crate) has_final_marker: bool,
     /// Default class of the client.
     pub(crate) class: Option<Class>,
+    /// Sequence that it is a part of.
+    pub(crate) sequence: SequenceParameters,
     /// Charge for the bytes of request and answer.
     pub(crate) charge: Option<Charge>,
     pub(crate) inputs: Vec<InputTensor>,
@@ -31,6 +34,14 @@ pub(crate) struct InferRequest {
     pub(crate) outputs: Vec<RequestedOutput>,
     /// Default form of outputs: whether they are binary data.
     pub(crate) is_binary: bool,
+}
+
+/// Parameters of a request of a sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SequenceParameters {
+    pub(crate) id: Option<String>,
+    pub(crate) starts: bool,
+    pub(crate) ends: bool,
 }
 
 /// An input tensor of a request.
@@ -47,6 +58,8 @@ pub(crate) struct InputTensor {
 pub(crate) enum TensorData {
     Bytes(Bytes),
     Region(RegionPart),
+    /// State of its sequence.
+    State(DeviceSlice),
 }
 
 /// An output tensor that the request names.
@@ -65,16 +78,16 @@ impl InferRequest {
     ///
     /// # Errors
     ///
-    /// `Invalid`; `Unimplemented` for sequences.
+    /// `Invalid`.
     pub(crate) fn parameter(&mut self, key: &str, value: &Parameter) -> Result<()> {
         match key {
             "priority" => self.priority = value.small(key)?.into(),
             "timeout" => self.timeout = value.number(key)?,
             "reef_period_us" => self.rate_us.0 = value.number(key)?,
             "reef_budget_us" => self.rate_us.1 = value.number(key)?,
-            "sequence_id" | "sequence_start" | "sequence_end" if !value.is_absent() => {
-                return Err(Error::Unimplemented(format!("parameter {key}: sequences")));
-            }
+            "sequence_id" if !value.is_absent() => self.sequence.id = value.id(key)?,
+            "sequence_start" if !value.is_absent() => self.sequence.starts = value.flag(key)?,
+            "sequence_end" if !value.is_absent() => self.sequence.ends = value.flag(key)?,
             "triton_enable_empty_final_response" => self.has_final_marker = value.flag(key)?,
             _ => {}
         }
@@ -100,16 +113,27 @@ mod tests {
         assert!(
             request.parameter("triton_enable_empty_final_response", &Parameter::Number(1)).is_err()
         );
+    }
+
+    #[test]
+    fn sequence_of_a_request_is_read() {
+        let mut request = InferRequest::default();
         for (key, value) in [
-            ("sequence_id", Parameter::Number(7)),
-            ("sequence_id", Parameter::Text("a".into())),
-            ("sequence_start", Parameter::Flag(true)),
-            ("sequence_end", Parameter::Flag(true)),
+            ("sequence_start", Parameter::Flag(false)),
+            ("sequence_id", Parameter::Number(0)),
+            ("sequence_id", Parameter::Text(String::new())),
         ] {
-            let said = request.parameter(key, &value).unwrap_err();
-            assert_eq!(said, Error::Unimplemented(format!("parameter {key}: sequences")));
+            request.parameter(key, &value).unwrap();
         }
-        request.parameter("sequence_start", &Parameter::Flag(false)).unwrap();
-        request.parameter("sequence_id", &Parameter::Number(0)).unwrap();
+        assert_eq!(request.sequence, SequenceParameters::default());
+        request.parameter("sequence_id", &Parameter::Number(7)).unwrap();
+        request.parameter("sequence_start", &Parameter::Flag(true)).unwrap();
+        let started = SequenceParameters { id: Some("7".into()), starts: true, ends: false };
+        assert_eq!(request.sequence, started);
+        request.parameter("sequence_id", &Parameter::Text("a".into())).unwrap();
+        assert_eq!(request.sequence.id.as_deref(), Some("a"));
+        assert!(request.parameter("sequence_end", &Parameter::Number(1)).is_err());
+        let said = request.parameter("sequence_id", &Parameter::Other).unwrap_err().to_string();
+        assert!(said.starts_with("parameter sequence_id: must be a positive integer or a text"));
     }
 }

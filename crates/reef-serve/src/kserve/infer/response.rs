@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kserve::parameter::RegionPart;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
-use crate::tensor::{TensorInfo, TensorInfos, short};
+use crate::tensor::{TensorInfo, short};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ pub(crate) struct ResponseOutput {
     pub(crate) is_binary: bool,
     /// Number and shape of its largest values, if it is returned as texts.
     pub(super) classes: Option<(usize, Vec<i64>)>,
+    /// Shape of an output of which data decided one size.
+    sized: Option<Vec<i64>>,
     /// Empty if it went to a region.
     pub(crate) bytes: Bytes,
 }
@@ -40,7 +42,7 @@ impl ResponseOutput {
     ) -> (&'static str, &'a [i64]) {
         match &self.classes {
             Some((_, shape)) => ("BYTES", shape),
-            None => (info.datatype(), &info.shape),
+            None => (info.datatype(), self.sized.as_ref().unwrap_or(&info.shape)),
         }
     }
 
@@ -62,6 +64,11 @@ impl ResponseOutput {
     }
 
     pub(super) fn set(&mut self, info: &TensorInfo, bytes: Vec<u8>) {
+        let bytes = match (info.bound, bytes.split_last_chunk()) {
+            (Some(_), Some((all, size))) => info.cut(all.into(), i64::from_le_bytes(*size)),
+            _ => bytes,
+        };
+        self.sized = info.bound.map(|_| info.shape_of(bytes.len()));
         self.bytes = match &self.classes {
             Some((count, _)) => classes::to_bytes(info, &bytes, *count).into(),
             None => bytes.into(),
@@ -78,22 +85,33 @@ impl InferResponse {
 
 /// Returns the requested outputs, without bytes, and without shapes of texts.
 pub(super) fn response_outputs(
-    infos: &TensorInfos,
+    model: &LoadedModel,
     outputs: Vec<RequestedOutput>,
     is_binary: bool,
 ) -> Result<Vec<ResponseOutput>> {
     let one = |index, to, is_binary| {
-        let (classes, bytes) = (None, Bytes::new());
-        ResponseOutput { index, to, is_binary, classes, bytes }
+        let (classes, sized, bytes) = (None, None, Bytes::new());
+        ResponseOutput { index, to, is_binary, classes, sized, bytes }
     };
-    let count = infos.each.len();
+    let infos = &model.outputs;
+    let answered: Vec<usize> = model.answer_outputs().map(|(index, _)| index).collect();
     if outputs.is_empty() {
-        return Ok((0..count).map(|index| one(index, None, is_binary)).collect());
+        return Ok(answered.into_iter().map(|index| one(index, None, is_binary)).collect());
     }
-    let mut seen = vec![false; count];
+    let mut seen = vec![false; infos.each.len()];
     let resolve = |output: RequestedOutput| {
         let index = mark_named(&mut seen, infos.find(&output.name)?, &output.name)?;
+        if !answered.contains(&index) {
+            return Err(is_state(&output.name));
+        }
         let has_region = output.to.is_some();
+        if infos.each[index].bound.is_some() && (has_region || output.classes > 0) {
+            let text = format!(
+                "tensor {:?}, about whose size data decide, in a region or as classes",
+                short(&output.name)
+            );
+            return Err(Error::Unimplemented(text));
+        }
         let mut answered = one(index, output.to, output.is_binary.unwrap_or(is_binary));
         if output.classes > 0 {
             if has_region {
@@ -112,6 +130,12 @@ pub(super) fn response_outputs(
 /// Notes the use of a tensor's name.
 fn mark_named(seen: &mut [bool], index: usize, name: &str) -> Result<usize> {
     if std::mem::replace(&mut seen[index], true) { Err(named_twice(name)) } else { Ok(index) }
+}
+
+/// Refuses a tensor that stays on the device.
+pub(super) fn is_state(name: &str) -> Error {
+    let name = short(name);
+    Error::Invalid(format!("tensor {name:?}: is state of the sequence, which stays on the device"))
 }
 
 pub(super) fn named_twice(name: &str) -> Error {

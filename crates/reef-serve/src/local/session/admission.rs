@@ -47,6 +47,10 @@ pub(super) fn admit<'a>(
     let model = find_model(server, &config, &tenant, hello.model.as_str())?;
     let load = model.node().enter(); // before the client hears of it and the next one comes
     let granted = GrantedSession::of(server, &config, &tenant, priority, &hello, model.node())?;
+    if model.sequences.is_some() {
+        let text = format!("{}: this path with the state of sequences", model.title());
+        return Err(Error::Unimplemented(text));
+    }
     if !model.base.inputs.is_floats() || !model.base.outputs.is_floats() {
         let text = format!(
             "{}: this path with tensors other than one FP32 input and one FP32 output",

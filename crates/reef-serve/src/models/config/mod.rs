@@ -9,5 +9,6 @@
 
 pub(crate) mod load;
 pub(crate) mod model_config;
+mod sequences;
 mod text;
 pub(crate) mod upload;

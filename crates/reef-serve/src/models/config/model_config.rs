@@ -1,5 +1,6 @@
 //! A model's configuration in Triton's form.
 
+use super::sequences::{SequenceBatching, sequences};
 use super::text;
 use crate::error::{Error, Result};
 use crate::models::description::{All, Description, Versions};
@@ -31,6 +32,7 @@ pub(crate) struct ModelConfig {
     /// Devices of all instances, by their indices among the daemon's; empty as if it were not set.
     gpus: Option<Vec<usize>>,
     versions: Option<Versions>,
+    sequences: Option<SequenceBatching>,
     /// Names of keys that are not read.
     pub(crate) unread: UnreadKeys,
 }
@@ -73,7 +75,8 @@ impl ModelConfig {
                 "parameters" => config.read_parameters(value)?,
                 // The files and the device determine these.
                 "platform" | "backend" | "input" | "output" => {}
-                "ensemble_scheduling" | "sequence_batching" => {
+                "sequence_batching" => config.sequences = Some(sequences(value)?),
+                "ensemble_scheduling" => {
                     return Err(Error::Unimplemented(format!("configuration: {key}")));
                 }
                 _ => config.note_unread(key, value),
@@ -181,6 +184,9 @@ impl ModelConfig {
         if self.versions.is_some() {
             description.versions = self.versions.clone();
         }
+        if let Some(sequences) = &self.sequences {
+            sequences.apply(self.max_batch.unwrap_or(0) > 0, description);
+        }
         description.check().map_err(|why| wrong(&why))
     }
 }
@@ -219,7 +225,7 @@ fn versions(policy: &Value) -> Result<Versions> {
 
 /// Reads a non-negative number, also from text: JSON of protocol buffers writes 64-bit numbers as
 /// text.
-fn number(key: &str, value: &Value) -> Result<u64> {
+pub(super) fn number(key: &str, value: &Value) -> Result<u64> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     number.ok_or_else(|| wrong(&format!("{key} must be a non-negative integer, got {value}")))
 }
@@ -241,7 +247,7 @@ fn drop_nulls(fields: &mut Map<String, Value>) {
 }
 
 /// Iterates over a list, or over a single value.
-fn each(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn each(value: &Value) -> impl Iterator<Item = &Value> {
     let one = std::slice::from_ref(value);
     value.as_array().map_or(one, Vec::as_slice).iter()
 }
@@ -257,7 +263,7 @@ fn entries(map: &Value) -> Vec<(&str, &Value)> {
     }
 }
 
-fn wrong(why: &dyn std::fmt::Display) -> Error {
+pub(super) fn wrong(why: &dyn std::fmt::Display) -> Error {
     Error::Invalid(format!("configuration: {why}"))
 }
 
@@ -383,7 +389,10 @@ mod tests {
                 r#"{ "max_batch_size": -1 }"#,
                 "configuration: max_batch_size must be a non-negative integer, got -1",
             ),
-            (r#"{ "sequence_batching": {} }"#, "configuration: sequence_batching"),
+            (
+                r#"{ "sequence_batching": {} }"#,
+                "configuration: sequence_batching without state is not implemented",
+            ),
             (
                 r#"{ "version_policy": {} }"#,
                 "configuration: version_policy must be latest, all or ",

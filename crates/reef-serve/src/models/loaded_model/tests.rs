@@ -117,6 +117,7 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {
             index: 0,
             offset: 0,
             bytes: served.outputs.bytes,
+            size: None,
             output: Output::Bytes,
         }],
         arrived: now,

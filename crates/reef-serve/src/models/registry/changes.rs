@@ -7,6 +7,7 @@ use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
 use crate::models::placement::replicas::Replicas;
 use crate::models::retiring::Retiring;
+use crate::models::sequences::table::Sequences;
 use crate::name::ModelName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -178,11 +179,12 @@ impl Registry {
 
     /// Drops networks of shapes that have been unused for `idle`. Blocks until their memory is
     /// free.
-    pub(crate) fn expire_shapes(&self, idle: Duration) {
+    pub(crate) fn expire_unused(&self, idle: Option<Duration>) {
         let loaded: Vec<_> =
             self.loaded.read().values().flatten().map(|(_, m)| m.clone()).collect();
         for model in loaded.iter().flat_map(|replicas| replicas.each()) {
-            let dropped = model.variants.expire(idle);
+            let dropped = idle.map_or(0, |idle| model.variants.expire(idle));
+            model.sequences.iter().for_each(Sequences::expire);
             if dropped > 0 {
                 let title = model.title();
                 tracing::info!(model = %title, dropped, "dropped networks of unused shapes");

@@ -5,6 +5,7 @@ use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
+use crate::models::sequences::table::SequenceKey;
 use crate::name::{self, ModelName};
 use reef::did_you_mean;
 use std::collections::BTreeMap;
@@ -67,6 +68,21 @@ impl Registry {
             };
             Error::NotFound(format!("model {name}{version} is not loaded{suggestion}"))
         })
+    }
+
+    /// Returns the device of the replica that has the state of a sequence, if any.
+    pub(crate) fn device_with(
+        &self,
+        name: &str,
+        version: &str,
+        key: &SequenceKey,
+    ) -> Option<Arc<Node>> {
+        let replicas = self.select(name, version).ok()?;
+        let has = |replica: &&Arc<LoadedModel>| {
+            replica.sequences.as_ref().is_some_and(|sequences| sequences.has(key))
+        };
+        let mut newest_first = replicas.iter().rev().flat_map(|replicas| replicas.each());
+        newest_first.find(has).map(|replica| replica.node().clone())
     }
 
     /// Returns all loaded versions; only those of `name` and `version` unless they are empty.

@@ -5,7 +5,7 @@ use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, 
 use crate::kserve::infer::response::InferResponse;
 use crate::kserve::parameter::RegionPart;
 use crate::net::identity::principal::Principal;
-use handmade::{bytes, file, node, number, ones};
+use handmade::{bytes, file, int, ints, node, number, ones};
 
 #[path = "../../../../../reef-models/tests/handmade/mod.rs"]
 pub(super) mod handmade;
@@ -128,6 +128,42 @@ fn request_without_rows_has_an_answer_without_rows() {
     let (info, output) = answer.tensors().next().unwrap();
     assert_eq!((&*info.shape, output.bytes.len()), (&[2, 0, 3][..], 0));
     block_on(fixture.ask_sums("a", &[1, 3, 4])).unwrap();
+}
+
+/// Rows whose first number isn't 0.
+fn chosen_rows() -> Vec<u8> {
+    let zero = node("Constant", &[], "zero", &[ints("value_ints", &[0])]);
+    let nodes = [
+        zero,
+        node("Gather", &["x", "zero"], "column", &[int("axis", 1)]),
+        node("Squeeze", &["column"], "flat", &[]),
+        node("Cast", &["flat"], "keep", &[int("to", 9)]),
+        node("Compress", &["x", "keep"], "y", &[int("axis", 0)]),
+        port(11, "x", &["3", "2"]),
+        port(12, "y", &["n", "2"]),
+    ];
+    file(17, &nodes)
+}
+
+#[test]
+fn answer_has_as_many_rows_as_data_say() {
+    let (fixture, loaded) = open_file("chosen", &chosen_rows(), "", |_| ());
+    loaded.unwrap();
+    assert_eq!(fixture.sums().outputs.each[0].shape, [-1, 2]);
+    let ask = |request| block_on(fixture.server.answer(&peer("a"), request));
+    let answer = ask(asking(&[("x", &[3, 2])])).unwrap();
+    let (info, output) = answer.tensors().next().unwrap();
+    assert_eq!(output.datatype_and_shape(info), ("FP32", &[2, 2][..]));
+    assert_eq!(to_floats(&output.bytes).collect::<Vec<_>>(), [2.0, 3.0, 4.0, 5.0]);
+    let mut none = asking(&[("x", &[3, 2])]);
+    none.inputs[0].from = TensorData::Bytes(vec![0; 24].into());
+    let answer = ask(none).unwrap();
+    let (info, output) = answer.tensors().next().unwrap();
+    assert_eq!(output.datatype_and_shape(info).1, [0, 2]);
+    let output = |classes| RequestedOutput { name: "y".into(), to: None, is_binary: None, classes };
+    let classes = InferRequest { outputs: vec![output(1)], ..asking(&[("x", &[3, 2])]) };
+    let said = refused(ask(classes));
+    assert!(said.starts_with("tensor \"y\", about whose size data decide, in a region"), "{said}");
 }
 
 #[test]

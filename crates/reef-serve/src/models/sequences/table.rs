@@ -1,0 +1,161 @@
+//! Sequences of a model.
+
+use super::sequence::Sequence;
+use super::spec::{StateSpec, StateTensor};
+use crate::error::{Error, Result};
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::Principal;
+use crate::tensor::short;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedMutexGuard;
+
+/// Maximum length of an id, in bytes.
+const MAX_ID_LEN: usize = 128;
+
+/// Sequences of a model on one device.
+#[derive(Debug)]
+pub(crate) struct Sequences {
+    pub(crate) tensors: Vec<StateTensor>,
+    idle: Duration,
+    max: usize,
+    all: Mutex<BTreeMap<SequenceKey, Arc<Entry>>>,
+}
+
+/// A sequence of one principal. A user is the same by a Unix socket and on loopback.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SequenceKey {
+    owner: Principal,
+    id: String,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Locked by the request that runs.
+    sequence: Arc<tokio::sync::Mutex<Sequence>>,
+    used: Mutex<Instant>,
+}
+
+/// A sequence while one of its requests runs.
+#[derive(Debug)]
+pub(crate) struct RunningSequence {
+    pub(crate) sequence: OwnedMutexGuard<Sequence>,
+    entry: Arc<Entry>,
+}
+
+impl SequenceKey {
+    /// Returns the key of a sequence of `peer`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the id is too long.
+    pub(crate) fn new(peer: &Peer, id: &str) -> Result<Self> {
+        if id.len() > MAX_ID_LEN {
+            let text = format!(
+                "parameter sequence_id: must have at most {MAX_ID_LEN} bytes, got {:?} of {}",
+                short(id),
+                id.len()
+            );
+            return Err(Error::Invalid(text));
+        }
+        let user = peer.principal.uid().map(Principal::User);
+        Ok(Self { owner: user.unwrap_or_else(|| peer.principal.clone()), id: id.into() })
+    }
+}
+
+impl Sequences {
+    pub(crate) fn new(spec: &StateSpec, tensors: Vec<StateTensor>) -> Self {
+        Self { tensors, idle: spec.idle, max: spec.max, all: Mutex::default() }
+    }
+
+    /// Maximum number of sequences.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// True if this replica has the state of a sequence.
+    pub(crate) fn has(&self, key: &SequenceKey) -> bool {
+        self.all.lock().contains_key(key)
+    }
+
+    /// Waits for the requests of the sequence that came before, and returns it. Creates it if
+    /// `starts`; one principal may have at most `part` of them.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` if there are too many; `Invalid` if it has not been started.
+    pub(crate) async fn enter(
+        &self,
+        key: &SequenceKey,
+        starts: bool,
+        part: usize,
+    ) -> Result<RunningSequence> {
+        let entry = self.entry(key, starts, part)?;
+        let sequence = entry.sequence.clone().lock_owned().await;
+        if !starts && !sequence.is_started() {
+            return Err(self.not_started(key));
+        }
+        *entry.used.lock() = Instant::now();
+        Ok(RunningSequence { sequence, entry })
+    }
+
+    fn entry(&self, key: &SequenceKey, starts: bool, part: usize) -> Result<Arc<Entry>> {
+        let mut all = self.all.lock();
+        if let Some(entry) = all.get(key) {
+            return Ok(entry.clone());
+        }
+        if !starts {
+            return Err(self.not_started(key));
+        }
+        drop_idle(&mut all, self.idle);
+        let own = all.keys().filter(|other| other.owner == key.owner).count();
+        let max = if own < part { self.max } else { part };
+        if all.len() >= self.max || own >= part {
+            let text = format!("sequences of the model must be at most {max}: end one first");
+            return Err(Error::Exhausted(text));
+        }
+        let entry = Arc::new(Entry { sequence: Arc::default(), used: Mutex::new(Instant::now()) });
+        all.insert(key.clone(), entry.clone());
+        Ok(entry)
+    }
+
+    fn not_started(&self, key: &SequenceKey) -> Error {
+        Error::Invalid(format!(
+            "sequence {:?}: must begin with sequence_start: it has ended, was unused for {:?}, or \
+             its device was lost",
+            short(&key.id),
+            self.idle
+        ))
+    }
+
+    /// Drops sequences that have ended, or were unused for too long.
+    pub(crate) fn expire(&self) {
+        let gone = drop_idle(&mut self.all.lock(), self.idle);
+        drop(gone); // without the lock
+    }
+
+    /// Drops all sequences.
+    pub(crate) fn clear(&self) {
+        self.all.lock().clear();
+    }
+}
+
+/// Removes entries that no request uses and that have ended or were unused for `idle`.
+fn drop_idle(all: &mut BTreeMap<SequenceKey, Arc<Entry>>, idle: Duration) -> Vec<Arc<Entry>> {
+    let now = Instant::now();
+    let is_gone = |entry: &Arc<Entry>| {
+        let is_old = now.saturating_duration_since(*entry.used.lock()) >= idle;
+        let has_ended = entry.sequence.try_lock().is_ok_and(|sequence| !sequence.is_started());
+        Arc::strong_count(entry) == 1 && (is_old || has_ended)
+    };
+    all.extract_if(.., |_, entry| is_gone(entry)).map(|(_, entry)| entry).collect()
+}
+
+impl RunningSequence {
+    /// Notes that its request has ended, so that it is unused from now on.
+    pub(crate) fn leave(self) {
+        *self.entry.used.lock() = Instant::now();
+    }
+}

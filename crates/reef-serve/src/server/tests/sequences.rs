@@ -1,0 +1,211 @@
+//! State that stays on the device from one request of a sequence to the next.
+
+use super::shapes::handmade::{file, int, ints, node};
+use super::shapes::{asking, open_file, peer, port};
+use super::*;
+use crate::kserve::infer::request::{InferRequest, RequestedOutput, SequenceParameters};
+use crate::kserve::infer::response::InferResponse;
+
+/// Sums of all rows that a sequence has given: `y = sum(past ++ x)`.
+fn history() -> Vec<u8> {
+    let axes = |name, values: &[i64]| node("Constant", &[], name, &[ints("value_ints", values)]);
+    let nodes = [
+        axes("rows", &[1]),
+        node("Unsqueeze", &["x", "rows"], "row", &[]),
+        node("Concat", &["past", "row"], "present", &[int("axis", 1)]),
+        node("ReduceSum", &["present", "rows"], "y", &[int("keepdims", 0)]),
+        port(11, "x", &["1", "2"]),
+        port(11, "past", &["1", "n", "2"]),
+        port(12, "y", &["1", "2"]),
+        port(12, "present", &["1", "m", "2"]),
+    ];
+    file(17, &nodes)
+}
+
+/// Sums of all inputs of a sequence, of one size.
+fn total() -> Vec<u8> {
+    let nodes = [
+        node("Add", &["before", "x"], "after", &[]),
+        node("Identity", &["after"], "y", &[]),
+        port(11, "x", &["1", "2"]),
+        port(11, "before", &["1", "2"]),
+        port(12, "y", &["1", "2"]),
+        port(12, "after", &["1", "2"]),
+    ];
+    file(17, &nodes)
+}
+
+const HISTORY: &str = "[[state]]\ninput = \"past\"\noutput = \"present\"\nshape = [1, 0, 2]\n";
+const TOTAL: &str = "[[state]]\ninput = \"before\"\noutput = \"after\"\n";
+
+fn opened(test: &str, model: &[u8], description: &str) -> Fixture {
+    let (fixture, loaded) = open_file(test, model, description, |_| ());
+    loaded.unwrap();
+    fixture
+}
+
+/// A request of sequence `id`, which gives 0 and 1.
+fn step(id: &str, starts: bool, ends: bool) -> InferRequest {
+    let sequence = SequenceParameters { id: Some(id.into()), starts, ends };
+    InferRequest { sequence, ..asking(&[("x", &[1, 2])]) }
+}
+
+impl Fixture {
+    async fn step(&self, principal: &str, id: &str, flags: [bool; 2]) -> Result<InferResponse> {
+        self.server.answer(&peer(principal), step(id, flags[0], flags[1])).await
+    }
+
+    /// Second number of the answer to a request of a sequence.
+    fn second(&self, principal: &str, id: &str, flags: [bool; 2]) -> Result<f32> {
+        let answer = block_on(self.step(principal, id, flags))?;
+        let (info, output) = answer.tensors().next().unwrap();
+        assert_eq!((&*info.name, answer.tensors().count()), ("y", 1), "state is not answered");
+        Ok(to_floats(&output.bytes).nth(1).unwrap())
+    }
+}
+
+/// Flags of a request: whether it starts its sequence, and ends it.
+const FIRST: [bool; 2] = [true, false];
+const NEXT: [bool; 2] = [false, false];
+const LAST: [bool; 2] = [false, true];
+
+#[test]
+fn state_of_a_sequence_grows_from_request_to_request() {
+    let fixture = opened("history", &history(), HISTORY);
+    for (flags, want) in [(FIRST, 1.0), (NEXT, 2.0), (NEXT, 3.0), (LAST, 4.0), (FIRST, 1.0)] {
+        assert_eq!(fixture.second("a", "7", flags), Ok(want));
+    }
+    assert_eq!(fixture.second("a", "8", FIRST), Ok(1.0));
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0), "each has its own");
+    assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0), "it starts again");
+}
+
+#[test]
+fn state_of_one_size_takes_two_buffers() {
+    let fixture = opened("total", &total(), TOTAL);
+    let budget = fixture.server.registry.budget();
+    assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0));
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0));
+    let used = budget.used();
+    for want in 3..20 {
+        assert_eq!(fixture.second("a", "7", NEXT), Ok(want as f32));
+    }
+    assert_eq!(budget.used(), used, "nothing more is allocated");
+    fixture.second("a", "7", LAST).unwrap();
+    assert_eq!(budget.used(), used - 16, "both are returned");
+}
+
+#[test]
+fn sequence_that_was_not_started_is_refused() {
+    let fixture = opened("unstarted", &history(), HISTORY);
+    let said = fixture.second("a", "7", NEXT).unwrap_err().to_string();
+    assert!(said.starts_with("sequence \"7\": must begin with sequence_start: "), "{said}");
+    fixture.second("a", "7", FIRST).unwrap();
+    fixture.second("b", "7", NEXT).unwrap_err(); // it is another principal's
+    fixture.second("a", "7", LAST).unwrap();
+    fixture.second("a", "7", NEXT).unwrap_err();
+}
+
+#[test]
+fn requests_that_miss_or_name_state_are_refused() {
+    let fixture = opened("misuse", &history(), HISTORY);
+    let ask = |request: InferRequest| {
+        block_on(fixture.server.answer(&peer("a"), request)).unwrap_err().to_string()
+    };
+    let said = ask(asking(&[("x", &[1, 2])]));
+    assert_eq!(said, "parameter sequence_id: must be given, as sums/1 has state");
+    let sequence = step("7", true, false).sequence;
+    let own = asking(&[("x", &[1, 2]), ("past", &[1, 0, 2])]);
+    let said = ask(InferRequest { sequence: sequence.clone(), ..own });
+    let stays = "is state of the sequence, which stays on the device";
+    assert_eq!(said, format!("tensor \"past\": {stays}"));
+    let output =
+        |name: &str| RequestedOutput { name: name.into(), to: None, is_binary: None, classes: 0 };
+    let named = InferRequest { outputs: vec![output("present")], ..step("7", true, false) };
+    assert_eq!(ask(named), format!("tensor \"present\": {stays}"));
+    let said = ask(InferRequest { sequence, ..asking(&[]) });
+    assert_eq!(said, "must have the 1 inputs x, got 0");
+    let tiny = opened("stateless", &total(), "");
+    let said = block_on(tiny.step("a", "7", FIRST)).unwrap_err().to_string();
+    assert!(said.contains("cannot be used with sums/1, which has no state"), "{said}");
+}
+
+#[test]
+fn failed_request_leaves_the_state_as_it_was() {
+    let fixture = opened("failed", &history(), HISTORY);
+    fixture.second("a", "7", FIRST).unwrap();
+    let late = InferRequest { timeout: 1, ..step("7", false, false) };
+    let late = block_on(fixture.server.answer(&peer("a"), late));
+    assert!(matches!(late, Err(Error::Deadline(_))), "{late:?}");
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0));
+}
+
+#[test]
+fn requests_of_a_sequence_run_one_at_a_time() {
+    let fixture = opened("order", &history(), HISTORY);
+    fixture.second("a", "7", FIRST).unwrap();
+    let answers = block_on(async {
+        let (a, b, c) = tokio::join!(
+            fixture.step("a", "7", NEXT),
+            fixture.step("a", "7", NEXT),
+            fixture.step("a", "7", NEXT)
+        );
+        [a, b, c].map(|answer| {
+            let answer = answer.unwrap();
+            let (_, output) = answer.tensors().next().unwrap();
+            to_floats(&output.bytes).nth(1).unwrap()
+        })
+    });
+    assert_eq!(answers, [2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn sequences_above_the_limit_are_refused() {
+    let limited = format!("max_sequences = 4\n{HISTORY}");
+    let fixture = opened("many", &history(), &limited);
+    let part = fixture.server.config.get().limits.part(4) as usize;
+    for id in 0..part {
+        fixture.second("a", &id.to_string(), FIRST).unwrap();
+    }
+    let said = fixture.second("a", "more", FIRST).unwrap_err();
+    let want = format!("sequences of the model must be at most {part}: end one first");
+    assert_eq!(said, Error::Exhausted(want));
+    fixture.second("a", "0", LAST).unwrap();
+    fixture.second("a", "more", FIRST).unwrap();
+}
+
+#[test]
+fn unused_sequence_is_forgotten() {
+    let brief = format!("sequence_idle_us = 1\n{TOTAL}");
+    let fixture = opened("idle", &total(), &brief);
+    fixture.second("a", "7", FIRST).unwrap();
+    fixture.server.registry.expire_unused(None);
+    let said = fixture.second("a", "7", NEXT).unwrap_err().to_string();
+    assert!(said.contains("was unused for 1µs"), "{said}");
+}
+
+#[test]
+fn state_that_the_model_has_not_is_refused_at_the_load() {
+    for (description, want) in [
+        ("[[state]]\ninput = \"pas\"\noutput = \"present\"\n", "state: no tensor \"pas\""),
+        (
+            "[[state]]\ninput = \"past\"\noutput = \"present\"\n",
+            "state past: shape must be given, as [1, -1, 2] leaves sizes open",
+        ),
+        (&*format!("max_batch = 4\n{HISTORY}"), "max_batch must be 0 or 1 for a model with state"),
+        ("sequence_idle_us = 0\n", "sequence_idle_us must be at least 1, got 0"),
+    ] {
+        let (_fixture, loaded) = open_file("bad-state", &history(), description, |_| ());
+        let said = loaded.unwrap_err().to_string();
+        assert!(said.contains(want), "{said}");
+    }
+}
+
+#[test]
+fn metadata_has_no_state() {
+    let fixture = opened("described", &history(), HISTORY);
+    let model = fixture.sums();
+    let inputs: Vec<_> = model.request_inputs().map(|info| &*info.name).collect();
+    let outputs: Vec<_> = model.answer_outputs().map(|(_, info)| &*info.name).collect();
+    assert_eq!((inputs, outputs), (vec!["x"], vec!["y"]));
+}
