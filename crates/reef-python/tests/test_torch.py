@@ -51,6 +51,20 @@ class Selects(nn.Module):
         return x.nonzero()
 
 
+class Branches(nn.Module):
+    """Its formula depends on the values of its input."""
+
+    def forward(self, x):
+        return x if x.sum() > 0 else -2 * x
+
+
+class Remembers(nn.Module):
+    """Its formula depends on the size of its input alone."""
+
+    def forward(self, x):
+        return x if x.shape[1] > 2 else -2 * x
+
+
 class Raises(nn.Module):
     def forward(self, x):
         raise RuntimeError("this module's own words")
@@ -107,6 +121,18 @@ class Modules(unittest.TestCase):
         self.assertTrue(text.startswith("Raises can't be exported to ONNX: TorchScript: "), text)
         self.assertIn("this module's own words", text)
         self.assertEqual(text.count("\n"), 0)
+
+    def test_module_whose_branches_depend_on_data_is_refused(self):
+        with self.assertRaises(reef.InvalidError) as raised:
+            reef.torch.load(Branches(), torch.ones(1, 3), device=self.device)
+        text = str(raised.exception)
+        self.assertIn("Branches can't be exported to ONNX: TorchScript: the exported network", text)
+        self.assertIn("TracerWarning: ", text)
+
+    def test_module_whose_branches_depend_on_sizes_is_taken(self):
+        net = reef.torch.load(Remembers(), torch.ones(1, 2), device=self.device)
+        with self.device.real_time() as rt:
+            self.assert_close(rt.run(net, torch.ones(1, 2)), -2 * torch.ones(1, 2))
 
     def test_module_that_reef_cannot_run_is_an_error_of_the_reader(self):
         with self.assertRaisesRegex(reef.Error, "NonZero"):
