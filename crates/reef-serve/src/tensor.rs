@@ -111,7 +111,7 @@ impl TensorInfo {
         rows.flat_map(|row| &row[..size * inner]).copied().collect()
     }
 
-    /// Shape of an answer of so many bytes.
+    /// Shape of an answer of this number of bytes.
     pub(crate) fn shape_of(&self, bytes: usize) -> Vec<i64> {
         let mut shape = self.shape.clone();
         if let Some(SizeBound { axis, .. }) = self.bound {

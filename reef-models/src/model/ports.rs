@@ -15,17 +15,17 @@ pub struct Port {
     pub spec: Spec,
     /// Number of its storage.
     pub storage: usize,
-    /// Which of its sizes each inference decides; that of `spec` is an upper bound then.
+    /// Sizes that each inference decides; those of `spec` are upper bounds then.
     pub extent: Extent,
 }
 
-/// Whether sizes of a port are known before an inference.
+/// Sizes of a port that are known before an inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
     /// All are.
     #[default]
     Fixed,
-    /// That of `axis` is an upper bound. Each inference writes its own into storage `size`.
+    /// The size of `axis` is an upper bound. Each inference writes its own into storage `size`.
     Bounded {
         /// Number of the axis.
         axis: usize,
@@ -48,7 +48,7 @@ impl Port {
         rows.flat_map(|row| &row[..size * inner]).copied().collect()
     }
 
-    /// Type and sizes of so many elements, which an inference made.
+    /// Type and sizes of this number of elements, which an inference made.
     pub fn spec_of(&self, elements: usize) -> Spec {
         let mut spec = self.spec.clone();
         if let Extent::Bounded { axis, .. } = self.extent {

@@ -136,7 +136,7 @@ impl TensorModel {
     }
 }
 
-/// What a port has, as far as the size goes that was computed for it.
+/// Values of a port, up to the size that was computed for it.
 fn output_of(port: &Port, held: &mut [Option<Array>]) -> Option<Array> {
     if port.spec.elements() == 0 {
         return Some(Array::with_capacity(port.spec.element, 0));

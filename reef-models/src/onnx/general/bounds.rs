@@ -158,14 +158,14 @@ fn elementwise(call: &Call<'_>, given: &[Option<Bound>], result: &Value) -> Opti
     call.operands.iter().zip(given).all(fits).then_some(axis)
 }
 
-/// Where an axis is among new ones.
+/// Number of an axis among new ones.
 fn moved_by_new(call: &Call<'_>, result: &Value, at: usize) -> Result<Option<usize>> {
     let Some(list) = call.ints_of("axes", 1)? else { return Ok(None) };
     let new = axes(&list, result.rank())?;
     Ok((0..result.rank()).filter(|axis| !new.contains(axis)).nth(at))
 }
 
-/// Where an axis is when others are gone.
+/// Number of an axis when others are gone.
 fn without(call: &Call<'_>, x: &Value, at: usize) -> Result<Option<usize>> {
     let Some(list) = call.ints_of("axes", 1)? else { return Ok(None) };
     let gone = axes(&list, x.rank())?;

@@ -13,8 +13,8 @@ use crate::tensors::value::Value;
 use reef_core::tensor::{Array, Binary, Domain, Element, Truth};
 use std::collections::HashMap;
 
-/// Iterations of all loops of a file.
-pub(super) const ITERATIONS: usize = 1 << 14;
+/// Maximum number of iterations of all loops of a file.
+pub(super) const MAX_ITERATIONS: usize = 1 << 14;
 
 /// A body with the names around it.
 struct Body<'a, 's> {
@@ -54,9 +54,9 @@ impl<'a> Walk<'a, '_> {
         let mut turn = Turn { carried, given: Vec::new() };
         let mut count = 0;
         while most.is_none_or(|most| count < most)
-            && known(&condition).map_err(fault)? != Some(false)
+            && known_condition(&condition).map_err(fault)? != Some(false)
         {
-            if known(&condition).map_err(fault)?.is_none() {
+            if known_condition(&condition).map_err(fault)?.is_none() {
                 self.ensure_bounded(&body, most, &condition, turn.carried.len()).map_err(fault)?;
             }
             let made = self.iteration(&body, count, &condition, &turn.carried)?;
@@ -116,11 +116,11 @@ impl<'a> Walk<'a, '_> {
                     .into(),
             );
         }
-        match most.filter(|&most| most <= ITERATIONS) {
+        match most.filter(|&most| most <= MAX_ITERATIONS) {
             Some(_) => Ok(()),
             None => Err(format!(
                 "data decide about the number of iterations: give it a trip count of at most \
-                 {ITERATIONS}"
+                 {MAX_ITERATIONS}"
             )),
         }
     }
@@ -136,14 +136,14 @@ impl<'a> Walk<'a, '_> {
         let number = self.builder.whole(Vec::new(), vec![count as i64]);
         let number = number.map_err(|why| body.fault(why))?;
         let given = [number, condition.clone()].into_iter().chain(carried.iter().cloned());
-        self.once(body, given.collect())
+        self.run_body(body, given.collect())
     }
 
     /// Results of a body for these values of its inputs.
-    fn once(&mut self, body: &Body<'a, '_>, given: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    fn run_body(&mut self, body: &Body<'a, '_>, given: Vec<Value>) -> Result<Vec<Value>, Fault> {
         self.iterations += 1;
-        if self.iterations > ITERATIONS {
-            return Err(body.fault(format!("loops have more than {ITERATIONS} iterations")));
+        if self.iterations > MAX_ITERATIONS {
+            return Err(body.fault(format!("loops have more than {MAX_ITERATIONS} iterations")));
         }
         let names = body.graph.inputs.iter().map(|input| input.name);
         let mut scope = Scope { own: names.zip(given).collect(), outer: Some(&body.scope) };
@@ -163,7 +163,7 @@ impl<'a> Walk<'a, '_> {
         let next = made.next().ok_or("no condition")?;
         let fresh: Vec<Value> = made.by_ref().take(turn.carried.len()).collect();
         turn.given.push(made.collect());
-        if known(condition)?.is_some() {
+        if known_condition(condition)?.is_some() {
             turn.carried = fresh;
             return Ok(next);
         }
@@ -211,7 +211,7 @@ impl<'a> Walk<'a, '_> {
         for at in 0..sequences.len.max(1) {
             let parts = sequences.at(&mut self.builder, at).map_err(fault)?;
             let given = turn.carried.iter().cloned().chain(parts).collect();
-            let mut made = self.once(&body, given)?;
+            let mut made = self.run_body(&body, given)?;
             turn.given.push(made.split_off(turn.carried.len()));
             if sequences.len > 0 {
                 turn.carried = made;
@@ -297,7 +297,7 @@ fn ways_of_outputs(node: &NodeFile<'_>, count: usize) -> Result<Vec<Way>> {
     ways(node, "scan_output_axes", "scan_output_directions", count)
 }
 
-/// Axes and directions of so many sequences: the first, from its start, if the node says nothing.
+/// Axes and directions of `count` sequences: the first, from its start, if the node says nothing.
 fn ways(node: &NodeFile<'_>, axes: &str, directions: &str, count: usize) -> Result<Vec<Way>> {
     let list = |name: &str| {
         let found = node.attributes.iter().find(|attribute| attribute.name == name);
@@ -318,8 +318,8 @@ fn number(node: &NodeFile<'_>, name: &str) -> Result<usize> {
     size(found.ok_or_else(|| format!("attribute {name} is missing"))?)
 }
 
-/// What iterations gave, of which `count` are taken, along a new axis: the first unless `ways` says
-/// otherwise.
+/// Results of all iterations along a new axis, the first unless `ways` says otherwise. `count` of
+/// them are taken.
 fn stacked(
     b: &mut Builder<'_>,
     given: &[Vec<Value>],
@@ -353,7 +353,7 @@ fn all(operands: &[Option<&Value>]) -> Result<Vec<Value>> {
 }
 
 /// A condition, if it is known.
-fn known(condition: &Value) -> Result<Option<bool>> {
+fn known_condition(condition: &Value) -> Result<Option<bool>> {
     if condition.spec.elements() != 1 {
         return Err(format!("the condition must be one truth value, got {}", condition.spec));
     }

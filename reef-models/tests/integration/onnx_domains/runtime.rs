@@ -1,5 +1,5 @@
-//! Files as exporters and optimizers write them give what ONNX Runtime gives. `tools/onnx_runtime.py`
-//! writes them.
+//! Files as exporters and optimizers write them give what ONNX Runtime gives.
+//! `tools/onnx_runtime.py` writes them.
 
 use reef_core::tensor::{Array, Element};
 use reef_models::{Extent, Model};

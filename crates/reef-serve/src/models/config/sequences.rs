@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sequences_lack_is_named() {
+    fn unsupported_field_of_sequences_is_refused() {
         for (json, want) in [
             (r#"{ "control_input": [] }"#, "configuration: sequence_batching.control_input"),
             (r#"{ "direct": {} }"#, "configuration: sequence_batching without state"),

@@ -10,8 +10,8 @@ use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Binary, Element, FoldKind, Gather, Kind, Spec, Target};
 
-/// Boxes of a class that are chosen one after the other.
-const MOST: usize = 1024;
+/// Maximum number of boxes of a class that are chosen one after the other.
+const MAX_BOXES: usize = 1024;
 
 pub(in crate::onnx::general::operators) fn boxes(
     b: &mut Builder<'_>,
@@ -47,9 +47,9 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if most == 0 || batches * classes == 0 {
         return b.whole(vec![0, 3], Vec::new());
     }
-    if most > MOST {
+    if most > MAX_BOXES {
         return Err(format!(
-            "max_output_boxes_per_class must be at most {MOST}, got {most} of {count} boxes: \
+            "max_output_boxes_per_class must be at most {MAX_BOXES}, got {most} of {count} boxes: \
              choose fewer when the file is exported"
         ));
     }

@@ -146,9 +146,10 @@ fn non_zero(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let len = chosen.places.spec.elements();
     let rows =
         places.iter().map(|place| b.reshape(place, vec![1, len])).collect::<Result<Vec<_>>>()?;
-    let rows = match rows.is_empty() {
-        true => b.whole(vec![0, len], Vec::new())?,
-        false => b.concat(&rows.iter().collect::<Vec<_>>(), 0)?,
+    let rows = if rows.is_empty() {
+        b.whole(vec![0, len], Vec::new())?
+    } else {
+        b.concat(&rows.iter().collect::<Vec<_>>(), 0)?
     };
     chosen.bound(b, call, 0, rows, 1)
 }
