@@ -3,7 +3,7 @@
 use crate::class::Class;
 use crate::config::sources::why;
 use crate::error::{Error, Result};
-use crate::models::sequences::spec::{StatePair, StateSpec};
+use crate::models::state::spec::{StatePair, StateSpec};
 use crate::name::{excerpt, is_file_name};
 use crate::requests::batch::Batching;
 use serde::Deserialize;

@@ -20,4 +20,5 @@ mod retiring;
 pub(crate) mod sequences;
 pub(crate) mod shaped;
 pub(crate) mod source;
+pub(crate) mod state;
 mod workers;

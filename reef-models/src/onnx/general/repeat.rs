@@ -27,12 +27,12 @@ struct Body<'a, 's> {
 
 /// Values that an iteration hands to the next one, and those that all iterations give.
 struct Turn {
-    carried: Vec<Value>,
+    state: Vec<Value>,
     given: Vec<Vec<Value>>,
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Results of a `Loop`: operands are the trip count, the condition, and the carried values.
+    /// Results of a `Loop`: operands are the trip count, the condition, and the state.
     pub(super) fn repeated(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -43,32 +43,32 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let body = self.body(node, scope, outer, depth)?;
-        let carried = all(operands.get(2..).unwrap_or_default()).map_err(fault)?;
-        let fixed = carried.len() + 2;
-        body.ensure_ports(fixed, carried.len() + 1).map_err(fault)?;
+        let state = all(operands.get(2..).unwrap_or_default()).map_err(fault)?;
+        let fixed = state.len() + 2;
+        body.ensure_ports(fixed, state.len() + 1).map_err(fault)?;
         let most = self.trip_count(operands.first().copied().flatten()).map_err(fault)?;
         let mut condition = match operands.get(1).copied().flatten() {
             Some(given) => given.clone(),
             None => self.truth(true).map_err(fault)?,
         };
-        let mut turn = Turn { carried, given: Vec::new() };
+        let mut turn = Turn { state, given: Vec::new() };
         let mut count = 0;
         while most.is_none_or(|most| count < most)
             && known_condition(&condition).map_err(fault)? != Some(false)
         {
             if known_condition(&condition).map_err(fault)?.is_none() {
-                self.ensure_bounded(&body, most, &condition, turn.carried.len()).map_err(fault)?;
+                self.ensure_bounded(&body, most, &condition, turn.state.len()).map_err(fault)?;
             }
-            let made = self.iteration(&body, count, &condition, &turn.carried)?;
+            let made = self.iteration(&body, count, &condition, &turn.state)?;
             condition = self.advance(&mut turn, &condition, made).map_err(fault)?;
             count += 1;
         }
-        if turn.given.is_empty() && body.graph.outputs.len() > turn.carried.len() + 1 {
-            let made = self.iteration(&body, 0, &condition, &turn.carried)?;
-            turn.given.push(made[turn.carried.len() + 1..].to_vec()); // for their shapes alone
+        if turn.given.is_empty() && body.graph.outputs.len() > turn.state.len() + 1 {
+            let made = self.iteration(&body, 0, &condition, &turn.state)?;
+            turn.given.push(made[turn.state.len() + 1..].to_vec()); // for their shapes alone
         }
         let stacked = stacked(&mut self.builder, &turn.given, count, &[]).map_err(fault)?;
-        Ok(turn.carried.into_iter().chain(stacked).collect())
+        Ok(turn.state.into_iter().chain(stacked).collect())
     }
 
     /// The body of a node, with its constants.
@@ -106,9 +106,9 @@ impl<'a> Walk<'a, '_> {
         body: &Body<'a, '_>,
         most: Option<usize>,
         condition: &Value,
-        carried: usize,
+        state: usize,
     ) -> Result<()> {
-        if body.graph.outputs.len() > carried + 1 {
+        if body.graph.outputs.len() > state + 1 {
             self.unbound = self.builder.roots(condition);
             return Err(
                 "data decide about the length of its outputs: fix the number of iterations \
@@ -131,11 +131,11 @@ impl<'a> Walk<'a, '_> {
         body: &Body<'a, '_>,
         count: usize,
         condition: &Value,
-        carried: &[Value],
+        state: &[Value],
     ) -> Result<Vec<Value>, Fault> {
         let number = self.builder.whole(Vec::new(), vec![count as i64]);
         let number = number.map_err(|why| body.fault(why))?;
-        let given = [number, condition.clone()].into_iter().chain(carried.iter().cloned());
+        let given = [number, condition.clone()].into_iter().chain(state.iter().cloned());
         self.run_body(body, given.collect())
     }
 
@@ -161,15 +161,15 @@ impl<'a> Walk<'a, '_> {
     fn advance(&mut self, turn: &mut Turn, condition: &Value, made: Vec<Value>) -> Result<Value> {
         let mut made = made.into_iter();
         let next = made.next().ok_or("no condition")?;
-        let fresh: Vec<Value> = made.by_ref().take(turn.carried.len()).collect();
+        let fresh: Vec<Value> = made.by_ref().take(turn.state.len()).collect();
         turn.given.push(made.collect());
         if known_condition(condition)?.is_some() {
-            turn.carried = fresh;
+            turn.state = fresh;
             return Ok(next);
         }
-        let pairs = fresh.iter().zip(&turn.carried);
+        let pairs = fresh.iter().zip(&turn.state);
         let chosen = pairs.map(|(new, old)| select(&mut self.builder, condition, new, old));
-        turn.carried = chosen.collect::<Result<_>>()?;
+        turn.state = chosen.collect::<Result<_>>()?;
         let [next, condition] = [&next, condition].map(|value| self.builder.reshape(value, vec![]));
         self.builder.map_in(Domain::I64, Element::Bool, &[&next?, &condition?], |w| {
             let (next, condition) = (w.input(0), w.input(1));
@@ -181,7 +181,7 @@ impl<'a> Walk<'a, '_> {
         self.builder.constant(Vec::new(), Array::Bool(vec![Truth(holds.into())]))
     }
 
-    /// Results of a `Scan`: operands are the carried values, and sequences.
+    /// Results of a `Scan`: operands are the state, and sequences.
     pub(super) fn scanned(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -207,20 +207,20 @@ impl<'a> Walk<'a, '_> {
         body.ensure_ports(operands.len() + sequences.len(), operands.len()).map_err(fault)?;
         let outputs = body.graph.outputs.len() - operands.len();
         let sequences = Sequences::of(node, sequences, outputs).map_err(fault)?;
-        let mut turn = Turn { carried: operands, given: Vec::new() };
+        let mut turn = Turn { state: operands, given: Vec::new() };
         for at in 0..sequences.len.max(1) {
             let parts = sequences.at(&mut self.builder, at).map_err(fault)?;
-            let given = turn.carried.iter().cloned().chain(parts).collect();
+            let given = turn.state.iter().cloned().chain(parts).collect();
             let mut made = self.run_body(&body, given)?;
-            turn.given.push(made.split_off(turn.carried.len()));
+            turn.given.push(made.split_off(turn.state.len()));
             if sequences.len > 0 {
-                turn.carried = made;
+                turn.state = made;
             }
         }
         let ends = &sequences.outputs;
         let stacked =
             stacked(&mut self.builder, &turn.given, sequences.len, ends).map_err(fault)?;
-        Ok(turn.carried.into_iter().chain(stacked).collect())
+        Ok(turn.state.into_iter().chain(stacked).collect())
     }
 }
 

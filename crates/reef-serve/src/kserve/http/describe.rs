@@ -9,7 +9,7 @@ use crate::kserve::server_metadata::{NAME, extensions};
 use crate::kserve::settings::{self, Settings};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
-use crate::models::sequences::spec::{StatePair, StateSpec, StateTensor};
+use crate::models::state::spec::{StatePair, StateSpec, StateTensor};
 use crate::net::identity::peer::Peer;
 use crate::observe::stats::Sum;
 use crate::requests::batch::Batching;

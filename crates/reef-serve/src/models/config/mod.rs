@@ -7,6 +7,7 @@
 //! - **Invariant**: each key of a configuration is applied, refused, or named as not read; a file's
 //!   name leads into the folder of its version, and its bytes are reserved before it is written.
 
+mod fields;
 pub(crate) mod load;
 pub(crate) mod model_config;
 mod sequences;

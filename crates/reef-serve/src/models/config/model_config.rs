@@ -1,5 +1,6 @@
 //! A model's configuration in Triton's form.
 
+use super::fields::{each, number, wrong};
 use super::sequences::{SequenceBatching, sequences};
 use super::text;
 use crate::error::{Error, Result};
@@ -223,13 +224,6 @@ fn versions(policy: &Value) -> Result<Versions> {
     }
 }
 
-/// Reads a non-negative number, also from text: JSON of protocol buffers writes 64-bit numbers as
-/// text.
-pub(super) fn number(key: &str, value: &Value) -> Result<u64> {
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    number.ok_or_else(|| wrong(&format!("{key} must be a non-negative integer, got {value}")))
-}
-
 /// Removes nulls: in JSON of protocol buffers null means absent.
 fn drop_nulls(fields: &mut Map<String, Value>) {
     fn inside(value: &mut Value) {
@@ -246,12 +240,6 @@ fn drop_nulls(fields: &mut Map<String, Value>) {
     fields.values_mut().for_each(inside);
 }
 
-/// Iterates over a list, or over a single value.
-pub(super) fn each(value: &Value) -> impl Iterator<Item = &Value> {
-    let one = std::slice::from_ref(value);
-    value.as_array().map_or(one, Vec::as_slice).iter()
-}
-
 /// Returns keys and values of a map: an object in JSON, a list of pairs in the text format.
 fn entries(map: &Value) -> Vec<(&str, &Value)> {
     fn pair(entry: &Value) -> Option<(&str, &Value)> {
@@ -261,10 +249,6 @@ fn entries(map: &Value) -> Vec<(&str, &Value)> {
         Some(map) => map.iter().map(|(key, value)| (key.as_str(), value)).collect(),
         None => each(map).filter_map(pair).collect(),
     }
-}
-
-pub(super) fn wrong(why: &dyn std::fmt::Display) -> Error {
-    Error::Invalid(format!("configuration: {why}"))
 }
 
 /// Maximum number of names that are kept, and of characters of each.

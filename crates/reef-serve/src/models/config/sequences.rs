@@ -1,9 +1,9 @@
 //! `sequence_batching` of a configuration in Triton's form: its implicit state.
 
-use super::model_config::{each, number, wrong};
+use super::fields::{each, number, wrong};
 use crate::error::{Error, Result};
 use crate::models::description::Description;
-use crate::models::sequences::spec::StatePair;
+use crate::models::state::spec::StatePair;
 use serde_json::Value;
 
 /// State of sequences, as a configuration has it.

@@ -12,5 +12,4 @@
 //!   request that fails leaves the state as it was before. A principal sees its own sequences only.
 
 pub(crate) mod sequence;
-pub(crate) mod spec;
 pub(crate) mod table;

@@ -1,10 +1,10 @@
 //! State of one sequence.
 
-use super::spec::StateTensor;
 use crate::engine::node::Node;
 use crate::error::Result;
 use crate::models::budget::{Budget, Reservation};
 use crate::models::shaped::variant::Variant;
+use crate::models::state::spec::StateTensor;
 use crate::requests::device_memory::{DeviceMemory, DeviceSlice};
 use crate::requests::job::{BoundOutput, Output};
 use crate::tenants::tenant::{MemoryReservation, Tenant};

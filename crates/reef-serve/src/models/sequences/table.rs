@@ -1,8 +1,8 @@
 //! Sequences of a model.
 
 use super::sequence::Sequence;
-use super::spec::{StateSpec, StateTensor};
 use crate::error::{Error, Result};
+use crate::models::state::spec::{StateSpec, StateTensor};
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use crate::tensor::short;
