@@ -1,41 +1,63 @@
 //! Reads an image of text: a network finds lines, one says which way up they are, one reads them.
-//! `cargo run --release --features images --example ocr -- IMAGE FOLDER [OUT]`
+//! `cargo run --release --features images --example ocr -- [--device NAME] IMAGE FOLDER [OUT]`
 //!
 //! FOLDER has the networks of the Python package rapidocr_onnxruntime, which `tools/ocr.sh`
 //! fetches. The input of each inference (x) and its output (y) are written to the folder OUT, as
 //! arrays of numpy.
 
-use reef::models::{Budget, Model, image::Image, npy, onnx};
+mod common;
+
+use reef::models::{Budget, Model, npy, onnx, image::Image};
+use reef::op::Operators;
 use reef::tensor::{Array, Element, Spec};
-use reef::{Device, VirtualQueue, cpu::Cpu, queue::Config};
+use reef::{VirtualQueue, queue::Config};
 use std::{error::Error, fs, path::PathBuf};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1).map(PathBuf::from);
+    let (device, rest) = common::arguments()?;
+    let mut args = rest.into_iter().map(PathBuf::from);
     let (Some(file), Some(folder)) = (args.next(), args.next()) else {
         println!("skipped: no image and no folder of networks is named");
         return Ok(());
     };
-    let [turns, reads] = ["ch_ppocr_mobile_v2.0_cls_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"];
-    let alphabet = onnx::metadata(folder.join(reads), &Budget::default())?;
-    let alphabet = alphabet.get("character").ok_or("the network has no alphabet")?;
-    let networks = Networks(Cpu::open(0, "")?, folder, args.next());
-    let image = Image::read(file)?;
-    for (at, (corner, size)) in lines(&networks, &image)?.into_iter().enumerate() {
-        let line = image.part(corner, size)?;
-        let turned = networks.run(turns, at, &line, [192, 48])?[1] > 0.9;
-        let line = if turned { line.turned() } else { line };
-        let columns = (size[0] * 48).div_ceil(size[1]).max(320);
-        let steps = networks.run(reads, at, &line, [columns, 48])?;
-        println!("{corner:?}: {}", text(&steps, alphabet));
+    reef::with_device(&device, Read { file, folder, out: args.next() })?
+}
+
+/// An image, the folder of the networks, and one for what goes in and comes out.
+struct Read {
+    file: PathBuf,
+    folder: PathBuf,
+    out: Option<PathBuf>,
+}
+
+impl reef::Visit for Read {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let [turns, reads] = ["ch_ppocr_mobile_v2.0_cls_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"];
+        let alphabet = onnx::metadata(self.folder.join(reads), &Budget::default())?;
+        let alphabet = alphabet.get("character").ok_or("the network has no alphabet")?;
+        let networks = Networks(device, self.folder, self.out);
+        let image = Image::read(self.file)?;
+        for (at, (corner, size)) in lines(&networks, &image)?.into_iter().enumerate() {
+            let line = image.part(corner, size)?;
+            let turned = networks.run(turns, at, &line, [192, 48])?[1] > 0.9;
+            let line = if turned { line.turned() } else { line };
+            let columns = (size[0] * 48).div_ceil(size[1]).max(320);
+            let steps = networks.run(reads, at, &line, [columns, 48])?;
+            println!("{corner:?}: {}", text(&steps, alphabet));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Corners and sizes of what the network takes for lines, the first one at the top.
-fn lines(networks: &Networks, image: &Image) -> Result<Vec<([usize; 2], [usize; 2])>> {
+fn lines<D: Operators>(
+    networks: &Networks<D>,
+    image: &Image,
+) -> Result<Vec<([usize; 2], [usize; 2])>> {
     let (whole, sides) = (image.size(), image.size().map(|side| side.next_multiple_of(32)));
     let mut likely = networks.run("ch_PP-OCRv4_det_infer.onnx", 0, image, sides)?;
     let (columns, scale) = (sides[0], whole[1] as f32 / sides[1] as f32);
@@ -69,9 +91,9 @@ fn text(steps: &[f32], alphabet: &str) -> String {
 }
 
 /// A device, the folder of the networks, and one for what goes in and comes out.
-struct Networks(Cpu, PathBuf, Option<PathBuf>);
+struct Networks<D>(D, PathBuf, Option<PathBuf>);
 
-impl Networks {
+impl<D: Operators> Networks<D> {
     /// Returns the output of a network for an image, which fills its columns from the left.
     fn run(&self, name: &str, at: usize, image: &Image, sides: [usize; 2]) -> Result<Vec<f32>> {
         let (Self(device, folder, out), [columns, rows]) = (self, sides);

@@ -1,9 +1,13 @@
-//! A scheduler of one's own compared with REEF: `cargo run --release --example policy`
+//! A scheduler of one's own compared with REEF:
+//! `cargo run --release --example policy [-- --device cuda:0]`
 
-use reef::cpu::Cpu;
+mod common;
+
 use reef::models::{Model, Network, Result, Seeded};
+use reef::op::Operators;
 use reef::scheduler::{Plan, QueueView, Reef, Scheduler, View};
-use reef::{ClientConfig, Device, Dispatcher, Task};
+use reef::{ClientConfig, Dispatcher, Task};
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,30 +39,40 @@ impl Scheduler for LastMile {
     }
 }
 
-fn main() -> Result<()> {
-    let device = Cpu::open(0, "")?;
-    let (rt, be) = (load(&device, "resnet18")?, load(&device, "densenet121")?);
-    println!("scheduler  RT p50 ms  RT p90 ms  BE per second  preemptions");
-    let schedulers: [Box<dyn Scheduler>; 2] =
-        [Box::new(Reef::without_padding()), Box::new(LastMile)];
-    for scheduler in schedulers {
-        println!("{}", compare(&device, scheduler, &rt, &be)?);
-    }
-    Ok(())
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let (device, _) = common::arguments()?;
+    Ok(reef::with_device(&device, Compare)??)
 }
 
-fn load(device: &Cpu, name: &str) -> Result<Network<Cpu>> {
+struct Compare;
+
+impl reef::Visit for Compare {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let (rt, be) = (load(&device, "resnet18")?, load(&device, "densenet121")?);
+        println!("scheduler  RT p50 ms  RT p90 ms  BE per second  preemptions");
+        let schedulers: [Box<dyn Scheduler>; 2] =
+            [Box::new(Reef::without_padding()), Box::new(LastMile)];
+        for scheduler in schedulers {
+            println!("{}", compare(&device, scheduler, &rt, &be)?);
+        }
+        Ok(())
+    }
+}
+
+fn load<D: Operators>(device: &D, name: &str) -> Result<Network<D>> {
     let network = Model::open(name).input_size(64).load(device)?;
     network.stage_input(&Seeded(1).input(network.input_len()))?;
     Ok(network)
 }
 
 /// Two seconds of real-time requests every 20 ms during best-effort inferences back to back.
-fn compare(
-    device: &Cpu,
+fn compare<D: Operators>(
+    device: &D,
     scheduler: Box<dyn Scheduler>,
-    rt: &Network<Cpu>,
-    be: &Network<Cpu>,
+    rt: &Network<D>,
+    be: &Network<D>,
 ) -> Result<String> {
     let name = scheduler.name();
     let dispatcher = Dispatcher::start(device, scheduler)?;

@@ -1,53 +1,49 @@
-//! One queue, stopped and restored, with a kernel in Rust: `cargo run --release --example preempt`
+//! One queue full of inferences, stopped and restored:
+//! `cargo run --release --example preempt [-- --device cuda:0]`
 
-use reef::cpu::{Cpu, Kernel, Outcome};
-use reef::{Args, Command, Device, Launch, PreemptLevel, Result, VirtualQueue, queue::Config};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{hint, thread, time::Duration};
+mod common;
 
-fn main() -> Result<()> {
-    let device = Cpu::open(0, "")?;
+use reef::models::{Model, Result, Seeded};
+use reef::op::Operators;
+use reef::{PreemptLevel, VirtualQueue, queue::Config};
+use std::{error::Error, thread, time::Duration};
 
-    // A block works for a while, looks whether it should stop, and takes effect at its very end.
-    let done = Arc::new(AtomicU64::new(0));
-    let count = done.clone();
-    let kernel = Kernel::new("count", move |block, _args| {
-        for _ in 0..100 {
-            if block.stopped() {
-                return Outcome::Stopped; // nothing has changed yet: the block runs again later
+/// Inferences in the queue: more than a GPU ends in the time before it is stopped.
+const INFERENCES: usize = 20;
+
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let (device, _) = common::arguments()?;
+    Ok(reef::with_device(&device, StopAndGo)??)
+}
+
+struct StopAndGo;
+
+impl reef::Visit for StopAndGo {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let network = Model::open("densenet121").input_size(64).load(&device)?;
+        network.stage_input(&Seeded(1).input(network.input_len()))?;
+        let config = Config::default().level(PreemptLevel::All);
+        let (mut submitter, queue) = VirtualQueue::enable(&device, config)?;
+        for _ in 0..INFERENCES {
+            for command in network.inference().iter() {
+                submitter.submit_blocking(command.clone())?;
             }
-            (0..100).for_each(|_| hint::spin_loop());
         }
-        count.fetch_add(1, Relaxed);
-        Outcome::Done
-    });
-    // SAFETY: the kernel takes no arguments and its blocks may run at once, in any order.
-    let launch = unsafe { Launch::new(kernel, [8, 1, 1], [1, 1, 1], Args::default()) };
+        let all = submitter.submitted().0;
 
-    let config = Config::default().level(PreemptLevel::All);
-    let (mut submitter, queue) = VirtualQueue::enable(&device, config)?;
-    for _ in 0..100 {
-        submitter.submit_blocking(Command::Launch(launch.clone()))?;
+        let begin = device.clock();
+        queue.preempt(true)?;
+        let (took, done) = (device.clock() - begin, submitter.completed().0);
+        println!("stopped within {took:?}, {done} of {all} commands done");
+        thread::sleep(Duration::from_millis(100));
+        println!("100 ms later           {} of {all} commands done", submitter.completed().0);
+
+        queue.restore()?;
+        queue.finish()?;
+        let (done, again) = (submitter.completed().0, queue.rerun());
+        println!("restored: {done} of {all} commands done, {again} launches ran again");
+        Ok(queue.disable().map_err(|(error, _queue)| error)?)
     }
-    thread::sleep(Duration::from_millis(10));
-
-    let begin = device.clock();
-    queue.preempt(true)?;
-    println!(
-        "stopped within {:?}, {} of 800 blocks done",
-        device.clock() - begin,
-        done.load(Relaxed)
-    );
-    thread::sleep(Duration::from_millis(100));
-    println!("100 ms later           {} of 800 blocks done", done.load(Relaxed));
-
-    queue.restore()?;
-    submitter.wait(reef::Seq(99))?;
-    println!(
-        "restored: {} of 800 blocks done, {} launches ran again",
-        done.load(Relaxed),
-        queue.rerun()
-    );
-    queue.disable().map_err(|(error, _queue)| error)
 }

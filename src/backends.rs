@@ -99,14 +99,17 @@ built_in! {
     reef_remote::Remote,
 }
 
-/// Opens a device by its name, such as `cpu`, `cuda:1`, `cpu:0?units=4` or
-/// `remote:host:7733/cuda:0`, and hands it to `visit`.
+/// Opens a device by its name, such as `cpu`, `cuda:1`, `cpu:0?units=4`,
+/// `remote:host:7733/cuda:0` or [`AUTO`](crate::AUTO), and hands it to `visit`.
 ///
 /// # Errors
 ///
 /// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is compiled in,
 /// its library is not installed, or it has no such device.
 pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
+    if name == crate::AUTO {
+        return with_device_of::<BuiltIn, V>(&crate::auto_device().0, visit);
+    }
     with_device_of::<BuiltIn, V>(name, visit)
 }
 
@@ -146,6 +149,12 @@ mod tests {
         #[cfg(feature = "cpu")]
         assert_eq!(with_device_of::<All, _>("cpu?units=1", Name), Ok("cpu"));
         assert!(matches!(with_device(Null::NAME, Name), Err(Error::NotFound(_))));
+    }
+
+    #[cfg(all(feature = "cpu", not(any(feature = "cuda", feature = "hip"))))]
+    #[test]
+    fn auto_without_backends_for_gpus_is_the_cpu() {
+        assert_eq!(with_device(crate::AUTO, Name), Ok("cpu"));
     }
 
     #[test]

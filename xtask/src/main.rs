@@ -328,12 +328,19 @@ fn docs() -> Vec<Command> {
     vec![command]
 }
 
+/// Benches, and what makes each run once.
+const BENCHES: [&str; 5] = [
+    "submit -- --test",
+    "devices -- --test",
+    "preempt -- --quick",
+    "inference -- --quick",
+    "wire -- --test",
+];
+
 /// In the profile of the tests and with all packages in view, so that nothing is compiled twice.
 fn benches() -> Vec<Command> {
     let mut commands: Vec<Command> =
-        ["submit -- --test", "preempt -- --quick", "inference -- --quick", "wire -- --test"]
-            .map(|bench| cargo(&format!("bench --workspace --profile dev --bench {bench}")))
-            .into();
+        BENCHES.map(|bench| cargo(&format!("bench --workspace --profile dev --bench {bench}"))).into();
     commands.push(cargo("build --workspace --examples"));
     let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
     let examples = examples.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs"));
