@@ -7,7 +7,6 @@
 
 pub(crate) mod allowance;
 pub(crate) mod controller;
-mod quantile;
 pub(crate) mod share;
 pub(crate) mod windows;
 

@@ -1,10 +1,11 @@
 //! Controllers next to simulated programs.
 
 use super::controller::Controller;
-use super::quantile::quantile;
+
 use super::share::Slo;
 use crate::page::iterations::Iteration;
 use proptest::prelude::*;
+use reef_latency::quantile;
 
 /// Program in a closed loop whose iterations grow with the part that passes.
 struct Plant {
@@ -27,14 +28,33 @@ struct Plant {
     /// Interval in iterations from one iteration of a second kind to the next. It is three times as
     /// long.
     other: u64,
+    /// Largest part by which iterations of the second kind are longer.
+    varies: f64,
+    /// Factor of the longer one of two lengths that iterations of the first kind have, at random.
+    second: f64,
     count: u64,
 }
 
 impl Plant {
     fn new(seed: u64, base: f64, slope: f64) -> Self {
         let (power, step, noise, tail, other, count) = (1.0, 0.0, 0.02, 0.0, 0, 0);
-        let (now, slower, is_slow) = (1_000_000_000, 1.0, false);
-        Self { now, seed, base, slope, power, step, noise, tail, slower, is_slow, other, count }
+        let (now, slower, is_slow, varies, second) = (1_000_000_000, 1.0, false, 0.0, 1.0);
+        Self {
+            now,
+            seed,
+            base,
+            slope,
+            power,
+            step,
+            noise,
+            tail,
+            slower,
+            is_slow,
+            other,
+            varies,
+            second,
+            count,
+        }
     }
 
     fn random(&mut self) -> f64 {
@@ -53,11 +73,36 @@ impl Plant {
         let growth = if self.is_slow { growth * self.slower } else { growth };
         self.count += 1;
         let is_other = self.other > 0 && self.count.is_multiple_of(self.other);
+        let varied = 1.0 + if is_other { self.varies * self.random() } else { 0.0 };
+        let is_second = self.second > 1.0 && !is_other && self.random() < 0.3;
+        let growth = growth * varied * if is_second { self.second } else { 1.0 };
         let base = if is_other { 3.0 * self.base } else { self.base };
         let length = (base * growth) as u64;
         self.now += length + 20_000;
         let kind = if is_other { 9 } else { 7 };
         (Iteration { end: self.now - 20_000, length, kind }, growth)
+    }
+
+    /// Runs for this time under the controller. Returns the 99th percentile of the growth of iterations
+    /// of each kind, as a multiple of that alone, and the mean part.
+    fn run_kinds(&mut self, controller: &mut Controller, seconds: f64) -> ([f64; 2], f64) {
+        let until = self.now + (seconds * 1e9) as u64;
+        let (mut growths, mut parts, mut iterations) = ([Vec::new(), Vec::new()], 0.0, 0);
+        while self.now < until {
+            let part = f64::from(controller.duty()) / 1e6;
+            let (iteration, growth) = self.iteration(part);
+            controller.note(&[iteration], self.now, controller.duty());
+            growths[usize::from(iteration.kind == 9)].push(growth);
+            (parts, iterations) = (parts + part, iterations + 1);
+        }
+        let mut alone = [Vec::new(), Vec::new()];
+        for _ in 0..40_000 {
+            let (iteration, growth) = self.iteration(0.0);
+            alone[usize::from(iteration.kind == 9)].push(growth);
+        }
+        let p99 = |all: &mut Vec<f64>| quantile(all, 0.99).unwrap_or(1.0);
+        let growths = [0, 1].map(|kind| p99(&mut growths[kind]) / p99(&mut alone[kind]));
+        (growths, parts / f64::from(iterations))
     }
 
     /// Runs for this time under the controller. Returns the 99th percentile of the growth of the
@@ -102,6 +147,36 @@ proptest! {
         let bound = target + 0.02 + 0.2 * noise;
         prop_assert!(growth <= bound, "{growth} at {target}, part {part}");
         prop_assert!(growth >= most - 0.05, "{growth} at {target}, part {part}");
+    }
+
+    /// A prompt in each few tokens: its lengths vary, and those of tokens don't.
+    #[test]
+    fn steady_laps_keep_their_target_next_to_laps_that_vary(
+        seed: u64, base in 1e6..4e6_f64, slope in 0.5..4.0_f64, target in 1.08..1.3_f64,
+        other in 4..30_u64, varies in 0.3..2.0_f64
+    ) {
+        let mut plant = Plant { other, varies, ..Plant::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), plant.now);
+        plant.run_kinds(&mut controller, 10.0);
+        let ([steady, varied], part) = plant.run_kinds(&mut controller, 20.0);
+        prop_assert!(steady <= target + 0.02, "{steady}, {varied} at {target}, part {part}");
+        let least = 1.0 + 0.6 * (target.min(1.0 + slope) - 1.0);
+        prop_assert!(steady >= least, "{steady} at {target}, part {part}");
+    }
+
+    /// Iterations that have one of two lengths, with the same launches.
+    #[test]
+    fn laps_of_two_lengths_keep_their_target(
+        seed: u64, base in 1e6..4e6_f64, slope in 0.5..4.0_f64, target in 1.08..1.3_f64,
+        second in 1.2..3.0_f64
+    ) {
+        let mut plant = Plant { second, ..Plant::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), plant.now);
+        plant.run_kinds(&mut controller, 10.0);
+        let ([growth, _], part) = plant.run_kinds(&mut controller, 20.0);
+        prop_assert!(growth <= target + 0.02, "{growth} at {target}, part {part}");
+        let least = 1.0 + 0.6 * (target.min(1.0 + slope) - 1.0);
+        prop_assert!(growth >= least, "{growth} at {target}, part {part}");
     }
 
     #[test]

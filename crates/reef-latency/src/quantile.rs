@@ -1,11 +1,11 @@
 //! Quantiles of few samples.
 
 /// Returns the value below which `part` of the samples are: the nearest rank. `None`: there are
-/// none. Sorts them.
-pub(super) fn quantile(samples: &mut [f64], part: f64) -> Option<f64> {
-    samples.sort_by(f64::total_cmp);
+/// none. Changes their order.
+pub fn quantile(samples: &mut [f64], part: f64) -> Option<f64> {
     let rank = (samples.len() as f64 * part).ceil() as usize;
-    samples.get(rank.clamp(1, samples.len().max(1)) - 1).copied()
+    let at = rank.clamp(1, samples.len().max(1)) - 1;
+    (at < samples.len()).then(|| *samples.select_nth_unstable_by(at, f64::total_cmp).1)
 }
 
 #[cfg(test)]

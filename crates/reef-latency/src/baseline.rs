@@ -1,0 +1,194 @@
+//! All kinds of work of one program or device.
+
+use crate::kind::Kind;
+
+/// Share of runs above the 99th percentile.
+pub const LATE_SHARE: f64 = 0.01;
+/// Maximum number of kinds. Runs of further ones are ignored.
+const MAX_KINDS: usize = 16;
+
+/// Lengths of runs alone, kind by kind.
+#[derive(Debug)]
+pub struct Baseline {
+    kinds: Vec<Kind>,
+    patience: u32,
+    tolerance: f64,
+}
+
+/// What a run next to other work says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Its length, divided by that which few runs of its kind exceed alone.
+    pub relative: f64,
+    /// It is longer than the target allows.
+    pub is_late: bool,
+    /// Share of the runs that would be late if nothing had changed but by the target.
+    pub share: f64,
+}
+
+impl Verdict {
+    /// How much the run says: 1 if the 99th percentile alone is known, and less if there were few
+    /// runs alone, so that the sum of the same number of runs varies by as much.
+    pub fn weight(&self) -> f64 {
+        let variance = |share: f64| share * (1.0 - share);
+        (variance(LATE_SHARE) / variance(self.share)).sqrt()
+    }
+
+    /// Late runs by which there were more than are allowed, weighted: in the mean zero for work that
+    /// is at its target.
+    pub fn excess(&self) -> f64 {
+        self.weight() * (f64::from(u8::from(self.is_late)) - self.share)
+    }
+}
+
+impl Baseline {
+    /// Creates one that drops a kind's older lengths after `patience` measurements in sequence
+    /// whose median was outside of the middle nine tenths of these, widened by the part
+    /// `tolerance`.
+    pub fn new(patience: u32, tolerance: f64) -> Self {
+        Self { kinds: Vec::new(), patience, tolerance }
+    }
+
+    /// Notes the length of a run alone, in any unit. One that is not positive says nothing.
+    pub fn note(&mut self, kind: u64, length: f64) {
+        if !(length > 0.0 && length.is_finite()) {
+            return;
+        }
+        let known = self.kinds.iter().position(|one| one.name == kind);
+        let at = known.unwrap_or(self.kinds.len());
+        if at == self.kinds.len() && at < MAX_KINDS {
+            self.kinds.push(Kind::new(kind));
+        }
+        self.kinds.get_mut(at).into_iter().for_each(|one| one.note(length));
+    }
+
+    /// Returns the number of runs in the measurement that lasts.
+    pub fn fresh(&self) -> usize {
+        self.kinds.iter().map(|kind| kind.latest).sum()
+    }
+
+    /// Returns whether no kind's lengths alone are known.
+    pub fn is_unknown(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.limit().is_none())
+    }
+
+    /// Returns whether the last measurement of a kind was far from what is kept.
+    pub fn is_odd(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.odd > 0)
+    }
+
+    /// Ends a measurement. Returns whether a kind has changed. If there are as many kinds as are
+    /// kept, those that were not in it make room.
+    pub fn settle(&mut self) -> bool {
+        let (patience, tolerance) = (self.patience, self.tolerance);
+        let settle = |changed, kind: &mut Kind| kind.settle(patience, tolerance) | changed;
+        let changed = self.kinds.iter_mut().fold(false, settle);
+        if self.kinds.len() == MAX_KINDS {
+            self.kinds.retain(|kind| kind.latest > 0);
+        }
+        self.kinds.iter_mut().for_each(|kind| kind.latest = 0);
+        changed
+    }
+
+    /// Judges a run by the target `ratio`. `None`: the lengths alone of its kind are not known.
+    pub fn verdict(&self, kind: u64, length: f64, ratio: f64) -> Option<Verdict> {
+        let limit = self.kinds.iter().find(|one| one.name == kind)?.limit()?;
+        let relative = length / limit.length;
+        Some(Verdict { relative, is_late: relative > ratio, share: limit.share })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn measured(kind: u64, lengths: impl IntoIterator<Item = f64>) -> Baseline {
+        let mut all = Baseline::new(1, 0.05);
+        lengths.into_iter().for_each(|length| all.note(kind, length));
+        all.settle();
+        all
+    }
+
+    fn varied(at: u32) -> f64 {
+        1.0 + f64::from(at.wrapping_mul(2_654_435_761) >> 16) / f64::from(1 << 16)
+    }
+
+    #[test]
+    fn noisy_kind_does_not_loosen_a_steady_one() {
+        let mut all = measured(1, (0..400).map(|_| 100.0));
+        (0..400).for_each(|at| all.note(2, 100.0 * varied(at)));
+        all.settle();
+        assert!(all.verdict(1, 111.0, 1.10).unwrap().is_late);
+        assert!(!all.verdict(2, 199.0, 1.10).unwrap().is_late);
+    }
+
+    #[test]
+    fn few_runs_give_a_lower_quantile_and_less_weight() {
+        let of = |count| measured(1, (0..count).map(varied)).verdict(1, 1.5, 1.0).unwrap();
+        let [few, some, many] = [8, 96, 1000].map(of);
+        assert_eq!((few.share, many.share), (0.5, LATE_SHARE));
+        assert!(few.weight() < some.weight() && some.weight() < many.weight());
+        assert_eq!(many.weight(), 1.0);
+        assert_eq!(measured(1, (0..7).map(varied)).verdict(1, 1.5, 1.0), None);
+    }
+
+    #[test]
+    fn change_drops_older_runs_and_noise_does_not() {
+        let mut all = measured(1, (0..400).map(varied));
+        (400..500).for_each(|at| all.note(1, varied(at)));
+        assert!(!all.settle());
+        (0..100).for_each(|at| all.note(1, 3.0 * varied(at)));
+        assert!(all.settle());
+        assert!(!all.verdict(1, 6.0, 1.05).unwrap().is_late);
+    }
+
+    #[test]
+    fn patience_waits_for_changes_in_sequence() {
+        let mut all = Baseline::new(3, 0.0);
+        let mut measure = |factor: f64| {
+            (0..100).for_each(|at| all.note(1, factor * varied(at)));
+            all.settle()
+        };
+        // What came between belongs to the program: it is kept as well.
+        assert_eq!([1.0, 3.0, 3.0, 1.0, 9.0, 9.0, 9.0].map(&mut measure), {
+            [false, false, false, false, false, false, true]
+        });
+    }
+
+    #[test]
+    fn kinds_are_bounded_and_make_room() {
+        let mut all = Baseline::new(1, 0.05);
+        (0..100).for_each(|kind| all.note(kind, 1.0));
+        assert_eq!(all.kinds.len(), MAX_KINDS);
+        all.settle();
+        all.note(3, 1.0);
+        all.settle();
+        assert_eq!(all.kinds.len(), 1);
+    }
+
+    #[test]
+    fn lengths_that_are_no_lengths_are_ignored() {
+        let all = measured(1, [0.0, -1.0, f64::NAN, f64::INFINITY].into_iter().cycle().take(99));
+        assert!(all.is_unknown() && all.fresh() == 0);
+    }
+
+    proptest! {
+        /// The share of runs that exceed the limit is the one that the limit states, whatever the
+        /// number of runs alone: in the mean over 40 programs within a half.
+        #[test]
+        fn share_above_the_limit_is_the_stated_one(seed: u32, count in 16_u32..1000) {
+            let (mut late, mut wanted) = (0.0, 0.0);
+            for program in 0..40 {
+                let from = seed.wrapping_add(program * 7919);
+                let all = measured(1, (0..count).map(|at| varied(from.wrapping_add(at))));
+                for at in 5000..6000 {
+                    let verdict = all.verdict(1, varied(from.wrapping_add(at)), 1.0).unwrap();
+                    late += f64::from(u8::from(verdict.is_late));
+                    wanted += verdict.share;
+                }
+            }
+            prop_assert!((0.5..1.5).contains(&(late / wanted)), "{late} of {wanted}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Samples of one kind of work, and the limit that they give.
+
+use crate::LATE_SHARE;
+use crate::quantile::quantile;
+
+/// Samples above a limit: with fewer the limit would be chance.
+const ABOVE: f64 = 4.0;
+/// Samples without which a kind's lengths say nothing, and those of a measurement.
+const FEW: usize = 8;
+const FRESH: usize = 16;
+/// Samples that are kept: the last ones.
+const KEPT: usize = 1024;
+/// Where the median of a measurement should be among the kept samples.
+const MIDDLE: [f64; 2] = [0.05, 0.95];
+
+/// Runs of one kind alone.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) name: u64,
+    /// Lengths of the measurement that lasts, or of earlier ones that had too few.
+    fresh: Vec<f64>,
+    /// Number of lengths from the measurement that lasts.
+    pub(crate) latest: usize,
+    kept: Vec<f64>,
+    /// Lengths of the last measurements that are far from the kept ones, and their number.
+    apart: Vec<f64>,
+    pub(crate) odd: u32,
+    limit: Option<Limit>,
+}
+
+/// A length that few runs alone exceed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) length: f64,
+    /// Share of the runs alone that are longer.
+    pub(crate) share: f64,
+}
+
+impl Kind {
+    pub(crate) fn new(name: u64) -> Self {
+        let (fresh, kept, apart) = (Vec::new(), Vec::new(), Vec::new());
+        Self { name, fresh, latest: 0, kept, apart, odd: 0, limit: None }
+    }
+
+    pub(crate) fn note(&mut self, length: f64) {
+        self.fresh.push(length);
+        self.latest += 1;
+    }
+
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.limit
+    }
+
+    /// Keeps the lengths of a measurement. Returns whether the older ones were dropped: the work or
+    /// the device has changed. A measurement with few lengths waits for the next one.
+    pub(crate) fn settle(&mut self, patience: u32, tolerance: f64) -> bool {
+        let is_known = self.limit.is_some();
+        if is_known && self.fresh.len() < FRESH {
+            return false;
+        }
+        let Some(median) = quantile(&mut self.fresh, 0.5) else { return false };
+        self.odd = if is_known && self.is_apart(median, tolerance) { self.odd + 1 } else { 0 };
+        self.apart.append(&mut self.fresh);
+        let is_changed = self.odd >= patience;
+        if is_changed {
+            (self.odd, self.kept) = (0, Vec::new());
+        }
+        if self.odd == 0 {
+            self.keep();
+        }
+        is_changed
+    }
+
+    fn is_apart(&self, median: f64, tolerance: f64) -> bool {
+        let mut kept = self.kept.clone();
+        let [low, high] = MIDDLE.map(|part| quantile(&mut kept, part).unwrap_or(median));
+        median < low * (1.0 - tolerance) || median > high * (1.0 + tolerance)
+    }
+
+    /// Keeps what was apart. Samples stay in the order of time: the oldest ones go first.
+    fn keep(&mut self) {
+        self.kept.append(&mut self.apart);
+        let extra = self.kept.len().saturating_sub(KEPT);
+        self.kept.drain(..extra);
+        let count = self.kept.len();
+        if count >= FEW {
+            let share = (ABOVE / count as f64).max(LATE_SHARE);
+            let length = quantile(&mut self.kept.clone(), 1.0 - share);
+            self.limit = length.map(|length| Limit { length, share });
+        }
+    }
+}
