@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// A request that was submitted so much after its arrival says that this process found no core.
 const LATE: Duration = Duration::from_millis(1);
+/// Time within which requests end that were counted as dropped.
+const MAX_REST: Duration = Duration::from_secs(60);
 /// Time between two polls of the last requests. Their times are the dispatcher's.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
@@ -64,6 +66,10 @@ pub(crate) fn open_loop<D: Device>(
     for request in open {
         note(&mut requests.latency, device.clock() - request.arrived);
         requests.dropped += 1;
+        // Its work is the caller's until it has ended.
+        if let Some(end) = request.ticket.wait_timeout(MAX_REST) {
+            end?;
+        }
     }
     wait(device, begin + time);
     Ok(requests)

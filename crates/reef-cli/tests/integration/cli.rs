@@ -264,12 +264,10 @@ fn demo_begins_with_long_blocks_and_ends_with_a_sentence() {
         let rows = report["starts"].as_array().unwrap();
         rows.iter().find(|row| row["name"] == name).expect(name).clone()
     };
-    let least = |name: &str| start(name)["rt_start_delay_us"]["p50"].as_f64().unwrap();
     for name in ["streams", "wait-based", "level HostQueue", "level DeviceQueue", "level All"] {
         assert!(start(name)["rt_start_delay_us"]["count"].as_u64() > Some(3), "{name}: {report}");
         assert!(start(name)["be_kept"].as_f64() > Some(0.0), "{name}: {report}");
     }
-    assert!(least("level All") < least("level DeviceQueue"), "{report}");
     assert!(start("idle device")["be_kept"].is_null() && start("BE alone")["be_kept"] == 1.0);
     assert_eq!(start("BE alone")["rt_start_delay_us"]["count"], 0);
 

@@ -167,13 +167,19 @@ impl Daemon {
 
     /// Bytes of memory that it has resident, and threads.
     pub(crate) fn usage(&self) -> (u64, u64) {
-        let pid = self.child.id();
-        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let number = |key: &str| -> u64 {
-            let line = text.lines().find_map(|line| line.strip_prefix(key)).expect(key);
-            line.split_whitespace().next().unwrap().parse().unwrap()
-        };
-        (number("VmRSS:") * 1024, number("Threads:"))
+        (self.status("VmRSS:") * 1024, self.status("Threads:"))
+    }
+
+    /// Returns the largest resident memory so far, in bytes.
+    pub(crate) fn peak(&self) -> u64 {
+        self.status("VmHWM:") * 1024
+    }
+
+    /// Returns a number that the system shows of the process.
+    fn status(&self, key: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).expect(key);
+        line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     /// Returns the open files of the daemon, each by its kind or its path.

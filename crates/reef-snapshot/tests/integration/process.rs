@@ -6,6 +6,7 @@ use reef_core::{Parked, PreemptLevel, Seq};
 use reef_snapshot::{Digest, Error, Snapshot, write};
 use serde_json::json;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -83,9 +84,11 @@ fn killed_writer_leaves_a_whole_snapshot() {
     let work = journal.work();
     let (begin, mut unfinished, mut opened) = (Instant::now(), 0, 0);
     for round in 0..100 {
+        let file = || fs::metadata(folder.path().join(reef_snapshot::FILE)).ok().map(|of| of.ino());
+        let before = file();
         let mut child = start("write", folder.path());
-        let first = || folder.path().join(reef_snapshot::FILE).exists();
-        while !first() && child.try_wait().expect("a process").is_none() {
+        // It writes again and again: its first file is there, which has another number.
+        while file() == before && child.try_wait().expect("a process").is_none() {
             std::thread::sleep(Duration::from_micros(200)); // sleep: poll of a condition
         }
         // sleep: any length is right
