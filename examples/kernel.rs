@@ -1,4 +1,5 @@
-//! A kernel in Rust on the software device, stopped and restored: `cargo run --release --example kernel`
+//! A kernel in Rust on the software device, stopped and restored:
+//! `cargo run --release --example kernel`
 
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::{Args, Command, Device, Launch, PreemptLevel, Result, VirtualQueue, queue::Config};

@@ -1,4 +1,4 @@
-//! What all examples share: the option `--device NAME`.
+//! The option `--device NAME` of all examples.
 
 /// Returns the device's name and the other arguments. Without `--device` the name is `auto`: a GPU
 /// if there is one, else the CPU.
@@ -11,7 +11,9 @@ pub fn arguments() -> Result<(String, Vec<String>), String> {
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
         match argument.strip_prefix("--device") {
-            Some("") => device = given.next().ok_or("--device: must have a name, such as cuda:0")?,
+            Some("") => {
+                device = given.next().ok_or("--device: must have a name, such as cuda:0")?
+            }
             Some(name) if name.starts_with('=') => name[1..].clone_into(&mut device),
             _ => rest.push(argument),
         }

@@ -339,8 +339,9 @@ const BENCHES: [&str; 5] = [
 
 /// In the profile of the tests and with all packages in view, so that nothing is compiled twice.
 fn benches() -> Vec<Command> {
-    let mut commands: Vec<Command> =
-        BENCHES.map(|bench| cargo(&format!("bench --workspace --profile dev --bench {bench}"))).into();
+    let mut commands: Vec<Command> = BENCHES
+        .map(|bench| cargo(&format!("bench --workspace --profile dev --bench {bench}")))
+        .into();
     commands.push(cargo("build --workspace --examples"));
     let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
     let examples = examples.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs"));

@@ -16,7 +16,7 @@ const DATED: [&str; 4] = ["results", "lab", "measured.md", "names.md"];
 /// Backends that a build may have.
 const BACKENDS: [&str; 5] = [reef::AUTO, "cpu", "cuda", "hip", "remote"];
 /// Folders of the repository whose files a reader's commands name.
-const FOLDERS: [&str; 6] = ["crates/", "interpose/", "remote/", "tools/", "examples/", "deploy/"];
+const FOLDERS: &str = "crates interpose remote tools examples deploy";
 /// Sections of the daemon's file.
 const SECTIONS: [&str; 8] =
     ["[models]", "[listen]", "[limits]", "[guests]", "[rights.", "[tls]", "[memory]", "[times]"];
@@ -211,7 +211,8 @@ fn paths(line: &str) -> Vec<String> {
     let words = words(line);
     let before = [String::new()].into_iter().chain(words.clone());
     let named = before.zip(words).filter(|(before, word)| {
-        before == "--path" || FOLDERS.iter().any(|folder| word.starts_with(folder))
+        before == "--path"
+            || word.split_once('/').is_some_and(|(folder, _)| FOLDERS.split(' ').any(|one| one == folder))
     });
     let named = named.map(|(_, word)| word);
     named.filter(|word| !word.contains('*') && !is_placeholder(word)).collect()

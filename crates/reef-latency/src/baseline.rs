@@ -15,7 +15,7 @@ pub struct Baseline {
     tolerance: f64,
 }
 
-/// What a run next to other work says.
+/// Judgement of a run next to other work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// Its length, divided by that which few runs of its kind exceed alone.
@@ -27,15 +27,15 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// How much the run says: 1 if the 99th percentile alone is known, and less if there were few
+    /// Returns the run's weight: 1 if the 99th percentile alone is known, and less if there were few
     /// runs alone, so that the sum of the same number of runs varies by as much.
     pub fn weight(&self) -> f64 {
         let variance = |share: f64| share * (1.0 - share);
         (variance(LATE_SHARE) / variance(self.share)).sqrt()
     }
 
-    /// Late runs by which there were more than are allowed, weighted: in the mean zero for work that
-    /// is at its target.
+    /// Returns late runs by which there were more than are allowed, weighted: in the mean zero for
+    /// work that is at its target.
     pub fn excess(&self) -> f64 {
         self.weight() * (f64::from(u8::from(self.is_late)) - self.share)
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_waits_for_changes_in_sequence() {
+    fn older_runs_stay_until_changes_in_sequence() {
         let mut all = Baseline::new(3, 0.0);
         let mut measure = |factor: f64| {
             (0..100).for_each(|at| all.note(1, factor * varied(at)));

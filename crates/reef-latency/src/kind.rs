@@ -10,7 +10,7 @@ const FEW: usize = 8;
 const FRESH: usize = 16;
 /// Samples that are kept: the last ones.
 const KEPT: usize = 1024;
-/// Where the median of a measurement should be among the kept samples.
+/// Part of the kept samples among which the median of a measurement should be.
 const MIDDLE: [f64; 2] = [0.05, 0.95];
 
 /// Runs of one kind alone.

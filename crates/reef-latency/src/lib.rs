@@ -1,4 +1,4 @@
-//! What the latency of repeated work is alone, kind by kind, and whether a later run is late.
+//! Latency of repeated work alone, kind by kind, and whether a later run is late.
 //!
 //! - **In**: lengths of runs while nothing ran next to them, each with the kind of its work.
 //! - **Out**: for a later run whether it is longer than a multiple of its own kind's tail alone,
