@@ -7,7 +7,7 @@
 
 mod common;
 
-use reef::models::{Budget, Model, npy, onnx, image::Image};
+use reef::models::{Budget, Model, image::Image, npy, onnx};
 use reef::op::Operators;
 use reef::tensor::{Array, Element, Spec};
 use reef::{VirtualQueue, queue::Config};

@@ -5,7 +5,7 @@ mod common;
 
 use reef::models::{Model, Result, Seeded};
 use reef::op::Operators;
-use reef::{PreemptLevel, VirtualQueue, queue::Config};
+use reef::{PreemptLevel, Seq, VirtualQueue, queue::Config};
 use std::{error::Error, thread, time::Duration};
 
 /// Inferences in the queue: more than a GPU ends in the time before it is stopped.
@@ -41,7 +41,7 @@ impl reef::Visit for StopAndGo {
         println!("100 ms later           {} of {all} commands done", submitter.completed().0);
 
         queue.restore()?;
-        queue.finish()?;
+        submitter.wait(Seq(all - 1))?;
         let (done, again) = (submitter.completed().0, queue.rerun());
         println!("restored: {done} of {all} commands done, {again} launches ran again");
         Ok(queue.disable().map_err(|(error, _queue)| error)?)

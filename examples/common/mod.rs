@@ -6,7 +6,7 @@
 /// # Errors
 ///
 /// `--device` is the last argument.
-pub fn arguments() -> Result<(String, Vec<String>), String> {
+pub(crate) fn arguments() -> Result<(String, Vec<String>), String> {
     let (mut device, mut rest) = (reef::AUTO.to_owned(), Vec::new());
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {

@@ -212,7 +212,9 @@ fn paths(line: &str) -> Vec<String> {
     let before = [String::new()].into_iter().chain(words.clone());
     let named = before.zip(words).filter(|(before, word)| {
         before == "--path"
-            || word.split_once('/').is_some_and(|(folder, _)| FOLDERS.split(' ').any(|one| one == folder))
+            || word
+                .split_once('/')
+                .is_some_and(|(folder, _)| FOLDERS.split(' ').any(|one| one == folder))
     });
     let named = named.map(|(_, word)| word);
     named.filter(|word| !word.contains('*') && !is_placeholder(word)).collect()
