@@ -1,6 +1,6 @@
-//! The same two loops on the first device of each backend that is there: an inference of a
-//! real-time client, and a queue that is stopped and restored. `cargo bench --bench devices`, with
-//! `--features cuda` or `hip` for GPUs.
+//! Two loops on the first device of each backend that is there: an inference of a real-time client,
+//! and a queue that is stopped and restored. `cargo bench --bench devices`, with `--features cuda`
+//! or `hip` for GPUs.
 
 #![allow(missing_docs)]
 

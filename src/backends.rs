@@ -99,25 +99,11 @@ built_in! {
     reef_remote::Remote,
 }
 
-/// Opens a device by its name, such as `cpu`, `cuda:1`, `cpu:0?units=4`,
-/// `remote:host:7733/cuda:0` or [`AUTO`](crate::AUTO), and hands it to `visit`.
+/// As [`with_device`](crate::with_device), of other backends: `with_device_of::<(MyDevice, BuiltIn), _>(name, visit)`.
 ///
 /// # Errors
 ///
-/// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is compiled in,
-/// its library is not installed, or it has no such device.
-pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
-    if name == crate::AUTO {
-        return with_device_of::<BuiltIn, V>(&crate::auto_device().0, visit);
-    }
-    with_device_of::<BuiltIn, V>(name, visit)
-}
-
-/// As [`with_device`], of other backends: `with_device_of::<(MyDevice, BuiltIn), _>(name, visit)`.
-///
-/// # Errors
-///
-/// As [`with_device`].
+/// As [`with_device`](crate::with_device).
 pub fn with_device_of<B: Backends, V: Visit>(name: &str, visit: V) -> Result<V::Output> {
     let name = DeviceName::parse(name)?;
     match B::visit(&name, visit)? {
@@ -129,6 +115,7 @@ pub fn with_device_of<B: Backends, V: Visit>(name: &str, visit: V) -> Result<V::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::with_device;
     use reef_conformance::Null;
     use reef_core::{Backend, Error};
 
@@ -149,12 +136,6 @@ mod tests {
         #[cfg(feature = "cpu")]
         assert_eq!(with_device_of::<All, _>("cpu?units=1", Name), Ok("cpu"));
         assert!(matches!(with_device(Null::NAME, Name), Err(Error::NotFound(_))));
-    }
-
-    #[cfg(all(feature = "cpu", not(any(feature = "cuda", feature = "hip"))))]
-    #[test]
-    fn auto_without_backends_for_gpus_is_the_cpu() {
-        assert_eq!(with_device(crate::AUTO, Name), Ok("cpu"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Several devices by one string: `cuda:*`, `cpu,cpu`.
 
-use crate::backends::{Visit, with_device};
+use crate::backends::{BuiltIn, Visit, with_device_of};
 use crate::name::DeviceName;
 use reef_core::op::Operators;
 use reef_core::{Error, Result};
@@ -43,7 +43,7 @@ pub trait VisitAll {
 ///
 /// # Errors
 ///
-/// As [`with_device`], for each; `Invalid` if the backends differ.
+/// As [`with_device`](crate::with_device), for each; `Invalid` if the backends differ.
 pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
     let asked: Vec<Request<'_>> = names.split(',').map(Request::parse).collect::<Result<_>>()?;
     let first = asked[0]; // there is one, if empty
@@ -53,7 +53,7 @@ pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
             first.name.backend, other.name.backend
         )));
     }
-    with_device(&first.name.text(), OpenRest { asked, visit })?
+    with_device_of::<BuiltIn, _>(&first.name.text(), OpenRest { asked, visit })?
 }
 
 /// One of the names.

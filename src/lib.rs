@@ -53,6 +53,7 @@ mod backends;
 pub mod cluster;
 mod devices;
 mod name;
+mod open;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
 
@@ -63,9 +64,10 @@ pub mod perfetto;
 #[doc = include_str!("../docs/rust/scheduler.md")]
 struct Readme;
 
-pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device, with_device_of};
+pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device_of};
 pub use devices::{AUTO, VisitAll, with_devices};
 pub use name::DeviceName;
+pub use open::{auto_device, devices, with_device};
 pub use reef_core::{
     Account, Arg, Args, Backend, BeClient, Blocks, Caps, Checkpoint, Class, ClientConfig,
     Colocation, Command, Device, DeviceInfo, Dispatcher, Error, Event, Group, HostMemory, Launch,
@@ -106,27 +108,6 @@ pub use reef_hip as hip;
 pub use reef_models as models;
 #[cfg(feature = "remote")]
 pub use reef_remote as remote;
-
-/// Every device of every backend that is compiled in, or why a backend has none.
-pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
-    vec![
-        #[cfg(feature = "cpu")]
-        (cpu::Cpu::NAME, cpu::Cpu::open(0, "").map(|device| vec![device.info().name])),
-        #[cfg(feature = "cuda")]
-        (cuda::Cuda::NAME, cuda::devices()),
-        #[cfg(feature = "hip")]
-        (hip::Hip::NAME, hip::devices()),
-    ]
-}
-
-/// Returns the device that [`AUTO`] stands for, and the reason in words. Without a backend for GPUs
-/// there is nothing to choose from, and no reason.
-pub fn auto_device() -> (String, Option<String>) {
-    if BACKENDS == [devices::CPU] {
-        return (devices::CPU.into(), None);
-    }
-    devices::choose(devices())
-}
 
 /// Compilers of device code that were there when this was built.
 pub fn kernel_compilers() -> Vec<(&'static str, &'static str)> {

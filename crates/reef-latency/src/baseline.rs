@@ -1,9 +1,7 @@
 //! All kinds of work of one program or device.
 
-use crate::kind::Kind;
+use crate::kind::{Kind, LATE_SHARE};
 
-/// Share of runs above the 99th percentile.
-pub const LATE_SHARE: f64 = 0.01;
 /// Maximum number of kinds. Runs of further ones are ignored.
 const MAX_KINDS: usize = 16;
 
@@ -27,8 +25,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns the run's weight: 1 if the 99th percentile alone is known, and less if there were few
-    /// runs alone, so that the sum of the same number of runs varies by as much.
+    /// Returns the run's weight: 1 if the 99th percentile alone is known, and less if there were
+    /// few runs alone, so that the sum of the same number of runs varies by as much.
     pub fn weight(&self) -> f64 {
         let variance = |share: f64| share * (1.0 - share);
         (variance(LATE_SHARE) / variance(self.share)).sqrt()

@@ -1,8 +1,9 @@
 //! Samples of one kind of work, and the limit that they give.
 
-use crate::LATE_SHARE;
 use crate::quantile::quantile;
 
+/// Share of runs above the 99th percentile.
+pub const LATE_SHARE: f64 = 0.01;
 /// Samples above a limit: with fewer the limit would be chance.
 const ABOVE: f64 = 4.0;
 /// Samples without which a kind's lengths say nothing, and those of a measurement.

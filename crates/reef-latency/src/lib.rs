@@ -22,5 +22,6 @@ mod baseline;
 mod kind;
 mod quantile;
 
-pub use baseline::{Baseline, LATE_SHARE, Verdict};
+pub use baseline::{Baseline, Verdict};
+pub use kind::LATE_SHARE;
 pub use quantile::quantile;

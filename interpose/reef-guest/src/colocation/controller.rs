@@ -1,21 +1,22 @@
 //! Controller: finds the part of the time that keeps a real-time program's latency at its target.
 //!
-//! It compares *iterations*: from a thread's first launch to the end of its wait for the device. Iterations
-//! with the same number of launches are of one kind. At times nothing passes, and the iterations of
-//! each kind are measured alone. In between each iteration is late or not: an iteration is late if it is longer
-//! than the target times what few iterations of its kind exceed alone ([`Baseline`]). A late iteration makes
-//! the part smaller, any other iteration makes it larger by so much less that both are in balance if one
-//! iteration in a hundred is late. The balance holds the 99th percentile at the target, whatever iterations
-//! depend on apart from the part. Each kind has a balance of its own besides that of all: rare
-//! iterations that are always late bound the part, although they are few.
+//! It compares *iterations*: from a thread's first launch to the end of its wait for the device.
+//! Iterations with the same number of launches are of one kind. At times nothing passes, and the
+//! iterations of each kind are measured alone. In between each iteration is late or not: an
+//! iteration is late if it is longer than the target times what few iterations of its kind exceed
+//! alone ([`Baseline`]). A late iteration makes the part smaller, any other iteration makes it
+//! larger by so much less that both are in balance if one iteration in a hundred is late. The
+//! balance holds the 99th percentile at the target, whatever iterations depend on apart from the
+//! part. Each kind has a balance of its own besides that of all: rare iterations that are always
+//! late bound the part, although they are few.
 
 use super::share::Slo;
 use crate::limit::quantity::WHOLE;
 use crate::page::iterations::Iteration;
 use reef_latency::{Baseline, LATE_SHARE, Verdict, quantile};
 
-/// Iterations of the first measurement alone, and of later ones. Those are short and frequent, because
-/// the host's speed changes as well.
+/// Iterations of the first measurement alone, and of later ones. Those are short and frequent,
+/// because the host's speed changes as well.
 const FIRST_ITERATIONS: usize = 256;
 const ALONE_ITERATIONS: usize = 96;
 /// Longest time of a measurement with [`FEW_ITERATIONS`], in nanoseconds.
@@ -26,8 +27,8 @@ const MAX_INTERVAL: u64 = 4_000_000_000;
 /// Iterations by which growth is measured. It is shown, and decides nothing.
 const SHOWN_ITERATIONS: usize = 256;
 const FEW_ITERATIONS: usize = 16;
-/// Measurements in sequence whose median is outside of the middle nine tenths of the kept iterations,
-/// after which those are dropped: the program has changed.
+/// Measurements in sequence whose median is outside of the middle nine tenths of the kept
+/// iterations, after which those are dropped: the program has changed.
 const MAX_ODD: u32 = 4;
 /// Part of the time, in parts per million, at which it starts, and which it tries after a pause.
 pub const MAX_PROBE: u32 = 50_000;
@@ -40,14 +41,15 @@ const MAX_RISE: f64 = 1.5;
 /// Fall of the part's logarithm for a late iteration.
 const FALL: f64 = 0.05;
 /// Rise of the part's logarithm for any other iteration, right after a late one. It doubles after
-/// as many iterations as have one late iteration, and so on in equal steps, up to [`MAX_HASTE`] times. Then a
-/// late iteration in a hundred, at random, balances it.
+/// as many iterations as have one late iteration, and so on in equal steps, up to [`MAX_HASTE`]
+/// times. Then a late iteration in a hundred, at random, balances it.
 const RISE: f64 = FALL * LATE_SHARE / 2.0;
 const MAX_HASTE: f64 = 10.0;
-/// Share of late iterations, of a kind that has a balance of its own, that is allowed at most: there were
-/// 80 iterations alone or more.
+/// Share of late iterations, of a kind that has a balance of its own, that is allowed at most:
+/// there were 80 iterations alone or more.
 const KNOWN_SHARE: f64 = 0.05;
-/// Iterations within which the next late one makes the part fall faster: by half, up to eight times.
+/// Iterations within which the next late one makes the part fall faster: by half, up to eight
+/// times.
 const SOON: f64 = 4.0;
 /// Iterations that seem to have been on time before the first one.
 const FIRST_RUN: u32 = 400;
@@ -91,7 +93,8 @@ pub struct Controller {
     target: f64,
     state: State,
     alone: Baseline,
-    /// Last iterations, each divided by what few of its kind exceed alone, since growth was measured.
+    /// Last iterations, each divided by what few of its kind exceed alone, since growth was
+    /// measured.
     shown: Vec<f64>,
     /// Of all iterations, and of each kind that was seen lately.
     all: Balance,

@@ -83,8 +83,8 @@ impl Plant {
         (Iteration { end: self.now - 20_000, length, kind }, growth)
     }
 
-    /// Runs for this time under the controller. Returns the 99th percentile of the growth of iterations
-    /// of each kind, as a multiple of that alone, and the mean part.
+    /// Runs for this time under the controller. Returns the 99th percentile of the growth of
+    /// iterations of each kind, as a multiple of that alone, and the mean part.
     fn run_kinds(&mut self, controller: &mut Controller, seconds: f64) -> ([f64; 2], f64) {
         let until = self.now + (seconds * 1e9) as u64;
         let (mut growths, mut parts, mut iterations) = ([Vec::new(), Vec::new()], 0.0, 0);
@@ -151,7 +151,7 @@ proptest! {
 
     /// A prompt in each few tokens: its lengths vary, and those of tokens don't.
     #[test]
-    fn steady_laps_keep_their_target_next_to_laps_that_vary(
+    fn steady_iterations_keep_their_target_next_to_varying_ones(
         seed: u64, base in 1e6..4e6_f64, slope in 0.5..4.0_f64, target in 1.08..1.3_f64,
         other in 4..30_u64, varies in 0.3..2.0_f64
     ) {
@@ -166,7 +166,7 @@ proptest! {
 
     /// Iterations that have one of two lengths, with the same launches.
     #[test]
-    fn laps_of_two_lengths_keep_their_target(
+    fn iterations_of_two_lengths_keep_their_target(
         seed: u64, base in 1e6..4e6_f64, slope in 0.5..4.0_f64, target in 1.08..1.3_f64,
         second in 1.2..3.0_f64
     ) {

@@ -1,0 +1,63 @@
+//! Devices that are there, and one of them by its name.
+
+use crate::backends::{BACKENDS, BuiltIn, Visit, with_device_of};
+use crate::devices::{AUTO, CPU, choose};
+use reef_core::Result;
+#[cfg(any(feature = "cpu", feature = "cuda", feature = "hip"))]
+use reef_core::{Backend, Device};
+
+/// Every device of every backend that is compiled in, or why a backend has none.
+pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
+    vec![
+        #[cfg(feature = "cpu")]
+        (reef_cpu::Cpu::NAME, reef_cpu::Cpu::open(0, "").map(|device| vec![device.info().name])),
+        #[cfg(feature = "cuda")]
+        (reef_cuda::Cuda::NAME, reef_cuda::devices()),
+        #[cfg(feature = "hip")]
+        (reef_hip::Hip::NAME, reef_hip::devices()),
+    ]
+}
+
+/// Returns the device that [`AUTO`] stands for, and the reason in words. Without a backend for GPUs
+/// there is nothing to choose from, and no reason.
+pub fn auto_device() -> (String, Option<String>) {
+    if BACKENDS == [CPU] {
+        return (CPU.into(), None);
+    }
+    choose(devices())
+}
+
+/// Opens a device by its name, such as `cpu`, `cuda:1`, `cpu:0?units=4`,
+/// `remote:host:7733/cuda:0` or [`AUTO`], and hands it to `visit`.
+///
+/// # Errors
+///
+/// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is compiled in,
+/// its library is not installed, or it has no such device.
+pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
+    if name == AUTO {
+        return with_device_of::<BuiltIn, V>(&auto_device().0, visit);
+    }
+    with_device_of::<BuiltIn, V>(name, visit)
+}
+
+#[cfg(all(test, feature = "cpu", not(any(feature = "cuda", feature = "hip"))))]
+mod tests {
+    use super::*;
+    use reef_core::op::Operators;
+
+    struct Name;
+
+    impl Visit for Name {
+        type Output = &'static str;
+
+        fn visit<D: Operators>(self, _: D) -> &'static str {
+            D::NAME
+        }
+    }
+
+    #[test]
+    fn auto_without_backends_for_gpus_is_the_cpu() {
+        assert_eq!(with_device(AUTO, Name), Ok("cpu"));
+    }
+}
