@@ -99,7 +99,8 @@ built_in! {
     reef_remote::Remote,
 }
 
-/// As [`with_device`](crate::with_device), of other backends: `with_device_of::<(MyDevice, BuiltIn), _>(name, visit)`.
+/// As [`with_device`](crate::with_device), of other backends:
+/// `with_device_of::<(MyDevice, BuiltIn), _>(name, visit)`.
 ///
 /// # Errors
 ///

@@ -73,7 +73,7 @@ const INPUTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("reef-serve-loom", &["crates/reef-serve/src/local"]),
-    ("reef-shim", &["interpose/reef-ptx/tests/corpus"]),
+    ("reef-shim", &["interpose/reef-ptx/tests"]),
     ("reef-simulate", &["docs/results", "docs/simulate"]),
     ("reef-snapshot", &["reef-models/tests/onnx"]),
     ("reef-wire-loom", &["remote/reef-wire/src/exchange", "remote/reef-wire/src/transport"]),
