@@ -191,7 +191,7 @@ fn bad_files_are_refused() {
         error.ends_with("export it as .onnx or .safetensors, docs/models.md says how"),
         "{error}"
     );
-    let (large, room) = (folder.path("large.onnx"), "64");
+    let (large, room) = (folder.path("large.onnx"), "64MiB");
     std::fs::File::create(&large).and_then(|file| file.set_len(1 << 30)).expect("a file of holes");
     let error = import(&[&large, "--memory", room]);
     let wanted = "1073741824 bytes of memory wanted, 67108864 of 67108864 are left";
