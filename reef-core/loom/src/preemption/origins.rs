@@ -50,7 +50,7 @@ const ORIGINS: &[(&str, &[(&str, u64)])] = &[
         &[
             ("hold(", 0x0632_de17_daca_b394),
             ("stop(", 0x6462_4f25_5dd1_e7e9),
-            ("restore_locked(", 0xcfa4_18cd_351f_9aa6),
+            ("restore_locked(", 0x187c_4773_8bf0_ba2b),
         ],
     ),
     (SUBMITTER, &[("submit(", 0xe05a_8175_9716_ee9d)]),
