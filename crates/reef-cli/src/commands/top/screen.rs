@@ -273,8 +273,7 @@ mod tests {
         assert_eq!(words(share), ["token", "a", "rt", "12.5", "20.0", "50.0", "1.0", "2.0"]);
         assert_eq!(words(rt), ["resnet18", "1", "rt", "100.0", "0.0", "1.500", "1.990", "0"]);
         let job = lines.iter().find(|line| line.starts_with("team")).expect("its row");
-        let want =
-            ["team", "3", "MiB", "8", "GiB", "library", "0", "bytes", "–", "–", "0", "–"];
+        let want = ["team", "3", "MiB", "8", "GiB", "library", "0", "bytes", "–", "–", "0", "–"];
         assert_eq!(words(job), want);
         let guest = lines.iter().find(|line| line.starts_with("pid 77")).expect("its row");
         let want = [
