@@ -15,6 +15,7 @@ use server::{Server, open, open_with, prepare};
 use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -410,8 +411,18 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     program.end();
 }
 
+/// In a process of its own: this one's eight windows are those of other tests.
 #[test]
 fn state_that_comes_is_bounded_for_a_tenant() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.args(["--exact", "bounded_state", "--ignored"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "is the process that the other test starts"]
+fn bounded_state() {
     let _one = prepare();
     let from = Server::start("carry-bounded-a");
     let mut program = Program::begin(open("carry-bounded", &from.address), 1);
