@@ -2,9 +2,11 @@
 
 use crate::backends::{BACKENDS, BuiltIn, Visit, with_device_of};
 use crate::devices::{AUTO, CPU, choose};
-use reef_core::Result;
 #[cfg(any(feature = "cpu", feature = "cuda", feature = "hip"))]
-use reef_core::{Backend, Device};
+use reef_core::Backend;
+#[cfg(feature = "cpu")]
+use reef_core::Device;
+use reef_core::Result;
 
 /// Every device of every backend that is compiled in, or why a backend has none.
 pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {

@@ -19,7 +19,7 @@ pub trait AnyRequest: Send + Sync {
     /// Result of the request, or `None` if it hasn't ended. Doesn't block.
     fn poll(&self) -> Option<Result<Times>>;
 
-    /// Like [`look`](Self::look), after waiting for as long as `limit`, or without one.
+    /// Like [`poll`](Self::poll), after waiting for as long as `limit`, or without one.
     fn wait(&self, limit: Option<Duration>) -> Option<Result<Times>>;
 
     /// Takes back what the device hasn't got. Returns whether there was such a thing.

