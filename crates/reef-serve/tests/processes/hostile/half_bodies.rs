@@ -42,7 +42,7 @@ fn others_are_served(test: &str, is_served: bool) {
     let mut known = Http::connect_to(&daemon.http).unwrap();
     let request = post(Class::BestEffort);
     assert_eq!(known.ask(&request).unwrap().0, 200);
-    // A connection that says nothing for long is closed, whoever has it.
+    // A connection that says nothing for long is closed.
     let _attack = attack(&daemon, is_served, || assert_eq!(known.ask(&request).unwrap().0, 200));
     // sleep: the daemon reads from attackers; however many there are, others are served
     std::thread::sleep(Duration::from_millis(700));
