@@ -22,7 +22,7 @@ print(device, net.inputs, sep="\n")
 
 # %%
 rt = device.real_time()
-expected = [rt.run(net, picture) for picture in pictures]
+expected = [rt.run(net, image) for image in images]
 
 
 def median(requests):
@@ -31,8 +31,8 @@ def median(requests):
 
 def ask():
     requests = []
-    for picture in pictures:
-        request = rt.submit(net, picture)
+    for image in images:
+        request = rt.submit(net, image)
         request.result()
         requests.append(request)
     return median(requests)
@@ -47,7 +47,7 @@ alone = ask()
 
 # %%
 be = device.best_effort()
-jobs = [(index, be.submit(net, pictures[index])) for index in range(4)]
+jobs = [(index, be.submit(net, images[index])) for index in range(4)]
 colocate = ask()
 until = time.monotonic() + 10
 finished = 0
@@ -55,8 +55,8 @@ while finished < 8 and time.monotonic() < until:
     index, job = jobs.pop(0)
     assert np.array_equal(job.result(), expected[index]), "a preempted job lost nothing"
     finished += 1
-    following = finished % len(pictures)
-    jobs.append((following, be.submit(net, pictures[following])))
+    following = finished % len(images)
+    jobs.append((following, be.submit(net, images[following])))
 print(f"real-time request: {alone:.2f} ms alone, {colocated:.2f} ms next to best-effort work")
 print(f"{finished} jobs, {device.stats().preemptions} preemptions")
 
