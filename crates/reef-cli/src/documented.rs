@@ -15,8 +15,6 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DATED: [&str; 4] = ["results", "lab", "measured.md", "names.md"];
 /// Backends that a build may have.
 const BACKENDS: [&str; 5] = [reef::AUTO, "cpu", "cuda", "hip", "remote"];
-/// Folders of the repository whose files a reader's commands name.
-const FOLDERS: &str = "crates interpose remote tools examples deploy";
 /// Sections of the daemon's file.
 const SECTIONS: [&str; 8] =
     ["[models]", "[listen]", "[limits]", "[guests]", "[rights.", "[tls]", "[memory]", "[times]"];
@@ -188,38 +186,6 @@ pub(crate) fn check_lines(command: &Command) {
     assert!(read_lines > 100, "{read_lines} lines");
 }
 
-/// Looks for each file of the repository that a shell's line names.
-pub(crate) fn check_paths() {
-    let (mut faults, mut found) = (Vec::new(), 0);
-    for page in pages() {
-        let is_shell = |block: &Block<'_>| ["sh", "console", "bash"].contains(&block.language);
-        for block in page.blocks().into_iter().filter(is_shell) {
-            for path in block.text.lines().flat_map(paths) {
-                found += 1;
-                let is_there = Path::new(ROOT).join(&path).exists();
-                let fault = || format!("{}: no {path}", page.path.display());
-                faults.extend((!is_there).then(fault));
-            }
-        }
-    }
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert!(found > 20, "{found} paths");
-}
-
-/// Files of the repository that a line names: by its folders, or as `--path` of cargo.
-fn paths(line: &str) -> Vec<String> {
-    let words = words(line);
-    let before = [String::new()].into_iter().chain(words.clone());
-    let named = before.zip(words).filter(|(before, word)| {
-        before == "--path"
-            || word
-                .split_once('/')
-                .is_some_and(|(folder, _)| FOLDERS.split(' ').any(|one| one == folder))
-    });
-    let named = named.map(|(_, word)| word);
-    named.filter(|word| !word.contains('*') && !is_placeholder(word)).collect()
-}
-
 /// Returns whether a file is one of `reef remote serve --rights`; its tokens are made up.
 fn is_of_tenants(text: &str, file: &Path) -> bool {
     let named = text.lines().filter_map(|line| line.trim().strip_prefix("token_file = \""));
@@ -372,8 +338,6 @@ pub(crate) fn check_itself(command: &Command) {
         ["reef top", "reef ctl status"]
     );
     assert_eq!(calls("reef = { path = \"x\" }\ncargo demo\n"), [""; 0]);
-    let found = paths("cargo install --path reef-cli && tools/x.sh > target/y # tools/z");
-    assert_eq!(found, ["reef-cli", "tools/x.sh"]);
     let wrong = ["reef", "demo", "--device", "tpu:0"].map(str::to_owned);
     assert_eq!(wrong_value(&wrong).as_deref(), Some("--device tpu:0"));
     let wrong = ["reef", "serve", "--set", "limits.qeue=1"].map(str::to_owned);

@@ -166,11 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn files_that_commands_of_documents_name_exist() {
-        documented::check_paths();
-    }
-
-    #[test]
     fn every_command_and_option_in_prose_exists() {
         documented::check_prose(&Cli::command());
     }

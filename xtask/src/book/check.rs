@@ -1,9 +1,14 @@
 //! Checks all documents, then makes the book where mdBook is installed.
 
-use super::{diagrams, links, render, summary, variables};
+use super::{commands, diagrams, links, render, summary, variables};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+
+/// Documents whose commands are those of their day.
+const DATED: &[&str] = &["docs/results/", "docs/lab/"];
+/// Files that commands name at least, if what reads them works.
+const MIN_NAMED: usize = 20;
 
 /// Task of one call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,7 +56,7 @@ pub(crate) fn run(mode: Mode, target: &Path) -> Result<bool, String> {
 fn faults(list: &str) -> Result<Vec<String>, String> {
     let documents = tracked(&["*.md"])?;
     let pages: BTreeSet<_> = summary::pages(list).into_iter().collect();
-    let mut faults = summary::faults(list, &documents);
+    let (mut faults, mut named) = (summary::faults(list, &documents), 0);
     for document in &documents {
         let text = read(document)?;
         let is_page = pages.contains(document);
@@ -59,6 +64,14 @@ fn faults(list: &str) -> Result<Vec<String>, String> {
         if is_page {
             faults.extend(summary::unlisted(document, &links::targets(document, &text), &pages));
         }
+        if !DATED.iter().any(|folder| document.starts_with(folder)) {
+            let (lost, count) = commands::faults(document, &text);
+            faults.extend(lost);
+            named += count;
+        }
+    }
+    if named <= MIN_NAMED {
+        return Err(format!("commands of documents: name {named} files, must be more"));
     }
     let mut used = BTreeSet::new();
     let sources = tracked(&["*.rs", "tools/*.sh", "tools/*.py", ".ci/run"])?;

@@ -70,6 +70,19 @@ fn without_fences(text: &str) -> String {
     prose
 }
 
+/// Lines of the blocks of code that are a shell's.
+pub(super) fn shell(text: &str) -> impl Iterator<Item = &str> {
+    let mut language = None;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().strip_prefix("```");
+        let is_shell = language.is_some_and(|name| ["sh", "console", "bash"].contains(&name));
+        if fence.is_some() {
+            language = if language.is_none() { fence } else { None };
+        }
+        is_shell && fence.is_none()
+    })
+}
+
 /// The text with all code blanked; lines keep their numbers.
 fn without_code(text: &str) -> String {
     let prose = without_fences(text);

@@ -1,0 +1,53 @@
+//! Files of the repository that commands of a document name.
+
+use super::markdown;
+use std::path::Path;
+
+/// Folders of the repository whose files a reader's commands name.
+const FOLDERS: [&str; 6] = ["crates", "interpose", "remote", "tools", "examples", "deploy"];
+/// Characters that end a word of a shell's line.
+const ENDS: &[char] = &[' ', '\t', '|', '&', ';', '>', '<', '(', ')', '`', '\'', '"'];
+
+/// Faults of a document's commands, and the number of files that they name.
+pub(super) fn faults(document: &str, text: &str) -> (Vec<String>, usize) {
+    let named: Vec<_> = markdown::shell(text).flat_map(paths).collect();
+    let lost = named.iter().filter(|path| !Path::new(path).exists());
+    let faults = lost.map(|path| format!("{document}: a command names {path}, which is not there"));
+    (faults.collect(), named.len())
+}
+
+/// Files that a line names: by its folders, or as `--path` of cargo.
+fn paths(line: &str) -> Vec<&str> {
+    let line = if line.trim_start().starts_with('#') { "" } else { line };
+    let line = line.split(" #").next().unwrap_or_default();
+    let words: Vec<_> = line.split(ENDS).filter(|word| !word.is_empty()).collect();
+    let before = [""].into_iter().chain(words.iter().copied());
+    let is_of_ours = |word: &str| word.split_once('/').is_some_and(|of| FOLDERS.contains(&of.0));
+    let named = before.zip(&words).filter(|(before, word)| *before == "--path" || is_of_ours(word));
+    named.map(|(_, word)| *word).filter(|word| !is_placeholder(word)).collect()
+}
+
+/// A word in whose place a reader puts one: `FILE`, `tools/$NAME`, `tools/*.sh`.
+fn is_placeholder(word: &str) -> bool {
+    word.contains(['$', '…', '[', '*']) || word.bytes().all(|c| c.is_ascii_uppercase() || c == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_of_folders_and_of_cargo() {
+        let line = "cargo install --path reef-cli && tools/x.sh > target/y # tools/z";
+        assert_eq!(paths(line), ["reef-cli", "tools/x.sh"]);
+        assert_eq!(paths("# tools/x.sh"), [""; 0]);
+        assert_eq!(paths("cargo install --path CRATE; tools/$NAME 'tools/*.sh'"), [""; 0]);
+    }
+
+    #[test]
+    fn lost_file_of_a_command_is_a_fault() {
+        let text = "`tools/none`\n\n```sh\ntools/none.sh\n```\n\n```rust\ntools/none.rs\n```\n";
+        let fault = "a.md: a command names tools/none.sh, which is not there".to_owned();
+        assert_eq!(faults("a.md", text), (vec![fault], 1));
+    }
+}
