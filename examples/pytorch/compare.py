@@ -27,7 +27,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -90,12 +89,7 @@ class Program:
         return [(float(first), float(second)) for _, first, second in found]
 
     def end(self):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        stop(self.process)
 
 
 class Daemon:
@@ -118,13 +112,18 @@ class Daemon:
         return [reef, "exec", "--strict", "--socket-dir", str(self.folder / "sockets"), *options, "--"]
 
     def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        stop(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def stop(process):
+    """Asks a process to end, and kills one that does not."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class Mps:
