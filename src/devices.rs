@@ -37,14 +37,8 @@ pub trait VisitAll {
     fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output;
 }
 
-/// Opens several devices of one backend and hands them to `visit`: names joined by commas, and `*`
-/// in the place of an ordinal for all that there are, as in `cuda:*?gates=4`. The same software
-/// device may come several times.
-///
-/// # Errors
-///
-/// As [`with_device`](crate::with_device), for each; `Invalid` if the backends differ.
-pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
+/// Opens the devices of these names, which are of one backend, and hands them to `visit`.
+pub(crate) fn visit_all<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
     let asked: Vec<Request<'_>> = names.split(',').map(Request::parse).collect::<Result<_>>()?;
     let first = asked[0]; // there is one, if empty
     if let Some(other) = asked.iter().find(|other| other.name.backend != first.name.backend) {
@@ -143,18 +137,14 @@ mod tests {
     #[cfg(feature = "cpu")]
     #[test]
     fn names_are_opened_in_order_with_their_options() {
-        assert_eq!(with_devices("cpu?units=1,cpu:1?units=3,cpu?units=2", Units), Ok(vec![1, 3, 2]));
-        assert_eq!(
-            with_devices("cpu:*?units=2", Units),
-            Ok(vec![2]),
-            "made as they are opened: one"
-        );
-        assert_eq!(with_devices("cpu:*?units=2,cpu:3?units=1", Units), Ok(vec![2, 1]));
+        assert_eq!(visit_all("cpu?units=1,cpu:1?units=3,cpu?units=2", Units), Ok(vec![1, 3, 2]));
+        assert_eq!(visit_all("cpu:*?units=2", Units), Ok(vec![2]), "made as they are opened: one");
+        assert_eq!(visit_all("cpu:*?units=2,cpu:3?units=1", Units), Ok(vec![2, 1]));
     }
 
     #[test]
     fn unopened_device_error_names_it() {
-        let error = |names| with_devices(names, Units).unwrap_err().to_string();
+        let error = |names| visit_all(names, Units).unwrap_err().to_string();
         assert!(
             error("cpu,cuda:*").contains("two backends, cpu and cuda"),
             "{}",

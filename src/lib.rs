@@ -65,9 +65,9 @@ pub mod perfetto;
 struct Readme;
 
 pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device_of};
-pub use devices::{AUTO, VisitAll, with_devices};
+pub use devices::{AUTO, VisitAll};
 pub use name::DeviceName;
-pub use open::{auto_device, devices, with_device};
+pub use open::{auto_device, devices, with_device, with_devices};
 pub use reef_core::{
     Account, Arg, Args, Backend, BeClient, Blocks, Caps, Checkpoint, Class, ClientConfig,
     Colocation, Command, Device, DeviceInfo, Dispatcher, Error, Event, Group, HostMemory, Launch,

@@ -1,12 +1,13 @@
 //! Devices that are there, and one of them by its name.
 
 use crate::backends::{BACKENDS, BuiltIn, Visit, with_device_of};
-use crate::devices::{AUTO, CPU, choose};
+use crate::devices::{AUTO, CPU, VisitAll, choose, visit_all};
 #[cfg(any(feature = "cpu", feature = "cuda", feature = "hip"))]
 use reef_core::Backend;
 #[cfg(feature = "cpu")]
 use reef_core::Device;
 use reef_core::Result;
+use std::borrow::Cow;
 
 /// Every device of every backend that is compiled in, or why a backend has none.
 pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
@@ -37,10 +38,23 @@ pub fn auto_device() -> (String, Option<String>) {
 /// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is compiled in,
 /// its library is not installed, or it has no such device.
 pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
-    if name == AUTO {
-        return with_device_of::<BuiltIn, V>(&auto_device().0, visit);
-    }
-    with_device_of::<BuiltIn, V>(name, visit)
+    with_device_of::<BuiltIn, V>(&resolved(name), visit)
+}
+
+/// Opens several devices of one backend and hands them to `visit`: names joined by commas, `*`
+/// in the place of an ordinal for all that there are, as in `cuda:*?gates=4`, or [`AUTO`]. The same
+/// software device may come several times.
+///
+/// # Errors
+///
+/// As [`with_device`], for each; `Invalid` if the backends differ.
+pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
+    visit_all(&resolved(names), visit)
+}
+
+/// The name that [`AUTO`] stands for, and any other name itself.
+fn resolved(name: &str) -> Cow<'_, str> {
+    if name == AUTO { auto_device().0.into() } else { name.into() }
 }
 
 #[cfg(all(test, feature = "cpu", not(any(feature = "cuda", feature = "hip"))))]

@@ -1,6 +1,6 @@
 //! Several devices of one backend: networks that are on each, and clients that are placed.
 
-use crate::device::{chosen, dispatcher_scheduler};
+use crate::device::dispatcher_scheduler;
 use crate::device_id::DeviceId;
 use crate::fault::{Fault, Result};
 use crate::request::Times;
@@ -59,7 +59,7 @@ impl Cluster {
     /// `NotFound`, `Invalid`: a name, two backends, or one GPU twice; those of the backend.
     pub fn open(names: &str, scheduler: &str) -> Result<Self> {
         dispatcher_scheduler(scheduler)?;
-        Ok(Self(with_devices(&chosen(names), Start(scheduler))??))
+        Ok(Self(with_devices(names, Start(scheduler))??))
     }
 
     /// Its devices, in the order in which they were given; lost ones stay in it.

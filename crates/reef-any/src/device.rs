@@ -25,11 +25,6 @@ trait AnyDevice: Send + Sync {
     ) -> Result<Dispatcher>;
 }
 
-/// Name of the device that `name` stands for, which may be `auto`.
-pub(crate) fn chosen(name: &str) -> String {
-    if name == reef::AUTO { reef::auto_device().0 } else { name.into() }
-}
-
 /// An open device of some backend.
 pub struct Device {
     id: DeviceId,
@@ -49,7 +44,7 @@ impl Device {
     ///
     /// `NotFound`, `Invalid`: the name; those of the backend.
     pub fn open(name: &str) -> Result<Self> {
-        Ok(Self { id: DeviceId::next(), inner: with_device(&chosen(name), Erase)? })
+        Ok(Self { id: DeviceId::next(), inner: with_device(name, Erase)? })
     }
 
     /// Facts of the device.
