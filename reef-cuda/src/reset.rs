@@ -9,7 +9,7 @@
 //! | `cuMemAlloc` | the words: streams can't write into memory of the driver's pools |
 //! | `cuStreamWriteValue32` | setting one, in a stream of the highest priority or behind a kernel: the front end of the device does it, without a kernel, so it takes effect on a device that is full |
 //!
-//! Where a driver lacks the second (CUDA 11.7 has it as an option of the module), reef-gpu sets
+//! A driver may lack the second: CUDA 11.7 has it as an option of the module. There, reef-gpu sets
 //! words by a kernel of one thread, which waits for a place.
 
 use crate::context::Context;

@@ -9,7 +9,7 @@
 //! launch is stopped, everything before it is done and nothing after it has begun; the blocks that
 //! remain read the inputs of that launch, which live, and write the rest of its output.
 //!
-//! What sharing saves, in bytes for one image (see `tests/integration/arena.rs`):
+//! Bytes for one image that sharing saves (see `tests/integration/arena.rs`):
 //!
 //! | network | shared | a buffer for each storage |
 //! |---|---|---|

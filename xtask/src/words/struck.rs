@@ -13,7 +13,7 @@ const RECORDS: &[&str] = &[
     "docs/research/",
 ];
 
-/// Where an addition's carry is meant.
+/// Folder in which a carry is that of an addition.
 const ARITHMETIC: &str = "sim/reef-gfx906/";
 
 /// Words that no part of a name may be, in their forms, and what to say.

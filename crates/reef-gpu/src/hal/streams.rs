@@ -139,7 +139,7 @@ pub trait Padding: Reset {
     ///
     /// # Errors
     ///
-    /// Those of the parts, of which none follows one that failed; the driver's.
+    /// Errors of the parts, of which none follows one that failed; the driver's.
     unsafe fn launch_padded(
         &self,
         streams: PaddedStreams<Self::Stream>,

@@ -2,7 +2,7 @@
 //!
 //! In: both launches, and the record of the best-effort one. Out: the real-time kernel in the
 //! queue's stream, with a word behind it that stops the blocks, and the blocks in another stream.
-//! What fails of the best-effort part costs the real-time part nothing: the blocks stay in the
+//! A failure of the best-effort part costs the real-time part nothing: the blocks stay in the
 //! record, and their own queue meets the error.
 
 use crate::code::guard::MAX_BLOCKS;

@@ -1,6 +1,6 @@
 //! Windows of one line with AVX-512, from inputs to outputs in registers.
 //!
-//! What one column of the image holds is read once for all windows that see it: seven windows of
+//! A column of the image is read once for all windows that see it: seven windows of
 //! 5 × 5 side by side read 11 vectors of a row and not 35. The shape of filters is known when this
 //! is compiled, so each column knows its windows and each window its tap.
 
