@@ -53,11 +53,13 @@ impl<'a> Walk<'a, '_> {
         };
         let mut turn = Turn { state, given: Vec::new() };
         let mut count = 0;
-        while most.is_none_or(|most| count < most)
-            && known_condition(&condition).map_err(fault)? != Some(false)
-        {
-            if known_condition(&condition).map_err(fault)?.is_none() {
-                self.ensure_bounded(&body, most, &condition, turn.state.len()).map_err(fault)?;
+        while most.is_none_or(|most| count < most) {
+            match known_condition(&condition).map_err(fault)? {
+                Some(true) => {}
+                Some(false) => break,
+                None => {
+                    self.ensure_bounded(&body, most, &condition, turn.state.len()).map_err(fault)?
+                }
             }
             let made = self.iteration(&body, count, &condition, &turn.state)?;
             condition = self.advance(&mut turn, &condition, made).map_err(fault)?;
