@@ -49,5 +49,6 @@ cd "$outside"
 } >Cargo.toml
 export CARGO_TARGET_DIR="$compiled"
 cargo check --quiet --workspace # the outside program too
-RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --quiet --no-deps --package reef-rt --all-features
+# docs.rs has a nightly compiler, for `doc_cfg`.
+RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --quiet --no-deps --package reef-rt --all-features
 echo "$(ls -d reef-* | wc -l) packages compile, and README's example from them"

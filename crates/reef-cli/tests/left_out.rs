@@ -15,8 +15,9 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
         ("exec --strict -- true", "daemon"),
         ("check kernels.ptx", "daemon"),
         ("k8s plugin", "daemon"),
-        ("trace --seconds 2", "daemon"),
-        ("client --model resnet50", "daemon"),
+        ("ctl trace --seconds 2", "daemon"),
+        ("suspend 4711", "daemon"),
+        ("restore folder", "daemon"),
         ("bench preempt --json", "bench"),
         ("simulate fleet.json", "bench"),
     ] {

@@ -48,7 +48,7 @@ alone = ask()
 # %%
 be = device.best_effort()
 jobs = [(index, be.submit(net, images[index])) for index in range(4)]
-colocate = ask()
+colocated = ask()
 until = time.monotonic() + 10
 finished = 0
 while finished < 8 and time.monotonic() < until:

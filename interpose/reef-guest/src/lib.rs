@@ -4,7 +4,7 @@
 //! A *guest* is a process on one device. Each guest has a [`page`] of shared memory. A best-effort
 //! guest's device waits on a word of it, and a holder closes that gate by one atomic operation
 //! ([`hold`]). [`pace`] decides after how many launches a gate is due and how far a thread may run
-//! ahead, and [`colocate`] what passes next to busy real-time programs. A guest gets its page by
+//! ahead, and [`colocation`] what passes next to busy real-time programs. A guest gets its page by
 //! [`join`], and a daemon gives it by [`registry`]. [`limit`] bounds the memory and the time of a
 //! job on a device. [`library_path`] finds the driver's libraries, and [`thunk!`] defines functions
 //! that jump into them. [`profile`] counts and times a program's calls. [`swap`] asks a program to

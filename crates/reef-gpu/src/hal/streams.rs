@@ -36,7 +36,7 @@ pub trait Streams {
 
     /// As [`open_stream`](Self::open_stream); what is captured in it runs on a part of the units in
     /// percent, wherever it is launched. Real-time streams have the first units, others the last
-    /// ones. All of them if the driver refuses such a part. Only where [`Facts::parts`].
+    /// ones. All of them if the driver refuses such a part. Only where [`Facts::parts`](crate::Facts::parts).
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ pub trait Streams {
     unsafe fn wait(&self, stream: Self::Stream) -> Result<()>;
 
     /// Holds what follows in the stream until the word is `value`. Only where
-    /// [`Facts::waits_values`].
+    /// [`Facts::waits_values`](crate::Facts::waits_values).
     ///
     /// # Safety
     ///
