@@ -17,7 +17,6 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
         ("k8s plugin", "daemon"),
         ("ctl trace --seconds 2", "daemon"),
         ("suspend 4711", "daemon"),
-        ("restore folder", "daemon"),
         ("bench preempt --json", "bench"),
         ("simulate fleet.json", "bench"),
     ] {
