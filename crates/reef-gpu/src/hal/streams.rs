@@ -36,7 +36,8 @@ pub trait Streams {
 
     /// As [`open_stream`](Self::open_stream); what is captured in it runs on a part of the units in
     /// percent, wherever it is launched. Real-time streams have the first units, others the last
-    /// ones. All of them if the driver refuses such a part. Only where [`Facts::parts`](crate::Facts::parts).
+    /// ones. All of them if the driver refuses such a part. Only where
+    /// [`Facts::parts`](crate::Facts::parts).
     ///
     /// # Errors
     ///
