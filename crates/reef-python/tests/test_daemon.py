@@ -280,6 +280,9 @@ assert numpy.array_equal(daemon.run("tiny", x), expected)
         with self.assertRaises(reef.UnavailableError) as raised:
             reef.connect(self.process.folder / "nowhere")
         self.assertIn("no daemon at", str(raised.exception))
+        self.assertTrue(str(raised.exception).endswith("or name it with reef.connect(FOLDER)"), str(raised.exception))
+        with self.assertRaisesRegex(reef.InvalidError, r"got 'localhost:8000': did you mean http://localhost:8000\?"):
+            reef.connect("localhost:8000")
         self.assertIsInstance(raised.exception, ConnectionError)
         for address in ("ftp://host", "http://"):
             with self.assertRaises(reef.InvalidError):

@@ -15,7 +15,7 @@ import reef
 
 PACKAGE = Path(__file__).parents[1]
 ROOT = PACKAGE.parents[1]
-PAGES = [PACKAGE / "README.md", ROOT / "docs/python.md"]
+PAGES = [PACKAGE / "README.md", ROOT / "docs/python.md", ROOT / "docs/operate/phases.md"]
 SIZE = 32
 BACKENDS = ("cpu", "cuda", "hip")
 
@@ -41,8 +41,13 @@ def public_callables():
     import reef.guest
     import reef.torch
 
+    def of_module(module):
+        own = inspect.getmembers(module, inspect.isfunction)
+        short = module.__name__.removeprefix("reef.")
+        return [f"{short}.{name}" for name, made in own if made.__module__ == module.__name__ and name[0] != "_"]
+
     found = {}
-    for name in [*reef.__all__, *(f"guest.{one}" for one in ("real_time", "status", "yield_now")), "torch.load"]:
+    for name in [*reef.__all__, *of_module(reef.guest), *of_module(reef.torch)]:
         value = reef
         for part in name.split("."):
             value = getattr(value, part)
@@ -197,6 +202,7 @@ KINDS = {
     r"https?://.*": is_address,
     r"(model|bert)\.onnx|trace\.json": lambda name: True,  # files of the reader
     r"ids|tokens": lambda name: True,  # names in such a file; test_onnx.py chooses sizes by name
+    r"reef_guest\.h": lambda name: (ROOT / "interpose/reef-shim/include" / name).exists(),
     r"bfloat16": lambda name: name in Path(PACKAGE / "python/reef/_network.py").read_text(),
     r"rt|be": lambda name: name in reef.guest._CLASSES.values(),
     r"…": lambda name: True,
@@ -213,6 +219,7 @@ class Named(unittest.TestCase):
                 if value not in seen:
                     self.assertTrue(KINDS[kind](value), "it doesn't work")
                 seen.add(value)
+        self.assertLessEqual({"guest.real_time", "guest.status", "guest.yield_now", "torch.load"}, set(public_callables()))
         for value in ("auto", "cuda:0", "host", "resnet18", "cpu:0?units=1,cpu:1?units=1"):
             self.assertIn(value, seen, "what reads the pages finds too little")
 

@@ -67,6 +67,7 @@ class Networks(unittest.TestCase):
                 ((picture(), picture()), {}, "got 2"),
                 ((), {"nothing": picture()}, "no further input 'nothing'"),
                 (("text",), {}, "str must be an array in the host's memory"),
+                (({"input": picture()},), {}, "dict must be an array in the host's memory: inputs by name are keywords"),
                 (([[1.0]],), {}, "got float32 (1, 1)"),
             ]:
                 with self.assertRaisesRegex(reef.InvalidError, ".*"):
@@ -226,6 +227,31 @@ class Devices(unittest.TestCase):
                 file.flush()
                 with self.assertRaises(reef.FileError):
                     device.load(file.name)
+
+    def test_wrong_kinds_of_arguments_are_named(self):
+        with reef.open("cpu:0?units=1") as device, device.real_time() as rt, device.best_effort() as be:
+            for named, said in [
+                ({"batch": "2"}, "batch must be an int, got str"),
+                ({"input_size": 32.0}, "input_size must be an int, got float"),
+                ({"seed": None}, "seed must be an int, got NoneType"),
+                ({"shape": {"tokens": 128}}, r"shape\['tokens'\] must be a sequence of ints, as \[128\], got 128"),
+                ({"shape": {"tokens": ["x"]}}, r"shape\['tokens'\] must be an int, got str"),
+                ({"weights": 7}, "weights must be a name or a path, got int"),
+                ({"what": None}, "what must be a name or a path or the bytes of an ONNX file, got NoneType"),
+            ]:
+                with self.subTest(named), self.assertRaisesRegex(TypeError, said):
+                    device.load(**{"what": "resnet18", **named})
+            for named, said in [
+                ({"batch": -1}, "batch must be from 0 to 18446744073709551615, got -1"),
+                ({"input_size": 2**64}, "input_size must be from 0"),
+            ]:
+                with self.subTest(named), self.assertRaisesRegex(reef.InvalidError, said):
+                    device.load("resnet18", **named)
+            net = device.load("resnet18", batch=np.int64(1), input_size=np.int32(32))
+            self.assertEqual(net.inputs[0].shape, (1, 3, 32, 32), "numbers of NumPy")
+            for call in (rt.run, rt.submit, be.run, be.submit):
+                with self.assertRaisesRegex(TypeError, "what must be a Network or a Slot of a device, got str"):
+                    call("resnet18", picture())
 
     def test_closed_device_is_an_error(self):
         device = reef.open("cpu:0")

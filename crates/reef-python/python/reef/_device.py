@@ -89,8 +89,8 @@ class _Client(Closing):
         if isinstance(what, Network):
             request = self._client.submit(what._network, values, named, deadline, out)
         else:
-            _no_form(out)
-            request = self._client.submit_slot(what._slot, values, named, deadline)
+            slot = _slot(what, out)
+            request = self._client.submit_slot(slot, values, named, deadline)
         return Future(_OUTPUT, request, request)
 
     def _run(
@@ -103,13 +103,15 @@ class _Client(Closing):
     ) -> Any:
         if isinstance(what, Network):
             return self._client.run(what._network, values, named, deadline, out)
-        _no_form(out)
-        return self._client.run_slot(what._slot, values, named, deadline)
+        return self._client.run_slot(_slot(what, out), values, named, deadline)
 
 
-def _no_form(out: str | None) -> None:
+def _slot(what: Any, out: str | None) -> _reef.Slot:
+    if not isinstance(what, Slot):
+        raise TypeError(f"what must be a Network or a Slot of a device, got {type(what).__name__}")
     if out is not None:
         raise _reef.InvalidError(f"out must be None for a slot, which has its outputs, got {out!r}")
+    return what._slot
 
 
 class _Output:

@@ -48,7 +48,8 @@ _STATUSES = {
 
 def of_kind(kind: str, text: str) -> _reef.Error:
     """Returns the error of a daemon's kind of errors."""
-    return _KINDS.get(kind, _reef.Error)(text)
+    # The remedy of the command, in the words of Python.
+    return _KINDS.get(kind, _reef.Error)(text.replace("--socket-dir", "reef.connect(FOLDER)"))
 
 
 def of_status(status: int, text: str) -> _reef.Error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 import threading
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
     import ssl
 
 _JSON_LENGTH = "Inference-Header-Content-Length"
+
+
+_HOST_PORT = re.compile(r"[A-Za-z0-9.-]+:\d+")
+
+
+def _wrong_address(address: str | None, meant: str = "") -> _reef.InvalidError:
+    return _reef.InvalidError(
+        f"address must be a folder, http://HOST:PORT or https://HOST:PORT, got {address!r}{meant}"
+    )
 
 
 class _UnixConnection(HTTPConnection):
@@ -35,9 +46,9 @@ class Http:
         self._place = address
         self._url = urlsplit(address) if address and "://" in address else None
         if self._url and (self._url.scheme not in ("http", "https") or not self._url.hostname):
-            raise _reef.InvalidError(
-                f"address must be a folder, http://HOST:PORT or https://HOST:PORT, got {address!r}"
-            )
+            raise _wrong_address(address)
+        if self._url is None and address and _HOST_PORT.fullmatch(address) and not os.path.exists(address):
+            raise _wrong_address(address, f": did you mean http://{address}?")
         self._context = context
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._free: list[HTTPConnection] = []

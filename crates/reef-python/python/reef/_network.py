@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,9 +54,47 @@ def source_of(
     seed: int,
     scales: str | os.PathLike[str] | None,
 ) -> Source:
-    found = (what, "model") if isinstance(what, bytes) else what
-    sizes = None if shape is None else {name: list(each) for name, each in shape.items()}
-    return Source(found, batch, input_size, sizes, weights, seed, scales)
+    found = (what, "model") if isinstance(what, bytes) else _path("what", what)
+    sizes = None if shape is None else {name: _sizes(name, each) for name, each in shape.items()}
+    return Source(
+        found,
+        None if batch is None else _whole("batch", batch),
+        None if input_size is None else _whole("input_size", input_size),
+        sizes,
+        None if weights is None else _path("weights", weights),
+        _whole("seed", seed),
+        None if scales is None else _path("scales", scales),
+    )
+
+
+_MAX = 2**64
+
+
+def _whole(name: str, value: Any) -> int:
+    """An argument that is a whole number which the library can hold."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
+    if not 0 <= number < _MAX:
+        raise _reef.InvalidError(f"{name} must be from 0 to {_MAX - 1}, got {number}")
+    return number
+
+
+def _sizes(name: str, sizes: Any) -> list[int]:
+    """Sizes that `shape` has for a name."""
+    place = f"shape[{name!r}]"
+    if isinstance(sizes, (str, bytes)) or not hasattr(sizes, "__iter__"):
+        raise TypeError(f"{place} must be a sequence of ints, as [128], got {sizes!r}")
+    return [_whole(place, size) for size in sizes]
+
+
+def _path(name: str, value: Any) -> str | os.PathLike[str]:
+    """An argument that names a file, or a network."""
+    if not isinstance(value, (str, os.PathLike)):
+        also = " or the bytes of an ONNX file" if name == "what" else ""
+        raise TypeError(f"{name} must be a name or a path{also}, got {type(value).__name__}")
+    return value
 
 
 class Slot:
@@ -164,8 +203,9 @@ def _array(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
         return numpy.asarray(value, dtype=port.dtype)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         kind = type(value).__name__
+        why = "inputs by name are keywords, **inputs" if isinstance(value, dict) else error
         raise _reef.InvalidError(
-            f"input {port.name}: {kind} must be an array in the host's memory: {error}"
+            f"input {port.name}: {kind} must be an array in the host's memory: {why}"
         ) from error
 
 
