@@ -15,7 +15,7 @@ rustup target add "$triple"
 
 export CARGO_BUILD_TARGET=$triple CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 rm -rf "$folder"/wheel && mkdir "$folder"/wheel
-pip wheel --quiet --no-deps --wheel-dir "$folder/wheel" ./reef-python
+pip wheel --quiet --no-deps --wheel-dir "$folder/wheel" ./crates/reef-python
 python3 -m venv "$folder/tools"
 "$folder/tools/bin/pip" install --quiet auditwheel wheel
 tools/release/tag_wheel.sh "$folder/tools/bin/python" "$folder"/wheel/*.whl
