@@ -47,6 +47,11 @@ impl From<Malformed> for Fault {
     }
 }
 
+/// A refusal of what isn't read, with its remedy.
+pub(super) fn unsupported(what: &str) -> String {
+    format!("{what} not supported: run the file by another engine, under `reef exec`")
+}
+
 /// A list in an error: its first values, and how many there are.
 pub(super) fn few<T: std::fmt::Debug>(values: &[T]) -> String {
     match values {

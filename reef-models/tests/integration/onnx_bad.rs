@@ -349,7 +349,8 @@ fn faults_in_a_network_of_tensors_have_their_node() {
     );
     assert_eq!(
         say(&[node("GridSample", &["x"], "y", &[])]),
-        "bad.onnx: node \"y\" (GridSample): the operator \"GridSample\" is not supported"
+        "bad.onnx: node \"y\" (GridSample): the operator \"GridSample\" is not supported: \
+         run the file by another engine, under `reef exec`"
     );
     let circle = [node("Add", &["a", "x"], "y", &[]), node("Relu", &["y"], "a", &[])];
     assert_eq!(

@@ -162,7 +162,9 @@ fn a_case_is_refused_for_what_its_network_has() {
     let [wrong, cut, sequence, sum] = lines[..] else { panic!("{said}") };
     assert!(wrong.starts_with("failed   wrong: output 0 at 0: -1, 1 wanted"), "{wrong}");
     assert!(cut.starts_with("refused  cut: ") && cut.ends_with("4 bytes for a tensor float32[2]"));
-    assert!(sequence.ends_with("the operator \"SequenceConstruct\" is not supported"));
+    let remedy = "run the file by another engine, under `reef exec`";
+    let said = format!("the operator \"SequenceConstruct\" is not supported: {remedy}");
+    assert!(sequence.ends_with(&said), "{sequence}");
     assert_eq!(sum, "4 networks: 1 passed, 1 failed, 2 refused");
 }
 

@@ -5,7 +5,7 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::onnx::constant;
 use crate::onnx::external::External;
-use crate::onnx::fault::{Fault, Result};
+use crate::onnx::fault::{Fault, Result, unsupported};
 use crate::onnx::file::TensorFile;
 use crate::onnx::protobuf::Malformed;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth};
@@ -28,11 +28,9 @@ pub(crate) fn element(number: i64) -> Result<Element> {
         13 => Element::U64,
         16 => Element::BF16,
         0 => {
-            return Err(
-                "no tensor (a sequence, a map or an optional), which is not supported".into()
-            );
+            return Err(unsupported("no tensor (a sequence, a map or an optional), which is"));
         }
-        other => return Err(format!("elements of type {} are not supported", unread(other))),
+        other => return Err(unsupported(&format!("elements of type {} are", unread(other)))),
     })
 }
 

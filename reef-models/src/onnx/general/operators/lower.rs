@@ -8,7 +8,7 @@ use super::quantized;
 use super::recurrent::node;
 use super::sums::{convolutions, losses, normal, pools, products, reductions};
 use super::tokens::attention;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, unsupported};
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -46,7 +46,7 @@ fn families(domain: &str) -> Result<&'static [Family]> {
         "com.microsoft" => {
             Ok(&[quantized::quantized, quantized::quantized_of_microsoft, microsoft::fused])
         }
-        other => Err(format!("operators of domain {other:?} are not supported")),
+        other => Err(unsupported(&format!("operators of domain {other:?} are"))),
     }
 }
 
@@ -61,5 +61,5 @@ pub(in crate::onnx) fn lower(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec
             return Ok(results);
         }
     }
-    Err(format!("the operator {:?} is not supported", call.op()))
+    Err(unsupported(&format!("the operator {:?} is", call.op())))
 }

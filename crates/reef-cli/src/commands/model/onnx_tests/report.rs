@@ -87,7 +87,7 @@ impl Report {
     }
 }
 
-/// The words behind file and node.
+/// The words behind file and node, without the remedy.
 fn reason(why: &str) -> String {
     let mut words = why;
     for end in [".onnx: ", ".pb: ", "no tensor: "] {
@@ -97,5 +97,6 @@ fn reason(why: &str) -> String {
         let rest = words.split_once(end).filter(|_| words.starts_with(start));
         words = rest.map_or(words, |(_, rest)| rest);
     }
+    let words = words.split_once(": run the file by").map_or(words, |(words, _)| words);
     words.replace('|', "\\|")
 }
