@@ -51,6 +51,8 @@ pub use graph::{
 };
 pub use memory::{Budget, Charge, Exhausted};
 pub use model::{Extent, Port, Ports, Seeded};
+#[cfg(feature = "onnx")]
+pub use open::Variants;
 pub use open::{Model, ModelBuilder, Weights, weights_of};
 pub use program::is_program;
 pub use quantize::Scales;

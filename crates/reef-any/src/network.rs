@@ -39,6 +39,9 @@ pub(crate) trait AnyNetwork: Any + Send + Sync {
     /// Another one with the same weights and memory of its own.
     fn instance(&self) -> Result<Box<dyn AnyNetwork>>;
 
+    /// Loads the network at other sizes, on its device.
+    fn resized(&self, model: &Model) -> Result<Box<dyn AnyNetwork>>;
+
     /// Type-erased network for the client, which knows its device's type.
     fn as_any(&self) -> &dyn Any;
 }
@@ -94,6 +97,16 @@ impl Network {
     /// `NoMemory`: the device's.
     pub fn instance(&self) -> Result<Self> {
         Ok(Self::new(self.device, self.inner.instance()?))
+    }
+
+    /// Loads the same network at other sizes, on the same device. Constants that are the same are
+    /// not brought there again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::load`](crate::Device::load).
+    pub fn resized(&self, model: &Model) -> Result<Self> {
+        Ok(Self::new(self.device, self.inner.resized(model)?))
     }
 
     /// Place of the memory on the device.
@@ -263,6 +276,11 @@ impl<D: Operators> AnyNetwork for LoadedNetwork<D> {
 
     fn instance(&self) -> Result<Box<dyn AnyNetwork>> {
         Ok(Box::new(Self::new(&self.device, self.weights.clone(), self.ends.clone())?))
+    }
+
+    fn resized(&self, model: &Model) -> Result<Box<dyn AnyNetwork>> {
+        let weights = model.weights_sharing(&self.weights)?;
+        Ok(Box::new(Self::new(&self.device, weights, Ends::of(model, self.ends.place))?))
     }
 
     fn as_any(&self) -> &dyn Any {

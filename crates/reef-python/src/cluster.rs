@@ -1,9 +1,10 @@
 //! Clusters: several devices of one backend, and clients that are placed on them.
 
-use crate::device::{ModelArgs, config};
+use crate::device::config;
 use crate::errors::raised;
 use crate::memory::array::{bytes_of, zeros};
 use crate::memory::ports::{PortInfo, PortSpec};
+use crate::model_args::ModelArgs;
 use crate::owned::Owned;
 use crate::time::{Timing, timing};
 use numpy::PyUntypedArray;

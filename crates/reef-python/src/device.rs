@@ -2,16 +2,15 @@
 
 use crate::client::Client;
 use crate::errors::raised;
-use crate::network::Network;
+use crate::model_args::ModelArgs;
+use crate::network::{Network, Origin};
 use crate::owned::Owned;
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use reef::models::{Model, Scales};
 use reef::{ClientConfig, Rate, queue::Config};
 use reef_any::Fault;
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A backend, the names of its devices, or why it has none.
 type Found = (&'static str, Option<Vec<String>>, Option<String>);
@@ -52,45 +51,6 @@ pub(crate) fn open(
     Ok(Device { device: Owned::new(device), dispatcher: Owned::new(dispatcher) })
 }
 
-/// A network to load: a name or a path, or the bytes of an ONNX file; and its free sizes.
-#[derive(FromPyObject)]
-pub(crate) struct ModelArgs {
-    what: ModelSource,
-    batch: Option<usize>,
-    input_size: Option<usize>,
-    shape: Option<HashMap<String, Vec<usize>>>,
-    weights: Option<PathBuf>,
-    seed: u64,
-    scales: Option<PathBuf>,
-}
-
-#[derive(FromPyObject)]
-enum ModelSource {
-    Onnx(OnnxBytes),
-    Named(PathBuf),
-}
-
-/// The bytes of an ONNX file, and the network's name.
-#[derive(FromPyObject)]
-struct OnnxBytes(Vec<u8>, String);
-
-impl ModelArgs {
-    pub(crate) fn read(self) -> reef_any::Result<Model> {
-        let Self { what, batch, input_size, shape, weights, seed, scales } = self;
-        let scales = scales.map(Scales::load).transpose()?;
-        let model = match &what {
-            ModelSource::Onnx(OnnxBytes(bytes, name)) => Model::from_onnx(bytes, name),
-            ModelSource::Named(path) => Model::open(path).seed(seed),
-        };
-        let model = model.input_size(input_size).batch(batch).scales(scales.as_ref());
-        let model = model.shapes(shape.unwrap_or_default());
-        Ok(match weights {
-            Some(file) => model.weights(file).read()?,
-            None => model.read()?,
-        })
-    }
-}
-
 /// An open device.
 #[pyclass(frozen, module = "reef._reef")]
 pub(crate) struct Device {
@@ -115,11 +75,13 @@ impl Device {
     fn load(&self, py: Python<'_>, model: ModelArgs, instances: usize) -> PyResult<Network> {
         let device = self.device.get()?;
         let loaded = py.detach(|| {
-            let model = model.read()?;
-            Ok((model.name().to_owned(), device.load(&model)?))
+            let read = model.read()?;
+            let declared = model.opened()?.declared()?;
+            Ok((read.name().to_owned(), device.load(&read)?, declared))
         });
-        let (name, network) = loaded.map_err(raised)?;
-        Network::new(name, network, instances)
+        let (name, network, declared) = loaded.map_err(raised)?;
+        let origin = Origin { args: model, declared };
+        Network::new(name, network, instances, Arc::new(origin))
     }
 
     /// Opens a real-time client. `rate` is a period and a budget in seconds.

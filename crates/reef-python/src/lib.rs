@@ -12,6 +12,7 @@ mod daemon;
 mod device;
 mod errors;
 mod memory;
+mod model_args;
 mod network;
 mod owned;
 mod request;

@@ -3,18 +3,29 @@
 use crate::errors::{UnsupportedError, raised};
 use crate::memory::array::Keep;
 use crate::memory::pool::{Lease, Pool};
-use crate::memory::ports::PortInfo;
+use crate::memory::ports::{PortInfo, PortSpec};
+use crate::model_args::ModelArgs;
 use crate::owned::Owned;
 use crate::request::arrays;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use reef::models::onnx::{Declared, DeclaredPort, DeclaredSize};
 use reef_any::{End, Fault, Place, Side};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Arguments that a network was loaded with, and sizes that its file declares.
+pub(crate) struct Origin {
+    pub(crate) args: ModelArgs,
+    pub(crate) declared: Declared,
+}
 
 /// A network, with memory for several inferences.
 #[pyclass(frozen, module = "reef._reef")]
 pub(crate) struct Network {
     name: String,
+    instances: usize,
+    origin: Arc<Origin>,
     pub(crate) pool: Owned<Arc<Pool>>,
 }
 
@@ -23,13 +34,39 @@ impl Network {
         name: String,
         network: reef_any::Network,
         instances: usize,
+        origin: Arc<Origin>,
     ) -> PyResult<Self> {
         if instances < 1 {
             let text = format!("instances must be at least 1, got {instances}");
             return Err(raised(Fault::invalid(text)));
         }
         let pool = Owned::new(Arc::new(Pool::new(name.clone(), network, instances)));
-        Ok(Self { name, pool })
+        Ok(Self { name, instances, origin, pool })
+    }
+}
+
+impl Network {
+    /// Ports, with -1 for sizes that requests choose.
+    fn infos(&self, ports: &[PortSpec], declared: &[DeclaredPort]) -> Vec<PortInfo> {
+        let is_open = self.is_open();
+        let info = |port: &PortSpec| {
+            let (name, mut sizes, dtype) = port.info();
+            if let Some(declared) = declared.iter().find(|of| is_open && of.name == name) {
+                open(&mut sizes, declared);
+            }
+            (name, sizes, dtype)
+        };
+        ports.iter().map(info).collect()
+    }
+}
+
+/// Sets sizes to -1 that the file leaves open.
+fn open(sizes: &mut [i64], declared: &DeclaredPort) {
+    let same_rank = declared.sizes.as_ref().filter(|declared| declared.len() == sizes.len());
+    for (size, declared) in sizes.iter_mut().zip(same_rank.into_iter().flatten()) {
+        if matches!(declared, DeclaredSize::Open(_)) {
+            *size = -1;
+        }
     }
 }
 
@@ -40,14 +77,35 @@ impl Network {
         &self.name
     }
 
+    /// True if requests choose sizes, which are -1 in shapes.
+    fn is_open(&self) -> bool {
+        self.origin.declared.is_open()
+    }
+
     /// Names, shapes and element types of the inputs.
     fn inputs(&self) -> PyResult<Vec<PortInfo>> {
-        Ok(self.pool.get()?.inputs.iter().map(|port| port.info()).collect())
+        Ok(self.infos(&self.pool.get()?.inputs, &self.origin.declared.inputs))
     }
 
     /// Names, shapes and element types of the outputs.
     fn outputs(&self) -> PyResult<Vec<PortInfo>> {
-        Ok(self.pool.get()?.outputs.iter().map(|port| port.info()).collect())
+        Ok(self.infos(&self.pool.get()?.outputs, &self.origin.declared.outputs))
+    }
+
+    /// Shapes of inputs for which it is prepared.
+    fn shapes(&self) -> PyResult<Vec<(String, Vec<usize>)>> {
+        let inputs = &self.pool.get()?.inputs;
+        Ok(inputs.iter().map(|port| (port.name.clone(), port.dims.clone())).collect())
+    }
+
+    /// Loads the network for these shapes of inputs.
+    fn resized(&self, py: Python<'_>, shapes: HashMap<String, Vec<usize>>) -> PyResult<Self> {
+        let (pool, origin) = (self.pool.get()?, &self.origin);
+        let made = py.detach(|| {
+            let model = origin.args.opened()?.shapes(shapes).read()?;
+            pool.resized(&model)
+        });
+        Self::new(self.name.clone(), made.map_err(raised)?, self.instances, origin.clone())
     }
 
     /// Takes memory of a request.

@@ -99,6 +99,37 @@ class OpenSizes(unittest.TestCase):
                 device.load(doubled(), shape={"z": [1]})
             self.assertIn('"z"', str(raised.exception))
 
+    def test_sizes_that_stay_open_are_those_of_each_request(self):
+        with reef.open("cpu") as device, device.real_time() as rt, device.best_effort() as be:
+            net = device.load(doubled(), shape={"columns": [3]}, instances=2)
+            port = reef.Port("x", (-1, 3), "float32")
+            self.assertEqual((net.inputs, net.outputs), ((port,), (port._replace(name="y"),)))
+            arrays = [np.ones((rows, 3), np.float32) for rows in (1, 4, 0, 7, 4)]
+            for values in arrays:
+                self.assertTrue(np.array_equal(rt.run(net, values), 2 * values))
+                self.assertTrue(np.array_equal(be.run(net, x=values), 2 * values))
+            self.assertEqual(len(net._prepared), 3)
+            on_way = [be.submit(net, values) for values in arrays]
+            for future, values in zip(on_way, arrays):
+                self.assertEqual(future.result().shape, values.shape)
+            for wrong in (np.ones((2, 4), np.float32), np.ones(3, np.float32)):
+                with self.assertRaises(reef.InvalidError) as raised:
+                    rt.run(net, wrong)
+                said = f"input x: shape must be (-1, 3), got {wrong.shape}"
+                self.assertEqual(str(raised.exception), said)
+            with self.assertRaises(reef.InvalidError):
+                rt.run(net)
+            self.assertEqual(len(net._prepared), 3)
+
+    def test_networks_of_sizes_used_long_ago_are_dropped(self):
+        with reef.open("cpu") as device, device.real_time() as rt:
+            net = device.load(doubled())
+            for rows in range(1, net.SHAPES + 3):
+                rt.run(net, np.ones((rows, 2), np.float32))
+                rt.run(net, np.ones((1, 2), np.float32))
+            kept = [shape[0] for ((_, shape),) in net._prepared]
+            self.assertEqual(kept, [*range(4, net.SHAPES + 3), 1])
+
 
 if __name__ == "__main__":
     unittest.main()

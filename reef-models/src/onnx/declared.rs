@@ -3,12 +3,13 @@
 use super::fault::Fault;
 use super::file::{Dimension, ModelFile, ValueFile};
 use super::general::stored::element;
+use super::read::ReadOptions;
 use crate::errors::error::Result;
 use crate::files::whole;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use reef_core::tensor::Element;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// One size of a tensor as a file has it.
@@ -40,6 +41,57 @@ pub struct Declared {
     pub outputs: Vec<DeclaredPort>,
 }
 
+impl Declared {
+    /// With sizes that were chosen in place of open ones. Outputs have those of the same names.
+    pub(crate) fn chosen(mut self, options: &ReadOptions) -> Self {
+        let one = |(name, sizes): (&String, &Vec<usize>)| match sizes[..] {
+            [size] => Some((name.clone(), size)),
+            _ => None,
+        };
+        let mut named: BTreeMap<_, _> = options.shapes.iter().filter_map(one).collect();
+        for input in &mut self.inputs {
+            input.choose(options, &mut named);
+        }
+        let all = self.inputs.iter_mut().chain(&mut self.outputs);
+        for size in all.filter_map(|port| port.sizes.as_mut()).flatten() {
+            if let DeclaredSize::Open(name) = size
+                && let Some(&chosen) = named.get(name)
+            {
+                *size = DeclaredSize::Fixed(chosen);
+            }
+        }
+        self
+    }
+
+    /// Returns whether a request may choose a size.
+    pub fn is_open(&self) -> bool {
+        let open = |size: &DeclaredSize| matches!(size, DeclaredSize::Open(_));
+        let sizes = self.inputs.iter().map(|input| &input.sizes);
+        sizes.into_iter().any(|sizes| sizes.as_ref().is_none_or(|sizes| sizes.iter().any(open)))
+    }
+}
+
+impl DeclaredPort {
+    /// Fixes open sizes of an input, and notes those that have names.
+    fn choose(&mut self, options: &ReadOptions, named: &mut BTreeMap<String, usize>) {
+        let shape = options.shapes.get(&self.name);
+        if let (None, Some(shape)) = (&self.sizes, shape) {
+            self.sizes = Some(shape.iter().map(|&size| DeclaredSize::Fixed(size)).collect());
+        }
+        let rank = self.sizes.as_ref().map_or(0, Vec::len);
+        for (axis, size) in self.sizes.iter_mut().flatten().enumerate() {
+            let DeclaredSize::Open(name) = size else { continue };
+            let given = shape.and_then(|shape| shape.get(axis)).copied();
+            let given = given.or_else(|| named.get(name).copied());
+            let Some(chosen) = given.or(options.usual(axis, rank)) else { continue };
+            if !name.is_empty() {
+                named.entry(name.clone()).or_insert(chosen);
+            }
+            *size = DeclaredSize::Fixed(chosen);
+        }
+    }
+}
+
 /// Reads what a file says about its inputs and outputs, with memory of `budget`.
 ///
 /// # Errors
@@ -48,8 +100,17 @@ pub struct Declared {
 pub fn declared(path: impl AsRef<Path>, budget: &Budget) -> Result<Declared> {
     let (path, ledger) = (path.as_ref(), Ledger::new(budget));
     let bytes = whole::read(path, &ledger)?;
-    let model = ModelFile::read(&bytes, &ledger).map_err(Fault::from);
-    let model = model.map_err(|fault| fault.of(path.display().to_string(), &ledger))?;
+    of_bytes(&bytes, &path.display().to_string(), &ledger)
+}
+
+/// As [`declared`], of the bytes of a file that errors call `name`.
+pub(crate) fn declared_bytes(bytes: &[u8], name: &str, budget: &Budget) -> Result<Declared> {
+    of_bytes(bytes, name, &Ledger::new(budget))
+}
+
+fn of_bytes(bytes: &[u8], name: &str, ledger: &Ledger) -> Result<Declared> {
+    let model = ModelFile::read(bytes, ledger).map_err(Fault::from);
+    let model = model.map_err(|fault| fault.of(name.into(), ledger))?;
     let Some(graph) = &model.graph else { return Ok(Declared::default()) };
     let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
     let inputs = graph.inputs.iter().filter(|input| !stored.contains(input.name));

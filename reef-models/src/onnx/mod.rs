@@ -28,7 +28,7 @@
 
 mod constant;
 mod copy;
-mod declared;
+pub(crate) mod declared;
 pub(crate) mod evaluate;
 mod external;
 mod fault;

@@ -1,8 +1,8 @@
 //! From the bytes of a file to a network.
 
 use super::fault::Fault;
-use super::file::{GraphFile, ModelFile};
-use super::general::options::TensorOptions;
+use super::file::{Dimension, GraphFile, ModelFile, ValueFile};
+use super::general::options::{TensorOptions, usual};
 use super::general::walk::{Walk, Walked};
 use super::images::{Options, ends_in_images, image_of, only_input};
 use super::node::name_of;
@@ -145,14 +145,14 @@ impl File<'_> {
     ) -> Result<Walked<'a>> {
         let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
         let graph = graph_of(file, &OPSETS).map_err(of_file)?;
-        let mut open = options.open_sizes();
+        let mut open = options.open_sizes(&graph.inputs);
         let first = self.walk_for(file, graph, options, &mut open, ledger);
         let Err(error @ Error::Onnx { .. }) = first else { return first };
         for guess in GUESSES {
             if ledger.refusal().is_some() || !open.guessed.get() {
                 break;
             }
-            open = TensorOptions { guess, ..options.open_sizes() };
+            open = TensorOptions { guess, ..options.open_sizes(&graph.inputs) };
             if let Ok(walked) = self.walk_for(file, graph, options, &mut open, ledger) {
                 return Ok(walked);
             }
@@ -236,9 +236,31 @@ impl ReadOptions {
         }
     }
 
-    fn open_sizes(&self) -> TensorOptions {
+    /// Size of an open axis of an input of `rank` sizes, by its place.
+    pub(crate) fn usual(&self, axis: usize, rank: usize) -> Option<usize> {
+        usual(self.batch, self.size, axis, rank)
+    }
+
+    /// Sizes by names of inputs and, where they are known for one of these, by names of sizes: the
+    /// same name stands for the same size.
+    fn open_sizes(&self, inputs: &[ValueFile<'_>]) -> TensorOptions {
         let mut shapes = self.shapes.clone();
         shapes.extend(self.values.iter().map(|(name, (dims, _))| (name.clone(), dims.clone())));
+        for input in inputs {
+            let (given, dims) = (shapes.get(input.name).cloned(), input.dims.as_deref());
+            let dims = dims.unwrap_or_default();
+            for (axis, dim) in dims.iter().enumerate() {
+                let size = match &given {
+                    Some(given) => given.get(axis).copied(),
+                    None => self.usual(axis, dims.len()),
+                };
+                if let (Dimension::Open(name), Some(size)) = (dim, size)
+                    && !name.is_empty()
+                {
+                    shapes.entry((*name).to_owned()).or_insert_with(|| vec![size]);
+                }
+            }
+        }
         TensorOptions { shapes, batch: self.batch, size: self.size, ..TensorOptions::default() }
     }
 }

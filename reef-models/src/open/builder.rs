@@ -16,6 +16,8 @@ use crate::model::ports::Port;
 use crate::model::seeded::Seeded;
 use crate::model::tensors::Tensors;
 #[cfg(feature = "onnx")]
+use crate::onnx::declared::{Declared, declared, declared_bytes};
+#[cfg(feature = "onnx")]
 use crate::onnx::read::{File, Imported, Kernels, ReadOptions, file_of, read, read_file};
 use crate::program::folder::is_program;
 use crate::program::model::ProgramModel;
@@ -196,6 +198,7 @@ impl<'a> ModelBuilder<'a> {
         let what = path.to_string_lossy();
         let what = what.as_ref();
         if let Some(file) = &self.weights {
+            self.check_takes_no_shapes(what)?;
             return self.with_weights(what, file);
         }
         let is_built = NAMES.contains(&what) || TENSOR_NAMES.contains(&what);
@@ -206,11 +209,8 @@ impl<'a> ModelBuilder<'a> {
             if let Some(file) = file.filter(|_| is_asked || !is_built) {
                 return self.read_onnx(path, &file);
             }
-            if !self.onnx.shapes.is_empty() {
-                let why = "no ONNX file, so its sizes are its own".into();
-                return Err(Error::Kind { file: what.into(), why });
-            }
         }
+        self.check_takes_no_shapes(what)?;
         if is_built {
             return self.built(what, || Ok(Tensors::Seeded(self.seed)));
         }
@@ -264,6 +264,11 @@ impl<'a> ModelBuilder<'a> {
         Ok(Model::of_image(model, tensors))
     }
 
+    #[cfg(not(feature = "onnx"))]
+    fn check_takes_no_shapes(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Refuses another size or batch than the network of a folder was made for.
     fn check_fits(&self, network: &str, model: &ImageModel) -> Result<()> {
         let input = model.input();
@@ -312,6 +317,32 @@ impl ModelBuilder<'_> {
     pub fn images_only(mut self) -> Self {
         self.onnx.kernels = Kernels::Images;
         self
+    }
+
+    /// Inputs and outputs that an ONNX file declares, with the sizes that were chosen so far. A
+    /// request chooses the others: see [`variants`](Self::variants). Other networks declare none.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the file can't be read, `Onnx` if it is none, `Memory`.
+    pub fn declared(&self) -> Result<Declared> {
+        let found = match &self.place {
+            Place::Onnx { bytes, name } => declared_bytes(bytes, name, &self.budget)?,
+            Place::Path(path) => match file_of(path).filter(|_| self.weights.is_none()) {
+                Some(file) => declared(file, &self.budget)?,
+                None => Declared::default(),
+            },
+        };
+        Ok(found.chosen(&self.options()))
+    }
+
+    /// Refuses shapes for what isn't an ONNX file.
+    fn check_takes_no_shapes(&self, what: &str) -> Result<()> {
+        if self.onnx.shapes.is_empty() {
+            return Ok(());
+        }
+        let why = "no ONNX file, so its sizes are its own".into();
+        Err(Error::Kind { file: what.into(), why })
     }
 
     fn options(&self) -> ReadOptions {

@@ -3,6 +3,7 @@
 //! ```text
 //! Model::open(what) ──► ModelBuilder ── read ──► Model
 //! Model ── weights(device) ──► Weights ── network ──► Network
+//! ModelBuilder ── variants(device) ──► Variants ── get(sizes) ──► Weights
 //! Model ── calibrate(device, samples) ──► Scales
 //! ```
 //!
@@ -19,8 +20,12 @@ pub(crate) mod kind;
 pub(crate) mod model;
 #[cfg(feature = "images")]
 mod transform;
+#[cfg(feature = "onnx")]
+mod variants;
 pub(crate) mod weights;
 
 pub use builder::{ModelBuilder, weights_of};
 pub use model::Model;
+#[cfg(feature = "onnx")]
+pub use variants::Variants;
 pub use weights::Weights;

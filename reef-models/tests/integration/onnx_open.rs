@@ -2,10 +2,12 @@
 
 #![cfg(feature = "onnx")]
 
-use crate::handmade::{file, node, value};
+use crate::eight_bits::device::plain;
+use crate::handmade::{file, node, ones, open, value};
 use reef_core::tensor::Array;
-use reef_models::Model;
 use reef_models::kinds::reference;
+use reef_models::onnx::DeclaredSize;
+use reef_models::{Error, Model};
 
 /// Means of three planes of 4 × 4, and what the file says of its output.
 fn means(declared: &[i64]) -> Model {
@@ -33,4 +35,56 @@ fn declared_output_of_several_rows_makes_a_network_of_tensors() {
     let made =
         model.tensors().expect("a network of tensors").execute(&[Array::F32(input)]).unwrap();
     assert_eq!(made, [Array::F32(want.to_vec())]);
+}
+
+/// Sums of two matrices whose rows have one name.
+fn sums() -> Vec<u8> {
+    let sizes = &["rows", "3"];
+    let ends = [open(11, "a", 1, sizes), open(11, "b", 1, sizes), open(12, "y", 1, sizes)];
+    let nodes = [node("Add", &["a", "b"], "ab", &[]), node("Add", &["ab", "w"], "y", &[])];
+    file(17, &[&nodes[..], &ends, &[ones("w", &[3])]].concat())
+}
+
+#[test]
+fn size_with_a_name_is_that_of_all_inputs() {
+    let bytes = sums();
+    let opened = || Model::from_onnx(&bytes, "sums");
+    for chosen in [opened().shape("a", &[4, 3]), opened().shape("rows", &[4]), opened().batch(4)] {
+        let declared = chosen.declared().unwrap();
+        let ports = declared.inputs.iter().chain(&declared.outputs);
+        let fixed = [4, 3].map(DeclaredSize::Fixed);
+        assert!(!declared.is_open() && ports.clone().count() == 3);
+        assert!(ports.clone().all(|port| port.sizes.as_deref() == Some(&fixed)), "{declared:?}");
+        let model = chosen.read().unwrap();
+        assert!(model.inputs().iter().all(|(_, port)| port.spec.dims == [4, 3]));
+    }
+    assert!(opened().declared().unwrap().is_open());
+    assert!(!Model::open("resnet18").declared().unwrap().is_open());
+}
+
+#[test]
+fn networks_for_sizes_of_requests_are_kept() {
+    let name = format!("reef-open-{}-sums.onnx", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, sums()).unwrap();
+    let variants = Model::open(&path).variants(&plain(), 2).unwrap();
+    let get = |rows| variants.get([("rows".to_owned(), vec![rows])]);
+    for rows in [4, 7, 4, 9] {
+        let own = get(rows).unwrap().own_bytes(Some(variants.usual()));
+        assert_eq!(own, 0, "constants are shared");
+    }
+    let wrong = variants.get([("a".to_owned(), vec![4, 5])]).unwrap_err().to_string();
+    assert!(wrong.ends_with("input \"a\": size 1 is fixed to 3, 5 asked"), "{wrong}");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(variants.len(), 2);
+    get(4).unwrap();
+    get(9).unwrap();
+    assert!(matches!(get(7).unwrap_err(), Error::Io { .. }), "it is read again");
+}
+
+#[test]
+fn shapes_of_a_network_with_weights_are_refused() {
+    let opened = Model::open("resnet18").weights("none.safetensors").shape("x", &[1]);
+    let said = opened.read().unwrap_err().to_string();
+    assert!(said.ends_with("no ONNX file, so its sizes are its own"), "{said}");
 }

@@ -107,7 +107,7 @@ class Cluster:
         seed: int = 0,
         scales: str | os.PathLike[str] | None = None,
     ) -> ClusterNetwork:
-        """Reads a network; see `Device.load`."""
+        """Reads a network; see `Device.load`. A size that stays open is 1, or another usual one."""
         source = source_of(what, batch, input_size, shape, weights, seed, scales)
         return ClusterNetwork(self._cluster.load(source))
 

@@ -87,7 +87,7 @@ class _Client(Closing):
         out: str | None,
     ) -> Future:
         if isinstance(what, Network):
-            request = self._client.submit(what._network, values, named, deadline, out)
+            request = self._client.submit(what._for(values, named), values, named, deadline, out)
         else:
             slot = _slot(what, out)
             request = self._client.submit_slot(slot, values, named, deadline)
@@ -102,7 +102,7 @@ class _Client(Closing):
         out: str | None,
     ) -> Any:
         if isinstance(what, Network):
-            return self._client.run(what._network, values, named, deadline, out)
+            return self._client.run(what._for(values, named), values, named, deadline, out)
         return self._client.run_slot(_slot(what, out), values, named, deadline)
 
 
@@ -227,9 +227,10 @@ class Device(Closing):
         as "resnet18".
 
         `batch` and `input_size` set free sizes. `shape` sets those of an ONNX file by name: all sizes of
-        an input, as `{"ids": [2, 128]}`, or one size that has a name, as `{"tokens": [128]}`. A network that is built by name has weights of the
-        file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
-        their way. `scales`, a file of `reef model calibrate`, gives it numbers of 8 bits between
+        an input, as `{"ids": [2, 128]}`, or one size that has a name, as `{"tokens": [128]}`. Those that
+        stay open are -1 in `Network.inputs`: requests choose them. A network that is built by name has
+        weights of the file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
+        their way, for each set of sizes that requests chose. `scales`, a file of `reef model calibrate`, gives it numbers of 8 bits between
         its steps, on a device that has kernels for these.
 
         Raises NotFoundError, FileError: what is wrong with the name or the file; UnsupportedError

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +21,7 @@ _DTYPES = {"bfloat16": "uint16"}
 
 
 class Port(NamedTuple):
-    """An input or output of a network.
+    """An input or output of a network. Requests decide about a size of -1.
 
     `dtype` is the name of a NumPy type. A bfloat16 tensor has the bits of its numbers: `uint16`.
     """
@@ -97,10 +99,28 @@ def _path(name: str, value: Any) -> str | os.PathLike[str]:
     return value
 
 
+_Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def _shape(port: Port, value: Any) -> tuple[int, ...]:
+    """The shape of an input, which its port must allow."""
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        kind = type(value).__name__
+        raise _reef.InvalidError(f"input {port.name}: must be an array with a shape, got {kind}")
+    shape = tuple(shape)
+    if len(shape) != len(port.shape) or any(
+        want not in (-1, size) for size, want in zip(shape, port.shape)
+    ):
+        raise _reef.InvalidError(f"input {port.name}: shape must be {port.shape}, got {shape}")
+    return shape
+
+
 class Slot:
     """Memory of one request, which its user fills and reads in place. Made by `Network.slot`.
 
-    `inputs` and `outputs` are arrays of the network's shapes, which every request of the slot uses:
+    `inputs` and `outputs` are arrays of the network's shapes, with 1 or another usual size for each
+    that is open, which every request of the slot uses:
     what a request leaves in `outputs` is overwritten by the next. The memory is the slot's until it
     and all that was made from its arrays are dropped.
     """
@@ -119,16 +139,49 @@ class Network:
 
     Each request that is on its way has memory of its own. That of the first one is there from the
     beginning, and that of others is made when they are submitted, up to `instances`.
+
+    A size of -1 of an input is that of the arrays of each request. The network is prepared for them
+    when a request first has them, with memory of its own for requests, and up to `SHAPES` of these
+    are kept.
     """
+
+    SHAPES = 16
+    """Number of sets of sizes for which it is kept prepared."""
 
     def __init__(self, network: _reef.Network) -> None:
         self._network = network
         self.name: str = network.name
         self.inputs: tuple[Port, ...] = ports_of(network.inputs())
         self.outputs: tuple[Port, ...] = ports_of(network.outputs())
+        self._is_open = network.is_open()
+        self._usual: _Shapes = tuple((name, tuple(shape)) for name, shape in network.shapes())
+        self._prepared: OrderedDict[_Shapes, _reef.Network] = OrderedDict()
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<reef.Network {self.name}: {self.inputs} -> {self.outputs}>"
+
+    def _for(self, values: Sequence[Any], named: Mapping[str, Any]) -> _reef.Network:
+        """The network for the sizes of these arrays, which may lack some: then it refuses them."""
+        if not self._is_open:
+            return self._network
+        found = {port.name: value for port, value in zip(self.inputs, values)} | dict(named)
+        shapes = tuple(
+            (port.name, _shape(port, found[port.name])) for port in self.inputs if port.name in found
+        )
+        if shapes == self._usual or len(shapes) < len(self.inputs):
+            return self._network
+        with self._lock:
+            prepared = self._prepared.pop(shapes, None)
+            if prepared is not None:
+                self._prepared[shapes] = prepared  # the last is the one that was used last
+                return prepared
+        prepared = self._network.resized({name: list(shape) for name, shape in shapes})
+        with self._lock:
+            prepared = self._prepared.setdefault(shapes, prepared)
+            dropped = self._prepared.popitem(last=False) if len(self._prepared) > self.SHAPES else None
+        del dropped  # without the lock: its memory is freed
+        return prepared
 
     def slot(self, where: str | None = None) -> Slot:
         """Takes memory of one request, to be filled in place: that of the device, or "host" for memory

@@ -8,6 +8,7 @@ use crate::errors::raised;
 use crate::memory::ports::PortSpec;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use reef::models::Model;
 use reef_any::{End, Fault, Memory, Network, Place, Side, Turn};
 use std::sync::Arc;
 
@@ -48,6 +49,11 @@ impl Pool {
     /// Place of the memory on the device.
     pub(crate) fn place(&self) -> Place {
         self.first.place()
+    }
+
+    /// Loads the network at other sizes.
+    pub(crate) fn resized(&self, model: &Model) -> reef_any::Result<Network> {
+        self.first.resized(model)
     }
 
     /// Takes an instance that no request has.

@@ -24,6 +24,20 @@ pub(crate) struct TensorOptions {
     pub(crate) guessed: Cell<bool>,
 }
 
+/// Size of an open axis of an input of `rank` sizes, by its place.
+pub(in crate::onnx) fn usual(
+    batch: Option<usize>,
+    size: Option<usize>,
+    axis: usize,
+    rank: usize,
+) -> Option<usize> {
+    match (axis, rank) {
+        (0, _) => batch,
+        (2 | 3, 4) => size,
+        _ => None,
+    }
+}
+
 impl Default for TensorOptions {
     fn default() -> Self {
         Self {
@@ -40,14 +54,9 @@ impl Default for TensorOptions {
 impl TensorOptions {
     /// Size `axis` of `rank` that the file leaves open under this name.
     pub(in crate::onnx) fn open(&self, name: &str, axis: usize, rank: usize) -> usize {
-        let usual = match (axis, rank) {
-            (0, _) => self.batch,
-            (2 | 3, 4) => self.size,
-            _ => None,
-        };
         match self.shapes.get(name).map(Vec::as_slice) {
             Some(&[size]) => size,
-            _ => usual.unwrap_or_else(|| self.guess(axis)),
+            _ => usual(self.batch, self.size, axis, rank).unwrap_or_else(|| self.guess(axis)),
         }
     }
 
