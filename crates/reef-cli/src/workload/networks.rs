@@ -1,41 +1,104 @@
 //! The networks that clients run.
 
 use super::program;
+use super::tensors::shape;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::image::Transform;
-use reef::models::{self, Model, ModelBuilder, Network, Scales, Seeded, Weights, measured};
+use reef::models::onnx::{self, Declared, DeclaredSize};
+use reef::models::{self, Budget, Model, ModelBuilder, Network, Scales, Seeded, Weights, measured};
 use reef::op::Operators;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Made-up weights of networks that are built, and what all look at without a photo: see
 /// [`Seeded`].
 pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 
-/// Reads a network by its name, its folder or its ONNX file, for one image at a time.
-pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Model> {
-    opened(network, size).read()
+/// Sizes that networks leave open.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Sizes {
+    /// Rows and columns of images, where the model does not fix them.
+    #[arg(long)]
+    pub(crate) size: Option<usize>,
+    /// Sizes that an ONNX file leaves open, by the name of an input or of a size; of several
+    /// models, each that has the name.
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
+    pub(crate) shape: Vec<(String, Vec<usize>)>,
 }
 
-/// As [`open`], before it is read.
-pub(crate) fn opened<'a>(network: &str, size: Option<usize>) -> ModelBuilder<'a> {
-    Model::open(network).input_size(size).seed(WEIGHTS.0)
+impl Sizes {
+    /// Begins to open a network that all of them are for.
+    pub(crate) fn opened<'a>(&self, network: impl AsRef<Path>) -> ModelBuilder<'a> {
+        Model::open(network).input_size(self.size).shapes(self.shape.iter().cloned())
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.size.is_some() || !self.shape.is_empty()
+    }
+
+    /// Shapes by names that a network has.
+    fn shapes_of(&self, network: &str) -> models::Result<Vec<(String, Vec<usize>)>> {
+        if self.shape.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = names_of(network)?;
+        Ok(self.shape.iter().filter(|(name, _)| names.contains(name)).cloned().collect())
+    }
+
+    /// Refuses shapes by names that no network has.
+    pub(crate) fn check(&self, networks: &[String]) -> Result<()> {
+        if self.shape.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> =
+            networks.iter().map(|of| names_of(of)).collect::<models::Result<_>>()?;
+        match self.shape.iter().find(|(name, _)| !names.iter().any(|names| names.contains(name))) {
+            None => Ok(()),
+            Some((name, _)) => Err(Usage(format!(
+                "--shape {name}: must be an input or a size of an ONNX file, got neither in {}",
+                networks.join(", ")
+            ))
+            .into()),
+        }
+    }
+}
+
+/// Names of inputs and of open sizes; none if the network isn't an ONNX file.
+fn names_of(network: &str) -> models::Result<BTreeSet<String>> {
+    let Some(file) = onnx::file_of(network) else { return Ok(BTreeSet::new()) };
+    let Declared { inputs, .. } = onnx::declared(file, &Budget::default())?;
+    let mut names = BTreeSet::new();
+    for input in inputs {
+        names.insert(input.name);
+        let open = |size| match size {
+            DeclaredSize::Open(name) if !name.is_empty() => Some(name),
+            _ => None,
+        };
+        names.extend(input.sizes.into_iter().flatten().filter_map(open));
+    }
+    Ok(names)
+}
+
+/// Reads a network by its name, its folder or its ONNX file, for one image at a time.
+pub(crate) fn open(network: &str, sizes: &Sizes) -> models::Result<Model> {
+    let shapes = sizes.shapes_of(network)?;
+    Model::open(network).input_size(sizes.size).seed(WEIGHTS.0).shapes(shapes).read()
 }
 
 /// Reads files of `reef model calibrate`, each of another one of these networks.
 pub(crate) fn read_scales(
     files: &[PathBuf],
     networks: &[String],
-    size: Option<usize>,
+    sizes: &Sizes,
 ) -> Result<Vec<Scales>> {
     let all = files.iter().map(|file| Ok(Scales::load(file)?)).collect::<Result<Vec<_>>>()?;
     if all.is_empty() {
         return Ok(all);
     }
     let models =
-        networks.iter().map(|name| open(name, size)).collect::<models::Result<Vec<_>>>()?;
+        networks.iter().map(|name| open(name, sizes)).collect::<models::Result<Vec<_>>>()?;
     for (at, (scales, file)) in all.iter().zip(files).enumerate() {
         let network = scales.network();
         let wrong = |why| Err(Usage(format!("--scales {}: {why}", file.display())).into());
@@ -50,15 +113,16 @@ pub(crate) fn read_scales(
 }
 
 /// Refuses networks and sizes that there are not, before anything long begins.
-pub(crate) fn check_all(networks: &[String], size: Option<usize>) -> Result<()> {
-    networks.iter().try_for_each(|name| Ok(open(name, size).map(drop)?))
+pub(crate) fn check_all(networks: &[String], sizes: &Sizes) -> Result<()> {
+    sizes.check(networks)?;
+    networks.iter().try_for_each(|name| Ok(open(name, sizes).map(drop)?))
 }
 
 /// Input of networks.
 #[derive(Clone, Copy)]
 pub(crate) struct Image<'a> {
     pub(crate) file: Option<&'a Path>,
-    pub(crate) size: Option<usize>,
+    pub(crate) sizes: &'a Sizes,
 }
 
 /// A network with its name.
@@ -87,11 +151,10 @@ impl<D: Operators> Networks<D> {
 
 /// Refuses networks, sizes and photos that there are not, before anything long begins.
 pub(crate) fn check(rt: &str, be: &[String], image: Image<'_>) -> Result<()> {
-    match image.file {
-        Some(photo) => drop(transform(rt, &open(rt, image.size)?)?.read(photo)?),
-        None => check_all(&[rt.to_owned()], image.size)?,
-    }
-    check_all(be, image.size)
+    check_all(&[&[rt.to_owned()], be].concat(), image.sizes)?;
+    let Some(photo) = image.file else { return Ok(()) };
+    transform(rt, &open(rt, image.sizes)?)?.read(photo)?;
+    Ok(())
 }
 
 /// Transform of photos for a network.
@@ -107,7 +170,7 @@ pub(crate) fn networks<D: Operators>(
     image: Image<'_>,
     progress: &Progress,
 ) -> Result<Networks<D>> {
-    let mut loader = Loader::new(device, image.size);
+    let mut loader = Loader::new(device, image.sizes);
     let mut load = |name: &str, photo| {
         progress.begin(&format!("loading {name}"));
         loader.network(name, photo)
@@ -122,9 +185,9 @@ pub(crate) fn networks<D: Operators>(
 pub(crate) fn instance<D: Operators>(
     device: &D,
     name: &str,
-    size: Option<usize>,
+    sizes: &Sizes,
 ) -> models::Result<Network<D>> {
-    LoadedModel::load(device, name, size, &[])?.instance()
+    LoadedModel::load(device, name, sizes, &[])?.instance()
 }
 
 /// A network on a device, of which instances can be made.
@@ -137,13 +200,8 @@ struct LoadedModel<D: Operators> {
 }
 
 impl<D: Operators> LoadedModel<D> {
-    fn load(
-        device: &D,
-        name: &str,
-        size: Option<usize>,
-        scales: &[Scales],
-    ) -> models::Result<Self> {
-        let model = open(name, size)?;
+    fn load(device: &D, name: &str, sizes: &Sizes, scales: &[Scales]) -> models::Result<Self> {
+        let model = open(name, sizes)?;
         let model = match scales.iter().find(|scales| scales.network() == model.name()) {
             Some(scales) => model.with_scales(scales)?,
             None => model,
@@ -169,15 +227,15 @@ impl<D: Operators> LoadedModel<D> {
 /// Instances of the same network share its weights.
 pub(crate) struct Loader<'a, D: Operators> {
     device: &'a D,
-    size: Option<usize>,
+    sizes: &'a Sizes,
     scales: Vec<Scales>,
     loaded: BTreeMap<String, LoadedModel<D>>,
 }
 
 impl<'a, D: Operators> Loader<'a, D> {
-    /// Loader for images of `size`, or else of each network's own size.
-    pub(crate) fn new(device: &'a D, size: Option<usize>) -> Self {
-        Self { device, size, scales: Vec::new(), loaded: BTreeMap::new() }
+    /// Loader for these sizes, or else each network's own.
+    pub(crate) fn new(device: &'a D, sizes: &'a Sizes) -> Self {
+        Self { device, sizes, scales: Vec::new(), loaded: BTreeMap::new() }
     }
 
     /// With numbers of 8 bits in the networks that these are of.
@@ -194,7 +252,7 @@ impl<'a, D: Operators> Loader<'a, D> {
     /// Makes an instance that looks at `photo`, or else at noise.
     pub(crate) fn network(&mut self, name: &str, photo: Option<&Path>) -> Result<NamedNetwork<D>> {
         if !self.loaded.contains_key(name) {
-            let loaded = LoadedModel::load(self.device, name, self.size, &self.scales)?;
+            let loaded = LoadedModel::load(self.device, name, self.sizes, &self.scales)?;
             self.loaded.insert(name.into(), loaded);
         }
         let loaded = &self.loaded[name];

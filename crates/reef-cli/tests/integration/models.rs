@@ -249,3 +249,68 @@ fn programs_can_read_what_is_printed() {
     let said = json(&prints(&["model", "profile", &out, "--out", &profile, "--json"]));
     assert!(said["kernels"].as_u64() > Some(1) && said["inference_us"].is_u64(), "{said}");
 }
+
+/// A network of `rows` x 3, of which `rows` is open.
+fn open_rows() -> Vec<u8> {
+    use crate::handmade::{file, node, open, value};
+    let ends = [open(11, "x", 1, &["rows", "3"]), value(12, "y", &[])].concat();
+    file(17, &[node("Relu", &["x"], "y", &[]), ends])
+}
+
+#[test]
+fn every_command_of_a_file_takes_shapes() {
+    let folder = Folder::new("models-shapes");
+    let (file, out) = (folder.file("rows.onnx", open_rows()), folder.path("out"));
+    let disb = folder.file(
+        "W.json",
+        r#"{"time": 1, "tasks": [{"id": "a_be", "load": {"type": "continuous"},
+            "client": {"name": "a_be", "model_name": "net", "batch_size": 1}}]}"#,
+    );
+    let map = format!("net={file}");
+    let models = |bench| vec!["bench", bench, "--be-model", &file, "--rt-model", "resnet18"];
+    let commands = [
+        vec!["run", &file, "a.png"],
+        vec!["run", &file, "--out", &out],
+        vec!["model", "show", &file],
+        vec!["model", "import", &file, "--out", &out],
+        vec!["model", "profile", &file, "--out", &out, "--device", "cpu"],
+        vec!["model", "calibrate", &file, "--format", "int8", "--out", &out],
+        vec!["model", "verify", &file, "--device", "cpu"],
+        vec!["demo", "--rt-model", &file, "--device", "cpu", "--out", &out],
+        vec!["bench", "networks", &file],
+        vec!["bench", "local", &file],
+        vec!["bench", "start", "--be-model", &file],
+        vec!["bench", "disb", &disb, "--map", &map],
+        models("colocate"),
+        models("saturate"),
+        models("churn"),
+        models("cluster"),
+    ];
+    for command in commands.iter().filter(|args| args[0] != "bench" || cfg!(feature = "bench")) {
+        let says = |shape| refuses(&[&command[..], &["--shape", shape]].concat());
+        let fixed = "input \"x\": size 1 is fixed to 3, 4 asked";
+        let error = says("x=5,4");
+        assert!(error.ends_with(fixed), "{command:?}: {error}");
+        let error = says("z=5");
+        assert!(error.contains('z') && error.contains("input or "), "{command:?}: {error}");
+    }
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn shapes_belong_to_the_models_that_have_their_names() {
+    let folder = Folder::new("models-shapes-names");
+    let file = folder.file("rows.onnx", open_rows());
+    let said = says(&["model", "verify", &file, "--device", "cpu", "--shape", "rows=5"]);
+    assert!(said.contains("cpu: off by 0.0e0"), "{said}");
+    if cfg!(feature = "bench") {
+        let quick = ["--device", "cpu:0?units=1", "--time", "0.05s", "--json"];
+        let both = format!("{},{file}", onnx("mobilenet-13"));
+        let bench = [&["bench", "networks", &both, "--shape", "rows=5"], &quick[..]].concat();
+        let said = json(&prints(&bench));
+        assert_eq!(said["rows"].as_array().expect("rows").len(), 2, "{said}");
+    }
+    let weights = folder.file("w.safetensors", "");
+    let error = refuses(&["run", "resnet18", "a.png", "--weights", &weights, "--shape", "x=1"]);
+    assert!(error.ends_with("no ONNX file, so its sizes are its own"), "{error}");
+}

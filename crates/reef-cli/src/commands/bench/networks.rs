@@ -10,7 +10,7 @@ use crate::report::table::millis;
 use crate::report::time;
 use crate::workload::clients::BE_GRAPH;
 use crate::workload::clock::{histogram, note};
-use crate::workload::networks::{Loader, check_all, read_scales};
+use crate::workload::networks::{Loader, Sizes, check_all, read_scales};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::models::{Network, Scales};
@@ -38,9 +38,8 @@ pub(crate) struct Args {
     /// Time of each, such as 500ms or 2s.
     #[arg(long, value_parser = time::parse, default_value = "2s")]
     time: Duration,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    size: Option<usize>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Files of `reef model calibrate`: numbers of 8 bits in the models that they are of.
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     scales: Vec<PathBuf>,
@@ -83,8 +82,8 @@ impl DeviceBench for Args {
 
     fn check(&self) -> Result<()> {
         check_time(self.time)?;
-        check_all(&self.networks, self.size)?;
-        read_scales(&self.scales, &self.networks, self.size).map(drop)
+        check_all(&self.networks, &self.sizes)?;
+        read_scales(&self.scales, &self.networks, &self.sizes).map(drop)
     }
 
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
@@ -173,7 +172,7 @@ fn loop_for<D: Operators>(
 
 /// Inferences back to back, each as one graph where the device has graphs.
 fn measure<D: Operators>(device: &D, args: &Args, name: &str, scales: &[Scales]) -> Result<Row> {
-    let mut loader = Loader::new(device, args.size).scales(scales.iter().cloned());
+    let mut loader = Loader::new(device, &args.sizes).scales(scales.iter().cloned());
     let network = loader.network(name, None)?.network;
     let dispatcher = Dispatcher::start(device, RtOnly)?;
     let (mut client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);

@@ -2,7 +2,7 @@
 
 use crate::report::checks::check_time;
 use crate::report::time;
-use crate::workload::networks::{self, Image};
+use crate::workload::networks::{self, Image, Sizes};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -18,9 +18,8 @@ pub(crate) struct Sides {
     /// Time of each measurement, such as 500ms or 5s.
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) time: Duration,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    pub(crate) size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
 }
 
 impl Sides {
@@ -35,7 +34,7 @@ impl Sides {
         std::slice::from_ref(&self.be)
     }
 
-    pub(crate) fn image(&self) -> Image<'static> {
-        Image { file: None, size: self.size }
+    pub(crate) fn image(&self) -> Image<'_> {
+        Image { file: None, sizes: &self.sizes }
     }
 }

@@ -1,6 +1,7 @@
 //! Arguments of `reef demo`.
 
 use crate::report::{device, time};
+use crate::workload::networks::Sizes;
 use reef::PreemptLevel;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,9 +22,8 @@ pub(crate) struct Args {
     /// Photo (JPEG or PNG) to classify.
     #[arg(long)]
     pub(crate) image: Option<PathBuf>,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    pub(crate) size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
     /// Time of each measurement, such as 500ms or 5s [default: 3500ms]; requests next to long
     /// blocks are measured for half of it.
     #[arg(long, value_parser = time::parse)]
@@ -58,7 +58,7 @@ impl From<Level> for PreemptLevel {
 pub(crate) struct Chosen<'a> {
     pub(crate) args: &'a Args,
     pub(crate) be: Vec<String>,
-    pub(crate) size: Option<usize>,
+    pub(crate) sizes: Sizes,
     pub(crate) time: Duration,
     /// The device is software: what isn't said on the command line is small.
     pub(crate) simulated: bool,
@@ -77,7 +77,7 @@ impl<'a> Chosen<'a> {
         } else {
             args.be.clone()
         };
-        let (size, time) = (args.size.or(size), args.time.unwrap_or(time));
-        Self { args, be, size, time, simulated }
+        let sizes = Sizes { size: args.sizes.size.or(size), ..args.sizes.clone() };
+        Self { args, be, sizes, time: args.time.unwrap_or(time), simulated }
     }
 }

@@ -233,7 +233,7 @@ fn brief(micros: f64) -> String {
 
 /// Note on the numbers if the device is software.
 fn simulation(chosen: &Chosen<'_>) -> String {
-    let (Some(size), true) = (chosen.size, chosen.simulated) else { return String::new() };
+    let (Some(size), true) = (chosen.sizes.size, chosen.simulated) else { return String::new() };
     format!(
         "A software device, so what is not asked for is small: images of {size} x {size}, {} a row, \
          one BE client.\nTimes are those of this machine's CPU, not of a GPU.\n",

@@ -34,10 +34,10 @@ impl reef::Visit for Demo<'_> {
     type Output = Result<()>;
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let Chosen { args, be, size, time, .. } = &self.0;
+        let Chosen { args, be, sizes, time, .. } = &self.0;
         let level = args.level.into();
         device.preemptor(level)?; // a level too deep is an error before anything long begins
-        let image = Image { file: args.image.as_deref(), size: *size };
+        let image = Image { file: args.image.as_deref(), sizes };
         check(&args.rt, be, image)?;
         make_folder(&args.out)?;
         let (starts, plans) = (starts(level), plans(level));

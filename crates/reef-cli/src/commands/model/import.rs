@@ -7,6 +7,7 @@ use crate::report::output::{count, print};
 use crate::report::progress::Progress;
 use crate::report::size;
 use crate::report::usage::Usage;
+use crate::workload::networks::Sizes;
 use anyhow::Result;
 use reef::models::onnx;
 use reef::models::profile::Latencies;
@@ -30,9 +31,8 @@ pub(crate) struct Import {
     /// Images at a time.
     #[arg(long)]
     batch: Option<usize>,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    size: Option<usize>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Limit of the memory for reading, such as 512MiB; 0 for none.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "2GiB")]
     memory: u64,
@@ -94,9 +94,10 @@ pub(crate) fn import(args: &Import) -> Result<()> {
 fn import_onnx(args: &Import) -> Result<()> {
     let model = args.opened(&args.file).read()?;
     let Some(tensors) = model.tensors() else { return args.folder.save(model) };
-    if args.size.is_some() || args.batch.is_some() || args.folder.device.is_some() {
+    if args.sizes.is_given() || args.batch.is_some() || args.folder.device.is_some() {
         return usage(
-            "--size, --batch and --device are for networks for images: this file is kept as it is",
+            "--size, --shape, --batch and --device are for networks for images: this file is kept as it \
+             is, with its sizes open",
         );
     }
     let out = &args.folder.out;
@@ -112,7 +113,7 @@ fn import_onnx(args: &Import) -> Result<()> {
 impl Import {
     /// A network with what the command line says.
     fn opened(&self, what: &Path) -> ModelBuilder<'_> {
-        Model::open(what).input_size(self.size).batch(self.batch).budget(&self.budget())
+        self.sizes.opened(what).batch(self.batch).budget(&self.budget())
     }
 
     /// The memory that reading may take.

@@ -4,7 +4,7 @@ use crate::report::checks::check_file;
 use crate::report::device;
 use crate::report::output::{count, print};
 use crate::report::progress::Progress;
-use crate::workload::networks::{Loader, read_scales};
+use crate::workload::networks::{Loader, Sizes, read_scales};
 use anyhow::{Context, Result};
 use reef::models::measure_with;
 use reef::op::Operators;
@@ -18,9 +18,8 @@ pub(crate) struct Args {
     model: String,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    size: Option<usize>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// File of `reef model calibrate`: numbers of 8 bits.
     #[arg(long, value_name = "FILE")]
     scales: Option<PathBuf>,
@@ -46,8 +45,10 @@ impl reef::Visit for Profile<'_> {
         let args = self.0;
         let path = args.out.clone().unwrap_or_else(|| default_path(&args.model));
         let files = args.scales.as_slice();
-        let scales = read_scales(files, slice::from_ref(&args.model), args.size)?;
-        let mut loader = Loader::new(&device, args.size).scales(scales);
+        let models = slice::from_ref(&args.model);
+        args.sizes.check(models)?;
+        let scales = read_scales(files, models, &args.sizes)?;
+        let mut loader = Loader::new(&device, &args.sizes).scales(scales);
         let network = loader.network(&args.model, None)?.network;
         check_file(&path)?;
         let progress = Progress::new(network.step_names().len(), args.json);

@@ -5,8 +5,7 @@ use super::{graph, show_program, show_tensors};
 use crate::report::output::print;
 use crate::report::table::{Table, table};
 use crate::report::usage::Usage;
-use crate::workload::networks::opened;
-use crate::workload::tensors::shape;
+use crate::workload::networks::{Sizes, WEIGHTS};
 use anyhow::Result;
 use reef::models::arena;
 use reef::models::kinds::{ImageModel, Layer};
@@ -26,12 +25,8 @@ pub(crate) struct Args {
     /// Kernel latencies of a schedule graph to check, MODEL.profile.json.
     #[arg(long, value_name = "FILE")]
     latencies: Option<PathBuf>,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    size: Option<usize>,
-    /// Sizes that an ONNX file leaves open, by the name of an input or of a size; else they are 1.
-    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
-    shape: Vec<(String, Vec<usize>)>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -52,8 +47,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     // The process ends when this has been shown: giving a hundred thousand steps back one by one
     // takes a tenth as long as reading them.
-    let shapes = args.shape.iter().cloned();
-    let model = ManuallyDrop::new(opened(&args.model, args.size).shapes(shapes).read()?);
+    let model = args.sizes.opened(&args.model).seed(WEIGHTS.0).read()?;
+    let model = ManuallyDrop::new(model);
     if let Some(model) = model.program() {
         return show_program::show(&args.model, model, args.json);
     }

@@ -15,6 +15,7 @@ use crate::report::device::{self, resolve};
 use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
+use crate::workload::networks::Sizes;
 use crate::workload::preempted::{self, also_preempted};
 use anyhow::{Result, bail};
 use reef::models::kinds::{ImageModel, quantized_steps, reference};
@@ -50,9 +51,8 @@ pub(crate) struct Args {
     against: Reference,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    size: Option<usize>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Largest difference, as a part of the largest output: 1e-3, with --scales 0.1 (int8) or 0.2
     /// (fp8).
     #[arg(long)]
@@ -76,8 +76,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.against {
-        Reference::OnnxTests if args.json || args.size.is_some() || args.scales.is_some() => {
-            let why = "--json, --size and --scales go without --against onnx-tests";
+        Reference::OnnxTests if args.json || args.sizes.is_given() || args.scales.is_some() => {
+            let why = "--json, --size, --shape and --scales go without --against onnx-tests";
             Err(Usage(why.into()).into())
         }
         Reference::OnnxTests => onnx_tests::run::run(&onnx_tests::run::Args {
@@ -102,8 +102,7 @@ fn compare(args: &Args) -> Result<()> {
     }
     let device = &resolve(&args.device)?;
     let scales = args.scales.as_ref().map(Scales::load).transpose()?;
-    let model =
-        Model::open(network).input_size(args.size).seed(args.seed).scales(&scales).read()?;
+    let model = args.sizes.opened(network).seed(args.seed).scales(&scales).read()?;
     let tolerance = args.tolerance(scales.as_ref().map(Scales::format));
     if model.tensors().is_some() {
         let (json, preempt) = (args.json, args.preempt);

@@ -2,6 +2,7 @@
 
 use crate::report::usage::Usage;
 use crate::report::{device, size};
+use crate::workload::networks::Sizes;
 use crate::workload::stopping::StopArgs;
 use crate::workload::tensors::shape;
 use anyhow::Result;
@@ -93,15 +94,17 @@ impl Args {
         let arrays: Vec<PathBuf> = arrays;
         self.images = images;
         self.input.extend(arrays.iter().map(|array| array.to_string_lossy().into_owned()));
-        if !self.shape.is_empty() && self.input.is_empty() {
-            return Err(Usage("--shape needs an array, such as NAME=FILE.npy".into()));
-        }
         Ok(())
     }
 
     /// Returns whether arrays go in and out instead of images.
     pub(crate) fn is_about_arrays(&self) -> bool {
         !self.input.is_empty() || self.out.is_some()
+    }
+
+    /// Sizes that the model leaves open.
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { size: self.size, shape: self.shape.clone() }
     }
 
     /// Returns whether weights are made up, so that the output means nothing.

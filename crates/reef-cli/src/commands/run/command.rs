@@ -8,7 +8,7 @@ use super::stoppable::{Inputs, Outcome, Stoppable, say_stopped};
 use super::{program, tensors};
 use crate::report::device::resolve;
 use crate::report::usage::Usage;
-use crate::workload::networks;
+use crate::workload::networks::WEIGHTS;
 use crate::workload::program::is_program;
 use crate::workload::stopping::Stop;
 use anyhow::Result;
@@ -64,7 +64,8 @@ pub(crate) fn run_from(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>)
 
 /// The network, with the weights that were named.
 fn open(args: &Args) -> Result<Model> {
-    let model = networks::open(&args.model, args.size)?;
+    let open = || args.sizes().opened(&args.model);
+    let model = open().seed(WEIGHTS.0).read()?;
     let Some(file) = &args.weights else { return Ok(model) };
     if !models::NAMES.contains(&args.model.as_str()) {
         let what = format!("--weights: {} brings its own weights", args.model);
@@ -75,5 +76,5 @@ fn open(args: &Args) -> Result<Model> {
         let what = format!("--weights {}: a file is .safetensors or .param", file.display());
         return Err(Usage(what).into());
     }
-    Ok(Model::open(&args.model).weights(file).input_size(args.size).batch(1).read()?)
+    Ok(open().weights(file).batch(1).read()?)
 }

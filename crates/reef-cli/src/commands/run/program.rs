@@ -3,8 +3,9 @@
 use super::args::Args;
 use super::tensors;
 use crate::report::usage::Usage;
+use crate::workload::networks::WEIGHTS;
+use crate::workload::program;
 use crate::workload::tensors::{InputArrays, run_once};
-use crate::workload::{networks, program};
 use anyhow::Result;
 use reef::models::Model;
 use reef::models::kinds::{ProgramInput, ProgramModel};
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         );
     }
     let given = tensors::read_inputs(args)?;
-    let model = networks::open(&args.model, None)?;
+    let model = args.sizes().opened(&args.model).seed(WEIGHTS.0).read()?;
     let brings = model.program().expect("such a folder brings its kernels");
     check(brings, &given)?;
     let (output, time) =

@@ -93,7 +93,7 @@ impl<D: Operators> Visitor<'_, D> {
         stop: &AtomicBool,
     ) -> Result<u64> {
         let args = self.bench.args;
-        let mut loader = Loader::new(self.bench.device, args.sides.size);
+        let mut loader = Loader::new(self.bench.device, &args.sides.sizes);
         loader.network(&args.sides.be, None)?; // loads the weights, which all share
         let (begin, gap) = (Instant::now(), Duration::from_secs_f64(1.0 / args.clients));
         for client in 0.. {

@@ -5,6 +5,7 @@ use crate::report::checks::{check_rate, check_time};
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
+use crate::workload::networks::Sizes;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -34,9 +35,8 @@ pub(crate) struct Args {
     /// Number of measurements, of one device and of all in turns.
     #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeat: u32,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    pub(crate) size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
 }

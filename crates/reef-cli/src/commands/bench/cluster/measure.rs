@@ -67,9 +67,9 @@ impl<'a, D: Operators> Bench<'a, D> {
         let cluster = Cluster::start(devices.to_vec(), || policy().scheduler)?;
         let (config, graph) = (policy().client(args.lengths.window), args.lengths.graph(&policy()));
         let build = |name: &str, graph: usize| {
-            let (name, size) = (name.to_owned(), args.size);
+            let (name, sizes) = (name.to_owned(), args.sizes.clone());
             move |node: &Node<D>| -> models::Result<Inference<D>> {
-                let network = instance(node.device(), &name, size)?;
+                let network = instance(node.device(), &name, &sizes)?;
                 let commands = network.graphs(graph)?;
                 Ok((network, commands))
             }

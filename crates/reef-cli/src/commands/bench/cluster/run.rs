@@ -12,7 +12,7 @@ use reef::op::Operators;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.check()?;
-    check_all(&[args.rt.clone(), args.be.clone()], args.size)?;
+    check_all(&[args.rt.clone(), args.be.clone()], &args.sizes)?;
     reef::with_devices(&args.common.device, Devices(args))?
 }
 

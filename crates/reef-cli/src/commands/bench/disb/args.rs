@@ -9,6 +9,7 @@ use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
 use crate::workload::baselines;
+use crate::workload::networks::Sizes;
 use anyhow::Result;
 use reef::scheduler;
 use std::path::PathBuf;
@@ -55,9 +56,8 @@ pub(crate) struct Args {
     /// Replace a network: NAME=NETWORK, NAME=FILE.onnx or NAME=FOLDER.
     #[arg(long, value_name = "NAME=NETWORK", value_parser = names::replacement)]
     pub(crate) map: Vec<(String, String)>,
-    /// Rows and columns of all images, and tokens of all texts, instead of the networks' own.
-    #[arg(long)]
-    pub(crate) size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
     /// Number of requests of each task before any is counted.
     #[arg(long, default_value_t = 100)]
     pub(crate) warm_ups: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, alias = "windows")]
     pub(crate) window: Option<u64>,
     /// Run against a daemon, on its models and device, with a process for each client.
-    #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
+    #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "shape", "window"])]
     pub(crate) daemon: bool,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
     #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", requires = "daemon")]

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     args.check_schedulers()?;
     let all: Vec<_> = networks.values().cloned().collect();
-    check_all(&all, args.size)?;
+    check_all(&all, &args.sizes)?;
     reef::with_device(&args.common.device, Disb { args, workload, networks })?
 }
 
@@ -102,7 +102,7 @@ impl reef::Visit for Disb<'_> {
 impl Disb<'_> {
     /// An instance of its network for each task, with measured kernels.
     fn works<D: Operators>(&self, device: &D, progress: &Progress) -> Result<Vec<Work<D>>> {
-        let mut loader = Loader::new(device, self.args.size);
+        let mut loader = Loader::new(device, &self.args.sizes);
         let mut profiles: BTreeMap<String, Profiles> = BTreeMap::new();
         let mut works = Vec::new();
         for task in &self.workload.tasks {

@@ -3,7 +3,8 @@
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
-use crate::workload::networks::check_all;
+use crate::workload::networks::{Sizes, check_all};
+use crate::workload::tensors::shape;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ pub(crate) struct Args {
     /// Model: a name of `reef model list`, or an ONNX file.
     #[arg(value_name = "MODEL", default_value = "resnet50")]
     pub(crate) network: String,
+    /// Sizes that an ONNX file leaves open, by the name of an input or of a size.
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
+    pub(crate) shape: Vec<(String, Vec<usize>)>,
     /// Time from one request to the next, such as 5ms.
     #[arg(long, default_value = "5ms", value_parser = time::parse)]
     pub(crate) period: Duration,
@@ -43,6 +47,11 @@ impl Args {
         if self.spin > Duration::from_secs(1) {
             return Err(Usage(format!("--spin must be at most 1s, got {:?}", self.spin)).into());
         }
-        check_all(std::slice::from_ref(&self.network), None)
+        check_all(std::slice::from_ref(&self.network), &self.sizes())
+    }
+
+    /// Sizes that the model leaves open.
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes { size: None, shape: self.shape.clone() }
     }
 }

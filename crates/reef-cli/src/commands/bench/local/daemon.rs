@@ -2,7 +2,9 @@
 
 use super::args::Args;
 use anyhow::{Context, Result, bail};
+use reef::models::{Port, Ports};
 use reef_serve::{Class, Client, Options};
+use serde_json::json;
 use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
@@ -28,9 +30,14 @@ struct Folder(PathBuf);
 impl Daemon {
     /// Starts a daemon with the network loaded. Its threads poll for `spin`, or as long as they do
     /// by default.
-    pub(super) fn start(args: &Args, name: &str, spin: Option<Duration>) -> Result<Self> {
+    pub(super) fn start(
+        args: &Args,
+        inputs: &Ports,
+        name: &str,
+        spin: Option<Duration>,
+    ) -> Result<Self> {
         let folder = Folder::new(name)?;
-        let model = folder.offer(&args.network)?;
+        let model = folder.offer(args, inputs)?;
         let reef = std::env::current_exe().context("our own executable")?;
         let log = folder.0.join("log");
         let mut command = Command::new(&reef);
@@ -94,16 +101,26 @@ impl Folder {
     }
 
     /// Puts the network where the daemon finds it, if it is a file. Returns its name there.
-    fn offer(&self, network: &str) -> Result<String> {
+    fn offer(&self, args: &Args, inputs: &Ports) -> Result<String> {
+        let network = &args.network;
         if !Path::new(network).is_file() {
             return Ok(network.into());
         }
-        let models = self.0.join("models");
-        fs::create_dir(&models)?;
-        fs::copy(network, models.join(OF_FILE).with_extension("onnx"))
-            .context(network.to_owned())?;
+        let model = self.0.join("models").join(OF_FILE);
+        fs::create_dir_all(model.join("1"))?;
+        fs::copy(network, model.join("1/model.onnx")).context(network.to_owned())?;
+        if !args.shape.is_empty() {
+            fs::write(model.join("model.toml"), shapes(inputs))?;
+        }
         Ok(OF_FILE.into())
     }
+}
+
+/// Shapes that the local endpoint serves, as a key of `model.toml`.
+fn shapes(inputs: &Ports) -> String {
+    let shape = |port: &Port| format!("{} = {:?}", json!(port.name), port.spec.dims);
+    let shapes: Vec<_> = inputs.iter().map(|(_, port)| shape(port)).collect();
+    format!("shapes = [{{ {} }}]\n", shapes.join(", "))
 }
 
 impl Drop for Folder {

@@ -1,5 +1,6 @@
 //! The network in this process, as the daemon has it.
 
+use super::args::Args;
 use crate::workload::networks::Loader;
 use anyhow::Result;
 use reef::models::Network;
@@ -18,8 +19,9 @@ pub(super) struct Library<D: Operators> {
 }
 
 impl<D: Operators> Library<D> {
-    pub(super) fn new(device: &D, name: &str) -> Result<Self> {
-        let network = Loader::new(device, None).network(name, None)?.network;
+    pub(super) fn new(device: &D, args: &Args) -> Result<Self> {
+        let sizes = args.sizes();
+        let network = Loader::new(device, &sizes).network(&args.network, None)?.network;
         let dispatcher = Dispatcher::start(device, Reef::default())?;
         let (client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
         let output = vec![0; network.outputs().bytes()];

@@ -74,10 +74,11 @@ pub(super) struct Bench<'a, D: Operators> {
 
 impl<'a, D: Operators> Bench<'a, D> {
     pub(super) fn new(args: &'a Args, device: &D) -> Result<Self> {
-        let library = Library::new(device, &args.network)?;
+        let library = Library::new(device, args)?;
         let spin = Some(args.spin);
-        let daemons =
-            [Daemon::start(args, "defaults", None)?, Daemon::start(args, "spinning", spin)?];
+        let inputs = library.network.inputs();
+        let start = |name, spin| Daemon::start(args, inputs, name, spin);
+        let daemons = [start("defaults", None)?, start("spinning", spin)?];
         let clients = [daemons[0].client(None)?, daemons[1].client(spin)?];
         let input = WEIGHTS.input(library.network.input_len());
         let output = vec![0.0; library.network.output_len()];

@@ -5,6 +5,7 @@ use crate::report::checks::check_time;
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
+use crate::workload::networks::Sizes;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -34,9 +35,8 @@ pub(crate) struct Args {
     /// Best-effort network in a closed loop; `none` for none.
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    pub(crate) size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
     /// Best-effort kernels with blocks of these times; `none` for none.
     #[arg(long, value_delimiter = ',', default_value = "20us,100us,1ms,10ms")]
     pub(crate) blocks: Vec<String>,

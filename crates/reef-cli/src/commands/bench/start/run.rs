@@ -32,7 +32,7 @@ impl DeviceBench for Args {
     fn check(&self) -> Result<()> {
         Args::check(self)?;
         self.blocks()?;
-        let image = Image { file: None, size: self.size };
+        let image = Image { file: None, sizes: &self.sizes };
         self.network().map_or(Ok(()), |name| check(name, &[], image))
     }
 
@@ -67,7 +67,7 @@ impl Preempt<'_> {
         let mut loads = Vec::new();
         if let Some(name) = self.args.network() {
             progress.begin(&format!("loading {name}"));
-            let named = Loader::new(device, self.args.size).network(name, None)?;
+            let named = Loader::new(device, &self.args.sizes).network(name, None)?;
             loads.push(Load::network(device, named, self.args.choice.lengths.graph)?);
         }
         if self.blocks.is_empty() {

@@ -1,6 +1,7 @@
 //! Options of the command.
 
 use super::samples::{Input, Inputs, Samples};
+use crate::workload::networks::Sizes;
 use anyhow::Result;
 use reef::op::Format;
 use std::path::PathBuf;
@@ -55,9 +56,8 @@ pub(crate) struct Args {
     /// Device that runs the model on the samples: cpu, cuda:0; `reef devices` lists them.
     #[arg(long, default_value = "cpu")]
     pub(super) device: String,
-    /// Rows and columns of images, where the model does not fix them.
-    #[arg(long)]
-    pub(super) size: Option<usize>,
+    #[command(flatten)]
+    pub(super) sizes: Sizes,
     /// Seed of made-up samples, and of the weights of a model that is built.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,

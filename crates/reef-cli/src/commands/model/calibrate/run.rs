@@ -9,14 +9,13 @@ use crate::report::device::resolve;
 use crate::report::output::{count, print};
 use crate::report::progress::Progress;
 use anyhow::Result;
-use reef::models::Model;
 use reef::models::kinds::quantized_steps;
 use serde_json::{Value, json};
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     check_file(&args.out)?;
     let device = resolve(&args.device)?;
-    let model = Model::open(&args.model).input_size(args.size).seed(args.seed).read()?;
+    let model = args.sizes.opened(&args.model).seed(args.seed).read()?;
     let all = Samples::new(&args.model, &model)?;
     let (samples, checks) = (args.samples(&all)?, args.checks(&all)?);
     let progress = Progress::new(2, args.json);
