@@ -2,7 +2,7 @@
 //!
 //! A network computes as many rows as there may be, and those behind the real ones are without
 //! meaning. So an operator may have such an operand if no result depends on rows of another number:
-//! the size goes on to the result then. All other operators refuse it.
+//! the size goes on to the result then. Some others count the real rows alone. The rest refuse it.
 
 use super::call::Call;
 use crate::onnx::fault::Result;
@@ -63,6 +63,9 @@ const ELEMENTWISE: &[&str] = &[
     "Xor",
 ];
 
+/// Operators whose results are those of the real rows, and have sizes of their own.
+const COUNTING: &[&str] = &["NonMaxSuppression", "Shape"];
+
 /// The size that data decide about the results of a node, of which some operand has one.
 ///
 /// # Errors
@@ -71,9 +74,9 @@ const ELEMENTWISE: &[&str] = &[
 pub(super) fn of_results(
     b: &mut Builder<'_>,
     call: &Call<'_>,
-    given: &[Option<Bound>],
     results: &[Value],
 ) -> Result<Vec<Option<Bound>>> {
+    let given = &*call.given;
     let first = given.iter().position(Option::is_some).unwrap_or_default();
     let refused = || {
         format!(
@@ -82,6 +85,9 @@ pub(super) fn of_results(
         )
     };
     let Some(bound) = given.iter().flatten().next() else { return Ok(vec![None; results.len()]) };
+    if COUNTING.contains(&call.op()) {
+        return Ok(vec![None; results.len()]);
+    }
     let x = call.operands.get(first).copied().flatten().ok_or_else(refused)?;
     let at = bound.axis;
     let of = |axis: usize| Some(Bound { axis, size: bound.size.clone() });

@@ -25,6 +25,8 @@ pub(crate) struct Call<'a> {
     reads: Reads,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
+    /// Sizes of operands that data decide.
+    pub(crate) given: Vec<Option<Bound>>,
     /// Results of which data decide one size, by their numbers.
     pub(crate) bounds: RefCell<Vec<(usize, Bound)>>,
 }
@@ -37,6 +39,7 @@ impl<'a> Call<'a> {
         folder: Option<&'a Path>,
         outer: &'a [&'a AttributeFile<'a>],
         four_bits: &'a HashSet<&'a str>,
+        given: Vec<Option<Bound>>,
     ) -> Self {
         Self {
             file,
@@ -47,6 +50,7 @@ impl<'a> Call<'a> {
             four_bits,
             reads: Reads::default(),
             unknown: Cell::default(),
+            given,
             bounds: RefCell::default(),
         }
     }
@@ -74,6 +78,11 @@ impl<'a> Call<'a> {
     pub(crate) fn maybe(&self, index: usize) -> Option<&Value> {
         self.reads.operand(index);
         *self.operands.get(index)?
+    }
+
+    /// The size of operand `index` that data decide.
+    pub(crate) fn bound(&self, index: usize) -> Option<&Bound> {
+        self.given.get(index)?.as_ref()
     }
 
     /// Operand `index`, which must be there.

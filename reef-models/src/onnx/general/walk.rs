@@ -270,14 +270,15 @@ impl<'a, 'o> Walk<'a, 'o> {
         if node.op == "Constant" && is_of_four_bits(node) {
             self.four_bits.extend(node.outputs.iter());
         }
-        let call = Call::new(node, operands, self.opset, self.folder, outer, &self.four_bits);
+        let given = node.inputs.iter().map(|name| self.bounds.get(name).cloned()).collect();
+        let (opset, folder) = (self.opset, self.folder);
+        let call = Call::new(node, operands, opset, folder, outer, &self.four_bits, given);
         let made = lower(&mut self.builder, &call);
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
             self.unbound = self.builder.roots(operand);
         }
         let made = made.map_err(fault)?;
-        let given: Vec<_> = node.inputs.iter().map(|name| self.bounds.get(name).cloned()).collect();
-        let bounds = of_results(&mut self.builder, &call, &given, &made);
+        let bounds = of_results(&mut self.builder, &call, &made);
         let mut bounds = bounds.map_err(fault)?;
         for (index, bound) in call.bounds.take() {
             bounds[index] = Some(bound);

@@ -52,7 +52,7 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     };
     say("Mul", &["y", "two"], &[]).unwrap();
     say("Reshape", &["y", "shape"], &[]).unwrap_err(); // rows of two become rows of one
-    for op in ["ReduceSum", "Softmax", "Shape", "NonZero"] {
+    for op in ["ReduceSum", "Softmax", "Size", "NonZero"] {
         let said = say(op, &["y"], &[]).unwrap_err();
         let want = format!("\"z\" ({op}): data decide about a size of operand 0");
         assert!(said.contains(&want), "{said}");
@@ -60,6 +60,51 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     say("Add", &["y", "x"], &[]).unwrap_err(); // of another number of rows
     say("Concat", &["y", "y"], &[int("axis", 1)]).unwrap();
     say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap_err();
+}
+
+#[test]
+fn shape_of_rows_that_data_decide_is_computed() {
+    let more = [node("Shape", &["y"], "z", &[]), open(12, "z", I64, &["2"])];
+    let network = network(&rows(&more), &[]).unwrap();
+    for (x, want) in [([1.0, 2.0, 0.0, 3.0, 4.0, 5.0], 2.0), ([0.0; 6], 0.0), ([1.0; 6], 3.0)] {
+        let made = network.execute(&[Array::F32(x.to_vec())]).unwrap();
+        assert_eq!(doubles(&made[0]), [want, 2.0]);
+    }
+}
+
+/// Boxes whose scores aren't 0, and those of them that don't overlap.
+#[test]
+fn boxes_that_data_choose_hide_each_other() {
+    let constant = |name, numbers: &[i64]| {
+        let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        stored(name, I64, &[numbers.len() as i64], &raw)
+    };
+    let parts = [
+        value(11, "boxes", &[4, 4]),
+        value(11, "scores", &[4]),
+        constant("first", &[0]),
+        constant("both", &[0, 1]),
+        constant("most", &[4]),
+        node("NonZero", &["scores"], "places", &[]),
+        node("Squeeze", &["places", "first"], "place", &[]),
+        node("Gather", &["boxes", "place"], "b", &[]),
+        node("Gather", &["scores", "place"], "s", &[]),
+        node("Unsqueeze", &["b", "first"], "bb", &[]),
+        node("Unsqueeze", &["s", "both"], "ss", &[]),
+        node("NonMaxSuppression", &["bb", "ss", "most", "overlap"], "y", &[]),
+        scalar("overlap", 0.5),
+        open(12, "y", I64, &["n", "3"]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    let boxes: Vec<f32> =
+        [0.0f32, 5.0, 0.1, 9.0].iter().flat_map(|&x| [x, 0.0, x + 2.0, 2.0]).collect();
+    let chosen = |scores: &[f32]| {
+        let made = network.execute(&[Array::F32(boxes.clone()), Array::F32(scores.to_vec())]);
+        doubles(&made.unwrap()[0]).chunks(3).map(|row| row[2]).collect::<Vec<_>>()
+    };
+    assert_eq!(chosen(&[0.5, 0.0, 0.9, -1.0]), [1.0, 2.0], "numbers among those with a score");
+    assert_eq!(chosen(&[0.5, 0.7, 0.9, 0.1]), [2.0, 1.0, 3.0]);
+    assert!(chosen(&[0.0; 4]).is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, FoldKind, Gather, Kind, Spec, Target};
+use reef_core::tensor::{Binary, Domain, Element, FoldKind, Gather, Kind, Spec, Target};
 
 /// Maximum number of boxes of a class that are chosen one after the other.
 const MAX_BOXES: usize = 1024;
@@ -54,7 +54,7 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         ));
     }
     let all = Boxes::of(b, boxes, is_centred)?;
-    let mut left = scores.clone();
+    let mut left = real(b, call, scores)?;
     let (mut chosen, mut best) = (Vec::new(), Vec::new());
     for _ in 0..most {
         let place = b.fold_axes(&left, &[2], FoldKind::ArgMax { last: false })?;
@@ -76,6 +76,30 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let columns = columns.iter().map(column).collect::<Result<Vec<_>>>()?;
     let rows = b.concat(&columns.iter().collect::<Vec<_>>(), 1)?;
     taken.bound(b, call, 0, rows, 0)
+}
+
+/// Scores of boxes, of which those behind the real ones are never chosen.
+fn real(b: &mut Builder<'_>, call: &Call<'_>, scores: &Value) -> Result<Value> {
+    let sizes = match [call.bound(0), call.bound(1)] {
+        [None, None] => return Ok(scores.clone()),
+        [Some(boxes), Some(own)] if (boxes.axis, own.axis) == (1, 2) => [boxes, own],
+        _ => {
+            return Err("data must decide about the number of boxes and of scores, or of \
+                         neither; batches and classes must be known"
+                .into());
+        }
+    };
+    let places = b.count(vec![1, 1, scores.dims()[2]])?;
+    let inputs = [&places, &sizes[0].size, &sizes[1].size];
+    let is_real = b.map_in(Domain::I64, Element::Bool, &inputs, |w| {
+        let (place, boxes, own) = (w.input(0), w.input(1), w.input(2));
+        let size = w.bin(Binary::Min, boxes, own);
+        w.bin(Binary::Less, place, size)
+    })?;
+    b.map(scores.element(), &[scores, &is_real], |w| {
+        let (score, is_real, never) = (w.input(0), w.input(1), w.real(f64::NEG_INFINITY));
+        w.select(is_real, score, never)
+    })
 }
 
 /// A number of which there is one; without it the usual one, or the least there is.
@@ -184,11 +208,10 @@ impl Boxes {
             w.div(common, all)
         })?;
         let places = b.count(vec![1, 1, self.count])?;
-        let is_chosen =
-            b.map_in(reef_core::tensor::Domain::I64, Element::Bool, &[&places, place], |w| {
-                let (place, chosen) = (w.input(0), w.input(1));
-                w.bin(Binary::Equal, place, chosen)
-            })?;
+        let is_chosen = b.map_in(Domain::I64, Element::Bool, &[&places, place], |w| {
+            let (place, chosen) = (w.input(0), w.input(1));
+            w.bin(Binary::Equal, place, chosen)
+        })?;
         let overlap = b.cast(overlap, shares.element())?;
         b.map(left.element(), &[left, &shares, &overlap, &is_chosen], |w| {
             let (score, share) = (w.input(0), w.input(1));

@@ -5,6 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
+use reef_core::tensor::Element;
 
 pub(in crate::onnx::general::operators) fn shape(
     b: &mut Builder<'_>,
@@ -21,15 +22,27 @@ pub(in crate::onnx::general::operators) fn shape(
     }
 }
 
-fn sizes(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
+/// Sizes of a tensor. One that data decide is computed.
+fn sizes(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let dims = call.get(0)?.dims();
     let rank = dims.len() as i64;
     let clamp = |place: i64| {
         if place < 0 { place.saturating_add(rank) } else { place }.clamp(0, rank) as usize
     };
     let (from, to) = (clamp(call.int("start", 0)?), clamp(call.int("end", rank)?));
-    let sizes: Vec<i64> = dims[from..to.max(from)].iter().map(|&size| size as i64).collect();
-    b.whole(vec![sizes.len()], sizes)
+    let to = to.max(from);
+    let known = |b: &Builder<'_>, dims: &[usize]| {
+        let sizes: Vec<i64> = dims.iter().map(|&size| size as i64).collect();
+        b.whole(vec![sizes.len()], sizes)
+    };
+    let Some(bound) = call.bound(0).filter(|bound| (from..to).contains(&bound.axis)) else {
+        return known(b, &dims[from..to]);
+    };
+    let (before, behind) = (&dims[from..bound.axis], &dims[bound.axis + 1..to]);
+    let (before, behind) = (known(b, before)?, known(b, behind)?);
+    let size = b.cast(&bound.size, Element::I64)?;
+    let size = b.reshape(&size, vec![1])?;
+    b.concat(&[&before, &size, &behind], 0)
 }
 
 /// 0 is the size that was there, -1 whatever is left.
