@@ -27,6 +27,7 @@ pub use dra::api::client::Server;
 pub use dra::config::{ClaimsConfig, SuspendedMemory};
 pub use dra::run::run_claims;
 pub use error::{Error, Result};
+pub use node::dmem::ContainerLimit;
 pub use node::paths::Node;
 pub use plugin::run::{run, serve};
 pub use reef_guest::page::Class;

@@ -2,7 +2,10 @@
 
 use crate::report::log;
 use anyhow::Result;
-use reef_k8s::{ClaimsConfig, Class, Config, Error, Node, Pace, Resource, Server, SuspendedMemory};
+use reef_k8s::{
+    ClaimsConfig, Class, Config, ContainerLimit, Error, Node, Pace, Resource, Server,
+    SuspendedMemory,
+};
 use std::path::PathBuf;
 
 /// Place of the library that shows limits of memory.
@@ -16,6 +19,8 @@ pub(crate) enum Command {
     /// Prepare claims of class, memory and share (resource.k8s.io/v1) for pods of this node, until
     /// SIGTERM.
     Dra(DraArgs),
+    /// Set the kernel's limit of a container's device memory: container runtimes run it as a hook.
+    DmemHook(HookArgs),
 }
 
 /// Paths are the node's: they are mounted into containers.
@@ -105,6 +110,10 @@ pub(crate) struct DraArgs {
     /// Folder of CDI files.
     #[arg(long, default_value = "/var/run/cdi")]
     cdi: PathBuf,
+    /// This command's file on the node, by which the kernel (dmem) keeps limits of memory too
+    /// [default: the library alone keeps them].
+    #[arg(long, value_name = "FILE")]
+    dmem_hook: Option<PathBuf>,
     /// Device memory of each GPU, such as 141GiB, of which claims ask for parts [default: memory
     /// isn't counted].
     #[arg(long, value_name = "SIZE")]
@@ -124,10 +133,22 @@ pub(crate) struct DraArgs {
     api_token_file: PathBuf,
 }
 
+/// Limit of a container, whose state is read from standard input.
+#[derive(clap::Args)]
+pub(crate) struct HookArgs {
+    /// Most bytes of each GPU's memory.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    max: u64,
+    /// PCI address of a GPU, such as 0000:3b:00.0. May be repeated.
+    #[arg(long = "gpu", value_name = "ADDRESS", required = true)]
+    gpus: Vec<String>,
+}
+
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Plugin(args) => plugin(args),
         Command::Dra(args) => dra(args),
+        Command::DmemHook(args) => hook(args),
     }
 }
 
@@ -137,6 +158,11 @@ fn dra(args: &DraArgs) -> Result<()> {
     let server = server(args)?;
     log::start(args.on.log)?;
     Ok(reef_k8s::run_claims(&config, server)?)
+}
+
+fn hook(args: &HookArgs) -> Result<()> {
+    let limit = ContainerLimit { max: args.max, gpus: args.gpus.clone() };
+    Ok(limit.set(std::io::stdin().lock())?)
 }
 
 fn claims(args: &DraArgs) -> Result<ClaimsConfig> {
@@ -150,6 +176,7 @@ fn claims(args: &DraArgs) -> Result<ClaimsConfig> {
         plugins: args.plugins.clone(),
         registry: args.registry.clone(),
         cdi: args.cdi.clone(),
+        dmem_hook: args.dmem_hook.clone(),
         memory: args.gpu_memory.as_ref().map(named).transpose()?,
         suspended: match args.suspended_memory {
             Memory::Count => SuspendedMemory::Count,

@@ -136,6 +136,8 @@ fn usage_errors_name_what_is_possible() {
         (&["demo", "--time", "1e9"], "got \"1e9\""),
         (&["demo", "--size=-1"], "--size"),
         (&["model", "shwo"], "show"),
+        (&["k8s", "dmem-hook", "--max=0", "--gpu=0000:3b:00.0"], "--max"),
+        (&["k8s", "dmem-hook", "--max=1"], "--gpu"),
     ] {
         let output = reef(args);
         let stderr = text(&output.stderr);
@@ -165,6 +167,7 @@ fn incomplete_node_is_refused_by_k8s() {
         (&["--node", "a", "--plugins", &kubelet][..], "no kubelet's folder for plugins at"),
         (&["--plugins", &here, "--node", "A_b"], "--node must be the name of a node, got \"A_b\""),
         (&["--plugins", &here, "--node", "a", "--gpu-memory", "many"], "--gpu-memory \"many\": "),
+        (&["--plugins", &here, "--node", "a", "--dmem-hook", &kubelet], "no command reef at"),
         (
             &["--plugins", &here, "--node", "a", "--suspended-memory", "give-back"],
             "--suspended-memory needs --gpu-memory",
@@ -182,6 +185,19 @@ fn incomplete_node_is_refused_by_k8s() {
         let said = dra(more);
         assert!(said.contains(wanted), "{more:?}: {said}");
     }
+    if !Path::new("/sys/fs/cgroup/dmem.capacity").exists() {
+        let said = dra(&["--plugins", &here, "--node", "a", "--dmem-hook", &shim]);
+        assert!(said.contains("--dmem-hook: the kernel keeps no limit of device memory here: "));
+    }
+}
+
+/// A runtime starts no container whose hook fails.
+#[test]
+fn dmem_hook_without_a_container_fails_with_the_reason() {
+    let output = reef(&["k8s", "dmem-hook", "--max=8589934592", "--gpu=0000:3b:00.0"]);
+    let said = text(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("limit of device memory: the container's state: EOF"), "{said}");
 }
 
 fn write_photo(path: &str) {

@@ -4,11 +4,12 @@
 
 use super::checkpoint::Claims;
 use super::claim::Prepared;
+use super::config::ClaimsConfig;
 use crate::error::{Error, Result};
 use crate::node::cdi;
+use crate::node::dmem::ContainerLimit;
 use crate::node::edits::{Terms, device_node, mounts, own_mounts, shared_nodes, variables};
 use crate::node::gpu::Gpu;
-use crate::node::paths::Node;
 use reef_guest::limit::percent;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -37,14 +38,13 @@ fn path(folder: &Path, uid: &str) -> PathBuf {
 ///
 /// A GPU of the claim isn't there, or the file can't be written.
 pub(super) fn write(
-    node: &Node,
-    folder: &Path,
+    config: &ClaimsConfig,
     uid: &str,
     claim: &Prepared,
     gpus: &[Gpu],
 ) -> Result<()> {
-    let spec = spec(node, uid, claim, gpus).map_err(Error::Failed)?;
-    cdi::write_file(&path(folder, uid), &spec)
+    let spec = spec(config, uid, claim, gpus).map_err(Error::Failed)?;
+    cdi::write_file(&path(&config.cdi, uid), &spec)
 }
 
 /// Removes a claim's file if there is one.
@@ -74,7 +74,7 @@ pub(super) fn gpu<'a>(device: &str, gpus: &'a [Gpu]) -> std::result::Result<&'a 
 }
 
 fn spec(
-    node: &Node,
+    config: &ClaimsConfig,
     uid: &str,
     claim: &Prepared,
     gpus: &[Gpu],
@@ -88,6 +88,7 @@ fn spec(
         let edits = json!({ "deviceNodes": [{ "path": device_node(gpu) }] });
         json!({ "name": name(uid, number), "containerEdits": edits })
     });
+    let node = &config.node;
     let class = claim.granted.class();
     let (memory, compute) = (claim.granted.memory, claim.granted.compute);
     let memory = memory.map(|bytes| bytes.to_string());
@@ -98,14 +99,25 @@ fn spec(
         variables(node, &terms, &gpus).into_iter().map(|(name, value)| format!("{name}={value}"));
     let mounts = [mounts(node), own_mounts(node, class)].concat();
     let nodes = shared_nodes(&node.root).into_iter().map(|path| json!({ "path": path }));
+    let mut edits = json!({
+        "env": env.collect::<Vec<_>>(),
+        "deviceNodes": nodes.collect::<Vec<_>>(),
+        "mounts": mounts.iter().map(cdi::mount).collect::<Vec<_>>(),
+    });
+    if let Some(hook) = hook(config, claim, &gpus) {
+        edits["hooks"] = json!([hook]);
+    }
     Ok(json!({
         "cdiVersion": cdi::VERSION,
         "kind": KIND,
         "devices": devices.collect::<Vec<_>>(),
-        "containerEdits": {
-            "env": env.collect::<Vec<_>>(),
-            "deviceNodes": nodes.collect::<Vec<_>>(),
-            "mounts": mounts.iter().map(cdi::mount).collect::<Vec<_>>(),
-        },
+        "containerEdits": edits,
     }))
+}
+
+/// Hook that has the kernel keep the claim's limit of memory, if it has one.
+fn hook(config: &ClaimsConfig, claim: &Prepared, gpus: &[&Gpu]) -> Option<Value> {
+    let gpus = gpus.iter().map(|gpu| gpu.address.clone()).collect();
+    let limit = ContainerLimit { max: claim.granted.memory?, gpus };
+    Some(limit.hook(config.dmem_hook.as_ref()?))
 }

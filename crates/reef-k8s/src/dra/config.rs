@@ -2,6 +2,7 @@
 
 use crate::config::Pace;
 use crate::error::{Error, Result};
+use crate::node::dmem;
 use crate::node::paths::{Node, is_there};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,9 @@ pub struct ClaimsConfig {
     pub registry: PathBuf,
     /// The folder of CDI files.
     pub cdi: PathBuf,
+    /// The command `reef` on the node, which the container runtime runs to set the kernel's limit
+    /// of a container's memory. Without it, the library alone keeps that limit.
+    pub dmem_hook: Option<PathBuf>,
     /// Device memory of each GPU in bytes, for the scheduler; without it, memory isn't counted.
     pub memory: Option<u64>,
     /// Use of the memory of suspended programs.
@@ -49,6 +53,12 @@ impl ClaimsConfig {
     ///
     /// `Refused`, with what is missing or needs another option.
     pub fn check(&self) -> Result<()> {
+        self.check_paths()?;
+        self.dmem_hook.as_ref().map_or(Ok(()), |_| dmem::check("--dmem-hook"))
+    }
+
+    /// Checks names and paths: all but the kernel.
+    pub(super) fn check_paths(&self) -> Result<()> {
         let is_name =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
         if self.name.is_empty() || self.name.len() > 200 || !self.name.bytes().all(is_name) {
@@ -63,6 +73,9 @@ impl ClaimsConfig {
         let registry = "no kubelet's folder for plugins' sockets";
         is_there(&self.registry, "--registry", registry, Path::is_dir)?;
         is_there(&self.cdi, "--cdi", "no folder for CDI files", Path::is_dir)?;
+        if let Some(command) = &self.dmem_hook {
+            is_there(command, "--dmem-hook", "no command reef", Path::is_file)?;
+        }
         self.node.check()
     }
 

@@ -59,7 +59,7 @@ impl Driver {
     }
 
     fn write(&self, uid: &str, claim: &Prepared, gpus: &[Gpu]) -> Result<()> {
-        claim_file::write(&self.config.node, &self.config.cdi, uid, claim, gpus)
+        claim_file::write(&self.config, uid, claim, gpus)
     }
 
     async fn prepare(&self, asked: &Claim) -> std::result::Result<Vec<Device>, String> {

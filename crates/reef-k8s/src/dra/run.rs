@@ -42,7 +42,7 @@ pub(super) async fn serve(
     api: Arc<dyn Api>,
     end: impl Future<Output = ()>,
 ) -> Result<()> {
-    config.check()?;
+    config.check_paths()?;
     let home = config.home();
     std::fs::create_dir_all(&home).map_err(|error| Error::of(&home, &error))?;
     let first = State::read(&config.node, &State::default()).await;

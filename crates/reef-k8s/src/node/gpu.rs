@@ -15,6 +15,8 @@ pub(crate) struct Gpu {
     pub(crate) uuid: String,
     /// The number of its device node.
     pub(crate) minor: u32,
+    /// Its PCI address, such as `0000:3b:00.0`.
+    pub(crate) address: String,
     /// The vendor's name of the model; empty if the module doesn't say.
     pub(crate) model: String,
     /// It is listed, and its device node exists.
@@ -25,8 +27,11 @@ pub(crate) struct Gpu {
 /// driver hasn't looked at yet has no UUID and isn't among them.
 pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
     let entries = std::fs::read_dir(root.join(LIST)).into_iter().flatten().flatten();
-    let texts = entries.filter_map(|e| std::fs::read_to_string(e.path().join("information")).ok());
-    let mut gpus: Vec<_> = texts.filter_map(|text| parse(&text, root)).collect();
+    let read = |entry: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(entry.path().join("information")).ok()?;
+        parse(&text, entry.file_name().to_str()?, root)
+    };
+    let mut gpus: Vec<_> = entries.filter_map(read).collect();
     gpus.sort();
     gpus.dedup_by(|a, b| a.uuid == b.uuid);
     gpus
@@ -42,16 +47,17 @@ pub(crate) fn poll(root: &Path, known: &[Gpu]) -> Vec<Gpu> {
     found
 }
 
-fn parse(text: &str, root: &Path) -> Option<Gpu> {
+fn parse(text: &str, address: &str, root: &Path) -> Option<Gpu> {
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map(str::trim)
     };
     let uuid = value("GPU UUID").filter(|uuid| is_uuid(uuid))?.to_owned();
     let minor: u32 = value("Device Minor")?.parse().ok()?;
+    let address = address.to_owned();
     let model = value("Model").unwrap_or_default().to_owned();
     let is_there = root.join(format!("dev/nvidia{minor}")).exists();
-    Some(Gpu { uuid, minor, model, is_there })
+    Some(Gpu { uuid, minor, address, model, is_there })
 }
 
 /// The module writes question marks until the driver has looked at the GPU.
@@ -69,17 +75,18 @@ mod tests {
 
     #[test]
     fn a_gpu_is_read_and_one_without_uuid_is_none() {
-        let gpu = parse(TEXT, Path::new("/nowhere")).unwrap();
+        let parse = |text: &str| parse(text, "0000:3b:00.0", Path::new("/nowhere"));
+        let gpu = parse(TEXT).unwrap();
         assert_eq!((gpu.uuid.len(), gpu.minor, gpu.is_there), (40, 3, false));
-        assert_eq!(gpu.model, "NVIDIA H200");
+        assert_eq!((gpu.model.as_str(), gpu.address.as_str()), ("NVIDIA H200", "0000:3b:00.0"));
         let new = TEXT.replace("0a1b2c3d-0000-1111-2222-333344445555", &"?".repeat(36));
-        assert_eq!(parse(&new, Path::new("/nowhere")), None);
-        assert_eq!(parse("", Path::new("/nowhere")), None);
+        assert_eq!(parse(&new), None);
+        assert_eq!(parse(""), None);
     }
 
     #[test]
     fn a_gpu_that_has_gone_stays_known() {
-        let known = [parse(TEXT, Path::new("/nowhere")).unwrap()];
+        let known = [parse(TEXT, "0000:3b:00.0", Path::new("/nowhere")).unwrap()];
         let known = [Gpu { is_there: true, ..known[0].clone() }];
         let now = poll(Path::new("/nowhere"), &known);
         assert_eq!(now, [Gpu { is_there: false, ..known[0].clone() }]);

@@ -33,6 +33,7 @@ pub(super) fn config(node: &FakeNode) -> ClaimsConfig {
         plugins: at("plugins"),
         registry: at("registry"),
         cdi: at("cdi"),
+        dmem_hook: None,
         memory: Some(141 << 30),
         suspended: SuspendedMemory::Count,
         pace: node.config().pace,

@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, device, object, path};
 use super::kubelet::{Kubelet, Plugin, config};
 use crate::dra::api::call::Call;
+use crate::dra::config::ClaimsConfig;
 use crate::dra::settings::Settings;
 use crate::tests::node::{FakeNode, names};
 use serde_json::{Value, json};
@@ -84,6 +85,27 @@ fn file_of_a_1(shim: &Path, daemon: &Path, token: Option<&Path>) -> Value {
         "devices": [{ "name": "a-1-0", "containerEdits": one }],
         "containerEdits": edits,
     })
+}
+
+/// A claim without a limit has nothing for the kernel to keep.
+#[tokio::test]
+async fn claim_with_a_memory_limit_has_the_kernels_hook() {
+    let node = FakeNode::new();
+    let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
+    let command = node.folder.join("reef");
+    std::fs::write(&command, "").unwrap();
+    let config = ClaimsConfig { dmem_hook: Some(command.clone()), ..config };
+    cluster.allocate("a-1", 1, "be", json!({ "memory": "8GiB" }));
+    cluster.allocate("a-2", 1, "be", json!({ "compute": "30%" }));
+    let _plugin = Plugin::start(&config, &cluster);
+    let kubelet = Kubelet::find(&config).await;
+    kubelet.prepare("a-1").await.unwrap();
+    kubelet.prepare("a-2").await.unwrap();
+    let hooks = |uid| file(&config.cdi, uid).unwrap()["containerEdits"]["hooks"].take();
+    let args = ["reef", "k8s", "dmem-hook", "--max=8589934592", "--gpu=0000:01:00.0"];
+    let wanted =
+        json!([{ "hookName": "createRuntime", "path": command, "args": args, "timeout": 10 }]);
+    assert_eq!((hooks("a-1"), hooks("a-2")), (wanted, Value::Null));
 }
 
 #[tokio::test]
