@@ -55,10 +55,7 @@ impl AccountsFile {
     fn open_file(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
-        // Another process may do the same at the same time.
-        if fstat(&file)?.st_size < ACCOUNTS_BYTES as i64 {
-            ftruncate(&file, ACCOUNTS_BYTES as u64)?;
-        }
+        lengthen(&file)?;
         let accounts = Arc::new(Mapped::new(&file)?);
         let opened = Self { file, accounts };
         opened.locked(|| opened.accounts.check())?.map_err(io::Error::other)?;
@@ -147,6 +144,19 @@ impl AccountsReader {
     /// against the limit.
     pub(super) fn set_overhead(&self, member: usize, bytes: u64) -> io::Result<()> {
         self.0.write_all_at(&bytes.to_ne_bytes(), Accounts::overhead_at(member) as u64)
+    }
+}
+
+/// Gives a new file its length, which another process may do at the same time.
+fn lengthen(file: &OwnedFd) -> io::Result<()> {
+    const BYTES: i64 = ACCOUNTS_BYTES as i64;
+    match fstat(file)?.st_size {
+        0 => Ok(ftruncate(file, BYTES as u64)?),
+        BYTES.. => Ok(()),
+        short => {
+            let why = format!("not accounts: must have {BYTES} bytes, got {short}");
+            Err(io::Error::other(why))
+        }
     }
 }
 

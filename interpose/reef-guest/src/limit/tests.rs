@@ -80,6 +80,10 @@ fn a_folder_or_a_file_of_something_else_is_an_error() {
     std::fs::write(&file, [7; super::ACCOUNTS_BYTES]).unwrap();
     let error = folder.join("job", 1).unwrap_err().to_string();
     assert!(error.ends_with("not accounts: they begin with 0x707070707070707"), "{error}");
+    std::fs::write(&file, "a diary").unwrap();
+    let error = folder.join("job", 1).unwrap_err().to_string();
+    assert!(error.ends_with("not accounts: must have 24576 bytes, got 7"), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"a diary");
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("/dev/null", &file).unwrap();
     assert!(folder.join("job", 1).is_err(), "a link");
