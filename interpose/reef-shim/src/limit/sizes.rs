@@ -14,6 +14,10 @@ const SHARED_UNIT: u64 = 512;
 /// Arrays whose memory is mapped later: `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`.
 const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
 
+/// Arrays whose depth is a number of layers or faces, which each level has: `CUDA_ARRAY3D_LAYERED`
+/// and `CUDA_ARRAY3D_CUBEMAP`.
+const IN_LAYERS: u32 = 0x01 | 0x04;
+
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +61,11 @@ impl Deep {
                 rows => round_up(rows, ROWS),
             };
             let row = round_up(side(self.width).saturating_mul(texel), ROW_UNIT);
-            let bytes = row.saturating_mul(rows).saturating_mul(side(self.depth));
+            let depth = match self.flags & IN_LAYERS {
+                0 => side(self.depth),
+                _ => self.depth.max(1) as u64,
+            };
+            let bytes = row.saturating_mul(rows).saturating_mul(depth);
             if levels > 1 { round_up(bytes, LEVEL_UNIT) } else { bytes }
         };
         let sum = (0..levels.clamp(1, 32)).fold(0_u64, |sum, at| sum.saturating_add(level(at)));

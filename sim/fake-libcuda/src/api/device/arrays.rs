@@ -30,6 +30,8 @@ plain! {
 
 /// Arrays that have no memory of their own: sparse ones, and those that are mapped later.
 const WITHOUT_MEMORY: usize = 0x40 | 0x80;
+/// Arrays whose depth is a number of layers or faces: `CUDA_ARRAY3D_LAYERED` and `…_CUBEMAP`.
+const IN_LAYERS: usize = 0x01 | 0x04;
 /// Rows are this long at least, in bytes; and levels of mipmapped arrays.
 const ROW: u64 = 64;
 const LEVEL: u64 = 4 << 10;
@@ -142,12 +144,16 @@ unsafe fn deep(to: *mut usize, of: *const [usize; 5]) -> u32 {
     unsafe { mipmapped(to, of, 1) }
 }
 
-/// Each level is padded by itself.
+/// Each level is padded by itself, and has all layers.
 unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     // SAFETY: the caller's promise.
     let [width, height, depth, _, flags] = unsafe { *of };
     let pad = |bytes: u64| if levels > 1 { round_up(bytes, LEVEL) } else { bytes };
-    let sizes = (0..levels).map(|at| pad(level([width, height, depth], at)));
+    let size = |at| match flags & IN_LAYERS {
+        0 => level([width, height, depth], at),
+        _ => level([width, height, 0], at).saturating_mul(depth.max(1) as u64),
+    };
+    let sizes = (0..levels).map(|at| pad(size(at)));
     let bytes = sizes.fold(0, u64::saturating_add);
     let is_empty = flags & WITHOUT_MEMORY != 0;
     // SAFETY: the caller's promise.

@@ -201,6 +201,13 @@ impl Holder {
         call!(driver, cuMemRelease(handle))
     }
 
+    /// Array in levels, each of which has all layers or faces.
+    fn layers(&self, [width, height, layers]: [usize; 3], flags: usize) -> u32 {
+        let (driver, mut array) = (self.driver, 0_usize);
+        let (of, levels) = ([width, height, layers, 1 << 32 | 0x20, flags], width.ilog2() + 1);
+        call!(driver, cuMipmappedArrayCreate(&raw mut array, of.as_ptr(), levels))
+    }
+
     /// Arrays of which the driver pads each row or level.
     fn padded(&self, levels: usize, sides: [usize; 3]) -> u32 {
         let (driver, mut array) = (self.driver, 0_usize);
@@ -244,6 +251,8 @@ impl Holder {
             "multicast by address" => self.multicast(true),
             "rows" => self.padded(0, [1, 16384, 64]),
             "levels" => self.padded(17, [1, 1, 960]),
+            "layers" => self.layers([8192, 0, 1024], 0x01),
+            "faces" => self.layers([512, 512, 24], 0x01 | 0x04),
             "odd" => self.odd(),
             "contexts" => call!(driver, cuCtxCreate_v2(&raw mut at, 0, 0)),
             _ => match way.split_once(' ') {
@@ -333,6 +342,8 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("multicast by address", 4),
         ("rows", 2),
         ("levels", 2),
+        ("layers", 3),
+        ("faces", 7),
         ("odd", 4),
         ("contexts", 5),
     ];
