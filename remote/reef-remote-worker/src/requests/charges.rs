@@ -12,6 +12,11 @@ use std::time::Duration;
 /// Time between two polls of allocations that end in streams.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
+/// The driver's units: larger allocations than this have blocks of their own, and smaller ones
+/// share a block.
+const MAX_SHARED: u64 = 1 << 20;
+const BLOCK: u64 = 2 << 20;
+const SHARED_UNIT: u64 = 512;
 /// Multiple of a pitch: the driver's is less.
 const MAX_PITCH_UNIT: u64 = 512;
 /// Limits of a context that take memory of the device: stacks, the queue of `printf`, the heap of
@@ -49,17 +54,17 @@ impl Change {
         let is = |call: Call| std::ptr::eq(spec, call.spec());
         let word = |at: usize| args[at] as u64;
         let bytes = if is(Call::cuMemAlloc_v2) {
-            word(1)
+            block(word(1))
         } else if is(Call::cuMemAllocPitch_v2) {
             let row = word(2).checked_next_multiple_of(MAX_PITCH_UNIT);
-            row.and_then(|row| row.checked_mul(word(3))).unwrap_or(u64::MAX)
+            block(row.and_then(|row| row.checked_mul(word(3))).unwrap_or(u64::MAX))
         } else if is(Call::cuMemAllocAsync) {
             check_capture(shared, quota, args[2])?;
             let pool = if quota.is_bounded() { own_pool(shared, context, args[2]) } else { 0 };
-            return reserve(shared, quota, word(1), args[2], pool);
+            return reserve(shared, quota, units(word(1), SHARED_UNIT), args[2], pool);
         } else if is(Call::cuMemAllocFromPoolAsync) {
             check_capture(shared, quota, args[3])?;
-            return reserve(shared, quota, word(1), args[3], args[2]);
+            return reserve(shared, quota, units(word(1), SHARED_UNIT), args[3], args[2]);
         } else if is(Call::cuMemFree_v2) || is(Call::cuMemFreeAsync) {
             if is(Call::cuMemFreeAsync) {
                 check_capture(shared, quota, args[1])?;
@@ -106,6 +111,15 @@ impl Change {
             (Self::No, _) => {}
         }
     }
+}
+
+/// Returns the bytes that the driver takes for linear memory.
+fn block(bytes: u64) -> u64 {
+    units(bytes, if bytes > MAX_SHARED { BLOCK } else { SHARED_UNIT })
+}
+
+fn units(bytes: u64, unit: u64) -> u64 {
+    bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
 /// Reserves bytes for an allocation, in a stream and from a pool if they are not zero.

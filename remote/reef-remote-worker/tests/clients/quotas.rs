@@ -99,6 +99,26 @@ fn each_allocating_call_stops_at_the_bound() {
     assert_eq!(alloc(&client, 1).0, 2);
 }
 
+/// Allocations of more than a mebibyte have blocks of two, and others are in steps of 512 bytes.
+#[test]
+fn allocation_counts_what_the_driver_takes() {
+    let _one = wait_for_turn();
+    let client = begin(&serve("steps"), ALICE);
+    let until_refused = |bytes: u64| -> Vec<u64> {
+        let got = (0..200).map(|_| alloc(&client, bytes)).take_while(|(code, _)| *code == 0);
+        got.map(|(_, at)| at).collect()
+    };
+    let large = until_refused(MIB + 1);
+    assert_eq!(large.len(), 32, "of 64 MiB");
+    for at in large {
+        assert_eq!(table(&client, Call::cuMemFree_v2, &[at]).0, 0);
+    }
+    assert_eq!(alloc(&client, 62 * MIB).0, 0);
+    assert_eq!(alloc(&client, MIB).0, 0);
+    assert_eq!(alloc(&client, MIB - 512).0, 0);
+    assert_eq!((alloc(&client, 1).0, alloc(&client, 1).0), (0, 2));
+}
+
 /// Other ways to memory of the device are closed where it has a bound, and open without one.
 #[test]
 fn ways_around_the_bound_are_refused() {

@@ -73,12 +73,12 @@ fn session_is_listed_with_what_it_did() {
     assert!(sessions.list().is_empty());
     let client = open(&server);
     begin_context(&client);
-    let at = table(&client, Call::cuMemAlloc_v2, &[1, 3 * MIB]);
+    let at = table(&client, Call::cuMemAlloc_v2, &[1, 4 * MIB]);
     let view = only(&sessions);
     assert_eq!((view.facts.kind, &*view.facts.program), (Kind::Program, "painter"));
     assert!(view.counts.peer.starts_with("127.0.0.1:"), "{view:?}");
     assert!(support::children(std::process::id()).contains(&view.facts.pid.unwrap()));
-    assert_eq!(view.counts.memory_bytes, 3 * MIB, "no bound, and it is counted all the same");
+    assert_eq!(view.counts.memory_bytes, 4 * MIB, "no bound, and it is counted all the same");
     let traffic = view.counts.traffic;
     assert_eq!((traffic.replies, traffic.connections, traffic.is_connected), (3, 1, true));
     assert_eq!((view.counts.single_calls, view.counts.replayed_calls), (Some(3), Some(0)));
