@@ -7,8 +7,8 @@ const REMOTE: &str = "remote";
 /// Backends that a build may have, each by the feature of its name.
 const FEATURES: [&str; 4] = ["cpu", "cuda", "hip", REMOTE];
 /// Other names of backends.
-const ALIASES: [(&str, &str); 4] =
-    [("nvidia", "cuda"), ("rocm", "hip"), ("amd", "hip"), ("host", "cpu")];
+const ALIASES: [(&str, &str); 5] =
+    [("gpu", "cuda"), ("nvidia", "cuda"), ("rocm", "hip"), ("amd", "hip"), ("host", "cpu")];
 
 /// The parts of a device's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +90,8 @@ mod tests {
         let error = DeviceName::parse("rocm").unwrap().unknown(&["cpu", "cuda"]);
         let want = "no backend \"rocm\" (have: cpu, cuda): did you mean hip?";
         assert_eq!(error.to_string(), want);
+        let error = DeviceName::parse("gpu").unwrap().unknown(&["cpu"]);
+        assert_eq!(error.to_string(), "no backend \"gpu\" (have: cpu): did you mean cuda?");
         let error = DeviceName::parse("cdua:1").unwrap().unknown(&["cpu"]);
         assert_eq!(error.to_string(), "no backend \"cdua\" (have: cpu): did you mean cuda?");
         let error = DeviceName::parse("tpu2").unwrap().unknown(&["tpu1", "cpu"]);
