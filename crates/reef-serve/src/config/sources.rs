@@ -41,7 +41,7 @@ pub fn from_sources(
         change(&mut table, key, key, value)?;
     }
     let config: Config =
-        Value::Table(table).try_into().map_err(|e: toml::de::Error| wrong("configuration", &e))?;
+        Value::Table(table).try_into().map_err(|e| wrong("configuration", "", &e))?;
     config.check()?;
     Ok(config)
 }
@@ -51,23 +51,36 @@ fn read(file: &Path) -> Result<Table> {
     let name = file.display().to_string();
     let text = reef_files::read_to_string(file, MAX_BYTES)
         .map_err(|e| Error::Invalid(format!("{name}: {e}")))?;
-    toml::from_str::<Config>(&text).map_err(|e| wrong(&name, &e))?;
-    toml::from_str(&text).map_err(|e| wrong(&name, &e))
+    toml::from_str::<Config>(&text).map_err(|e| wrong(&name, &text, &e))?;
+    toml::from_str(&text).map_err(|e| wrong(&name, &text, &e))
 }
 
-fn wrong(what: &str, error: &toml::de::Error) -> Error {
-    Error::Invalid(format!("{what}: {}", why(error)))
+fn wrong(what: &str, text: &str, error: &toml::de::Error) -> Error {
+    Error::Invalid(format!("{what}: {}", why(text, error)))
 }
 
-/// Returns the place and the fault of TOML, in one line of bounded length.
-pub(crate) fn why(error: &toml::de::Error) -> String {
-    let (place, text) = match error.span() {
-        Some(span) => (format!("byte {}: ", span.start), error.message().to_owned()),
+/// Returns the line and the fault of TOML in `text`, in one line of bounded length.
+pub(crate) fn why(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let (place, said) = match before {
+        Some(before) => {
+            (format!("line {}: ", before.matches('\n').count() + 1), error.message().to_owned())
+        }
         None => (String::new(), error.to_string()),
     };
-    let line = text.trim().lines().collect::<Vec<_>>().join(" ");
+    let line = without_types(said.trim()).lines().collect::<Vec<_>>().join(" ");
     let quoted: String = line.chars().take(MAX_QUOTED_CHARS).collect();
     place + &quoted + &did_you_mean_in(&line)
+}
+
+/// Names of Rust's types in an error of serde, as the readers of a configuration say them.
+fn without_types(said: &str) -> String {
+    let whole = ["u8", "u16", "u32", "u64", "usize"].map(|of| (of, "a whole number from 0"));
+    let mut said = said.to_owned();
+    for (of, plain) in whole.into_iter().chain([("f64", "a number")]) {
+        said = said.replace(&format!("expected {of}"), &format!("expected {plain}"));
+    }
+    said
 }
 
 fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()> {
@@ -198,7 +211,7 @@ mod tests {
         let path = file("unknown", "[limits]\nqeue = 1\n");
         let said = from_sources(Some(&path), [], &[]).unwrap_err().to_string();
         std::fs::remove_file(&path).unwrap();
-        assert!(said.contains("qeue") && said.contains("byte 9"), "{said}");
+        assert!(said.contains("qeue") && said.contains("line 2: "), "{said}");
         let said = from_sources(None, pairs(&[("REEF_SERVE__LISTEN__GRCP", "x")]), &[]);
         assert!(said.unwrap_err().to_string().contains("grcp"));
         let said = from_sources(None, [], &pairs(&[("limitz.queue", "1")]));
@@ -209,6 +222,15 @@ mod tests {
     fn value_of_wrong_type_is_refused() {
         for (key, value) in [("limits.queue", "many"), ("device", "3"), ("device.x", "1")] {
             assert!(from_sources(None, [], &pairs(&[(key, value)])).is_err(), "{key}={value}");
+        }
+        let said =
+            |key, value| from_sources(None, [], &pairs(&[(key, value)])).unwrap_err().to_string();
+        for (key, value, want) in [
+            ("limits.queue", "many", "string \"many\", expected a whole number from 0 in"),
+            ("limits.queue", "-1", "integer `-1`, expected a whole number from 0 in"),
+            ("rt.reserve", "much", "string \"much\", expected a number in"),
+        ] {
+            assert!(said(key, value).contains(want), "{}", said(key, value));
         }
         let missing = from_sources(Some(Path::new("/nowhere.toml")), [], &[]).unwrap_err();
         assert!(missing.to_string().starts_with("/nowhere.toml: No such file"), "{missing}");

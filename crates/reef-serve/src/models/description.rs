@@ -84,7 +84,7 @@ impl Description {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let wrong = |e: &dyn std::fmt::Display| Error::Invalid(format!("{}: {e}", path.display()));
         let text = reef_files::read_to_string(path, MAX_BYTES).map_err(|e| wrong(&e))?;
-        let description: Self = toml::from_str(&text).map_err(|e| wrong(&why(&e)))?;
+        let description: Self = toml::from_str(&text).map_err(|e| wrong(&why(&text, &e)))?;
         description.check().map_err(|why| wrong(&why))?;
         Ok(description)
     }

@@ -158,8 +158,8 @@ impl Tenant {
     }
 
     fn no_real_time(&self) -> Error {
-        let principal = &self.principal;
-        Error::Denied(format!("{principal} may not use real time: rights.\"{principal}\".rt"))
+        let (principal, key) = (&self.principal, &self.principal.keys()[0]);
+        Error::Denied(format!("{principal} may not use real time: rights.\"{key}\".rt"))
     }
 
     /// Decides about a request that is charged to `account`; `now` is the time of the device's

@@ -1,5 +1,6 @@
 //! Loading and unloading of models while the daemon runs.
 
+use super::lookups::not_loaded;
 use super::state::Registry;
 use crate::error::{Error, Result};
 use crate::models::config::load::{LoadParameters, Replacement};
@@ -133,7 +134,7 @@ impl Registry {
         let _change = self.change.lock();
         let versions = self.loaded.write().remove(name);
         if !self.unavailable.forget(name) && versions.is_none() {
-            return Err(Error::NotFound(format!("{name} is not loaded")));
+            return Err(not_loaded(name, self.loaded.read().keys()));
         }
         self.note_replacement(name, Replacement::default());
         versions.into_iter().flatten().map(|(_, served)| served).for_each(|served| {

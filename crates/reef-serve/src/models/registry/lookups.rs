@@ -26,6 +26,15 @@ impl IndexEntry {
     }
 }
 
+/// Returns the error for a model of which no version is loaded, with the name that was meant.
+pub(super) fn not_loaded<'a>(
+    name: &ModelName,
+    loaded: impl Iterator<Item = &'a ModelName>,
+) -> Error {
+    let meant = did_you_mean(name.as_str(), loaded.map(ModelName::as_str));
+    Error::NotFound(format!("model {name} is not loaded{meant}"))
+}
+
 impl Registry {
     /// Returns a loaded version of a model, by default the newest: the replica with the least load.
     ///
@@ -58,15 +67,13 @@ impl Registry {
         if let Some(why) = reason {
             return Err(why);
         }
-        let version = version.map(|v| format!(" version {v}")).unwrap_or_default();
         let near = |replicas: &Replicas| device.and_then(|device| replicas.on(device)).cloned();
         let replica = |all: &Arc<Replicas>| near(all).unwrap_or_else(|| all.next().clone());
-        found.map(replica).ok_or_else(|| {
-            let suggestion = match versions {
-                Some(_) => String::new(),
-                None => did_you_mean(name.as_str(), loaded.keys().map(ModelName::as_str)),
-            };
-            Error::NotFound(format!("model {name}{version} is not loaded{suggestion}"))
+        found.map(replica).ok_or_else(|| match version.filter(|_| versions.is_some()) {
+            Some(version) => {
+                Error::NotFound(format!("model {name} version {version} is not loaded"))
+            }
+            None => not_loaded(&name, loaded.keys()),
         })
     }
 

@@ -175,6 +175,8 @@ fn a_bad_file_among_good_ones_is_left_out() {
     assert!(said.contains("resnet50.pth: a file of PyTorch, "), "{said}");
     let said = fixture.server.registry.get("tinny", "").unwrap_err().to_string();
     assert_eq!(said, "model tinny is not loaded: did you mean tiny?");
+    let said = fixture.server.registry.unload(&ModelName::new("tinny").unwrap()).unwrap_err();
+    assert_eq!(said.to_string(), "model tinny is not loaded: did you mean tiny?");
     for name in ["tiny", "other"] {
         std::fs::remove_dir_all(fixture.folder.join(name)).unwrap();
     }

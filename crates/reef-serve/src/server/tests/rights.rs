@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::rights::{OverBudget, Right, Rights};
+use crate::config::sources::from_sources;
 use crate::kserve::infer::request::InferRequest;
 use crate::net::identity::peer::ConnectionGuard;
 use crate::net::identity::principal::Principal;
@@ -46,6 +47,27 @@ fn tenants_without_the_right_get_no_real_time() {
     assert_eq!(by_default.class(), Class::BestEffort, "it has not asked");
     let camera = fixture.of(&Principal::Token("camera".into()));
     assert_eq!(camera.priority(1, None, Class::BestEffort).unwrap().class(), Class::RealTime);
+}
+
+/// A refusal ends with a key of the configuration, which grants the right.
+#[test]
+fn refusal_names_a_key_that_grants_the_right() {
+    let fixture = fixture("key", OverBudget::Late);
+    let principals = [
+        Peer::UNKNOWN.principal,
+        Principal::User(7),
+        Principal::Loopback(7),
+        Principal::Token("ci".into()),
+        Principal::Certificate("alice".into()),
+    ];
+    for principal in principals {
+        let refused = fixture.of(&principal).priority(1, None, Class::BestEffort);
+        let said = refused.unwrap_err().to_string();
+        let key = said.rsplit(": ").next().unwrap().to_owned();
+        let config = from_sources(None, [], &[(key, "true".into())]);
+        let rights = config.unwrap_or_else(|error| panic!("{said}: {error}")).rights;
+        assert!(rights[&principal.keys()[0]].rt, "{said}");
+    }
 }
 
 #[test]
