@@ -15,6 +15,8 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DATED: [&str; 4] = ["results", "lab", "measured.md", "names.md"];
 /// Backends that a build may have.
 const BACKENDS: [&str; 5] = [reef::AUTO, "cpu", "cuda", "hip", "remote"];
+/// Option of builds with the feature `gfx906-sim`.
+const OF_A_FEATURE: &str = "--gfx906-sim";
 /// Sections of the daemon's file.
 const SECTIONS: [&str; 8] =
     ["[models]", "[listen]", "[limits]", "[guests]", "[rights.", "[tls]", "[memory]", "[times]"];
@@ -39,6 +41,7 @@ fn pages() -> Vec<Page> {
         "crates/reef-python/README.md",
         "docs",
         "examples",
+        "CONTRIBUTING.md",
     ] {
         collect(&Path::new(ROOT).join(place), &mut pages);
     }
@@ -121,10 +124,26 @@ fn calls(line: &[String]) -> Vec<Vec<String>> {
         part.iter().position(|word| !word.contains('=') && word != "sudo" && word != "time")
     };
     let of_reef = parts.filter_map(|part| {
-        let at = begins(part)?;
-        (part[at] == "reef" && part.len() > at + 1).then(|| part[at..].to_vec())
+        let part = &part[begins(part)?..];
+        of_cargo(part).or_else(|| (part[0] == "reef").then(|| part.to_vec()))
     });
-    of_reef.filter(|call| call[1] != "=").collect()
+    of_reef.filter(|call| call.len() > 1 && call[1] != "=").collect()
+}
+
+/// The call of `reef` that cargo makes: `cargo demo` and `cargo run -p reef-cli -- …`. An option
+/// that is in builds with a feature alone is left out.
+fn of_cargo(part: &[String]) -> Option<Vec<String>> {
+    let (build, arguments) = match part.get(..2)? {
+        [cargo, demo] if cargo == "cargo" && demo == "demo" => part.split_at(1),
+        [cargo, run] if cargo == "cargo" && run == "run" => {
+            let end = part.iter().position(|word| word == "--")?;
+            (&part[..end], &part[end + 1..])
+        }
+        _ => return None,
+    };
+    let is_ours = build.len() == 1 || build.iter().any(|word| word == "reef-cli");
+    let arguments = arguments.iter().filter(|word| *word != OF_A_FEATURE).cloned();
+    is_ours.then(|| ["reef".to_owned()].into_iter().chain(arguments).collect())
 }
 
 /// Reads a command line, or says why it is refused.
@@ -337,7 +356,11 @@ pub(crate) fn check_itself(command: &Command) {
         calls("A=1 reef top | head -1 && reef ctl \\\n  status"),
         ["reef top", "reef ctl status"]
     );
-    assert_eq!(calls("reef = { path = \"x\" }\ncargo demo\n"), [""; 0]);
+    assert_eq!(calls("reef = { path = \"x\" }\ncargo test\ncargo run --example a -- b\n"), [""; 0]);
+    assert_eq!(
+        calls("cargo demo --size 64\ncargo run --release -p reef-cli -- model list # x"),
+        ["reef demo --size 64", "reef model list"]
+    );
     let wrong = ["reef", "demo", "--device", "tpu:0"].map(str::to_owned);
     assert_eq!(wrong_value(&wrong).as_deref(), Some("--device tpu:0"));
     let wrong = ["reef", "serve", "--set", "limits.qeue=1"].map(str::to_owned);

@@ -20,6 +20,7 @@ const INPUTS: &[(&str, &[&str])] = &[
     (
         "reef-cli",
         &[
+            "CONTRIBUTING.md",
             "README.md",
             "crates/reef-python/README.md",
             "crates/reef-serve/README.md",

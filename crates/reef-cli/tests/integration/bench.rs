@@ -259,7 +259,7 @@ fn a_profile_is_what_models_read() {
 fn bad_bench_arguments_are_refused() {
     let folder = Folder::new("bad-bench");
     let file = folder.file("file", "");
-    let preempt: [(&[&str], &str); 14] = [
+    let preempt: [(&[&str], &str); 15] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["--samples", "0"], "--samples must be in 1..=1000000, got 0"),
         (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0"),
@@ -279,11 +279,14 @@ fn bad_bench_arguments_are_refused() {
             "no scheduler \"all\" (without --schedulers every row is measured; have: All, DeviceQueue, ",
         ),
         (&["--schedulers", "deep"], "no scheduler \"deep\" (have: All, DeviceQueue, "),
+        (&["--schedulers", "All,DeviceQeue"], "no scheduler \"DeviceQeue\" (have: All, "),
         (&["--out", &file], &format!("--out {file}: must be a folder, got a file")),
     ];
     for (options, want) in preempt {
         let said = refuses(&with(&PREEMPT, options));
         assert!(said.starts_with(want), "{options:?}: {said}");
+        let is_near = options.concat().contains("Qeue");
+        assert_eq!(said.ends_with(": did you mean DeviceQueue?"), is_near, "{said}");
     }
     for (args, want) in [
         (&["launch", "--burst", "0"][..], "--burst must be in 1..=1024, got 0"),

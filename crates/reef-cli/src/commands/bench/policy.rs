@@ -3,7 +3,7 @@
 use crate::report::usage::Usage;
 use crate::workload::clients::BE_GRAPH;
 use reef::scheduler::{self, LatencyTarget, Reef, Scheduler};
-use reef::{ClientConfig, PreemptLevel, queue::Config};
+use reef::{ClientConfig, PreemptLevel, did_you_mean, queue::Config};
 
 /// Name that reads as every row, which no option is needed for.
 const EVERY: &str = "all";
@@ -156,7 +156,8 @@ impl Choice {
         };
         let names: Vec<_> = policies.iter().map(|policy| policy.name.as_str()).collect();
         let hint = if *name == EVERY { "without --schedulers every row is measured; " } else { "" };
-        Err(Usage(format!("no scheduler {name:?} ({hint}have: {})", names.join(", "))))
+        let (have, meant) = (names.join(", "), did_you_mean(name, names));
+        Err(Usage(format!("no scheduler {name:?} ({hint}have: {have}){meant}")))
     }
 }
 
