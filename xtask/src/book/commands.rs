@@ -5,6 +5,9 @@ use std::path::Path;
 
 /// Folders of the repository whose files a reader's commands name.
 const FOLDERS: [&str; 6] = ["crates", "interpose", "remote", "tools", "examples", "deploy"];
+/// Beginning of a crate's folder as a command has it. A file such as `./reef-rt_0.1.0.deb` is one
+/// that a reader has downloaded.
+const CRATE: &str = "./reef-";
 /// Characters that end a word of a shell's line.
 const ENDS: &[char] = &[' ', '\t', '|', '&', ';', '>', '<', '(', ')', '`', '\'', '"'];
 
@@ -22,7 +25,10 @@ fn paths(line: &str) -> Vec<&str> {
     let line = line.split(" #").next().unwrap_or_default();
     let words: Vec<_> = line.split(ENDS).filter(|word| !word.is_empty()).collect();
     let before = [""].into_iter().chain(words.iter().copied());
-    let is_of_ours = |word: &str| word.split_once('/').is_some_and(|of| FOLDERS.contains(&of.0));
+    let is_of_ours = |word: &str| {
+        let of_folder = word.split_once('/').is_some_and(|of| FOLDERS.contains(&of.0));
+        of_folder || (word.starts_with(CRATE) && !word[CRATE.len()..].contains('.'))
+    };
     let named = before.zip(&words).filter(|(before, word)| *before == "--path" || is_of_ours(word));
     named.map(|(_, word)| *word).filter(|word| !is_placeholder(word)).collect()
 }
@@ -40,6 +46,8 @@ mod tests {
     fn paths_are_of_folders_and_of_cargo() {
         let line = "cargo install --path reef-cli && tools/x.sh > target/y # tools/z";
         assert_eq!(paths(line), ["reef-cli", "tools/x.sh"]);
+        assert_eq!(paths("pip install ./reef-python # or ./a"), ["./reef-python"]);
+        assert_eq!(paths("apt install ./reef-rt_0.1.0_amd64.deb; ./x"), [""; 0]);
         assert_eq!(paths("# tools/x.sh"), [""; 0]);
         assert_eq!(paths("cargo install --path CRATE; tools/$NAME 'tools/*.sh'"), [""; 0]);
     }
