@@ -281,7 +281,7 @@ fn demo_begins_with_long_blocks_and_ends_with_a_sentence() {
         rows.iter().find(|row| row["name"] == name).expect(name).clone()
     };
     for name in ["streams", "wait-based", "level HostQueue", "level DeviceQueue", "level All"] {
-        assert!(start(name)["rt_start_delay_us"]["count"].as_u64() > Some(3), "{name}: {report}");
+        assert!(start(name)["rt_start_delay_us"]["count"].as_u64() > Some(0), "{name}: {report}");
         assert!(start(name)["be_kept"].as_f64() > Some(0.0), "{name}: {report}");
     }
     assert!(start("idle device")["be_kept"].is_null() && start("BE alone")["be_kept"] == 1.0);
