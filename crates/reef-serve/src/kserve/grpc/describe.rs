@@ -1,11 +1,14 @@
 //! Metadata, configuration and statistics of server and models.
 
 use super::proto::model_metadata_response::TensorMetadata;
+use super::proto::model_sequence_batching::{InitialState, State, StrategyOldest};
 use super::proto::*;
 use crate::error::Result;
 use crate::kserve::server_metadata::{NAME, extensions};
+use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
 use crate::models::registry::state::Registry;
+use crate::models::state::spec::{StatePair, StateSpec, StateTensor};
 use crate::observe::stats::Sum;
 use crate::requests::batch::Batching;
 use crate::server::Server;
@@ -72,6 +75,7 @@ pub(super) fn config(
         output: model.answer_outputs().map(|(_, info)| output(info)).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
         dynamic_batching: model.spec.batching().map(dynamic),
+        sequence_batching: model.spec.state.as_ref().map(|state| sequences(&model, state)),
         parameters: model
             .spec
             .parameters()
@@ -80,6 +84,28 @@ pub(super) fn config(
             .collect(),
     };
     Ok(ModelConfigResponse { config: Some(config) })
+}
+
+/// Returns the state of sequences.
+fn sequences(model: &LoadedModel, spec: &StateSpec) -> ModelSequenceBatching {
+    let tensors = model.sequences.iter().flat_map(|sequences| &sequences.tensors);
+    let one = |(pair, tensor): (&StatePair, &StateTensor)| {
+        let info = &model.inputs.each[tensor.input];
+        let data_type = data_type(info.element).into();
+        let dims = tensor.first.clone();
+        State {
+            input_name: pair.input.clone(),
+            output_name: pair.output.clone(),
+            data_type,
+            dims: info.shape.clone(),
+            initial_state: vec![InitialState { data_type, dims, zero_data: true }],
+        }
+    };
+    ModelSequenceBatching {
+        max_sequence_idle_microseconds: u64::try_from(spec.idle.as_micros()).unwrap_or(u64::MAX),
+        oldest: Some(StrategyOldest { max_candidate_sequences: spec.max as i32 }),
+        state: spec.pairs.iter().zip(tensors).map(one).collect(),
+    }
 }
 
 /// Returns the batching settings: a full batch never waits.

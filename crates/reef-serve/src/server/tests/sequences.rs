@@ -2,6 +2,8 @@
 
 use super::shapes::handmade::{file, int, ints, node};
 use super::shapes::{asking, open_file, peer, port};
+use super::sharing_by_grpc::connected;
+use super::sharing_by_grpc::proto::{DataType, ModelConfigRequest};
 use super::*;
 use crate::kserve::infer::request::{InferRequest, RequestedOutput, SequenceParameters};
 use crate::kserve::infer::response::InferResponse;
@@ -208,4 +210,28 @@ fn metadata_has_no_state() {
     let inputs: Vec<_> = model.request_inputs().map(|info| &*info.name).collect();
     let outputs: Vec<_> = model.answer_outputs().map(|(_, info)| &*info.name).collect();
     assert_eq!((inputs, outputs), (vec!["x"], vec!["y"]));
+}
+
+#[test]
+fn configuration_by_grpc_has_the_state_of_sequences() {
+    let described = format!("sequence_idle_us = 5000\nmax_sequences = 3\n{HISTORY}");
+    for (model, described, has_state) in
+        [(history(), described, true), (history(), String::new(), false)]
+    {
+        let fixture = opened(&format!("config-{has_state}"), &model, &described);
+        connected(&fixture, async |mut client| {
+            let asked = ModelConfigRequest { name: "sums".into(), version: String::new() };
+            let answer = client.model_config(asked).await.unwrap().into_inner();
+            let Some(said) = answer.config.unwrap().sequence_batching else {
+                return assert!(!has_state);
+            };
+            assert_eq!((said.max_sequence_idle_microseconds, has_state), (5000, true));
+            assert_eq!(said.oldest.unwrap().max_candidate_sequences, 3);
+            let [state] = &said.state[..] else { panic!("{:?}", said.state) };
+            assert_eq!((&*state.input_name, &*state.output_name), ("past", "present"));
+            assert_eq!((state.data_type(), &*state.dims), (DataType::TypeFp32, &[1, -1, 2][..]));
+            let [first] = &state.initial_state[..] else { panic!("{state:?}") };
+            assert_eq!((&*first.dims, first.zero_data), (&[1, 0, 2][..], true));
+        });
+    }
 }

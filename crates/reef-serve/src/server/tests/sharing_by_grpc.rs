@@ -17,15 +17,15 @@ use tonic::transport::{Channel, Endpoint};
 
 /// The code generated from `proto/inference.proto`.
 #[allow(unreachable_pub, clippy::all)] // it is generated
-mod proto {
+pub(super) mod proto {
     include!(concat!(env!("OUT_DIR"), "/clients/inference.rs"));
 }
 
-type Client = grpc_inference_service_client::GrpcInferenceServiceClient<Channel>;
+pub(super) type Client = grpc_inference_service_client::GrpcInferenceServiceClient<Channel>;
 
 /// Calls `with` with a client of `fixture` over a Unix socket, and waits until the daemon has seen
 /// it go.
-fn connected(fixture: &Fixture, with: impl AsyncFnOnce(Client)) {
+pub(super) fn connected(fixture: &Fixture, with: impl AsyncFnOnce(Client)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let path = fixture.folder.join("grpc.sock");
