@@ -25,6 +25,7 @@ use crate::observe::exposition::Exposition;
 use crate::observe::metrics::Snapshot;
 use crate::observe::observer::Observer;
 use crate::observe::scrapes::Scrapes;
+use crate::observe::triton::GpuCollector;
 use crate::requests::buffer_pool::BufferPool;
 use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
 use crate::requests::regions::Regions;
@@ -118,6 +119,7 @@ impl Server {
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?
                 .with_kernels(config.models.kernels);
         let observer = Arc::new(Observer::default());
+        observer.metrics.add(Box::new(GpuCollector::default()));
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
         registry.follow(losses)?;
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;

@@ -15,4 +15,4 @@ mod monitor;
 
 pub use error::Error;
 pub use library::{LIBRARY, Nvml, VARIABLE};
-pub use monitor::{Busy, Memory, Monitor, Process, Uuid};
+pub use monitor::{Busy, Figures, Memory, Monitor, Process, Uuid};

@@ -1,7 +1,7 @@
 //! The library, as far as it is used.
 
 use crate::error::Error;
-use crate::monitor::{Busy, Memory, Monitor, Process, Uuid};
+use crate::monitor::{Busy, Figures, Memory, Monitor, Process, Uuid};
 use libloading::Library;
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::fmt;
@@ -29,6 +29,53 @@ type Text = unsafe extern "C" fn(u32) -> *const c_char;
 /// Total, free and used bytes (`nvmlMemory_t`).
 type MemoryInfo = unsafe extern "C" fn(Device, *mut [u64; 3]) -> u32;
 type Samples = unsafe extern "C" fn(Device, *mut Sample, *mut u32, u64) -> u32;
+
+/// Getter of one value of a device.
+type Get<T> = unsafe extern "C" fn(Device, *mut T) -> u32;
+
+/// `NVML_DEVICE_UUID_V2_BUFFER_SIZE`.
+const UUID_BYTES: usize = 96;
+
+/// Functions for all devices, and for the state of each.
+#[derive(Clone, Copy)]
+struct Gauges {
+    count: Option<unsafe extern "C" fn(*mut u32) -> u32>,
+    by_index: Option<unsafe extern "C" fn(u32, *mut Device) -> u32>,
+    uuid: Option<unsafe extern "C" fn(Device, *mut c_char, u32) -> u32>,
+    /// Of kernels and of memory (`nvmlUtilization_t`).
+    utilization: Option<Get<[u32; 2]>>,
+    power: Option<Get<u32>>,
+    power_limit: Option<Get<u32>>,
+    energy: Option<Get<u64>>,
+}
+
+impl Gauges {
+    fn of(library: &Library) -> Self {
+        // SAFETY: each is of the type that `nvml.h` declares it with.
+        unsafe {
+            Self {
+                count: function(library, "nvmlDeviceGetCount_v2").ok(),
+                by_index: function(library, "nvmlDeviceGetHandleByIndex_v2").ok(),
+                uuid: function(library, "nvmlDeviceGetUUID").ok(),
+                utilization: function(library, "nvmlDeviceGetUtilizationRates").ok(),
+                power: function(library, "nvmlDeviceGetPowerUsage").ok(),
+                power_limit: function(library, "nvmlDeviceGetPowerManagementLimit").ok(),
+                energy: function(library, "nvmlDeviceGetTotalEnergyConsumption").ok(),
+            }
+        }
+    }
+}
+
+/// A value of a device, if the driver has it.
+///
+/// # Safety
+///
+/// `device` is a handle of the library, and `get` a function of it.
+unsafe fn value<T: Default>(device: Device, get: Option<Get<T>>) -> Option<T> {
+    let (get, mut value) = (get?, T::default());
+    // SAFETY: the caller's promise, and where the value goes.
+    (unsafe { get(device, &raw mut value) } == 0).then_some(value)
+}
 
 /// `nvmlProcessInfo_v2_t`.
 #[repr(C)]
@@ -60,6 +107,7 @@ pub struct Nvml {
     lists: Vec<(&'static str, List<Info>)>,
     samples: Option<Samples>,
     memory: Option<MemoryInfo>,
+    gauges: Gauges,
     // Last: the functions are in it.
     _library: Library,
 }
@@ -127,14 +175,63 @@ impl Nvml {
             let text = function(&library, "nvmlErrorString").ok();
             let samples = function(&library, "nvmlDeviceGetProcessUtilization").ok();
             let memory = function(&library, "nvmlDeviceGetMemoryInfo").ok();
+            let gauges = Gauges::of(&library);
             let init: unsafe extern "C" fn() -> u32 = function(&library, "nvmlInit_v2")?;
             match init() {
-                0 => {
-                    Ok(Self { shutdown, text, by_uuid, lists, samples, memory, _library: library })
-                }
+                0 => Ok(Self {
+                    shutdown,
+                    text,
+                    by_uuid,
+                    lists,
+                    samples,
+                    memory,
+                    gauges,
+                    _library: library,
+                }),
                 code => Err(refused(text, "nvmlInit_v2", code)),
             }
         }
+    }
+
+    /// Returns the state of all devices, with their UUIDs as tools write them. Those that are lost
+    /// are left out.
+    ///
+    /// # Errors
+    ///
+    /// The number of devices isn't known.
+    pub fn figures(&self) -> Result<Vec<(String, Figures)>, Error> {
+        const NAME: &str = "nvmlDeviceGetCount_v2";
+        let (call, mut count) = (self.gauges.count.ok_or(Error::Function(NAME))?, 0);
+        // SAFETY: where the number goes.
+        match unsafe { call(&raw mut count) } {
+            0 => Ok((0..count).filter_map(|index| self.figures_of(index)).collect()),
+            code => Err(self.refused(NAME, code)),
+        }
+    }
+
+    fn figures_of(&self, index: u32) -> Option<(String, Figures)> {
+        let Gauges { by_index, uuid, utilization, power, power_limit, energy, .. } = self.gauges;
+        let (mut device, mut name) = (std::ptr::null_mut(), [0; UUID_BYTES]);
+        // SAFETY: where the handle goes, and a buffer with its length, which a zero ends.
+        let name = unsafe {
+            if by_index?(index, &raw mut device) != 0
+                || uuid?(device, name.as_mut_ptr(), UUID_BYTES as u32) != 0
+            {
+                return None;
+            }
+            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
+        };
+        // SAFETY: the library gave the handle, and has the functions.
+        let figures = unsafe {
+            Figures {
+                utilization: value(device, utilization).map(|[kernels, _]| kernels),
+                memory: value(device, self.memory).map(|[total, _, used]| [total, used]),
+                power: value(device, power),
+                power_limit: value(device, power_limit),
+                energy: value(device, energy),
+            }
+        };
+        Some((name, figures))
     }
 
     fn refused(&self, function: &'static str, code: u32) -> Error {

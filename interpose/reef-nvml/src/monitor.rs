@@ -26,6 +26,21 @@ pub struct Busy {
     pub at: u64,
 }
 
+/// State of a device at one moment. `None`: the driver doesn't say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Per cent of the time of the driver's last sample in which a kernel ran.
+    pub utilization: Option<u32>,
+    /// Bytes of its memory, and those that are used.
+    pub memory: Option<[u64; 2]>,
+    /// Its power in milliwatts.
+    pub power: Option<u32>,
+    /// The power in milliwatts that it may take.
+    pub power_limit: Option<u32>,
+    /// Its energy in millijoules since the driver was loaded.
+    pub energy: Option<u64>,
+}
+
 /// Source of processes' memory and utilization on devices.
 pub trait Monitor: fmt::Debug + Send + Sync {
     /// The processes that have something of a device.

@@ -1,7 +1,7 @@
 //! The reader on a library made of functions. Each case is a process of its own, since the library
 //! reads variables.
 
-use reef_nvml::{Busy, Error, Monitor, Nvml, Process};
+use reef_nvml::{Busy, Error, Figures, Monitor, Nvml, Process};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -26,10 +26,20 @@ fn reads() {
     println!("said: {:?}", nvml.busy(&DEVICE, 41));
 }
 
+#[test]
+#[ignore = "is a program that other tests run"]
+fn measures() {
+    println!("said: {:?}", Nvml::open(Some(library().as_os_str())).unwrap().figures());
+}
+
 fn output_of(set: &[(&str, &str)]) -> Vec<String> {
+    output_of_program("reads", set)
+}
+
+fn output_of_program(program: &str, set: &[(&str, &str)]) -> Vec<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "reads", "--include-ignored", "--nocapture"])
+        .args(["--exact", program, "--include-ignored", "--nocapture"])
         .envs(set.iter().copied());
     let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
     let line = |line: &str| line.split_once("said: ").map(|(_, said)| said.to_owned());
@@ -43,13 +53,36 @@ fn processes_are_read_with_their_memory() {
     std::fs::write(&file, all + "99 - 5\n").unwrap();
     let lines = output_of(&[("REEF_FAKE_NVML", file.to_str().unwrap())]);
     std::fs::remove_file(&file).unwrap();
-    let memory = |pid| if pid == 99 { None } else { Some(u64::from(pid) << 20) };
+    let memory = |pid| {
+        if pid == 99 { None } else { Some(u64::from(pid) << 20) }
+    };
     let processes = (1..40).chain([99]).map(|pid| Process { pid, memory: memory(pid) });
     let busy = |pid| Busy { pid, percent: if pid == 99 { 5 } else { pid }, at: 42 };
     let busy: Vec<_> = (1..40).chain([99]).map(busy).collect();
     let processes: Vec<_> = processes.collect();
     let want = [format!("{:?}", Ok::<_, Error>(processes)), format!("{:?}", Ok::<_, Error>(busy))];
     assert_eq!(lines, want, "more than there is room for at first");
+}
+
+#[test]
+fn figures_are_those_that_the_driver_has() {
+    let file = std::env::temp_dir().join(format!("reef-nvml-figures-{}", std::process::id()));
+    std::fs::write(&file, "7 1000 30\n8 24 7\n").unwrap();
+    let set = ("REEF_FAKE_NVML", file.to_str().unwrap());
+    let all = output_of_program("measures", &[set]);
+    let some = output_of_program("measures", &[set, ("REEF_FAKE_NVML_LIST", "3")]);
+    std::fs::remove_file(&file).unwrap();
+    let name = "GPU-66616b65-2064-6576-6963-65206e6f2030";
+    let figures = Figures {
+        utilization: Some(37),
+        memory: Some([1 << 30, 1024]),
+        power: Some(87_000),
+        power_limit: None, // the library lacks the function
+        energy: Some(1024),
+    };
+    let says = |figures| [format!("{:?}", Ok::<_, Error>([(name, figures)]))];
+    assert_eq!(all, says(figures));
+    assert_eq!(some, says(Figures { energy: None, ..figures }), "a value that it refuses");
 }
 
 /// Devices and drivers without MPS refuse its list: the list of other programs counts then.

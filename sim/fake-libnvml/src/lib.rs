@@ -3,9 +3,10 @@
 //!
 //! `REEF_FAKE_NVML` names a file with a line for each process, `PID BYTES PERCENT`, where `-` bytes
 //! aren't known. It is read at each call. `REEF_FAKE_NVML_INIT` is the code of `nvmlInit_v2`,
-//! `REEF_FAKE_NVML_LIST` that of lists of processes, `REEF_FAKE_NVML_MPS` that of those under MPS,
-//! which are empty without it. All devices whose UUID begins with `GPU-` are there, have 1 GiB and
-//! the same processes.
+//! `REEF_FAKE_NVML_LIST` that of lists of processes and of energy, `REEF_FAKE_NVML_MPS` that of
+//! those under MPS, which are empty without it. All devices whose UUID begins with `GPU-` are
+//! there, have 1 GiB and the same processes. One takes 50 W, 1 W for each per cent, and has taken a
+//! millijoule for each byte that is used.
 //!
 //! Without `REEF_FAKE_NVML` processes and bytes are those of the fake driver's file,
 //! `REEF_FAKE_MEMORY`, and the device has `REEF_FAKE_BYTES`.
@@ -108,6 +109,11 @@ unsafe fn list<T>(count: *mut u32, to: *mut T, of: impl Fn((u32, u64, u32)) -> T
     0
 }
 
+/// Utilization by all processes, in per cent.
+fn percent() -> u32 {
+    processes().iter().map(|(.., percent)| percent).sum::<u32>().min(100)
+}
+
 fn used() -> u64 {
     processes().iter().map(|(_, bytes, _)| *bytes).filter(|bytes| *bytes <= capacity()).sum()
 }
@@ -115,6 +121,26 @@ fn used() -> u64 {
 exports! {
     nvmlInit_v2() { code("REEF_FAKE_NVML_INIT") }
     nvmlShutdown() { 0 }
+    nvmlDeviceGetCount_v2(count: *mut u32) {
+        // SAFETY: the caller's promise.
+        unsafe { give(count, 1) }
+    }
+    nvmlDeviceGetUtilizationRates(_device: usize, to: *mut [u32; 2]) {
+        // SAFETY: the caller's promise.
+        unsafe { give(to, [percent(), 0]) }
+    }
+    nvmlDeviceGetPowerUsage(_device: usize, milliwatts: *mut u32) {
+        // SAFETY: the caller's promise.
+        unsafe { give(milliwatts, 50_000 + 1_000 * percent()) }
+    }
+    nvmlDeviceGetTotalEnergyConsumption(_device: usize, millijoules: *mut u64) {
+        let lists = code("REEF_FAKE_NVML_LIST");
+        if lists != 0 {
+            return lists;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { give(millijoules, used()) }
+    }
     nvmlDeviceGetHandleByIndex_v2(_index: u32, device: *mut usize) {
         // SAFETY: the caller's promise.
         unsafe { give(device, 1) }

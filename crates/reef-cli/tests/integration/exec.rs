@@ -402,6 +402,16 @@ fn contexts_are_charged_and_limits_are_shown() {
     std::fs::write(&processes, format!("{pid} {} 37\n", 5 << 20)).unwrap();
     wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 3145728.0"));
     wait_for(&folder, &format!("reef_limit_process_busy_ratio{{{of},pid=\"{pid}\"}} 0.37"));
+    let gpu = "{gpu_uuid=\"GPU-66616b65-2064-6576-6963-65206e6f2030\"}";
+    for (name, value) in [
+        ("nv_gpu_utilization", "0.37"),
+        ("nv_gpu_memory_total_bytes", "1073741824.0"),
+        ("nv_gpu_memory_used_bytes", "5242880.0"),
+        ("nv_gpu_power_usage", "87.0"),
+        ("nv_energy_consumption", "5242.88"),
+    ] {
+        wait_for(&folder, &format!("{name}{gpu} {value}"));
+    }
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     assert_eq!(said("got "), "3 MiB", "8 MiB less 2 of its own and 3 of its context");
     let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];

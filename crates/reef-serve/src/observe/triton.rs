@@ -1,10 +1,15 @@
-//! Figures of models under Triton's names, for its dashboards and autoscalers.
+//! Figures of models and GPUs under Triton's names, for its dashboards and autoscalers.
 
 use crate::observe::stats::Numbers;
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
+use reef_nvml::{Figures, Nvml};
+use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Labels: model and version, as Triton has them.
@@ -56,6 +61,56 @@ const SERIES: [Series; 10] = [
 /// The only value that may fall.
 const PENDING: &str = "nv_inference_pending_request_count";
 
+/// Energy of a GPU, which only grows.
+const ENERGY: &str = "nv_energy_consumption";
+
+/// Name, help, and value of a GPU's state; `None` if it isn't known.
+type GpuGauge = (&'static str, &'static str, fn(&Figures) -> Option<f64>);
+
+const GPU_GAUGES: [GpuGauge; 6] = [
+    ("nv_gpu_utilization", "Part of the time in which a kernel ran", |of| {
+        of.utilization.map(|percent| f64::from(percent) / 100.0)
+    }),
+    ("nv_gpu_memory_total_bytes", "Bytes of memory", |of| of.memory.map(|[all, _]| all as f64)),
+    ("nv_gpu_memory_used_bytes", "Bytes of memory that are used", |of| {
+        of.memory.map(|[_, used]| used as f64)
+    }),
+    ("nv_gpu_power_usage", "Power in watts", |of| of.power.map(|power| f64::from(power) / 1e3)),
+    ("nv_gpu_power_limit", "Power in watts that it may take", |of| {
+        of.power_limit.map(|power| f64::from(power) / 1e3)
+    }),
+    (ENERGY, "Energy in joules since the driver was loaded", |of| {
+        of.energy.map(|energy| energy as f64 / 1e3)
+    }),
+];
+
+/// State of all GPUs that the management library knows, opened when it is first scraped.
+#[derive(Debug, Default)]
+pub(crate) struct GpuCollector(OnceLock<Option<Nvml>>);
+
+impl Collector for GpuCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let opened = self.0.get_or_init(|| {
+            let opened = Nvml::from_environment();
+            opened.inspect_err(|error| tracing::debug!("no metrics of GPUs: {error}")).ok()
+        });
+        let all = opened.as_ref().and_then(|nvml| nvml.figures().ok()).unwrap_or_default();
+        for (name, help, value) in GPU_GAUGES {
+            let known = all.iter().filter_map(|(uuid, figures)| Some((uuid, value(figures)?)));
+            let known: Vec<_> = known.collect();
+            if known.is_empty() {
+                continue;
+            }
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (uuid, value) in known {
+                let labels = [("gpu_uuid", uuid.as_str())];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -63,7 +118,7 @@ fn micros(time: Duration) -> u64 {
 /// Returns whether a metric of this name only grows. OpenMetrics has no counters of such names,
 /// which would have to end in `_total`; they are gauges there.
 pub(crate) fn is_counter(name: &str) -> bool {
-    name.starts_with(PREFIX) && name != PENDING
+    name.starts_with(PREFIX) && name != PENDING || name == ENERGY
 }
 
 /// Series of all models, in the order of [`SERIES`].
