@@ -154,6 +154,32 @@ mod tests {
         });
     }
 
+    /// The change comes in the middle of the first measurement that sees it.
+    #[test]
+    fn runs_from_before_a_change_are_not_kept() {
+        let mut all = Baseline::new(3, 0.0);
+        let mut measure = |from: f64, to: f64| {
+            (0..16).for_each(|at| all.note(1, varied(at) * if at < 7 { from } else { to }));
+            all.settle()
+        };
+        let changes = [(9.0, 9.0), (9.0, 1.0), (1.0, 1.0), (1.0, 1.0)].map(|(a, b)| measure(a, b));
+        assert_eq!(changes, [false, false, false, true]);
+        assert!(all.verdict(1, 3.0, 1.05).unwrap().is_late);
+    }
+
+    /// The median of the first measurement with runs from after the change is one from before.
+    #[test]
+    fn change_within_a_measurement_does_not_hide_itself() {
+        let mut all = Baseline::new(3, 0.0);
+        let mut measure = |new: u32| {
+            (0..16).for_each(|at| all.note(1, varied(at) * if at < new { 1.0 } else { 9.0 }));
+            all.settle()
+        };
+        let changes = [0, 0, 6, 16, 16, 16].map(&mut measure);
+        assert_eq!(changes, [false, false, false, false, false, true]);
+        assert!(all.verdict(1, 3.0, 1.05).unwrap().is_late);
+    }
+
     #[test]
     fn kinds_are_bounded_and_make_room() {
         let mut all = Baseline::new(1, 0.05);

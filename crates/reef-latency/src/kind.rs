@@ -23,9 +23,13 @@ pub(crate) struct Kind {
     /// Number of lengths from the measurement that lasts.
     pub(crate) latest: usize,
     kept: Vec<f64>,
+    /// Number of kept lengths of the last measurement: a change may have come in the middle of it.
+    recent: usize,
     /// Lengths of the last measurements that are far from the kept ones, and their number.
     apart: Vec<f64>,
     pub(crate) odd: u32,
+    /// Number of lengths of the first of them: some may be from before the change.
+    first: usize,
     limit: Option<Limit>,
 }
 
@@ -40,7 +44,7 @@ pub(crate) struct Limit {
 impl Kind {
     pub(crate) fn new(name: u64) -> Self {
         let (fresh, kept, apart) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, fresh, latest: 0, kept, apart, odd: 0, limit: None }
+        Self { name, fresh, latest: 0, kept, recent: 0, apart, odd: 0, first: 0, limit: None }
     }
 
     pub(crate) fn note(&mut self, length: f64) {
@@ -61,19 +65,33 @@ impl Kind {
         }
         let Some(median) = quantile(&mut self.fresh, 0.5) else { return false };
         self.odd = if is_known && self.is_apart(median, tolerance) { self.odd + 1 } else { 0 };
+        let count = self.fresh.len();
+        if self.odd == 1 {
+            self.first = count;
+        }
         self.apart.append(&mut self.fresh);
         let is_changed = self.odd >= patience;
         if is_changed {
-            (self.odd, self.kept) = (0, Vec::new());
+            self.drop_older();
         }
         if self.odd == 0 {
             self.keep();
+            self.recent = count;
         }
         is_changed
     }
 
+    /// Keeps nothing from before a change.
+    fn drop_older(&mut self) {
+        (self.odd, self.kept) = (0, Vec::new());
+        if self.apart.len() > self.first {
+            self.apart.drain(..self.first);
+        }
+    }
+
     fn is_apart(&self, median: f64, tolerance: f64) -> bool {
-        let mut kept = self.kept.clone();
+        let older = self.kept.len().saturating_sub(self.recent);
+        let mut kept = self.kept[..if older < FEW { self.kept.len() } else { older }].to_vec();
         let [low, high] = MIDDLE.map(|part| quantile(&mut kept, part).unwrap_or(median));
         median < low * (1.0 - tolerance) || median > high * (1.0 + tolerance)
     }
