@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Sub;
 use std::path::{Path, PathBuf};
 
-/// By tools/pairs/profile.py, from rows without a share, a floor or a target, and lengths of
+/// By tools/pairs/fleet_profile.py, from rows without a share, a floor or a target, and lengths of
 /// kernels from rows with other periods.
 const PROFILE: &str = include_str!("../../profiles/h200-mps.json");
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Profile for `reef simulate` of programs under MPS, from rows of tools/pairs/colocate.py.
 
-profile.py FILE.json > PROFILE.json
+fleet_profile.py FILE.json > PROFILE.json
 
 Reads the rows `mps+alone` and `mps` of each pair RT+BE alone: nothing that ran with a share, a floor, a target or
 limited threads. The second program of a pair has the pressure 1, outside of its peak. The peak is that of the pair whose
