@@ -2,7 +2,7 @@
 
 use crate::quantile::quantile;
 
-/// Share of runs above the 99th percentile.
+/// Share of runs above the 99th percentile: by so much more may be late than are alone.
 pub const LATE_SHARE: f64 = 0.01;
 /// Samples above a limit: with fewer the limit would be chance.
 const ABOVE: f64 = 4.0;
@@ -23,6 +23,8 @@ pub(crate) struct Kind {
     /// Number of lengths from the measurement that lasts.
     pub(crate) latest: usize,
     kept: Vec<f64>,
+    /// The kept lengths by their size.
+    sorted: Vec<f64>,
     /// Number of kept lengths of the last measurement: a change may have come in the middle of it.
     recent: usize,
     /// Lengths of the last measurements that are far from the kept ones, and their number.
@@ -30,21 +32,25 @@ pub(crate) struct Kind {
     pub(crate) odd: u32,
     /// Number of lengths of the first of them: some may be from before the change.
     first: usize,
-    limit: Option<Limit>,
-}
-
-/// A length that few runs alone exceed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
-    pub(crate) length: f64,
-    /// Share of the runs alone that are longer.
-    pub(crate) share: f64,
+    /// Length that few runs alone exceed.
+    limit: Option<f64>,
 }
 
 impl Kind {
     pub(crate) fn new(name: u64) -> Self {
-        let (fresh, kept, apart) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, fresh, latest: 0, kept, recent: 0, apart, odd: 0, first: 0, limit: None }
+        let (fresh, kept, sorted, apart) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self {
+            name,
+            fresh,
+            latest: 0,
+            kept,
+            sorted,
+            recent: 0,
+            apart,
+            odd: 0,
+            first: 0,
+            limit: None,
+        }
     }
 
     pub(crate) fn note(&mut self, length: f64) {
@@ -52,8 +58,21 @@ impl Kind {
         self.latest += 1;
     }
 
-    pub(crate) fn limit(&self) -> Option<Limit> {
+    pub(crate) fn limit(&self) -> Option<f64> {
         self.limit
+    }
+
+    /// Returns the share of runs alone that are longer than this: that of the kept ones, and half a
+    /// run more because there are so few.
+    pub(crate) fn share_above(&self, length: f64) -> f64 {
+        let count = self.sorted.len();
+        let above = count - self.sorted.partition_point(|kept| *kept <= length);
+        (above as f64 + 0.5) / count.max(1) as f64
+    }
+
+    /// Returns the number of lengths that are kept.
+    pub(crate) fn kept_count(&self) -> usize {
+        self.sorted.len()
     }
 
     /// Keeps the lengths of a measurement. Returns whether the older ones were dropped: the work or
@@ -101,11 +120,12 @@ impl Kind {
         self.kept.append(&mut self.apart);
         let extra = self.kept.len().saturating_sub(KEPT);
         self.kept.drain(..extra);
+        self.sorted = self.kept.clone();
+        self.sorted.sort_unstable_by(f64::total_cmp);
         let count = self.kept.len();
         if count >= FEW {
             let share = (ABOVE / count as f64).max(LATE_SHARE);
-            let length = quantile(&mut self.kept.clone(), 1.0 - share);
-            self.limit = length.map(|length| Limit { length, share });
+            self.limit = quantile(&mut self.kept.clone(), 1.0 - share);
         }
     }
 }

@@ -146,7 +146,7 @@ impl Device {
     fn pass(&mut self) {
         let ended = self.tasks.take_ended();
         let Some(gates) = &mut self.gates else { return };
-        let until = gates.step(self.now, self.tasks.counts(), ended);
+        let until = gates.step(self.now, self.tasks.counts(), ended, self.queues.done());
         self.queues.follow(gates, &mut self.rng);
         self.wake_by(until);
     }

@@ -13,7 +13,7 @@ use reef_guest::page::Iteration;
 /// Time without work after which a real-time client holds no queue, in nanoseconds.
 const MAX_GAP: u64 = 200_000;
 /// Time of this kind while its iterations are measured alone, in nanoseconds.
-const MAX_QUIET: u64 = 30_000_000;
+const MAX_QUIET: u64 = 20_000_000;
 
 /// Gates of a device's queues.
 #[derive(Debug)]
@@ -97,16 +97,22 @@ impl Gates {
     }
 
     /// Opens and closes gates. `tasks` has the number of tasks of each real-time client; `ended` is
-    /// the client of a task that has just ended, and its arrival. Returns the time of the next
-    /// step.
-    pub(super) fn step(&mut self, now: u64, tasks: &[u32], ended: Option<(usize, u64)>) -> u64 {
+    /// the client of a task that has just ended, and its arrival; `work` is what the queues have
+    /// done. Returns the time of the next step.
+    pub(super) fn step(
+        &mut self,
+        now: u64,
+        tasks: &[u32],
+        ended: Option<(usize, u64)>,
+        work: u64,
+    ) -> u64 {
         let applied = self.queues.iter().map(|gate| gate.duty).max().unwrap_or(0);
         let mut until = NEVER;
         self.queues.iter_mut().for_each(|gate| gate.begin());
         for (at, passage) in self.passages.iter_mut().enumerate() {
             let since = ended.filter(|(client, _)| *client == at).map(|(_, since)| since);
             let is_busy = tasks.get(at).is_some_and(|tasks| *tasks > 0);
-            let found = passage.control(now, since, applied);
+            let found = passage.control(now, since, applied, work);
             let held = passage.held_until(now, is_busy, since.is_some());
             let next = passage.step(now, found, held > now, &mut self.queues);
             until = until.min(next);
@@ -125,10 +131,10 @@ impl Gates {
 
 impl Passage {
     /// Lets the controller see an iteration that ended now, and returns the part that it has found.
-    fn control(&mut self, now: u64, since: Option<u64>, applied: u32) -> Option<u32> {
+    fn control(&mut self, now: u64, since: Option<u64>, applied: u32, work: u64) -> Option<u32> {
         let controller = self.controller.as_mut()?;
         let iteration = since.map(|since| Iteration { end: now, length: now - since, kind: 1 });
-        controller.note(iteration.as_slice(), now, applied);
+        controller.note(iteration.as_slice(), now, applied, work);
         Some(controller.duty())
     }
 
@@ -140,8 +146,8 @@ impl Passage {
         if is_busy {
             return NEVER;
         }
-        let is_alone = self.controller.as_ref().is_some_and(Controller::is_alone);
-        let gap = if is_alone { MAX_QUIET } else { MAX_GAP };
+        let is_silent = self.controller.as_ref().is_some_and(|all| all.is_silent(now));
+        let gap = if is_silent { MAX_QUIET } else { MAX_GAP };
         self.busy.map_or(0, |busy| busy + gap)
     }
 

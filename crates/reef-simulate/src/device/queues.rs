@@ -270,6 +270,11 @@ impl Queues {
         }
     }
 
+    /// Returns what all queues have done, in nanoseconds alone.
+    pub(super) fn done(&self) -> u64 {
+        self.all.iter().map(|queue| queue.done as u64).sum()
+    }
+
     /// Counts what was done, and what isn't finished.
     pub(super) fn close(&self, totals: &mut Totals) {
         for queue in &self.all {

@@ -1,7 +1,8 @@
-//! Comparison of simulated and measured shares and targets of unmodified programs under MPS.
+//! Comparison of simulated and measured shares of unmodified programs under MPS, and targets.
 //!
-//! `cargo test -p reef-simulate --lib knobs -- --nocapture` prints the tables of
-//! docs/results/2026-11-27-simulate-knobs.
+//! `cargo test -p reef-simulate --lib knobs -- --nocapture` prints the table of shares. Targets of
+//! 2026-11-27 were measured with a controller that measured alone for half a second at a time; they
+//! can't be compared with simulations of today's.
 
 use super::{client, options};
 use crate::{Arrivals, Class, Fleet, GUESTS, Profile, Totals, simulate};
@@ -18,23 +19,9 @@ const PROFILE: &str = include_str!("../../profiles/h200-mps.json");
 const PROFILE_OF_SHARES: &str = include_str!("../../profiles/h200-mps-shares.json");
 
 const SHARES: &str = "2026-11-26-h200-shares/llm-first.json";
-const TARGETS: &str = "2026-11-27-h200-beside/second.json";
 
-/// Allowed relative error of a row, unless it is in [`LARGER_ERRORS`].
+/// Allowed relative error of a row.
 const MAX_ERROR: f64 = 0.10;
-
-/// Rows with a larger error; docs/results/2026-11-27-simulate-knobs has the reasons.
-const LARGER_ERRORS: [(&str, &str, &str); 9] = [
-    ("llm+train", "--slo 1.10", "BE kept %"),
-    ("llm-eager+train", "--slo 1.10", "RT mean"),
-    ("llm-eager+train", "--slo 1.10", "BE kept %"),
-    ("whisper+train", "--slo 1.10", "RT p99"),
-    ("whisper+train", "--slo 1.10", "BE kept %"),
-    ("unet+train", "--slo 1.10", "RT mean"),
-    ("gnn+train", "--slo 1.10", "BE kept %"),
-    ("train-small+resnet152", "--slo 1.10", "BE kept %"),
-    ("cupy+train", "--slo 1.10", "BE kept %"),
-];
 
 /// Runs of a simulation, each with another seed.
 const RUNS: u64 = 10;
@@ -160,21 +147,9 @@ fn shares() -> Vec<Row> {
     [10, 30, 50].map(one).into()
 }
 
-/// Targets, over the same process alone right before.
-fn targets() -> Vec<Row> {
-    let all = results(TARGETS);
-    let one = |measured: &Value| {
-        let mean = number(&measured["rt"], "mean") / number(&measured["alone"], "mean");
-        let case = Case::target(measured["pair"].as_str().unwrap());
-        let measured = [mean, number(measured, "p99_ratio"), number(measured, "kept")];
-        row(case, measured, &profile(PROFILE))
-    };
-    all.iter().filter(|row| row["way"] == "mps+slo:1.10").map(one).collect()
-}
-
 #[test]
-fn measured_shares_and_targets_are_simulated() {
-    let rows: Vec<Row> = shares().into_iter().chain(targets()).collect();
+fn measured_shares_are_simulated() {
+    let rows = shares();
     println!("| pair | knob | | measured | simulated | off |\n|---|---|---|--:|--:|--:|");
     let mut wrong = Vec::new();
     for Row { case: Case { pair, knob, .. }, measured, simulated, spread } in &rows {
@@ -186,13 +161,22 @@ fn measured_shares_and_targets_are_simulated() {
                  {:+.1} % |",
                 error * 100.0
             );
-            let is_larger = LARGER_ERRORS.contains(&(pair, knob, figure));
-            if (error.abs() > MAX_ERROR) != is_larger {
+            if error.abs() > MAX_ERROR {
                 wrong.push(format!("{pair}, {knob}, {figure}: {error:+.3}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The 99th percentile from the fifth second on, with a hundred iterations alone or a few more.
+#[test]
+fn target_is_met_by_programs_that_others_slow() {
+    for pair in ["llm+train", "gnn+train"] {
+        let [[mean, p99, kept], _] = Case::target(pair).simulated(&profile(PROFILE));
+        println!("{pair}: {mean:.3}, {p99:.3}, {kept:.1} % kept");
+        assert!((1.05..1.12).contains(&p99) && kept > 5.0, "{pair}: {p99}, {kept} % kept");
+    }
 }
 
 /// The row without gates is what the profile is from. Iterations at an edge of the peak have less

@@ -1,41 +1,58 @@
 //! Controller: finds the part of the time that keeps a real-time program's latency at its target.
 //!
 //! It compares *iterations*: from a thread's first launch to the end of its wait for the device.
-//! Iterations with the same number of launches are of one kind. At times nothing passes, and the
-//! iterations of each kind are measured alone. In between each iteration is late or not: an
-//! iteration is late if it is longer than the target times what few iterations of its kind exceed
-//! alone ([`Baseline`]). A late iteration makes the part smaller, any other iteration makes it
-//! larger by so much less that both are in balance if one iteration in a hundred is late. The
-//! balance holds the 99th percentile at the target, whatever iterations depend on apart from the
-//! part. Each kind has a balance of its own besides that of all: rare iterations that are always
-//! late bound the part, although they are few.
+//! Iterations with the same number of launches are of one kind. For moments, spread evenly, nothing
+//! passes, and the iterations of each kind are measured alone: one or a few at a time, so that
+//! best-effort work never stands still for long, and more of them the less is known. Between these
+//! each iteration is late or not: an iteration is late if it is longer than the target times what
+//! few iterations of its kind exceed alone ([`Baseline`]). A late iteration makes the part smaller,
+//! any other iteration makes it larger by so much less that both are in balance if one iteration in
+//! a hundred is late. The balance holds the 99th percentile at the target, whatever iterations
+//! depend on apart from the part. Each kind has a balance of its own besides that of all: rare
+//! iterations that are always late bound the part, although they are few.
+//!
+//! As long as nothing is known, and while even the least part is too much, no window opens: the
+//! program runs as one without a target. So it does if a [`Trial`] shows that best-effort programs
+//! do no more with windows than without: they may do enough while the real-time program is idle.
 
 use super::share::Slo;
+use super::trial::{Outcome, Trial};
 use crate::limit::quantity::WHOLE;
 use crate::page::iterations::Iteration;
 use reef_latency::{Baseline, LATE_SHARE, Verdict, quantile};
 
-/// Iterations of the first measurement alone, and of later ones. Those are short and frequent,
-/// because the host's speed changes as well.
-const FIRST_ITERATIONS: usize = 256;
-const ALONE_ITERATIONS: usize = 96;
-/// Longest time of a measurement with [`FEW_ITERATIONS`], in nanoseconds.
+/// Iterations alone that are taken over together.
+const ALONE_ITERATIONS: usize = 16;
+/// Time of a measurement for which peers are held although the program doesn't work, in
+/// nanoseconds: its next iteration shall begin on a quiet device.
+const MAX_SILENCE: u64 = 20_000_000;
+/// Least and greatest length of a measurement, in nanoseconds.
+const MIN_ALONE: u64 = 8_000_000;
 const MAX_ALONE: u64 = 500_000_000;
-/// Time from one measurement alone to the next, at first and at most. It doubles.
-const MIN_INTERVAL: u64 = 1_000_000_000;
-const MAX_INTERVAL: u64 = 4_000_000_000;
+/// Time after which the device has ended what passed before, in nanoseconds: for an iteration that
+/// follows another one of the measurement, and for the first one.
+const QUIET_SOON: u64 = 1_000_000;
+const QUIET_SURELY: u64 = 5_000_000;
+/// Times of colocation for each time of measurement: while the latency alone is unknown or in
+/// doubt, while there are fewer than [`MANY_ITERATIONS`], and later.
+const INTERVALS: [f64; 3] = [3.0, 15.0, 47.0];
+const MANY_ITERATIONS: usize = 400;
+/// Part by which such an interval is shorter or longer, so that iterations of all kinds are met.
+const SPREAD: f64 = 0.5;
+/// Step of the sequence that spreads them: its multiples modulo one are even, in any number.
+const GOLDEN: f64 = 0.618_033_988_75;
 /// Iterations by which growth is measured. It is shown, and decides nothing.
 const SHOWN_ITERATIONS: usize = 256;
-const FEW_ITERATIONS: usize = 16;
-/// Measurements in sequence whose median is outside of the middle nine tenths of the kept
-/// iterations, after which those are dropped: the program has changed.
+/// Measurements of [`ALONE_ITERATIONS`] in sequence whose median is outside of the middle nine
+/// tenths of the kept iterations, after which those are dropped: the program has changed.
 const MAX_ODD: u32 = 4;
-/// Part of the time, in parts per million, at which it starts, and which it tries after a pause.
+/// Part of the time, in parts per million, at which it starts.
 pub const MAX_PROBE: u32 = 50_000;
 /// [`MAX_PROBE`] as a part of one.
 const PROBE: f64 = MAX_PROBE as f64 / WHOLE as f64;
-/// Least part that is not a pause.
+/// Least part that is not a pause, and the part that it tries after one.
 const MIN_PART: f64 = 0.005;
+const RETRY: f64 = 1.5 * MIN_PART;
 /// Largest part by that which has really passed.
 const MAX_RISE: f64 = 1.5;
 /// Fall of the part's logarithm for a late iteration.
@@ -45,25 +62,43 @@ const FALL: f64 = 0.05;
 /// times. Then a late iteration in a hundred, at random, balances it.
 const RISE: f64 = FALL * LATE_SHARE / 2.0;
 const MAX_HASTE: f64 = 10.0;
-/// Share of late iterations, of a kind that has a balance of its own, that is allowed at most:
-/// there were 80 iterations alone or more.
-const KNOWN_SHARE: f64 = 0.05;
-/// Iterations within which the next late one makes the part fall faster: by half, up to eight
-/// times.
+/// Iterations alone of a kind that has a balance of its own: with fewer its limit would be chance.
+const KNOWN_ITERATIONS: usize = 40;
+/// Iterations within which the next late one makes the part fall faster: by half, up to
+/// [`MAX_FALL`] times. So do late ones in sequence that are as rare by chance.
 const SOON: f64 = 4.0;
+const MAX_FALL: f64 = 8.0;
 /// Iterations that seem to have been on time before the first one.
 const FIRST_RUN: u32 = 400;
 /// Pauses after a part that was too large however small, in nanoseconds. They double.
-const MIN_PAUSE: u64 = 1_000_000_000;
+const MIN_PAUSE: u64 = 2_000_000_000;
 const MAX_PAUSE: u64 = 32_000_000_000;
+/// Pauses after a trial in which windows did not pay. They double as well.
+const MIN_REST: u64 = 30_000_000_000;
+const MAX_REST: u64 = 120_000_000_000;
+/// Time of windows before a trial, in nanoseconds: at least, and at most if the part still rises by
+/// more than this factor in [`RISE_ITERATIONS`].
+const BEFORE_TRIAL: u64 = 1_500_000_000;
+const MAX_BEFORE_TRIAL: u64 = 10_000_000_000;
+const STILL_RISES: f64 = 1.2;
+const RISE_ITERATIONS: usize = 32;
+/// Time from a trial in which windows paid to the next one. It grows by this factor.
+const MIN_BETWEEN: u64 = 60_000_000_000;
+const MAX_BETWEEN: u64 = 240_000_000_000;
+const LESS_OFTEN: u64 = 4;
+/// Least part of what best-effort programs did without windows: if they do less, a pause ends.
+const MIN_WORK: f64 = 0.7;
+/// Time over which that is measured.
+const WORK_INTERVAL: u64 = 1_000_000_000;
 
 /// Part of the time that iterations allow.
 #[derive(Clone, Copy, Debug)]
 struct Balance {
     /// 0 to 1.
     part: f64,
-    /// Iterations since the last late one.
+    /// Iterations since the last late one, and late ones in sequence.
     run: u32,
+    late: u32,
     /// Haste of the fall: late iterations soon after each other.
     fall: f64,
 }
@@ -73,7 +108,7 @@ struct Balance {
 struct Bound {
     kind: u32,
     balance: Balance,
-    /// It had an iteration since the last measurement alone.
+    /// It had an iteration since measurements alone were last taken over.
     is_seen: bool,
 }
 
@@ -83,8 +118,18 @@ enum State {
     Alone(u64),
     /// The part passes, since this time, until that of the next measurement alone.
     Colocated(u64),
-    /// Nothing passes until this time, because the least part was too much.
+    /// Nothing passes until this time, because the least part was too much, or didn't pay.
     Pause(u64),
+}
+
+/// Work of best-effort programs during a pause after a trial.
+#[derive(Debug)]
+struct Watch {
+    /// Their work without windows, a nanosecond.
+    usual: f64,
+    /// Begin of the interval, and the work that had been done then.
+    begin: u64,
+    work: u64,
 }
 
 /// Controller of one real-time program.
@@ -93,6 +138,15 @@ pub struct Controller {
     target: f64,
     state: State,
     alone: Baseline,
+    /// The latency alone is unknown or in doubt: nothing passes.
+    is_in_doubt: bool,
+    /// Iterations of the measurement that lasts, those that began in it, and those of all since the
+    /// program last changed.
+    measured: usize,
+    begun: usize,
+    known: usize,
+    /// Place in the sequence that spreads measurements, from 0 to 1.
+    spread: f64,
     /// Last iterations, each divided by what few of its kind exceed alone, since growth was
     /// measured.
     shown: Vec<f64>,
@@ -101,9 +155,22 @@ pub struct Controller {
     bounds: Vec<Bound>,
     /// Last measured growth: 1 is alone.
     growth: f64,
-    interval: u64,
     next_alone: u64,
     pause: u64,
+    /// The trial that lasts, the time before which there is no other one, and the time from that to
+    /// another.
+    trial: Option<Trial>,
+    next_trial: u64,
+    between: u64,
+    /// Since when windows have opened, and the iterations since then.
+    opened: u64,
+    tried: usize,
+    /// The part some iterations ago, and whether it had risen by little before.
+    earlier: f64,
+    is_steady: bool,
+    /// During a pause after a trial, and the length of the next such pause.
+    watch: Option<Watch>,
+    rest: u64,
 }
 
 impl Controller {
@@ -113,31 +180,49 @@ impl Controller {
             target: target.ratio(),
             state: State::Alone(now),
             alone: Baseline::new(MAX_ODD, 0.0),
+            is_in_doubt: true,
+            measured: 0,
+            begun: 0,
+            known: 0,
+            spread: 0.0,
             shown: Vec::new(),
             all: Balance::at(PROBE),
             bounds: Vec::new(),
             growth: 1.0,
-            interval: MIN_INTERVAL,
             next_alone: now,
             pause: MIN_PAUSE,
+            trial: None,
+            next_trial: 0,
+            between: MIN_BETWEEN,
+            opened: now,
+            tried: 0,
+            earlier: 0.0,
+            is_steady: false,
+            watch: None,
+            rest: MIN_REST,
         }
     }
 
     /// Returns the part of the time that passes now, in parts per million.
     pub fn duty(&self) -> u32 {
         match self.state {
-            State::Colocated(_) => (self.part() * f64::from(WHOLE)) as u32,
-            State::Alone(_) | State::Pause(_) => 0,
+            State::Colocated(_) if self.has_windows() => (self.part() * f64::from(WHOLE)) as u32,
+            _ => 0,
         }
+    }
+
+    fn has_windows(&self) -> bool {
+        !self.is_in_doubt && self.trial.as_ref().is_none_or(Trial::has_windows)
     }
 
     fn part(&self) -> f64 {
         self.bounds.iter().fold(self.all.part, |part, bound| part.min(bound.balance.part))
     }
 
-    /// Returns whether iterations are measured alone, so that nothing may pass.
-    pub fn is_alone(&self) -> bool {
-        matches!(self.state, State::Alone(_))
+    /// Returns whether nothing may pass at this time although the program doesn't work: an
+    /// iteration that begins now is measured alone.
+    pub fn is_silent(&self, now: u64) -> bool {
+        matches!(self.state, State::Alone(since) if now.saturating_sub(since) < MAX_SILENCE)
     }
 
     /// Returns the last measured latency as a multiple of the latency alone, at the 99th
@@ -147,25 +232,45 @@ impl Controller {
     }
 
     /// Notes iterations that have ended, in order, and the time. `applied` is the part that really
-    /// passed, in parts per million: it may be bounded otherwise.
-    pub fn note(&mut self, iterations: &[Iteration], now: u64, applied: u32) {
+    /// passed, in parts per million: it may be bounded otherwise. `work` is what best-effort
+    /// programs have done, in any unit that grows.
+    pub fn note(&mut self, iterations: &[Iteration], now: u64, applied: u32, work: u64) {
         // What has not passed is not known to be harmless.
         let most = (MAX_RISE * PROBE.max(f64::from(applied) / f64::from(WHOLE))).min(1.0);
         iterations.iter().for_each(|iteration| self.note_iteration(iteration, most));
-        match self.state {
+        let state = self.state;
+        match state {
             State::Alone(since) => self.end_alone(since, now),
-            State::Colocated(_) => self.end_colocation(now),
-            State::Pause(until) if now >= until => self.begin_alone(now),
+            State::Colocated(_) => self.end_colocation(now, work),
+            State::Pause(until) if now >= until || self.does_less(now, work) => self.resume(now),
             State::Pause(_) => {}
         }
+    }
+
+    /// Returns whether best-effort programs do less than they did without windows in the trial
+    /// before this pause.
+    fn does_less(&mut self, now: u64, work: u64) -> bool {
+        let Some(watch) = &mut self.watch else { return false };
+        let time = now.saturating_sub(watch.begin);
+        if time < WORK_INTERVAL {
+            return false;
+        }
+        let rate = work.saturating_sub(watch.work) as f64 / time as f64;
+        (watch.begin, watch.work) = (now, work);
+        rate < MIN_WORK * watch.usual
+    }
+
+    fn resume(&mut self, now: u64) {
+        self.watch = None;
+        self.begin_alone(now);
     }
 
     fn note_iteration(&mut self, iteration: &Iteration, most: f64) {
         let (begin, length) = (iteration.begin(), iteration.length as f64);
         match self.state {
             // Iterations that began before belong to the state before.
-            State::Alone(since) if begin >= since => self.alone.note(iteration.kind.into(), length),
-            State::Colocated(since) if begin >= since => {
+            State::Alone(since) if begin >= since => self.note_alone(iteration, begin - since),
+            State::Colocated(since) if begin >= since && self.has_windows() => {
                 let verdict = self.alone.verdict(iteration.kind.into(), length, self.target);
                 verdict.into_iter().for_each(|verdict| self.adapt(iteration.kind, verdict, most));
             }
@@ -173,42 +278,76 @@ impl Controller {
         }
     }
 
+    /// Notes an iteration that began in the measurement, after this time of it.
+    fn note_alone(&mut self, iteration: &Iteration, after: u64) {
+        let quiet = if self.begun == 0 { QUIET_SURELY } else { QUIET_SOON };
+        self.begun += 1;
+        if after >= quiet {
+            self.alone.note(iteration.kind.into(), iteration.length as f64);
+            self.measured += 1;
+        }
+    }
+
     fn begin_alone(&mut self, now: u64) {
-        self.bounds.retain(|bound| bound.is_seen);
-        self.bounds.iter_mut().for_each(|bound| bound.is_seen = false);
+        (self.measured, self.begun) = (0, 0);
         self.state = State::Alone(now);
     }
 
-    /// Ends a measurement alone if it has enough iterations, or lasts for too long.
+    /// Ends a measurement alone if it has an iteration, or lasts for too long.
     fn end_alone(&mut self, since: u64, now: u64) {
-        let (iterations, is_late) = (self.alone.fresh(), now.saturating_sub(since) >= MAX_ALONE);
-        let enough = if self.alone.is_unknown() { FIRST_ITERATIONS } else { ALONE_ITERATIONS };
-        if iterations < enough && !(is_late && iterations >= FEW_ITERATIONS) {
-            if is_late && iterations == 0 {
-                self.state = State::Pause(now + MIN_PAUSE); // nothing to measure
-            }
+        let length = now.saturating_sub(since);
+        if !(self.measured > 0 && length >= MIN_ALONE || length >= MAX_ALONE) {
             return;
         }
-        self.alone.settle();
-        if self.alone.is_odd() {
-            self.interval = MIN_INTERVAL;
+        self.known += self.measured;
+        if self.alone.fresh() >= ALONE_ITERATIONS {
+            self.take_over(now);
         }
-        self.next_alone = now + self.interval;
-        self.interval = (self.interval * 2).min(MAX_INTERVAL);
-        self.shown.clear();
+        let cost = length.min(MAX_SILENCE) as f64;
+        self.next_alone = now.saturating_add((cost * self.interval()) as u64);
         self.state = State::Colocated(now);
+    }
+
+    /// Returns the time of colocation before the next measurement, as a multiple of the last one's.
+    fn interval(&mut self) -> f64 {
+        self.spread = (self.spread + GOLDEN).fract();
+        let mean = match self.known {
+            _ if self.is_in_doubt || self.alone.is_odd() => INTERVALS[0],
+            known => INTERVALS[1 + usize::from(known >= MANY_ITERATIONS)],
+        };
+        mean * (1.0 + SPREAD * (2.0 * self.spread - 1.0))
+    }
+
+    /// Takes over what was measured alone.
+    fn take_over(&mut self, now: u64) {
+        if self.alone.settle() {
+            self.known = 0;
+        }
+        let was_in_doubt = self.is_in_doubt;
+        self.is_in_doubt &= self.alone.is_unknown() || self.alone.is_odd();
+        if was_in_doubt && !self.is_in_doubt {
+            (self.opened, self.tried) = (now, 0);
+            (self.earlier, self.is_steady) = (0.0, false);
+        }
+        self.bounds.retain(|bound| bound.is_seen);
+        self.bounds.iter_mut().for_each(|bound| bound.is_seen = false);
     }
 
     /// Sets the part by one iteration. It is at most `most`, or as it was.
     fn adapt(&mut self, kind: u32, verdict: Verdict, most: f64) {
         self.shown.push(verdict.relative);
         let part = self.part();
+        self.tried += 1;
+        if self.tried.is_multiple_of(RISE_ITERATIONS) {
+            self.is_steady = part <= STILL_RISES * self.earlier;
+            self.earlier = part;
+        }
         if part > 2.0 * PROBE {
             self.pause = MIN_PAUSE;
         }
         self.all.note(verdict, most);
-        if verdict.share > KNOWN_SHARE {
-            return; // of a limit that is chance
+        if verdict.known < KNOWN_ITERATIONS {
+            return;
         }
         let known = self.bounds.iter().position(|bound| bound.kind == kind);
         let at = known.unwrap_or(self.bounds.len());
@@ -223,39 +362,82 @@ impl Controller {
         bound.balance.note(verdict, most);
     }
 
-    /// Measures growth, and ends this state if it is time to, or if the least part is too much.
-    fn end_colocation(&mut self, now: u64) {
+    /// Measures growth, and ends this state if it is time to, if the least part is too much, or if
+    /// windows don't pay.
+    fn end_colocation(&mut self, now: u64, work: u64) {
         if self.shown.len() >= SHOWN_ITERATIONS {
             self.growth = quantile(&mut self.shown, 0.99).unwrap_or(1.0);
             self.shown.clear();
         }
         if self.part() < MIN_PART {
-            (self.all, self.bounds) = (Balance { run: 0, ..Balance::at(PROBE) }, Vec::new());
-            self.state = State::Pause(now + self.pause);
+            self.begin_pause(now.saturating_add(self.pause), RETRY);
             self.pause = (self.pause * 2).min(MAX_PAUSE);
+        } else if let Some(trial) = &mut self.trial {
+            let outcome = trial.note(now, work);
+            outcome.into_iter().for_each(|outcome| self.end_trial(outcome, now, work));
+        } else if self.is_trial_due(now) {
+            self.trial = Some(Trial::new(now, work));
         } else if now >= self.next_alone {
             self.begin_alone(now);
         }
+    }
+
+    fn is_trial_due(&self, now: u64) -> bool {
+        let time = now.saturating_sub(self.opened);
+        let is_found = self.is_steady || time >= MAX_BEFORE_TRIAL;
+        now >= self.next_trial && time >= BEFORE_TRIAL && is_found && !self.is_in_doubt
+    }
+
+    fn end_trial(&mut self, outcome: Outcome, now: u64, work: u64) {
+        self.trial = None;
+        match outcome {
+            Outcome::Pays => {
+                self.next_trial = now.saturating_add(self.between);
+                self.between = (self.between * LESS_OFTEN).min(MAX_BETWEEN);
+                self.rest = MIN_REST;
+            }
+            Outcome::Nothing => self.next_trial = now.saturating_add(MIN_BETWEEN),
+            Outcome::PaysNot(usual) => {
+                self.between = MIN_BETWEEN;
+                self.begin_pause(now.saturating_add(self.rest), PROBE);
+                self.rest = (self.rest * 2).min(MAX_REST);
+                self.watch = Some(Watch { usual, begin: now, work });
+            }
+        }
+    }
+
+    /// Begins a pause, after which windows have this part at first.
+    fn begin_pause(&mut self, until: u64, part: f64) {
+        (self.all, self.bounds) = (Balance { run: 0, ..Balance::at(part) }, Vec::new());
+        (self.is_in_doubt, self.trial) = (true, None);
+        self.state = State::Pause(until);
     }
 }
 
 impl Balance {
     fn at(part: f64) -> Self {
-        Self { part, run: FIRST_RUN, fall: 1.0 }
+        Self { part, run: FIRST_RUN, late: 0, fall: 1.0 }
     }
 
     /// Moves by one iteration, by less the less it says.
     fn note(&mut self, verdict: Verdict, most: f64) {
         if verdict.is_late {
-            let is_soon = (f64::from(self.run) + 1.0) * verdict.share <= SOON * LATE_SHARE;
-            self.fall = if is_soon { (self.fall * 1.5).min(8.0) } else { 1.0 };
-            self.run = 0;
-            self.part *= (-FALL * self.fall * verdict.weight()).exp();
-            return;
+            return self.note_late(verdict);
         }
         let haste = (1.0 + f64::from(self.run) * verdict.share).min(MAX_HASTE);
         let rise = RISE * haste * verdict.weight() * verdict.share / LATE_SHARE;
         self.part = (self.part * rise.exp()).min(most.max(self.part));
-        self.run = self.run.saturating_add(1);
+        (self.run, self.late) = (self.run.saturating_add(1), 0);
+    }
+
+    fn note_late(&mut self, verdict: Verdict) {
+        self.late = self.late.saturating_add(1);
+        let after_another = (f64::from(self.run) + 1.0) * verdict.share;
+        let in_sequence = if self.late > 1 { verdict.share.powf(self.late.into()) } else { 1.0 };
+        let is_soon = after_another.min(in_sequence) <= SOON * LATE_SHARE;
+        let most = MAX_FALL / verdict.weight();
+        self.fall = if is_soon { (self.fall * 1.5).min(most) } else { 1.0 };
+        self.run = 0;
+        self.part *= (-FALL * self.fall * verdict.weight()).exp();
     }
 }

@@ -8,6 +8,7 @@
 pub(crate) mod allowance;
 pub(crate) mod controller;
 pub(crate) mod share;
+pub(crate) mod trial;
 pub(crate) mod windows;
 
 pub use allowance::{Allowance, Caps};

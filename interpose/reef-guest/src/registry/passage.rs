@@ -8,13 +8,15 @@ use super::pass::{Pass, Peer};
 use crate::colocation::controller::Controller;
 use crate::colocation::windows::Windows;
 use crate::page::iterations::Iteration;
+use crate::page::layout::Counts;
 use crate::page::mapping::Mapping;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Time for which peers are held after the guest's work while its iterations are measured alone:
-/// its next request may be on its way. A guest without requests holds no peer.
-const MAX_QUIET: u64 = 30_000_000;
+/// Time after the guest's work for which peers are held while its iterations are measured alone:
+/// its next one may be on its way. A guest without work holds no peer.
+const MAX_QUIET: u64 = 20_000_000;
 
 /// Passage next to one real-time guest.
 #[derive(Debug)]
@@ -61,8 +63,8 @@ impl Passage {
         if is_busy {
             self.busy = now;
         }
-        let is_alone = self.controller.as_ref().is_some_and(Controller::is_alone);
-        is_alone && now.saturating_sub(self.busy) < MAX_QUIET
+        let is_silent = self.controller.as_ref().is_some_and(|all| all.is_silent(now));
+        is_silent && now.saturating_sub(self.busy) < MAX_QUIET
     }
 
     /// Opens and closes the gates of each peer at this time, while they are held. Returns the time
@@ -115,9 +117,17 @@ impl Passage {
         }
         let controller = self.controller.get_or_insert_with(|| Controller::new(target, now));
         let applied = self.windows.iter().map(|(peer, _)| peer.pass.duty()).max().unwrap_or(0);
-        controller.note(&self.iterations, now, applied);
+        let work = self.windows.iter().map(|(peer, _)| launches(&peer.page.counts));
+        let work = work.fold(0, u64::wrapping_add);
+        controller.note(&self.iterations, now, applied, work);
         self.pass.set_growth(controller.growth());
         self.pass.set_duty(controller.duty());
         Some(controller.duty())
     }
+}
+
+/// Launches of a guest: what it has done, as it runs ahead of its device by few of them. A guest
+/// that says something else affects when its own windows are tried.
+fn launches(counts: &Counts) -> u64 {
+    counts.kernels.load(Relaxed).wrapping_add(counts.graphs.load(Relaxed))
 }
