@@ -74,7 +74,7 @@ fn asks() {
     println!("said: no room {code}");
     let code = call("nvmlSystemGetCudaDriverVersion_v2", [&raw mut version as usize, 0, 0]);
     println!("said: passed on {code} {version}");
-    println!("said: not there {}", call("nvmlDeviceGetPowerUsage", [device, 0, 0]));
+    println!("said: not there {}", call("nvmlDeviceGetFanSpeed", [device, 0, 0]));
     let names = include_str!("../names.txt").lines();
     let missing: Vec<_> = names.filter(|name| symbol(handle, name).is_null()).collect();
     println!("said: missing {missing:?}");
