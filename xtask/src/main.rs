@@ -172,7 +172,22 @@ fn enter_workspace() -> std::io::Result<()> {
     }
 }
 
+/// Status of a command that wrote to a pipe without a reader: 128 and the number of `SIGPIPE`.
+const UNREAD: i32 = 141;
+
+/// Ends quietly where `println!` panics because the reader of its lines has gone, as `head` goes.
+fn end_if_unread() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| match panic.payload_as_str() {
+        Some(said) if said.starts_with("failed printing to stdout: Broken pipe") => {
+            std::process::exit(UNREAD)
+        }
+        _ => usual(panic),
+    }));
+}
+
 fn main() -> ExitCode {
+    end_if_unread();
     if let Err(error) = enter_workspace() {
         eprintln!("xtask: the workspace's folder: {error}");
         return ExitCode::FAILURE;
@@ -439,4 +454,36 @@ fn stress() -> Vec<Command> {
     let mut command = cargo("test --release -p reef-rt --test conformance");
     command.env("REEF_CONFORMANCE_CYCLES", "20000");
     vec![command]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    #[test]
+    fn command_whose_reader_has_gone_ends_quietly() {
+        let mut printing = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::lines_without_end", "--ignored", "--nocapture"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // From its first line on it ends quietly.
+        let mut lines = BufReader::new(printing.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "a line"));
+        drop(lines);
+        let ended = printing.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), ended.stderr), (Some(UNREAD), Vec::new()));
+    }
+
+    #[test]
+    #[ignore = "is a program that another test runs"]
+    fn lines_without_end() {
+        end_if_unread();
+        loop {
+            println!("a line");
+        }
+    }
 }
