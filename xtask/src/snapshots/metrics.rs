@@ -6,8 +6,8 @@ use proc_macro2::TokenTree;
 use std::collections::BTreeSet;
 
 /// Names that stand before their help: `("rt_finished", "Real-time tasks ..", ..)` or
-/// `register("answers", help, ..)`. Some have `reef_` from their registry, and endings from their
-/// kinds.
+/// `register("answers", help, ..)`; and whole names that something is set to: `PENDING: &str =
+/// "nv_pending";`. Some have `reef_` from their registry, and endings from their kinds.
 pub(super) fn lines(of: &Crate) -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     for module in of.modules.iter().filter(|module| is_observer(&module.path)) {
@@ -36,6 +36,11 @@ fn read(tokens: &[TokenTree], lines: &mut BTreeSet<String>) {
                 let has_help = |name: &String| is_help(help) || name.starts_with("process_");
                 lines.extend(literal(name).filter(|name| is_name(name) && has_help(name)));
             }
+            [TokenTree::Punct(set), name, TokenTree::Punct(end), ..]
+                if (set.as_char(), end.as_char()) == ('=', ';') =>
+            {
+                lines.extend(literal(name).filter(|name| is_whole_name(name)));
+            }
             _ => {}
         }
         at += 1;
@@ -45,6 +50,11 @@ fn read(tokens: &[TokenTree], lines: &mut BTreeSet<String>) {
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
+}
+
+/// Returns whether this names a metric of the daemon by itself; `nv_inference_` begins names.
+fn is_whole_name(text: &str) -> bool {
+    is_name(text) && !text.ends_with('_') && (text.starts_with("reef_") || text.starts_with("nv_"))
 }
 
 fn is_help(token: &TokenTree) -> bool {

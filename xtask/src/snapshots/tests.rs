@@ -117,13 +117,18 @@ fn keys_are_listed_as_serde_names_them() {
 fn metrics_are_listed_by_name() {
     let source = "
         const ALL: [(&str, &str); 1] = [(\"reef_gates\", \"Gates in a stream\")];
+        const PENDING: &str = \"nv_pending\"; const PREFIX: &str = \"nv_\"; const OF: &str = \"of\";
+        fn e() { let name = \"reef_calls\"; name }
         fn f() { r.register(\"answers\", help, c); g(\"not\", \"one\"); h(\"Not a name\", help) }
         #[cfg(test)] mod tests { fn f() { r.register(\"tested\", help, c) } }
     ";
     let mut of = library(source);
     assert!(metrics::lines(&of).is_empty());
     of.modules[0].path = vec!["observe".into(), "all".into()];
-    assert_eq!(metrics::lines(&of).into_iter().collect::<Vec<_>>(), ["answers", "reef_gates"]);
+    assert_eq!(
+        metrics::lines(&of).into_iter().collect::<Vec<_>>(),
+        ["answers", "nv_pending", "reef_calls", "reef_gates"]
+    );
 }
 
 #[test]
