@@ -18,7 +18,7 @@ Made by `cargo xtask tables` from the [results](research/results.md); don't edit
 which of them [are missed](lab/nvidia.md#what-is-missed-and-why). On NVIDIA GPUs a request's start is one launch since
 2026-11-23, and launches of a graph start early; headings say what was measured before.
 
-Columns have today's names. Commands have the names of their day, most of which still work; today's are:
+Columns and files have today's names. Commands have the names of their day, most of which still work; today's are:
 
 | then | today |
 |---|---|
@@ -26,8 +26,12 @@ Columns have today's names. Commands have the names of their day, most of which 
 | `--seconds 3`, `--lead 3` | `--time 3s`, `--lead 3s` |
 | `--only`, `--scheduler` | `--schedulers` |
 | `--rt`, `--be` | `--rt-model`, `--be-model` |
+| `?beside=132` | `?colocated_blocks=132` |
 | `-p reef-remote --test frames` | `-p reef-remote --test integration frames` |
 ";
+
+/// Folders of files that commands name, and where they are today.
+const MOVED: [(&str, &str); 1] = [(" reef-cli/disb/", " crates/reef-cli/disb/")];
 
 /// Writes the page, or with `check` says whether it is what would be written.
 ///
@@ -62,6 +66,11 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// The command with the files where they are today.
+fn today(command: &str) -> String {
+    MOVED.iter().fold(command.to_owned(), |command, (then, now)| command.replace(then, now))
+}
+
 /// One result; `None` if it is not of the form that `reef bench` writes.
 fn section(file: &str, heading: &str, result: &Value) -> Option<String> {
     let columns = columns(result["bench"].as_str()?)?;
@@ -69,7 +78,7 @@ fn section(file: &str, heading: &str, result: &Value) -> Option<String> {
     let shown: Vec<_> =
         columns.iter().filter(|c| rows.iter().any(|row| !row[c.0].is_null())).collect();
     let (name, date) = (result["device"]["name"].as_str()?, result["date"].as_str()?.get(..10)?);
-    let command = result["command"].as_str()?;
+    let command = today(result["command"].as_str()?);
     let mut text =
         format!("\n## {heading}\n\n{name}, {date}, `{command}` ([file](results/{file}))\n\n");
     let titles: Vec<_> = shown.iter().map(|column| column.1).collect();
@@ -244,6 +253,19 @@ mod tests {
         ];
         assert_eq!(table, want);
         assert!(text.contains("H200, 2026-11-21, `reef bench pad`"));
+    }
+
+    #[test]
+    fn files_that_commands_read_are_where_the_page_says() {
+        let root = Path::new("..");
+        let page = page(&root.join(RESULTS)).unwrap();
+        let read =
+            |word: &&str| word.contains('/') && (word.ends_with("json") || word.ends_with("py"));
+        let commands = page.lines().filter_map(|line| line.split('`').nth(1)).collect::<Vec<_>>();
+        let files = commands.iter().flat_map(|command| command.split(' ')).filter(read);
+        let (there, gone): (Vec<_>, Vec<_>) = files.partition(|file| root.join(file).exists());
+        assert!(there.len() > 5, "{there:?}");
+        assert_eq!(gone, [""; 0]);
     }
 
     #[test]
