@@ -91,12 +91,19 @@ fn killed_writer_leaves_a_whole_snapshot() {
         while file() == before && child.try_wait().expect("a process").is_none() {
             std::thread::sleep(Duration::from_micros(200)); // sleep: poll of a condition
         }
-        // sleep: any length is right
-        std::thread::sleep(Duration::from_micros(rng.random_range(0..60_000)));
+        let is_unfinished = || folder.path().join("network.reef.unfinished").exists();
+        if round % 2 == 0 {
+            // sleep: any length is right
+            std::thread::sleep(Duration::from_micros(rng.random_range(0..60_000)));
+        } else {
+            while !is_unfinished() && child.try_wait().expect("a process").is_none() {
+                std::thread::sleep(Duration::from_micros(50)); // sleep: poll of a condition
+            }
+        }
         child.kill().expect("it runs");
         let status = child.wait().expect("it ends");
         assert_eq!(status.signal(), Some(9), "round {round}: {status}");
-        unfinished += u32::from(folder.path().join("network.reef.unfinished").exists());
+        unfinished += u32::from(is_unfinished());
         let mut snapshot = Snapshot::open(folder.path()).expect("whole");
         snapshot.restore(&work).expect("the same task");
         assert_eq!(snapshot.manifest().note, json!(Digest::of(&contents(&work).concat())));

@@ -48,7 +48,7 @@ fn program_whose_connection_was_closed_is_told_of_a_move() {
     std::thread::sleep(Duration::from_millis(100));
     let moved = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // sleep: longer than the session is kept otherwise
+            // sleep: length of the absence
             std::thread::sleep(Duration::from_millis(1300));
             gate.open();
         });

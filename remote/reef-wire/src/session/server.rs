@@ -51,7 +51,7 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// Options with a schema: no tokens, the default limits, 256 MiB unread, 1,000 sessions, and
-    /// timeouts of 30 s and 700 ms.
+    /// timeouts of 30 s and 3 s.
     pub fn new(schema: u64) -> Self {
         Self {
             schema,
@@ -60,7 +60,7 @@ impl ServerOptions {
             max_unread: 256 << 20,
             max_sessions: 1000,
             reconnect_timeout: Duration::from_secs(30),
-            closed_timeout: Duration::from_millis(700),
+            closed_timeout: Duration::from_secs(3),
         }
     }
 }

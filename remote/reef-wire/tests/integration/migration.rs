@@ -136,10 +136,15 @@ fn absent_client_delays_a_move_for_a_bounded_time() {
     is_back.store(true, Ordering::Relaxed);
 }
 
-/// Its server keeps a session whose connection was closed for 700 ms, unless it is held or moves.
+/// Its server keeps a session whose connection was closed for a second, unless it is held or moves.
 #[test]
 fn client_whose_connection_was_closed_is_told() {
-    let moving = Move::new(millis(1300));
+    let mut options = ServerOptions::new(SCHEMA);
+    options.closed_timeout = millis(1000);
+    let moving = Move::with(options, |dial, connect| {
+        thread::sleep(millis(if dial > 0 { 1300 } else { 0 })); // sleep: longer than that
+        connect()
+    });
     moving.client.cut();
     thread::sleep(millis(50)); // sleep: the server sees it; one that does not yet holds as well
     assert!(moving.go(moving.hold()));
