@@ -13,7 +13,7 @@ skip() { left_out "$1"; exit 0; }
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || skip "no Python 3.10 or later"
 rm -rf "$environment"
 python3 -m venv "$environment" || skip "no virtual environment"
-"$environment/bin/pip" install --quiet "numpy>=1.24" "onnx>=1.16" "mypy>=1.11" "maturin>=1.9,<2" || skip "NumPy, ONNX, mypy and maturin can't be installed"
+"$environment/bin/pip" install --quiet "numpy>=1.24" "onnx>=1.16" "mypy>=1.11" "maturin>=1.9,<2" "wheel>=0.38" || skip "NumPy, ONNX, mypy, maturin and wheel can't be installed"
 
 # With all members, so that what the tests compiled is used.
 cargo build --quiet --workspace --lib --bins

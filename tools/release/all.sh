@@ -21,9 +21,10 @@ echo "${#order[@]} packages"
 
 if [ "$is_built" != true ]; then
     echo "== programs and libraries, profile $profile"
-    cargo build --locked --profile "$profile" --lib --bins -p reef-cli -p reef-shim -p reef-nvml-shim -p reef-remote-cuda \
-        -p reef-cudart -p reef-capi -p reef-cudareef \
-        --features reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-capi/cuda,reef-capi/hip
+    # With the module of Python, so that the wheel's build finds all of it compiled.
+    PYO3_NO_PYTHON=1 cargo build --locked --profile "$profile" --lib --bins -p reef-cli -p reef-shim -p reef-nvml-shim \
+        -p reef-remote-cuda -p reef-cudart -p reef-capi -p reef-cudareef -p reef-python \
+        --features reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-capi/cuda,reef-capi/hip,reef-python/cuda,reef-python/hip
     echo "== wheel and source distribution"
     python3 -m venv "$target/release-python"
     "$target/release-python/bin/pip" install --quiet "maturin>=1.9,<2" build wheel auditwheel

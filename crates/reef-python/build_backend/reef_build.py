@@ -1,5 +1,6 @@
-"""Build backend: maturin's, with the command `reef` and its libraries in the wheel.
+"""Build backend: the module, the command `reef` and its libraries in one wheel, with maturin's metadata.
 
+All are built by one `cargo build`: what they share is compiled once, with the features that any of them wants.
 A source distribution has the whole workspace, so that a wheel that is built from it has them too.
 REEF_BUILD_PROFILE names another profile of Cargo than release, and CARGO_BUILD_TARGET another target than this machine.
 """
@@ -8,20 +9,21 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
-import maturin
-from maturin import get_requires_for_build_sdist, get_requires_for_build_wheel  # noqa: F401
+from maturin import (  # noqa: F401
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+    prepare_metadata_for_build_wheel,
+)
 
 PROFILE = os.environ.get("REEF_BUILD_PROFILE", "release")
 TARGET = os.environ.get("CARGO_BUILD_TARGET", "")
-FEATURES = "cuda,hip,remote"
-LIBRARIES = ["reef-shim", "reef-nvml-shim"]
-
-
-DATA = Path("build/data")
+PACKAGES = ["reef-cli", "reef-shim", "reef-nvml-shim", "reef-python"]
+FEATURES = "reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-python/cuda,reef-python/hip"
 
 # Folders of the repository that nothing is built from.
 LEFT_OUT = (".ci/", "deploy/", "docs/lab/", "docs/diagrams/", "docs/results/", "fuzz/")
@@ -61,16 +63,18 @@ def build_sdist(sdist_directory, config_settings=None):
     return f"{name}.tar.gz"
 
 
-def prepare_metadata_for_build_wheel(*args, **named):
-    DATA.mkdir(parents=True, exist_ok=True)  # maturin wants it
-    return maturin.prepare_metadata_for_build_wheel(*args, **named)
-
-
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    _stage(Path.cwd())
-    settings = dict(config_settings or {})
-    settings.setdefault("build-args", f"--profile {PROFILE}")
-    return maturin.build_wheel(wheel_directory, settings, metadata_directory)
+    package = Path.cwd()
+    built = _build(_root(package))
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Path(folder)
+        info = prepare_metadata_for_build_wheel(folder, config_settings)
+        name = info.removesuffix(".dist-info")
+        _lay_out(stage, f"{name}.data", _root(package) / "crates/reef-python/python/reef", built)
+        metadata = (stage / info / "WHEEL").read_text()
+        subprocess.run([sys.executable, "-m", "wheel", "pack", folder, "--dest-dir", wheel_directory], check=True)
+    (tag,) = [line.split()[1] for line in metadata.splitlines() if line.startswith("Tag:")]
+    return f"{name}-{tag}.whl"
 
 
 def _root(package: Path) -> Path:
@@ -78,24 +82,27 @@ def _root(package: Path) -> Path:
     return package if (package / "crates").is_dir() else package.parents[1]
 
 
-def _stage(package: Path) -> None:
-    """Builds the command and the libraries, and puts them where the wheel takes them from."""
-    root = _root(package)
-    cargo = ["cargo", "build", "--locked", "--profile", PROFILE]
-    subprocess.run([*cargo, "-p", "reef-cli", "--features", FEATURES], cwd=root, check=True)
-    libraries = [word for name in LIBRARIES for word in ("-p", name)]
-    subprocess.run([*cargo, *libraries, "--lib"], cwd=root, check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / TARGET
-    built = target / ("debug" if PROFILE == "dev" else PROFILE)
+def _build(root: Path) -> Path:
+    """Compiles everything; returns the folder that has it."""
+    packages = [word for name in PACKAGES for word in ("-p", name)]
+    cargo = ["cargo", "build", "--locked", "--profile", PROFILE, "--lib", "--bins", *packages, "--features", FEATURES]
+    # The module is for the stable interface of all Pythons, so none is looked at.
+    subprocess.run(cargo, cwd=root, check=True, env={**os.environ, "PYO3_NO_PYTHON": "1"})
+    target = root / os.environ.get("CARGO_TARGET_DIR", "target") / TARGET
+    return target / ("debug" if PROFILE == "dev" else PROFILE)
+
+
+def _lay_out(stage: Path, data: str, sources: Path, built: Path) -> None:
+    """Copies the package and what was built to where a wheel has it."""
+    shutil.copytree(sources, stage / "reef", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     strip = TARGET.replace("-unknown", "") + "-strip" if TARGET else "strip"
-    data = package / DATA
-    shutil.rmtree(data, ignore_errors=True)
-    for name, folder in [
-        ("reef", "scripts"),
-        ("libreef_cuda_shim.so", "data/lib/reef"),
-        ("libreef_nvml_shim.so", "data/lib/reef"),
+    for name, place in [
+        ("lib_reef.so", "reef/_reef.abi3.so"),
+        ("reef", f"{data}/scripts/reef"),
+        ("libreef_cuda_shim.so", f"{data}/data/lib/reef/libreef_cuda_shim.so"),
+        ("libreef_nvml_shim.so", f"{data}/data/lib/reef/libreef_nvml_shim.so"),
     ]:
-        (data / folder).mkdir(parents=True, exist_ok=True)
-        shutil.copy2(built / name, data / folder / name)
+        (stage / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(built / name, stage / place)
         if shutil.which(strip):
-            subprocess.run([strip, "--strip-unneeded", data / folder / name], check=False)
+            subprocess.run([strip, "--strip-unneeded", stage / place], check=False)
