@@ -15,30 +15,29 @@ other threads of Python run, and ends with KeyboardInterrupt where that is raise
 
 from typing import TYPE_CHECKING, Any
 
-from ._cluster import Cluster, ClusterNetwork, Node, Placed, open_cluster
-from ._daemon import Daemon, Model, ServedClient, connect
-from ._device import BestEffort, Device, RealTime, Stats, Usage, devices, open, schedulers
-from ._errors import DeadlineError, DeniedError, UnavailableError
-from ._network import Network, Port, Slot
-from ._reef import (
-    Array,
-    BusyError,
-    CancelledError,
-    DeviceLostError,
-    DriverError,
-    Error,
-    FileError,
-    HostError,
-    InvalidError,
-    NotFoundError,
-    OutOfMemoryError,
-    UnsupportedError,
-    __version__,
-)
-from ._request import Future, Timing
-
 if TYPE_CHECKING:
-    from . import guest, torch
+    from . import guest, serve, torch
+    from ._cluster import Cluster, ClusterNetwork, Node, Placed, open_cluster
+    from ._daemon import Daemon, Model, ServedClient, connect
+    from ._device import BestEffort, Device, RealTime, Stats, Usage, devices, open, schedulers
+    from ._errors import DeadlineError, DeniedError, UnavailableError
+    from ._network import Network, Port, Slot
+    from ._reef import (
+        Array,
+        BusyError,
+        CancelledError,
+        DeviceLostError,
+        DriverError,
+        Error,
+        FileError,
+        HostError,
+        InvalidError,
+        NotFoundError,
+        OutOfMemoryError,
+        UnsupportedError,
+        __version__,
+    )
+    from ._request import Future, Timing
 
 __all__ = [
     "Array",
@@ -80,14 +79,35 @@ __all__ = [
     "open",
     "open_cluster",
     "schedulers",
+    "serve",
     "torch",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Imported at their first use: `import reef` is quick.
-    if name in ("guest", "torch"):
-        import importlib
+# Imported at their first use: `import reef` is quick, and `reef.serve` does without the compiled part.
+_PARTS = {
+    "_cluster": "Cluster ClusterNetwork Node Placed open_cluster",
+    "_daemon": "Daemon Model ServedClient connect",
+    "_device": "BestEffort Device RealTime Stats Usage devices open schedulers",
+    "_errors": "DeadlineError DeniedError UnavailableError",
+    "_network": "Network Port Slot",
+    "_reef": "Array BusyError CancelledError DeviceLostError DriverError Error FileError HostError InvalidError NotFoundError OutOfMemoryError UnsupportedError __version__",
+    "_request": "Future Timing",
+}
+_PART_OF = {name: part for part, names in _PARTS.items() for name in names.split()}
 
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in ("guest", "serve", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _PART_OF:
+        value = getattr(importlib.import_module(f"{__name__}.{_PART_OF[name]}"), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

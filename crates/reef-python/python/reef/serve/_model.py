@@ -1,0 +1,85 @@
+"""What a program defines: its model; and what it gets: requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class InvalidRequest(ValueError):
+    """The request is wrong: its client gets this text, as an error of the client."""
+
+
+class RequestFailed(RuntimeError):
+    """The request has failed: its client gets this text as it is."""
+
+
+class Request(Mapping[str, Any]):
+    """A request: a mapping from the names of inputs to their values."""
+
+    id: str
+    """Identifier that the client gave it; may be empty."""
+    class_name: str
+    """Class: "rt" or "be"."""
+    outputs: list[str]
+    """Names of the outputs that the client wants."""
+
+    def __init__(self, header: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        self.id, self.class_name, self.outputs = header["id"], header["class"], header["outputs"]
+        self._until = time.monotonic() + header["timeout_us"] / 1e6
+        self._values = values
+        self._cancelled = threading.Event()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until its client gets an error instead of an answer."""
+        return float(max(self._until - time.monotonic(), 0.0))
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True once no client waits for it: an answer, or an error, is due soon all the same."""
+        return self._cancelled.is_set()
+
+    def _cancel(self) -> None:
+        self._cancelled.set()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Model:
+    """A model: a subclass says which tensors it has, and answers requests."""
+
+    inputs: Mapping[str, Any] = {}
+    outputs: Mapping[str, Any] = {}
+
+    name: str
+    """Name of the model in the daemon."""
+    version: int
+    class_name: str
+    """Class of the requests that this process gets: "rt" or "be"."""
+    folder: str
+    """Folder of the version's files."""
+    instance: int
+    """Number of this process among those of its class."""
+    config: Mapping[str, Any]
+    """The model's `config.pbtxt`, if it has one."""
+
+    def load(self, device: str) -> None:
+        """Prepares for requests. The model is ready when this returns. `device` is the daemon's name
+        for the device: "cpu:0"."""
+
+    def infer(self, request: Request) -> Mapping[str, Any]:
+        """Answers a request: a value for each output, or for each that is wanted."""
+        raise NotImplementedError(f"{type(self).__name__} must have a method infer")
+
+    def unload(self) -> None:
+        """Called before the end, after the last request."""

@@ -1,0 +1,132 @@
+"""The loop of a model's process."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from ._model import InvalidRequest, Model, Request, RequestFailed
+from ._phase import Phases
+from ._tensors import Spec
+from ._wire import PROTOCOL, Channel
+
+
+def run(model: type[Model] | Model) -> None:
+    """Serves the model's requests, one at a time, until the daemon ends the conversation."""
+    channel = Channel.of_stdin()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    started = channel.read()
+    if started is None:
+        return
+    try:
+        loaded, inputs, outputs = _load(model, started[0])
+    except BaseException as error:
+        traceback.print_exc()
+        channel.write({"type": "error", "error": _text(error)})
+        raise SystemExit(1) from None
+    header = {"type": "ready", "protocol": PROTOCOL}
+    header |= {"inputs": _headers(inputs), "outputs": _headers(outputs)}
+    channel.write(header)
+    requests = _Requests(channel, inputs)
+    phases = Phases()
+    while (request := requests.next()) is not None:
+        with phases.of(request[1].class_name):
+            _serve(channel, loaded, request, outputs)
+    loaded.unload()
+
+
+def _load(
+    model: type[Model] | Model, start: Mapping[str, Any]
+) -> tuple[Model, dict[str, Spec], dict[str, Spec]]:
+    if start.get("type") != "start" or start.get("protocol") != PROTOCOL:
+        raise RuntimeError(f"protocol must be {PROTOCOL}, got {start.get('protocol')!r}")
+    made = model() if isinstance(model, type) else model
+    made.name, made.version = start["model"], start["version"]
+    made.class_name, made.folder = start["class"], start["folder"]
+    made.instance, made.config = start["instance"], start.get("config") or {}
+    made.load(start["device"])
+    specs = ({name: Spec.of(name, of) for name, of in each.items()} for each in (made.inputs, made.outputs))
+    return made, *specs  # type: ignore[return-value]
+
+
+def _headers(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
+    return [spec.header() for spec in specs.values()]
+
+
+class _Requests:
+    """Requests of the daemon. A thread reads them, so that a running one hears of its end."""
+
+    def __init__(self, channel: Channel, inputs: Mapping[str, Spec]) -> None:
+        self._channel, self._inputs = channel, inputs
+        self._ready: queue.SimpleQueue[tuple[int, Request] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="reef-serve", daemon=True).start()
+
+    def next(self) -> tuple[int, Request] | None:
+        """Waits for a request; nothing at the end."""
+        return self._ready.get()
+
+    def _read(self) -> None:
+        open_requests: dict[int, Request] = {}
+        while (message := self._channel.read()) is not None:
+            header, data = message
+            number = header.get("request", 0)
+            if header["type"] == "infer":
+                open_requests.clear()  # those before have been answered
+                try:
+                    open_requests[number] = request = Request(header, self._values(header, data))
+                    self._ready.put((number, request))
+                except Exception as error:
+                    _answer_error(self._channel, number, error, "invalid")
+            elif header["type"] == "cancel" and number in open_requests:
+                open_requests[number]._cancel()
+        self._ready.put(None)
+
+    def _values(self, header: Mapping[str, Any], data: memoryview) -> dict[str, Any]:
+        values, at = {}, 0
+        for tensor in header["inputs"]:
+            end = at + tensor["bytes"]
+            values[tensor["name"]] = self._inputs[tensor["name"]].decode(tensor["shape"], data[at:end])
+            at = end
+        return values
+
+
+def _serve(
+    channel: Channel, model: Model, numbered: tuple[int, Request], outputs: Mapping[str, Spec]
+) -> None:
+    number, request = numbered
+    try:
+        encoded = _encode(model.infer(request), request.outputs, outputs)
+    except InvalidRequest as error:
+        _answer_error(channel, number, error, "invalid")
+    except Exception as error:
+        traceback.print_exc()
+        _answer_error(channel, number, error, "failed")
+    else:
+        headers, data = [header for header, _ in encoded], [data for _, data in encoded]
+        channel.write({"type": "answer", "request": number, "outputs": headers}, data)
+
+
+def _encode(
+    answer: Mapping[str, Any], wanted: list[str], outputs: Mapping[str, Spec]
+) -> list[tuple[dict[str, Any], memoryview]]:
+    if not isinstance(answer, Mapping):
+        raise TypeError(f"infer must return a dict of outputs, got {type(answer).__name__}")
+    if missing := [name for name in wanted if name not in answer]:
+        raise ValueError(f"infer must return output {missing[0]!r}, got {', '.join(answer) or 'none'}")
+    return [outputs[name].encode(answer[name]) for name in wanted]
+
+
+def _answer_error(channel: Channel, number: int, error: BaseException, kind: str) -> None:
+    channel.write({"type": "error", "request": number, "error": _text(error), "kind": kind})
+
+
+def _text(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, (InvalidRequest, RequestFailed)):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

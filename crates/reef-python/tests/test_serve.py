@@ -1,0 +1,137 @@
+"""Models as programs: `reef.serve` against a daemon that is this test."""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+MODEL = """
+import reef.serve
+
+class Rows(reef.serve.Model):
+    inputs = {"x": ("FP32", [-1, 2]), "names": ("BYTES", [-1]), "times": int}
+    outputs = {"sums": ("FP32", [-1]), "names": ("BYTES", [-1]), "is_done": bool}
+
+    def load(self, device):
+        import sys
+        assert "reef._reef" not in sys.modules, "the compiled part is not needed"
+
+    def infer(self, request):
+        if request.id == "wait":
+            while not request.is_cancelled:
+                pass
+            raise reef.serve.InvalidRequest("cancelled")
+        names = [name * request["times"] for name in request["names"]]
+        return {"sums": request["x"].sum(axis=1), "names": names, "is_done": True}
+
+reef.serve.run(Rows)
+"""
+
+
+class Daemon:
+    """A process of a model, and the daemon's end of its socket."""
+
+    def __init__(self, folder, text=MODEL):
+        Path(folder, "model.py").write_text(text)
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(60)
+        command = [sys.executable, "model.py"]
+        pipes = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(command, cwd=folder, **pipes)
+        theirs.close()
+        facts = {"model": "m", "version": 1, "class": "be", "instance": 0, "device": "cpu:0"}
+        self.send({"type": "start", "protocol": 1, "folder": str(folder), **facts})
+
+    def send(self, header, data=b""):
+        text = json.dumps(header).encode()
+        self.socket.sendall(struct.pack("<IQ", len(text), len(data)) + text + data)
+
+    def receive(self):
+        header, data = struct.unpack("<IQ", self._exactly(12))
+        return json.loads(self._exactly(header)), self._exactly(data)
+
+    def _exactly(self, length):
+        data = b""
+        while len(data) < length:
+            more = self.socket.recv(length - len(data))
+            assert more, self.process.communicate(timeout=60)
+            data += more
+        return data
+
+    def infer(self, number, id, x, names):
+        data = [x.astype("<f4").tobytes(), b"".join(struct.pack("<I", len(n)) + n for n in names), struct.pack("<q", 2)]
+        tensors = [("x", "FP32", list(x.shape)), ("names", "BYTES", [len(names)]), ("times", "INT64", [1])]
+        inputs = [
+            {"name": name, "datatype": datatype, "shape": shape, "bytes": len(part)}
+            for (name, datatype, shape), part in zip(tensors, data)
+        ]
+        head = {"type": "infer", "request": number, "id": id, "class": "be", "timeout_us": 10**7}
+        self.send({**head, "inputs": inputs, "outputs": ["names", "sums", "is_done"]}, b"".join(data))
+
+    def end(self):
+        self.socket.close()
+        output, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, output.decode()
+
+
+class Serve(unittest.TestCase):
+    def test_arrays_of_numpy_go_in_and_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            ready, _ = daemon.receive()
+            self.assertEqual(ready["type"], "ready", ready)
+            self.assertEqual(ready["inputs"][0], {"name": "x", "datatype": "FP32", "shape": [-1, 2]})
+            x = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+            daemon.infer(1, "", x, [b"a", b"bc"])
+            answer, data = daemon.receive()
+            self.assertEqual((answer["type"], answer["request"]), ("answer", 1), answer)
+            self.assertEqual([one["shape"] for one in answer["outputs"]], [[2], [3], [1]])
+            self.assertEqual(data[:14], b"\x02\0\0\0aa\x04\0\0\0bcbc")
+            np.testing.assert_array_equal(np.frombuffer(data[14:26], "<f4"), x.sum(axis=1))
+            self.assertEqual(data[26:], b"\x01")
+            self.assertEqual(daemon.end(), (0, ""))
+
+    def test_running_request_hears_that_it_is_cancelled(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            daemon.receive()
+            daemon.infer(1, "wait", np.zeros((1, 2)), [])
+            daemon.send({"type": "cancel", "request": 1})
+            said, _ = daemon.receive()
+            self.assertEqual(said, {"type": "error", "request": 1, "error": "cancelled", "kind": "invalid"})
+            daemon.end()
+
+    def test_model_that_cannot_load_says_why(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, MODEL.replace('assert "reef', 'raise OSError("no weights")  # "'))
+            self.assertEqual(daemon.receive()[0], {"type": "error", "error": "OSError: no weights"})
+            code, output = daemon.end()
+            self.assertEqual(code, 1)
+            self.assertIn("Traceback", output)
+
+    def test_program_without_a_daemon_is_refused_in_words(self):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "model.py").write_text(MODEL)
+            command = [sys.executable, "model.py"]
+            said = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            self.assertEqual(said.returncode, 1)
+            self.assertTrue(said.stderr.startswith("reef.serve: standard input must be the daemon's socket"), said.stderr)
+
+    def test_wrong_declaration_is_refused_with_its_tensor(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, MODEL.replace('"times": int', '"times": list'))
+            said, _ = daemon.receive()
+            self.assertIn("tensor 'times': must be declared as str", said["error"])
+            daemon.end()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+    unittest.main()
