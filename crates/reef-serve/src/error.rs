@@ -46,6 +46,9 @@ pub enum Error {
     /// The device or the operating system failed; the text has its message.
     #[error("{0}")]
     Failed(String),
+    /// The program of a model reported an error; the text has its message.
+    #[error("{0}")]
+    Program(String),
 }
 
 impl Error {
@@ -64,6 +67,7 @@ impl Error {
             Self::Unauthenticated(_) => "unauthenticated",
             Self::Denied(_) => "denied",
             Self::Failed(_) => "failed",
+            Self::Program(_) => "program",
         }
     }
 
@@ -81,7 +85,8 @@ impl Error {
             | Self::Unimplemented(text)
             | Self::Unauthenticated(text)
             | Self::Denied(text)
-            | Self::Failed(text) => text,
+            | Self::Failed(text)
+            | Self::Program(text) => text,
         }
     }
 
@@ -101,6 +106,7 @@ impl Error {
             Self::Unauthenticated(_) => Self::Unauthenticated(text),
             Self::Denied(_) => Self::Denied(text),
             Self::Failed(_) => Self::Failed(text),
+            Self::Program(_) => Self::Program(text),
         }
     }
 

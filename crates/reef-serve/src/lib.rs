@@ -27,6 +27,7 @@
 //! | `requests` | one inference, its queue, its shared memory |
 //! | `tenants` | rights of each principal, and its use |
 //! | `net` | sockets, peers, tokens, TLS, admission |
+//! | `process` | models that are processes |
 //! | `engine` | the devices |
 //! | `config` | the configuration |
 //! | `log_level`, `malloc` | changes of the log's level; return of memory to the system |
@@ -53,6 +54,7 @@ mod name;
 mod net;
 mod observe;
 mod preflight;
+mod process;
 mod reload;
 mod requests;
 mod server;

@@ -3,6 +3,7 @@
 use crate::class::{Class, Priority};
 use crate::config::live::LiveConfig;
 use crate::config::settings::Config;
+use crate::engine::call::CallHead;
 use crate::engine::node::{LoadGuard, Node, Nodes};
 use crate::error::{Error, Result};
 use crate::models::config::load::LoadParameters;
@@ -91,6 +92,8 @@ pub(crate) struct Inference {
     /// Begin of its timeout.
     pub(crate) arrived: Instant,
     pub(crate) timeout: Option<Duration>,
+    /// Set if a process runs it.
+    pub(crate) call: Option<CallHead>,
     pub(crate) inputs: Vec<BoundInput>,
     pub(crate) outputs: Vec<BoundOutput>,
 }
@@ -117,7 +120,8 @@ impl Server {
         let Nodes { all: nodes, losses } = nodes;
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?
-                .with_kernels(config.models.kernels);
+                .with_kernels(config.models.kernels)
+                .with_processes(config.models.processes);
         let observer = Arc::new(Observer::default());
         observer.metrics.add(Box::new(GpuCollector::default()));
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
@@ -333,6 +337,7 @@ impl Server {
             account,
             arrived,
             timeout,
+            call,
             inputs,
             outputs,
         } = inference;
@@ -353,6 +358,7 @@ impl Server {
                 has_stated_rate,
                 rows: model.rows_of(class, &variant.shapes()),
                 instances: variant,
+                call,
                 inputs,
                 outputs,
                 arrived: Instant::now(), // at the queue

@@ -9,7 +9,8 @@ use reef::tensor::Element;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TensorInfo {
     pub(crate) name: String,
-    pub(crate) element: Element,
+    /// Type of its numbers; `None` if it consists of texts.
+    pub(crate) element: Option<Element>,
     pub(crate) shape: Vec<i64>,
     /// Offset of its first byte.
     pub(crate) offset: usize,
@@ -37,7 +38,7 @@ impl TensorInfos {
     pub(crate) fn of(ports: &Ports) -> Self {
         let info = |(offset, port): (usize, &Port)| TensorInfo {
             name: port.name.clone(),
-            element: port.spec.element,
+            element: Some(port.spec.element),
             shape: port.spec.dims.iter().map(|&size| size as i64).collect(),
             offset,
             bound: match (port.extent, ports.size_of(port)) {
@@ -68,7 +69,7 @@ impl TensorInfos {
 
     /// True if it is a single tensor of FP32, whose size is known.
     pub(crate) fn is_floats(&self) -> bool {
-        matches!(&*self.each, [info] if info.element == Element::F32 && info.bound.is_none())
+        matches!(&*self.each, [info] if info.element == Some(Element::F32) && info.bound.is_none())
     }
 
     /// Returns the tensors as in metadata: -1 is a size that data decide.
@@ -89,7 +90,7 @@ impl TensorInfo {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.elements().saturating_mul(self.element.bytes())
+        self.elements().saturating_mul(self.element_bytes())
     }
 
     /// Bytes of one place along the axis whose size data decide, in each row before it; and the
@@ -98,7 +99,7 @@ impl TensorInfo {
         let product = |sizes: &[i64]| {
             sizes.iter().map(|&size| usize::try_from(size).unwrap_or_default()).product::<usize>()
         };
-        (product(&self.shape[axis + 1..]) * self.element.bytes(), product(&self.shape[..axis]))
+        (product(&self.shape[axis + 1..]) * self.element_bytes(), product(&self.shape[..axis]))
     }
 
     /// Keeps `size` places of the axis whose size data decide.
@@ -121,9 +122,53 @@ impl TensorInfo {
         shape
     }
 
+    /// Bytes of an element; 0 for texts, each of which has a length of its own.
+    fn element_bytes(&self) -> usize {
+        self.element.map_or(0, Element::bytes)
+    }
+
     /// Returns the protocol's name of its type.
     pub(crate) fn datatype(&self) -> &'static str {
-        datatype(self.element)
+        self.element.map_or(TEXTS, datatype)
+    }
+
+    /// Returns the protocol's name of its type in configurations.
+    pub(crate) fn config_type(&self) -> String {
+        let name = self.element.map_or("STRING", datatype);
+        format!("TYPE_{name}")
+    }
+
+    /// Returns the tensor with a shape that it may have: -1 is a size that each request chooses.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for another type or shape, with both values.
+    pub(crate) fn with_shape(&self, given: &str, shape: &[i64]) -> Result<Self> {
+        let is_size = |(want, given): (&i64, &i64)| *given >= 0 && [-1, *given].contains(want);
+        let fits = self.shape.len() == shape.len() && self.shape.iter().zip(shape).all(is_size);
+        let chosen =
+            Self { shape: if fits { shape.to_vec() } else { self.shape.clone() }, ..self.clone() };
+        chosen.check(given, shape).map(|()| chosen)
+    }
+
+    /// Refuses data that do not have as many elements as its shape.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with both numbers.
+    pub(crate) fn check_data(&self, bytes: &[u8]) -> Result<()> {
+        if self.element.is_some() {
+            return self.check_bytes(bytes.len());
+        }
+        let (name, want) = (&self.name, self.elements());
+        let wrong = |why: String| Error::Invalid(format!("tensor {name}: {why}"));
+        let given = texts(bytes).ok_or_else(|| wrong("each text must follow its length".into()))?;
+        let count = given.len();
+        if count == want {
+            Ok(())
+        } else {
+            Err(wrong(format!("must have {want} texts, got {count}")))
+        }
     }
 
     /// Refuses a tensor of another type or shape.
@@ -178,9 +223,32 @@ const DATATYPES: [(Element, &str); 13] = [
     (Element::Bool, "BOOL"),
 ];
 
+/// The protocol's name of texts.
+pub(crate) const TEXTS: &str = "BYTES";
+
 fn datatype(element: Element) -> &'static str {
     let named = DATATYPES.iter().find(|(each, _)| *each == element);
-    named.map_or("BYTES", |(_, name)| name)
+    named.map_or(TEXTS, |(_, name)| name)
+}
+
+/// Returns the texts of a tensor's bytes: each follows its length, a number of 32 bits. `None` if
+/// the bytes end within one.
+pub(crate) fn texts(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        all.push(text);
+        bytes = rest;
+    }
+    Some(all)
+}
+
+/// Appends a text to a tensor's bytes. A text of 4 GiB or more is cut.
+pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &[u8]) {
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(&text[..length as usize]);
 }
 
 /// Returns the type with this name in the protocol.
@@ -235,7 +303,7 @@ mod tests {
         for (each, name) in DATATYPES {
             assert_eq!((datatype(each), element(name)), (name, Some(each)));
         }
-        assert_eq!(element("BYTES"), None);
+        assert_eq!(element(TEXTS), None);
     }
 
     #[test]

@@ -64,8 +64,10 @@ const INPUTS: &[(&str, &[&str])] = &[
     (
         "reef-serve",
         &[
+            "crates/reef-python/python",
             "deploy",
             "docs/reference/configuration.md",
+            "examples/process",
             "fuzz/seeds/onnx",
             "reef-models/tests",
             "tests/networks/program",

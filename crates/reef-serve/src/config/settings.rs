@@ -71,6 +71,9 @@ pub struct Models {
     /// Loads folders with kernels as source as well, which run native code of their authors; off by
     /// default.
     pub kernels: bool,
+    /// Starts the programs of models whose engine is a process; off by default. Only the daemon's
+    /// user may be able to write to the repository.
+    pub processes: bool,
     /// Loads a model that is not loaded when a client of the local path with the right `control`
     /// names it.
     pub on_demand: bool,
@@ -88,6 +91,7 @@ impl Default for Models {
             load: Vec::new(),
             builtin: false,
             kernels: false,
+            processes: false,
             on_demand: true,
             replicas: 1,
             class: Class::BestEffort,

@@ -1,8 +1,9 @@
 //! Interface of a device. Everything above it is the same for every backend.
 
+use super::call::{Call, CallOutput};
 use super::shared::{SharedMemory, SharedParts};
 use crate::class::Class;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use reef::models::Model;
 use reef::{Account, ClientConfig, HostMemory, Neighbours, Span};
 use std::any::Any;
@@ -122,6 +123,12 @@ pub(crate) trait DeviceModel: Debug + Send + Sync {
 
     /// Returns itself, for the engine that loaded it.
     fn as_any(&self) -> &dyn Any;
+
+    /// Starts nothing any more: the model is being unloaded.
+    fn close(&self) {}
+
+    /// Begins to end what its instances have, after the last request.
+    fn begin_end(&self) {}
 }
 
 /// Instances of one model that wait for requests.
@@ -218,4 +225,19 @@ pub(crate) trait Instance: Debug + Send {
     ///
     /// Errors of [`write`](Self::write).
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()>;
+
+    /// Runs an inference whose tensors have shapes of their own; returns the requested outputs in
+    /// that order. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unimplemented` for a network; errors of the process.
+    fn call(&mut self, _: Call<'_>) -> Result<Vec<CallOutput>> {
+        Err(Error::Unimplemented("a network with shapes that each request chooses".into()))
+    }
+
+    /// True if it can be used again after any error.
+    fn recovers(&self) -> bool {
+        false
+    }
 }

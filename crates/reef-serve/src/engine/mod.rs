@@ -11,6 +11,7 @@
 
 pub(crate) mod api;
 mod busy;
+pub(crate) mod call;
 mod constants;
 pub(crate) mod device;
 pub(crate) mod instance;

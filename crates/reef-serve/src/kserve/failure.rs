@@ -24,7 +24,7 @@ pub(crate) fn status(error: Error) -> Status {
         Error::Unimplemented(_) => Status::unimplemented(text),
         Error::Unauthenticated(_) => Status::unauthenticated(text),
         Error::Denied(_) => Status::permission_denied(text),
-        Error::Failed(_) => Status::internal(text),
+        Error::Failed(_) | Error::Program(_) => Status::internal(text),
     }
 }
 
@@ -94,7 +94,7 @@ impl IntoResponse for Failure {
             Error::Unimplemented(_) => StatusCode::NOT_IMPLEMENTED,
             Error::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Error::Denied(_) => StatusCode::FORBIDDEN,
-            Error::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Error::Failed(_) | Error::Program(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let body = axum::Json(json!({ "error": self.0.client_text() }));
         let mut response = (status, Extension(Kind(self.0.kind())), body).into_response();

@@ -157,6 +157,7 @@ pub(super) fn code(error: &Error) -> u32 {
         Error::TooLarge(_) => 10,
         Error::Unauthenticated(_) => 11,
         Error::NoSpace(_) => 12,
+        Error::Program(_) => 13,
     }
 }
 
@@ -174,6 +175,7 @@ pub(super) fn error(code: u32, text: String) -> Error {
         10 => Error::TooLarge(text),
         11 => Error::Unauthenticated(text),
         12 => Error::NoSpace(text),
+        13 => Error::Program(text),
         _ => Error::Failed(text),
     }
 }

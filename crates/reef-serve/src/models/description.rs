@@ -5,6 +5,7 @@ use crate::config::sources::why;
 use crate::error::{Error, Result};
 use crate::models::state::spec::{StatePair, StateSpec};
 use crate::name::{excerpt, is_file_name};
+use crate::process::settings::ProcessSettings;
 use crate::requests::batch::Batching;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,18 @@ pub(super) struct Description {
     pub(super) batch_rt: bool,
     /// Measures the kernels at the load, if there is no profile.
     pub(super) measure: bool,
+    /// Kind of its engine; default: a network that the daemon reads itself.
+    pub(super) engine: Option<EngineKind>,
+    /// Program of a model whose engine is a process.
+    pub(super) process: Option<ProcessSettings>,
+}
+
+/// Kind of a model's engine, which answers its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum EngineKind {
+    /// A program of its own.
+    Process,
 }
 
 /// Number of requests of each class that run at a time.
@@ -116,7 +129,38 @@ impl Description {
             let max = self.max_batch;
             return Err(format!("max_batch must be 0 or 1 for a model with state, got {max}"));
         }
-        Ok(())
+        self.check_process()
+    }
+
+    /// Refuses keys that a model's engine does not have.
+    fn check_process(&self) -> Result<(), String> {
+        let process = match (self.engine, &self.process) {
+            (None, None) => return Ok(()),
+            (None, Some(_)) => return Err("process requires engine = \"process\"".into()),
+            (Some(EngineKind::Process), None) => {
+                return Err("engine = \"process\" requires process.command".into());
+            }
+            (Some(EngineKind::Process), Some(process)) => process,
+        };
+        let of_networks = [
+            ("network", self.network.is_some()),
+            ("size", self.size.is_some()),
+            ("batch", self.batch.is_some()),
+            ("seed", self.seed.is_some()),
+            ("scales", self.scales.is_some()),
+            ("shapes", !self.shapes.is_empty()),
+            ("state", !self.state.is_empty()),
+            ("sequence_idle_us", self.sequence_idle_us.is_some()),
+            ("max_sequences", self.max_sequences.is_some()),
+            ("max_batch", self.max_batch > 1),
+            ("max_delay_us", self.max_delay_us > 0),
+            ("batch_rt", self.batch_rt),
+            ("measure", self.measure),
+        ];
+        match of_networks.iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => Err(format!("{key} cannot be set with engine = \"process\"")),
+            None => process.check(),
+        }
     }
 
     /// Its state, if it has any.

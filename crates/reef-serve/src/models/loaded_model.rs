@@ -193,7 +193,7 @@ impl LoadedModel {
     /// Returns the first size of its first input: images at a time, for networks of images.
     pub(crate) fn batch(&self) -> u64 {
         let first = self.base.inputs.each.first().and_then(|input| input.shape.first());
-        first.map_or(1, |&size| size as u64)
+        first.filter(|_| !self.spec.is_process()).map_or(1, |&size| size as u64)
     }
 
     /// Queues a request in its class.
@@ -288,6 +288,7 @@ impl LoadedModel {
     pub(super) fn close(&self) {
         self.is_retired.store(true, Ordering::Release);
         self.queues.iter().for_each(|queue| queue.close());
+        self.base.loaded.close();
     }
 
     /// Waits for the queued requests, and drops the instances. Never returns if the device never
@@ -298,6 +299,7 @@ impl LoadedModel {
         }
         self.sequences.iter().for_each(Sequences::clear);
         self.variants.clear();
+        self.base.loaded.begin_end();
         self.base.clear();
         self.instance_count.lock().take();
     }

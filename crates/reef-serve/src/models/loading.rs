@@ -25,6 +25,11 @@ impl LoadedModel {
         stats: Arc<Stats>,
         queue: usize,
     ) -> Result<Arc<Self>> {
+        if let Some(program) = spec.program() {
+            let base = factory.start(&spec, program)?;
+            let declaration = None;
+            return Self::start(Parts { spec, base, variants, declaration, factory, stats }, queue);
+        }
         let declaration = spec.declared(&factory.read_budget(&spec))?;
         let named = named_shapes(&spec, declaration.as_ref())?;
         let order = VariantOrder {

@@ -9,6 +9,7 @@ use super::state::spec::StateSpec;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
+use crate::process::settings::Program;
 use crate::requests::batch::Batching;
 use reef::models::profile::Latencies;
 use reef::models::{Budget, Model, Scales};
@@ -133,9 +134,26 @@ impl ModelSpec {
         matches!(self.source, ModelSource::Program(_))
     }
 
+    /// Returns its program, if it is a process.
+    pub(crate) fn program(&self) -> Option<&Program> {
+        match &self.source {
+            ModelSource::Process(program) => Some(program),
+            _ => None,
+        }
+    }
+
+    /// True if a process answers its requests.
+    pub(crate) fn is_process(&self) -> bool {
+        self.program().is_some()
+    }
+
     /// Returns its platform in metadata: made-up weights are marked, because they were not trained.
     pub(crate) fn platform(&self) -> &'static str {
-        if self.is_made_up() { "reef_made_up_weights" } else { "reef" }
+        match self.source {
+            ModelSource::Seeded { .. } => "reef_made_up_weights",
+            ModelSource::Process(_) => "reef_process",
+            _ => "reef",
+        }
     }
 
     /// True if its weights come from a seed.

@@ -23,6 +23,7 @@ use crate::models::description::Description;
 use crate::models::model_spec::{ModelSpec, no_folder};
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
+use crate::process::settings::Program;
 use reef::did_you_mean;
 use reef::models::{self, unread};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,8 @@ pub(crate) struct Repository {
     builtin: bool,
     /// True if kernels in it that come as source are trusted.
     kernels: bool,
+    /// True if programs that it names are started.
+    processes: bool,
 }
 
 /// Location of a model.
@@ -72,13 +75,20 @@ impl Repository {
             let wrong = |e| Error::Invalid(format!("models.repository {}: {e}", folder.display()));
             folder.canonicalize().map_err(wrong)
         };
-        Ok(Self { folder: folder.map(canonical).transpose()?, builtin, kernels: false })
+        let folder = folder.map(canonical).transpose()?;
+        Ok(Self { folder, builtin, kernels: false, processes: false })
     }
 
     /// Adds folders with kernels as source, if they are `trusted`.
     #[must_use]
     pub(crate) fn with_kernels(self, trusted: bool) -> Self {
         Self { kernels: trusted, ..self }
+    }
+
+    /// Adds models that are processes, if their programs are `trusted`.
+    #[must_use]
+    pub(crate) fn with_processes(self, trusted: bool) -> Self {
+        Self { processes: trusted, ..self }
     }
 
     /// Returns the models of the folder by name; other entries are left out.
@@ -145,11 +155,25 @@ impl Repository {
 
     /// Refuses native code that the operator has not trusted.
     fn check_trust(&self, spec: ModelSpec) -> Result<ModelSpec> {
+        if let Some(program) = spec.program() {
+            self.check_program(program, spec.upload.is_some()).map_err(|error| {
+                error.map_text(|text| format!("model {}/{}: {text}", spec.name, spec.version))
+            })?;
+        }
         if !spec.brings_kernels() || (self.kernels && spec.upload.is_none()) {
             return Ok(spec);
         }
         let why = "kernels as source are native code: models.kernels = true trusts those of the repository";
         Err(Error::Invalid(format!("model {}/{}: {why}", spec.name, spec.version)))
+    }
+
+    /// Refuses a program that the operator has not trusted, or that others could have written.
+    fn check_program(&self, program: &Program, is_uploaded: bool) -> Result<()> {
+        if !self.processes || is_uploaded {
+            let why = "engine: models.processes = true starts programs of the repository, but none that a client sends";
+            return Err(Error::Denied(why.into()));
+        }
+        self.folder.as_ref().map_or(Ok(()), |folder| program.check_owners(folder))
     }
 
     fn built(

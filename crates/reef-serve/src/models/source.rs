@@ -3,6 +3,7 @@
 use super::declaration::{Declaration, Shapes};
 use super::description::Description;
 use crate::error::{Error, Result};
+use crate::process::settings::Program;
 use reef::models::{self, Budget, Model, ModelBuilder, onnx, unread};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ pub(crate) enum ModelSource {
     Whole(PathBuf),
     /// A folder as REEF publishes it, with kernels as source.
     Program(PathBuf),
+    /// A program that answers requests itself.
+    Process(Program),
 }
 
 impl ModelSource {
@@ -35,6 +38,9 @@ impl ModelSource {
     ///
     /// `NotFound` if there is none; `Invalid` if it contradicts the description.
     pub(super) fn find(place: &Path, description: &Description) -> Result<Self> {
+        if let Some(process) = &description.process {
+            return Program::new(process, place).map(Self::Process);
+        }
         let network = description.network.clone();
         if let (Some(network), Some(seed)) = (&network, description.seed) {
             return Ok(Self::Seeded { network: network.clone(), seed });
@@ -80,6 +86,7 @@ impl ModelSource {
             Self::Program(path) => (with(Model::open(path).seed(PROGRAM_SEED)), path),
             Self::Weights { network, file } => (with(Model::open(network).weights(file)), file),
             Self::Whole(path) => (with(Model::open(path)).and_then(without_kernels), path),
+            Self::Process(_) => return Err(Error::Unimplemented("a process as a network".into())),
         };
         read.map_err(|error| read_error(path, error))
     }
@@ -104,7 +111,7 @@ impl ModelSource {
                 let declared = onnx::declared(&file, budget).map_err(|e| read_error(path, e))?;
                 Declaration::of(declared)
             }
-            Self::Program(_) => None,
+            Self::Program(_) | Self::Process(_) => None,
             _ => self.network().and_then(|network| built(network, size, rows)),
         })
     }
@@ -119,7 +126,7 @@ impl ModelSource {
         match self {
             Self::Seeded { network, .. } | Self::Weights { network, .. } => Some(network),
             Self::Whole(path) => models::weights_of(path),
-            Self::Program(_) => None,
+            Self::Program(_) | Self::Process(_) => None,
         }
     }
 

@@ -87,7 +87,7 @@ impl LoadedModel {
     }
 }
 
-/// Runs `run` on an instance, which is reused if it is sound afterwards.
+/// Runs `run` on an instance, which is reused if it is sound afterwards or recovers by itself.
 fn on_instance<T>(
     instances: &dyn Instances,
     class: Class,
@@ -98,7 +98,7 @@ fn on_instance<T>(
     let made = catch_unwind(AssertUnwindSafe(|| run(&mut *instance)));
     // The panic has been printed.
     let made = made.map_err(|_| Error::Failed("the worker panicked".into()))?;
-    if is_sound(&made) {
+    if is_sound(&made) || instance.recovers() {
         instances.give(class, instance);
     }
     Ok(made)

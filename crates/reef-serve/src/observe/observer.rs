@@ -1,6 +1,7 @@
 //! Observation of requests.
 
 use crate::engine::api::{Instance, Run, RunTiming};
+use crate::engine::call::{Call, CallOutput};
 use crate::engine::node::Node;
 use crate::error::Result;
 use crate::observe::latency::Latencies;
@@ -54,5 +55,14 @@ impl Instance for ObservedInstance {
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.instance.read(offset, bytes)
+    }
+
+    /// Not on the device, as far as the daemon knows: not counted.
+    fn call(&mut self, call: Call<'_>) -> Result<Vec<CallOutput>> {
+        self.instance.call(call)
+    }
+
+    fn recovers(&self) -> bool {
+        self.instance.recovers()
     }
 }

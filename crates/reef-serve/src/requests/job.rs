@@ -2,6 +2,7 @@
 
 use crate::class::Priority;
 use crate::engine::api::{Instance, Instances, Run};
+use crate::engine::call::CallHead;
 use crate::engine::shared::{SharedPart, SharedParts};
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
@@ -81,6 +82,8 @@ pub(crate) struct Job {
     pub(crate) instances: Arc<dyn Instances>,
     /// Set if it may run in a batch.
     pub(crate) rows: Option<Rows>,
+    /// Set if a process runs it.
+    pub(crate) call: Option<CallHead>,
     pub(crate) inputs: Vec<BoundInput>,
     pub(crate) outputs: Vec<BoundOutput>,
     pub(crate) arrived: Instant,
@@ -132,6 +135,9 @@ impl Job {
         if left.is_zero() {
             let text = format!("timed out after {:?} in the queue", phases.queue);
             return Err(Error::Deadline(text));
+        }
+        if let Some(head) = &self.call {
+            return self.call(head, instance, left, phases);
         }
         self.inputs.iter().try_for_each(|input| input.write(instance))?;
         let written = Instant::now();

@@ -8,6 +8,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod buffer_pool;
+pub(crate) mod call;
 pub(crate) mod device_memory;
 pub(crate) mod job;
 pub(crate) mod queue;

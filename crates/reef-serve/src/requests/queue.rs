@@ -168,6 +168,7 @@ mod tests {
             has_stated_rate: false,
             instances: Arc::new(NoInstances),
             rows: None,
+            call: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
             arrived: now,

@@ -79,6 +79,7 @@ impl Fixture {
             account: None,
             arrived: Instant::now(),
             timeout: None,
+            call: None,
             inputs: vec![BoundInput {
                 index: 0,
                 offset: 0,

@@ -14,6 +14,7 @@ mod memory;
 mod mistakes;
 mod packed;
 mod page;
+mod programs;
 mod requests;
 mod rights;
 mod slow;

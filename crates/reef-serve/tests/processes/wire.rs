@@ -171,7 +171,15 @@ impl Grpc {
     }
 
     pub(crate) fn infer(&mut self, request: ModelInferRequest) -> Result<(), tonic::Status> {
-        self.runtime.block_on(self.client.model_infer(request)).map(drop)
+        self.answer(request).map(drop)
+    }
+
+    /// Returns the answer.
+    pub(crate) fn answer(
+        &mut self,
+        request: ModelInferRequest,
+    ) -> Result<proto::ModelInferResponse, tonic::Status> {
+        self.runtime.block_on(self.client.model_infer(request)).map(|said| said.into_inner())
     }
 
     /// An inference on a connection of this class.

@@ -126,7 +126,8 @@ fn max_batch_size(max: usize) -> i32 {
     if max > 1 { max as i32 } else { 0 }
 }
 
-fn data_type(element: Element) -> DataType {
+fn data_type(element: Option<Element>) -> DataType {
+    let Some(element) = element else { return DataType::TypeString };
     match element {
         Element::F32 => DataType::TypeFp32,
         Element::F16 => DataType::TypeFp16,

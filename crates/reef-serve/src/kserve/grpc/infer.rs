@@ -16,7 +16,7 @@ use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
 use crate::net::quota::connection_pool::{OpenRequest, Stage};
 use crate::server::Server;
-use crate::tensor::{TensorInfo, element, short};
+use crate::tensor::{TEXTS, TensorInfo, element, push_text, short};
 use bytes::Bytes;
 use reef::tensor::{Array, Element};
 use std::collections::HashMap;
@@ -180,8 +180,13 @@ fn parameter(value: &InferParameter) -> Parameter {
     }
 }
 
-/// Encodes the numbers of the list for their type; empty if there is no list for it.
+/// Encodes the numbers or the texts of the list for their type; empty if there is no list for it.
 fn encode_list(datatype: &str, contents: InferTensorContents) -> Vec<u8> {
+    if datatype == TEXTS {
+        let mut bytes = Vec::new();
+        contents.bytes_contents.iter().for_each(|text| push_text(&mut bytes, text));
+        return bytes;
+    }
     let Some(element) = element(datatype) else { return Vec::new() };
     let wide = |ints: Vec<i64>| Array::from_i64(element, ints);
     let array = match element {

@@ -155,7 +155,7 @@ fn tensor(info: &TensorInfo) -> Value {
 async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<Value>> {
     let model = server.registry.get(&path.model, &path.version)?;
     let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
-    let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": format!("TYPE_{}", info.datatype()), "dims": model.dims(info) });
+    let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": info.config_type(), "dims": model.dims(info) });
     let devices = server.registry.devices(&model);
     let group = |class: &str, count: usize| group(&format!("{name}_{class}"), count, &devices);
     let mut config = json!({
@@ -187,7 +187,7 @@ fn sequence_batching(model: &LoadedModel, state: &StateSpec) -> Value {
     let tensors = model.sequences.iter().flat_map(|sequences| &sequences.tensors);
     let one = |(names, tensor): (&StatePair, &StateTensor)| {
         let info = &model.inputs.each[tensor.input];
-        let (mut one, kind) = (pair(names), format!("TYPE_{}", info.datatype()));
+        let (mut one, kind) = (pair(names), info.config_type());
         (one["data_type"], one["dims"]) = (json!(kind), json!(info.shape));
         one["initial_state"] =
             json!([{ "data_type": kind, "dims": tensor.first, "zero_data": true }]);

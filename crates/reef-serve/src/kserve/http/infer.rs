@@ -8,6 +8,7 @@ use super::json::{
 };
 use super::numbers::list::{NumberList, flat};
 use super::numbers::non_finite::{quote, to_json};
+use super::numbers::texts;
 use super::reply::{App, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
@@ -22,7 +23,7 @@ use crate::net::quota::charge::Charge;
 use crate::requests::buffer_pool::BufferPool;
 #[cfg(feature = "fuzzing")]
 use crate::server::Server;
-use crate::tensor::{TensorInfo, element, short};
+use crate::tensor::{TEXTS, TensorInfo, element, short};
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -36,10 +37,17 @@ use std::sync::Arc;
 /// Length of the shortest number in JSON: `0,`.
 const MIN_NUMBER_BYTES: u64 = 2;
 
+/// Upper bound of the bytes for a byte of JSON: `"",` is a text of 4 bytes.
+const TEXT_FACTOR: u64 = 2;
+
 /// Returns the maximum bytes of JSON for a byte of numbers: `-1.1754944e-38,` is a float, `false,`
 /// a boolean.
 fn text_per_byte(info: &TensorInfo) -> u64 {
-    if info.element.bytes() < 4 { 7 } else { 4 }
+    match info.element {
+        None => 6, // `\u0001`
+        Some(element) if element.bytes() < 4 => 7,
+        Some(_) => 4,
+    }
 }
 
 /// Header with the length of the JSON, if binary data follows it.
@@ -185,7 +193,7 @@ fn input(
             return Err(Error::Invalid(text));
         }
         (None, None, Some(data)) => {
-            TensorData::Bytes(numbers(&name, &datatype, data, charge, buffers)?)
+            TensorData::Bytes(from_json(&name, &datatype, data, charge, buffers)?)
         }
         _ => {
             let name = short(&name);
@@ -197,7 +205,7 @@ fn input(
 }
 
 /// Converts a tensor in JSON to bytes.
-fn numbers(
+fn from_json(
     name: &str,
     datatype: &str,
     data: &RawValue,
@@ -207,6 +215,10 @@ fn numbers(
     let wrong = |why: &dyn std::fmt::Display| {
         Error::Invalid(format!("JSON: tensor {:?}: {why}", short(name)))
     };
+    if datatype == TEXTS {
+        charge.map_or(Ok(()), |charge| charge.add(data.get().len() as u64 * TEXT_FACTOR))?;
+        return texts::flat(data).map(Bytes::from).map_err(|why| wrong(&why));
+    }
     let unknown = || wrong(&format!("unknown datatype {:?}", short(datatype)));
     let element = element(datatype).ok_or_else(unknown)?;
     let max = data.get().len() as u64 * element.bytes() as u64 / MIN_NUMBER_BYTES;
@@ -253,9 +265,8 @@ fn output_json<'a>(info: &'a TensorInfo, output: &'a ResponseOutput) -> OutputTe
             parameters.insert("binary_data_size".into(), output.bytes.len().into());
         }
         None => {
-            let numbers =
-                || Data::Numbers(NumberList { element: info.element, bytes: &output.bytes });
-            data = Some(output.texts().map_or_else(numbers, Data::Texts));
+            let numbers = |element| Data::Numbers(NumberList { element, bytes: &output.bytes });
+            data = output.texts(info).map(Data::Texts).or_else(|| info.element.map(numbers));
         }
     }
     let (datatype, shape) = output.datatype_and_shape(info);

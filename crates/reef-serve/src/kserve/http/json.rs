@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// JSON part of a request.
 #[derive(Debug, Deserialize)]
@@ -69,7 +70,7 @@ pub(super) struct OutputTensorJson<'a> {
 #[serde(untagged)]
 pub(super) enum Data<'a> {
     Numbers(NumberList<'a>),
-    Texts(Vec<&'a str>),
+    Texts(Vec<Cow<'a, str>>),
 }
 
 /// Converts parameters to the protocol-independent form.

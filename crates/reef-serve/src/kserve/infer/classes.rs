@@ -1,8 +1,9 @@
 //! Classification: an output as its largest values, each with its index: `VALUE:INDEX`.
 
 use crate::error::{Error, Result};
-use crate::tensor::TensorInfo;
+use crate::tensor::{TensorInfo, push_text, texts};
 use reef::tensor::Element;
+use std::borrow::Cow;
 
 /// Maximum bytes of a text: its length, a sign, 39 digits, a point with six digits, a colon, an
 /// index.
@@ -14,7 +15,7 @@ const MAX_TEXT_BYTES: u64 = 4 + 1 + 39 + 7 + 1 + 20;
 ///
 /// `Unimplemented` for a type other than FP32.
 pub(super) fn check(info: &TensorInfo) -> Result<()> {
-    if info.element == Element::F32 {
+    if info.element == Some(Element::F32) {
         return Ok(());
     }
     let (name, datatype) = (&info.name, info.datatype());
@@ -51,8 +52,7 @@ pub(super) fn to_bytes(info: &TensorInfo, bytes: &[u8], classes: usize) -> Vec<u
         largest(row, classes, &mut order);
         for &at in &order {
             let text = format!("{:.6}:{at}", f32::from_le_bytes(row[at]));
-            all.extend((text.len() as u32).to_le_bytes());
-            all.extend(text.as_bytes());
+            push_text(&mut all, text.as_bytes());
         }
     }
     all
@@ -72,14 +72,8 @@ fn largest(row: &[[u8; 4]], classes: usize, order: &mut Vec<usize>) {
 }
 
 /// Decodes the texts of such bytes.
-pub(super) fn from_bytes(mut bytes: &[u8]) -> Vec<&str> {
-    let mut texts = Vec::new();
-    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
-        let (text, rest) = rest.split_at(rest.len().min(u32::from_le_bytes(*length) as usize));
-        texts.push(std::str::from_utf8(text).unwrap_or_default());
-        bytes = rest;
-    }
-    texts
+pub(super) fn from_bytes(bytes: &[u8]) -> Vec<Cow<'_, str>> {
+    texts(bytes).unwrap_or_default().into_iter().map(String::from_utf8_lossy).collect()
 }
 
 #[cfg(test)]
@@ -90,7 +84,7 @@ mod tests {
     fn classification_sorts_each_row() {
         let info = |shape: &[i64], element| TensorInfo {
             name: "logits".into(),
-            element,
+            element: Some(element),
             shape: shape.into(),
             offset: 0,
             bound: None,

@@ -1,5 +1,6 @@
 //! Execution of a request, from its check to its answer.
 
+use super::process::fill_answered;
 use super::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use super::response::{InferResponse, ResponseOutput, named_twice, response_outputs};
 use super::sequence::SequenceStep;
@@ -50,6 +51,7 @@ impl Server {
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
         let mut answered = response_outputs(&model, request.outputs, request.is_binary)?;
         let order = in_order(&model, &request.inputs)?;
+        let call = self.call_head(peer, &model, &request.id, &order)?;
         let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {
             None => model.base.clone(),
             Some(shapes) => {
@@ -60,13 +62,19 @@ impl Server {
                 self.variant(&model, &tenant, shapes, arrived, timeout).await?
             }
         };
-        let inputs = self.inputs(peer, &variant, request.inputs)?;
+        let inputs = match &call {
+            Some(call) => self.process_inputs(peer, &variant, call, request.inputs)?,
+            None => self.inputs(peer, &variant, request.inputs)?,
+        };
         answered
             .iter_mut()
             .for_each(|output| output.set_shape(&variant.outputs.each[output.index]));
-        let of =
-            |output: &ResponseOutput| self.bind_output(peer, &variant, output, &request.charge);
+        let of = |output: &ResponseOutput| match &call {
+            Some(_) => self.bind_process_output(peer, output),
+            None => self.bind_output(peer, &variant, output, &request.charge),
+        };
         let mut outputs = answered.iter().map(of).collect::<Result<Vec<_>>>()?;
+        let shapes = call.as_ref().map(|call| call.shapes.clone());
         if let Some(sequence) = &mut sequence {
             outputs.extend(sequence.outputs(self, &tenant, &model, &variant).await?);
         }
@@ -79,12 +87,16 @@ impl Server {
             account,
             arrived,
             timeout,
+            call,
             inputs,
             outputs,
         };
         let made = self.infer(inference).await?;
         sequence.into_iter().for_each(SequenceStep::advance);
-        let outputs = self.fill(peer, answered, made, variant.clone(), request.charge).await?;
+        let outputs = match shapes {
+            Some(shapes) => fill_answered(answered, made, &shapes, &request.charge)?,
+            None => self.fill(peer, answered, made, variant.clone(), request.charge).await?,
+        };
         Ok(InferResponse { model, variant, id: request.id, outputs })
     }
 
@@ -206,7 +218,12 @@ impl Server {
         Ok(BoundOutput { index: output.index, offset: info.offset, bytes, size, output: to })
     }
 
-    fn slice(&self, peer: &Peer, place: &RegionPart, want: usize) -> Result<RegionSlice> {
+    pub(super) fn slice(
+        &self,
+        peer: &Peer,
+        place: &RegionPart,
+        want: usize,
+    ) -> Result<RegionSlice> {
         let RegionPart { region, offset, bytes } = place;
         self.regions.slice(peer, region, *offset, *bytes, want)
     }

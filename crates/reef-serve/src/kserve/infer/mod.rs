@@ -7,6 +7,7 @@
 
 mod classes;
 mod inference;
+mod process;
 pub(crate) mod request;
 pub(crate) mod response;
 mod sequence;

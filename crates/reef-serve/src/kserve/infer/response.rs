@@ -8,6 +8,7 @@ use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
 use crate::tensor::{TensorInfo, short};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Answer to an inference.
@@ -47,8 +48,15 @@ impl ResponseOutput {
     }
 
     /// Returns its texts, if it consists of texts.
-    pub(crate) fn texts(&self) -> Option<Vec<&str>> {
-        self.classes.as_ref().map(|_| classes::from_bytes(&self.bytes))
+    pub(crate) fn texts(&self, info: &TensorInfo) -> Option<Vec<Cow<'_, str>>> {
+        let is_texts = self.classes.is_some() || info.element.is_none();
+        is_texts.then(|| classes::from_bytes(&self.bytes))
+    }
+
+    /// Sets the tensor that a process has answered.
+    pub(super) fn set_answered(&mut self, shape: Vec<i64>, bytes: Vec<u8>) {
+        self.sized = Some(shape);
+        self.bytes = bytes.into();
     }
 
     /// Computes the shape of its texts.
@@ -105,6 +113,10 @@ pub(super) fn response_outputs(
             return Err(is_state(&output.name));
         }
         let has_region = output.to.is_some();
+        if model.spec.is_process() && output.classes > 0 {
+            let text = format!("tensor {:?} of a process as classes", short(&output.name));
+            return Err(Error::Unimplemented(text));
+        }
         if infos.each[index].bound.is_some() && (has_region || output.classes > 0) {
             let text = format!(
                 "tensor {:?}, about whose size data decide, in a region or as classes",

@@ -51,6 +51,10 @@ pub(super) fn admit<'a>(
         let text = format!("{}: this path with the state of sequences", model.title());
         return Err(Error::Unimplemented(text));
     }
+    if model.spec.is_process() {
+        let text = format!("{}: this path with a model that is a process", model.title());
+        return Err(Error::Unimplemented(text));
+    }
     if !model.base.inputs.is_floats() || !model.base.outputs.is_floats() {
         let text = format!(
             "{}: this path with tensors other than one FP32 input and one FP32 output",

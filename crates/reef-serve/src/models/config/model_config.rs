@@ -4,8 +4,9 @@ use super::fields::{each, number, wrong};
 use super::sequences::{SequenceBatching, sequences};
 use super::text;
 use crate::error::{Error, Result};
-use crate::models::description::{All, Description, Versions};
+use crate::models::description::{All, Description, EngineKind, Versions};
 use crate::name::ModelName;
+use crate::process::settings::ProcessSettings;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::Path;
@@ -15,6 +16,9 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Parameter that lets real-time requests run in batches, as `batch_rt` in `model.toml` does.
 pub(crate) const BATCH_RT: &str = "batch_rt";
+
+/// Parameter of Triton's Python backend with the folder of an interpreter.
+const EXECUTION_ENV_PATH: &str = "EXECUTION_ENV_PATH";
 
 /// Parameter with the name of a file of scales, as `scales` in `model.toml`.
 pub(crate) const SCALES: &str = "scales";
@@ -34,6 +38,8 @@ pub(crate) struct ModelConfig {
     gpus: Option<Vec<usize>>,
     versions: Option<Versions>,
     sequences: Option<SequenceBatching>,
+    /// Program of a model for Triton's Python backend.
+    python: Option<ProcessSettings>,
     /// Names of keys that are not read.
     pub(crate) unread: UnreadKeys,
 }
@@ -48,6 +54,10 @@ impl ModelConfig {
         let mut fields: Map<String, Value> =
             serde_json::from_str(json).map_err(|e| wrong(&format!("JSON: {e}")))?;
         drop_nulls(&mut fields);
+        if is_python(&fields) {
+            let why = "backend: a client cannot name a program, got \"python\" (config.pbtxt may)";
+            return Err(Error::Denied(format!("configuration: {why}")));
+        }
         Self::read(name, &fields)
     }
 
@@ -60,8 +70,36 @@ impl ModelConfig {
         let of = |why: &dyn std::fmt::Display| Error::Invalid(format!("{}: {why}", file.display()));
         let text = reef_files::read_to_string(file, MAX_BYTES).map_err(|e| of(&e))?;
         let fields = text::read(&text).map_err(|why| of(&why))?;
-        Self::read(name, &fields)
-            .map_err(|error| error.map_text(|why| format!("{}: {why}", file.display())))
+        let read = Self::read(name, &fields).and_then(|config| config.with_python(&fields));
+        read.map_err(|error| error.map_text(|why| format!("{}: {why}", file.display())))
+    }
+
+    /// Adds the program of a model for Triton's Python backend.
+    fn with_python(mut self, fields: &Map<String, Value>) -> Result<Self> {
+        if !is_python(fields) {
+            return Ok(self);
+        }
+        for (key, is_set) in [
+            ("dynamic_batching", self.delay_us.is_some()),
+            ("sequence_batching", self.sequences.is_some()),
+            ("model_transaction_policy", fields.contains_key("model_transaction_policy")),
+        ] {
+            if is_set {
+                return Err(Error::Unimplemented(format!(
+                    "configuration: {key} of backend python"
+                )));
+            }
+        }
+        let environment = entries(fields.get("parameters").unwrap_or(&Value::Null))
+            .into_iter()
+            .find(|(key, _)| *key == EXECUTION_ENV_PATH)
+            .map(|(_, value)| {
+                value.get("string_value").and_then(Value::as_str).unwrap_or_default()
+            });
+        let config = Value::Object(fields.clone()).to_string();
+        let python = ProcessSettings::triton(config, environment);
+        self.python = Some(python.map_err(|why| wrong(&format!("{EXECUTION_ENV_PATH}: {why}")))?);
+        Ok(self)
     }
 
     fn read(name: &ModelName, fields: &Map<String, Value>) -> Result<Self> {
@@ -73,6 +111,7 @@ impl ModelConfig {
                 "dynamic_batching" => config.read_batching(value, fields)?,
                 "instance_group" => each(value).try_for_each(|group| config.read_group(group))?,
                 "version_policy" => config.versions = Some(versions(value)?),
+                "parameters" if is_python(fields) => {} // the model's own
                 "parameters" => config.read_parameters(value)?,
                 // The files and the device determine these.
                 "platform" | "backend" | "input" | "output" => {}
@@ -188,8 +227,17 @@ impl ModelConfig {
         if let Some(sequences) = &self.sequences {
             sequences.apply(self.max_batch.unwrap_or(0) > 0, description);
         }
+        if self.python.is_some() {
+            description.engine = Some(EngineKind::Process);
+            description.process = self.python.clone();
+        }
         description.check().map_err(|why| wrong(&why))
     }
+}
+
+/// True for a model of Triton's Python backend.
+fn is_python(fields: &Map<String, Value>) -> bool {
+    fields.get("backend").and_then(Value::as_str) == Some("python")
 }
 
 fn check_name(name: &ModelName, value: &Value) -> Result<()> {

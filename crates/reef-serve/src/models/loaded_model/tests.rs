@@ -90,6 +90,8 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
         budget: Budget::new(0),
         host: Budget::new(0),
         model_bytes: 0,
+        message_bytes: 0,
+        closing: Arc::default(),
         observer: Arc::default(),
     });
     let variants = Variants::new(1, 1);
@@ -112,6 +114,7 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {
         has_stated_rate: false,
         instances: served.base.clone(),
         rows: None,
+        call: None,
         inputs: Vec::new(),
         outputs: vec![BoundOutput {
             index: 0,

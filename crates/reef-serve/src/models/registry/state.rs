@@ -36,7 +36,7 @@ pub(crate) struct Registry {
     /// Held while models are loaded or unloaded: one change at a time.
     pub(crate) change: Mutex<()>,
     /// Set when the daemon ends: no further change begins.
-    pub(in crate::models) closing: AtomicBool,
+    pub(in crate::models) closing: Arc<AtomicBool>,
 }
 
 impl Registry {
@@ -47,17 +47,28 @@ impl Registry {
         observer: &Arc<Observer>,
     ) -> Self {
         let budget = Budget::new(config.memory.total_mib << 20);
+        let closing: Arc<AtomicBool> = Arc::default();
         let factory = |node: &Arc<Node>| {
             let (node, observer) = (node.clone(), observer.clone());
             let (host, budget) = (budget.clone(), budget.of_device(node.engine.memory()));
             let model_bytes = config.memory.model_mib << 20;
-            Arc::new(VariantFactory { node, budget, host, model_bytes, observer })
+            let closing = closing.clone();
+            let message_bytes = (config.limits.message_mib as u64) << 20;
+            Arc::new(VariantFactory {
+                node,
+                budget,
+                host,
+                model_bytes,
+                message_bytes,
+                observer,
+                closing,
+            })
         };
         let factories = nodes.iter().map(factory).collect();
         let (limits, usual) = (config.limits.clone(), config.models.replicas);
         let placer = Placer { factories, limits, usual };
         let model_bytes = config.memory.model_mib << 20;
-        let (loaded, unavailable, replacements, change, closing) = Default::default();
+        let (loaded, unavailable, replacements, change) = Default::default();
         Self {
             repository,
             placer,

@@ -8,10 +8,13 @@ use crate::models::budget::{Budget, Reservation, within};
 use crate::models::declaration::{Declaration, Shapes};
 use crate::models::model_spec::ModelSpec;
 use crate::observe::observer::Observer;
+use crate::process::model::{ProcessModel, ProcessModelSpec};
+use crate::process::settings::Program;
 use crate::tenants::tenant::{MemoryReservation, Tenant};
 use crate::tensor::TensorInfos;
 use reef::models;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Creates variants of all models on one device.
 #[derive(Debug)]
@@ -24,7 +27,11 @@ pub(crate) struct VariantFactory {
     pub(crate) host: Arc<Budget>,
     /// Maximum number of bytes of a model; 0 means no limit.
     pub(crate) model_bytes: u64,
+    /// Maximum number of bytes of a message, which bounds the answers of processes.
+    pub(crate) message_bytes: u64,
     pub(crate) observer: Arc<Observer>,
+    /// Set when the daemon ends.
+    pub(crate) closing: Arc<AtomicBool>,
 }
 
 /// Parameters of a new variant.
@@ -113,6 +120,33 @@ impl VariantFactory {
         let node = self.node.clone();
         let parts = Parts { inputs, outputs, sizes, loaded, node, memory, taken };
         Ok(Variant::new(parts, [spec.instances.rt, spec.instances.be])?)
+    }
+
+    /// Starts the processes of a model that is a program. Blocks until they are ready. Their memory
+    /// is their own: none of the daemon's is reserved.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the program; `Unavailable` if the daemon ends meanwhile.
+    pub(crate) fn start(&self, spec: &ModelSpec, program: &Program) -> Result<Arc<Variant>> {
+        let of = |error: Error| {
+            error.map_text(|text| format!("model {}/{}: {text}", spec.name, spec.version))
+        };
+        let instances = [spec.instances.rt, spec.instances.be];
+        let wanted = ProcessModelSpec {
+            program,
+            model: spec.name.as_str(),
+            version: spec.version,
+            device: &self.node.name,
+            instances,
+            max_bytes: self.message_bytes,
+        };
+        let is_closing = || self.closing.load(Ordering::SeqCst);
+        let loaded = Arc::new(ProcessModel::start(&wanted, &is_closing).map_err(of)?);
+        let (inputs, outputs) = (loaded.inputs().clone(), loaded.outputs().clone());
+        let (node, sizes) = (self.node.clone(), Sizes { weights: 0, instance: 0 });
+        let memory = self.budget.reserve("a process", 0)?;
+        Variant::new(Parts { inputs, outputs, sizes, loaded, node, memory, taken: None }, instances)
     }
 
     /// Has best-effort programs leave the device where a real-time model needs their memory. A

@@ -21,7 +21,7 @@ pub(crate) struct Variant {
     pub(crate) sizes: Sizes,
     /// Idle instances, for each of [`Class::ALL`].
     spare: [Mutex<Vec<Box<dyn Instance>>>; 2],
-    pub(super) loaded: Arc<dyn DeviceModel>,
+    pub(in crate::models) loaded: Arc<dyn DeviceModel>,
     node: Arc<Node>,
     memory: Reservation,
     /// Reservation of the tenant that it was created for.

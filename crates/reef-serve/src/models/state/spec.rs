@@ -151,7 +151,7 @@ mod tests {
     fn infos(each: &[(&str, Element, &[i64])]) -> TensorInfos {
         let info = |&(name, element, shape): &(&str, Element, &[i64])| TensorInfo {
             name: name.into(),
-            element,
+            element: Some(element),
             shape: shape.into(),
             offset: 0,
             bound: None,

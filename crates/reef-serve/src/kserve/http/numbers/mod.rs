@@ -5,3 +5,4 @@
 
 pub(super) mod list;
 pub(super) mod non_finite;
+pub(super) mod texts;

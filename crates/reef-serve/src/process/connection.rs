@@ -1,0 +1,233 @@
+//! Connection to a process: one request at a time.
+
+use super::frame::{self, Frame};
+use super::message::{FromProcess, PROTOCOL, ToProcess, declared, infer, outputs};
+use super::patience::{Ask, Patient, is_readable};
+use crate::engine::call::{Call, CallOutput};
+use crate::error::{Error, Result};
+use crate::tensor::{TensorInfos, short};
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Inputs and outputs of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tensors {
+    pub(super) inputs: TensorInfos,
+    pub(super) outputs: TensorInfos,
+}
+
+/// Limits of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Maximum bytes of an answer's tensors.
+    pub(super) bytes: u64,
+    /// Maximum time until the process reacts to a cancelled request.
+    pub(super) cancel: Duration,
+}
+
+/// Number and limits of a process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Identity {
+    pub(super) bounds: Bounds,
+    /// Number of the process among those of its seat.
+    pub(super) generation: u64,
+}
+
+/// A ready process.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: UnixStream,
+    bounds: Bounds,
+    /// Number of the last request.
+    request: u64,
+    /// Number of its process among those of its seat.
+    pub(super) generation: u64,
+}
+
+/// Reason for which a process must be killed.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// It had ended, or sent something unasked, before the request was sent.
+    Before,
+    /// It broke the protocol, ended, or did not react to the end of the request's time.
+    During(Error),
+}
+
+impl Connection {
+    /// Starts the conversation. Blocks until the program is ready.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the program and of `ask`; `Failed` if it breaks the protocol.
+    pub(super) fn open(
+        stream: UnixStream,
+        start: &ToProcess<'_>,
+        identity: Identity,
+        ask: &mut Ask<'_>,
+    ) -> Result<(Self, Tensors)> {
+        let wrong = |error: io::Error| broken_by(&error, "before it was ready");
+        let mut patient = Patient { stream: &stream, ask };
+        frame::write(&mut patient, &to_json(start)?, &[]).map_err(wrong)?;
+        let frame = frame::read(&mut patient, 0).map_err(wrong)?;
+        match parse(&frame)? {
+            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs } => {
+                let inputs = declared("inputs", inputs)?;
+                let tensors = Tensors { inputs, outputs: declared("outputs", outputs)? };
+                let Identity { bounds, generation } = identity;
+                Ok((Self { stream, bounds, request: 0, generation }, tensors))
+            }
+            FromProcess::Ready { protocol, .. } => {
+                Err(Error::Failed(format!("protocol must be {PROTOCOL}, got {protocol}")))
+            }
+            FromProcess::Error { request: None, error, .. } => Err(Error::Program(error)),
+            _ => Err(Error::Failed("its first message must be ready or error".into())),
+        }
+    }
+
+    /// Runs a request. The inner result is that of the program, which can be used again.
+    ///
+    /// # Errors
+    ///
+    /// The process must be killed.
+    pub(super) fn exchange(
+        &mut self,
+        call: &Call<'_>,
+        tensors: &TensorInfos,
+    ) -> Result<Result<Vec<CallOutput>>, Broken> {
+        if is_readable(&self.stream) {
+            return Err(Broken::Before);
+        }
+        self.request += 1;
+        let mut limit = Limit::new(call, self.bounds.cancel);
+        let header = to_json(&infer(self.request, call, tensors)).map_err(Broken::During)?;
+        if header.len() > frame::MAX_HEADER_BYTES {
+            let text =
+                format!("names and shapes must be at most {} bytes", frame::MAX_HEADER_BYTES);
+            return Ok(Err(Error::Invalid(text)));
+        }
+        self.send(&header, call, &mut limit).map_err(|e| limit.broken(&e))?;
+        let frame = self.receive(&mut limit).map_err(|e| limit.broken(&e))?;
+        let answer = self.answer(frame, call, tensors)?;
+        Ok(if limit.cancelled.is_some() { Err(limit.error()) } else { answer })
+    }
+
+    fn send(&self, header: &[u8], call: &Call<'_>, limit: &mut Limit<'_>) -> io::Result<()> {
+        let bytes: Vec<_> = call.inputs.iter().map(|input| input.bytes.clone()).collect();
+        let ask = &mut |_: &UnixStream| limit.check().map(drop);
+        frame::write(&mut Patient { stream: &self.stream, ask }, header, &bytes)
+    }
+
+    fn receive(&self, limit: &mut Limit<'_>) -> io::Result<Frame> {
+        let mut is_told = false;
+        let ask = &mut |mut stream: &UnixStream| {
+            if limit.check()? && !is_told {
+                is_told = true;
+                // Small enough to be sent as a whole, or not at all if the process reads nothing.
+                let header = to_json(&ToProcess::Cancel { request: self.request });
+                let _ = frame::write(&mut stream, &header.map_err(io::Error::other)?, &[]);
+            }
+            Ok(())
+        };
+        frame::read(&mut Patient { stream: &self.stream, ask }, self.bounds.bytes)
+    }
+
+    fn answer(
+        &self,
+        frame: Frame,
+        call: &Call<'_>,
+        tensors: &TensorInfos,
+    ) -> Result<Result<Vec<CallOutput>>, Broken> {
+        let wrong = |text: String| Broken::During(Error::Failed(text));
+        match parse(&frame).map_err(Broken::During)? {
+            FromProcess::Answer { request, outputs: answered } if request == self.request => {
+                Ok(outputs(answered, frame.tensors, call.outputs, tensors))
+            }
+            FromProcess::Error { request: Some(request), error, kind }
+                if request == self.request =>
+            {
+                Ok(Err(kind.error(error)))
+            }
+            FromProcess::Answer { request, .. }
+            | FromProcess::Error { request: Some(request), .. } => Err(wrong(format!(
+                "the model's process must answer request {}, got an answer to {request}",
+                self.request
+            ))),
+            _ => Err(wrong("the model's process must answer, got another message".into())),
+        }
+    }
+
+    /// Tells the process that no request follows.
+    pub(super) fn end(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both); // it may have ended
+    }
+}
+
+/// End of a request's time.
+struct Limit<'a> {
+    gone: &'a dyn Fn() -> bool,
+    time: Duration,
+    deadline: Instant,
+    cancelled: Option<Instant>,
+    cancel: Duration,
+}
+
+impl<'a> Limit<'a> {
+    fn new(call: &Call<'a>, cancel: Duration) -> Self {
+        let deadline = Instant::now() + call.time;
+        Self { gone: call.gone, time: call.time, deadline, cancelled: None, cancel }
+    }
+
+    /// Returns whether the request is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if the process does not react to that.
+    fn check(&mut self) -> io::Result<bool> {
+        let now = Instant::now();
+        if self.cancelled.is_none() && (now >= self.deadline || (self.gone)()) {
+            self.cancelled = Some(now);
+        }
+        match self.cancelled {
+            Some(since) if now - since >= self.cancel => Err(ErrorKind::TimedOut.into()),
+            cancelled => Ok(cancelled.is_some()),
+        }
+    }
+
+    fn error(&self) -> Error {
+        if (self.gone)() {
+            Error::Unavailable("cancelled: the client disconnected".into())
+        } else {
+            Error::Deadline(format!("timed out after {:?}", self.time))
+        }
+    }
+
+    fn broken(&self, error: &io::Error) -> Broken {
+        Broken::During(match error.kind() {
+            ErrorKind::TimedOut => self.error(),
+            _ => broken_by(error, "during the request"),
+        })
+    }
+}
+
+/// Returns the error for a broken conversation.
+fn broken_by(error: &io::Error, when: &str) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidData => Error::Failed(format!("the model's process: a frame: {error}")),
+        ErrorKind::InvalidInput => Error::Invalid(error.to_string()),
+        ErrorKind::TimedOut => Error::Unavailable(format!("the model's process: {error}")),
+        _ => Error::Unavailable(format!("the model's process ended {when}")),
+    }
+}
+
+fn to_json(message: &ToProcess<'_>) -> Result<Vec<u8>> {
+    serde_json::to_vec(message).map_err(|e| Error::system("JSON", e))
+}
+
+fn parse(frame: &Frame) -> Result<FromProcess> {
+    serde_json::from_slice(&frame.header).map_err(|error| {
+        let text = error.to_string();
+        Error::Failed(format!("the model's process: a header: {}", short(&text)))
+    })
+}

@@ -1,0 +1,224 @@
+//! Headers of frames, as JSON.
+
+use crate::engine::call::{Call, CallInput, CallOutput};
+use crate::error::{Error, Result};
+use crate::tensor::{TEXTS, TensorInfo, TensorInfos, element, short};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Version of the protocol.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// Maximum number of tensors of a model, and of sizes of one.
+const MAX_TENSORS: usize = 256;
+const MAX_RANK: usize = 16;
+
+/// Message to a process.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ToProcess<'a> {
+    Start {
+        protocol: u32,
+        model: &'a str,
+        version: u32,
+        class: &'a str,
+        instance: usize,
+        device: &'a str,
+        folder: &'a str,
+        max_bytes: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config: Option<&'a RawValue>,
+    },
+    Infer {
+        request: u64,
+        id: &'a str,
+        class: &'a str,
+        timeout_us: u64,
+        inputs: Vec<TensorHeader>,
+        outputs: Vec<&'a str>,
+    },
+    Cancel {
+        request: u64,
+    },
+}
+
+/// Message from a process.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum FromProcess {
+    Ready {
+        protocol: u32,
+        inputs: Vec<Declared>,
+        outputs: Vec<Declared>,
+    },
+    Answer {
+        request: u64,
+        outputs: Vec<TensorHeader>,
+    },
+    Error {
+        request: Option<u64>,
+        error: String,
+        #[serde(default)]
+        kind: Kind,
+    },
+}
+
+/// A tensor of a model: -1 is a size that each request chooses.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Declared {
+    name: String,
+    datatype: String,
+    shape: Vec<i64>,
+}
+
+/// A tensor of a message. Its bytes follow those of the tensor before it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TensorHeader {
+    name: String,
+    datatype: String,
+    shape: Vec<i64>,
+    bytes: u64,
+}
+
+/// Kind of a program's error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// The program failed.
+    #[default]
+    Failed,
+    /// The request is wrong.
+    Invalid,
+    /// A resource of the program is full.
+    Exhausted,
+    /// The program takes no requests now.
+    Unavailable,
+}
+
+impl Kind {
+    /// Returns the error of a request.
+    pub(super) fn error(self, text: String) -> Error {
+        match self {
+            Self::Failed => Error::Program(text),
+            Self::Invalid => Error::Invalid(text),
+            Self::Exhausted => Error::Exhausted(text),
+            Self::Unavailable => Error::Unavailable(text),
+        }
+    }
+}
+
+/// Returns a model's tensors, as its program declares them.
+///
+/// # Errors
+///
+/// `Invalid`, with the tensor.
+pub(super) fn declared(which: &str, tensors: Vec<Declared>) -> Result<TensorInfos> {
+    let count = tensors.len();
+    if !(1..=MAX_TENSORS).contains(&count) {
+        return Err(Error::Invalid(format!(
+            "{which} must be 1 to {MAX_TENSORS} tensors, got {count}"
+        )));
+    }
+    let each = tensors.into_iter().map(|tensor| tensor.info(which)).collect::<Result<Vec<_>>>()?;
+    let mut names: Vec<&str> = each.iter().map(|info| &*info.name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(Error::Invalid(format!(
+            "{which} must have names of their own, got {:?} twice",
+            short(twice[0])
+        ))),
+        None => Ok(TensorInfos { each, bytes: 0 }),
+    }
+}
+
+impl Declared {
+    fn info(self, which: &str) -> Result<TensorInfo> {
+        let Self { name, datatype, shape } = self;
+        let wrong =
+            |why: String| Error::Invalid(format!("{which}: tensor {:?}: {why}", short(&name)));
+        let element = element(&datatype);
+        if element.is_none() && datatype != TEXTS {
+            return Err(wrong(format!("unknown datatype {:?}", short(&datatype))));
+        }
+        if name.is_empty() {
+            return Err(wrong("a name must not be empty".into()));
+        }
+        if shape.len() > MAX_RANK || shape.iter().any(|&size| size < -1) {
+            let shown = &shape[..shape.len().min(MAX_RANK)];
+            return Err(wrong(format!(
+                "a shape must have at most {MAX_RANK} sizes from -1, got {shown:?}"
+            )));
+        }
+        Ok(TensorInfo { name, element, shape, offset: 0, bound: None })
+    }
+}
+
+/// Returns the header of a request.
+pub(super) fn infer<'a>(request: u64, call: &Call<'a>, outputs: &'a TensorInfos) -> ToProcess<'a> {
+    let input = |input: &CallInput<'_>| TensorHeader {
+        name: input.tensor.name.clone(),
+        datatype: input.tensor.datatype().into(),
+        shape: input.tensor.shape.clone(),
+        bytes: input.bytes.len() as u64,
+    };
+    ToProcess::Infer {
+        request,
+        id: call.id,
+        class: call.class.name(),
+        timeout_us: u64::try_from(call.time.as_micros()).unwrap_or(u64::MAX),
+        inputs: call.inputs.iter().map(input).collect(),
+        outputs: call.outputs.iter().map(|&index| &*outputs.each[index].name).collect(),
+    }
+}
+
+/// Returns the requested outputs of an answer, in the order of the request.
+///
+/// # Errors
+///
+/// `Program` if an output is missing, or does not match its declaration.
+pub(super) fn outputs(
+    answered: Vec<TensorHeader>,
+    mut tensors: Bytes,
+    requested: &[usize],
+    declared: &TensorInfos,
+) -> Result<Vec<CallOutput>> {
+    let wrong = |error: Error| Error::Program(format!("answer: {}", error.text()));
+    let mut found: Vec<Option<CallOutput>> = vec![None; declared.each.len()];
+    for header in answered {
+        let index = declared.find(&header.name).map_err(wrong)?;
+        let output = header.take(&declared.each[index], &mut tensors).map_err(wrong)?;
+        if found[index].replace(output).is_some() {
+            let text = format!("output {} must be there once", declared.each[index].name);
+            return Err(wrong(Error::Invalid(text)));
+        }
+    }
+    if !tensors.is_empty() {
+        let text =
+            format!("tensors must end with the last output, got {} more bytes", tensors.len());
+        return Err(wrong(Error::Invalid(text)));
+    }
+    let one = |&index: &usize| {
+        let missing =
+            || wrong(Error::Invalid(format!("must have output {}", declared.each[index].name)));
+        found[index].clone().ok_or_else(missing)
+    };
+    requested.iter().map(one).collect()
+}
+
+impl TensorHeader {
+    /// Takes its bytes from the front of `tensors`.
+    fn take(self, info: &TensorInfo, tensors: &mut Bytes) -> Result<CallOutput> {
+        let info = info.with_shape(&self.datatype, &self.shape)?;
+        let length = usize::try_from(self.bytes).ok().filter(|length| *length <= tensors.len());
+        let length = length.ok_or_else(|| {
+            let (name, want, got) = (&info.name, self.bytes, tensors.len());
+            Error::Invalid(format!("tensor {name}: must have {want} bytes, got {got}"))
+        })?;
+        let bytes = tensors.split_to(length);
+        info.check_data(&bytes)?;
+        Ok(CallOutput { shape: self.shape, bytes })
+    }
+}

@@ -1,0 +1,194 @@
+//! A model whose instances are processes, behind the same interface as a model on a device.
+
+use super::connection::Tensors;
+use super::seat::{Role, Seat};
+use super::settings::Program;
+use crate::class::Class;
+use crate::engine::api::{DeviceModel, Instance, Run, RunTiming};
+use crate::engine::call::{Call, CallOutput};
+use crate::error::{Error, Result};
+use crate::tensor::TensorInfos;
+use parking_lot::Mutex;
+use reef::{ClientConfig, HostMemory};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Facts about a model that its processes are told.
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessModelSpec<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) model: &'a str,
+    pub(crate) version: u32,
+    pub(crate) device: &'a str,
+    /// Number of processes for each of [`Class::ALL`].
+    pub(crate) instances: [usize; 2],
+    /// Maximum bytes of an answer.
+    pub(crate) max_bytes: u64,
+}
+
+/// A model whose processes run.
+#[derive(Debug)]
+pub(crate) struct ProcessModel {
+    role: Role,
+    tensors: Arc<Tensors>,
+    seats: Vec<(Class, Arc<Seat>)>,
+    /// Seats without an instance.
+    free: Mutex<Vec<(Class, Arc<Seat>)>>,
+}
+
+impl ProcessModel {
+    /// Starts all processes, and waits until they are ready.
+    ///
+    /// # Errors
+    ///
+    /// The first failure of a process; `Unavailable` if `is_closing`.
+    pub(crate) fn start(
+        spec: &ProcessModelSpec<'_>,
+        is_closing: &dyn Fn() -> bool,
+    ) -> Result<Self> {
+        let seats = start_seats(spec)?;
+        let ready =
+            seats.iter().map(|(_, seat)| seat.ready(is_closing)).collect::<Result<Vec<_>>>();
+        match ready.and_then(same) {
+            Ok(tensors) => {
+                let free = Mutex::new(seats.clone());
+                Ok(Self { role: spec.role(Class::RealTime, 0), tensors, seats, free })
+            }
+            Err(error) => {
+                end(&seats);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns its inputs: -1 is a size that each request chooses.
+    pub(crate) fn inputs(&self) -> &TensorInfos {
+        &self.tensors.inputs
+    }
+
+    /// Returns its outputs: -1 is a size that each answer chooses.
+    pub(crate) fn outputs(&self) -> &TensorInfos {
+        &self.tensors.outputs
+    }
+}
+
+impl ProcessModelSpec<'_> {
+    fn role(&self, class: Class, instance: usize) -> Role {
+        Role {
+            program: self.program.clone(),
+            model: self.model.into(),
+            version: self.version,
+            class: class.name(),
+            instance,
+            device: self.device.into(),
+            max_bytes: self.max_bytes,
+        }
+    }
+}
+
+fn start_seats(spec: &ProcessModelSpec<'_>) -> Result<Vec<(Class, Arc<Seat>)>> {
+    let mut seats = Vec::new();
+    for (class, count) in Class::ALL.into_iter().zip(spec.instances) {
+        for instance in 0..count {
+            match Seat::start(spec.role(class, instance)) {
+                Ok(seat) => seats.push((class, seat)),
+                Err(error) => {
+                    end(&seats);
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(seats)
+}
+
+/// Ends all processes, and waits for that.
+fn end(seats: &[(Class, Arc<Seat>)]) {
+    seats.iter().for_each(|(_, seat)| seat.begin_end());
+    seats.iter().for_each(|(_, seat)| seat.end());
+}
+
+/// Returns the tensors, which must be those of all instances.
+fn same(all: Vec<Arc<Tensors>>) -> Result<Arc<Tensors>> {
+    let first = all.first().cloned();
+    let first = first.ok_or_else(|| Error::Invalid("instances must be at least 1".into()))?;
+    if all.iter().any(|tensors| **tensors != *first) {
+        return Err(Error::Failed("all processes of a model must declare the same tensors".into()));
+    }
+    Ok(first)
+}
+
+impl DeviceModel for ProcessModel {
+    fn instance(&self, class: Class, _: ClientConfig) -> Result<Box<dyn Instance>> {
+        let mut free = self.free.lock();
+        let at = free.iter().position(|(of, _)| *of == class);
+        let seat = match at {
+            Some(at) => free.swap_remove(at).1,
+            // A panic has taken one: another takes its place.
+            None => Seat::start(Role { class: class.name(), ..self.role.clone() })?,
+        };
+        Ok(Box::new(ProcessInstance(seat)))
+    }
+
+    fn own_bytes(&self) -> u64 {
+        0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn close(&self) {
+        self.seats.iter().for_each(|(_, seat)| seat.close());
+    }
+
+    fn begin_end(&self) {
+        self.seats.iter().for_each(|(_, seat)| seat.begin_end());
+    }
+}
+
+impl Drop for ProcessModel {
+    fn drop(&mut self) {
+        end(&self.seats);
+    }
+}
+
+/// A process for one request at a time.
+#[derive(Debug)]
+struct ProcessInstance(Arc<Seat>);
+
+impl Instance for ProcessInstance {
+    fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {
+        Err(not_a_network())
+    }
+
+    fn share(&mut self, _: HostMemory, _: &[(usize, usize)]) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn run(&mut self, _: Run<'_>) -> Result<RunTiming> {
+        Err(not_a_network())
+    }
+
+    fn read(&mut self, _: usize, _: &mut [u8]) -> Result<()> {
+        Err(not_a_network())
+    }
+
+    fn call(&mut self, call: Call<'_>) -> Result<Vec<CallOutput>> {
+        self.0.call(call)
+    }
+
+    fn recovers(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for ProcessInstance {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn not_a_network() -> Error {
+    Error::Unimplemented("memory of a model that is a process".into())
+}

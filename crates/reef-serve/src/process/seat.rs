@@ -1,0 +1,404 @@
+//! Seat of a process: one instance of a model, whose process is started again when it ends.
+//!
+//! ```text
+//! Loading ──► Idle ◄──► Busy      a thread starts the process and waits for its end
+//!    ▲          │         │
+//!    └── Down ◄─┴─────────┘       Down ──► Ended once no process shall follow
+//! ```
+
+use super::connection::{Bounds, Broken, Connection, Identity, Tensors};
+use super::message::{PROTOCOL, ToProcess};
+use super::output;
+use super::settings::Program;
+use super::spawn::{pid, spawn};
+use crate::engine::call::{Call, CallOutput};
+use crate::error::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Pauses before a start: after the first failure, and at most. Each is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Number of failures in a row after which requests are refused instead of waiting for a start.
+const MAX_FAILURES: u32 = 3;
+
+/// Time that a process has after SIGTERM.
+const TERM_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Interval at which a waiting request looks at its client.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Purpose of a process: its program, and the facts that it is told.
+#[derive(Debug, Clone)]
+pub(super) struct Role {
+    pub(super) program: Program,
+    pub(super) model: String,
+    pub(super) version: u32,
+    pub(super) class: &'static str,
+    pub(super) instance: usize,
+    pub(super) device: String,
+    /// Maximum bytes of an answer.
+    pub(super) max_bytes: u64,
+}
+
+/// One instance of a model.
+#[derive(Debug)]
+pub(super) struct Seat {
+    role: Role,
+    title: Arc<str>,
+    state: Mutex<State>,
+    change: Condvar,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Loading,
+    Idle(Connection),
+    Busy,
+    /// Without a process.
+    Down,
+    /// Finally without one.
+    Ended,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    pid: Option<Pid>,
+    generation: u64,
+    /// Failures in a row.
+    failures: u32,
+    /// The last failure.
+    why: Option<Error>,
+    tensors: Option<Arc<Tensors>>,
+    /// True if no other process is started.
+    is_closed: bool,
+    /// Set if the process shall end.
+    ending: Option<Instant>,
+}
+
+impl Seat {
+    /// Starts the first process, without waiting until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if there is no thread for it.
+    pub(super) fn start(role: Role) -> Result<Arc<Self>> {
+        let title =
+            format!("{}/{} {} {}", role.model, role.version, role.class, role.instance).into();
+        let state = State {
+            phase: Phase::Down,
+            pid: None,
+            generation: 0,
+            failures: 0,
+            why: None,
+            tensors: None,
+            is_closed: false,
+            ending: None,
+        };
+        let seat = Arc::new(Self { role, title, state: Mutex::new(state), change: Condvar::new() });
+        let own = seat.clone();
+        let thread =
+            thread::Builder::new().name("reef-process".into()).spawn(move || own.supervise());
+        thread.map_err(|e| Error::system("cannot start a thread for a process", e))?;
+        Ok(seat)
+    }
+
+    /// Waits until the first process is ready, or has failed. Returns its tensors.
+    ///
+    /// # Errors
+    ///
+    /// The failure; `Unavailable` if `is_closing`.
+    pub(super) fn ready(&self, is_closing: &dyn Fn() -> bool) -> Result<Arc<Tensors>> {
+        let mut state = self.state.lock();
+        loop {
+            match (&state.tensors, &state.why) {
+                (Some(tensors), _) => return Ok(tensors.clone()),
+                (None, Some(why)) => return Err(why.clone()),
+                (None, None) if is_closing() => return Err(unloading()),
+                (None, None) => {
+                    self.change.wait_for(&mut state, POLL_INTERVAL);
+                }
+            }
+        }
+    }
+
+    /// Runs a request once the process is ready.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the program; `Deadline`; `Unavailable` if the process ends, or cannot be started.
+    pub(super) fn call(&self, call: Call<'_>) -> Result<Vec<CallOutput>> {
+        let deadline = Instant::now() + call.time;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (mut connection, tensors) = self.take(left, call.gone)?;
+            let time = deadline.saturating_duration_since(Instant::now());
+            match connection.exchange(&Call { time, ..call }, &tensors.outputs) {
+                Ok(answer) => {
+                    self.give(connection);
+                    return answer;
+                }
+                Err(Broken::Before) => self.discard(
+                    connection,
+                    &Error::Unavailable("it ended, or sent something unasked".into()),
+                ),
+                Err(Broken::During(error)) => {
+                    self.discard(connection, &error);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Takes the connection of a ready process.
+    fn take(&self, time: Duration, gone: &dyn Fn() -> bool) -> Result<(Connection, Arc<Tensors>)> {
+        let begun = Instant::now();
+        let mut state = self.state.lock();
+        loop {
+            let tensors = state.tensors.clone();
+            match (std::mem::replace(&mut state.phase, Phase::Busy), tensors) {
+                (Phase::Idle(connection), Some(tensors)) => return Ok((connection, tensors)),
+                (other, _) => state.phase = other,
+            }
+            if state.is_closed {
+                return Err(unloading());
+            }
+            if let Some(why) = state.why.as_ref().filter(|_| state.failures >= MAX_FAILURES) {
+                return Err(Error::Unavailable(format!(
+                    "the model's process does not start: {why}"
+                )));
+            }
+            if begun.elapsed() >= time || gone() {
+                return Err(Error::Deadline(format!(
+                    "timed out after {time:?} while the model's process starts"
+                )));
+            }
+            self.change.wait_for(&mut state, POLL_INTERVAL);
+        }
+    }
+
+    /// Takes back the connection after an answer.
+    fn give(&self, connection: Connection) {
+        let mut state = self.state.lock();
+        if state.generation != connection.generation || !matches!(state.phase, Phase::Busy) {
+            return; // it has ended meanwhile
+        }
+        state.failures = 0;
+        state.phase = Phase::Idle(connection);
+        if state.ending.is_some() {
+            state.hang_up();
+        }
+    }
+
+    /// Kills the process of a broken connection.
+    fn discard(&self, connection: Connection, why: &Error) {
+        let mut state = self.state.lock();
+        if state.generation == connection.generation {
+            tracing::warn!(model = %self.title, %why, "the process is killed");
+            state.why = Some(why.clone());
+            state.signal(Signal::KILL);
+            state.phase = Phase::Down;
+        }
+    }
+
+    /// Starts no process any more. One that is ready goes on.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        if matches!(state.phase, Phase::Loading) {
+            state.signal(Signal::KILL);
+        }
+        self.change.notify_all();
+    }
+
+    /// Has the process end, without waiting for it.
+    pub(super) fn begin_end(&self) {
+        self.close();
+        let mut state = self.state.lock();
+        state.ending.get_or_insert_with(Instant::now);
+        state.hang_up();
+        self.change.notify_all();
+    }
+
+    /// Waits for the end of the process: it is killed if it does not end by itself.
+    pub(super) fn end(&self) {
+        self.begin_end();
+        let stop = self.role.program.stop_timeout();
+        for (after, signal) in [(stop, Signal::TERM), (stop + TERM_TIMEOUT, Signal::KILL)] {
+            let mut state = self.state.lock();
+            let since = state.ending.unwrap_or_else(Instant::now);
+            while !matches!(state.phase, Phase::Ended) {
+                if self.change.wait_until(&mut state, since + after).timed_out() {
+                    state.signal(signal);
+                    break;
+                }
+            }
+        }
+        let mut state = self.state.lock();
+        while !matches!(state.phase, Phase::Ended) {
+            self.change.wait(&mut state);
+        }
+    }
+
+    /// Loop of the thread that has the processes.
+    fn supervise(&self) {
+        while self.may_start() {
+            let why = match self.run() {
+                Ok(why) => why,
+                Err(error) => error,
+            };
+            let mut state = self.state.lock();
+            state.phase = Phase::Down;
+            state.failures += 1;
+            state.why = Some(why.clone());
+            if !state.is_closed {
+                let pause = pause(state.failures);
+                tracing::warn!(model = %self.title, %why, ?pause, "the process is started again");
+            }
+            self.change.notify_all();
+        }
+        self.state.lock().phase = Phase::Ended;
+        self.change.notify_all();
+    }
+
+    /// Waits for the pause after failures. Returns `false` if no process shall follow.
+    fn may_start(&self) -> bool {
+        let mut state = self.state.lock();
+        let until = Instant::now() + pause(state.failures);
+        while !state.is_closed && Instant::now() < until {
+            self.change.wait_until(&mut state, until);
+        }
+        if state.is_closed {
+            return false;
+        }
+        state.phase = Phase::Loading;
+        state.generation += 1;
+        true
+    }
+
+    /// Runs one process until its end. Returns the reason for the end.
+    fn run(&self) -> Result<Error> {
+        let (ours, theirs) = UnixStream::pair().map_err(|e| Error::system("a socket", e))?;
+        ours.set_nonblocking(true).map_err(|e| Error::system("a socket", e))?;
+        let (read, write) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
+        let command = self.role.program.command();
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = spawn(command, theirs.into(), write.into());
+        let child = child.map_err(|e| Error::Invalid(format!("process.command: {name}: {e}")))?;
+        output::log(self.title.clone(), child.id(), read);
+        let generation = {
+            let mut state = self.state.lock();
+            state.pid = pid(&child);
+            if state.is_closed {
+                state.signal(Signal::KILL); // closed while it was started
+            }
+            state.generation
+        };
+        let failed = self.open(ours, generation).err();
+        if failed.is_some() {
+            self.state.lock().signal(Signal::KILL);
+        }
+        let status = self.wait(child);
+        Ok(failed.unwrap_or_else(|| Error::Unavailable(format!("the process ended: {status}"))))
+    }
+
+    /// Starts the conversation, and publishes the connection.
+    fn open(&self, stream: UnixStream, generation: u64) -> Result<()> {
+        let Role { program, model, version, class, instance, device, max_bytes } = &self.role;
+        let start = ToProcess::Start {
+            protocol: PROTOCOL,
+            model,
+            version: *version,
+            class,
+            instance: *instance,
+            device,
+            folder: &program.place().to_string_lossy(),
+            max_bytes: *max_bytes,
+            config: program.config().and_then(|config| serde_json::from_str(config).ok()),
+        };
+        let (timeout, begun) = (program.load_timeout(), Instant::now());
+        let ask = &mut |_: &UnixStream| {
+            if begun.elapsed() < timeout {
+                return Ok(());
+            }
+            let text = format!("must be ready within {timeout:?} (process.load_ms)");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        };
+        let bounds = Bounds { bytes: *max_bytes, cancel: program.cancel_timeout() };
+        let (connection, tensors) =
+            Connection::open(stream, &start, Identity { bounds, generation }, ask)?;
+        let mut state = self.state.lock();
+        if state.tensors.as_deref().is_some_and(|before| *before != tensors) {
+            return Err(Error::Failed("the process declares other tensors than before".into()));
+        }
+        state.tensors.get_or_insert_with(|| Arc::new(tensors));
+        state.phase = Phase::Idle(connection);
+        if state.ending.is_some() {
+            state.hang_up();
+        }
+        tracing::info!(model = %self.title, pid = state.pid.map(Pid::as_raw_nonzero), time = ?begun.elapsed(), "ready");
+        self.change.notify_all();
+        Ok(())
+    }
+
+    /// Waits for the end of a process, and kills what is left of its group.
+    fn wait(&self, mut child: Child) -> String {
+        if let Some(pid) = pid(&child) {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while waitid(WaitId::Pid(pid), options).err() == Some(rustix::io::Errno::INTR) {}
+        }
+        let mut state = self.state.lock();
+        state.signal(Signal::KILL); // its number is free only once it is waited for
+        state.pid = None;
+        state.phase = Phase::Down;
+        drop(state);
+        child.wait().map_or_else(|e| e.to_string(), |status| status.to_string())
+    }
+}
+
+impl State {
+    /// Sends a signal to the processes of the group, if there are any.
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid {
+            let _ = kill_process_group(pid, signal); // it may have ended
+        }
+    }
+
+    /// Ends the conversation of an idle process.
+    fn hang_up(&mut self) {
+        if let Phase::Idle(connection) = &self.phase {
+            connection.end();
+            self.phase = Phase::Busy;
+        }
+    }
+}
+
+fn unloading() -> Error {
+    Error::Unavailable("the model is being unloaded".into())
+}
+
+fn pause(failures: u32) -> Duration {
+    match failures.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(doublings) => FIRST_PAUSE.saturating_mul(1 << doublings.min(16)).min(MAX_PAUSE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_doubles_up_to_its_maximum() {
+        let pauses = [0, 1, 2, 3, 9, 10, u32::MAX].map(|n| pause(n).as_millis());
+        assert_eq!(pauses, [0, 100, 200, 400, 25_600, 30_000, 30_000]);
+    }
+}

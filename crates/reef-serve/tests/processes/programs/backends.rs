@@ -1,0 +1,128 @@
+//! Other programs as models: those of Triton's Python backend, and one of C++.
+
+use super::{TRUSTED, ask, error, numbers, post, python};
+use crate::Folder;
+use crate::daemon::Daemon;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const CONFIG: &str = r#"
+name: "scale" backend: "python" max_batch_size: 4
+input { name: "x" data_type: TYPE_FP32 dims: 2 }
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "version" data_type: TYPE_STRING dims: [ 1 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+parameters { key: "factor" value { string_value: "2.5" } }
+parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }
+"#;
+
+/// Puts the model `scale` there, with an interpreter that has the package.
+fn put_triton(folder: &Path, config: &str) {
+    let model = folder.join("models/scale");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-python/python");
+    for folder in ["1", "env/bin"] {
+        std::fs::create_dir_all(model.join(folder)).unwrap();
+    }
+    std::fs::write(model.join("config.pbtxt"), config).unwrap();
+    std::fs::write(model.join("1/model.py"), include_str!("triton_model.py")).unwrap();
+    let interpreter = model.join("env/bin/python3");
+    let text = format!("#!/bin/sh\nPYTHONPATH={package:?} exec {} -S \"$@\"\n", python());
+    std::fs::write(&interpreter, text).unwrap();
+    std::fs::set_permissions(&interpreter, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+fn scale(daemon: &Daemon, id: &str) -> (u16, Value) {
+    let body = json!({ "id": id, "inputs": [
+        { "name": "x", "datatype": "FP32", "shape": [1, 2], "data": [[1.0, 2.0]] },
+    ] });
+    post(daemon, "/v2/models/scale/infer", &body)
+}
+
+#[test]
+fn model_of_tritons_python_backend_runs_unchanged() {
+    let folder = Daemon::place("process-triton");
+    put_triton(folder.path(), CONFIG);
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"scale\"]"]);
+    let (status, said) = scale(&daemon, "");
+    assert_eq!(status, 200, "{said}");
+    let want = json!([
+        { "name": "y", "datatype": "FP32", "shape": [1, 2], "data": [2.5, 5.0] },
+        { "name": "version", "datatype": "BYTES", "shape": [1, 1], "data": ["1"] },
+    ]);
+    assert_eq!(said["outputs"], want);
+    assert_eq!(error(&scale(&daemon, "wrong")), (400, "not this one".into()));
+    assert_eq!(error(&scale(&daemon, "fails")), (500, "no luck".into()));
+    let none = "RuntimeError: execute must return one response for each request, got 0 for 1";
+    assert_eq!(error(&scale(&daemon, "none")), (500, none.into()));
+    let (status, said) = post(&daemon, "/v2/repository/models/scale/unload", &json!({}));
+    assert_eq!(status, 200, "{said}");
+    assert!(daemon.folder().join("models/scale/finalized").exists());
+}
+
+#[test]
+fn parts_of_tritons_backend_that_are_not_there_are_refused() {
+    let folder = Daemon::place("process-triton-refused");
+    let daemon = Daemon::start_in(folder, &[TRUSTED]);
+    let load = |parameters: Value| {
+        error(&post(
+            &daemon,
+            "/v2/repository/models/scale/load",
+            &json!({ "parameters": parameters }),
+        ))
+    };
+    for (more, want) in [
+        ("dynamic_batching { }", "dynamic_batching of backend python is not implemented"),
+        (
+            "model_transaction_policy { decoupled: true }",
+            "model_transaction_policy of backend python is not implemented",
+        ),
+        ("sequence_batching { }", "sequence_batching"),
+    ] {
+        put_triton(daemon.folder(), &format!("{CONFIG}{more}"));
+        let (status, said) = load(json!({}));
+        assert!(status >= 400 && said.contains(want), "{more}: {status} {said}");
+    }
+    let packed = CONFIG.replace("/env", "/env.tar.gz");
+    put_triton(daemon.folder(), &packed);
+    let (_, said) = load(json!({}));
+    assert!(said.contains("must be a folder with bin/python3, got"), "{said}");
+    put_triton(daemon.folder(), CONFIG);
+    let (status, said) = load(json!({ "config": "{ \"backend\": \"python\" }" }));
+    assert!(status == 403 && said.contains("a client cannot name a program"), "{status} {said}");
+}
+
+/// The client in C++ of the repository, as the documentation has it.
+#[test]
+fn program_of_another_language_answers() {
+    let folder = Daemon::place("process-native");
+    let version = folder.path().join("models/scale/1");
+    std::fs::create_dir_all(&version).unwrap();
+    if !is_compiled(&folder) {
+        return println!("skipped: no C++ compiler");
+    }
+    let text = "engine = \"process\"\nprocess.command = [\"./scale\"]\n";
+    std::fs::write(folder.path().join("models/scale/model.toml"), text).unwrap();
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"scale\"]"]);
+    for _ in 0..3 {
+        assert_eq!(numbers(&ask(&daemon, "scale", "any")), [3.0, -4.0]);
+    }
+    let empty =
+        json!({ "inputs": [{ "name": "x", "datatype": "FP32", "shape": [0], "data": [] }] });
+    let (status, said) = post(&daemon, "/v2/models/scale/infer", &empty);
+    assert_eq!((status, &said["outputs"][0]["shape"]), (200, &json!([0])), "{said}");
+}
+
+fn is_compiled(folder: &Folder) -> bool {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/process/scale.cpp");
+    let program = folder.path().join("models/scale/1/scale");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(source);
+    match compiler.status() {
+        Ok(status) => {
+            assert!(status.success(), "the example must compile");
+            true
+        }
+        Err(_) => false,
+    }
+}

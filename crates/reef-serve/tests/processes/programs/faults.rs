@@ -1,0 +1,81 @@
+//! Processes that end, break the protocol or never answer.
+
+use super::{answers_again, ask, ask_as, error, numbers, pid, runs, with_echo};
+use crate::{SOON, within};
+use std::process::Command;
+
+#[test]
+fn crash_costs_its_own_request_only() {
+    let daemon = with_echo("process-crash", "", "");
+    let before = pid(&daemon, "echo");
+    let gone = "the model's process ended during the request".to_owned();
+    assert_eq!(error(&ask(&daemon, "echo", "crash")), (503, gone.clone()));
+    assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0], "the next one waits for the start");
+    assert_ne!(pid(&daemon, "echo"), before);
+    assert_eq!(numbers(&ask(&daemon, "echo", "crash after")), [1.5, -2.0]);
+    assert_eq!(
+        numbers(&ask(&daemon, "echo", "")),
+        [1.5, -2.0],
+        "nor does a crash between requests"
+    );
+    let process = pid(&daemon, "echo");
+    let killed = Command::new("kill").args(["-s", "KILL", &process.to_string()]).status();
+    assert!(killed.unwrap().success());
+    assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0]);
+    assert_eq!(error(&ask(&daemon, "echo", "half")), (503, gone));
+    answers_again(&daemon, "echo");
+}
+
+#[test]
+fn process_that_breaks_the_protocol_is_killed() {
+    let daemon = with_echo("process-garbage", "", "");
+    for (id, want) in [
+        (
+            "garbage",
+            "the model's process: a frame: a header must be at most 1048576 bytes, got 1667330644",
+        ),
+        ("not json", "the model's process: a header: expected value at line 1 column 1"),
+        ("huge", "the model's process: a frame: tensors must be at most "),
+        (
+            "long header",
+            "the model's process: a frame: a header must be at most 1048576 bytes, got 2147483648",
+        ),
+        ("other", "the model's process must answer request "),
+    ] {
+        let before = pid(&daemon, "echo");
+        let said = error(&ask(&daemon, "echo", id));
+        assert!(said.0 == 500 && said.1.starts_with(want), "{id}: {said:?}");
+        within(SOON, "its end", || !runs(before));
+        answers_again(&daemon, "echo");
+    }
+}
+
+/// The second answer goes to no request: the process is replaced before the next one is sent.
+#[test]
+fn second_answer_is_nobodys() {
+    let daemon = with_echo("process-twice", "", "");
+    let before = pid(&daemon, "echo");
+    assert_eq!(numbers(&ask(&daemon, "echo", "twice")), [1.5, -2.0]);
+    let after = pid(&daemon, "echo");
+    assert_ne!(after, before);
+    within(SOON, "its end", || !runs(before));
+}
+
+#[test]
+fn process_that_never_answers_is_killed() {
+    let daemon = with_echo("process-never", "", "");
+    let before = pid(&daemon, "echo");
+    let said = error(&ask_as(&daemon, "echo", "never", 0, 200_000));
+    assert!(said.0 == 504 && said.1.starts_with("timed out after 200ms"), "{said:?}");
+    within(SOON, "its end", || !runs(before));
+    answers_again(&daemon, "echo");
+}
+
+#[test]
+fn process_hears_that_a_request_is_cancelled() {
+    let daemon = with_echo("process-cancel", "", "");
+    let before = pid(&daemon, "echo");
+    let said = error(&ask_as(&daemon, "echo", "until cancelled", 0, 200_000));
+    assert_eq!(said.0, 504, "{said:?}");
+    assert_eq!(pid(&daemon, "echo"), before, "it reacted, so it goes on");
+}

@@ -1,0 +1,216 @@
+//! Starts and ends of processes, with models and with the daemon.
+
+use super::{
+    RAW, SDK, TRUSTED, answers_again, ask, ask_as, children, error, numbers, pid, post, put,
+    python, runs, with_echo,
+};
+use crate::daemon::Daemon;
+use crate::{SOON, within};
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+
+fn load(daemon: &Daemon, name: &str) -> (u16, Value) {
+    post(daemon, &format!("/v2/repository/models/{name}/load"), &json!({}))
+}
+
+fn unload(daemon: &Daemon, name: &str) {
+    let (status, said) = post(daemon, &format!("/v2/repository/models/{name}/unload"), &json!({}));
+    assert_eq!(status, 200, "{said}");
+}
+
+#[test]
+fn programs_start_only_where_the_operator_trusts_them() {
+    let folder = Daemon::place("process-trust");
+    put(folder.path(), "echo", RAW, "", "");
+    let daemon = Daemon::start_in(folder, &[]);
+    let said = error(&load(&daemon, "echo"));
+    let want = "model echo/1: engine: models.processes = true starts programs of the repository, but none that a client sends";
+    assert_eq!(said, (403, want.into()));
+    assert!(children(&daemon).is_empty());
+    let folder = daemon.kill();
+    let daemon = Daemon::start_in(folder, &[TRUSTED]);
+    for (path, mode) in
+        [("echo", 0o777), ("echo/1", 0o775), ("echo/1/model.py", 0o666), ("echo/model.toml", 0o646)]
+    {
+        let at = daemon.folder().join("models").join(path);
+        let before = at.metadata().unwrap().permissions();
+        std::fs::set_permissions(&at, PermissionsExt::from_mode(mode)).unwrap();
+        let (status, said) = error(&load(&daemon, "echo"));
+        let want = format!("must be writable by its owner only, got mode {mode:o}");
+        assert!(status == 403 && said.ends_with(&want), "{path}: {status} {said}");
+        std::fs::set_permissions(&at, before).unwrap();
+    }
+    assert!(children(&daemon).is_empty());
+    let config = json!({ "parameters": { "config": "{ \"max_batch_size\": 4, \"dynamic_batching\": {} }" } });
+    let (status, said) = post(&daemon, "/v2/repository/models/echo/load", &config);
+    assert!(
+        status == 400 && said["error"].as_str().unwrap().contains("max_batch cannot be set"),
+        "{said}"
+    );
+    assert_eq!(load(&daemon, "echo").0, 200);
+    assert_eq!(children(&daemon).len(), 2);
+}
+
+#[test]
+fn model_is_refused_with_the_reason_of_its_program() {
+    let folder = Daemon::place("process-load");
+    put(folder.path(), "silent", RAW, "silent", "");
+    put(folder.path(), "newer", RAW, "newer", "");
+    put(
+        folder.path(),
+        "raises",
+        &SDK.replace("self.device = device", "raise OSError('no weights')"),
+        "",
+        "",
+    );
+    put(folder.path(), "missing", RAW, "", "");
+    put(folder.path(), "keys", RAW, "", "size = 32");
+    let toml = folder.path().join("models/missing/model.toml");
+    let text = std::fs::read_to_string(&toml)
+        .unwrap()
+        .replace(&format!("{:?}", python()), "\"./nothing\"");
+    std::fs::write(&toml, text).unwrap();
+    let daemon = Daemon::start_in(folder, &[TRUSTED]);
+    let files = daemon.files();
+    for (name, want) in [
+        ("silent", "model silent/1: the model's process ended before it was ready"),
+        ("newer", "model newer/1: protocol must be 1, got 2"),
+        ("raises", "model raises/1: OSError: no weights"),
+        ("missing", "model missing/1: process.command: "),
+        ("keys", "size cannot be set with engine = \"process\""),
+    ] {
+        let (status, said) = error(&load(&daemon, name));
+        assert!(status >= 400 && said.contains(want), "{name}: {status} {said}");
+    }
+    within(SOON, "no process", || children(&daemon).is_empty());
+    within(SOON, "no file", || daemon.files() == files);
+}
+
+#[test]
+fn loads_and_unloads_leave_nothing() {
+    let folder = Daemon::place("process-loads");
+    put(folder.path(), "echo", RAW, "", "");
+    let daemon = Daemon::start_in(folder, &[TRUSTED]);
+    assert_eq!(load(&daemon, "echo").0, 200);
+    unload(&daemon, "echo");
+    let (files, threads) = (daemon.files(), daemon.usage().1);
+    for round in 0..100 {
+        assert_eq!(load(&daemon, "echo").0, 200);
+        if round % 10 == 0 {
+            assert_eq!(ask(&daemon, "echo", "crash").0, 503);
+        }
+        unload(&daemon, "echo");
+    }
+    within(SOON, "no process", || children(&daemon).is_empty());
+    // One of the first round may still have been open when they were counted.
+    within(SOON, "no descriptor", || daemon.files().len() <= files.len());
+    within(SOON, "no thread", || daemon.usage().1 <= threads);
+}
+
+#[test]
+fn processes_end_with_the_daemon() {
+    for signal in ["TERM", "KILL"] {
+        let folder = Daemon::place(&format!("process-end-{signal}"));
+        put(folder.path(), "stubborn", RAW, "stubborn", "");
+        put(folder.path(), "all", SDK, "", "");
+        let mut daemon =
+            Daemon::start_in(folder, &[TRUSTED, "models.load=[\"stubborn\", \"all\"]"]);
+        let processes = children(&daemon);
+        assert_eq!(processes.len(), 4);
+        daemon.signal(signal);
+        daemon.ends();
+        within(SOON, "their end", || processes.iter().all(|pid| !runs(*pid)));
+        let has_unloaded = daemon.folder().join("models/all/1/unloaded").exists();
+        assert_eq!(has_unloaded, signal == "TERM");
+    }
+}
+
+#[test]
+fn daemon_ends_while_a_process_loads() {
+    let folder = Daemon::place("process-loading");
+    put(folder.path(), "slow", RAW, "slow", "");
+    let mut daemon = Daemon::start_in(folder, &[TRUSTED]);
+    thread::scope(|scope| {
+        let body = b"POST /v2/repository/models/slow/load HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+        let asked = &daemon;
+        scope.spawn(move || asked.say(body));
+        within(SOON, "its start", || children(&daemon).len() == 2);
+        daemon.terminate();
+    });
+    let processes = children(&daemon);
+    daemon.ends();
+    within(SOON, "their end", || processes.iter().all(|pid| !runs(*pid)));
+}
+
+/// Requests of both classes have processes of their own.
+#[test]
+fn real_time_request_waits_for_no_other_class() {
+    let daemon = with_echo("process-classes", "", "instances = { rt = 1, be = 2 }");
+    assert_eq!(children(&daemon).len(), 3);
+    thread::scope(|scope| {
+        let daemon = &daemon;
+        let slow: Vec<_> = (0..8)
+            .map(|_| scope.spawn(move || ask_as(daemon, "echo", "never", 2, 2_000_000)))
+            .collect();
+        within(SOON, "requests", || daemon.metric("reef_open_requests") == 8.0);
+        for _ in 0..20 {
+            assert_eq!(numbers(&ask_as(daemon, "echo", "", 1, 1_500_000)), [1.5, -2.0]);
+        }
+        assert!(slow.iter().all(|one| !one.is_finished()), "all of these are still there");
+        slow.into_iter().for_each(|one| assert_eq!(one.join().unwrap().0, 504));
+    });
+    answers_again(&daemon, "echo");
+}
+
+/// Requests of several clients to several models, some of which crash.
+#[test]
+fn every_request_gets_its_own_answer() {
+    let folder = Daemon::place("process-random");
+    let models: Vec<String> = (0..4).map(|number| format!("echo{number}")).collect();
+    models.iter().for_each(|name| put(folder.path(), name, RAW, "", ""));
+    let list = serde_json::to_string(&models).unwrap();
+    let daemon = Daemon::start_in(folder, &[TRUSTED, &format!("models.load={list}")]);
+    let seed: u64 = rand::rng().random();
+    println!("seed {seed}");
+    let one = |client: u64| {
+        let mut random = ChaCha8Rng::seed_from_u64(seed ^ client);
+        let mut answers = (0, 0);
+        for number in 0..250u64 {
+            let model = &models[random.random_range(0..models.len())];
+            let crashes = random.random_ratio(1, 50);
+            let value = (client * 1000 + number) as f64;
+            let body = json!({
+                "id": if crashes { "crash" } else { "" },
+                "parameters": { "priority": random.random_range(1..3) },
+                "inputs": [{ "name": "x", "datatype": "FP32", "shape": [1], "data": [value] }],
+            });
+            let said = post(&daemon, &format!("/v2/models/{model}/infer"), &body);
+            match said.0 {
+                200 => assert_eq!(numbers(&said), [value], "another request's answer"),
+                _ => assert!(crashes, "{said:?}"),
+            }
+            answers =
+                if said.0 == 200 { (answers.0 + 1, answers.1) } else { (answers.0, answers.1 + 1) };
+        }
+        answers
+    };
+    let all: Vec<(u32, u32)> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|client| scope.spawn(move || one(client))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert_eq!(all.iter().map(|(ok, failed)| ok + failed).sum::<u32>(), 1000);
+    let text = daemon.get("/metrics");
+    let served: u32 = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("reef_requests_served_total{"))
+        .map(|line| line.split(' ').nth(1).unwrap().parse::<u32>().unwrap())
+        .sum();
+    assert_eq!(served, all.iter().map(|(ok, _)| ok).sum::<u32>(), "each is counted once");
+    let processes: BTreeSet<u32> = models.iter().map(|model| pid(&daemon, model)).collect();
+    assert_eq!(processes.len(), models.len());
+}

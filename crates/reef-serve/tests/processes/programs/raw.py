@@ -1,0 +1,100 @@
+"""A model's process without the package: what it does depends on the identifier of a request."""
+
+import json
+import os
+import socket
+import struct
+import sys
+import time
+
+daemon = socket.socket(fileno=0)
+
+
+def exactly(length):
+    data = b""
+    while len(data) < length:
+        more = daemon.recv(length - len(data))
+        if not more:
+            if "stubborn" in sys.argv:
+                time.sleep(3600)
+            sys.exit(0)
+        data += more
+    return data
+
+
+def receive():
+    header, tensors = struct.unpack("<IQ", exactly(12))
+    return json.loads(exactly(header)), exactly(tensors)
+
+
+def send(header, data=b""):
+    text = json.dumps(header).encode()
+    daemon.sendall(struct.pack("<IQ", len(text), len(data)) + text + data)
+
+
+def tensors(kind="FP32"):
+    return {
+        "inputs": [{"name": "x", "datatype": kind, "shape": [-1]}],
+        "outputs": [{"name": "y", "datatype": kind, "shape": [-1]}],
+    }
+
+
+def answer(request, data):
+    shape = [len(data) // 4]
+    output = {"name": "y", "datatype": "FP32", "shape": shape, "bytes": len(data)}
+    send({"type": "answer", "request": request["request"], "outputs": [output]}, data)
+
+
+if "stubborn" in sys.argv:
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+start, _ = receive()
+if "slow" in sys.argv:
+    time.sleep(3600)
+if "silent" in sys.argv:
+    sys.exit(3)
+send({"type": "ready", "protocol": 2 if "newer" in sys.argv else 1, **tensors()})
+while True:
+    request, data = receive()
+    what = request.get("id", "")
+    if request["type"] == "cancel":
+        print("unexpected cancel", flush=True)
+    elif what == "pid":
+        answer(request, struct.pack("<f", os.getpid()))
+    elif what == "crash":
+        os._exit(7)
+    elif what == "crash after":
+        answer(request, data)
+        os._exit(7)
+    elif what == "garbage":
+        daemon.sendall(b"Traceback (most recent call last):\n")
+    elif what == "not json":
+        daemon.sendall(struct.pack("<IQ", 5, 0) + b"hello")
+    elif what == "huge":
+        daemon.sendall(struct.pack("<IQ", 2, 1 << 62) + b"{}")
+    elif what == "long header":
+        daemon.sendall(struct.pack("<IQ", 1 << 31, 0))
+    elif what == "half":
+        daemon.sendall(struct.pack("<IQ", 100, 0) + b"{")
+        os._exit(0)
+    elif what == "twice":
+        answer(request, data)
+        answer(request, data)
+    elif what == "other":
+        answer({"request": request["request"] + 1}, data)
+    elif what == "never":
+        time.sleep(3600)
+    elif what == "until cancelled":
+        cancel, _ = receive()
+        assert cancel == {"type": "cancel", "request": request["request"]}, cancel
+        answer(request, data)
+    elif what == "wrong shape":
+        output = {"name": "y", "datatype": "FP32", "shape": [9], "bytes": len(data)}
+        send({"type": "answer", "request": request["request"], "outputs": [output]}, data)
+    elif what == "no output":
+        send({"type": "answer", "request": request["request"], "outputs": []})
+    elif what == "error":
+        send({"type": "error", "request": request["request"], "error": "out of luck"})
+    else:
+        answer(request, data)

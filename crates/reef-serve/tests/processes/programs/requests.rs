@@ -1,0 +1,184 @@
+//! Requests to processes, over HTTP and gRPC.
+
+use super::{SDK, TRUSTED, ask, error, numbers, post, post_bytes, put, with_echo};
+use crate::daemon::Daemon;
+use crate::wire::Grpc;
+use crate::wire::proto::ModelInferRequest;
+use crate::wire::proto::model_infer_request::InferInputTensor;
+use serde_json::{Value, json};
+
+/// Starts a daemon with the model `all`, which is `sdk.py`.
+fn with_sdk(test: &str) -> Daemon {
+    let folder = Daemon::place(test);
+    put(folder.path(), "all", SDK, "", "");
+    Daemon::start_in(folder, &[TRUSTED, "models.load=[\"all\"]"])
+}
+
+fn texts(text: &str, times: i64) -> Value {
+    json!({ "inputs": [
+        { "name": "values", "datatype": "FP32", "shape": [2, 2], "data": [[1, 2], [3, 4]] },
+        { "name": "text", "datatype": "BYTES", "shape": [1], "data": [text] },
+        { "name": "times", "datatype": "INT64", "shape": [1], "data": [times] },
+    ] })
+}
+
+fn infer(daemon: &Daemon, body: &Value) -> (u16, Value) {
+    post(daemon, "/v2/models/all/infer", body)
+}
+
+#[test]
+fn process_answers_as_a_network_does() {
+    let daemon = with_sdk("process-http");
+    let (status, said) = infer(&daemon, &texts("ä\"", 2));
+    assert_eq!(status, 200, "{said}");
+    let want = json!({ "model_name": "all", "model_version": "1", "outputs": [
+        { "name": "text", "datatype": "BYTES", "shape": [1], "data": ["ä\"ä\""] },
+        { "name": "sum", "datatype": "FP32", "shape": [1], "data": [10.0] },
+        { "name": "names", "datatype": "BYTES", "shape": [2], "data": ["ä\"", "ä\""] },
+    ] });
+    assert_eq!(said, want);
+    let mut chosen = texts("a", 1);
+    chosen["outputs"] = json!([{ "name": "sum", "parameters": { "binary_data": true } }]);
+    let (status, body) =
+        post_bytes(&daemon, "/v2/models/all/infer", "", chosen.to_string().as_bytes());
+    assert!(status == 200 && body.ends_with(&10f32.to_le_bytes()), "{status}");
+}
+
+#[test]
+fn metadata_of_a_process_are_those_it_declares() {
+    let daemon = with_sdk("process-metadata");
+    let body = |path: &str| -> Value {
+        let said = daemon.get(path);
+        serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    let said = body("/v2/models/all");
+    assert_eq!(said["platform"], "reef_process");
+    let input = json!({ "name": "values", "datatype": "FP32", "shape": [-1, 2] });
+    assert_eq!(said["inputs"][2], input);
+    let said = body("/v2/models/all/config");
+    assert_eq!(
+        said["output"][0],
+        json!({ "name": "text", "data_type": "TYPE_STRING", "dims": [1] })
+    );
+    assert!(daemon.get("/v2/models/all/ready").starts_with("HTTP/1.1 200"));
+    let stats = body("/v2/models/all/stats");
+    assert_eq!(stats["model_stats"][0]["inference_count"], 0);
+    assert_eq!(infer(&daemon, &texts("a", 1)).0, 200);
+    assert_eq!(body("/v2/models/all/stats")["model_stats"][0]["inference_count"], 1);
+}
+
+#[test]
+fn process_answers_over_grpc() {
+    let daemon = with_sdk("process-grpc");
+    let input = |name: &str, datatype: &str, shape: &[i64]| InferInputTensor {
+        name: name.into(),
+        datatype: datatype.into(),
+        shape: shape.into(),
+        ..Default::default()
+    };
+    let floats: Vec<u8> = [1f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let request = ModelInferRequest {
+        model_name: "all".into(),
+        inputs: vec![
+            input("text", "BYTES", &[1]),
+            input("times", "INT64", &[1]),
+            input("values", "FP32", &[1, 2]),
+        ],
+        raw_input_contents: vec![
+            b"\x02\0\0\0hi".to_vec().into(),
+            3i64.to_le_bytes().to_vec().into(),
+            floats.into(),
+        ],
+        ..Default::default()
+    };
+    let mut grpc = Grpc::connect(daemon.folder());
+    let said = grpc.answer(request.clone()).unwrap();
+    assert_eq!(*said.raw_output_contents[0], *b"\x06\0\0\0hihihi");
+    assert_eq!(*said.raw_output_contents[1], 3f32.to_le_bytes());
+    assert_eq!(said.outputs[2].shape, [1]);
+    let mut wrong = request.clone();
+    wrong.raw_input_contents[0] = b"\x05\0\0\0hi".to_vec().into();
+    let said = grpc.infer(wrong).unwrap_err();
+    assert_eq!(said.message(), "tensor text: each text must follow its length");
+    let mut raised = request;
+    raised.raw_input_contents[0] = b"\x05\0\0\0raise".to_vec().into();
+    let said = grpc.infer(raised).unwrap_err();
+    assert_eq!((said.code(), said.message()), (tonic::Code::Internal, "ValueError: no such thing"));
+}
+
+#[test]
+fn error_of_the_program_is_its_requests() {
+    let daemon = with_sdk("process-errors");
+    let said = |text: &str| error(&infer(&daemon, &texts(text, 1)));
+    let process = || numbers_of(&infer(&daemon, &texts("facts", 1)));
+    let before = process();
+    assert_eq!(said("raise"), (500, "ValueError: no such thing".into()));
+    assert_eq!(said("wrong"), (400, "text must be right".into()));
+    assert_eq!(said("bare"), (500, "ValueError: infer must return output 'text', got none".into()));
+    assert_eq!(process(), before, "the same process goes on");
+}
+
+fn numbers_of(said: &(u16, Value)) -> Value {
+    assert_eq!(said.0, 200, "{said:?}");
+    said.1["outputs"][1]["data"].clone()
+}
+
+#[test]
+fn request_that_the_process_cannot_have_is_refused() {
+    let daemon = with_sdk("process-refused");
+    let with = |at: usize, key: &str, value: Value| {
+        let mut body = texts("a", 1);
+        body["inputs"][at][key] = value;
+        error(&infer(&daemon, &body))
+    };
+    let refused = |text: &str| (400, text.to_owned());
+    let want = "tensor values: shape must be [-1, 2], got [2, 3]";
+    assert_eq!(with(0, "shape", json!([2, 3])), refused(want));
+    assert_eq!(
+        with(0, "shape", json!([3, 2])),
+        refused("tensor values: must have 24 bytes, got 16")
+    );
+    assert_eq!(
+        with(0, "datatype", json!("FP64")),
+        refused("tensor values: datatype must be FP32, got \"FP64\"")
+    );
+    assert_eq!(with(1, "shape", json!([2])), refused("tensor text: shape must be [1], got [2]"));
+    assert_eq!(
+        with(1, "data", json!(["a", "b"])),
+        refused("tensor text: must have 1 texts, got 2")
+    );
+    let mut classes = texts("a", 1);
+    classes["outputs"] = json!([{ "name": "sum", "parameters": { "classification": 1 } }]);
+    let said = error(&infer(&daemon, &classes));
+    assert_eq!(said, (501, "tensor \"sum\" of a process as classes is not implemented".into()));
+}
+
+#[test]
+fn process_has_only_its_own_environment() {
+    let daemon = with_sdk("process-environment");
+    let said = infer(&daemon, &texts("environment", 1));
+    assert_eq!(said.0, 200, "{said:?}");
+    let names = said.1["outputs"][2]["data"].as_array().unwrap();
+    let names: Vec<_> =
+        names.iter().map(|text| text.as_str().unwrap().split_once('=').unwrap().0).collect();
+    let own: Vec<_> = names.into_iter().filter(|name| *name != "LC_CTYPE").collect(); // Python's
+    assert_eq!(own, ["PATH", "PYTHONPATH"]);
+    let said = infer(&daemon, &texts("facts", 1));
+    let facts = &said.1["outputs"][2]["data"];
+    let folder = daemon.folder().join("models/all/1").canonicalize().unwrap();
+    let folder = folder.to_str().unwrap();
+    assert_eq!(*facts, json!(["all", "1", "be", "cpu:0", folder, folder]));
+    assert_eq!(said.1["outputs"][0]["data"], json!(["be"]));
+}
+
+#[test]
+fn wrong_answer_is_an_error_and_the_process_goes_on() {
+    let daemon = with_echo("process-answers", "", "");
+    let before = super::pid(&daemon, "echo");
+    let said = |id: &str| error(&ask(&daemon, "echo", id));
+    assert_eq!(said("wrong shape"), (500, "answer: tensor y: must have 36 bytes, got 8".into()));
+    assert_eq!(said("no output"), (500, "answer: must have output y".into()));
+    assert_eq!(said("error"), (500, "out of luck".into()));
+    assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0]);
+    assert_eq!(super::pid(&daemon, "echo"), before);
+}
