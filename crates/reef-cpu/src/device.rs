@@ -42,7 +42,8 @@ impl Device for Cpu {
     fn open_with(ordinal: usize, options: Options) -> Result<Self> {
         options.check()?;
         if ordinal >= DEVICES {
-            return Err(Error::NotFound(format!("no device cpu:{ordinal} (have: 0..{DEVICES})")));
+            let last = DEVICES - 1;
+            return Err(Error::NotFound(format!("no device cpu:{ordinal} (have: 0 to {last})")));
         }
         let shared = Arc::new(Shared::new(options.units, options.spin));
         let Options { uuid, pads, .. } = options;

@@ -49,7 +49,9 @@ impl Options {
             Self { nice, .. } if !(0..=19).contains(nice) => format!("nice={nice}"),
             _ => return Ok(()),
         };
-        Err(Error::Invalid(format!("cpu: {wrong}: units are 1..={MAX_UNITS}, nice is 0..=19")))
+        Err(Error::Invalid(format!(
+            "cpu: {wrong}: units are from 1 to {MAX_UNITS}, nice is from 0 to 19"
+        )))
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self> {
@@ -82,7 +84,7 @@ fn number(key: &str, value: &str, min: u32, max: u32) -> Result<u32> {
     match value.parse() {
         Ok(n) if (min..=max).contains(&n) => Ok(n),
         _ => Err(Error::Invalid(format!(
-            "cpu: option {key} must be a number in {min}..={max}, got {value:?}"
+            "cpu: option {key} must be a number from {min} to {max}, got {value:?}"
         ))),
     }
 }

@@ -94,10 +94,10 @@ fn bad_demo_arguments_are_refused() {
         (&["--device", "cup:0"], "no backend \"cup\" (have: cpu"),
         (
             &["--device", "cpu:0?units=0"],
-            "cpu: option units must be a number in 1..=256, got \"0\"",
+            "cpu: option units must be a number from 1 to 256, got \"0\"",
         ),
         (&["--device", "cpu:0?cores=2"], "cpu: unknown option \"cores\""),
-        (&["--device", "cpu:99"], "no device cpu:99 (have: 0..8)"),
+        (&["--device", "cpu:99"], "no device cpu:99 (have: 0 to 7)"),
         (&["--device", "cpu:x"], "device \"cpu:x\": the ordinal \"x\" is not a number"),
         (&["--rt-model", "resnet19"], "no network \"resnet19\" (have: resnet18, "),
         (&["--be-model", "resnet18,lenet"], "no network \"lenet\" (have: resnet18, "),

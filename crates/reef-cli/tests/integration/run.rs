@@ -89,8 +89,8 @@ fn run_refuses_invalid_arguments() {
         (&[&net, &cut], at(&cut, "")),
         (&["lenet", &good], "no network \"lenet\" (have: ".into()),
         (&[&net, &good, "--device", "rocm"], "no backend \"rocm\"".into()),
-        (&[&net, &good, "--top", "11"], "--top must be in 1..=10, got 11".into()),
-        (&[&net, &good, "--top", "0"], "--top must be in 1..=10, got 0".into()),
+        (&[&net, &good, "--top", "11"], "--top must be from 1 to 10, got 11".into()),
+        (&[&net, &good, "--top", "0"], "--top must be from 1 to 10, got 0".into()),
         (
             &[&net, &good, "--labels", &labels],
             format!("--labels {labels}: 2 lines, the network has 10 classes"),
@@ -105,7 +105,7 @@ fn run_refuses_invalid_arguments() {
             &["resnet18", &good, "--weights", &words],
             format!("--weights {words}: a file is .safetensors or .param"),
         ),
-        (&[&net, &good, "--resize", "31"], "--resize must be in 32..=16384, got 31".into()),
+        (&[&net, &good, "--resize", "31"], "--resize must be from 32 to 16384, got 31".into()),
         (&[&net, &good, "--std", "1,0,1"], "--std: nothing can be divided by 0".into()),
     ];
     for (args, want) in table {

@@ -154,7 +154,7 @@ impl Manifest {
     pub(crate) fn check(&self, data: u64) -> Result<(), String> {
         let is_sized = |chunk: &Chunk| (1..=CHUNK as u32).contains(&chunk.bytes);
         if let Some(at) = self.chunks.iter().position(|chunk| !is_sized(chunk)) {
-            return Err(format!("chunk {at}: length must be in 1..={CHUNK}"));
+            return Err(format!("chunk {at}: length must be from 1 to {CHUNK}"));
         }
         let sum: u64 = self.chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
         if sum != data {

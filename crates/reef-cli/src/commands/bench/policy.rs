@@ -166,6 +166,6 @@ pub(crate) fn check_windows(option: &str, windows: &[u64]) -> Result<(), Usage> 
     let most = Config::default().capacity as u64;
     match windows.iter().find(|&&window| window == 0 || window > most) {
         None => Ok(()),
-        Some(wrong) => Err(Usage(format!("{option} must be in 1..={most}, got {wrong}"))),
+        Some(wrong) => Err(Usage(format!("{option} must be from 1 to {most}, got {wrong}"))),
     }
 }

@@ -117,8 +117,8 @@ impl Args {
         let usual = Transform::of_model(&self.model, model)?;
         let resize = self.resize.unwrap_or(usual.resize);
         if !(usual.crop..=MAX_SIDE).contains(&resize) {
-            let range = format!("{}..={MAX_SIDE}", usual.crop);
-            return Err(Usage(format!("--resize must be in {range}, got {resize}")).into());
+            let range = format!("from {} to {MAX_SIDE}", usual.crop);
+            return Err(Usage(format!("--resize must be {range}, got {resize}")).into());
         }
         if self.std.is_some_and(|std| std.contains(&0.0)) {
             return Err(Usage("--std: nothing can be divided by 0".into()).into());

@@ -2,7 +2,7 @@
 
 use super::resource::Resource;
 use parking_lot::Mutex;
-use reef_core::{Error, Result};
+use reef_core::{Error, Result, did_you_mean, did_you_mean_in};
 use reef_files::MAX_TOKEN_BYTES;
 use reef_wire::Token;
 use serde::Deserialize;
@@ -111,13 +111,12 @@ impl Tenants {
             Error::Invalid(format!("rights {}: {why}", path.display()))
         };
         let text = reef_files::read_to_string(path, MAX_RIGHTS_BYTES).map_err(|e| wrong(&e))?;
-        let file: File = toml::from_str(&text).map_err(|e| wrong(&e.message()))?;
+        let file: File = toml::from_str(&text).map_err(|e| wrong(&why(&text, &e)))?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut all = BTreeMap::new();
         for (principal, right) in file.rights {
             let wrong = |why: &dyn std::fmt::Display| wrong(&format!("{principal:?}: {why}"));
-            let name = principal.strip_prefix("token ").filter(|name| !name.is_empty());
-            let name = name.ok_or_else(|| wrong(&"must be \"token NAME\""))?.to_owned();
+            let name = tenant_name(&principal).map_err(|e| wrong(&e))?.to_owned();
             let token = token(&folder.join(&right.token_file))?.of_tenant(&name);
             let max_memory = right.memory.as_deref().map(bytes).transpose();
             let compute_percent = right.compute.as_deref().map(percent).transpose();
@@ -312,6 +311,26 @@ pub(in crate::server) fn token(path: &Path) -> Result<Token> {
     Ok(Token::new(token.as_bytes()))
 }
 
+/// Returns the line and the fault of TOML in `text`, with the name that an unknown one stands for.
+fn why(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    let said = error.message();
+    format!("line {line}: {said}{}", did_you_mean_in(said))
+}
+
+/// Returns NAME of `token NAME`.
+fn tenant_name(principal: &str) -> std::result::Result<&str, String> {
+    match principal.split_once(' ') {
+        Some(("token", name)) if !name.is_empty() => Ok(name),
+        other => {
+            let near = other.map(|(_, name)| format!("token {name}"));
+            let meant = did_you_mean(principal, near.as_deref());
+            Err(format!("must be \"token NAME\"{meant}"))
+        }
+    }
+}
+
 /// Reads a part of the time, such as `30%`.
 fn percent(text: &str) -> std::result::Result<u8, String> {
     let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
@@ -427,12 +446,16 @@ mod tests {
             ("", "rights"),
             ("[rights]", "must have a tenant"),
             ("[rights.\"user 5\"]\ntoken_file = \"a\"", "\"user 5\": must be \"token NAME\""),
+            ("[rights.\"tokn x\"]\ntoken_file = \"a\"", ": did you mean token x?"),
+            ("[right.\"token x\"]\ntoken_file = \"a\"", ": did you mean rights?"),
             ("[rights.\"token x\"]\ntoken_file = \"c\"", "c: No such file"),
             ("[rights.\"token x\"]\ntoken_file = \"a\"\nmemory = \"8GB\"", "got \"8GB\""),
             ("[rights.\"token x\"]\ntoken_file = \"a\"\nmemory = \"99999999TiB\"", "must be"),
             ("[rights.\"token x\"]\ntoken_file = \"a\"\ncompute = \"0%\"", "got \"0%\""),
             ("[rights.\"token x\"]\ntoken_file = \"a\"\ncompute = \"30\"", "from 1% to 100%"),
-            ("[rights.\"token x\"]\ntoken_file = \"a\"\nweight = 2", "unknown field"),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\nweight = 2", "line 3: unknown field"),
+            ("[rights.\"token x\"]\ntokenfile = \"a\"", ": did you mean token_file?"),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\nsesions = 2", ": did you mean sessions?"),
         ] {
             let said = read(text).unwrap_err().to_string();
             assert!(said.contains(what), "{text}: {said}");

@@ -48,9 +48,11 @@ impl Args {
         self.lengths.check()?;
         check_rate("--rate", self.rate, MAX_RATE)?;
         if !(1..=MAX_RUNS).contains(&self.repeat) {
-            return Err(
-                Usage(format!("--repeat must be in 1..={MAX_RUNS}, got {}", self.repeat)).into()
-            );
+            return Err(Usage(format!(
+                "--repeat must be from 1 to {MAX_RUNS}, got {}",
+                self.repeat
+            ))
+            .into());
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Args {
             return Err(Usage(text).into());
         }
         if !(1..=MAX_CLIENTS).contains(&self.clients) {
-            let text = format!("--clients must be in 1..={MAX_CLIENTS}, got {}", self.clients);
+            let text = format!("--clients must be from 1 to {MAX_CLIENTS}, got {}", self.clients);
             return Err(Usage(text).into());
         }
         Ok(())

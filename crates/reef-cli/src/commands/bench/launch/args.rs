@@ -31,9 +31,11 @@ impl Args {
     pub(super) fn check(&self) -> Result<()> {
         check_time(self.time)?;
         if !(1..=1_000_000).contains(&self.samples) {
-            return Err(
-                Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()
-            );
+            return Err(Usage(format!(
+                "--samples must be from 1 to 1000000, got {}",
+                self.samples
+            ))
+            .into());
         }
         check_windows("--burst", &[self.burst])?;
         check_windows("--windows", &self.windows)?;

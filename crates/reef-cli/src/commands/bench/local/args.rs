@@ -40,7 +40,7 @@ impl Args {
     pub(super) fn check(&self) -> Result<()> {
         for (name, count) in [("--requests", self.requests), ("--repeat", self.repeat)] {
             if !(1..=MAX_REQUESTS).contains(&count) {
-                let text = format!("{name} must be in 1..={MAX_REQUESTS}, got {count}");
+                let text = format!("{name} must be from 1 to {MAX_REQUESTS}, got {count}");
                 return Err(Usage(text).into());
             }
         }

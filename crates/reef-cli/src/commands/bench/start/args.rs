@@ -74,12 +74,16 @@ impl Args {
     pub(crate) fn check(&self) -> Result<()> {
         check_time(self.time)?;
         if !(1..=1_000_000).contains(&self.samples) {
-            return Err(
-                Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()
-            );
+            return Err(Usage(format!(
+                "--samples must be from 1 to 1000000, got {}",
+                self.samples
+            ))
+            .into());
         }
         if !(1..=1000).contains(&self.repeat) {
-            return Err(Usage(format!("--repeat must be in 1..=1000, got {}", self.repeat)).into());
+            return Err(
+                Usage(format!("--repeat must be from 1 to 1000, got {}", self.repeat)).into()
+            );
         }
         check_windows("--queued", &self.queued)?;
         self.choice.check()?;
