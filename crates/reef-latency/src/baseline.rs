@@ -220,7 +220,12 @@ mod tests {
                 }
             }
             let bound = LATE_SHARE + 0.5 / f64::from(count);
-            prop_assert!((allowed - late - bound).abs() < 0.01, "{late}, {allowed} of {count}");
+            // The mean of limits by so few runs is uncertain.
+            let uncertain = 0.01 + 0.4 / f64::from(count);
+            prop_assert!(
+                (allowed - late - bound).abs() < uncertain,
+                "{late}, {allowed} of {count}"
+            );
         }
     }
 }

@@ -182,8 +182,12 @@ impl Link {
             if !is_ready(&self.0, left) && left.is_zero() {
                 return Err(Refusal::Unreachable(io::ErrorKind::TimedOut.into()));
             }
-            if let Some(message) = receive(&self.0).map_err(not_understood)? {
-                return Ok(message);
+            match receive(&self.0) {
+                Ok(Some(message)) => return Ok(message),
+                Ok(None) => {}
+                // It has closed its end, with our message unread; its answer comes after this.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+                Err(error) => return Err(not_understood(error)),
             }
         }
     }

@@ -13,7 +13,7 @@ use rustix::net::{
 };
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const GPU: [u8; 16] = *b"first device....";
@@ -286,25 +286,36 @@ fn end_of_the_daemon_is_noticed() {
 #[test]
 fn silent_connections_keep_no_guest_from_joining() {
     let (_registry, path) = registry();
-    let address = SocketAddrUnix::new(&path).unwrap();
-    let mut silent = Vec::new();
-    let mut connect_silently = |count: usize| {
-        let wanted = silent.len() + count;
-        until("silent connections", || {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-            let socket = socket.unwrap();
-            if connect(&socket, &address).is_ok() {
-                silent.push(socket);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let silent = scope.spawn(|| {
+            let address = SocketAddrUnix::new(&path).unwrap();
+            let mut all = Vec::new();
+            let mut total = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+                let socket = socket.unwrap();
+                if connect(&socket, &address).is_ok() {
+                    total += 1;
+                    all.push(socket);
+                }
+                let excess = all.len().saturating_sub(200);
+                all.drain(..excess);
+                // sleep: pace of the attack; slower than silence counts, when all places are taken
+                std::thread::sleep(Duration::from_millis(if total < 200 { 1 } else { 10 }));
             }
-            silent.len() >= wanted
+            total
         });
-    };
-    connect_silently(200);
-    for _ in 0..20 {
-        connect_silently(40);
-        guest(&path, Class::BestEffort, [7; 16]);
-    }
+        // sleep: until there are more than it accepts; fewer pass as well
+        std::thread::sleep(Duration::from_millis(500));
+        let request = JoinRequest { class: Class::BestEffort, device: [7; 16] };
+        for _ in 0..10 {
+            until("a guest", || join(&path, &request, SOON).is_ok());
+        }
+        is_over.store(true, Ordering::SeqCst);
+        assert!(silent.join().unwrap() > 64);
+    });
 }
 
 #[test]
@@ -583,6 +594,27 @@ fn processes_of_a_job_are_held_together_on_all_devices() {
     drop(second);
     until_open(&first);
     until_open(&third);
+}
+
+/// As it does if too many programs join at a time.
+#[test]
+fn answer_of_a_daemon_that_reads_nothing_arrives() {
+    let path = std::env::temp_dir().join(format!("reef-guests-deaf-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&socket, 1).unwrap();
+    let deaf = std::thread::spawn(move || {
+        let guest = accept(&socket).unwrap();
+        rustix::net::recv(&guest, &mut [0; 8], rustix::net::RecvFlags::PEEK).unwrap();
+        let mut answer = [0; 128];
+        answer[..9].copy_from_slice(b"REEFGUES\x01");
+        rustix::io::write(&guest, &answer).unwrap();
+    });
+    let error = join(&path, &JoinRequest { class: BestEffort, device: GPU }, SOON).unwrap_err();
+    deaf.join().unwrap();
+    assert!(error.to_string().contains("version 1 of guests' messages"), "{error}");
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
