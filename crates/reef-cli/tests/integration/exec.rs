@@ -414,6 +414,7 @@ fn contexts_are_charged_and_limits_are_shown() {
     }
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     assert_eq!(said("got "), "3 MiB", "8 MiB less 2 of its own and 3 of its context");
+    wait_for(&folder, &format!("reef_limit_memory_used_bytes{{{of}}} 8388608.0"));
     let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let view = json(&says(&top));
     let job = &view["jobs"][0];
