@@ -194,7 +194,7 @@ def main(built, root, oci):
     subprocess.run(inside(root, None, {}, ["ldconfig"]), check=True)
     known = run("ldconfig", "-p").stdout
     assert "libcuda" not in known and "libnvidia-ml" not in known and "libcudart" not in known, known
-    found = run(*call, "exec", "--explain", "--call-profile", "--", "true", extra={"REEF_CUDA": "/bin/true"})
+    found = run(*call, "exec", "--explain", "--call-profile", "--", "true", extra={"REEF_CUDA": "/bin/false"})
     assert "lib/reef/libreef_cuda_shim.so" in found.stderr, found.stderr
 
     # As `podman run` of its first lines: a model, a token, the ports.

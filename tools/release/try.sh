@@ -67,8 +67,8 @@ export PATH=\$PATH:/opt/reef-\$VERSION-x86_64-linux/bin
 reef --version | grep -F "\$VERSION"
 ldconfig && ! ldconfig -p | grep -E 'libcuda|libnvidia-ml'
 reef doctor | head -3 || true
-# It has found its library; a file has to stand for the driver.
-REEF_CUDA=/bin/true reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
+# It has found its library; a file has to stand for the driver, and not that of the program.
+REEF_CUDA=/bin/false reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
 reef demo --time 500ms --size 96 --out /tmp/demo
 $serve
 folder=/tmp/sockets; serve reef serve --socket-dir \$folder
@@ -81,7 +81,7 @@ ldconfig && ! ldconfig -p | grep -E 'libcuda|libnvidia-ml'
 systemd-analyze verify --man=no /usr/lib/systemd/system/reef{.service,-local.socket,-grpc.socket,-http.socket}
 echo "the units are well"
 getent passwd reef
-REEF_CUDA=/bin/true reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
+REEF_CUDA=/bin/false reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
 # As the unit starts it, but for the device and the sockets.
 $serve
 folder=/run/reef; install -d -o reef -g reef \$folder
@@ -111,7 +111,7 @@ python3 -m venv /tmp/v
 export PATH=/tmp/v/bin:$PATH
 python /wheels/readme.py
 reef --version | grep -F "$VERSION"
-REEF_CUDA=/bin/true reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
+REEF_CUDA=/bin/false reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
 reef demo --time 500ms --size 96 --out /tmp/demo | tail -n 4
 # As root, for all: the library must not become the driver of other programs.
 pip install --quiet --no-index --find-links /wheels --target /tmp/none /files/*x86_64.whl
