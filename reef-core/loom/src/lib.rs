@@ -3,11 +3,13 @@
 //!
 //! `cargo test -p reef-loom --release`
 
-#![allow(dead_code, unused_imports)] // the models use a part of each file
+#![allow(dead_code, unused_imports, unreachable_pub)] // the models use a part of each file
 
-#[path = "../../src/vqueue/hold.rs"]
-mod hold;
+#[cfg(all(test, loom))]
+mod backend;
 #[cfg(all(test, loom))]
 mod preemption;
 #[path = "../../src/sync/mod.rs"]
 mod sync;
+#[cfg(all(test, loom))]
+mod vqueue;

@@ -151,9 +151,11 @@ mod models {
     fn no_wake_up_is_lost() {
         loom::model(|| {
             let shared = Arc::new((AtomicUsize::new(0), Parker::default()));
+            let handle = thread::Thread::default();
             let sleeper = thread::spawn({
-                let shared = shared.clone();
+                let (shared, handle) = (shared.clone(), handle.clone());
                 move || {
+                    handle.begin();
                     while shared.0.load(Ordering::Acquire) < 2 {
                         let seen = shared.0.load(Ordering::Acquire);
                         let ready = || shared.0.load(Ordering::Acquire) != seen || seen >= 2;
@@ -163,7 +165,7 @@ mod models {
             });
             for value in 1..=2 {
                 shared.0.store(value, Ordering::Release);
-                shared.1.wake(|| sleeper.thread().unpark());
+                shared.1.wake(|| handle.unpark());
             }
             sleeper.join().unwrap(); // loom reports a deadlock if the sleeper sleeps for ever
         });

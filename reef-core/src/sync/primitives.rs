@@ -5,8 +5,12 @@
 #[cfg(not(loom))]
 mod real {
     pub(crate) use parking_lot::MutexGuard;
+    pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::Arc;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub(crate) use std::thread;
     use std::time::Duration;
 
     /// A mutex without poison.
@@ -21,6 +25,12 @@ mod real {
         #[inline]
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock()
+        }
+
+        /// As [`lock`](Self::lock), if no other thread has it.
+        #[inline]
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock()
         }
 
         /// As [`lock`](Self::lock), for no longer than `time`.
@@ -80,10 +90,12 @@ mod real {
 mod model {
     #[allow(clippy::unsafe_removed_from_name)] // its methods have the names of our own
     pub(crate) use loom::cell::UnsafeCell as Cell;
+    pub(crate) use loom::hint::spin_loop;
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-    pub(crate) use loom::thread;
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
@@ -97,9 +109,13 @@ mod model {
             self.0.lock().unwrap()
         }
 
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+
         /// Models have no time: another thread goes on before this one looks again.
         pub(crate) fn lock_for(&self, _: std::time::Duration) -> Option<MutexGuard<'_, T>> {
-            let guard = self.0.try_lock().ok();
+            let guard = self.try_lock();
             if guard.is_none() {
                 thread::yield_now();
             }
@@ -126,6 +142,59 @@ mod model {
 
         pub(crate) fn notify_all(&self) {
             self.0.notify_all();
+        }
+    }
+
+    /// Threads, whose parking is our own: loom's forgets that a thread was unparked when that waits
+    /// for a lock next.
+    pub(crate) mod thread {
+        use super::{Condvar, Mutex};
+        pub(crate) use loom::thread::{Builder, JoinHandle, spawn, yield_now};
+        use std::cell::RefCell;
+        use std::sync::Arc;
+
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct Thread(Arc<(Mutex<bool>, Condvar)>);
+
+        loom::thread_local! {
+            static CURRENT: RefCell<Option<Thread>> = RefCell::default();
+        }
+
+        impl Thread {
+            /// This thread is the one of the handle.
+            pub(crate) fn begin(&self) {
+                CURRENT.with(|current| current.replace(Some(self.clone())));
+            }
+
+            pub(crate) fn unpark(&self) {
+                *self.0.0.lock() = true;
+                self.0.1.notify_all();
+            }
+
+            pub(crate) fn id(&self) -> usize {
+                Arc::as_ptr(&self.0).addr()
+            }
+        }
+
+        /// # Panics
+        ///
+        /// If it has not [begun](Thread::begin).
+        pub(crate) fn current() -> Thread {
+            CURRENT.with(|current| current.borrow().clone()).expect("a thread with a handle")
+        }
+
+        pub(crate) fn park() {
+            let Thread(parking) = current();
+            let mut unparked = parking.0.lock();
+            while !*unparked {
+                unparked = parking.1.wait(unparked);
+            }
+            *unparked = false;
+        }
+
+        /// Models have no time: another thread goes on before this one looks again.
+        pub(crate) fn park_timeout(_: std::time::Duration) {
+            yield_now();
         }
     }
 }

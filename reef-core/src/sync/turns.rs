@@ -4,7 +4,7 @@
 //! Drivers have no call with a time limit. A thread that hangs in one can't be stopped, and what it
 //! has can't be taken from it; the others have to find out and go on without.
 
-use crate::sync::primitives::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering}; // samples: no order matters
 
 /// Number of samples, each an interval after the last, after which a turn hangs. They are counted,
 /// and not the time: a process that was stopped for an hour has not hung for one.

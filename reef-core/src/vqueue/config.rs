@@ -109,7 +109,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Far more than any device takes, and sums of two don't overflow.
 const MAX_WINDOW: u64 = 1 << 32;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::dispatch::dispatcher::Dispatcher;

@@ -65,7 +65,7 @@ impl DrainTime {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -298,5 +298,5 @@ fn blocked<D: Device>(command: &Command<D>, in_flight: u64, after_barrier: bool)
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -6,15 +6,16 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Caps;
 use crate::sync::park::{EventCount, Parker};
+use crate::sync::primitives::{
+    AtomicBool, AtomicU8, Mutex, MutexGuard, Ordering, fence, thread, thread::Thread,
+};
 use crate::sync::ring::Cursors;
 use crate::sync::turns::{Turns, Watch};
 use crate::vqueue::drain_time::DrainTime;
 use crate::vqueue::hold::{Hold, Quiesced, Reclaim};
 use crate::vqueue::launcher::{Allowance, Launcher};
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::thread::{self, Thread};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// Way in which a queue ends.
@@ -29,6 +30,9 @@ pub(crate) enum Shutdown {
 }
 
 /// State that the submitter, the worker and the scheduler share.
+///
+/// Loom's models (`reef-core/loom`) try all orders of what they change. Limits, caps and parts,
+/// which no model changes, are plain atomics.
 #[derive(Debug)]
 pub(crate) struct Shared<D: Device> {
     launcher: Mutex<Launcher<D>>,
@@ -122,7 +126,7 @@ impl<D: Device> Shared<D> {
 
     /// As [`launcher`](Self::launcher), if the thread that is at it leaves within a time.
     pub(crate) fn launcher_within(&self, time: Duration) -> Option<MutexGuard<'_, Launcher<D>>> {
-        self.launcher.try_lock_for(time)
+        self.launcher.lock_for(time)
     }
 
     /// Returns the numbers of commands that have completed and been submitted.
@@ -448,7 +452,7 @@ impl Listener {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod tests {
     use super::*;
     use crate::backend::info::Priority;

@@ -14,13 +14,13 @@
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
+use crate::sync::primitives::{spin_loop, thread, thread::JoinHandle};
 use crate::vqueue::config::Config;
 use crate::vqueue::hold::Reclaim;
 use crate::vqueue::launcher::{Allowance, Step, Waits};
 use crate::vqueue::shared::{Shared, Shutdown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Waits of a worker.
@@ -74,7 +74,7 @@ fn run<D: Device>(shared: &Shared<D>, pace: Pace) {
 }
 
 /// The worker: launch what fits, note what finished, take back what was preempted, else sleep.
-fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
+pub(crate) fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
     let (mut spinning_since, mut debt) = (None, Debt::default());
     loop {
         let Some(waits) = call_device(shared)? else { return Ok(()) };
@@ -86,13 +86,13 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
                 shared.sleep_unless(|| has_work(shared), || park(left));
             }
             Waits::Device if owed_for > Some(HELD_SPIN) => thread::park_timeout(LAG_POLL_INTERVAL),
-            Waits::Device | Waits::Either | Waits::Nothing => std::hint::spin_loop(),
+            Waits::Device | Waits::Either | Waits::Nothing => spin_loop(),
             Waits::Host => run_host_code(shared)?,
             Waits::Event => thread::park_timeout(Duration::from_micros(20)),
             Waits::Commands => {
                 let since = *spinning_since.get_or_insert_with(Instant::now);
                 if since.elapsed() < pace.spin(shared.is_held()) {
-                    std::hint::spin_loop();
+                    spin_loop();
                     continue;
                 }
                 sleep(shared);
@@ -271,7 +271,7 @@ fn has_work<D: Device>(shared: &Shared<D>) -> bool {
         || shared.launcher().commands.next().is_some_and(|(at, _)| at < shared.allowance().limit)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::backend::info::Priority;

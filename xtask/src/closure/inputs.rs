@@ -46,7 +46,7 @@ const INPUTS: &[(&str, &[&str])] = &[
     ),
     ("reef-k8s", &["deploy"]),
     ("reef-kernels", &["kernels", "reef-cuda/images", "reef-cuda/src", "reef-hip/images"]),
-    ("reef-loom", &["reef-core/src/sync", "reef-core/src/vqueue"]),
+    ("reef-loom", &["reef-core/src/backend", "reef-core/src/sync", "reef-core/src/vqueue"]),
     ("reef-remote", &["reef-models/tests/integration/eight_bits"]),
     (
         "reef-remote-cuda",

@@ -1,12 +1,17 @@
 //! The device's end of the queue.
 
-use super::{Rule, Worker};
-use loom::sync::Mutex;
+use super::Fault;
+use crate::sync::primitives::{Mutex, thread::Thread};
 
 /// Runs one command at a time; a long one ends when the model says so, others at once.
-pub(super) struct Device(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Device {
+    state: Mutex<State>,
+    /// Thread that is unparked when what it asked for is there.
+    worker: Thread,
+}
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     /// Commands before this one run until they are ended.
     long: u64,
@@ -31,26 +36,37 @@ struct State {
     running: bool,
     /// End position of the newest launch.
     launched: u64,
+    /// The worker is unparked when a command that ends is the last before this position.
+    wake_at: Option<u64>,
     /// A drain found a command running: the worker is unparked when that ends.
     drain_wanted: bool,
     done: u64,
 }
 
 impl Device {
-    pub(super) fn new(broken: Rule, long: u64) -> Self {
-        let stays_void = broken == Rule::IdleQueuesStartAfresh;
-        let starts_late = broken == Rule::LateLaunchesAreVoid;
-        Self(Mutex::new(State { long, stays_void, starts_late, ..State::default() }))
+    /// A device on which commands before `long` run until they are ended.
+    pub(super) fn new(fault: Fault, long: u64) -> Self {
+        let stays_void = fault == Fault::IdleQueuesStayStopped;
+        let starts_late = fault == Fault::LateLaunchesStart;
+        Self::with(State { long, stays_void, starts_late, ..State::default() })
     }
 
     /// A device that holds what it was given.
     pub(super) fn holding(long: u64) -> Self {
-        Self(Mutex::new(State { long, holds: true, ..State::default() }))
+        Self::with(State { long, holds: true, ..State::default() })
+    }
+
+    fn with(state: State) -> Self {
+        Self { state: Mutex::new(state), worker: Thread::default() }
+    }
+
+    pub(super) fn worker(&self) -> &Thread {
+        &self.worker
     }
 
     /// A launch that is void waits to be taken back.
     pub(super) fn launch(&self, at: u64) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock();
         assert!(!state.asked, "launched after a drain, and missing in it");
         if state.is_idle() && !state.stays_void {
             state.void = state.evicted && !state.starts_late;
@@ -71,12 +87,16 @@ impl Device {
     }
 
     pub(super) fn completed(&self) -> u64 {
-        self.0.lock().unwrap().done
+        self.state.lock().done
+    }
+
+    pub(super) fn wake_at(&self, at: u64) {
+        self.state.lock().wake_at = Some(at);
     }
 
     /// The first command that has not finished, once nothing runs.
     pub(super) fn try_drain(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock();
         state.asked = state.void;
         if state.running || (!state.void && !state.is_idle()) {
             state.drain_wanted = true;
@@ -89,18 +109,18 @@ impl Device {
 
     /// Nothing that waits to start ends by itself from now on, and no thread is told so.
     pub(super) fn evict(&self) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock();
         (state.evicted, state.is_queued) = (true, false);
         state.void |= !state.is_idle() || state.stays_void;
     }
 
     pub(super) fn take(&self) {
-        self.0.lock().unwrap().taken = true;
+        self.state.lock().taken = true;
     }
 
     /// The group has done what it does to stop the device.
     pub(super) fn note_told(&self) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock();
         assert!(!state.is_queued, "launched next to real-time work");
         state.let_be = !state.evicted;
     }
@@ -108,33 +128,36 @@ impl Device {
     /// Real-time work has ended, and queues go on; what was stopped and not taken back stays so, or
     /// goes on as well.
     pub(super) fn reactivate(&self) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock();
         (state.evicted, state.taken, state.let_be) = (false, false, false);
         state.void &= !state.holds;
     }
 
     /// Stops what runs. Nothing has finished, so only a thread that drains is told.
-    pub(super) fn reset(&self, worker: &Worker) {
-        let mut state = self.0.lock().unwrap();
+    pub(super) fn reset(&self) {
+        let mut state = self.state.lock();
         state.running = false;
         if std::mem::take(&mut state.drain_wanted) {
-            worker.unpark();
+            self.worker.unpark();
         }
     }
 
     /// Finishes what runs; nothing takes long from now on.
-    pub(super) fn finish(&self, worker: &Worker) {
-        let mut state = self.0.lock().unwrap();
+    pub(super) fn finish(&self) {
+        let mut state = self.state.lock();
         state.long = 0;
         if std::mem::take(&mut state.running) {
             state.done = if state.void { state.done + 1 } else { state.launched };
-            worker.unpark();
+            let reached = state.wake_at.is_some_and(|at| state.done >= at);
+            if std::mem::take(&mut state.drain_wanted) || reached {
+                self.worker.unpark();
+            }
         }
     }
 
     /// Commands before this one ran as padding.
     pub(super) fn note_padded(&self, end: u64) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock();
         (state.done, state.launched) = (end, end);
     }
 }
