@@ -10,6 +10,7 @@
 //!
 //! If a step fails, the process moves back, and the child is removed.
 
+use super::quantity::format_bytes;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -163,6 +164,7 @@ pub fn limit(
     limits: KernelLimits,
 ) -> Result<PathBuf, String> {
     let regions = regions(files, cgroup)?;
+    limits.low.map_or(Ok(()), |low| check_above(files, cgroup, &regions, low))?;
     let child = cgroup.join(format!("{PREFIX}{process}"));
     let made = files.make(&child);
     made.map_err(|error| format!("cgroup {}: {error}", child.display()))?;
@@ -176,6 +178,34 @@ pub fn limit(
         return Err(why);
     }
     Ok(child)
+}
+
+/// Checks that a cgroup and those above it protect as much as one below is to have: the kernel
+/// protects no more in a cgroup than in the one around it.
+fn check_above(
+    files: &impl CgroupFiles,
+    cgroup: &Path,
+    regions: &[String],
+    low: u64,
+) -> Result<(), String> {
+    for of in cgroup.ancestors().filter(|of| !of.as_os_str().is_empty()) {
+        let text = read(files, &of.join("dmem.low"))?;
+        let least = regions.iter().map(|region| value(&text, region)).min().unwrap_or(0);
+        if least < low {
+            let (of, [low, least]) = (of.display(), [low, least].map(format_bytes));
+            return Err(format!(
+                "dmem.low of cgroup {of} must be at least {low}, got {least}: the kernel protects no more below it"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of a region in the text of a file; 0 without a line, and for "max" all.
+fn value(text: &str, region: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+    let value = lines.find(|(name, _)| *name == region).map_or("0", |(_, value)| value);
+    value.parse().unwrap_or(u64::MAX)
 }
 
 fn enter(
@@ -270,7 +300,16 @@ mod tests {
         fn new(processes: &[u32]) -> Self {
             let own = Cgroup { processes: processes.to_vec(), ..Cgroup::default() };
             let tree = RefCell::new(BTreeMap::from([(PathBuf::from("own"), own)]));
-            Self { tree, has_dmem: true, regions: vec![GPU, OTHER] }
+            let kernel = Self { tree, has_dmem: true, regions: vec![GPU, OTHER] };
+            kernel.keep("own", 2 << 30);
+            kernel
+        }
+
+        /// Has a cgroup keep bytes of the GPU for those below it.
+        fn keep(&self, at: &str, bytes: u64) {
+            let mut tree = self.tree.borrow_mut();
+            let limits = &mut tree.entry(at.into()).or_default().limits;
+            limits.insert(("dmem.low".into(), GPU.into()), bytes);
         }
 
         fn limits(&self, at: &str) -> Vec<(String, String, u64)> {
@@ -299,10 +338,11 @@ mod tests {
             match name.as_str() {
                 "cgroup.controllers" => Ok(if self.has_dmem { "cpu dmem" } else { "cpu" }.into()),
                 "cgroup.subtree_control" => Ok(if cgroup.gives { "dmem" } else { "" }.into()),
-                "dmem.max" if self.has_dmem => {
+                "dmem.max" | "dmem.low" if self.has_dmem => {
+                    let default = if name == "dmem.max" { "max" } else { "0" };
                     let of = |region: &&str| {
                         let bytes = cgroup.limits.get(&(name.clone(), (*region).to_owned()));
-                        let bytes = bytes.map_or("max".to_owned(), u64::to_string);
+                        let bytes = bytes.map_or(default.to_owned(), u64::to_string);
                         format!("{region} {bytes}\n")
                     };
                     Ok(self.regions.iter().map(of).collect())
@@ -380,6 +420,24 @@ mod tests {
         let limits = kernel.limits("own/reef-exec-7");
         assert_eq!(limits, [of("dmem.low", 2 << 30), of("dmem.max", 8 << 30)]);
         assert_eq!(kernel.cgroups(), [("own".into(), vec![]), ("own/reef-exec-7".into(), vec![7])]);
+    }
+
+    /// The kernel keeps for a cgroup at most what it keeps for each one around it.
+    #[test]
+    fn protected_part_beyond_that_of_a_scope_is_refused() {
+        let kernel = Kernel::new(&[]);
+        kernel.keep("own/scope", 2 << 30);
+        kernel.tree.borrow_mut().get_mut(Path::new("own/scope")).unwrap().processes = vec![7];
+        let limit = || limit(&kernel, Path::new("own/scope"), 7, LIMITS);
+        kernel.keep("own", 1 << 30);
+        let why = "dmem.low of cgroup own must be at least 2 GiB, got 1 GiB: the kernel protects no more below it";
+        assert_eq!(limit(), Err(why.into()));
+        kernel.keep("own/scope", 0);
+        assert!(limit().is_err_and(|why| why.contains("own/scope")), "the nearest one first");
+        assert_eq!(kernel.tree.borrow()[Path::new("own/scope")].processes, [7], "it stays");
+        kernel.keep("own", 2 << 30);
+        kernel.keep("own/scope", 4 << 30);
+        limit().unwrap();
     }
 
     #[test]
