@@ -277,9 +277,8 @@ impl Prepared {
                     let _ = handles.insert(kind, self.ids[at], first as usize, parent);
                 }
                 Arg::Known(kind) => {
-                    let parent = if kind == Kind::Context { 0 } else { self.parent(at) };
                     let id = match code {
-                        0 => lock(&shared.handles).name(kind, first as usize, parent),
+                        0 => self.name(shared, kind, at, first as usize),
                         _ => 0,
                     };
                     if code == 0 && self.is(Call::cuDevicePrimaryCtxRetain) {
@@ -307,6 +306,24 @@ impl Prepared {
             bytes.extend_from_slice(&u64::from(end_primary(shared, self.args[0])).to_le_bytes());
         }
         bytes
+    }
+
+    /// Names what the driver has found. A function or module of a library ends with that, and with
+    /// its context.
+    fn name(&self, shared: &Shared, kind: Kind, at: usize, handle: usize) -> u64 {
+        let parent = if kind == Kind::Context { 0 } else { self.parent(at) };
+        let mut handles = lock(&shared.handles);
+        let id = handles.name(kind, handle, parent);
+        if let Kind::Function | Kind::Module = kind {
+            let of = |(at, arg): (usize, &Arg)| match arg {
+                Arg::Handle(Kind::Library) => Some(self.context),
+                Arg::Handle(Kind::Kernel | Kind::Function) => handles.library_of(self.ids[at]),
+                _ => None,
+            };
+            let other = self.spec.args.iter().enumerate().find_map(of);
+            other.into_iter().for_each(|other| handles.also_ends_with(id, other));
+        }
+        id
     }
 
     fn is(&self, call: Call) -> bool {

@@ -14,8 +14,8 @@ const FIRST: u64 = 16;
 struct Entry {
     kind: Kind,
     handle: usize,
-    /// Object with which it ends: its module or graph, or its context.
-    parent: u64,
+    /// Objects with which it ends: its module, library or graph, and its context. 0: none.
+    parents: [u64; 2],
 }
 
 /// Objects of a session.
@@ -70,7 +70,7 @@ impl Handles {
         if id < FIRST || id & OWN != 0 || self.by_id.contains_key(&id) {
             return Err(INVALID_VALUE);
         }
-        self.by_id.insert(id, Entry { kind, handle, parent });
+        self.by_id.insert(id, Entry { kind, handle, parents: [parent, 0] });
         self.by_handle.insert((kind, handle), id);
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Handles {
             OWN | (self.next << 4)
         });
         self.named = id;
-        self.by_id.insert(id, Entry { kind, handle, parent });
+        self.by_id.insert(id, Entry { kind, handle, parents: [parent, 0] });
         self.by_handle.insert((kind, handle), id);
         id
     }
@@ -139,16 +139,30 @@ impl Handles {
         self.by_id.contains_key(&id)
     }
 
+    /// An object ends with another one as well, besides the one that it was named with.
+    pub(crate) fn also_ends_with(&mut self, id: u64, parent: u64) {
+        if let Some(entry) = self.by_id.get_mut(&id).filter(|entry| entry.parents[0] != parent) {
+            entry.parents[1] = parent;
+        }
+    }
+
+    /// Returns the library that a kernel, or a function of one, is of.
+    pub(crate) fn library_of(&self, id: u64) -> Option<u64> {
+        let is_library =
+            |id: &u64| self.by_id.get(id).is_some_and(|entry| entry.kind == Kind::Library);
+        self.by_id.get(&id)?.parents.into_iter().find(is_library)
+    }
+
     /// Returns the graph that a node is of.
     pub(crate) fn graph_of(&self, id: u64) -> Option<u64> {
         let entry = self.by_id.get(&id).filter(|entry| entry.kind == Kind::Node)?;
-        Some(entry.parent)
+        Some(entry.parents[0])
     }
 
     /// Returns the objects of a kind, with those that they end with.
     pub(crate) fn children(&self, kind: Kind) -> Vec<(u64, u64)> {
         let of = self.by_id.iter().filter(|(_, entry)| entry.kind == kind);
-        let mut all: Vec<_> = of.map(|(id, entry)| (*id, entry.parent)).collect();
+        let mut all: Vec<_> = of.map(|(id, entry)| (*id, entry.parents[0])).collect();
         all.sort_unstable();
         all
     }
@@ -175,7 +189,10 @@ impl Handles {
 
     /// Forgets all that ends with an object.
     pub(crate) fn remove_children(&mut self, id: u64) {
-        let of = |(child, entry): (&u64, &Entry)| (entry.parent == id).then_some(*child);
+        if id == 0 {
+            return; // no object
+        }
+        let of = |(child, entry): (&u64, &Entry)| entry.parents.contains(&id).then_some(*child);
         let children: Vec<u64> = self.by_id.iter().filter_map(of).collect();
         children.into_iter().for_each(|child| self.remove(child));
     }

@@ -217,10 +217,21 @@ fn code(client: &Client, op: u16, parts: &[&[u8]]) -> u32 {
 }
 
 fn table(client: &Client, call: Call, words: &[u64]) -> u32 {
-    let head =
-        TableCall { call: U16::new(call as u16), reserved: U16::new(0), reserved2: U32::new(0) };
+    let reply = reply(client, call, words);
+    u32::from_le_bytes(reply[..4].try_into().unwrap())
+}
+
+/// Makes a call of the table. The reply has the code, and then the results.
+fn reply(client: &Client, call: Call, words: &[u64]) -> Vec<u8> {
     let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    code(client, TableCall::OP, &[hot_bytes(&head), &words])
+    client.call(TableCall::OP, 1, &[&table_call(call), &words]).unwrap()
+}
+
+/// The first result of a call of the table that succeeds.
+fn result(client: &Client, call: Call, words: &[u64]) -> u64 {
+    let reply = reply(client, call, words);
+    assert_eq!(reply[..4], [0; 4], "{call:?}");
+    u64::from_le_bytes(reply[8..16].try_into().unwrap())
 }
 
 #[test]
@@ -258,8 +269,18 @@ fn begin(address: &str) -> Client {
 
 /// Loads an image. The reply has the code, and then the logs.
 fn load(client: &Client, id: u64, options: &[(u64, u64)], image: &[u8]) -> (u32, Vec<u8>) {
+    load_as(client, 0, id, options, image)
+}
+
+fn load_as(
+    client: &Client,
+    is_library: u32,
+    id: u64,
+    options: &[(u64, u64)],
+    image: &[u8],
+) -> (u32, Vec<u8>) {
     let options_count = U32::new(options.len() as u32);
-    let head = Load { id: U64::new(id), is_library: U32::new(0), options: options_count };
+    let head = Load { id: U64::new(id), is_library: U32::new(is_library), options: options_count };
     let pairs = options.iter().flat_map(|(name, value)| [*name, *value]);
     let pairs: Vec<u8> = pairs.flat_map(u64::to_le_bytes).collect();
     let reply = client.call(Load::OP, 1, &[hot_bytes(&head), &pairs, image]).unwrap();
@@ -348,6 +369,29 @@ fn launch_with(client: &Client, function: u64, id: u32, words: [u64; 2]) -> u32 
     code(client, Launch::OP, &[hot_bytes(&head), &attribute, &[0; 16]])
 }
 
+/// A kernel's function is the library's, and the context's that it was asked for in.
+#[test]
+fn function_of_a_kernel_ends_with_its_library_or_context() {
+    let client = begin(&serve(&socket("hostile-functions")));
+    let text = b".version 8.0\n.target sm_70\n.visible .entry k(.param .u64 a) { ret; }\n\0";
+    let attribute = |function| table(&client, Call::cuFuncGetAttribute, &[1, 0, function]);
+    let function = |library, kernel| {
+        assert_eq!(load_as(&client, 1, library, &[], text).0, 0);
+        let (id, of) = (U64::new(kernel), U64::new(library));
+        let find = FindFunction { id, of, is_kernel: U32::new(1), reserved: U32::new(0) };
+        assert_eq!(code(&client, FindFunction::OP, &[hot_bytes(&find), b"k"]), 0);
+        let function = result(&client, Call::cuKernelGetFunction, &[0, kernel]);
+        assert_eq!(attribute(function), 0);
+        function
+    };
+    let unloaded = function(100, 200);
+    assert_eq!(table(&client, Call::cuLibraryUnload, &[100]), 0);
+    assert_eq!(attribute(unloaded), 400);
+    let reset = function(101, 201);
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxReset_v2, &[0]), 0);
+    assert_eq!([attribute(reset), attribute(201)], [400, 0], "the kernel is the library's alone");
+}
+
 /// Attributes are those that the server knows; one with a handle or an address inside is none.
 #[test]
 fn launch_attribute_with_a_handle_is_refused() {
@@ -375,15 +419,7 @@ fn launch_attribute_with_a_handle_is_refused() {
 #[test]
 fn memory_that_is_not_the_sessions_is_refused() {
     let client = begin(&serve(&socket("hostile-addresses")));
-    let reply = |call, words: &[u64]| {
-        let reserved = (U16::new(0), U32::new(0));
-        let head =
-            TableCall { call: U16::new(call as u16), reserved: reserved.0, reserved2: reserved.1 };
-        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        client.call(TableCall::OP, 1, &[hot_bytes(&head), &words]).unwrap()
-    };
-    let at = reply(Call::cuMemAlloc_v2, &[1, 64]);
-    let at = u64::from_le_bytes(at[8..16].try_into().unwrap());
+    let at = result(&client, Call::cuMemAlloc_v2, &[1, 64]);
     let of_worker = 0x40_0000; // where the fake driver and a real one would take it
     for other in [of_worker, 8, u64::MAX - 8, at - 1, at + 60] {
         for (call, words) in [
@@ -417,7 +453,7 @@ fn memory_that_is_not_the_sessions_is_refused() {
     };
     assert_eq!([fill(96, of_worker), fill(112, at)], [1, 0]);
     // A place for nodes, which no client has: the word is that of the count.
-    let nodes = reply(Call::cuGraphGetNodes, &[80, 0]);
+    let nodes = reply(&client, Call::cuGraphGetNodes, &[80, 0]);
     assert_eq!((nodes[0], nodes.len()), (0, 8), "no place for a count either");
     // Freed memory is not the session's any more.
     assert_eq!(table(&client, Call::cuMemFree_v2, &[at]), 0);
