@@ -124,6 +124,11 @@ pub(crate) trait DeviceModel: Debug + Send + Sync {
     /// Returns itself, for the engine that loaded it.
     fn as_any(&self) -> &dyn Any;
 
+    /// True if it answers a request in parts.
+    fn streams(&self) -> bool {
+        false
+    }
+
     /// Starts nothing any more: the model is being unloaded.
     fn close(&self) {}
 

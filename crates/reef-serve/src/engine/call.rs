@@ -5,6 +5,7 @@ use crate::tensor::TensorInfo;
 use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::mpsc::Sender;
 
 /// Facts about a request that its process is told, apart from its tensors' data.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct CallHead {
     pub(crate) inputs: Vec<TensorInfo>,
     /// Shapes of the requested outputs, once they are there.
     pub(crate) shapes: Arc<OnceLock<Vec<Vec<i64>>>>,
+    /// Receiver of its parts, if it is answered in parts.
+    pub(crate) parts: Option<Sender<Vec<CallOutput>>>,
 }
 
 /// One inference by a process.
@@ -30,6 +33,8 @@ pub(crate) struct Call<'a> {
     pub(crate) inputs: &'a [CallInput<'a>],
     /// Indices of the requested outputs among the model's.
     pub(crate) outputs: &'a [usize],
+    /// Takes a part of the answer; false if no client waits for more.
+    pub(crate) part: &'a dyn Fn(Vec<CallOutput>) -> bool,
 }
 
 /// An input, with the shape that its request chose.

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Tensors {
     pub(super) inputs: TensorInfos,
     pub(super) outputs: TensorInfos,
+    /// True if requests are answered in parts.
+    pub(super) streams: bool,
 }
 
 /// Limits of a connection.
@@ -72,9 +74,10 @@ impl Connection {
         frame::write(&mut patient, &to_json(start)?, &[]).map_err(wrong)?;
         let frame = frame::read(&mut patient, 0).map_err(wrong)?;
         match parse(&frame)? {
-            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs } => {
+            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs, streams } => {
                 let inputs = declared("inputs", inputs)?;
-                let tensors = Tensors { inputs, outputs: declared("outputs", outputs)? };
+                let outputs = declared("outputs", outputs)?;
+                let tensors = Tensors { inputs, outputs, streams };
                 let Identity { bounds, generation } = identity;
                 Ok((Self { stream, bounds, request: 0, generation }, tensors))
             }
@@ -86,7 +89,8 @@ impl Connection {
         }
     }
 
-    /// Runs a request. The inner result is that of the program, which can be used again.
+    /// Runs a request. The inner result is that of the program, which can be used again; it is
+    /// empty after the last part.
     ///
     /// # Errors
     ///
@@ -94,23 +98,45 @@ impl Connection {
     pub(super) fn exchange(
         &mut self,
         call: &Call<'_>,
-        tensors: &TensorInfos,
+        tensors: &Tensors,
     ) -> Result<Result<Vec<CallOutput>>, Broken> {
         if is_readable(&self.stream) {
             return Err(Broken::Before);
         }
         self.request += 1;
         let mut limit = Limit::new(call, self.bounds.cancel);
-        let header = to_json(&infer(self.request, call, tensors)).map_err(Broken::During)?;
+        let header = infer(self.request, call, &tensors.outputs);
+        let header = to_json(&header).map_err(Broken::During)?;
         if header.len() > frame::MAX_HEADER_BYTES {
-            let text =
-                format!("names and shapes must be at most {} bytes", frame::MAX_HEADER_BYTES);
-            return Ok(Err(Error::Invalid(text)));
+            let max = frame::MAX_HEADER_BYTES;
+            return Ok(Err(Error::Invalid(format!(
+                "names and shapes must be at most {max} bytes"
+            ))));
         }
         self.send(&header, call, &mut limit).map_err(|e| limit.broken(&e))?;
-        let frame = self.receive(&mut limit).map_err(|e| limit.broken(&e))?;
-        let answer = self.answer(frame, call, tensors)?;
+        let answer = self.answers(call, tensors, &mut limit)?;
         Ok(if limit.cancelled.is_some() { Err(limit.error()) } else { answer })
+    }
+
+    /// Receives the answers of a request, up to the last one.
+    fn answers(
+        &self,
+        call: &Call<'_>,
+        tensors: &Tensors,
+        limit: &mut Limit<'_>,
+    ) -> Result<Result<Vec<CallOutput>>, Broken> {
+        loop {
+            let frame = self.receive(limit).map_err(|e| limit.broken(&e))?;
+            match self.answer(frame, call, tensors)? {
+                Answer::Last(answer) => return Ok(answer),
+                Answer::Part(part) if limit.cancelled.is_none() => {
+                    if !(call.part)(part.map_err(Broken::During)?) {
+                        limit.cancel();
+                    }
+                }
+                Answer::Part(_) => {}
+            }
+        }
     }
 
     fn send(&self, header: &[u8], call: &Call<'_>, limit: &mut Limit<'_>) -> io::Result<()> {
@@ -120,40 +146,38 @@ impl Connection {
     }
 
     fn receive(&self, limit: &mut Limit<'_>) -> io::Result<Frame> {
-        let mut is_told = false;
-        let ask = &mut |mut stream: &UnixStream| {
-            if limit.check()? && !is_told {
-                is_told = true;
-                // Small enough to be sent as a whole, or not at all if the process reads nothing.
-                let header = to_json(&ToProcess::Cancel { request: self.request });
-                let _ = frame::write(&mut stream, &header.map_err(io::Error::other)?, &[]);
-            }
-            Ok(())
-        };
+        self.check(limit)?; // also if the process never lets this wait
+        let ask = &mut |_: &UnixStream| self.check(limit);
         frame::read(&mut Patient { stream: &self.stream, ask }, self.bounds.bytes)
     }
 
-    fn answer(
-        &self,
-        frame: Frame,
-        call: &Call<'_>,
-        tensors: &TensorInfos,
-    ) -> Result<Result<Vec<CallOutput>>, Broken> {
+    /// Tells the process once that its request is cancelled.
+    fn check(&self, limit: &mut Limit<'_>) -> io::Result<()> {
+        if limit.check()? && !std::mem::replace(&mut limit.is_told, true) {
+            // Small enough to be sent as a whole, or not at all if the process reads nothing.
+            let header = to_json(&ToProcess::Cancel { request: self.request });
+            let _ = frame::write(&mut &self.stream, &header.map_err(io::Error::other)?, &[]);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, frame: Frame, call: &Call<'_>, tensors: &Tensors) -> Result<Answer, Broken> {
         let wrong = |text: String| Broken::During(Error::Failed(text));
-        match parse(&frame).map_err(Broken::During)? {
-            FromProcess::Answer { request, outputs: answered } if request == self.request => {
-                Ok(outputs(answered, frame.tensors, call.outputs, tensors))
+        let parsed = parse(&frame).map_err(Broken::During)?;
+        if let Some(other) = parsed.request().filter(|request| *request != self.request) {
+            let request = self.request;
+            return Err(wrong(format!(
+                "the model's process must answer request {request}, got an answer to {other}"
+            )));
+        }
+        let read = |answered| outputs(answered, frame.tensors, call.outputs, &tensors.outputs);
+        match parsed {
+            FromProcess::Answer { outputs, .. } => Ok(Answer::Last(read(outputs))),
+            FromProcess::Error { request: Some(_), error, kind } => {
+                Ok(Answer::Last(Err(kind.error(error))))
             }
-            FromProcess::Error { request: Some(request), error, kind }
-                if request == self.request =>
-            {
-                Ok(Err(kind.error(error)))
-            }
-            FromProcess::Answer { request, .. }
-            | FromProcess::Error { request: Some(request), .. } => Err(wrong(format!(
-                "the model's process must answer request {}, got an answer to {request}",
-                self.request
-            ))),
+            FromProcess::Part { outputs, .. } if tensors.streams => Ok(Answer::Part(read(outputs))),
+            FromProcess::End { .. } if tensors.streams => Ok(Answer::Last(Ok(Vec::new()))),
             _ => Err(wrong("the model's process must answer, got another message".into())),
         }
     }
@@ -164,19 +188,32 @@ impl Connection {
     }
 }
 
+/// One answer of a process.
+enum Answer {
+    Part(Result<Vec<CallOutput>>),
+    Last(Result<Vec<CallOutput>>),
+}
+
 /// End of a request's time.
 struct Limit<'a> {
     gone: &'a dyn Fn() -> bool,
     time: Duration,
     deadline: Instant,
     cancelled: Option<Instant>,
+    /// True if the process has been told.
+    is_told: bool,
     cancel: Duration,
 }
 
 impl<'a> Limit<'a> {
     fn new(call: &Call<'a>, cancel: Duration) -> Self {
         let deadline = Instant::now() + call.time;
-        Self { gone: call.gone, time: call.time, deadline, cancelled: None, cancel }
+        Self { gone: call.gone, time: call.time, deadline, cancelled: None, is_told: false, cancel }
+    }
+
+    /// Ends its time now.
+    fn cancel(&mut self) {
+        self.cancelled.get_or_insert_with(Instant::now);
     }
 
     /// Returns whether the request is cancelled.

@@ -51,6 +51,17 @@ pub(super) enum FromProcess {
         protocol: u32,
         inputs: Vec<Declared>,
         outputs: Vec<Declared>,
+        #[serde(default)]
+        streams: bool,
+    },
+    /// One of several answers.
+    Part {
+        request: u64,
+        outputs: Vec<TensorHeader>,
+    },
+    /// No answer follows.
+    End {
+        request: u64,
     },
     Answer {
         request: u64,
@@ -62,6 +73,19 @@ pub(super) enum FromProcess {
         #[serde(default)]
         kind: Kind,
     },
+}
+
+impl FromProcess {
+    /// Returns the number of the request that it answers.
+    pub(super) fn request(&self) -> Option<u64> {
+        match self {
+            Self::Part { request, .. } | Self::End { request } | Self::Answer { request, .. } => {
+                Some(*request)
+            }
+            Self::Error { request, .. } => *request,
+            Self::Ready { .. } => None,
+        }
+    }
 }
 
 /// A tensor of a model: -1 is a size that each request chooses.

@@ -138,6 +138,10 @@ impl DeviceModel for ProcessModel {
         self
     }
 
+    fn streams(&self) -> bool {
+        self.tensors.streams
+    }
+
     fn close(&self) {
         self.seats.iter().for_each(|(_, seat)| seat.close());
     }

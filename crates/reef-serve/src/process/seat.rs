@@ -141,7 +141,7 @@ impl Seat {
             let left = deadline.saturating_duration_since(Instant::now());
             let (mut connection, tensors) = self.take(left, call.gone)?;
             let time = deadline.saturating_duration_since(Instant::now());
-            match connection.exchange(&Call { time, ..call }, &tensors.outputs) {
+            match connection.exchange(&Call { time, ..call }, &tensors) {
                 Ok(answer) => {
                     self.give(connection);
                     return answer;

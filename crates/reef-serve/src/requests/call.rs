@@ -5,7 +5,13 @@ use crate::engine::call::{Call, CallHead, CallInput, CallOutput};
 use crate::error::{Error, Result};
 use crate::requests::job::{BoundInput, BoundOutput, Input, Job, Output, Phases};
 use bytes::Bytes;
+use std::thread;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
+
+/// Interval at which a part is offered to a client that has not taken those before.
+const SEND_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Job {
     /// Has a process run it. Returns the requested outputs in that order; one that went to a region
@@ -31,7 +37,10 @@ impl Job {
         phases.input = written - began;
         let class = self.priority.class();
         let (gone, time) = (&|| self.is_gone(), left.saturating_sub(phases.input));
-        let call = Call { id: &head.id, class, time, gone, inputs: &inputs, outputs: &outputs };
+        let until = written + time;
+        let part = &|part| head.parts.as_ref().is_some_and(|parts| send(parts, part, until));
+        let (id, inputs, outputs) = (&*head.id, &*inputs, &*outputs);
+        let call = Call { id, class, time, gone, inputs, outputs, part };
         let made = instance.call(call);
         phases.infer = written.elapsed();
         self.tenant.charge(class, phases.infer, phases.infer);
@@ -41,6 +50,19 @@ impl Job {
         let _ = head.shapes.set(made.into_iter().map(|output| output.shape).collect());
         phases.output = answered.elapsed();
         Ok(all)
+    }
+}
+
+/// Sends a part of an answer, as soon as its client has taken those before. Returns `false` if the
+/// client is gone, or the request's time is over.
+fn send(parts: &Sender<Vec<CallOutput>>, mut part: Vec<CallOutput>, until: Instant) -> bool {
+    loop {
+        match parts.try_send(part) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(back)) if Instant::now() < until => part = back,
+            Err(_) => return false,
+        }
+        thread::sleep(SEND_INTERVAL);
     }
 }
 

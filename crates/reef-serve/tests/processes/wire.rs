@@ -182,6 +182,22 @@ impl Grpc {
         self.runtime.block_on(self.client.model_infer(request)).map(|said| said.into_inner())
     }
 
+    /// Sends requests on one stream; returns all of its answers.
+    pub(crate) fn stream(
+        &mut self,
+        requests: Vec<ModelInferRequest>,
+    ) -> Result<Vec<proto::ModelStreamInferResponse>, tonic::Status> {
+        let client = &mut self.client;
+        self.runtime.block_on(async {
+            let answers = client.model_stream_infer(tokio_stream::iter(requests)).await?;
+            let (mut answers, mut all) = (answers.into_inner(), Vec::new());
+            while let Some(answer) = answers.message().await? {
+                all.push(answer);
+            }
+            Ok(all)
+        })
+    }
+
     /// An inference on a connection of this class.
     pub(crate) fn infer_as(
         &mut self,

@@ -81,5 +81,9 @@ class Model:
         """Answers a request: a value for each output, or for each that is wanted."""
         raise NotImplementedError(f"{type(self).__name__} must have a method infer")
 
+    def stream(self, request: Request) -> Iterator[Mapping[str, Any]]:
+        """Answers a request in parts: yields the outputs of each. A model has this or `infer`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method stream")
+
     def unload(self) -> None:
         """Called before the end, after the last request."""

@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from ._model import InvalidRequest, Model, Request, RequestFailed
@@ -29,8 +29,9 @@ def run(model: type[Model] | Model) -> None:
         traceback.print_exc()
         channel.write({"type": "error", "error": _text(error)})
         raise SystemExit(1) from None
-    header = {"type": "ready", "protocol": PROTOCOL}
+    header: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL}
     header |= {"inputs": _headers(inputs), "outputs": _headers(outputs)}
+    header["streams"] = _streams(loaded)
     channel.write(header)
     requests = _Requests(channel, inputs)
     phases = Phases()
@@ -100,6 +101,9 @@ def _serve(
 ) -> None:
     number, request = numbered
     try:
+        if _streams(model):
+            _send_parts(channel, model, numbered, outputs)
+            return
         encoded = _encode(model.infer(request), request.outputs, outputs)
     except InvalidRequest as error:
         _answer_error(channel, number, error, "invalid")
@@ -109,6 +113,26 @@ def _serve(
     else:
         headers, data = [header for header, _ in encoded], [data for _, data in encoded]
         channel.write({"type": "answer", "request": number, "outputs": headers}, data)
+
+
+def _streams(model: Model) -> bool:
+    return type(model).stream is not Model.stream
+
+
+def _send_parts(
+    channel: Channel, model: Model, numbered: tuple[int, Request], outputs: Mapping[str, Spec]
+) -> None:
+    number, request = numbered
+    parts = iter(model.stream(request))
+    for part in parts:
+        if request.is_cancelled:
+            if isinstance(parts, Generator):
+                parts.close()  # its `finally` runs
+            break
+        encoded = _encode(part, request.outputs, outputs)
+        headers, data = [header for header, _ in encoded], [data for _, data in encoded]
+        channel.write({"type": "part", "request": number, "outputs": headers}, data)
+    channel.write({"type": "end", "request": number})
 
 
 def _encode(

@@ -15,13 +15,17 @@ use crate::kserve::parameter::{Parameter, classes, region_part};
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
 use crate::net::quota::connection_pool::{OpenRequest, Stage};
-use crate::server::Server;
+use crate::server::{RequestSlot, Server};
 use crate::tensor::{TEXTS, TensorInfo, element, push_text, short};
 use bytes::Bytes;
 use reef::tensor::{Array, Element};
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
-use tonic::Request;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Status};
 
 /// Caller of inferences: values that are common to all requests of a stream.
 #[derive(Debug, Clone)]
@@ -59,43 +63,92 @@ pub(super) async fn infer(
     Ok(write(server.answer(&caller.peer, decode(server, caller, request).await?).await?))
 }
 
+/// Answers to one request of a stream.
+pub(super) type Answers =
+    Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+
 /// Runs an inference of a stream. An error becomes an answer, so that the stream continues.
 pub(super) async fn infer_in_stream(
+    server: &Arc<Server>,
+    caller: &Caller,
+    request: RawMessage,
+) -> Answers {
+    caller.open.iter().for_each(|open| open.enter(Stage::Working));
+    let begun = begin(server, caller, request).await;
+    let answer = match begun {
+        Ok((slot, request)) if server.streams(&request) => {
+            return parts(server.clone(), caller.clone(), slot, request);
+        }
+        Ok((slot, request)) => {
+            let answer = answer(server, caller, request).await;
+            drop(slot);
+            answer
+        }
+        Err(error) => failure(String::new(), &error),
+    };
+    caller.charge.iter().for_each(Charge::clear);
+    Box::pin(tokio_stream::once(Ok(answer)))
+}
+
+/// Takes a slot for a request of a stream, and reads it.
+async fn begin(
     server: &Server,
     caller: &Caller,
     request: RawMessage,
+) -> Result<(RequestSlot, InferRequest)> {
+    let slot = server.request(&caller.peer)?;
+    Ok((slot, decode(server, caller, request).await?))
+}
+
+/// Returns the only answer to a request.
+async fn answer(
+    server: &Server,
+    caller: &Caller,
+    request: InferRequest,
 ) -> ModelStreamInferResponse {
-    caller.open.iter().for_each(|open| open.enter(Stage::Working));
-    let result = infer_with_id(server, caller, request).await;
-    caller.charge.iter().for_each(Charge::clear);
-    match result {
-        Ok(response) => ModelStreamInferResponse {
-            error_message: String::new(),
-            infer_response: Some(response),
-        },
-        Err((id, error)) => ModelStreamInferResponse {
-            error_message: error.client_text(),
-            infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
-        },
+    let (id, has_final_marker) = (request.id.clone(), request.has_final_marker);
+    match server.answer(&caller.peer, request).await {
+        Ok(answer) => success(write(answer), has_final_marker.then_some(true)),
+        Err(error) => failure(id, &error),
     }
 }
 
-/// Runs an inference; an error comes with the request's id, if that was read.
-async fn infer_with_id(
-    server: &Server,
-    caller: &Caller,
-    request: RawMessage,
-) -> Result<ModelInferResponse, (String, Error)> {
-    let unnamed = |error| (String::new(), error);
-    let _open = server.request(&caller.peer).map_err(unnamed)?;
-    let request = decode(server, caller, request).await.map_err(unnamed)?;
+/// Returns the answers to a request in parts. The last one is empty, and is there only if the
+/// client wants a mark of the end.
+fn parts(server: Arc<Server>, caller: Caller, slot: RequestSlot, request: InferRequest) -> Answers {
     let (id, has_final_marker) = (request.id.clone(), request.has_final_marker);
-    let answer = server.answer(&caller.peer, request).await.map_err(|error| (id, error))?;
-    let mut response = write(answer);
-    if has_final_marker {
-        response.parameters.insert("triton_final_response".into(), flag(true));
+    let (to, answers) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let end = server.answer_in_parts(&caller.peer, request, &to).await;
+        drop(slot);
+        caller.charge.iter().for_each(Charge::clear);
+        let _ = to.send(end.map(|()| None)).await; // the client may be gone
+    });
+    let response = move |answer: Result<Option<InferResponse>>| match answer {
+        Ok(Some(part)) => Some(Ok(success(write(part), has_final_marker.then_some(false)))),
+        Ok(None) if has_final_marker => {
+            let empty = ModelInferResponse { id: id.clone(), ..ModelInferResponse::default() };
+            Some(Ok(success(empty, Some(true))))
+        }
+        Ok(None) => None,
+        Err(error) => Some(Ok(failure(id.clone(), &error))),
+    };
+    Box::pin(ReceiverStream::new(answers).filter_map(response))
+}
+
+fn success(mut response: ModelInferResponse, is_final: Option<bool>) -> ModelStreamInferResponse {
+    if let Some(is_final) = is_final {
+        response.parameters.insert("triton_final_response".into(), flag(is_final));
     }
-    Ok(response)
+    ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
+}
+
+/// Returns an error; it has the request's id if that was read.
+fn failure(id: String, error: &Error) -> ModelStreamInferResponse {
+    ModelStreamInferResponse {
+        error_message: error.client_text(),
+        infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
+    }
 }
 
 fn flag(value: bool) -> InferParameter {

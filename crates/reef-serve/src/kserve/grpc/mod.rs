@@ -2,6 +2,7 @@
 
 mod decompress;
 mod describe;
+mod flat;
 mod health;
 mod infer;
 mod memory;

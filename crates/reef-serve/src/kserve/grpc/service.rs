@@ -1,5 +1,6 @@
 //! Calls of the protocol; each delegates to one function.
 
+use super::flat::Flat;
 use super::infer::Caller;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
@@ -93,7 +94,7 @@ impl GrpcInferenceService for Service {
             let (server, caller) = (server.clone(), caller.clone());
             async move { Ok(infer::infer_in_stream(&server, &caller, request?).await) }
         });
-        Ok(Response::new(Box::pin(answers)))
+        Ok(Response::new(Box::pin(Flat::new(answers))))
     }
 
     async fn repository_index(

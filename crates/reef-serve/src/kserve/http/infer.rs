@@ -168,7 +168,8 @@ fn split(headers: &HeaderMap, mut body: Bytes) -> Result<(Bytes, Bytes)> {
     Ok((body, binary))
 }
 
-fn class(headers: &HeaderMap) -> Result<Option<Class>> {
+/// Returns the class that a client states for its requests.
+pub(super) fn class(headers: &HeaderMap) -> Result<Option<Class>> {
     let given = headers.get(CLASS_HEADER);
     given.map(|value| class::parse(value.to_str().unwrap_or_default())).transpose()
 }
@@ -205,7 +206,7 @@ fn input(
 }
 
 /// Converts a tensor in JSON to bytes.
-fn from_json(
+pub(super) fn from_json(
     name: &str,
     datatype: &str,
     data: &RawValue,
@@ -253,6 +254,12 @@ fn write(answer: &InferResponse) -> Response {
     ([(JSON_LENGTH, length), (header::CONTENT_TYPE.as_str(), kind)], body).into_response()
 }
 
+/// Returns the data of an output for JSON.
+pub(super) fn data<'a>(info: &TensorInfo, output: &'a ResponseOutput) -> Option<Data<'a>> {
+    let numbers = |element| Data::Numbers(NumberList { element, bytes: &output.bytes });
+    output.texts(info).map(Data::Texts).or_else(|| info.element.map(numbers))
+}
+
 fn output_json<'a>(info: &'a TensorInfo, output: &'a ResponseOutput) -> OutputTensorJson<'a> {
     let (mut parameters, mut data) = (Map::new(), None);
     match &output.to {
@@ -265,8 +272,7 @@ fn output_json<'a>(info: &'a TensorInfo, output: &'a ResponseOutput) -> OutputTe
             parameters.insert("binary_data_size".into(), output.bytes.len().into());
         }
         None => {
-            let numbers = |element| Data::Numbers(NumberList { element, bytes: &output.bytes });
-            data = output.texts(info).map(Data::Texts).or_else(|| info.element.map(numbers));
+            data = self::data(info, output);
         }
     }
     let (datatype, shape) = output.datatype_and_shape(info);

@@ -4,7 +4,8 @@
 mod bounded;
 mod describe;
 mod devices;
-pub(crate) mod infer;
+pub(crate) mod generate;
+mod infer;
 mod json;
 mod memory;
 mod numbers;

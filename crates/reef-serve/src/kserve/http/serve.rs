@@ -3,7 +3,7 @@
 use super::page::feed::Feed;
 use super::page::serve as page;
 use super::reply::App;
-use super::{describe, devices, infer, memory, repository, suspended, trace};
+use super::{describe, devices, generate, infer, memory, repository, suspended, trace};
 use crate::error::Error;
 use crate::kserve::discard_body;
 use crate::kserve::failure::Failure;
@@ -73,6 +73,10 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>, feed: Arc<Feed>) -> Router {
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
+        .route("/v2/models/{model}/generate", post(generate::whole))
+        .route("/v2/models/{model}/versions/{version}/generate", post(generate::whole))
+        .route("/v2/models/{model}/generate_stream", post(generate::stream))
+        .route("/v2/models/{model}/versions/{version}/generate_stream", post(generate::stream))
         .route_layer(middleware::from_fn_with_state(server.clone(), take_slot))
         .route_layer(middleware::from_fn_with_state(server.clone(), read_whole))
         .route_layer(middleware::from_fn_with_state(server.clone(), check_slot));

@@ -1,9 +1,9 @@
 //! Execution of a request, from its check to its answer.
 
-use super::process::fill_answered;
 use super::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use super::response::{InferResponse, ResponseOutput, named_twice, response_outputs};
 use super::sequence::SequenceStep;
+use crate::class::Priority;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::RegionPart;
@@ -16,7 +16,9 @@ use crate::requests::job::{BoundInput, BoundOutput, Input, Output};
 use crate::requests::region_memory::RegionSlice;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated_rate;
+use crate::tenants::tenant::Tenant;
 use crate::tensor::TensorInfo;
+use reef::Account;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,26 +34,19 @@ impl Server {
         mut request: InferRequest,
     ) -> Result<InferResponse> {
         let arrived = Instant::now();
-        let device = self.device_of(peer, &request)?;
-        let model = self.registry.get_on(&request.model, &request.version, device.as_deref())?;
+        let model = self.model_of(peer, &request)?;
+        if model.spec.is_process() {
+            return self.answer_by_process(peer, model, request).await;
+        }
         let mut sequence = self.sequence(peer, &model, &request).await?;
         if let Some(sequence) = &sequence {
             request.inputs.extend(sequence.inputs(&model, &request.inputs)?);
         }
         let tenant = self.tenants.of(&peer.principal);
-        let default = self.config.get().models.class;
-        let priority = tenant.priority(request.priority, request.class, default)?;
-        let (priority, account) = match stated_rate(request.rate_us.0, request.rate_us.1)? {
-            None => (priority, None),
-            Some(rate) => {
-                let (device, now) = (model.node().index, model.node().clock());
-                self.tenants.claim(&tenant, &peer.life, priority, rate, device, now)?
-            }
-        };
+        let (priority, account) = self.class_of(peer, &model, &tenant, &request)?;
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
         let mut answered = response_outputs(&model, request.outputs, request.is_binary)?;
         let order = in_order(&model, &request.inputs)?;
-        let call = self.call_head(peer, &model, &request.id, &order)?;
         let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {
             None => model.base.clone(),
             Some(shapes) => {
@@ -62,19 +57,13 @@ impl Server {
                 self.variant(&model, &tenant, shapes, arrived, timeout).await?
             }
         };
-        let inputs = match &call {
-            Some(call) => self.process_inputs(peer, &variant, call, request.inputs)?,
-            None => self.inputs(peer, &variant, request.inputs)?,
-        };
+        let inputs = self.inputs(peer, &variant, request.inputs)?;
         answered
             .iter_mut()
             .for_each(|output| output.set_shape(&variant.outputs.each[output.index]));
-        let of = |output: &ResponseOutput| match &call {
-            Some(_) => self.bind_process_output(peer, output),
-            None => self.bind_output(peer, &variant, output, &request.charge),
-        };
+        let of =
+            |output: &ResponseOutput| self.bind_output(peer, &variant, output, &request.charge);
         let mut outputs = answered.iter().map(of).collect::<Result<Vec<_>>>()?;
-        let shapes = call.as_ref().map(|call| call.shapes.clone());
         if let Some(sequence) = &mut sequence {
             outputs.extend(sequence.outputs(self, &tenant, &model, &variant).await?);
         }
@@ -87,17 +76,47 @@ impl Server {
             account,
             arrived,
             timeout,
-            call,
+            call: None,
             inputs,
             outputs,
         };
         let made = self.infer(inference).await?;
         sequence.into_iter().for_each(SequenceStep::advance);
-        let outputs = match shapes {
-            Some(shapes) => fill_answered(answered, made, &shapes, &request.charge)?,
-            None => self.fill(peer, answered, made, variant.clone(), request.charge).await?,
-        };
+        let outputs = self.fill(peer, answered, made, variant.clone(), request.charge).await?;
         Ok(InferResponse { model, variant, id: request.id, outputs })
+    }
+
+    /// Returns the model of a request, on the device that has its tensors.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub(super) fn model_of(&self, peer: &Peer, request: &InferRequest) -> Result<Arc<LoadedModel>> {
+        let device = self.device_of(peer, request)?;
+        self.registry.get_on(&request.model, &request.version, device.as_deref())
+    }
+
+    /// Returns the priority of a request, and its account if its client states a rate.
+    ///
+    /// # Errors
+    ///
+    /// `Denied`; `Invalid`; `Exhausted`.
+    pub(super) fn class_of(
+        &self,
+        peer: &Peer,
+        model: &LoadedModel,
+        tenant: &Arc<Tenant>,
+        request: &InferRequest,
+    ) -> Result<(Priority, Option<Account>)> {
+        let default = self.config.get().models.class;
+        let priority = tenant.priority(request.priority, request.class, default)?;
+        match stated_rate(request.rate_us.0, request.rate_us.1)? {
+            None => Ok((priority, None)),
+            Some(rate) => {
+                let (device, now) = (model.node().index, model.node().clock());
+                self.tenants.claim(tenant, &peer.life, priority, rate, device, now)
+            }
+        }
     }
 
     /// Sets the bytes of the outputs, or the texts that replace them.
@@ -244,7 +263,10 @@ impl InputTensor {
 }
 
 /// Returns the inputs in the model's order: all, each once.
-fn in_order<'a>(model: &LoadedModel, inputs: &'a [InputTensor]) -> Result<Vec<&'a InputTensor>> {
+pub(super) fn in_order<'a>(
+    model: &LoadedModel,
+    inputs: &'a [InputTensor],
+) -> Result<Vec<&'a InputTensor>> {
     let (given, want) = (inputs.len(), model.inputs.each.len());
     if given != want {
         let names: Vec<_> = model.request_inputs().map(|info| info.name.as_str()).collect();

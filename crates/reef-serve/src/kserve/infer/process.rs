@@ -1,8 +1,9 @@
 //! Requests to models that are processes: each chooses its shapes, and so does each answer.
 
-use super::request::{InputTensor, TensorData};
-use super::response::ResponseOutput;
-use crate::engine::call::CallHead;
+use super::inference::in_order;
+use super::request::{InferRequest, InputTensor, TensorData};
+use super::response::{InferResponse, ResponseOutput, response_outputs};
+use crate::engine::call::{CallHead, CallOutput};
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
@@ -11,37 +12,156 @@ use crate::net::quota::charge::Charge;
 use crate::requests::call::in_device_memory;
 use crate::requests::job::{BoundInput, BoundOutput, Input, Output};
 use crate::requests::region_memory::RegionSlice;
-use crate::server::Server;
+use crate::server::{Inference, Server};
 use crate::tensor::TensorInfo;
+use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Maximum number of parts of an answer that wait for their client.
+const MAX_PARTS: usize = 2;
+
+/// A checked request to a process, before it runs.
+struct ProcessRequest {
+    inference: Inference,
+    form: AnswerForm,
+}
+
+/// Form of each answer to a request.
+struct AnswerForm {
+    model: Arc<LoadedModel>,
+    id: String,
+    outputs: Vec<ResponseOutput>,
+    shapes: Arc<OnceLock<Vec<Vec<i64>>>>,
+    charge: Option<Charge>,
+}
 
 impl Server {
-    /// Returns what a process is told about a request; `None` if the model is not a process.
+    /// True if the model of a request answers in parts.
+    pub(crate) fn streams(&self, request: &InferRequest) -> bool {
+        let model = self.registry.get(&request.model, &request.version);
+        model.is_ok_and(|model| model.base.streams())
+    }
+
+    /// Has a process run a request, and returns its only answer.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the check and of [`Server::infer`]; `Unimplemented` if it answers in parts.
+    pub(super) async fn answer_by_process(
+        &self,
+        peer: &Peer,
+        model: Arc<LoadedModel>,
+        request: InferRequest,
+    ) -> Result<InferResponse> {
+        if model.base.streams() {
+            let title = model.title();
+            let text = format!(
+                "{title}: one answer of a model that streams (ModelStreamInfer and generate_stream take all)"
+            );
+            return Err(Error::Unimplemented(text));
+        }
+        let ProcessRequest { inference, form } = self.process_request(peer, model, request).await?;
+        let made = self.infer(inference).await?;
+        form.last(made)
+    }
+
+    /// Has a process run a request, and sends each of its answers as it comes.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the check and of [`Server::infer`].
+    pub(crate) async fn answer_in_parts(
+        &self,
+        peer: &Peer,
+        request: InferRequest,
+        to: &mpsc::Sender<Result<Option<InferResponse>>>,
+    ) -> Result<()> {
+        let model = self.model_of(peer, &request)?;
+        let prepared = self.process_request(peer, model, request).await?;
+        let ProcessRequest { mut inference, form } = prepared;
+        let (sender, mut parts) = mpsc::channel(MAX_PARTS);
+        inference.call.iter_mut().for_each(|call| call.parts = Some(sender.clone()));
+        drop(sender);
+        let mut run = std::pin::pin!(self.infer(inference));
+        let made = loop {
+            tokio::select! {
+                biased;
+                Some(part) = parts.recv() => form.send(part, to).await?,
+                made = &mut run => break made?,
+                () = to.closed() => return Err(gone()),
+            }
+        };
+        while let Ok(part) = parts.try_recv() {
+            form.send(part, to).await?;
+        }
+        if !made.is_empty() {
+            to.send(Ok(Some(form.last(made)?))).await.map_err(|_| gone())?;
+        }
+        Ok(())
+    }
+
+    /// Checks a request to a process.
+    async fn process_request(
+        &self,
+        peer: &Peer,
+        model: Arc<LoadedModel>,
+        request: InferRequest,
+    ) -> Result<ProcessRequest> {
+        let arrived = Instant::now();
+        self.sequence(peer, &model, &request).await?; // refuses them: a process has no state
+        let tenant = self.tenants.of(&peer.principal);
+        let (priority, account) = self.class_of(peer, &model, &tenant, &request)?;
+        let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
+        let answered = response_outputs(&model, request.outputs, request.is_binary)?;
+        let order = in_order(&model, &request.inputs)?;
+        let call = self.call_head(peer, &model, &request.id, &order)?;
+        let (variant, shapes) = (model.base.clone(), call.shapes.clone());
+        let inputs = self.process_inputs(peer, &variant, &call, request.inputs)?;
+        let bind = |output: &ResponseOutput| self.bind_process_output(peer, &model, output);
+        let outputs = answered.iter().map(bind).collect::<Result<_>>()?;
+        let (id, charge, client) = (request.id, request.charge, peer.id);
+        let form = AnswerForm { model: model.clone(), id, outputs: answered, shapes, charge };
+        let inference = Inference {
+            client,
+            tenant,
+            model,
+            variant,
+            priority,
+            account,
+            arrived,
+            timeout,
+            call: Some(call),
+            inputs,
+            outputs,
+        };
+        Ok(ProcessRequest { inference, form })
+    }
+
+    /// Returns the facts about a request that its process is told.
     ///
     /// # Errors
     ///
     /// `Invalid` if an input has another type or shape than the model's.
-    pub(super) fn call_head(
+    fn call_head(
         &self,
         peer: &Peer,
         model: &LoadedModel,
         id: &str,
         order: &[&InputTensor],
-    ) -> Result<Option<CallHead>> {
-        if !model.spec.is_process() {
-            return Ok(None);
-        }
+    ) -> Result<CallHead> {
         let each = order.iter().zip(&model.inputs.each);
         let with_shape = |(input, info): (&&InputTensor, &TensorInfo)| {
             let chosen = info.with_shape(&input.datatype, &input.shape)?;
             self.process_data(peer, &chosen, input).map(|_| chosen)
         };
         let inputs = each.map(with_shape).collect::<Result<_>>()?;
-        Ok(Some(CallHead { id: id.into(), inputs, shapes: Arc::new(OnceLock::new()) }))
+        Ok(CallHead { id: id.into(), inputs, shapes: Arc::new(OnceLock::new()), parts: None })
     }
 
     /// Binds all inputs of a process, each once, in the model's order.
-    pub(super) fn process_inputs(
+    fn process_inputs(
         &self,
         peer: &Peer,
         variant: &Variant,
@@ -79,13 +199,17 @@ impl Server {
     }
 
     /// Binds an output of a process to its destination.
-    pub(super) fn bind_process_output(
+    fn bind_process_output(
         &self,
         peer: &Peer,
+        model: &LoadedModel,
         output: &ResponseOutput,
     ) -> Result<BoundOutput> {
         let to = match &output.to {
             None => Output::Bytes,
+            Some(_) if model.base.streams() => {
+                return Err(Error::Unimplemented("a region for an answer in parts".into()));
+            }
             Some(part) => {
                 let want = usize::try_from(part.bytes).unwrap_or(usize::MAX);
                 match self.slice(peer, part, want)? {
@@ -98,23 +222,36 @@ impl Server {
     }
 }
 
-/// Sets the tensors that a process has answered. Their bytes are charged.
-///
-/// # Errors
-///
-/// `Exhausted`.
-pub(super) fn fill_answered(
-    mut answered: Vec<ResponseOutput>,
-    made: Vec<Vec<u8>>,
-    shapes: &OnceLock<Vec<Vec<i64>>>,
-    charge: &Option<Charge>,
-) -> Result<Vec<ResponseOutput>> {
-    let bytes: u64 = made.iter().map(|bytes| bytes.len() as u64).sum();
-    charge.iter().try_for_each(|charge| charge.add(bytes))?;
-    let shapes = shapes.get().filter(|shapes| shapes.len() == answered.len());
-    let shapes = shapes.ok_or_else(|| Error::Failed("an answer without shapes".into()))?;
-    for ((output, bytes), shape) in answered.iter_mut().zip(made).zip(shapes) {
-        output.set_answered(shape.clone(), bytes);
+impl AnswerForm {
+    /// Returns the last answer. Its bytes are charged.
+    fn last(&self, made: Vec<Vec<u8>>) -> Result<InferResponse> {
+        let shapes = self.shapes.get().filter(|shapes| shapes.len() == made.len());
+        let shapes = shapes.ok_or_else(|| Error::Failed("an answer without shapes".into()))?;
+        let bytes: u64 = made.iter().map(|bytes| bytes.len() as u64).sum();
+        self.charge.iter().try_for_each(|charge| charge.add(bytes))?;
+        Ok(self.filled(shapes.iter().cloned().zip(made.into_iter().map(Bytes::from))))
     }
-    Ok(answered)
+
+    /// Sends a part, of which there are few at a time: they are not charged.
+    async fn send(
+        &self,
+        part: Vec<CallOutput>,
+        to: &mpsc::Sender<Result<Option<InferResponse>>>,
+    ) -> Result<()> {
+        let part = self.filled(part.into_iter().map(|output| (output.shape, output.bytes)));
+        to.send(Ok(Some(part))).await.map_err(|_| gone())
+    }
+
+    fn filled(&self, made: impl Iterator<Item = (Vec<i64>, Bytes)>) -> InferResponse {
+        let mut outputs = self.outputs.clone();
+        for (output, (shape, bytes)) in outputs.iter_mut().zip(made) {
+            output.set_answered(shape, bytes);
+        }
+        let (model, id) = (self.model.clone(), self.id.clone());
+        InferResponse { variant: model.base.clone(), model, id, outputs }
+    }
+}
+
+fn gone() -> Error {
+    Error::Unavailable("cancelled: the client disconnected".into())
 }

@@ -21,7 +21,7 @@ pub(crate) struct InferResponse {
 }
 
 /// An output of an answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ResponseOutput {
     /// Index among the model's outputs.
     pub(super) index: usize,
@@ -54,9 +54,9 @@ impl ResponseOutput {
     }
 
     /// Sets the tensor that a process has answered.
-    pub(super) fn set_answered(&mut self, shape: Vec<i64>, bytes: Vec<u8>) {
+    pub(super) fn set_answered(&mut self, shape: Vec<i64>, bytes: Bytes) {
         self.sized = Some(shape);
-        self.bytes = bytes.into();
+        self.bytes = bytes;
     }
 
     /// Computes the shape of its texts.

@@ -84,6 +84,11 @@ impl Variant {
         &self.node
     }
 
+    /// True if it answers a request in parts.
+    pub(crate) fn streams(&self) -> bool {
+        self.loaded.streams()
+    }
+
     /// Bytes that it has reserved.
     pub(crate) fn bytes(&self) -> u64 {
         self.memory.bytes()

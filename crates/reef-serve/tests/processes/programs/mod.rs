@@ -4,6 +4,7 @@ mod backends;
 mod faults;
 mod lives;
 mod requests;
+mod streams;
 
 use crate::daemon::Daemon;
 use crate::wire::Http;

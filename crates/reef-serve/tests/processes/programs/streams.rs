@@ -1,0 +1,119 @@
+//! Models that answer in parts: gRPC's streams, `generate` and `generate_stream`.
+
+use super::{TRUSTED, error, post, post_bytes, put};
+use crate::daemon::Daemon;
+use crate::wire::Grpc;
+use crate::wire::proto::model_infer_request::InferInputTensor;
+use crate::wire::proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice};
+use crate::{SOON, within};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+fn with_count(test: &str) -> Daemon {
+    let folder = Daemon::place(test);
+    put(folder.path(), "count", include_str!("streams.py"), "", "");
+    Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\", \"tiny\"]"])
+}
+
+/// Sends a request to `generate_stream`; returns the data of its events.
+fn events(daemon: &Daemon, body: &Value) -> Vec<Value> {
+    let text = body.to_string();
+    let request = format!(
+        "POST /v2/models/count/generate_stream HTTP/1.1\r\nhost: localhost\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    let said = daemon.say(request.as_bytes());
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    let data = said.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).expect("JSON")).collect()
+}
+
+#[test]
+fn generate_stream_sends_each_part_as_an_event() {
+    let daemon = with_count("process-events");
+    let said = events(&daemon, &json!({ "text": "a", "count": 3, "id": "7" }));
+    let part = |number: u64| json!({ "id": "7", "model_name": "count", "model_version": "1", "token": "a", "number": number });
+    assert_eq!(said, [part(0), part(1), part(2)]);
+    assert!(events(&daemon, &json!({ "text": "a", "count": 0 })).is_empty());
+    let said = events(&daemon, &json!({ "text": "raise", "count": 5 }));
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert_eq!(said[2], json!({ "error": "no more" }));
+    within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
+}
+
+#[test]
+fn generate_takes_exactly_one_answer() {
+    let daemon = with_count("process-generate");
+    let generate = |body: Value| post(&daemon, "/v2/models/count/generate", &body);
+    let (status, said) = generate(json!({ "text": "a", "count": 1 }));
+    assert_eq!((status, &said["token"]), (200, &json!("a")), "{said}");
+    let two = "generate: must have one answer, got 2 (generate_stream takes all)";
+    assert_eq!(error(&generate(json!({ "text": "a", "count": 2 }))), (500, two.into()));
+    let (status, said) = error(&generate(json!({ "text": "a" })));
+    assert_eq!((status, &*said), (400, "must have the 2 inputs text, count, got 1"));
+    let (status, said) = error(&generate(json!({ "text": ["a", "b"], "count": 1 })));
+    assert_eq!((status, &*said), (400, "tensor \"text\": must have values for shape [1], got 2"));
+    let whole = json!({ "inputs": [
+        { "name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"] },
+        { "name": "count", "datatype": "INT64", "shape": [1], "data": [1] },
+    ] });
+    let said = error(&post(&daemon, "/v2/models/count/infer", &whole));
+    assert_eq!(said.0, 501, "{said:?}");
+    let zeros = json!({ "input": vec![0.5; 3 * 32 * 32] });
+    let (status, body) =
+        post_bytes(&daemon, "/v2/models/tiny/generate", "", zeros.to_string().as_bytes());
+    let said: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, said["logits"].as_array().map(Vec::len)), (200, Some(1000)));
+}
+
+#[test]
+fn process_hears_that_the_client_of_a_stream_is_gone() {
+    let daemon = with_count("process-gone");
+    let body = json!({ "text": "a", "count": 1_000_000_000_u64 }).to_string();
+    let mut stream = TcpStream::connect(&daemon.http).unwrap();
+    let head = "POST /v2/models/count/generate_stream HTTP/1.1\r\nhost: localhost\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream.read_exact(&mut [0; 512]).unwrap();
+    drop(stream);
+    let cancelled = daemon.folder().join("models/count/1/cancelled");
+    within(SOON, "its cancellation", || cancelled.exists());
+    assert_eq!(events(&daemon, &json!({ "text": "a", "count": 2 })).len(), 2, "it goes on");
+}
+
+#[test]
+fn grpc_stream_has_all_parts_of_each_request() {
+    let daemon = with_count("process-decoupled");
+    let input = |name: &str, datatype: &str| InferInputTensor {
+        name: name.into(),
+        datatype: datatype.into(),
+        shape: vec![1],
+        ..Default::default()
+    };
+    let marked = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    let request = |id: &str, count: i64, is_marked: bool| ModelInferRequest {
+        model_name: "count".into(),
+        id: id.into(),
+        parameters: is_marked
+            .then(|| ("triton_enable_empty_final_response".to_owned(), marked.clone()))
+            .into_iter()
+            .collect(),
+        inputs: vec![input("text", "BYTES"), input("count", "INT64")],
+        raw_input_contents: vec![
+            b"\x01\0\0\0a".to_vec().into(),
+            count.to_le_bytes().to_vec().into(),
+        ],
+        ..Default::default()
+    };
+    let mut grpc = Grpc::connect(daemon.folder());
+    let asked = vec![request("a", 2, false), request("b", 3, true), request("c", 1, false)];
+    let said = grpc.stream(asked).unwrap();
+    let ids: Vec<&str> = said.iter().map(|one| &*one.infer_response.as_ref().unwrap().id).collect();
+    assert_eq!(ids, ["a", "a", "b", "b", "b", "b", "c"]);
+    assert!(said.iter().all(|one| one.error_message.is_empty()), "{said:?}");
+    let last = said[5].infer_response.as_ref().unwrap();
+    assert!(last.outputs.is_empty());
+    let mark = &last.parameters["triton_final_response"].parameter_choice;
+    assert_eq!(*mark, Some(ParameterChoice::BoolParam(true)));
+}
