@@ -1,8 +1,7 @@
 //! Starts and ends of processes, with models and with the daemon.
 
 use super::{
-    RAW, SDK, TRUSTED, answers_again, ask, ask_as, children, error, numbers, pid, post, put,
-    python, runs, with_echo,
+    RAW, SDK, TRUSTED, ask, ask_as, children, error, numbers, pid, post, put, python, runs,
 };
 use crate::daemon::Daemon;
 use crate::{SOON, within};
@@ -151,21 +150,30 @@ fn daemon_ends_while_a_process_loads() {
 /// Requests of both classes have processes of their own.
 #[test]
 fn real_time_request_waits_for_no_other_class() {
-    let daemon = with_echo("process-classes", "", "instances = { rt = 1, be = 2 }");
+    let folder = Daemon::place("process-classes");
+    put(folder.path(), "echo", RAW, "", "instances = { rt = 1, be = 2 }");
+    let flags = [TRUSTED, "models.load=[\"echo\"]", "times.request_ms=600000"];
+    let daemon = Daemon::start_in(folder, &flags);
     assert_eq!(children(&daemon).len(), 3);
-    thread::scope(|scope| {
-        let daemon = &daemon;
-        let slow: Vec<_> = (0..8)
-            .map(|_| scope.spawn(move || ask_as(daemon, "echo", "never", 2, 2_000_000)))
-            .collect();
-        within(SOON, "requests", || daemon.metric("reef_open_requests") == 8.0);
-        for _ in 0..20 {
-            assert_eq!(numbers(&ask_as(daemon, "echo", "", 1, 1_500_000)), [1.5, -2.0]);
-        }
-        assert!(slow.iter().all(|one| !one.is_finished()), "all of these are still there");
-        slow.into_iter().for_each(|one| assert_eq!(one.join().unwrap().0, 504));
+    let body = json!({
+        "id": "never",
+        "parameters": { "priority": 2 },
+        "inputs": [{ "name": "x", "datatype": "FP32", "shape": [1], "data": [0.0] }],
     });
-    answers_again(&daemon, "echo");
+    let text = body.to_string();
+    let head = "POST /v2/models/echo/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{text}", text.len());
+    thread::scope(|scope| {
+        let (daemon, request) = (&daemon, request.as_bytes());
+        let slow: Vec<_> = (0..8).map(|_| scope.spawn(move || daemon.say(request))).collect();
+        within(SOON, "requests", || daemon.metric("reef_open_requests") == 8.0);
+        for _ in 0..5 {
+            assert_eq!(numbers(&ask_as(daemon, "echo", "", 1, 0)), [1.5, -2.0]);
+        }
+        assert_eq!(daemon.metric("reef_open_requests"), 8.0, "all of these are still there");
+        daemon.signal("KILL"); // they would never end
+        slow.into_iter().for_each(|one| assert_eq!(one.join().unwrap(), ""));
+    });
 }
 
 /// Requests of several clients to several models, some of which crash.
