@@ -1,15 +1,20 @@
-//! Ordinary memory of the host that the driver moves to a device (HMM, ATS). It is in no account,
-//! so a program with a limit finds a device that doesn't do this, as far as the driver is asked.
+//! Memory that the driver moves to a device on demand.
+//!
+//! Ordinary memory of the host (HMM, ATS) is in no account, so a program with a limit finds a
+//! device that doesn't do this, as far as the driver is asked. Managed memory counts on the device
+//! that was current when it was allocated, and on each one that it is moved to by a call.
 
+use super::reserve::{make_room, refuse_on_panic};
 use crate::driver::calls;
 use crate::driver::state::Inside;
-use crate::limit::device;
-use crate::limit::refusal::say;
+use crate::limit::charges::{self, Charge, Kind};
+use crate::limit::device::{self, LimitState, Limited};
+use crate::limit::refusal::{OUT_OF_MEMORY, say};
 
 /// `CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS` and `…_USES_HOST_PAGE_TABLES`.
 const ACCESS: u32 = 88;
 const HOST_TABLES: u32 = 100;
-/// `CU_POINTER_ATTRIBUTE_IS_MANAGED`: memory that is charged in full.
+/// `CU_POINTER_ATTRIBUTE_IS_MANAGED`.
 const IS_MANAGED: u32 = 8;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`, and the part of a device that has a memory.
 const DEVICE: u32 = 1;
@@ -33,14 +38,14 @@ impl Location {
         Self { kind: if ordinal < 0 { 0 } else { DEVICE }, ordinal }
     }
 
-    /// Returns the device whose memory is limited.
-    fn limited(self) -> Option<i32> {
+    /// Returns the limit state of its memory.
+    fn limit_state(self) -> LimitState {
         let ordinal = match self.kind {
             DEVICE => self.ordinal,
             PART => self.ordinal & 0xff,
-            _ => return None,
+            _ => return LimitState::Unlimited,
         };
-        device::limit(ordinal).map(|_| ordinal)
+        device::limit(ordinal).map_or(LimitState::Unlimited, |_| device::of(ordinal))
     }
 }
 
@@ -73,7 +78,10 @@ pub(crate) fn attribute(
 /// Moves a range to a location, or refuses to.
 pub(crate) fn prefetch(at: usize, to: Location, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    if is_refused(at, to) { INVALID_VALUE } else { real() }
+    match refuse_on_panic(|| refusal(at, to)) {
+        0 => real(),
+        code => code,
+    }
 }
 
 /// Tells the driver how a range is used, or refuses to: memory moves to its preferred location.
@@ -85,11 +93,12 @@ pub(crate) fn advise(at: usize, advice: u32, to: Location, real: impl FnOnce() -
 ///
 /// # Safety
 ///
-/// The lists are null, or have `count` and `location_count` entries.
+/// The lists are null, or have `count` and twice `location_count` entries.
 pub(crate) unsafe fn prefetch_all(
     ranges: *const usize,
     count: usize,
     locations: *const Location,
+    first: *const usize,
     location_count: usize,
     real: impl FnOnce() -> u32,
 ) -> u32 {
@@ -104,23 +113,70 @@ pub(crate) unsafe fn prefetch_all(
             std::slice::from_raw_parts(locations, location_count),
         )
     };
-    // Any range may go to any location.
-    let refused = ranges.iter().any(|at| locations.iter().any(|to| is_refused(*at, *to)));
-    if refused { INVALID_VALUE } else { real() }
+    // SAFETY: not null, so the caller's promise.
+    let first = (!first.is_null())
+        .then(|| unsafe { std::slice::from_raw_parts(first, location_count) })
+        .unwrap_or_default();
+    // A location is that of the ranges from its first one to the next location's. Without first
+    // ones the driver moves nothing.
+    let goes_to = |range: usize, to: usize| {
+        first.is_empty() || first[to] <= range && first.get(to + 1).is_none_or(|next| range < *next)
+    };
+    let mut moves = ranges.iter().enumerate().flat_map(|(range, at)| {
+        let of = locations.iter().enumerate().filter(move |(to, _)| goes_to(range, *to));
+        of.map(|(_, to)| (*at, *to))
+    });
+    let code = refuse_on_panic(|| {
+        moves.find_map(|(at, to)| Some(refusal(at, to)).filter(|code| *code != 0)).unwrap_or(0)
+    });
+    if code == 0 { real() } else { code }
 }
 
-/// Returns whether memory may not move: it is not charged, and the device's memory is limited.
-fn is_refused(at: usize, to: Location) -> bool {
-    let Some(ordinal) = to.limited() else { return false };
+/// Returns the code for memory that may not move to a location: it would pass the limit there, or
+/// the limit does not count it. Zero: it may.
+fn refusal(at: usize, to: Location) -> u32 {
+    let device = match to.limit_state() {
+        LimitState::Unlimited => return 0,
+        LimitState::Broken => return OUT_OF_MEMORY,
+        LimitState::Limited(device) => device,
+    };
     let (mut has_access, mut is_managed) = (0, 0);
-    let _ = calls::device_attribute(&mut has_access, ACCESS, ordinal); // an error leaves zero
-    let is_ordinary = has_access != 0
-        && (calls::pointer_attribute(&mut is_managed, IS_MANAGED, at) != Some(0)
-            || is_managed == 0);
-    if is_ordinary {
-        say(&format!(
-            "device {ordinal}: ordinary memory may not move there, because the limit does not count it"
-        ));
+    if calls::pointer_attribute(&mut is_managed, IS_MANAGED, at) == Some(0) && is_managed != 0 {
+        return if count_managed(at, device) { 0 } else { OUT_OF_MEMORY };
     }
-    is_ordinary
+    // An error leaves zero.
+    let _ = calls::device_attribute(&mut has_access, ACCESS, device.ordinal);
+    if has_access == 0 {
+        return 0;
+    }
+    say(&format!(
+        "device {}: ordinary memory may not move there, because the limit does not count it",
+        device.ordinal
+    ));
+    INVALID_VALUE
+}
+
+/// Counts all of the managed memory around an address on a device, until it is freed. Returns false
+/// if there is no room.
+fn count_managed(address: usize, device: &'static Limited) -> bool {
+    let charge = charges::at(address);
+    if charge.is_some_and(|charge| charge.is_on(device)) {
+        return true;
+    }
+    // Without a charge it was allocated while a device without a limit was current.
+    let (mut base, mut len) = (0, 0);
+    let bytes = match charge {
+        Some(charge) => charge.bytes,
+        None if calls::address_range(&mut base, &mut len, address) == Some(0) => len as u64,
+        None => return true, // the driver says why
+    };
+    if !make_room(device, bytes) {
+        return false;
+    }
+    match charge {
+        None => charges::note(Kind::Memory, base, Charge::new(device, bytes, 0)),
+        Some(_) if charges::count_on(address, device, bytes) => {}
+        Some(_) => device.give_back(bytes),
+    }
+    true
 }

@@ -92,6 +92,7 @@ calls! {
     capture_info = cuStreamGetCaptureInfo(stream: usize, status: &mut u32, id: &mut u64);
     exchange_mode = cuThreadExchangeStreamCaptureMode(mode: &mut u32);
     pointer_attribute = cuPointerGetAttribute(value: &mut u32, attribute: u32, at: usize);
+    address_range = cuMemGetAddressRange_v2(base: &mut usize, bytes: &mut usize, at: usize);
     create_event = cuEventCreate(event: &mut usize, flags: u32);
     record_event = cuEventRecord(event: usize, stream: usize);
     query_event = cuEventQuery(event: usize);

@@ -107,12 +107,12 @@ ptsz_variants! {
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
         // SAFETY: the program's promise to the driver.
-    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
+    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, which, location_count, real) };
     cuMemDiscardAndPrefetchBatchAsync / cuMemDiscardAndPrefetchBatchAsync_ptsz(
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
         // SAFETY: as above.
-    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, location_count, real) };
+    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, which, location_count, real) };
 }
 
 // Functions from before addresses had 64 bits.

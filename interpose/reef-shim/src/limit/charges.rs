@@ -1,6 +1,6 @@
 //! Charges of this process's allocations, which are given back at their ends.
 
-use super::device::Limited;
+use super::device::{self, LimitState, Limited};
 use super::exported;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -28,15 +28,27 @@ pub(crate) struct Charge {
     pub(crate) context: usize,
     /// True if other processes, or a file, may keep its memory.
     pub(crate) is_exported: bool,
+    /// Other devices on which it counts as well, a bit for each ordinal: managed memory moves.
+    pub(crate) others: u64,
 }
 
 impl Charge {
     pub(crate) fn new(device: &'static Limited, bytes: u64, context: usize) -> Self {
-        Self { device, bytes, context, is_exported: false }
+        Self { device, bytes, context, is_exported: false, others: 0 }
+    }
+
+    /// Returns whether it counts on a device.
+    pub(crate) fn is_on(&self, device: &Limited) -> bool {
+        self.device.ordinal == device.ordinal || self.others & 1 << device.ordinal != 0
     }
 
     /// Gives it back after the allocation has ended.
     pub(crate) fn end(self) {
+        for ordinal in (0..64).filter(|ordinal| self.others & 1 << ordinal != 0) {
+            if let LimitState::Limited(device) = device::of(ordinal) {
+                device.give_back(self.bytes);
+            }
+        }
         if self.is_exported {
             exported::add(self.device, self.bytes);
         } else {
@@ -63,16 +75,35 @@ pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
 }
 
-/// Marks the linear memory at an address, or around it, as exported.
-pub(crate) fn export(address: usize) {
-    let holds = |((kind, from), charge): &(&(Kind, usize), &Charge)| {
+/// Returns the linear memory at an address, or around it.
+fn find_linear<'a>(
+    charges: &'a mut HashMap<(Kind, usize), Charge>,
+    address: usize,
+) -> Option<&'a mut Charge> {
+    let holds = |((kind, from), charge): &(&(Kind, usize), &mut Charge)| {
         let bytes = usize::try_from(charge.bytes).unwrap_or(usize::MAX);
         *kind == Kind::Memory && (*from..from.saturating_add(bytes)).contains(&address)
     };
+    charges.iter_mut().find(holds).map(|(_, charge)| charge)
+}
+
+/// Marks the linear memory at an address, or around it, as exported.
+pub(crate) fn export(address: usize) {
+    find_linear(&mut charges(), address).into_iter().for_each(|charge| charge.is_exported = true);
+}
+
+/// Returns the charge of the linear memory at an address, or around it.
+pub(crate) fn at(address: usize) -> Option<Charge> {
+    find_linear(&mut charges(), address).copied()
+}
+
+/// Counts the linear memory at an address, or around it, on another device as well, of which its
+/// bytes are reserved. Returns false if it counts there already, or has ended.
+pub(crate) fn count_on(address: usize, device: &'static Limited, bytes: u64) -> bool {
     let mut charges = charges();
-    let found = charges.iter().find(holds).map(|(key, _)| *key);
-    let found = found.and_then(|key| charges.get_mut(&key));
-    found.into_iter().for_each(|charge| charge.is_exported = true);
+    let its = |charge: &&mut Charge| charge.bytes == bytes && !charge.is_on(device);
+    let found = find_linear(&mut charges, address).filter(its);
+    found.map(|charge| charge.others |= 1 << device.ordinal).is_some()
 }
 
 /// Returns whether a device has an allocation of a kind.

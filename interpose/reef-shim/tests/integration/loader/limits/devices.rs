@@ -148,6 +148,55 @@ fn memory_of_a_stream_is_its_devices_and_the_hosts_is_none() {
     }
 }
 
+/// Says what is used as managed memory moves between two devices.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn moves_managed_memory() {
+    let driver = Driver::open(&library(SHIM));
+    let [mut at, mut other, mut large] = [0_usize; 3];
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    for to in [&raw mut at, &raw mut other] {
+        assert_eq!(call!(driver, cuMemAllocManaged(to, PIECE, 1)), 0);
+    }
+    eprintln!("allocated: {:?}", used());
+    for (at, device) in [(at, 0), (at, -1), (at, 1), (at, 1)] {
+        assert_eq!(call!(driver, cuMemPrefetchAsync(at, 4096, device, 0)), 0);
+    }
+    assert_eq!(call!(driver, cuMemAdvise_v2(at, PIECE, 3, 1_u64 | 1 << 32)), 0);
+    eprintln!("moved: {:?}", used());
+    let (ranges, sizes, places, first) =
+        ([at, other], [PIECE; 2], [1_u64, 1 | 1 << 32], [0, 1_usize]);
+    let move_each = || {
+        let lists = (ranges.as_ptr(), sizes.as_ptr(), places.as_ptr(), first.as_ptr());
+        call!(driver, cuMemPrefetchBatchAsync(lists.0, lists.1, 2, lists.2, lists.3, 2, 0, 0))
+    };
+    assert_eq!(call!(driver, cuCtxSetCurrent(2)), 0);
+    let rest = LIMIT as usize - PIECE;
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut large, rest)), 0);
+    eprintln!("full: {}, {:?}", move_each(), used());
+    assert_eq!(call!(driver, cuMemFree_v2(large)), 0);
+    eprintln!("each: {}, {:?}", move_each(), used());
+    for at in [at, other] {
+        assert_eq!(call!(driver, cuMemFree_v2(at)), 0);
+    }
+    eprintln!("freed: {:?}", used());
+}
+
+#[test]
+fn managed_memory_counts_where_it_moves() {
+    let (job, program) = (Job::new("managed"), "loader::limits::devices::moves_managed_memory");
+    let (_, text) = run(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
+    for line in [
+        format!("allocated: [{}, 0]", 2 * PIECE),
+        format!("moved: [{}, {PIECE}]", 2 * PIECE),
+        format!("full: 2, [{}, {LIMIT}]", 2 * PIECE),
+        format!("each: 0, [{}, {}]", 2 * PIECE, 2 * PIECE),
+        "freed: [0, 0]".into(),
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
+}
+
 /// Loads libraries while the second device is current, and contexts of both are there.
 #[test]
 #[ignore = "is a program that another test runs"]
