@@ -67,7 +67,7 @@ class Examples(unittest.TestCase):
                         timeout=120,
                     )
                     self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(found, 9)
+        self.assertEqual(found, 10)
 
     def test_notebook_runs(self):
         run = subprocess.run(

@@ -106,6 +106,8 @@ class Defaults(unittest.TestCase):
             "Device.real_time": lambda: self.device.real_time().close(),
             "Device.best_effort": lambda: self.device.best_effort().close(),
             "Network.slot": lambda: self.net.slot(),
+            "Network.state": lambda: self.net.state({}),
+            "State.run": be(lambda one: self.net.state({}).run(one, picture())),
             "Cluster.load": lambda: self.cluster.load("resnet18"),
             "Cluster.real_time": lambda: client(
                 lambda: self.cluster.real_time(self.shared, load=0.5), lambda one: one.run(picture())
@@ -201,7 +203,7 @@ KINDS = {
     r"resnet\d+|mobilenet_v2": is_network,
     r"https?://.*": is_address,
     r"(model|bert)\.onnx|trace\.json": lambda name: True,  # files of the reader
-    r"ids|tokens": lambda name: True,  # names in such a file; test_onnx.py chooses sizes by name
+    r"ids|tokens|past|present": lambda name: True,  # names in such a file; test_onnx.py chooses sizes by name
     r"reef_guest\.h": lambda name: (ROOT / "interpose/reef-shim/include" / name).exists(),
     r"bfloat16": lambda name: name in Path(PACKAGE / "python/reef/_network.py").read_text(),
     r"rt|be": lambda name: name in reef.guest._CLASSES.values(),

@@ -8,7 +8,7 @@ import reef
 
 try:
     import onnx
-    from onnx import TensorProto, helper
+    from onnx import TensorProto, helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
 except ImportError:
     onnx = None
@@ -129,6 +129,119 @@ class OpenSizes(unittest.TestCase):
                 rt.run(net, np.ones((1, 2), np.float32))
             kept = [shape[0] for ((_, shape),) in net._prepared]
             self.assertEqual(kept, [*range(4, net.SHAPES + 3), 1])
+
+
+TOKENS, WIDTH = 24, 8
+
+
+def decoder():
+    """A layer of attention with a cache, of made-up weights: tokens and the cache of those before
+    give logits and the cache of all."""
+    draw = np.random.default_rng(5)
+    drawn = {name: (TOKENS, WIDTH) for name in ("table", "places")}
+    drawn |= {name: (WIDTH, WIDTH) for name in ("wq", "wk", "wv")} | {"out": (WIDTH, TOKENS)}
+    stored = {name: draw.normal(size=shape).astype(np.float32) for name, shape in drawn.items()}
+    stored["places"] = draw.normal(size=(256, WIDTH)).astype(np.float32)
+    stored |= {"one": np.int64(1), "i1": np.array([1], np.int64), "i2": np.array([2], np.int64)}
+    stored |= {"far": np.float32(-1e9), "fixed": np.int64(0)}
+    of = helper.make_node
+    nodes = [
+        of("Gather", ["table", "ids"], ["embedded"]),
+        of("Shape", ["past_keys"], ["past_shape"]),
+        of("Gather", ["past_shape", "one"], ["past"]),
+        of("Shape", ["ids"], ["ids_shape"]),
+        of("Gather", ["ids_shape", "one"], ["new"]),
+        of("Add", ["past", "new"], ["all"]),
+        of("Range", ["past", "all", "one"], ["numbers"]),
+        of("Gather", ["places", "numbers"], ["placed"]),
+        of("Add", ["embedded", "placed"], ["x"]),
+        *(of("MatMul", ["x", f"w{name}"], [name]) for name in "qkv"),
+        of("Concat", ["past_keys", "k"], ["keys"], axis=1),
+        of("Concat", ["past_values", "v"], ["values"], axis=1),
+        of("Transpose", ["keys"], ["turned"], perm=[0, 2, 1]),
+        of("MatMul", ["q", "turned"], ["scores"]),
+        of("Unsqueeze", ["numbers", "i1"], ["rows"]),
+        of("Range", ["fixed", "all", "one"], ["columns"]),
+        of("Greater", ["columns", "rows"], ["is_later"]),
+        of("Where", ["is_later", "far", "scores"], ["masked"]),
+        of("Softmax", ["masked"], ["shares"], axis=-1),
+        of("MatMul", ["shares", "values"], ["mixed"]),
+        of("Add", ["mixed", "x"], ["y"]),
+        of("MatMul", ["y", "out"], ["logits"]),
+    ]
+    cache = lambda name, rows: helper.make_tensor_value_info(
+        name, TensorProto.FLOAT, [1, rows, WIDTH]
+    )
+    graph = helper.make_graph(
+        nodes,
+        "decoder",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "new"]),
+            cache("past_keys", "past"),
+            cache("past_values", "past"),
+        ],
+        [
+            helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, "new", TOKENS]),
+            cache("keys", "all"),
+            cache("values", "all"),
+        ],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in stored.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString()
+
+
+PAIRS = {"past_keys": "keys", "past_values": "values"}
+EMPTY = {name: np.zeros((1, 0, WIDTH), np.float32) for name in PAIRS}
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class States(unittest.TestCase):
+    def test_64_tokens_with_a_cache_are_those_of_the_whole_text(self):
+        with reef.open("cpu") as device, device.real_time() as rt:
+            net = device.load(decoder())
+            state = net.state(PAIRS, EMPTY)
+            text = [3, 1, 4]
+            logits = state.run(rt, np.array([text]))
+            for _ in range(64):
+                whole, *_ = rt.run(net, np.array([text]), **EMPTY)
+                np.testing.assert_allclose(logits[0, -1], whole[0, -1], atol=1e-4)
+                self.assertEqual(logits[0, -1].argmax(), whole[0, -1].argmax())
+                text.append(int(logits[0, -1].argmax()))
+                logits = state.run(rt, ids=np.array([text[-1:]]))
+            self.assertGreater(len(set(text)), 4, "made-up weights that say one word")
+            kept = state.values()
+            self.assertEqual({name: value.shape for name, value in kept.items()}, dict.fromkeys(PAIRS, (1, 67, WIDTH)))
+
+    def test_a_request_that_fails_leaves_the_state_as_it_was(self):
+        with reef.open("cpu") as device, device.best_effort() as be:
+            net = device.load(decoder())
+            states = [net.state(PAIRS, EMPTY) for _ in range(2)]
+            first = [state.run(be, np.array([[token]])) for state, token in zip(states, (5, 6))]
+            with self.assertRaises(reef.InvalidError):
+                states[0].run(be, np.array([[1.0]]))
+            with self.assertRaises(reef.InvalidError):
+                states[0].run(be)
+            self.assertEqual(states[0].values()["past_keys"].shape, (1, 1, WIDTH))
+            states[0].reset()
+            again = states[0].run(be, np.array([[5]]), out="device")
+            self.assertTrue(np.array_equal(again.numpy(), first[0]))
+            self.assertFalse(np.array_equal(first[1], first[0]))
+
+    def test_pairs_that_do_not_fit_are_refused(self):
+        with reef.open("cpu") as device:
+            net = device.load(decoder())
+            for pairs, first, why in (
+                ({"past": "keys"}, {}, "no input 'past' (have: ['ids', 'past_keys', 'past_values'])"),
+                ({"past_keys": "y"}, {}, "no output 'y'"),
+                ({"ids": "logits"}, {}, "output logits must fit input ids, int64 (1, -1), got float32"),
+                (PAIRS, {}, "first must have input past_keys, whose shape (1, -1, 8) leaves sizes open"),
+                ({"past_keys": "keys"}, {"ids": 1}, "first: no pair has input 'ids'"),
+                ({"past_keys": "keys", "past_values": "keys"}, EMPTY, "each output once"),
+            ):
+                with self.assertRaises(reef.InvalidError) as raised:
+                    net.state(pairs, first)
+                self.assertIn(why, str(raised.exception))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         __version__,
     )
     from ._request import Future, Timing
+    from ._state import State
 
 __all__ = [
     "Array",
@@ -67,6 +68,7 @@ __all__ = [
     "RealTime",
     "ServedClient",
     "Slot",
+    "State",
     "Stats",
     "Timing",
     "UnavailableError",
@@ -93,6 +95,7 @@ _PARTS = {
     "_network": "Network Port Slot",
     "_reef": "Array BusyError CancelledError DeviceLostError DriverError Error FileError HostError InvalidError NotFoundError OutOfMemoryError UnsupportedError __version__",
     "_request": "Future Timing",
+    "_state": "State",
 }
 _PART_OF = {name: part for part, names in _PARTS.items() for name in names.split()}
 

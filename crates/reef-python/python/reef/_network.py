@@ -14,6 +14,8 @@ from . import _reef
 if TYPE_CHECKING:
     import numpy
 
+    from ._state import State
+
 # NumPy is imported at its first use: it takes longer than all of this.
 
 # NumPy has no bfloat16.
@@ -182,6 +184,19 @@ class Network:
             dropped = self._prepared.popitem(last=False) if len(self._prepared) > self.SHAPES else None
         del dropped  # without the lock: its memory is freed
         return prepared
+
+    def state(
+        self, pairs: Mapping[str, str], first: Mapping[str, Any] | None = None
+    ) -> State:
+        """Keeps outputs of each request as inputs of the next one, on the device.
+
+        `pairs` has the output for each such input, `first` the arrays of the first request. Without
+        one it is zeros, if the input's sizes are fixed. A network can have several states at once,
+        one for each sequence.
+        """
+        from ._state import State
+
+        return State(self, pairs, first)
 
     def slot(self, where: str | None = None) -> Slot:
         """Takes memory of one request, to be filled in place: that of the device, or "host" for memory
