@@ -20,6 +20,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 MS = "com.microsoft"
+ML = "ai.onnx.ml"
 node = helper.make_node
 
 
@@ -40,9 +41,11 @@ def write(folder, name, nodes, inputs, outputs, constants=(), opset=21, function
     """Runs the graph and writes it with its inputs and outputs."""
     given = [helper.make_tensor_value_info(k, kind(v), v.shape) for k, v in inputs.items()]
     made = [helper.make_tensor_value_info(k, t, None) for k, t in outputs.items()]
-    stored = [numpy_helper.from_array(np.asarray(v), k) for k, v in dict(constants).items()]
+    is_tensor = lambda v: isinstance(v, onnx.TensorProto)
+    stored = [v if is_tensor(v) else numpy_helper.from_array(np.asarray(v), k) for k, v in dict(constants).items()]
     graph = helper.make_graph(nodes, name, given, made, stored)
     sets = [helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)]
+    sets += [helper.make_opsetid(ML, 1)] * any(n.domain == ML for n in nodes)
     model = helper.make_model(graph, opset_imports=sets, ir_version=10)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     results = session.run(None, inputs)
@@ -235,6 +238,210 @@ def detections(folder):
                                                 "k": np.int64([1, 2])}, {"y": T.FLOAT, "at": T.INT64})
 
 
+def sampled(folder):
+    """Elements between others: grids, regions, offsets of taps."""
+    draw = random("sampled")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    of = {"x": f(1, 2, 4, 5), "grid": 1.6 * f(1, 2, 3, 2)}
+    for mode, padding, corners_ in (("linear", "zeros", 0), ("linear", "reflection", 1), ("nearest", "border", 0),
+                                    ("cubic", "reflection", 0), ("cubic", "border", 1)):
+        grid = node("GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode=padding, align_corners=corners_)
+        write(folder, f"grid_{mode}_{padding}", [grid], of, {"y": T.FLOAT}, opset=20)
+    of = {"x": f(1, 2, 3, 3, 2), "grid": 1.3 * f(1, 2, 1, 2, 3)}
+    write(folder, "grid_of_volume", [node("GridSample", ["x", "grid"], ["y"])], of, {"y": T.FLOAT}, opset=20)
+    turned = [node("AffineGrid", ["matrix", "sizes"], ["grid"]), node("GridSample", ["x", "grid"], ["y"])]
+    write(folder, "grid_of_matrix", turned, {"x": f(1, 2, 5, 5), "matrix": f(1, 2, 3)}, {"y": T.FLOAT},
+          {"sizes": np.int64([1, 2, 3, 4])}, opset=20)
+    regions = np.float32([[0, 0, 5, 6], [2.2, 1.1, 7.7, 4.3], [-3, -2, 4, 5], [5, 4, 5.3, 4.1], [1, 1, 20, 20]])
+    of = {"x": f(2, 2, 7, 8), "regions": regions, "batch": np.int64([0, 1, 0, 1, 1])}
+    for samples, mode, opset in ((2, "avg", 16), (0, "avg", 16), (0, "avg", 10), (2, "max", 16), (1, "avg", 10)):
+        align = node("RoiAlign", ["x", "regions", "batch"], ["y"], mode=mode, output_height=3, output_width=2,
+                     sampling_ratio=samples, spatial_scale=0.9)
+        write(folder, f"regions_{mode}_{samples}_{opset}", [align], of, {"y": T.FLOAT}, opset=opset)
+    deformed = node("DeformConv", ["x", "w", "offsets", "bias", "mask"], ["y"], pads=[1, 0, 1, 1], strides=[2, 1],
+                    group=2, offset_group=2)
+    write(folder, "convolution_of_offsets", [deformed],
+          {"x": f(1, 4, 5, 4), "offsets": 2 * f(1, 24, 3, 4), "mask": f(1, 12, 3, 4)}, {"y": T.FLOAT},
+          {"w": f(2, 2, 3, 2), "bias": f(2)}, opset=19)
+    pooled = node("MaxPool", ["x"], ["most", "places"], kernel_shape=[2, 2], strides=[2, 2])
+    back = node("MaxUnpool", ["most", "places", "sizes"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    write(folder, "unpooled", [pooled, back], {"x": f(1, 2, 5, 4)}, {"y": T.FLOAT}, {"sizes": np.int64([1, 2, 5, 4])})
+    image = node("Col2Im", ["x", "image", "window"], ["y"], pads=[1, 0, 1, 2], strides=[2, 1], dilations=[1, 2])
+    write(folder, "image_of_columns", [image], {"x": f(1, 12, 12)}, {"y": T.FLOAT},
+          {"image": np.int64([5, 6]), "window": np.int64([2, 3])}, opset=18)
+
+
+def signals(folder):
+    draw = random("signals")
+    x = draw.uniform(-1, 1, (1, 3, 10, 1)).astype(np.float32)
+    for name, given, more, opset in (
+            ("half", x, {"onesided": 1}, 20), ("longer", x, {"onesided": 1}, 20),
+            ("inverse", np.concatenate([x, x[:, ::-1]], -1), {"inverse": 1}, 20),
+            ("from_half", np.concatenate([x, x[:, ::-1]], -1), {"inverse": 1, "onesided": 1}, 20),
+            ("older", x, {"axis": 2}, 17)):
+        names = ["x", "length" if name == "longer" else "", "axis"] if opset == 20 else ["x"]
+        constants = {"length": np.int64(13), "axis": np.int64(2)} if opset == 20 else {}
+        write(folder, f"transform_{name}", [node("DFT", names, ["y"], **more)], {"x": given}, {"y": T.FLOAT}, constants,
+              opset=opset)
+    # As a speech network's front end: frames, power, bands.
+    frames = [node("HannWindow", ["length"], ["window"]), node("STFT", ["x", "step", "window"], ["s"]),
+              node("Mul", ["s", "s"], ["q"]), node("ReduceSum", ["q", "last"], ["power"], keepdims=0),
+              node("MelWeightMatrix", ["bands", "length", "rate", "low", "high"], ["mel"]),
+              node("MatMul", ["power", "mel"], ["y"])]
+    write(folder, "bands_of_frames", frames, {"x": draw.uniform(-1, 1, (1, 100, 1)).astype(np.float32)}, {"y": T.FLOAT},
+          {"length": np.int64(32), "step": np.int64(16), "last": np.int64([-1]), "bands": np.int64(6),
+           "rate": np.int64(8000), "low": np.float32(20), "high": np.float32(4000)}, opset=17)
+
+
+def vectors(folder):
+    """Support vector machines, as scikit-learn's converter writes them."""
+    draw = random("vectors")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    for kernel, classes, probability in (("RBF", 2, False), ("RBF", 3, True), ("POLY", 4, False), ("LINEAR", 2, True),
+                                         ("SIGMOID", 3, False)):
+        count, pairs = 3 * classes, classes * (classes - 1) // 2
+        more = {"prob_a": (-2 - f(pairs)).tolist(), "prob_b": f(pairs).tolist()} if probability else {}
+        machine = node("SVMClassifier", ["x"], ["label", "scores"], domain=ML, kernel_type=kernel,
+                       kernel_params=[0.4, 0.3, 3.0], support_vectors=f(4 * count).tolist(),
+                       vectors_per_class=[3] * classes, coefficients=f((classes - 1) * count).tolist(),
+                       rho=f(pairs).tolist(), classlabels_ints=list(range(10, 10 + classes)), **more)
+        write(folder, f"classes_{kernel.lower()}_{classes}", [machine], {"x": 2 * f(6, 4)},
+              {"label": T.INT64, "scores": T.FLOAT})
+    for name, more in {"vectors": {}, "one_class": {"one_class": 1}}.items():
+        machine = node("SVMRegressor", ["x"], ["y"], domain=ML, kernel_type="RBF", kernel_params=[0.4, 0.3, 2.0],
+                       support_vectors=f(20).tolist(), n_supports=5, coefficients=f(5).tolist(), rho=[0.1], **more)
+        write(folder, f"regression_{name}", [machine], {"x": f(6, 4)}, {"y": T.FLOAT})
+
+
+def few_bits(folder):
+    draw = random("few_bits")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    x, w = f(2, 8), f(8, 3)
+    for name, type_ in (("e4m3fn", T.FLOAT8E4M3FN), ("e4m3fnuz", T.FLOAT8E4M3FNUZ), ("e5m2", T.FLOAT8E5M2),
+                        ("e5m2fnuz", T.FLOAT8E5M2FNUZ)):
+        weights = helper.make_tensor("w", type_, w.shape, w.flatten().tolist())
+        zero = helper.make_tensor("zero", type_, [], [0.0])
+        nodes = [node("DequantizeLinear", ["w", "scale"], ["wf"]), node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+                 node("Reshape", ["q", "same"], ["r"]), node("DequantizeLinear", ["r", "scale"], ["xf"]),
+                 node("MatMul", ["xf", "wf"], ["y"])]
+        write(folder, f"weights_{name}", nodes, {"x": x}, {"y": T.FLOAT},
+              {"w": weights, "zero": zero, "scale": np.float32(0.02), "same": np.int64([2, -1])})
+        far = np.float32([1e30, -500, 460, 0.3, -1e-9, 7e4, -0.002])
+        for saturates in (0, 1) if name == "e5m2" else (1,):
+            nodes = [node("Cast", ["x"], ["q"], to=type_, saturate=saturates), node("Cast", ["q"], ["c"], to=T.FLOAT),
+                     node("Min", ["c", "big"], ["y"])]
+            write(folder, f"cast_{name}_{saturates}", nodes, {"x": far}, {"y": T.FLOAT}, {"big": np.float32(1e9)})
+    numbers, zeros = draw.integers(0, 16, (9, 32)), draw.integers(0, 16, (9, 2))
+    packed = lambda of: (of[:, 0::2] | of[:, 1::2] << 4).astype(np.uint8)
+    scales, places = np.abs(f(9, 2)), np.int64([[3, 0], [8, 3]])
+    four = lambda name, of: helper.make_tensor(name, T.INT4, of.shape, (of - 8).flatten().tolist())
+    for name, table, zero in (("packed", packed(numbers), packed(zeros)), ("four_bits", four("t", numbers), four("z", zeros)),
+                              ("bytes", numbers.astype(np.uint8), zeros.astype(np.uint8))):
+        rows = node("GatherBlockQuantized", ["t", "places", "scales", "z"], ["y"], domain=MS, block_size=16,
+                    gather_axis=0, quantize_axis=1, bits=8 if name == "bytes" else 4)
+        write(folder, f"rows_of_{name}", [rows], {"places": places}, {"y": T.FLOAT}, {"t": table, "z": zero, "scales": scales})
+
+
+def detectors(folder):
+    """Heads behind `NonMaxSuppression`, whose numbers of rows are computed with."""
+    draw = random("detectors")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    ints = lambda *list_: np.int64(list_)
+    boxes, scores = corners(draw, 1, 10), draw.uniform(0, 1, (1, 3, 10)).astype(np.float32)
+    of = {"most": np.int64(5), "overlap": np.float32(0.3), "least": np.float32(0.35), "two": np.int64(2),
+          "zero": np.int64(0), "i0": ints(0), "i1": ints(1), "i01": ints(0, 1)}
+    chosen = node("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["chosen"])
+    rows = [chosen, node("Gather", ["chosen", "two"], ["box"], axis=1), node("Squeeze", ["boxes", "i0"], ["flat"]),
+            node("Gather", ["flat", "box"], ["found"])]
+    # YOLO's end: one row of a table each, places broadcast to each other's shapes.
+    raw = np.concatenate([corners(draw, 2, 8), draw.uniform(0, 1, (2, 8, 3)).astype(np.float32)], -1)
+    end = [
+        node("Slice", ["raw", "i0", "i4", "i2"], ["boxes"]), node("Slice", ["raw", "i4", "many", "i2"], ["classes"]),
+        node("ArgMax", ["classes"], ["class"], axis=2), node("ReduceMax", ["classes", "i2"], ["best"]),
+        node("Cast", ["class"], ["number"], to=T.FLOAT), node("Mul", ["number", "far"], ["off"]),
+        node("Add", ["boxes", "off"], ["apart"]), node("Transpose", ["best"], ["scores"], perm=[0, 2, 1]),
+        node("NonMaxSuppression", ["apart", "scores", "most", "overlap", "least"], ["chosen"]),
+        node("Gather", ["chosen", "zero"], ["batch"], axis=1), node("Gather", ["chosen", "two"], ["box"], axis=1),
+        node("Shape", ["batch"], ["s0"]), node("Shape", ["box"], ["s1"]), node("Max", ["s0", "s1"], ["s"]),
+        node("Expand", ["batch", "s"], ["batch1"]), node("Expand", ["box", "s"], ["box1"]),
+        node("Unsqueeze", ["batch1", "i1"], ["batch2"]), node("Unsqueeze", ["box1", "i1"], ["box2"]),
+        node("Concat", ["batch2", "box2"], ["places"], axis=-1), node("GatherND", ["boxes", "places"], ["b"]),
+        node("GatherND", ["number", "places"], ["n"]), node("GatherND", ["best", "places"], ["c"]),
+        node("Concat", ["b", "n", "c"], ["y"], axis=1)]
+    write(folder, "head_of_tuples", end, {"raw": raw}, {"y": T.FLOAT},
+          of | {"i4": ints(4), "i2": ints(2), "many": ints(1 << 31), "far": np.float32(100)}, opset=18)
+    # The best four of what is left, or fewer.
+    best = [chosen, node("GatherND", ["scores", "chosen"], ["s"]), node("Shape", ["s"], ["n"]), node("Min", ["n", "four"], ["k"]),
+            node("TopK", ["s", "k"], ["v", "at"], axis=0), node("Gather", ["chosen", "at"], ["y"], axis=0)]
+    for name, least in (("some", 0.35), ("few", 0.93), ("none", 2)):
+        write(folder, f"best_of_{name}", best, {"boxes": boxes, "scores": scores}, {"v": T.FLOAT, "y": T.INT64},
+              of | {"four": ints(4), "least": np.float32(least)}, opset=17)
+    # torchvision's `batched_nms` behind a threshold.
+    batched = [
+        node("Greater", ["s", "least"], ["is"]), node("NonZero", ["is"], ["nz"]), node("Squeeze", ["nz", "i0"], ["keep"]),
+        node("Gather", ["b", "keep"], ["b1"]), node("Gather", ["s", "keep"], ["s1"]), node("Gather", ["l", "keep"], ["l1"]),
+        node("ReduceMax", ["b1"], ["far"], keepdims=0), node("Cast", ["l1"], ["l2"], to=T.FLOAT), node("Mul", ["l2", "far"], ["off"]),
+        node("Unsqueeze", ["off", "i1"], ["off1"]), node("Add", ["b1", "off1"], ["b2"]), node("Unsqueeze", ["b2", "i0"], ["boxes"]),
+        node("Unsqueeze", ["s1", "i01"], ["scores"]), chosen, node("Gather", ["chosen", "two"], ["box"], axis=1),
+        node("Slice", ["box", "i0", "i3"], ["top"]), node("Gather", ["b1", "top"], ["y"]), node("Gather", ["l1", "top"], ["label"])]
+    write(folder, "boxes_by_class", batched, {"b": corners(draw, 10), "s": scores[0, 0], "l": draw.integers(0, 3, 10)},
+          {"y": T.FLOAT, "label": T.INT64}, of | {"i3": ints(3)}, opset=17)
+    # A second stage: regions of a map, each with scores, and as many in a tensor of fixed size.
+    align = node("RoiAlign", ["map", "found", "batch"], ["r"], output_height=2, output_width=2, sampling_ratio=2)
+    head = [*rows, node("Shape", ["found"], ["s"]), node("Slice", ["s", "i0", "i1"], ["n"]),
+            node("ConstantOfShape", ["n"], ["batch"], value=helper.make_tensor("v", T.INT64, [1], [0])), align,
+            node("Flatten", ["r"], ["flat1"]), node("Gemm", ["flat1", "w", "bias"], ["logits"], transB=1),
+            node("Softmax", ["logits"], ["y"], axis=-1), node("Reshape", ["logits", "all"], ["z"]),
+            node("ReduceMean", ["r", "i0"], ["mean"], keepdims=0), node("Sub", ["ten", "n"], ["more"]),
+            node("Concat", ["i00", "more", "i0"], ["pads"], axis=0), node("Pad", ["found", "pads"], ["fixed"])]
+    write(folder, "second_stage", head, {"boxes": boxes, "scores": scores, "map": f(1, 2, 5, 5)},
+          {"y": T.FLOAT, "z": T.FLOAT, "mean": T.FLOAT, "fixed": T.FLOAT},
+          of | {"w": f(3, 8), "bias": f(3), "all": ints(-1), "ten": ints(12), "i00": ints(0, 0)}, opset=18)
+    # Regions of two maps by their sizes, put back in order.
+    def level(k):
+        return [node("Equal", ["level", f"k{k}"], [f"is{k}"]), node("NonZero", [f"is{k}"], [f"nz{k}"]),
+                node("Squeeze", [f"nz{k}", "i0"], [f"at{k}"]), node("Gather", ["found", f"at{k}"], [f"b{k}"]),
+                node("Shape", [f"b{k}"], [f"s{k}"]), node("Slice", [f"s{k}", "i0", "i1"], [f"n{k}"]),
+                node("ConstantOfShape", [f"n{k}"], [f"batch{k}"], value=helper.make_tensor("v", T.INT64, [1], [0])),
+                node("RoiAlign", [f"map{k}", f"b{k}", f"batch{k}"], [f"r{k}"], output_height=2, output_width=2, sampling_ratio=1),
+                node("Reshape", [f"at{k}", "column"], [f"c{k}"]), node("Shape", [f"r{k}"], [f"rs{k}"]),
+                node("Expand", [f"c{k}", f"rs{k}"], [f"places{k}"])]
+    levels = [*rows, node("ReduceMax", ["found", "i1"], ["side"], keepdims=0), node("Greater", ["side", "long"], ["is"]),
+              node("Cast", ["is"], ["level"], to=T.INT64), *level(0), *level(1), node("Shape", ["level"], ["ls"]),
+              node("Concat", ["ls", "rest"], ["sizes"], axis=0), node("ConstantOfShape", ["sizes"], ["empty"]),
+              node("ScatterElements", ["empty", "places0", "r0"], ["half"], axis=0),
+              node("ScatterElements", ["half", "places1", "r1"], ["y"], axis=0), node("Concat", ["r0", "r1"], ["z"], axis=0)]
+    write(folder, "regions_of_levels", levels, {"boxes": boxes, "scores": scores, "map0": f(1, 2, 5, 5), "map1": f(1, 2, 3, 3)},
+          {"y": T.FLOAT, "z": T.FLOAT},
+          of | {"k0": np.int64(0), "k1": np.int64(1), "long": np.float32(3.2), "column": ints(-1, 1, 1, 1), "rest": ints(2, 2, 2)},
+          opset=18)
+    x = np.round(1.6 * f(3, 4)).astype(np.float32)
+    updates = [node("NonZero", ["x"], ["nz"]), node("Transpose", ["nz"], ["at"]), node("GatherND", ["x", "at"], ["v"]),
+               node("ScatterND", ["base", "at", "v"], ["y"], reduction="add"), node("Size", ["v"], ["count"]),
+               node("Shape", ["v"], ["n"]), node("Gather", ["n", "zero"], ["n0"]), node("Range", ["zero", "n0", "one"], ["places"]),
+               node("Gather", ["v", "last"], ["end"], axis=0)]
+    updates += [node(f"Reduce{op}", ["v"], [op.lower()], keepdims=0) for op in ("Sum", "Prod", "Min", "L2")]
+    outputs = {"y": T.FLOAT, "count": T.INT64, "places": T.INT64, "end": T.FLOAT} | dict.fromkeys(("sum", "prod", "min", "l2"), T.FLOAT)
+    write(folder, "updates_of_rows", updates, {"x": x}, outputs,
+          {"base": f(3, 4), "zero": np.int64(0), "one": np.int64(1), "last": np.int64(-1)}, opset=18)
+
+
+def sequences(folder):
+    """Lists of tensors and optional ones, as scripted modules have them."""
+    draw = random("sequences")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    of = {"three": np.int64(3), "one": np.int64(1), "last": np.int64(-1), "zero": np.int64(0)}
+    parts = [node("SplitToSequence", ["x", "three"], ["s"], axis=1), node("SequenceAt", ["s", "last"], ["b"]),
+             node("SequenceLength", ["s"], ["count"]), node("SequenceInsert", ["s", "b", "one"], ["s2"]),
+             node("SequenceErase", ["s2", "zero"], ["s3"]), node("ConcatFromSequence", ["s3"], ["y"], axis=1)]
+    write(folder, "sequence_of_parts", parts, {"x": f(2, 7)}, {"y": T.FLOAT, "count": T.INT64}, of, opset=18)
+    stacked = [node("SequenceEmpty", [], ["e"]), node("SequenceInsert", ["e", "x"], ["s"]),
+               node("SequenceInsert", ["s", "z", "last"], ["s2"]), node("ConcatFromSequence", ["s2"], ["y"], axis=0, new_axis=1),
+               node("OptionalHasElement", ["x"], ["is"]), node("Det", ["y"], ["det"])]
+    write(folder, "sequence_stacked", stacked, {"x": f(2, 2), "z": f(2, 2)}, {"y": T.FLOAT, "is": T.BOOL, "det": T.FLOAT}, of,
+          opset=18)
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -242,3 +449,5 @@ if __name__ == "__main__":
     loops(folder)
     quantized(folder)
     detections(folder)
+    for more in (sampled, signals, vectors, few_bits, detectors, sequences):
+        more(folder)

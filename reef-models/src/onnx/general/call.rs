@@ -1,5 +1,6 @@
 //! One node with its operands, whose attributes are checked when they are asked for.
 
+use super::few::Few;
 use crate::onnx::fault::Result;
 use crate::onnx::file::{AttributeFile, NodeFile};
 use crate::onnx::reads::{Attribute, Reads};
@@ -7,8 +8,15 @@ use crate::tensors::axes::{axes, axis};
 use crate::tensors::value::{Bound, Value};
 use reef_core::tensor::Array;
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::Path;
+
+/// Bounds of numbers that data decide: at the least, at the most, and of marks in the place
+/// of sizes.
+pub(crate) type Points = [Value; 3];
+
+/// The size that a mark stands for.
+pub(crate) type Marks = HashMap<i64, Value>;
 
 /// A node that is being read.
 pub(crate) struct Call<'a> {
@@ -20,37 +28,51 @@ pub(crate) struct Call<'a> {
     pub(crate) folder: Option<&'a Path>,
     /// Attributes of the function in whose body the node stands.
     pub(crate) outer: &'a [&'a AttributeFile<'a>],
-    /// Names of tensors of four bits, which are stored as numbers of eight.
-    pub(crate) four_bits: &'a HashSet<&'a str>,
+    /// Types of few bits that tensors have, by their names.
+    pub(crate) few: &'a HashMap<&'a str, Few>,
     reads: Reads,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
     /// Sizes of operands that data decide.
     pub(crate) given: Vec<Option<Bound>>,
+    /// Bounds of operands that are computed of such sizes.
+    points: Vec<Option<Points>>,
+    pub(crate) marks: &'a Marks,
     /// Results of which data decide one size, by their numbers.
     pub(crate) bounds: RefCell<Vec<(usize, Bound)>>,
+}
+
+/// Facts of the file and the functions around a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) opset: i64,
+    pub(crate) folder: Option<&'a Path>,
+    pub(crate) outer: &'a [&'a AttributeFile<'a>],
+    pub(crate) few: &'a HashMap<&'a str, Few>,
+    pub(crate) marks: &'a Marks,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(
         file: &'a NodeFile<'a>,
         operands: Vec<Option<&'a Value>>,
-        opset: i64,
-        folder: Option<&'a Path>,
-        outer: &'a [&'a AttributeFile<'a>],
-        four_bits: &'a HashSet<&'a str>,
+        around: Around<'a>,
         given: Vec<Option<Bound>>,
+        points: Vec<Option<Points>>,
     ) -> Self {
+        let Around { opset, folder, outer, few, marks } = around;
         Self {
             file,
             operands,
             opset,
             folder,
             outer,
-            four_bits,
+            few,
             reads: Reads::default(),
             unknown: Cell::default(),
             given,
+            points,
+            marks,
             bounds: RefCell::default(),
         }
     }
@@ -69,9 +91,9 @@ impl<'a> Call<'a> {
         self.file.outputs.get(index).is_some_and(|name| !name.is_empty())
     }
 
-    /// Returns whether operand `index` has numbers of four bits.
-    pub(crate) fn has_four_bits(&self, index: usize) -> bool {
-        self.file.inputs.get(index).is_some_and(|name| self.four_bits.contains(name))
+    /// The type of few bits that operand `index` has.
+    pub(crate) fn few_bits(&self, index: usize) -> Option<Few> {
+        self.file.inputs.get(index).and_then(|name| self.few.get(name)).copied()
     }
 
     /// Operand `index`; `None` if it is left out.
@@ -83,6 +105,22 @@ impl<'a> Call<'a> {
     /// The size of operand `index` that data decide.
     pub(crate) fn bound(&self, index: usize) -> Option<&Bound> {
         self.given.get(index)?.as_ref()
+    }
+
+    /// Returns the bounds of operand `index`, if data decide it.
+    pub(crate) fn points(&self, index: usize) -> Option<&Points> {
+        self.points.get(index)?.as_ref()
+    }
+
+    /// Known integers of operand `index`; the most that they are where data decide them.
+    pub(crate) fn upper_bounds(&self, index: usize) -> Result<Option<Vec<i64>>> {
+        match self.points(index).and_then(|points| points[1].known_values()) {
+            Some(known) => {
+                self.reads.operand(index);
+                Ok(Some(known.array.values().to_i64()))
+            }
+            None => self.numbers(index),
+        }
     }
 
     /// Operand `index`, which must be there.

@@ -10,8 +10,10 @@
 
 mod bounds;
 pub(super) mod call;
+pub(super) mod few;
 pub(super) mod operators;
 pub(crate) mod options;
 mod repeat;
+mod sequences;
 pub(super) mod stored;
 pub(super) mod walk;

@@ -1,5 +1,6 @@
 //! Tensors of a file as arrays.
 
+use super::few::Few;
 use crate::errors::error;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
@@ -11,8 +12,11 @@ use crate::onnx::protobuf::Malformed;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth};
 use std::path::Path;
 
-/// The type that `TensorProto.DataType` calls so.
+/// The type that `TensorProto.DataType` calls so, or the one that holds its numbers.
 pub(crate) fn element(number: i64) -> Result<Element> {
+    if let Some(few) = Few::of(number) {
+        return Ok(few.element());
+    }
     Ok(match number {
         1 => Element::F32,
         2 => Element::U8,
@@ -34,38 +38,13 @@ pub(crate) fn element(number: i64) -> Result<Element> {
     })
 }
 
-/// The type in which numbers of four bits are stored, of a type that `TensorProto.DataType` calls
-/// so: one number in each byte.
-pub(crate) fn four_bits(number: i64) -> Option<Element> {
-    match number {
-        21 => Some(Element::U8),
-        22 => Some(Element::I8),
-        _ => None,
-    }
-}
-
-/// Numbers of four bits, two in a byte, the lower half first.
-fn unpacked(element: Element, packed: impl Iterator<Item = u8>, count: usize) -> Array {
-    let halves = packed.flat_map(|byte| [byte & 15, byte >> 4]).take(count);
-    match element {
-        Element::I8 => Array::I8(halves.map(|half| (half << 4) as i8 >> 4).collect()),
-        _ => Array::U8(halves.collect()),
-    }
-}
-
 /// Types that aren't read, by name.
 fn unread(number: i64) -> String {
     let known = match number {
         8 => "string",
         14 => "complex64",
         15 => "complex128",
-        17 => "float8e4m3fn",
-        18 => "float8e4m3fnuz",
-        19 => "float8e5m2",
-        20 => "float8e5m2fnuz",
-        21 => "uint4",
-        22 => "int4",
-        23 => "float4e2m1",
+        24 => "float8e8m0",
         other => return other.to_string(),
     };
     known.into()
@@ -77,14 +56,14 @@ pub(crate) fn array(
     folder: Option<&Path>,
     ledger: &Ledger,
 ) -> Result<(Spec, Array)> {
-    let halves = four_bits(tensor.element);
-    let element = halves.map_or_else(|| element(tensor.element), Ok)?;
+    let few = Few::of(tensor.element);
+    let element = element(tensor.element)?;
     let dims = constant::dims(&tensor.dims)?;
     let count = constant::elements(&dims)?;
     let bytes = (count as u64).checked_mul(element.bytes() as u64);
     let bytes = bytes.ok_or_else(|| format!("a tensor of {dims:?}"))?;
     let _reading = ledger.charge(bytes)?;
-    let bytes = if halves.is_some() { bytes.div_ceil(2) } else { bytes };
+    let bytes = few.map_or(bytes, |few| (count as u64 * u64::from(few.bits())).div_ceil(8));
     let external = if tensor.external.is_empty() {
         None
     } else {
@@ -94,12 +73,14 @@ pub(crate) fn array(
         Some(raw) if raw.len() as u64 != bytes => {
             return Err(format!("{} bytes for a tensor {element}{dims:?}", raw.len()));
         }
-        Some(raw) if halves.is_some() => unpacked(element, raw.iter().copied(), count),
-        Some(raw) => Array::from_le_bytes(element, raw),
-        None if halves.is_some() => {
-            unpacked(element, tensor.ints.iter().map(|&byte| byte as u8), count)
-        }
-        None => listed(tensor, element),
+        Some(raw) => match few {
+            Some(few) => few.unpacked(raw.iter().copied(), count),
+            None => Array::from_le_bytes(element, raw),
+        },
+        None => match few {
+            Some(few) => few.unpacked(tensor.ints.iter().map(|&byte| byte as u8), count),
+            None => listed(tensor, element),
+        },
     };
     if array.len() == count {
         Ok((Spec { element, dims }, array))

@@ -1,10 +1,14 @@
 //! Walks over the nodes of a graph, one after the other, and into functions.
 
-use super::bounds::of_results;
-use super::call::Call;
+use super::bounds::after::of_results;
+use super::bounds::before::prepared;
+use super::bounds::points::{joined, of_sizes, operands_at};
+use super::call::{Around, Call, Marks, Points};
+use super::few::Few;
 use super::operators::lower;
 use super::options::TensorOptions;
-use super::stored::{array, element, four_bits};
+use super::sequences::SequenceResult;
+use super::stored::{array, element};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::onnx::fault::{Fault, Result};
@@ -52,10 +56,15 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     pub(super) opset: i64,
     functions: &'a [FunctionFile<'a>],
     options: &'o TensorOptions,
-    /// Names of tensors of four bits.
-    four_bits: HashSet<&'a str>,
+    /// Types of few bits that tensors have, by their names.
+    few: HashMap<&'a str, Few>,
     /// Names of tensors of which data decide one size.
     bounds: HashMap<&'a str, Bound>,
+    /// Bounds of tensors that are computed of such sizes.
+    points: HashMap<&'a str, Points>,
+    marks: Marks,
+    /// Sequences of tensors, by their names.
+    pub(super) sequences: HashMap<&'a str, Vec<Value>>,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
     /// Inputs whose values decide about shapes and were not given.
@@ -112,8 +121,11 @@ impl<'a, 'o> Walk<'a, 'o> {
             opset: version(file),
             functions: &file.functions,
             options,
-            four_bits: HashSet::new(),
+            few: HashMap::new(),
             bounds: HashMap::new(),
+            points: HashMap::new(),
+            marks: Marks::new(),
+            sequences: HashMap::new(),
             iterations: 0,
             unbound: Vec::new(),
         }
@@ -130,10 +142,11 @@ impl<'a, 'o> Walk<'a, 'o> {
                 let bound = self.bounds.get(output.name).cloned();
                 Ok((output.name.to_owned(), value.clone(), bound))
             }
-            None => Err(Fault {
-                at: format!("output {:?}", output.name),
-                why: "no node makes it".into(),
-            }),
+            None => {
+                let is_sequence = self.sequences.contains_key(output.name);
+                let why = if is_sequence { "it is a sequence" } else { "no node makes it" };
+                Err(Fault { at: format!("output {:?}", output.name), why: why.into() })
+            }
         };
         let outputs = graph.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
         let builder = std::mem::replace(&mut self.builder, Builder::new(self.ledger));
@@ -146,9 +159,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         scope: &mut Scope<'a, '_>,
     ) -> Result<(), Fault> {
         for tensor in &graph.initializers {
-            if four_bits(tensor.element).is_some() {
-                self.four_bits.insert(tensor.name);
-            }
+            self.few.extend(Few::of(tensor.element).map(|few| (tensor.name, few)));
             let read = array(tensor, self.folder, self.ledger);
             let value = read.and_then(|(spec, array)| self.builder.constant(spec.dims, array));
             let fault = |why| Fault { at: format!("initializer {:?}", tensor.name), why };
@@ -187,8 +198,11 @@ impl<'a, 'o> Walk<'a, 'o> {
         let element = element(input.element)?;
         let bound = self.options.values.get(input.name);
         let dims = self.dims(input, bound.map(|(dims, _)| dims.as_slice()))?;
+        let few = Few::of(input.element);
+        self.few.extend(few.map(|few| (input.name, few)));
         let Some((_, array)) = bound else {
-            return self.builder.input(input.name, Spec { element, dims });
+            let given = self.builder.input(input.name, Spec { element, dims })?;
+            return few.map_or(Ok(given.clone()), |few| few.cast(&mut self.builder, &given, true));
         };
         if array.element() == element {
             self.builder.constant(dims, array.clone())
@@ -258,6 +272,14 @@ impl<'a, 'o> Walk<'a, 'o> {
         depth: usize,
     ) -> Result<(Vec<Value>, Vec<Option<Bound>>), Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        match self.of_sequences(node, scope)? {
+            Some(SequenceResult::Tensor(value)) => return Ok((vec![value], Vec::new())),
+            Some(SequenceResult::Sequence(list)) => {
+                self.sequences.extend(node.outputs.first().map(|&name| (name, list)));
+                return Ok((Vec::new(), Vec::new()));
+            }
+            None => {}
+        }
         let operands = operands(node, scope).map_err(fault)?;
         if let Some(results) = self.graphs_of(node, &operands, scope, outer, depth)? {
             return Ok((results, Vec::new()));
@@ -267,23 +289,78 @@ impl<'a, 'o> Walk<'a, 'o> {
             let weights = node.inputs.get(1).filter(|_| WEIGHTED.contains(&node.op));
             self.builder.module = weights.and_then(|name| name.strip_suffix(".weight"));
         }
-        if node.op == "Constant" && is_of_four_bits(node) {
-            self.four_bits.extend(node.outputs.iter());
-        }
-        let given = node.inputs.iter().map(|name| self.bounds.get(name).cloned()).collect();
+        let few = few_of(node, &self.few);
+        let given: Vec<_> = node.inputs.iter().map(|name| self.bounds.get(name).cloned()).collect();
+        let points: Vec<_> =
+            node.inputs.iter().map(|name| self.points.get(name).cloned()).collect();
+        let instead = prepared(&mut self.builder, node, &operands, &given).map_err(fault)?;
+        let pairs = operands.iter().zip(&instead);
+        let operands: Vec<_> = pairs.map(|(&old, new)| new.as_ref().or(old)).collect();
+        let known = self.known_of(node, &operands, &given, &points, outer).map_err(fault)?;
         let (opset, folder) = (self.opset, self.folder);
-        let call = Call::new(node, operands, opset, folder, outer, &self.four_bits, given);
+        let around = Around { opset, folder, outer, few: &self.few, marks: &self.marks };
+        let call = Call::new(node, operands, around, given, points);
         let made = lower(&mut self.builder, &call);
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
             self.unbound = self.builder.roots(operand);
         }
-        let made = made.map_err(fault)?;
-        let bounds = of_results(&mut self.builder, &call, &made);
+        let mut made = made.map_err(fault)?;
+        let bounds = of_results(&mut self.builder, &call, &mut made);
         let mut bounds = bounds.map_err(fault)?;
         for (index, bound) in call.bounds.take() {
             bounds[index] = Some(bound);
         }
+        for &name in node.outputs.iter() {
+            match few {
+                Some(few) => self.few.insert(name, few),
+                None => self.few.remove(name),
+            };
+            match &known {
+                Some(known) => self.points.insert(name, known.clone()),
+                None => self.points.remove(name),
+            };
+        }
         Ok((made, bounds))
+    }
+
+    /// Returns the bounds of the result of a node that computes with sizes which data decide.
+    fn known_of(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        operands: &[Option<&Value>],
+        given: &[Option<Bound>],
+        points: &[Option<Points>],
+        outer: &[&'a AttributeFile<'a>],
+    ) -> Result<Option<Points>> {
+        let first = operands.first().copied().flatten();
+        if let (Some(x), Some(Some(bound)), "Shape" | "Size") = (first, given.first(), node.op) {
+            let is_all = node.attributes.is_empty();
+            let of = |dims: Vec<i64>| match node.op {
+                "Shape" => (vec![dims.len()], dims),
+                _ => (Vec::new(), vec![dims.iter().product()]),
+            };
+            return if is_all {
+                of_sizes(&self.builder, x, bound, &mut self.marks, of)
+            } else {
+                Ok(None)
+            };
+        }
+        let mut made = Vec::new();
+        for point in 0..3 {
+            let Some(operands) = operands_at(node.op, operands, points, point) else {
+                return Ok(None);
+            };
+            let (opset, folder) = (self.opset, self.folder);
+            let around = Around { opset, folder, outer, few: &self.few, marks: &self.marks };
+            let none = || vec![None; operands.len()];
+            let call =
+                Call::new(node, operands.clone(), around, none(), vec![None; operands.len()]);
+            match lower(&mut self.builder, &call) {
+                Ok(results) => made.extend(results.into_iter().take(1)),
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(joined(made))
     }
 
     /// Results of a node that has graphs, or that is a function of the file.
@@ -447,10 +524,41 @@ pub(super) fn select(
     })
 }
 
-/// Returns whether a `Constant` has numbers of four bits.
-fn is_of_four_bits(node: &NodeFile<'_>) -> bool {
-    let tensors = node.attributes.iter().filter_map(|attribute| attribute.tensor.as_ref());
-    tensors.into_iter().any(|tensor| four_bits(tensor.element).is_some())
+/// Operators whose results have the type of their first operand.
+const MOVING: &[&str] = &[
+    "Concat",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "Identity",
+    "Pad",
+    "Reshape",
+    "Slice",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+];
+
+/// The type of few bits that results of a node have.
+fn few_of(node: &NodeFile<'_>, few: &HashMap<&str, Few>) -> Option<Few> {
+    let number = |name: &str| {
+        let found = node.attributes.iter().find(|attribute| attribute.name == name);
+        found.and_then(|found| found.int).and_then(Few::of)
+    };
+    let operand = |index: usize| node.inputs.get(index).and_then(|name| few.get(name)).copied();
+    match node.op {
+        "Cast" => number("to"),
+        "CastLike" => operand(1),
+        "Constant" => {
+            let mut tensors = node.attributes.iter().filter_map(|a| a.tensor.as_ref());
+            tensors.find_map(|tensor| Few::of(tensor.element))
+        }
+        "QuantizeLinear" => operand(2).or_else(|| number("output_dtype")),
+        op if MOVING.contains(&op) => operand(0),
+        _ => None,
+    }
 }
 
 fn is_named(input: &ValueFile<'_>, name: &str) -> bool {

@@ -51,15 +51,18 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
         network(&rows(&more), &[]).map(drop)
     };
     say("Mul", &["y", "two"], &[]).unwrap();
-    say("Reshape", &["y", "shape"], &[]).unwrap_err(); // rows of two become rows of one
+    say("Reshape", &["y", "shape"], &[]).unwrap(); // rows of two become rows of one
     for op in ["ReduceSum", "Softmax", "Size", "NonZero"] {
+        say(op, &["y"], &[]).unwrap();
+    }
+    for op in ["Hardmax", "Trilu", "Unique"] {
         let said = say(op, &["y"], &[]).unwrap_err();
         let want = format!("\"z\" ({op}): data decide about a size of operand 0");
         assert!(said.contains(&want), "{said}");
     }
     say("Add", &["y", "x"], &[]).unwrap_err(); // of another number of rows
     say("Concat", &["y", "y"], &[int("axis", 1)]).unwrap();
-    say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap_err();
+    say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap();
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use super::elements::{activations, arithmetic, cast};
 use super::microsoft;
 use super::ml;
-use super::places::{boxes, indexed, movement, resize, selected, shapes, slices};
+use super::places::{boxes, indexed, movement, resize, selected, shapes, slices, unpooled};
 use super::quantized;
 use super::recurrent::node;
 use super::sums::{convolutions, losses, normal, pools, products, reductions};
 use super::tokens::attention;
+use super::{sampled, signals};
 use crate::onnx::fault::{Result, unsupported};
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
@@ -32,6 +33,9 @@ const FAMILIES: &[Family] = &[
     indexed::indexed,
     selected::selected,
     boxes::boxes,
+    unpooled::unpooled,
+    sampled::sampled,
+    signals::signal,
     losses::loss,
     quantized::quantized,
     attention::of_tokens,

@@ -13,6 +13,8 @@ mod ml;
 mod places;
 mod quantized;
 mod recurrent;
+mod sampled;
+mod signals;
 mod sums;
 mod tokens;
 

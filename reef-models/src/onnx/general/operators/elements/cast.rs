@@ -2,6 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::few::Few;
 use crate::onnx::general::stored::{array, element};
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
@@ -14,21 +15,39 @@ pub(in crate::onnx::general::operators) fn cast(
 ) -> Result<Option<Vec<Value>>> {
     match call.op() {
         "Cast" => {
-            call.int("saturate", 1)?; // it is about 8-bit floats alone
-            let to = element(call.int("to", 0)?)?;
-            one(b.cast(call.get(0)?, to)?)
+            let to = call.int("to", 0)?;
+            one(converted(b, call, element(to)?, Few::of(to))?)
         }
         "CastLike" => {
-            call.int("saturate", 1)?;
-            one(b.cast(call.get(0)?, call.get(1)?.element())?)
+            let to = call.get(1)?.element();
+            one(converted(b, call, to, call.few_bits(1))?)
         }
-        "Identity" => one(call.get(0)?.clone()),
+        "Identity" | "OptionalGetElement" => one(call.get(0)?.clone()),
+        "Optional" => {
+            call.attribute("type")?;
+            one(call.get(0)?.clone())
+        }
+        "OptionalHasElement" => {
+            let there = Array::Bool(vec![Truth(call.maybe(0).is_some().into())]);
+            one(b.constant(Vec::new(), there)?)
+        }
         "Dropout" => dropout(b, call),
         "Constant" => one(constant(b, call)?),
         "ConstantOfShape" => one(filled(b, call)?),
         "Range" => one(range(b, call)?),
         "EyeLike" => one(eye(b, call)?),
         _ => Ok(None),
+    }
+}
+
+/// Operand 0 as another type, which may be one of few bits.
+fn converted(b: &mut Builder<'_>, call: &Call<'_>, to: Element, few: Option<Few>) -> Result<Value> {
+    let (x, saturates) = (call.get(0)?, call.flag("saturate", true)?);
+    call.text("round_mode", "up")?; // it is about scales of 8 bits alone
+    match few {
+        Some(few) if call.few_bits(0) == Some(few) => Ok(x.clone()),
+        Some(few) => few.cast(b, x, saturates),
+        None => b.cast(x, to),
     }
 }
 
@@ -75,7 +94,7 @@ pub(in crate::onnx::general::operators) fn sizes(list: &[i64]) -> Result<Vec<usi
 }
 
 fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let dims = sizes(&call.numbers(0)?.ok_or("operand 0 is missing")?)?;
+    let dims = sizes(&call.upper_bounds(0)?.ok_or("operand 0 is missing")?)?;
     let value = match call.attribute("value")? {
         None => b.constant(Vec::new(), Array::F32(vec![0.0]))?,
         Some(attribute) => {
@@ -89,7 +108,15 @@ fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 
 fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let number = |index| call.number(index)?.ok_or_else(|| format!("operand {index} is missing"));
-    let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
+    let limit = match call.points(1) {
+        Some(_) => call.upper_bounds(1)?.and_then(|most| most.first().map(|&most| most as f64)),
+        None => call.number(1)?,
+    };
+    let limit = limit.ok_or("operand 1 is missing")?;
+    let (start, delta) = (number(0)?, number(2)?);
+    if call.points(1).is_some() && (start, delta) != (0.0, 1.0) {
+        return Err("data decide where numbers end that are not counted from 0 by 1".into());
+    }
     let count = ((limit - start) / delta).ceil();
     if !count.is_finite() || count > reef_core::op::MAX_SIZE as f64 {
         return Err(format!("from {start} to {limit} by {delta}"));

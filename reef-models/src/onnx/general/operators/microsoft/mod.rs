@@ -4,6 +4,7 @@
 
 mod activations;
 mod attention;
+mod gathered;
 mod grouped;
 mod norms;
 mod products;
@@ -19,6 +20,7 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "Attention" => Ok(Some(attention::attention(b, call)?)),
         "MultiHeadAttention" => Ok(Some(attention::multi_head(b, call)?)),
         "GroupQueryAttention" => Ok(Some(grouped::attention(b, call)?)),
+        "GatherBlockQuantized" => one(gathered::gather(b, call)?),
         "RotaryEmbedding" => one(attention::rotary(b, call)?),
         "FusedConv" => one(products::convolution(b, call)?),
         "FusedGemm" => one(products::gemm(b, call)?),

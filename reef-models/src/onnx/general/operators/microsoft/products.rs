@@ -100,7 +100,7 @@ pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result
 }
 
 /// Bytes of an operand that is known.
-fn bytes_of<'a>(call: &'a Call<'_>, index: usize) -> Result<&'a [u8]> {
+pub(super) fn bytes_of<'a>(call: &'a Call<'_>, index: usize) -> Result<&'a [u8]> {
     match call.array(index)? {
         Some(Array::U8(bytes)) => Ok(bytes),
         _ => Err(format!("operand {index} must be bytes")),
@@ -109,7 +109,7 @@ fn bytes_of<'a>(call: &'a Call<'_>, index: usize) -> Result<&'a [u8]> {
 
 /// Numbers of few bits, the lowest of a byte first. `rows` has the numbers of a row and its bytes,
 /// if rows begin with a byte of their own.
-fn unpacked(
+pub(super) fn unpacked(
     b: &Builder<'_>,
     bytes: &[u8],
     bits: usize,
@@ -117,7 +117,7 @@ fn unpacked(
     rows: Option<(usize, usize)>,
 ) -> Result<Array> {
     let (row, row_bytes) = rows.unwrap_or((count, (count * bits).div_ceil(8)));
-    let wanted = count.checked_div(row).unwrap_or_default() * row_bytes;
+    let wanted = count.checked_div(row).unwrap_or_default().saturating_mul(row_bytes);
     if bytes.len() != wanted {
         return Err(format!("{} bytes for {count} numbers of {bits} bits", bytes.len()));
     }

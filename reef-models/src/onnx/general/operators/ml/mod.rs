@@ -1,5 +1,5 @@
-//! Operators of the domain `ai.onnx.ml`: ensembles of trees, linear models, and what prepares
-//! columns for them.
+//! Operators of the domain `ai.onnx.ml`: ensembles of trees, linear models, support vector
+//! machines, and what prepares columns for them.
 //!
 //! A forest is tables of its nodes. All trees of all rows go down one level at a time by lookups,
 //! so that a forest is as many operations as its deepest tree has levels, whatever their number.
@@ -10,7 +10,9 @@ mod ensemble;
 mod forest;
 mod linear;
 mod nodes;
+mod pairs;
 mod scores;
+mod vectors;
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
@@ -24,6 +26,8 @@ pub(super) fn learned(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec
         "TreeEnsemble" => one(ensemble::ensemble(b, call)?),
         "LinearClassifier" => Ok(Some(linear::classifier(b, call)?)),
         "LinearRegressor" => one(linear::regressor(b, call)?),
+        "SVMClassifier" => Ok(Some(vectors::classifier(b, call)?)),
+        "SVMRegressor" => one(vectors::regressor(b, call)?),
         _ => columns::column(b, call),
     }
 }

@@ -1,12 +1,15 @@
 //! Operators that look up what indices say.
 
 use crate::onnx::fault::Result;
+use crate::onnx::general::bounds::before::real_rows;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
-use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Element, Gather, Kind, Scatter, ScatterKind, Spec, Target};
+use crate::tensors::value::{Bound, Value};
+use reef_core::tensor::{
+    Array, Binary, Domain, Element, Gather, Kind, Scalar, Scatter, ScatterKind, Spec, Target,
+};
 
 pub(in crate::onnx::general::operators) fn indexed(
     b: &mut Builder<'_>,
@@ -142,12 +145,22 @@ fn scatter_elements(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if x.rank() != indices.rank() || indices.dims() != updates.dims() {
         return Err(format!("updates {} at {} of {}", updates.spec, indices.spec, x.spec));
     }
-    let target = Target::Along {
+    let at = call.axis(0, x.rank())?;
+    let target = |x: &Value| Target::Along {
         dims: x.dims().into(),
         indices: indices.dims().into(),
-        axis: call.axis(0, x.rank())?,
+        axis: at,
     };
-    scattered(b, [x, indices, updates], target, kind(call)?)
+    let Some(bound) = call.bound(1) else {
+        return scattered(b, [x, indices, updates], target(x), kind(call)?);
+    };
+    // Updates behind the real ones go to a row of their own.
+    let (len, mut more) = (x.dims()[at], vec![0; x.rank()]);
+    more[at] = 1;
+    let longer = b.pad(x, &vec![0; x.rank()], &more, Scalar::Whole(0))?;
+    let places = elsewhere(b, indices, bound, len as i64, [len as i64].as_slice(), None)?;
+    let made = scattered(b, [&longer, &places, updates], target(&longer), kind(call)?)?;
+    b.cut(&made, at, 0, len)
 }
 
 fn scatter_nd(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
@@ -156,7 +169,56 @@ fn scatter_nd(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if updates.dims() != dims {
         return Err(format!("updates {}, {dims:?} wanted", updates.spec));
     }
-    scattered(b, [x, indices, updates], target, kind(call)?)
+    let (Some(bound), Target::Tuples { sizes, inner, tuples, .. }) = (call.bound(1), &target)
+    else {
+        return scattered(b, [x, indices, updates], target, kind(call)?);
+    };
+    // Updates behind the real ones go to a row of their own.
+    let (all, inner) = (sizes.iter().product::<usize>(), *inner);
+    let rows = b.reshape(x, vec![all, inner])?;
+    let longer = b.pad(&rows, &[0, 0], &[1, 0], Scalar::Whole(0))?;
+    let sizes: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
+    let places = elsewhere(b, indices, bound, all as i64, &sizes, Some(indices.rank() - 1))?;
+    let (sizes, tuples) = (vec![all + 1], *tuples);
+    let target = Target::Tuples { batches: 1, shared: false, sizes, inner, tuples };
+    let made = scattered(b, [&longer, &places, updates], target, kind(call)?)?;
+    let made = b.cut(&made, 0, 0, all)?;
+    b.reshape(&made, x.dims().to_vec())
+}
+
+/// Places that count from the front, and `other` behind the real rows. Along axis `tuple` are those
+/// of several axes of these sizes, which become one.
+fn elsewhere(
+    b: &mut Builder<'_>,
+    places: &Value,
+    bound: &Bound,
+    other: i64,
+    sizes: &[i64],
+    tuple: Option<usize>,
+) -> Result<Value> {
+    let is_real = real_rows(b, places.dims(), bound)?;
+    let mut made: Option<Value> = None;
+    for (k, &size) in sizes.iter().enumerate() {
+        let part = tuple.map_or(Ok(places.clone()), |axis| b.cut(places, axis, k, k + 1))?;
+        let inputs: Vec<&Value> = [&part].into_iter().chain(&made).collect();
+        made = Some(b.map_in(Domain::I64, Element::I64, &inputs, |w| {
+            let (place, size, zero) = (w.input(0), w.whole(size), w.whole(0));
+            let moved = w.add(place, size);
+            let is_negative = w.bin(Binary::Less, place, zero);
+            let place = w.select(is_negative, moved, place);
+            if inputs.len() == 1 {
+                return place;
+            }
+            let outer = w.input(1);
+            let outer = w.mul(outer, size);
+            w.add(outer, place)
+        })?);
+    }
+    let made = made.ok_or("places of no axes")?;
+    b.map_in(Domain::I64, Element::I64, &[&made, &is_real], |w| {
+        let (place, is_real, other) = (w.input(0), w.input(1), w.whole(other));
+        w.select(is_real, place, other)
+    })
 }
 
 /// Updates of a tensor, where there are any.

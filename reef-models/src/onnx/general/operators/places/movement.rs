@@ -1,11 +1,14 @@
 //! Operators that put elements elsewhere.
 
+use super::selected::Selection;
 use crate::onnx::fault::Result;
+use crate::onnx::general::bounds::before::{masked, real_rows};
+use crate::onnx::general::bounds::points;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::cast::sizes;
 use crate::tensors::axes::{axis, broadcast, elements, size};
 use crate::tensors::builder::Builder;
-use crate::tensors::value::Value;
+use crate::tensors::value::{Bound, Value};
 use reef_core::tensor::{Array, NOWHERE, Scalar, Truth};
 
 pub(in crate::onnx::general::operators) fn movement(
@@ -14,13 +17,9 @@ pub(in crate::onnx::general::operators) fn movement(
 ) -> Result<Option<Vec<Value>>> {
     match call.op() {
         "Transpose" => one(transpose(b, call)?),
-        "Concat" => {
-            let all = call.all()?;
-            let at = call.axis(1, all.first().map_or(0, |value| value.rank()))?;
-            one(b.concat(&all, at)?)
-        }
+        "Concat" => one(concat(b, call)?),
         "Expand" => {
-            let asked = sizes(&call.numbers(1)?.ok_or("operand 1 is missing")?)?;
+            let asked = sizes(&call.upper_bounds(1)?.ok_or("operand 1 is missing")?)?;
             let dims = broadcast([call.get(0)?.dims(), asked.as_slice()])?;
             one(b.expand(call.get(0)?, &dims)?)
         }
@@ -32,6 +31,30 @@ pub(in crate::onnx::general::operators) fn movement(
         "CenterCropPad" => one(centre(b, call)?),
         _ => Ok(None),
     }
+}
+
+/// Tensors one after the other. If data decide how many rows they have, the real rows of each.
+fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let all = call.all()?;
+    let at = call.axis(1, all.first().map_or(0, |value| value.rank()))?;
+    let made = b.concat(&all, at)?;
+    let own = |k: usize| call.bound(k).filter(|bound| bound.axis == at);
+    if (0..all.len()).all(|k| own(k).is_none()) {
+        return Ok(made);
+    }
+    let mut keep = Vec::new();
+    for (k, value) in all.iter().enumerate() {
+        let len = value.dims()[at];
+        keep.push(match (own(k), call.bound(k)) {
+            (Some(own), _) => real_rows(b, &[len], &Bound { axis: 0, size: own.size.clone() })?,
+            (None, Some(_)) => return Err("data decide about sizes along two axes".into()),
+            (None, None) => b.constant(vec![len], Array::Bool(vec![Truth(1); len]))?,
+        });
+    }
+    let keep = b.concat(&keep.iter().collect::<Vec<_>>(), 0)?;
+    let chosen = Selection::of(b, &keep)?;
+    let rows = chosen.rows(b, &made, at)?;
+    chosen.bound(b, call, 0, rows, at)
 }
 
 fn transpose(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
@@ -69,6 +92,9 @@ fn tile(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 fn pad(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let rank = x.rank();
+    if call.points(1).is_some() {
+        return pad_to_fixed(b, call);
+    }
     let list = match call.ints("paddings")? {
         Some(list) => list.to_vec(),
         None => call.ints_of("pads", 1)?.ok_or("operand 1 is missing")?,
@@ -94,6 +120,33 @@ fn pad(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         }
         mode => mirrored(b, x, [&before, &after], mode),
     }
+}
+
+/// A tensor with as many rows behind the real ones as a fixed size lacks.
+fn pad_to_fixed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, rank) = (call.get(0)?, call.get(0)?.rank());
+    let refused = || "data decide about padding that leads to no fixed size".to_owned();
+    let (bound, points) = call.bound(0).zip(call.points(1)).ok_or_else(refused)?;
+    let sizes = points::sizes(x, bound).ok_or_else(refused)?;
+    let lists = points.each_ref().map(points::whole);
+    let at = bound.axis;
+    let is_fixed = |place: usize| lists.iter().all(|list| list[place] == lists[0][place]);
+    let is_whole = call.text("mode", "constant")? == "constant" && call.maybe(3).is_none();
+    let mut list = lists[1].clone();
+    if !is_whole || list.len() != 2 * rank {
+        return Err(refused());
+    }
+    // The padding is least where the rows are most.
+    let totals =
+        [(0, 1), (1, 0), (2, 2)].map(|(rows, point)| sizes[rows] + lists[point][rank + at]);
+    let others = (0..2 * rank).filter(|&place| place != rank + at).all(is_fixed);
+    if !others || list[at] != 0 || totals.iter().any(|&total| total != totals[0]) {
+        return Err(refused());
+    }
+    list[rank + at] = totals[0] - sizes[1];
+    let fill = fill(call)?;
+    let real = masked(b, x, bound, fill)?;
+    b.pad(&real, &list[..rank], &list[rank..], fill)
 }
 
 /// Number of a constant operand to pad with.

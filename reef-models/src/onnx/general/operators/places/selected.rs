@@ -56,7 +56,7 @@ impl Selection {
     }
 
     /// Rows of `x` along an axis at these places.
-    fn rows(&self, b: &mut Builder<'_>, x: &Value, at: usize) -> Result<Value> {
+    pub(super) fn rows(&self, b: &mut Builder<'_>, x: &Value, at: usize) -> Result<Value> {
         taken(b, x, &self.places, at)
     }
 

@@ -13,7 +13,7 @@ pub(in crate::onnx::general::operators) fn shape(
 ) -> Result<Option<Vec<Value>>> {
     match call.op() {
         "Shape" => one(sizes(b, call)?),
-        "Size" => one(b.whole(Vec::new(), vec![call.get(0)?.spec.elements() as i64])?),
+        "Size" => one(count(b, call)?),
         "Reshape" => one(reshape(b, call)?),
         "Flatten" => one(flatten(b, call)?),
         "Squeeze" => one(squeeze(b, call)?),
@@ -45,10 +45,28 @@ fn sizes(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.concat(&[&before, &size, &behind], 0)
 }
 
+/// Number of elements. If data decide about a size, it is computed.
+fn count(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let Some(bound) = call.bound(0) else {
+        return b.whole(Vec::new(), vec![x.spec.elements() as i64]);
+    };
+    let others = x.spec.elements() / x.dims()[bound.axis].max(1);
+    let size = b.cast(&bound.size, Element::I64)?;
+    let size = b.reshape(&size, Vec::new())?;
+    b.each(&size, |w, size| {
+        let others = w.whole(others as i64);
+        w.mul(size, others)
+    })
+}
+
 /// 0 is the size that was there, -1 whatever is left.
 fn reshape(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
-    let asked = call.ints_of("shape", 1)?.ok_or("operand 1 is missing")?;
+    let asked = match call.ints("shape")? {
+        Some(list) => list.to_vec(),
+        None => call.upper_bounds(1)?.ok_or("operand 1 is missing")?,
+    };
     let keeps_zero = call.flag("allowzero", false)?;
     let mut dims = Vec::with_capacity(asked.len());
     for (k, &size) in asked.iter().enumerate() {

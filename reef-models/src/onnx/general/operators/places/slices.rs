@@ -23,7 +23,10 @@ pub(in crate::onnx::general::operators) fn slice(
 fn part(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let starts = call.ints_of("starts", 1)?.ok_or("operand 1 is missing")?;
-    let ends = call.ints_of("ends", 2)?.ok_or("operand 2 is missing")?;
+    let ends = match call.ints("ends")? {
+        Some(list) => list.to_vec(),
+        None => call.upper_bounds(2)?.ok_or("operand 2 is missing")?,
+    };
     let first = || (0..starts.len() as i64).collect();
     let axes: Vec<i64> = call.ints_of("axes", 3)?.unwrap_or_else(first);
     let steps = call.numbers(4)?.unwrap_or_else(|| vec![1; starts.len()]);

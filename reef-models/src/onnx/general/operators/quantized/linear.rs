@@ -2,7 +2,8 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
-use crate::onnx::general::stored::{element, four_bits};
+use crate::onnx::general::few::Few;
+use crate::onnx::general::stored::element;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
@@ -29,24 +30,35 @@ impl Narrow {
         Ok(Self { element, bounds })
     }
 
-    /// Four bits, stored in eight.
-    fn of_four_bits(element: Element) -> Self {
-        let bounds = if element == Element::I8 { [-8.0, 7.0] } else { [0.0, 15.0] };
-        Self { element, bounds }
+    /// A type of few bits, if its numbers are integers.
+    fn of_few(few: Few) -> Option<Self> {
+        few.bounds().map(|bounds| Self { element: few.element(), bounds })
     }
+}
 
+/// Type to which numbers are quantized.
+enum Quantized {
+    Whole(Narrow),
+    Real(Few),
+}
+
+impl Quantized {
     /// The type of a zero point, or else of `output_dtype`.
     fn of_call(call: &Call<'_>) -> Result<Self> {
         let asked = call.int("output_dtype", 0)?;
-        match call.maybe(2) {
-            Some(zero) if call.has_four_bits(2) => Ok(Self::of_four_bits(zero.element())),
-            Some(zero) => Self::of(zero.element()),
-            None if asked == 0 => Self::of(Element::U8),
-            None => match four_bits(asked) {
-                Some(element) => Ok(Self::of_four_bits(element)),
-                None => Self::of(element(asked)?),
-            },
+        let few = match call.maybe(2) {
+            Some(_) => call.few_bits(2),
+            None => Few::of(asked),
+        };
+        if let Some(few) = few {
+            return Ok(Narrow::of_few(few).map_or(Self::Real(few), Self::Whole));
         }
+        let to = match call.maybe(2) {
+            Some(zero) => zero.element(),
+            None if asked == 0 => Element::U8,
+            None => element(asked)?,
+        };
+        Narrow::of(to).map(Self::Whole)
     }
 }
 
@@ -157,12 +169,25 @@ fn of_blocks(
 }
 
 pub(super) fn quantize_linear(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    call.flag("saturate", true)?; // it is about 8-bit floats alone
+    let saturates = call.flag("saturate", true)?; // it is about floats of few bits alone
     call.int("precision", 0)?; // quotients are singles, which is enough for each type
     let x = call.get(0)?;
-    let to = Narrow::of_call(call)?;
+    let to = Quantized::of_call(call)?;
     let [scale, zero] = factors(b, call, x.dims())?;
-    quantized(b, x, &scale, &zero, to)
+    match to {
+        Quantized::Whole(to) => quantized(b, x, &scale, &zero, to),
+        Quantized::Real(few) => {
+            let quotient =
+                b.map_in(Domain::F32, Element::F32, &operands(x, &[&scale, &zero]), |w| {
+                    let mut inputs = 1;
+                    let x = w.input(0);
+                    let (scale, zero) = (scale.write(w, &mut inputs), zero.write(w, &mut inputs));
+                    let quotient = w.div(x, scale);
+                    w.add(quotient, zero)
+                })?;
+            few.cast(b, &quotient, saturates)
+        }
+    }
 }
 
 /// `round(x / scale) + zero`, within the bounds of the type.

@@ -3,7 +3,7 @@
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
-use crate::tensors::expressions::same_element;
+use crate::tensors::expressions::{Writer, same_element};
 use crate::tensors::value::Value;
 use reef_core::tensor::{Binary, View};
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ pub(in crate::onnx::general::operators) fn product(
         }
         "Gemm" => one(gemm(b, call)?),
         "Einsum" => one(einsum(b, call)?),
+        "Det" => one(determinant(b, call)?),
         _ => Ok(None),
     }
 }
@@ -38,6 +39,57 @@ pub(in crate::onnx::general::operators) fn gemm(
     let Some(c) = call.maybe(2) else { return Ok(made) };
     let c = if beta == 1.0 { c.clone() } else { b.with_number(Binary::Mul, c, beta)? };
     b.binary(Binary::Add, &made, &c)
+}
+
+/// Most rows of a matrix whose determinant is computed.
+const MAX_ROWS: usize = 4;
+
+fn determinant(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let (front, rows) = match x.dims() {
+        [front @ .., rows, columns] if rows == columns && (1..=MAX_ROWS).contains(rows) => {
+            (front.to_vec(), *rows)
+        }
+        _ => {
+            return Err(format!(
+                "matrices of 1 to {MAX_ROWS} rows and as many columns, got {}",
+                x.spec
+            ));
+        }
+    };
+    let wide = b.widened(x)?;
+    let flat = b.reshape(&wide, [&front, &[rows * rows][..]].concat())?;
+    let each = (0..rows * rows).map(|k| {
+        let part = b.cut(&flat, front.len(), k, k + 1)?;
+        b.reshape(&part, front.clone())
+    });
+    let each = each.collect::<Result<Vec<_>>>()?;
+    let made = b.map(wide.element(), &each.iter().collect::<Vec<_>>(), |w| {
+        let numbers: Vec<usize> = (0..rows * rows).map(|k| w.input(k)).collect();
+        let columns: Vec<usize> = (0..rows).collect();
+        let sum = expanded(w, &numbers, rows, 0, &columns);
+        let zero = w.real(0.0);
+        w.add(sum, zero)
+    })?;
+    b.cast(&made, x.element())
+}
+
+/// The determinant of the rows from `row` on and of these columns, by its first row.
+fn expanded(
+    w: &mut Writer,
+    numbers: &[usize],
+    rows: usize,
+    row: usize,
+    columns: &[usize],
+) -> usize {
+    let mut sum = w.real(if columns.is_empty() { 1.0 } else { 0.0 });
+    for (k, &column) in columns.iter().enumerate() {
+        let others: Vec<usize> = columns.iter().copied().filter(|&other| other != column).collect();
+        let minor = expanded(w, numbers, rows, row + 1, &others);
+        let product = w.mul(numbers[row * rows + column], minor);
+        sum = if k.is_multiple_of(2) { w.add(sum, product) } else { w.sub(sum, product) };
+    }
+    sum
 }
 
 /// The axes of an operand or of the result: a letter for each, and those that an ellipsis stands

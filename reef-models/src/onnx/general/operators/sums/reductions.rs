@@ -124,7 +124,11 @@ fn top(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let computed = call.maybe(1).filter(|k| k.known_values().is_none());
     let k = match (call.maybe_int("k")?, computed) {
         (Some(k), _) => k,
-        (None, Some(_)) => x.dims().get(call.axis(-1, x.rank())?).map_or(0, |&len| len as i64),
+        (None, Some(_)) => {
+            let len = x.dims().get(call.axis(-1, x.rank())?).map_or(0, |&len| len as i64);
+            let most = if call.points(1).is_some() { call.upper_bounds(1)? } else { None };
+            most.and_then(|most| most.first().copied()).map_or(len, |most| most.clamp(0, len))
+        }
         (None, None) => call.number(1)?.ok_or("operand 1 is missing")? as i64,
     };
     let k = crate::tensors::axes::size(k)?;

@@ -7,19 +7,23 @@ use reef_core::op::MAX_SIZE;
 
 /// A window; each list has one number for each axis.
 #[derive(Debug, Clone)]
-pub(super) struct Sliding {
-    pub(super) size: Vec<usize>,
-    pub(super) stride: Vec<usize>,
-    pub(super) dilation: Vec<usize>,
-    pub(super) before: Vec<i64>,
-    pub(super) after: Vec<i64>,
+pub(in crate::onnx::general::operators) struct Sliding {
+    pub(in crate::onnx::general::operators) size: Vec<usize>,
+    pub(in crate::onnx::general::operators) stride: Vec<usize>,
+    pub(in crate::onnx::general::operators) dilation: Vec<usize>,
+    pub(in crate::onnx::general::operators) before: Vec<i64>,
+    pub(in crate::onnx::general::operators) after: Vec<i64>,
     /// Number of windows on each axis.
-    pub(super) count: Vec<usize>,
+    pub(in crate::onnx::general::operators) count: Vec<usize>,
 }
 
 impl Sliding {
     /// The window of `node` over axes of these sizes.
-    pub(super) fn of(call: &Call<'_>, window: Vec<usize>, over: &[usize]) -> Result<Self> {
+    pub(in crate::onnx::general::operators) fn of(
+        call: &Call<'_>,
+        window: Vec<usize>,
+        over: &[usize],
+    ) -> Result<Self> {
         let [stride, dilation] =
             ["strides", "dilations"].map(|name| factors(call, name, over.len()));
         let (stride, dilation) = (stride?, dilation?);
@@ -72,7 +76,7 @@ impl Sliding {
     }
 
     /// From the first tap to the last, both included.
-    pub(super) fn reach(&self, k: usize) -> usize {
+    pub(in crate::onnx::general::operators) fn reach(&self, k: usize) -> usize {
         (self.size[k] - 1).saturating_mul(self.dilation[k]).saturating_add(1)
     }
 
@@ -94,14 +98,18 @@ impl Sliding {
 
     /// Elements that windows reach over behind an axis of `n`: padding, and more where counts were
     /// rounded up.
-    pub(super) fn behind(&self, k: usize, n: usize) -> i64 {
+    pub(in crate::onnx::general::operators) fn behind(&self, k: usize, n: usize) -> i64 {
         let end = (self.count[k] - 1) * self.stride[k] + self.reach(k);
         (end as i64 - n as i64 - self.before[k]).max(self.after[k])
     }
 }
 
 /// A positive number for each axis; 1 if the node doesn't say.
-pub(super) fn factors(call: &Call<'_>, name: &'static str, rank: usize) -> Result<Vec<usize>> {
+pub(in crate::onnx::general::operators) fn factors(
+    call: &Call<'_>,
+    name: &'static str,
+    rank: usize,
+) -> Result<Vec<usize>> {
     let Some(list) = call.ints(name)? else { return Ok(vec![1; rank]) };
     let wrong = || format!("attribute {name} = {} for {rank} axes", few(list));
     if list.len() != rank {
@@ -113,7 +121,7 @@ pub(super) fn factors(call: &Call<'_>, name: &'static str, rank: usize) -> Resul
 }
 
 /// Sizes of a window in an attribute.
-pub(super) fn kernel(
+pub(in crate::onnx::general::operators) fn kernel(
     call: &Call<'_>,
     name: &'static str,
     rank: usize,

@@ -1,0 +1,468 @@
+//! Sizes that data decide, of results.
+
+use super::points::{only, open};
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::Call;
+use crate::tensors::axes::{axes, axis};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::{Bound, Value, ValueData};
+use reef_core::tensor::{Binary, Element};
+
+/// Operators that compute each element by itself.
+const ELEMENTWISE: &[&str] = &[
+    "Abs",
+    "Add",
+    "And",
+    "Cast",
+    "Ceil",
+    "Clip",
+    "Cos",
+    "DequantizeLinear",
+    "Div",
+    "Dropout",
+    "Elu",
+    "Equal",
+    "Erf",
+    "Exp",
+    "Floor",
+    "Gelu",
+    "Greater",
+    "GreaterOrEqual",
+    "HardSigmoid",
+    "HardSwish",
+    "Identity",
+    "IsInf",
+    "IsNaN",
+    "LeakyRelu",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "Neg",
+    "Not",
+    "Or",
+    "Pow",
+    "PRelu",
+    "QuantizeLinear",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Softplus",
+    "Sqrt",
+    "Sub",
+    "Sum",
+    "Tanh",
+    "Where",
+    "Xor",
+];
+
+/// Operators whose results are those of the real rows, and have sizes of their own.
+const COUNTING: &[&str] = &["Compress", "NonMaxSuppression", "NonZero", "Shape", "Size"];
+
+/// Operators that compute each of a batch, the first axis of their first operand, by itself.
+const OF_BATCHES: &[&str] = &[
+    "AveragePool",
+    "BatchNormalization",
+    "Conv",
+    "ConvTranspose",
+    "DepthToSpace",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "GroupNormalization",
+    "InstanceNormalization",
+    "LRN",
+    "LpPool",
+    "MaxPool",
+    "SpaceToDepth",
+];
+
+/// Fate of a size that data decide.
+enum Passed {
+    Refused,
+    /// The results depend on real rows alone and have fixed sizes.
+    Nothing,
+    On(Bound),
+}
+
+impl From<Option<Bound>> for Passed {
+    fn from(bound: Option<Bound>) -> Self {
+        bound.map_or(Self::Refused, Self::On)
+    }
+}
+
+/// The size that data decide about the results of a node, of which some operand has one.
+///
+/// # Errors
+///
+/// In words that follow the node's name, if the operator can't have such an operand.
+pub(in crate::onnx::general) fn of_results(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    results: &mut [Value],
+) -> Result<Vec<Option<Bound>>> {
+    let none = vec![None; results.len()];
+    if !call.bounds.borrow().is_empty() {
+        return if says_all(call)? { Ok(none) } else { Err(refusal(0)) };
+    }
+    if results.is_empty() {
+        return Ok(none);
+    }
+    if let Some(bound) = of_numbers(b, call, &results[0])? {
+        return Ok(vec![Some(bound); results.len()]);
+    }
+    let given = &*call.given;
+    let Some(first) = given.iter().position(Option::is_some) else { return Ok(none) };
+    let passed = match (call.operands.get(first).copied().flatten(), &given[first]) {
+        (Some(x), Some(bound)) => passed(b, call, [x, &results[0]], bound, first)?,
+        _ => Passed::Refused,
+    };
+    match passed {
+        Passed::On(bound) => Ok(vec![Some(bound); results.len()]),
+        Passed::Nothing if call.op() == "ReduceMean" => {
+            results[0] = of_real_rows(b, call, &results[0])?;
+            Ok(none)
+        }
+        Passed::Nothing => Ok(none),
+        Passed::Refused => Err(refusal(first)),
+    }
+}
+
+fn refusal(operand: usize) -> String {
+    format!(
+        "data decide about a size of operand {operand}, which this operator can't have: let the \
+         network end before it, or export the file with a fixed number"
+    )
+}
+
+/// True if an operator that has said how many results there are may have its operands.
+fn says_all(call: &Call<'_>) -> Result<bool> {
+    let Some(bound) = call.bound(0) else { return Ok(true) };
+    let x = call.get(0)?;
+    Ok(match call.op() {
+        "Concat" | "NonMaxSuppression" | "NonZero" => true,
+        "Compress" => match call.maybe_int("axis")? {
+            Some(number) => axis(number, x.rank())? == bound.axis,
+            None => x.rank() == 1,
+        },
+        "TopK" => call.axis(-1, x.rank())? == bound.axis,
+        _ => false,
+    })
+}
+
+/// Returns the fate of the size of operand `first`, the first one that has one.
+fn passed(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    [x, result]: [&Value; 2],
+    bound: &Bound,
+    first: usize,
+) -> Result<Passed> {
+    let (given, at) = (&*call.given, bound.axis);
+    let of = |axis: usize| Some(Bound { axis, size: bound.size.clone() });
+    let is_alone = given.iter().flatten().count() == 1;
+    let is_only = is_alone && first == 0;
+    let found = match call.op() {
+        op if COUNTING.contains(&op) => return Ok(Passed::Nothing),
+        op if ELEMENTWISE.contains(&op) => elementwise(call, given, result).and_then(of),
+        op if OF_BATCHES.contains(&op) && is_only => of(0).filter(|_| at == 0),
+        op if is_only && (op.starts_with("Reduce") || op.starts_with("Arg")) => {
+            let Some(axis) = reduced(call, x, at)? else { return Ok(Passed::Nothing) };
+            of(axis)
+        }
+        "TopK" if first == 0 && call.axis(-1, x.rank())? == at => return Ok(Passed::Nothing),
+        "TopK" if is_only => of(at),
+        "CumSum" if is_only => of(at).filter(|_| call.flag("reverse", false) == Ok(false)),
+        "Softmax" | "LogSoftmax" if is_only && call.opset >= 13 => of(at),
+        "LayerNormalization" if is_only => of(at).filter(|_| call.axis(-1, x.rank()) > Ok(at)),
+        "Gemm" if is_only => of(0).filter(|_| at == 0 && call.flag("transA", false) == Ok(false)),
+        "Expand" if is_only => {
+            let axis = result.rank() - x.rank() + at;
+            of(axis).filter(|_| result.dims()[axis] == x.dims()[at])
+        }
+        "Pad" if call.points(1).is_some() => return Ok(Passed::Nothing),
+        "Pad" | "Tile" if is_only => of(at).filter(|_| result.dims()[at] == x.dims()[at]),
+        "Unsqueeze" => moved_by_new(call, result, at)?.and_then(of),
+        "Squeeze" => without(call, x, at)?.and_then(of),
+        "Transpose" => {
+            let usual: Vec<i64> = (0..x.rank() as i64).rev().collect();
+            let order = call.ints("perm")?.map_or(usual, <[i64]>::to_vec);
+            order.iter().position(|&from| from == at as i64).and_then(of)
+        }
+        "Gather" | "GatherElements" if first == 0 && call.axis(0, x.rank())? == at => {
+            return Ok(looked_up(call, at));
+        }
+        "Gather" if is_alone => gathered(call, first, at)?.and_then(of),
+        "GatherElements" if first == 1 || is_same(given, result.rank(), 2) => of(at),
+        "GatherND" => return looked_up_by_tuples(call, bound, first),
+        "RoiAlign" if first == 1 && given.get(2).is_some_and(|of| is_along(of, 0, bound)) => of(0),
+        "Scatter" | "ScatterElements" | "ScatterND" => return Ok(updated(given)),
+        "Slice" if first == 0 => sliced(b, call, bound, x, result)?,
+        "Concat" if is_same(given, result.rank(), call.operands.len()) => {
+            let along = axis(call.int("axis", 0)?, result.rank())?;
+            of(at).filter(|_| along != at)
+        }
+        "Split" if is_alone => {
+            let along = axis(call.int("axis", 0)?, x.rank())?;
+            of(at).filter(|_| along != at)
+        }
+        "Reshape" | "Flatten" if is_only => same_place(b, x, bound, result)?,
+        "MatMul" if is_only && at + 1 < x.rank() && result.rank() == x.rank() => of(at),
+        _ => None,
+    };
+    Ok(found.into())
+}
+
+/// The size of a result that numbers of an operand decide.
+fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Option<Bound>> {
+    let index = match call.op() {
+        "ConstantOfShape" => 0,
+        "Expand" | "Range" => 1,
+        "Slice" => 2,
+        _ => return Ok(None),
+    };
+    let Some((place, size)) = only(open(b, call, index)?)? else { return Ok(None) };
+    let axis = match call.op() {
+        "Expand" => result.rank() - call.get(1)?.spec.elements() + place,
+        "Slice" => end_of_slice(call, place)?,
+        _ => place,
+    };
+    let x = call.maybe(0).filter(|_| index > 0 && call.op() != "Range");
+    let missing = x.map_or(0, |x| result.rank() - x.rank());
+    match call.bound(0) {
+        Some(own) if own.axis + missing != axis => Err(
+            "data decide about two sizes of its result, of which there may be one: export the file \
+             with fixed numbers"
+                .into(),
+        ),
+        Some(own) if call.op() == "Expand" => Ok(Some(Bound { axis, size: own.size.clone() })),
+        own if call.op() == "Slice" => {
+            let own = own.map(|own| own.size.clone());
+            let size = at_most(b, &size, own.as_ref(), result.dims()[axis])?;
+            Ok(Some(Bound { axis, size }))
+        }
+        _ => Ok(Some(Bound { axis, size })),
+    }
+}
+
+/// The axis of which data decide where a part ends, if the part begins with the first row.
+fn end_of_slice(call: &Call<'_>, place: usize) -> Result<usize> {
+    let x = call.get(0)?;
+    let starts = call.ints_of("starts", 1)?.unwrap_or_default();
+    let all: Vec<i64> = (0..starts.len() as i64).collect();
+    let list = call.ints_of("axes", 3)?.unwrap_or(all);
+    let steps = call.numbers(4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    match (starts.get(place), steps.get(place), list.get(place)) {
+        (Some(0), Some(1), Some(&number)) => axis(number, x.rank()),
+        _ => Err("data decide where a part ends that doesn't begin with the first row".into()),
+    }
+}
+
+/// A size that is at most others.
+fn at_most(b: &mut Builder<'_>, size: &Value, other: Option<&Value>, most: usize) -> Result<Value> {
+    let inputs: Vec<&Value> = [size].into_iter().chain(other).collect();
+    b.map(Element::I64, &inputs, |w| {
+        let (size, most) = (w.input(0), w.whole(most as i64));
+        let size = if inputs.len() > 1 {
+            let other = w.input(1);
+            w.bin(Binary::Min, size, other)
+        } else {
+            size
+        };
+        w.bin(Binary::Min, size, most)
+    })
+}
+
+/// A mean of all rows as that of the real ones.
+fn of_real_rows(b: &mut Builder<'_>, call: &Call<'_>, mean: &Value) -> Result<Value> {
+    let (x, bound) = (call.get(0)?, call.bound(0).ok_or("no size")?);
+    let most = x.dims()[bound.axis] as i64;
+    b.map(mean.element(), &[mean, &bound.size], |w| {
+        let (mean, size, most) = (w.input(0), w.input(1), w.whole(most));
+        let sum = w.mul(mean, most);
+        w.div(sum, size)
+    })
+}
+
+/// The axis after a reduction over others; `None` if it is one of them.
+fn reduced(call: &Call<'_>, x: &Value, at: usize) -> Result<Option<usize>> {
+    let gone = if call.op().starts_with("Arg") {
+        vec![call.axis(0, x.rank())?]
+    } else {
+        match call.axes_of(1, x.rank())?.filter(|axes| !axes.is_empty()) {
+            Some(axes) => axes,
+            None if call.flag("noop_with_empty_axes", false)? => Vec::new(),
+            None => (0..x.rank()).collect(),
+        }
+    };
+    let before = gone.iter().filter(|&&axis| axis < at).count();
+    let axis = if call.flag("keepdims", true)? { at } else { at - before };
+    Ok(Some(axis).filter(|_| !gone.contains(&at)))
+}
+
+/// True if a size is the same one along an axis.
+fn is_along(of: &Option<Bound>, axis: usize, bound: &Bound) -> bool {
+    of.as_ref().is_some_and(|of| of.axis == axis && same_size(of, bound)) && bound.axis == axis
+}
+
+/// Rows along an axis at places, which are those of real rows: as many as there are places.
+fn looked_up(call: &Call<'_>, at: usize) -> Passed {
+    let before = if call.op() == "Gather" { at } else { 0 };
+    match call.bound(1) {
+        Some(places) => Passed::On(Bound { axis: before + places.axis, ..places.clone() }),
+        None => Passed::Nothing,
+    }
+}
+
+/// As [`looked_up`], of places along several axes. Negative ones don't count from the last real
+/// row.
+fn looked_up_by_tuples(call: &Call<'_>, bound: &Bound, first: usize) -> Result<Passed> {
+    let (places, batches) = (call.get(1)?, call.int("batch_dims", 0)?);
+    let depth = places.dims().last().copied().unwrap_or_default();
+    if first == 0 && (batches != 0 || bound.axis >= depth) {
+        return Ok(Passed::Refused);
+    }
+    Ok(match call.bound(1) {
+        Some(of) if of.axis + 1 < places.rank() => Passed::On(of.clone()),
+        Some(_) => Passed::Refused,
+        None => Passed::Nothing,
+    })
+}
+
+/// The size of a tensor some rows of which are replaced: by as many as there are places.
+fn updated(given: &[Option<Bound>]) -> Passed {
+    let fits = match given.get(1..3) {
+        Some([None, None]) => true,
+        Some([Some(places), updates]) => is_along(updates, places.axis, places),
+        _ => false,
+    };
+    match &given[0] {
+        _ if !fits => Passed::Refused,
+        Some(own) => Passed::On(own.clone()),
+        None => Passed::Nothing,
+    }
+}
+
+/// True if two sizes are the same value.
+fn same_size(a: &Bound, b: &Bound) -> bool {
+    matches!((&a.size.data, &b.size.data), (ValueData::Storage(a), ValueData::Storage(b)) if a == b)
+}
+
+/// True if all operands have the same size along the same axis.
+fn is_same(given: &[Option<Bound>], rank: usize, operands: usize) -> bool {
+    let mut all = given.iter().flatten();
+    let Some(first) = all.next() else { return false };
+    let same = |other: &Bound| other.axis == first.axis && same_size(first, other);
+    first.axis < rank && given.iter().flatten().count() == operands && all.all(same)
+}
+
+/// Axis of a result to which operands are broadcast: other operands have one element along it, or
+/// the same number.
+fn elementwise(call: &Call<'_>, given: &[Option<Bound>], result: &Value) -> Option<usize> {
+    let mut found: Option<(usize, &Bound)> = None;
+    for (operand, bound) in call.operands.iter().zip(given) {
+        let (Some(operand), Some(bound)) = (operand, bound) else { continue };
+        let axis = result.rank() - operand.rank() + bound.axis;
+        match found {
+            Some((other, first)) if other != axis || !same_size(first, bound) => return None,
+            _ => found = Some((axis, bound)),
+        }
+    }
+    let (axis, _) = found?;
+    let fits = |(operand, bound): (&Option<&Value>, &Option<Bound>)| match (operand, bound) {
+        (Some(operand), None) => {
+            let missing = result.rank() - operand.rank();
+            axis < missing || operand.dims()[axis - missing] == 1
+        }
+        _ => true,
+    };
+    call.operands.iter().zip(given).all(fits).then_some(axis)
+}
+
+/// Number of an axis among new ones.
+fn moved_by_new(call: &Call<'_>, result: &Value, at: usize) -> Result<Option<usize>> {
+    let Some(list) = call.ints_of("axes", 1)? else { return Ok(None) };
+    let new = axes(&list, result.rank())?;
+    Ok((0..result.rank()).filter(|axis| !new.contains(axis)).nth(at))
+}
+
+/// Number of an axis when others are gone.
+fn without(call: &Call<'_>, x: &Value, at: usize) -> Result<Option<usize>> {
+    let Some(list) = call.ints_of("axes", 1)? else { return Ok(None) };
+    let gone = axes(&list, x.rank())?;
+    Ok((0..x.rank()).filter(|axis| !gone.contains(axis)).position(|axis| axis == at))
+}
+
+/// Axis of what is looked up: along another one, or by as many indices.
+fn gathered(call: &Call<'_>, operand: usize, at: usize) -> Result<Option<usize>> {
+    let (x, indices) = (call.get(0)?, call.get(1)?);
+    let along = call.axis(0, x.rank())?;
+    Ok(match operand {
+        1 => Some(along + at),
+        _ if along == at => None,
+        _ if at < along => Some(at),
+        _ => Some(at - 1 + indices.rank()),
+    })
+}
+
+/// Size of a part: of other axes all of it, of this one the first rows.
+fn sliced(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    bound: &Bound,
+    x: &Value,
+    result: &Value,
+) -> Result<Option<Bound>> {
+    let Some(starts) = call.ints_of("starts", 1)? else { return Ok(None) };
+    let all: Vec<i64> = (0..starts.len() as i64).collect();
+    let list = call.ints_of("axes", 3)?.unwrap_or(all);
+    let steps = call.numbers(4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    let ends = call.ints_of("ends", 2)?.unwrap_or_default();
+    let along = axes(&list, x.rank())?.iter().position(|&axis| axis == bound.axis);
+    let Some(k) = along else { return Ok(Some(bound.clone())) };
+    if (starts[k], steps[k]) != (0, 1) || ends[k] < 0 {
+        return Ok(None);
+    }
+    let most = result.dims()[bound.axis] as i64;
+    let size = b.map(Element::I64, &[&bound.size], |w| {
+        let (size, most) = (w.input(0), w.whole(most));
+        w.bin(Binary::Min, size, most)
+    })?;
+    Ok(Some(Bound { axis: bound.axis, size }))
+}
+
+/// The size in another shape that has the same elements first: of the same rows, of several for
+/// each, or of one for several.
+fn same_place(
+    b: &mut Builder<'_>,
+    x: &Value,
+    bound: &Bound,
+    result: &Value,
+) -> Result<Option<Bound>> {
+    let product = |dims: &[usize]| dims.iter().product::<usize>();
+    let (at, len) = (bound.axis, x.dims()[bound.axis]);
+    let (outer, dims) = (product(&x.dims()[..at]), result.dims());
+    let begins = |k: &usize| product(&dims[..*k]) == outer;
+    let places = || (0..dims.len()).filter(begins);
+    if let Some(axis) = places().find(|&k| dims[k] == len) {
+        return Ok(Some(Bound { axis, size: bound.size.clone() }));
+    }
+    let Some(axis) = places().find(|&k| dims[k] > 1) else { return Ok(None) };
+    let size = dims[axis];
+    let function = match (size.is_multiple_of(len.max(1)), len.is_multiple_of(size)) {
+        (true, _) if size > len => Binary::Mul,
+        (_, true) => Binary::Div,
+        _ => return Ok(None),
+    };
+    let factor = if function == Binary::Mul { size / len.max(1) } else { len / size };
+    let size = b.map(Element::I64, &[&bound.size], |w| {
+        let (size, factor) = (w.input(0), w.whole(factor as i64));
+        w.bin(function, size, factor)
+    })?;
+    Ok(Some(Bound { axis, size }))
+}

@@ -1,0 +1,115 @@
+//! Operands whose rows behind the real ones change nothing.
+
+use crate::onnx::fault::Result;
+use crate::onnx::file::NodeFile;
+use crate::tensors::axes::axis;
+use crate::tensors::builder::Builder;
+use crate::tensors::value::{Bound, Value};
+use reef_core::tensor::{Binary, Domain, Element, Scalar};
+
+/// Values of rows behind the real ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Zero,
+    One,
+    Lowest,
+    Highest,
+}
+
+impl Behind {
+    fn of(node: &NodeFile<'_>, operand: usize) -> Option<Self> {
+        let is_largest = attribute(node, "largest").unwrap_or(1) != 0;
+        match (node.op, operand) {
+            ("ReduceSum" | "ReduceMean" | "ReduceL1" | "ReduceL2", 0) => Some(Self::Zero),
+            ("ReduceSumSquare" | "ReduceLogSum" | "NonZero", 0) => Some(Self::Zero),
+            ("Compress", 1) => Some(Self::Zero),
+            ("ReduceProd", 0) => Some(Self::One),
+            ("ReduceMax" | "ArgMax" | "ReduceLogSumExp", 0) => Some(Self::Lowest),
+            ("Softmax" | "LogSoftmax", 0) => Some(Self::Lowest),
+            ("ReduceMin" | "ArgMin", 0) => Some(Self::Highest),
+            ("TopK", 0) => Some(if is_largest { Self::Lowest } else { Self::Highest }),
+            _ => None,
+        }
+    }
+
+    fn number(self, element: Element) -> Scalar {
+        let bits = 8 * element.bytes() as u32;
+        let is_signed = matches!(element, Element::I8 | Element::I16 | Element::I32 | Element::I64);
+        match self {
+            Self::Zero => Scalar::Whole(0),
+            Self::One => Scalar::Whole(1),
+            Self::Lowest if element.is_float() => Scalar::Real(f64::NEG_INFINITY),
+            Self::Highest if element.is_float() => Scalar::Real(f64::INFINITY),
+            Self::Lowest if is_signed => Scalar::Whole(i64::MIN >> (64 - bits)),
+            Self::Highest if is_signed => Scalar::Whole(i64::MAX >> (64 - bits)),
+            Self::Lowest => Scalar::Whole(0),
+            Self::Highest if element == Element::Bool => Scalar::Whole(1),
+            Self::Highest => Scalar::Whole((u64::MAX >> (64 - bits)) as i64),
+        }
+    }
+}
+
+fn attribute(node: &NodeFile<'_>, name: &str) -> Option<i64> {
+    node.attributes.iter().find(|attribute| attribute.name == name).and_then(|found| found.int)
+}
+
+/// True where a row along an axis of a tensor of these sizes is real.
+pub(crate) fn real_rows(b: &mut Builder<'_>, dims: &[usize], bound: &Bound) -> Result<Value> {
+    let mut along = vec![1; dims.len()];
+    along[bound.axis] = dims[bound.axis];
+    let places = b.count(along)?;
+    b.map_in(Domain::I64, Element::Bool, &[&places, &bound.size], |w| {
+        let (place, size) = (w.input(0), w.input(1));
+        w.bin(Binary::Less, place, size)
+    })
+}
+
+/// A tensor with other numbers behind its real rows.
+pub(crate) fn masked(b: &mut Builder<'_>, x: &Value, bound: &Bound, fill: Scalar) -> Result<Value> {
+    let is_real = real_rows(b, x.dims(), bound)?;
+    b.map(x.element(), &[x, &is_real], |w| {
+        let (x, is_real) = (w.input(0), w.input(1));
+        let other = match fill {
+            Scalar::Real(number) => w.real(number),
+            Scalar::Whole(number) => w.whole(number),
+        };
+        w.select(is_real, x, other)
+    })
+}
+
+/// Operands in the place of those that have rows behind; `None` stays as it is.
+pub(in crate::onnx::general) fn prepared(
+    b: &mut Builder<'_>,
+    node: &NodeFile<'_>,
+    operands: &[Option<&Value>],
+    given: &[Option<Bound>],
+) -> Result<Vec<Option<Value>>> {
+    let mut made = vec![None; operands.len()];
+    for (index, (operand, bound)) in operands.iter().zip(given).enumerate() {
+        let (Some(x), Some(bound)) = (operand, bound) else { continue };
+        if let Some(behind) = Behind::of(node, index) {
+            made[index] = Some(masked(b, x, bound, behind.number(x.element()))?);
+        }
+        let looks_up = matches!(node.op, "Gather" | "GatherElements") && index == 0;
+        if let Some(places) = operands.get(1).copied().flatten().filter(|_| looks_up)
+            && axis(attribute(node, "axis").unwrap_or(0), x.rank())? == bound.axis
+        {
+            made[1] = Some(from_front(b, places, bound)?);
+        }
+    }
+    Ok(made)
+}
+
+/// Places of which negative ones count from the last real row.
+fn from_front(b: &mut Builder<'_>, places: &Value, bound: &Bound) -> Result<Value> {
+    let is_known = places.known_values().map(|known| known.array.values().to_i64());
+    if is_known.is_some_and(|known| known.iter().all(|&place| place >= 0)) {
+        return Ok(places.clone());
+    }
+    b.map_in(Domain::I64, Element::I64, &[places, &bound.size], |w| {
+        let (place, size, zero) = (w.input(0), w.input(1), w.whole(0));
+        let moved = w.add(place, size);
+        let is_negative = w.bin(Binary::Less, place, zero);
+        w.select(is_negative, moved, place)
+    })
+}

@@ -1,0 +1,166 @@
+//! Bounds of numbers that are computed of sizes which data decide.
+//!
+//! They are computed three times when the network is read: of no rows, of as many as there may be,
+//! and of a number that stands for this size alone. So a size that is one of these again is told
+//! apart from others that are at most the same.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, Marks, Points};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::{Bound, Value, ValueData};
+use reef_core::tensor::Element;
+
+/// The first mark. Marks are exact as integers of 32 bits and as singles.
+const MARK: i64 = 8_000_000;
+/// Most elements of a tensor that is followed.
+const MAX_ELEMENTS: usize = 64;
+
+/// Operators that are followed: where an operand grows, the result does, or shrinks.
+const FOLLOWED: &[&str] = &[
+    "Add",
+    "Cast",
+    "Ceil",
+    "Concat",
+    "Div",
+    "Equal",
+    "Expand",
+    "Floor",
+    "Gather",
+    "Identity",
+    "Max",
+    "Min",
+    "Mul",
+    "Neg",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "Reshape",
+    "Slice",
+    "Squeeze",
+    "Sub",
+    "Unsqueeze",
+    "Where",
+];
+
+/// A number for this size alone.
+fn mark(size: &Value) -> Option<i64> {
+    match size.data {
+        ValueData::Storage(storage) => Some(MARK + storage as i64),
+        ValueData::Known(_) => None,
+    }
+}
+
+/// Number of rows at each point.
+pub(crate) fn sizes(x: &Value, bound: &Bound) -> Option<[i64; 3]> {
+    Some([0, x.dims()[bound.axis] as i64, mark(&bound.size)?])
+}
+
+/// Returns the result of `Shape` and `Size` for an operand with a bound; `of` makes it of its
+/// sizes.
+pub(in crate::onnx::general) fn of_sizes(
+    b: &Builder<'_>,
+    x: &Value,
+    bound: &Bound,
+    marks: &mut Marks,
+    of: impl Fn(Vec<i64>) -> (Vec<usize>, Vec<i64>),
+) -> Result<Option<Points>> {
+    let Some(sizes) = sizes(x, bound) else { return Ok(None) };
+    marks.insert(sizes[2], bound.size.clone());
+    let mut made = Vec::new();
+    for size in sizes {
+        let mut dims: Vec<i64> = x.dims().iter().map(|&size| size as i64).collect();
+        dims[bound.axis] = size;
+        let (dims, numbers) = of(dims);
+        made.push(b.whole(dims, numbers)?);
+    }
+    Ok(made.try_into().ok())
+}
+
+/// Points of an operand for each of the three results: what is taken away is least where the
+/// result is at its most.
+fn turned(op: &str, operand: usize, point: usize) -> usize {
+    let shrinks = op == "Neg" || matches!(op, "Sub" | "Div") && operand == 1;
+    match point {
+        0 | 1 if shrinks => 1 - point,
+        point => point,
+    }
+}
+
+/// Operands at one of the points; `None` if one of them is unknown, or the operator isn't followed.
+pub(in crate::onnx::general) fn operands_at<'v>(
+    op: &str,
+    operands: &[Option<&'v Value>],
+    points: &'v [Option<Points>],
+    point: usize,
+) -> Option<Vec<Option<&'v Value>>> {
+    if !FOLLOWED.contains(&op) || points.iter().all(Option::is_none) {
+        return None;
+    }
+    let mut all = Vec::new();
+    for (index, (operand, points)) in operands.iter().zip(points).enumerate() {
+        let value = match (operand, points) {
+            (Some(_), Some(points)) => Some(&points[turned(op, index, point)]),
+            (operand, _) => *operand,
+        };
+        if value.is_some_and(|value| value.known_values().is_none()) {
+            return None;
+        }
+        all.push(value);
+    }
+    let is_choice = op == "Where" && points.first().is_some_and(|first| !is_fixed(first.as_ref()));
+    (!is_choice).then_some(all)
+}
+
+/// True if a value is the same at all points.
+fn is_fixed(points: Option<&Points>) -> bool {
+    points.is_none_or(|points| points.iter().all(|point| whole(point) == whole(&points[0])))
+}
+
+/// Three results as points, if they are known and few.
+pub(in crate::onnx::general) fn joined(made: Vec<Value>) -> Option<Points> {
+    let is_one =
+        |value: &Value| value.known_values().is_some() && value.spec.elements() <= MAX_ELEMENTS;
+    made.iter().all(is_one).then_some(made)?.try_into().ok()
+}
+
+/// Integers of a known value.
+pub(crate) fn whole(value: &Value) -> Vec<i64> {
+    value.known_values().map_or(Vec::new(), |known| known.array.values().to_i64())
+}
+
+/// Places of operand `index` whose numbers data decide, with these numbers.
+pub(crate) fn open(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    index: usize,
+) -> Result<Vec<(usize, Value)>> {
+    let Some(points) = call.points(index) else { return Ok(Vec::new()) };
+    let [least, most, marked] = points.each_ref().map(whole);
+    let value = call.get(index)?;
+    let mut all = Vec::new();
+    for place in (0..most.len()).filter(|&place| least[place] != most[place]) {
+        let size = match call.marks.get(&marked[place]).filter(|_| least[place] == 0) {
+            Some(size) => size.clone(),
+            None => {
+                let flat = b.reshape(value, vec![most.len()])?;
+                let number = b.cut(&flat, 0, place, place + 1)?;
+                b.reshape(&number, Vec::new())?
+            }
+        };
+        let size = b.reshape(&size, Vec::new())?;
+        all.push((place, b.cast(&size, Element::I64)?));
+    }
+    Ok(all)
+}
+
+/// The only one of these; `None` if there is none.
+pub(crate) fn only(open: Vec<(usize, Value)>) -> Result<Option<(usize, Value)>> {
+    match open.len() {
+        0 | 1 => Ok(open.into_iter().next()),
+        count => Err(format!(
+            "data decide about {count} sizes, of which there may be one: export the file with \
+             fixed numbers"
+        )),
+    }
+}

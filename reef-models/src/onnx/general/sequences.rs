@@ -1,0 +1,156 @@
+//! Sequences of tensors, which are known when the network is read: lists of values.
+
+use super::walk::{Scope, Walk};
+use crate::onnx::fault::{Fault, Result};
+use crate::onnx::file::NodeFile;
+use crate::onnx::node::name_of;
+use crate::tensors::axes::{axis, size};
+use crate::tensors::value::Value;
+
+/// Result of an operator on sequences.
+pub(super) enum SequenceResult {
+    Tensor(Value),
+    Sequence(Vec<Value>),
+}
+
+impl<'a> Walk<'a, '_> {
+    /// The result of an operator on sequences; `None` if it is none.
+    pub(super) fn of_sequences(
+        &mut self,
+        node: &NodeFile<'a>,
+        scope: &Scope<'a, '_>,
+    ) -> Result<Option<SequenceResult>, Fault> {
+        let is_sequence = node.inputs.first().is_some_and(|name| self.sequences.contains_key(name));
+        let is_new = matches!(node.op, "SequenceConstruct" | "SequenceEmpty" | "SplitToSequence");
+        if !matches!(node.domain, "" | "ai.onnx") || !is_sequence && !is_new {
+            return Ok(None);
+        }
+        self.ensure_unbounded(node, node.inputs.iter().copied())?;
+        let result = self.apply(node, scope);
+        result.map(Some).map_err(|why| Fault::at_node(name_of(node), node.op, why))
+    }
+
+    fn apply(&mut self, node: &NodeFile<'a>, scope: &Scope<'a, '_>) -> Result<SequenceResult> {
+        let tensor = |index: usize| {
+            let name = node.inputs.get(index).filter(|name| !name.is_empty());
+            name.map(|name| scope.get(name).cloned().ok_or_else(|| format!("no tensor {name:?}")))
+        };
+        let needed =
+            |index| tensor(index).unwrap_or_else(|| Err(format!("operand {index} is missing")));
+        let mut list = node.inputs.first().and_then(|name| self.sequences.get(name)).cloned();
+        let mut list = list.take().unwrap_or_default();
+        let place = |index, len: usize, usual: i64| match tensor(index) {
+            None => at(usual, len),
+            Some(given) => at(number(&given?)?, len),
+        };
+        Ok(match node.op {
+            "Identity" => SequenceResult::Sequence(list),
+            "SequenceEmpty" => SequenceResult::Sequence(Vec::new()),
+            "SequenceConstruct" => {
+                SequenceResult::Sequence((0..node.inputs.len()).map(needed).collect::<Result<_>>()?)
+            }
+            "SequenceInsert" => {
+                let end = list.len() as i64;
+                let wanted = tensor(2).map_or(Ok(end), |given| number(&given?))?;
+                let from_front = if wanted < 0 { wanted + end } else { wanted };
+                list.insert(at(from_front, list.len() + 1)?, needed(1)?);
+                SequenceResult::Sequence(list)
+            }
+            "SequenceErase" => {
+                list.remove(place(1, list.len(), -1)?);
+                SequenceResult::Sequence(list)
+            }
+            "SequenceAt" => SequenceResult::Tensor(list.swap_remove(place(1, list.len(), 0)?)),
+            "SequenceLength" => {
+                SequenceResult::Tensor(self.builder.whole(Vec::new(), vec![list.len() as i64])?)
+            }
+            "SplitToSequence" => {
+                SequenceResult::Sequence(self.split(node, &needed(0)?, tensor(1).transpose()?)?)
+            }
+            "ConcatFromSequence" => SequenceResult::Tensor(self.joined(node, &list)?),
+            other => return Err(format!("a sequence can't be an operand of {other}")),
+        })
+    }
+
+    /// Parts of a tensor: of one size, of several, or of one element each.
+    fn split(
+        &mut self,
+        node: &NodeFile<'_>,
+        x: &Value,
+        sizes: Option<Value>,
+    ) -> Result<Vec<Value>> {
+        let along = axis(attribute(node, "axis").unwrap_or(0), x.rank())?;
+        let len = x.dims()[along];
+        let drops = sizes.is_none() && attribute(node, "keepdims") == Some(0);
+        let parts = match &sizes {
+            None => vec![1; len],
+            Some(list) if list.rank() == 1 => {
+                constants(list)?.into_iter().map(size).collect::<Result<_>>()?
+            }
+            Some(one) => {
+                let each = size(number(one)?)?.max(1);
+                (0..len).step_by(each).map(|from| each.min(len - from)).collect()
+            }
+        };
+        if parts.iter().fold(0usize, |sum, &part| sum.saturating_add(part)) != len {
+            return Err(format!("parts {parts:?} of {len}"));
+        }
+        let mut from = 0;
+        let mut made = Vec::new();
+        for part in parts {
+            let value = self.builder.cut(x, along, from, from + part)?;
+            from += part;
+            let mut dims = value.dims().to_vec();
+            if drops {
+                dims.remove(along);
+            }
+            made.push(self.builder.reshape(&value, dims)?);
+        }
+        Ok(made)
+    }
+
+    fn joined(&mut self, node: &NodeFile<'_>, list: &[Value]) -> Result<Value> {
+        let first = list.first().ok_or("an empty sequence")?;
+        let is_new = attribute(node, "new_axis").unwrap_or(0) != 0;
+        let along = axis(
+            attribute(node, "axis").ok_or("attribute axis is missing")?,
+            first.rank() + usize::from(is_new),
+        )?;
+        let mut parts = Vec::new();
+        for value in list {
+            let mut dims = value.dims().to_vec();
+            if is_new {
+                dims.insert(along.min(dims.len()), 1);
+            }
+            parts.push(self.builder.reshape(value, dims)?);
+        }
+        self.builder.concat(&parts.iter().collect::<Vec<_>>(), along)
+    }
+}
+
+fn attribute(node: &NodeFile<'_>, name: &str) -> Option<i64> {
+    node.attributes.iter().find(|attribute| attribute.name == name).and_then(|found| found.int)
+}
+
+/// Integers that must be known when the network is read.
+fn constants(value: &Value) -> Result<Vec<i64>> {
+    let known = value.known_values().filter(|_| !value.element().is_float());
+    known.map(|known| known.array.values().to_i64()).ok_or_else(|| {
+        "places and sizes of a sequence must be integers that are known when the network is read"
+            .into()
+    })
+}
+
+fn number(value: &Value) -> Result<i64> {
+    match constants(value)?[..] {
+        [number] => Ok(number),
+        ref other => Err(format!("one number wanted, got {}", other.len())),
+    }
+}
+
+/// A place among `len`; negative ones count from the end.
+fn at(place: i64, len: usize) -> Result<usize> {
+    let from_front = if place < 0 { place.saturating_add(len as i64) } else { place };
+    let place_ok = usize::try_from(from_front).ok().filter(|&at| at < len);
+    place_ok.ok_or_else(|| format!("place {place} of {len} in a sequence"))
+}
