@@ -261,7 +261,7 @@ fn is_test(tokens: &[TokenTree]) -> bool {
     is_punct(Some(hash), '#')
         && words().next() == Some("cfg")
         && words().any(|word| word == "test")
-        && !words().any(|word| word == "not")
+        && !text.replace(' ', "").contains("not(test")
 }
 
 /// Number of tokens of the item that begins here, its attributes included.
@@ -305,6 +305,8 @@ mod tests {
         let text = "#[cfg(test)] mod tests { use crate::a::A; } #[cfg(not(test))] use crate::b::B;";
         assert_eq!(paths(text), ["crate::b::B"]);
         assert_eq!(paths("#[cfg(test)] mod fake; use crate::b::B;"), ["crate::b::B"]);
+        let text = "#[cfg(all(test, not(loom)))] mod tests { use crate::a::A; } use crate::b::B;";
+        assert_eq!(paths(text), ["crate::b::B"]);
     }
 
     #[test]
