@@ -1,17 +1,11 @@
 //! Sequences of tensors, which are known when the network is read: lists of values.
 
-use super::walk::{Scope, Walk};
+use super::walk::{Scope, SequenceResult, Walk};
 use crate::onnx::fault::{Fault, Result};
 use crate::onnx::file::NodeFile;
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::value::Value;
-
-/// Result of an operator on sequences.
-pub(super) enum SequenceResult {
-    Tensor(Value),
-    Sequence(Vec<Value>),
-}
 
 impl<'a> Walk<'a, '_> {
     /// The result of an operator on sequences; `None` if it is none.

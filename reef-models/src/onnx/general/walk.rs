@@ -7,7 +7,6 @@ use super::call::{Around, Call, Marks, Points};
 use super::few::Few;
 use super::operators::lower;
 use super::options::TensorOptions;
-use super::sequences::SequenceResult;
 use super::stored::{array, element};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
@@ -24,6 +23,12 @@ use crate::tensors::value::{Bound, Value};
 use reef_core::tensor::Spec;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+
+/// Result of an operator on sequences.
+pub(super) enum SequenceResult {
+    Tensor(Value),
+    Sequence(Vec<Value>),
+}
 
 /// Maximum depth of functions that call functions.
 const DEPTH: usize = 16;

@@ -3,10 +3,10 @@
 use super::elements::{activations, arithmetic, cast};
 use super::microsoft;
 use super::ml;
-use super::places::{boxes, indexed, movement, resize, selected, shapes, slices, unpooled};
+use super::places::{boxes, indexed, movement, resize, selected, shapes, slices};
 use super::quantized;
 use super::recurrent::node;
-use super::sums::{convolutions, losses, normal, pools, products, reductions};
+use super::sums::{convolutions, losses, normal, pools, products, reductions, unpooled};
 use super::tokens::attention;
 use super::{sampled, signals};
 use crate::onnx::fault::{Result, unsupported};

@@ -7,4 +7,3 @@ pub(super) mod resize;
 pub(super) mod selected;
 pub(super) mod shapes;
 pub(super) mod slices;
-pub(super) mod unpooled;

@@ -1,4 +1,5 @@
-//! Operators that make one element of many: reductions, products, windows, normalisations, losses.
+//! Operators that make one element of many: reductions, products, windows, normalisations, losses;
+//! and what puts elements back into windows.
 
 pub(super) mod convolutions;
 pub(super) mod losses;
@@ -6,4 +7,5 @@ pub(super) mod normal;
 pub(super) mod pools;
 pub(super) mod products;
 pub(super) mod reductions;
+pub(super) mod unpooled;
 pub(super) mod window;

@@ -1,10 +1,10 @@
 //! Operators that put elements back where windows took them from.
 
-use super::indexed::scattered;
+use super::window::{factors, kernel};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::cast::sizes;
-use crate::onnx::general::operators::sums::window::{factors, kernel};
+use crate::onnx::general::operators::places::indexed::scattered;
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
