@@ -155,16 +155,16 @@ fn a_case_is_refused_for_what_its_network_has() {
     let array = |bytes_of: &[u8]| [number(1, 2), number(2, 1), bytes(9, bytes_of)].concat();
     case("good", "Relu", array(&two));
     case("cut", "Relu", array(&two[..4]));
-    case("sequence", "SequenceConstruct", array(&two[..4]));
+    case("strings", "RegexFullMatch", array(&two[..4]));
     case("wrong", "Neg", array(&two));
     let said = says(&["model", "verify", "--against", "onnx-tests", &folder.path(""), "--list"]);
     let lines: Vec<_> = said.lines().collect();
-    let [wrong, cut, sequence, sum] = lines[..] else { panic!("{said}") };
+    let [wrong, cut, strings, sum] = lines[..] else { panic!("{said}") };
     assert!(wrong.starts_with("failed   wrong: output 0 at 0: -1, 1 wanted"), "{wrong}");
     assert!(cut.starts_with("refused  cut: ") && cut.ends_with("4 bytes for a tensor float32[2]"));
     let remedy = "run the file by another engine, under `reef exec`";
-    let said = format!("the operator \"SequenceConstruct\" is not supported: {remedy}");
-    assert!(sequence.ends_with(&said), "{sequence}");
+    let said = format!("the operator \"RegexFullMatch\" is not supported: {remedy}");
+    assert!(strings.ends_with(&said), "{strings}");
     assert_eq!(sum, "4 networks: 1 passed, 1 failed, 2 refused");
 }
 
