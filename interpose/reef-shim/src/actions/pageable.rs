@@ -113,10 +113,11 @@ pub(crate) unsafe fn prefetch_all(
             std::slice::from_raw_parts(locations, location_count),
         )
     };
-    // SAFETY: not null, so the caller's promise.
-    let first = (!first.is_null())
-        .then(|| unsafe { std::slice::from_raw_parts(first, location_count) })
-        .unwrap_or_default();
+    let first = match first.is_null() {
+        true => &[],
+        // SAFETY: the caller's promise: as many numbers as there are locations.
+        false => unsafe { std::slice::from_raw_parts(first, location_count) },
+    };
     // A location is that of the ranges from its first one to the next location's. Without first
     // ones the driver moves nothing.
     let goes_to = |range: usize, to: usize| {

@@ -76,10 +76,10 @@ pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
 }
 
 /// Returns the linear memory at an address, or around it.
-fn find_linear<'a>(
-    charges: &'a mut HashMap<(Kind, usize), Charge>,
+fn find_linear(
+    charges: &mut HashMap<(Kind, usize), Charge>,
     address: usize,
-) -> Option<&'a mut Charge> {
+) -> Option<&mut Charge> {
     let holds = |((kind, from), charge): &(&(Kind, usize), &mut Charge)| {
         let bytes = usize::try_from(charge.bytes).unwrap_or(usize::MAX);
         *kind == Kind::Memory && (*from..from.saturating_add(bytes)).contains(&address)

@@ -5,7 +5,7 @@ mod bounded;
 mod describe;
 mod devices;
 pub(crate) mod generate;
-mod infer;
+pub(crate) mod infer;
 mod json;
 mod memory;
 mod numbers;
