@@ -50,9 +50,8 @@ const MAX_ODD: u32 = 4;
 pub const MAX_PROBE: u32 = 50_000;
 /// [`MAX_PROBE`] as a part of one.
 const PROBE: f64 = MAX_PROBE as f64 / WHOLE as f64;
-/// Least part that is not a pause, and the part that it tries after one. Less would give
-/// best-effort programs hardly anything, and make real-time work slower all the same.
-const MIN_PART: f64 = 0.02;
+/// Least part that is not a pause, and the part that it tries after one.
+const MIN_PART: f64 = 0.005;
 const RETRY: f64 = 1.5 * MIN_PART;
 /// Largest part by that which has really passed.
 const MAX_RISE: f64 = 1.5;
