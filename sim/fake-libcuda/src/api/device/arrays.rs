@@ -149,9 +149,14 @@ unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     // SAFETY: the caller's promise.
     let [width, height, depth, _, flags] = unsafe { *of };
     let pad = |bytes: u64| if levels > 1 { round_up(bytes, LEVEL) } else { bytes };
+    let side = |of: usize, at: u32| of.checked_shr(at).unwrap_or(0).max(1);
     let size = |at| match flags & IN_LAYERS {
         0 => level([width, height, depth], at),
-        _ => level([width, height, 0], at).saturating_mul(depth.max(1) as u64),
+        // As on an H200: also a line has tiles of eight rows.
+        _ => {
+            let rows = side(height, at).next_multiple_of(8);
+            level([side(width, at), rows, 0], 0).saturating_mul(depth.max(1) as u64)
+        }
     };
     let sizes = (0..levels).map(|at| pad(size(at)));
     let bytes = sizes.fold(0, u64::saturating_add);

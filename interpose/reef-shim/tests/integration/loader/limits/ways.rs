@@ -251,7 +251,7 @@ impl Holder {
             "multicast by address" => self.multicast(true),
             "rows" => self.padded(0, [1, 16384, 64]),
             "levels" => self.padded(17, [1, 1, 960]),
-            "layers" => self.layers([8192, 0, 1024], 0x01),
+            "layers" => self.layers([8192, 0, 128], 0x01),
             "faces" => self.layers([512, 512, 24], 0x01 | 0x04),
             "odd" => self.odd(),
             "contexts" => call!(driver, cuCtxCreate_v2(&raw mut at, 0, 0)),
