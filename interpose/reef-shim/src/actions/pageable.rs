@@ -113,10 +113,11 @@ pub(crate) unsafe fn prefetch_all(
             std::slice::from_raw_parts(locations, location_count),
         )
     };
-    let first = match first.is_null() {
-        true => &[],
+    let first = if first.is_null() {
+        &[]
+    } else {
         // SAFETY: the caller's promise: as many numbers as there are locations.
-        false => unsafe { std::slice::from_raw_parts(first, location_count) },
+        unsafe { std::slice::from_raw_parts(first, location_count) }
     };
     // A location is that of the ranges from its first one to the next location's. Without first
     // ones the driver moves nothing.
