@@ -29,11 +29,18 @@ def sources():
     return found
 
 
-def exported():
-    for node in ast.parse((PACKAGE / "__init__.py").read_text()).body:
+def exported(tree):
+    for node in tree.body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
             return ast.literal_eval(node.value)
     raise SystemExit("no __all__")
+
+
+def parsed(name):
+    """Trees of a module, that of its docstring first: a file, or a folder of files. None if there is none."""
+    folder, file = PACKAGE / name, PACKAGE / f"{name}.py"
+    files = [folder / "__init__.py", *sorted(folder.glob("_[a-z]*.py"))] if folder.is_dir() else [file]
+    return [ast.parse(one.read_text()) for one in files] if files[0].exists() else None
 
 
 def signature(node):
@@ -96,25 +103,29 @@ def entry(name, node, all_nodes):
 
 
 def module(name):
-    tree = ast.parse((PACKAGE / f"{name}.py").read_text())
-    all_nodes = {node.name: node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    lines = [f"## `reef.{name}`", "", text(tree), ""]
-    for key, node in all_nodes.items():
-        if key.startswith("_"):
-            continue
+    trees = parsed(name)
+    definitions = [node for tree in trees for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    all_nodes = {node.name: node for node in definitions}
+    lines = [f"## `reef.{name}`", "", text(trees[0]), ""]
+    shown = exported(trees[0]) if len(trees) > 1 else [key for key in all_nodes if not key.startswith("_")]
+    for key in shown:
+        node = all_nodes[key]
         said = signature(node) if isinstance(node, ast.FunctionDef) else key
         lines += [f"### `reef.{name}.{said}`", "", text(node), ""]
         if isinstance(node, ast.ClassDef) and fields(node):
             lines += ["Fields: " + ", ".join(f"`{field}`" for field in fields(node)) + ".", ""]
+        if isinstance(node, ast.ClassDef) and len(trees) > 1:
+            for one in members(node, all_nodes):
+                lines += [f"#### `{key}.{signature(one)}`", "", text(one), ""] if text(one) else []
     return lines
 
 
 def page():
     all_nodes, lines = sources(), [HEAD]
-    names = exported()
+    names = exported(ast.parse((PACKAGE / "__init__.py").read_text()))
     functions = [name for name in names if isinstance(all_nodes.get(name), ast.FunctionDef)]
     errors = [name for name in names if name == "Error" or name.endswith("Error")]
-    modules = [name for name in names if (PACKAGE / f"{name}.py").exists()]
+    modules = [name for name in names if parsed(name)]
     classes = [name for name in names if name not in functions + errors + modules and not name.startswith("__")]
     for name in functions + classes + errors:
         if name not in all_nodes:

@@ -11,8 +11,10 @@ fn crash_costs_its_own_request_only() {
     let gone = "the model's process ended during the request".to_owned();
     assert_eq!(error(&ask(&daemon, "echo", "crash")), (503, gone.clone()));
     assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0], "the next one waits for the start");
-    assert_ne!(pid(&daemon, "echo"), before);
+    let process = pid(&daemon, "echo");
+    assert_ne!(process, before);
     assert_eq!(numbers(&ask(&daemon, "echo", "crash after")), [1.5, -2.0]);
+    within(SOON, "its end", || !runs(process));
     assert_eq!(
         numbers(&ask(&daemon, "echo", "")),
         [1.5, -2.0],
@@ -21,6 +23,7 @@ fn crash_costs_its_own_request_only() {
     let process = pid(&daemon, "echo");
     let killed = Command::new("kill").args(["-s", "KILL", &process.to_string()]).status();
     assert!(killed.unwrap().success());
+    within(SOON, "its end", || !runs(process));
     assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0]);
     assert_eq!(error(&ask(&daemon, "echo", "half")), (503, gone));
     answers_again(&daemon, "echo");
