@@ -44,8 +44,9 @@ class Spec(NamedTuple):
 
     @classmethod
     def of(cls, name: str, declared: Any) -> Spec:
-        if isinstance(declared, type) and declared in _SCALARS:
-            return cls(name, _SCALARS[declared], [1], declared)
+        for scalar, datatype in _SCALARS.items():
+            if declared is scalar:
+                return cls(name, datatype, [1], scalar)
         try:
             datatype, shape = declared
             shape = [int(size) for size in shape]
@@ -125,7 +126,8 @@ def _array(datatype: str, shape: list[int], data: memoryview) -> Any:
     if math.prod(shape) == 0 or datatype == "FP16":
         flat = list(struct.unpack(f"<{math.prod(shape)}{FORMATS[datatype]}", data))
         return _shaped(flat, shape)
-    return data.cast("B").cast(FORMATS[datatype], shape)
+    cast: Any = data.cast("B").cast  # its type wants a literal
+    return cast(FORMATS[datatype], shape)
 
 
 def _shaped(flat: list[Any], shape: list[int]) -> Any:

@@ -183,6 +183,8 @@ def triton_string_to_numpy(name: str) -> Any:
 
 def numpy_to_triton_type(dtype: Any) -> str:
     """`TYPE_FP32` and the like for a type of NumPy."""
+    if numpy is None:
+        raise TritonModelException("numpy_to_triton_type requires NumPy")
     return "TYPE_" + datatype_of(numpy.empty(0, dtype=dtype)).replace(TEXTS, "STRING")
 
 
