@@ -122,7 +122,8 @@ pub unsafe extern "C" fn reefPreemptLevel(stream: usize, level: *mut u32) -> RFr
         if level.is_null() {
             return Err(Fault::invalid("level is null"));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `level` is not null, and this function's `# Safety` demands memory for one `u32`
+        // there, of any alignment.
         unsafe { level.write_unaligned(HOST_QUEUE) };
         Ok(())
     })

@@ -33,7 +33,8 @@ macro_rules! table {
                     // SAFETY: the types are those of cuda.h, and the library is never closed.
                     $($name: *unsafe { library.get(stringify!($name)) }
                         .map_err(|_| missing(stringify!($name)))?,)+
-                    // SAFETY: as above.
+                    // SAFETY: the types are those of cuda.h, and the library is never closed, so
+                    // that the copied pointer stays valid.
                     $($maybe: unsafe { library.get(stringify!($maybe)) }.ok().map(|call| *call),)+
                 })
             }
@@ -160,7 +161,8 @@ impl Driver {
 
     /// The stream waits until the word is `value` or larger, counted in a circle.
     pub(crate) fn wait(&self, stream: usize, word: u64, value: u32) -> Result<()> {
-        // SAFETY: as above.
+        // SAFETY: `stream` is the program's handle, which the driver checks, and `word` is device
+        // memory that stays registered.
         let code = unsafe { (self.0.cuStreamWaitValue32_v2)(stream, word, value, AT_LEAST) };
         self.check("cuStreamWaitValue32", code)
     }

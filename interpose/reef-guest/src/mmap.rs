@@ -24,7 +24,8 @@ pub struct Mapped<T: InFile>(NonNull<T>);
 
 // SAFETY: atomics alone, in memory that any thread may unmap.
 unsafe impl<T: InFile> Send for Mapped<T> {}
-// SAFETY: as above.
+// SAFETY: `InFile` demands that `T` consists of atomics alone, so any number of threads may use it
+// through a shared reference.
 unsafe impl<T: InFile> Sync for Mapped<T> {}
 
 impl<T: InFile> Mapped<T> {

@@ -73,7 +73,8 @@ impl Gauges {
 /// `device` is a handle of the library, and `get` a function of it.
 unsafe fn value<T: Default>(device: Device, get: Option<Get<T>>) -> Option<T> {
     let (get, mut value) = (get?, T::default());
-    // SAFETY: the caller's promise, and where the value goes.
+    // SAFETY: `# Safety` demands a handle of the library and a function of it; `value` is a local
+    // that the function may write.
     (unsafe { get(device, &raw mut value) } == 0).then_some(value)
 }
 
@@ -124,7 +125,7 @@ impl fmt::Debug for Nvml {
 ///
 /// `F` is the type of the function of this name.
 unsafe fn function<F: Copy>(library: &Library, name: &'static str) -> Result<F, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands that `F` is the type of the function of this name in nvml.h.
     let found = unsafe { library.get::<F>(name.as_bytes()) };
     found.map(|found| *found).map_err(|_| Error::Function(name))
 }

@@ -64,7 +64,7 @@ impl fmt::Debug for Driver {
 ///
 /// `F` is the type of the function of this name.
 unsafe fn function<F: Copy>(library: &Library, name: &'static str) -> Result<F, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands that `F` is the type of the function of this name in cuda.h.
     let found = unsafe { library.get::<F>(name.as_bytes()) };
     found.map(|found| *found).map_err(|_| Error::TooOld(name))
 }

@@ -58,7 +58,8 @@ unsafe fn real<T>(slot: usize, device: Device, to: *mut T) -> u32 {
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, to: *mut Memory) -> u32 {
-    // SAFETY: the program's promise to the library.
+    // SAFETY: nvml.h gives this function these arguments and demands that `to` is null or a
+    // `nvmlMemory_t` that may be written. `device` is passed on unread.
     let (code, memory) = unsafe { (real(slots::nvmlDeviceGetMemoryInfo, device, to), to.as_mut()) };
     if let (0, Some(Memory { total, free, used })) = (code, memory) {
         limited(device, [total, free, used]);
@@ -69,7 +70,8 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, to: *mut Memory) ->
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Memory2) -> u32 {
-    // SAFETY: the program's promise to the library.
+    // SAFETY: nvml.h gives this function these arguments and demands that `to` is null or a
+    // `nvmlMemory_v2_t` that may be written. `device` is passed on unread.
     let (code, memory) =
         unsafe { (real(slots::nvmlDeviceGetMemoryInfo_v2, device, to), to.as_mut()) };
     if let (0, Some(memory)) = (code, memory) {
@@ -92,7 +94,8 @@ unsafe fn processes<const N: usize>(
     count: *mut u32,
     to: *mut [u64; N],
 ) -> u32 {
-    // SAFETY: the caller's promise: the real library's function, or one that looks at no argument.
+    // SAFETY: the slot has the real library's function, or one of ours that reads no argument. This
+    // function's `# Safety` demands the arguments that nvml.h has for it.
     let code = unsafe {
         let call = std::mem::transmute::<
             usize,
@@ -120,7 +123,8 @@ macro_rules! lists {
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(device: Device, count: *mut u32, to: *mut $info) -> u32 {
-                // SAFETY: the program's promise to the library.
+                // SAFETY: nvml.h demands of the program a count and a list of that many elements,
+                // or none. The type is that of the function in this slot.
                 unsafe { processes(slots::$name, device, count, to) }
             }
         )+

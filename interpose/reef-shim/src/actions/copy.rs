@@ -42,7 +42,8 @@ pub(crate) type Deep = Sides<4, 4>;
 /// The side has a kind and the address of that kind, as the driver requires. No other fields are
 /// read, because they may be uninitialized.
 unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands that `side` can be read, and that the program has initialized its
+    // kind and the address of that kind, which alone are read.
     unsafe {
         match (*side).kind {
             HOST => false,
@@ -79,7 +80,8 @@ pub(crate) fn batch(
 ) -> u32 {
     let first = |list: *const usize| {
         let list = if count > 0 { list } else { std::ptr::null() };
-        // SAFETY: null, or the program's promise to the driver: a list of `count` addresses.
+        // SAFETY: null, or the list's first entry: the driver demands that both lists have `count`
+        // entries, and `count` is not zero.
         unsafe { list.as_ref() }.copied()
     };
     let is_inside = || first(to).is_some_and(is_on_device) && first(from).is_some_and(is_on_device);
@@ -92,7 +94,8 @@ pub(crate) fn rows<const N: usize, const M: usize>(
     sides: *const Sides<N, M>,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: not null, so the program's promise to the driver.
+    // SAFETY: not null here, and the driver demands a struct of this type, with a kind and an
+    // address in each side. Nothing else of it is read.
     let are_inside = || unsafe {
         is_device_side(&raw const (*sides).from) && is_device_side(&raw const (*sides).to)
     };

@@ -65,7 +65,8 @@ impl Owner {
 
 /// Returns the device on which memory of these properties lies. `None`: it has none of its own.
 pub(crate) fn device_of(properties: *const AllocationProperties) -> Option<i32> {
-    // SAFETY: null, or the program's promise to the driver.
+    // SAFETY: null, or a `CUmemAllocationProp` of the program's: the driver demands one that can be
+    // read during the call.
     match unsafe { properties.as_ref() }?.owner() {
         Owner::Device(ordinal) => Some(ordinal),
         Owner::Any | Owner::Host => None,
@@ -80,7 +81,8 @@ pub(crate) fn create(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    // SAFETY: null, or the program's promise to the driver.
+    // SAFETY: null, or a `CUmemAllocationProp` of the program's: cuMemCreate demands one that can
+    // be read during the call.
     let properties = unsafe { properties.as_ref() }.filter(|_| !handle.is_null());
     let state = properties.map(|properties| properties.owner().limit_state());
     refuse_on_panic(|| match state {
@@ -248,7 +250,8 @@ pub(crate) fn map_arrays(
         return code;
     }
     for at in 0..count as usize {
-        // SAFETY: the program's promise to the driver, which has just read `count` entries.
+        // SAFETY: cuMemMapArrayAsync demands `count` entries at `list`, which is not null here. The
+        // driver has just accepted all of them.
         let Mapping { array, region, operation, handle, .. } = unsafe { list.add(at).read() };
         let holder = Holder::Array(array);
         let gone = memory_table().take_out(holder, region);

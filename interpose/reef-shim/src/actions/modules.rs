@@ -28,7 +28,8 @@ pub(crate) fn load(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let read = |major| {
-        // SAFETY: the program's promise to the driver: an image.
+        // SAFETY: the driver demands that `image` is null or the address of a complete image, which
+        // is what `whole` demands. The program does not change it during the call.
         let image = unsafe { whole(image) };
         image.map_or(Footprint::UNKNOWN, |image| Footprint::of(image, major))
     };
@@ -43,7 +44,8 @@ pub(crate) fn load_file(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let read = |major| {
-        // SAFETY: not null, so the program's promise to the driver: a path.
+        // SAFETY: not null, and the driver demands a path that ends with a zero, which stays until
+        // the call returns.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
         let read = |path| reef_files::read(OsStr::from_bytes(path), MAX_INPUT_BYTES).ok();
         path.and_then(read).map_or(Footprint::UNKNOWN, |bytes| Footprint::of(&bytes, major))

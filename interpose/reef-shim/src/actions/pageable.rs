@@ -106,7 +106,8 @@ pub(crate) unsafe fn prefetch_all(
     if ranges.is_null() || locations.is_null() {
         return real(); // the driver says why
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: neither is null here, and `# Safety` demands `count` ranges and at least
+    // `location_count` locations.
     let (ranges, locations) = unsafe {
         (
             std::slice::from_raw_parts(ranges, count),
@@ -116,7 +117,7 @@ pub(crate) unsafe fn prefetch_all(
     let first = if first.is_null() {
         &[]
     } else {
-        // SAFETY: the caller's promise: as many numbers as there are locations.
+        // SAFETY: not null, and `# Safety` demands as many numbers as there are locations.
         unsafe { std::slice::from_raw_parts(first, location_count) }
     };
     // A location is that of the ranges from its first one to the next location's. Without first

@@ -166,7 +166,8 @@ pub(crate) fn create_pool(
     properties: *const AllocationProperties,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: null, or the program's promise to the driver.
+    // SAFETY: null, or a `CUmemPoolProps` of the program's, as cuMemPoolCreate demands. It begins
+    // with the fields that are read.
     own(pool, unsafe { properties.as_ref() }.map_or(Owner::Any, AllocationProperties::owner), real)
 }
 
@@ -177,7 +178,8 @@ pub(crate) fn pool_of(
     kind: u32,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: null, or the program's promise to the driver.
+    // SAFETY: null, or a `CUmemLocation` of two words, which the driver demands of the program for
+    // the length of the call.
     let location = unsafe { location.as_ref() };
     own(pool, location.map_or(Owner::Any, |at| AllocationProperties::new(kind, *at).owner()), real)
 }

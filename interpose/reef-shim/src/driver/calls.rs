@@ -44,8 +44,9 @@ macro_rules! calls {
             #[allow(clippy::too_many_arguments)] // the driver's
             pub(crate) unsafe fn $name($($arg: $type),*) -> Option<u32> {
                 let at = real(names::$symbol)?;
-                // SAFETY: the driver's function of this name has these arguments. The caller has
-                // promised the rest.
+                // SAFETY: the driver's function of this name has these arguments. Addresses and
+                // handles among them are what cuda.h demands, for which the caller of an `unsafe`
+                // wrapper is responsible.
                 Some(unsafe {
                     let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
                     call($($arg),*)

@@ -304,7 +304,8 @@ pub(super) unsafe fn add_kernel(
     params: &KernelParams,
 ) -> Option<usize> {
     let mut node = 0;
-    // SAFETY: a list of one, and the caller's promise.
+    // SAFETY: `after` is a list of one node, and `# Safety` demands that `params` has an address of
+    // each parameter. The driver copies them during the call.
     succeeded(unsafe { raw::add_kernel(&mut node, graph, &raw const after, 1, params) })?;
     Some(node)
 }
@@ -315,7 +316,8 @@ pub(super) unsafe fn add_kernel(
 ///
 /// There is an address of each of the kernel's parameters.
 pub(super) unsafe fn set_kernel(node: usize, params: &KernelParams) -> Option<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands that `params` has an address of each parameter. The driver copies
+    // them during the call, and checks the node.
     succeeded(unsafe { raw::set_kernel(node, params) })
 }
 

@@ -153,7 +153,8 @@ impl Place {
             gates.push(gate);
         }
         self.take_place(gate)?;
-        // SAFETY: as above.
+        // SAFETY: `parts.with` makes parameters with an address of each of the kernel's parameters,
+        // which live during the call.
         let set = |params: &_| unsafe { calls::set_kernel(self.clone, params) };
         if parts.are_slices() {
             parts.with(slices.count() - 1, set)??;

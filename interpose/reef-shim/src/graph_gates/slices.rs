@@ -82,7 +82,8 @@ impl KernelParams {
     pub(super) unsafe fn read(at: usize, is_first: bool) -> Self {
         let at = at as *const Self;
         let of_first = Self::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands readable parameters of this version. Fields are read one by
+        // one, and those of later versions only if they are there.
         unsafe {
             let read = Self {
                 function: (&raw const (*at).function).read(),

@@ -73,7 +73,8 @@ pub(crate) unsafe fn kernel(
         let node = catch_panics(|| Some(execs::node(exec, node))).unwrap_or(node);
         return real(node, params);
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `params` is not 0 here, and `# Safety` demands parameters of `version` there, as the
+    // driver does.
     let program_params = unsafe { KernelParams::read(params, version == ParamsVersion::First) };
     let mut launch = program_params.launch(true);
     if launch.context == 0 {

@@ -90,7 +90,8 @@ fn take(thread: i32, file: RawFd) -> Option<PageFile> {
         // SAFETY: a new descriptor of an open file, which is ours alone.
         let file = match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) } {
             -1 => return Err(io::Error::last_os_error()),
-            // SAFETY: as above.
+            // SAFETY: `fcntl` has just made this descriptor, which nothing else knows, so `OwnedFd`
+            // is its only owner.
             number => unsafe { OwnedFd::from_raw_fd(number) },
         };
         PageFile::open(file).map(|(_, file, _)| file)

@@ -59,9 +59,11 @@ unsafe fn with_words<const WORDS: usize>(
     words: usize,
     call: impl FnOnce(usize) -> u32,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands that `params` can be read. The copy is `MaybeUninit`, since the
+    // program need not have initialized all of it.
     let mut copy = unsafe { params.cast::<MaybeUninit<Params>>().read() };
-    // SAFETY: words of a copy of ours, and the caller's promise.
+    // SAFETY: `copy` has room for 30 words, and `WORDS` is smaller. `# Safety` demands that the
+    // program has written `WORDS` words at `words`.
     unsafe {
         let to = (&raw mut (*copy.as_mut_ptr()).words).cast::<usize>();
         std::ptr::copy_nonoverlapping(words as *const usize, to, WORDS);
@@ -72,13 +74,16 @@ unsafe fn with_words<const WORDS: usize>(
 /// Sets the parameters of a node of any kind. `params` is the address of a [`Params`].
 fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
     let program_params = params as *const Params;
-    // SAFETY: null, or the program's promise to the driver: a struct with a kind.
+    // SAFETY: not null, and the driver demands a `CUgraphNodeParams`, of which the program has set
+    // the kind.
     let kind = (!program_params.is_null()).then(|| unsafe { (*program_params).kind });
     // SAFETY: not null: the words of the kind begin there.
     let words = || unsafe { &raw const (*program_params).words } as usize;
     match kind {
         Some(KERNEL) => {
-            // SAFETY: the program's promise: parameters of a kernel. The others are ours.
+            // SAFETY: the kind is that of a kernel, so the driver demands `CUDA_KERNEL_NODE_PARAMS`
+            // in the words. `kernel` passes on these or a copy of its own, both of `KERNEL_WORDS`
+            // words.
             unsafe {
                 kernel(exec, of, words(), Later, |of, words| {
                     with_words::<KERNEL_WORDS>(program_params, words, |params| real(of, params))
@@ -86,11 +91,13 @@ fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize)
             }
         }
         Some(CHILD) => {
-            // SAFETY: the program's promise: a graph.
+            // SAFETY: the kind is that of a graph, so the driver demands that the program has
+            // written the first word, a graph.
             let inner = unsafe { (words() as *const usize).read() };
             child(exec, of, inner, |of, inner| {
                 let words = &raw const inner as usize;
-                // SAFETY: as above, and a word of ours.
+                // SAFETY: `program_params` is the program's struct, and `words` the address of
+                // `inner`, a local of one word that lives during the call.
                 unsafe { with_words::<1>(program_params, words, |params| real(of, params)) }
             })
         }
@@ -104,7 +111,8 @@ impl UpdateResult {
         if at.is_null() {
             return [std::ptr::null_mut(); 2];
         }
-        // SAFETY: not null, so the program's promise to the driver: a struct, which isn't read.
+        // SAFETY: not null, and the driver demands a struct of this type. Only addresses inside of
+        // it are made; nothing is read.
         unsafe { [&raw mut (*at).node, &raw mut (*at).from] }
     }
 }
@@ -137,7 +145,8 @@ ptsz_variants! {
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
         exec: *mut usize, graph: usize, params: *mut InstantiateParams,
     ) |is_ptsz, real(graph)| {
-        // SAFETY: null, or the program's promise to the driver.
+        // SAFETY: null, or a `CUDA_GRAPH_INSTANTIATE_PARAMS`, which the driver demands of the
+        // program for the length of the call.
         let params = unsafe { params.as_ref() };
         let flags = params.map_or(0, |params| params.flags);
         let upload = params.filter(|params| params.flags & UPLOAD != 0);
@@ -152,11 +161,13 @@ ptsz_variants! {
 hooks! {
     cuGraphExecKernelNodeSetParams(
         exec: usize, of: usize, params: usize,
-        // SAFETY: the program's promise to the driver.
+        // SAFETY: the driver demands that `params` is null or the address of parameters of the
+        // first version. Handles are passed on, and the driver checks them.
     ) |real(of, params)| unsafe { kernel(exec, of, params, First, real) };
     cuGraphExecKernelNodeSetParams_v2(
         exec: usize, of: usize, params: usize,
-        // SAFETY: as above.
+        // SAFETY: the driver demands that `params` is null or the address of parameters of the
+        // second version. Handles are passed on, and the driver checks them.
     ) |real(of, params)| unsafe { kernel(exec, of, params, Later, real) };
     cuGraphExecMemcpyNodeSetParams(
         exec: usize, of: usize, params: *const c_void, context: usize,

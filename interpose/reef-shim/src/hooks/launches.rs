@@ -70,8 +70,9 @@ impl LaunchConfig {
     unsafe fn work(&self) -> Work {
         let count = if self.attributes.is_null() { 0 } else { self.count as usize };
         let is_set = |at: usize| {
-            // SAFETY: the caller's promise. The program has initialized only the part of the value
-            // that its kind uses, so only an `int` is read.
+            // SAFETY: `attributes` is not null if `count` isn't zero, and `# Safety` demands
+            // `count` entries. The program has initialized only the part of a value that its kind
+            // uses, so only an `int` is read.
             unsafe {
                 let attribute = self.attributes.add(at);
                 (*attribute).kind == OVERLAPS
@@ -123,7 +124,8 @@ ptsz_variants! {
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         config: *const LaunchConfig, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
     ) |is_ptsz, real| {
-        // SAFETY: null, or the program's promise to the driver.
+        // SAFETY: null, or a `CUlaunchConfig`, which the driver demands of the program for the
+        // length of the call.
         match unsafe { config.as_ref() } {
             None => real(),
             Some(config) => {
@@ -133,7 +135,8 @@ ptsz_variants! {
                     let LaunchConfig { grid, block, shared, .. } = *config;
                     let is_simple = config.count == 0 && extra.is_null();
                     let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
-                    // SAFETY: as above.
+                    // SAFETY: the driver demands that `config.attributes` is null or has
+                    // `config.count` entries.
                     launch_kernel(&of, unsafe { config.work() }, real)
                 })
             }
@@ -158,7 +161,8 @@ hooks! {
         list: *const LaunchParams, count: u32, flags: u32,
     ) |real| {
         let count = if list.is_null() { 0 } else { count as usize };
-        // SAFETY: the program's promise to the driver: `count` launches.
+        // SAFETY: not null if `count` isn't zero, and the driver demands a list of `count`
+        // launches, which it reads as well.
         let all = (0..count).map(|at| unsafe { &*list.add(at) }.stream_and_work());
         launch_all(all, real)
     };

@@ -43,7 +43,7 @@ fn look_up(
     status: *mut u32,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: null, or a string, the program's promise to the driver.
+    // SAFETY: not null here, and the driver demands a symbol's name that ends with a zero.
     if !name.is_null() && !to.is_null() && is_withheld(unsafe { CStr::from_ptr(name) }) {
         // SAFETY: where the driver would write; the status may be null.
         return unsafe { withhold(to, status) };
@@ -55,7 +55,8 @@ fn look_up(
         // SAFETY: where the real driver has just written, from a name that it has just read.
         let (known, at) = unsafe { (CStr::from_ptr(name), &mut *to) };
         if !answer(known, at) {
-            // SAFETY: as above; the status may be null.
+            // SAFETY: the driver has just written to `to`. The driver demands that `status` is null
+            // or may be written.
             return unsafe { withhold(to, status) };
         }
     } else if code == NOT_FOUND {
@@ -71,7 +72,7 @@ fn look_up(
 /// Both may be written to; the status may be null.
 unsafe fn withhold(to: *mut usize, status: *mut u32) -> u32 {
     explain::MISSING.fetch_add(1, Relaxed);
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands that `to` may be written, and that `status` is null or may be.
     unsafe {
         *to = 0;
         match status.as_mut() {
@@ -123,7 +124,8 @@ fn say_unknown(name: &CStr) {
 /// `bytes` bytes may be written to `to`, at least one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn reef_unknown_variants(version: i32, to: *mut c_char, bytes: usize) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands `bytes` bytes at `to` that may be written, and nothing else uses
+    // them during the call.
     let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), bytes) };
     let unknown = catch_panics(|| Some(unknown_variants(version))).unwrap_or_default();
     let mut at = 0;

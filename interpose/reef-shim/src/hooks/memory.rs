@@ -18,12 +18,14 @@ use std::ffi::c_void;
 
 /// Returns the bytes of an array; zero without a description, which the driver refuses.
 fn flat(description: *const Flat) -> u64 {
-    // SAFETY: null, or the program's promise to the driver.
+    // SAFETY: null, or a `CUDA_ARRAY_DESCRIPTOR`, which the driver demands of the program for the
+    // length of the call.
     unsafe { description.as_ref() }.map_or(0, Flat::bytes)
 }
 
 fn deep(description: *const Deep, levels: u32) -> u64 {
-    // SAFETY: null, or the program's promise to the driver.
+    // SAFETY: null, or a `CUDA_ARRAY3D_DESCRIPTOR`, which the driver demands of the program for the
+    // length of the call.
     unsafe { description.as_ref() }.map_or(0, |description| description.bytes(levels))
 }
 
@@ -106,12 +108,14 @@ ptsz_variants! {
     cuMemPrefetchBatchAsync / cuMemPrefetchBatchAsync_ptsz(
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
-        // SAFETY: the program's promise to the driver.
+        // SAFETY: the driver demands `count` ranges, and `location_count` locations and numbers, of
+        // the program. Sizes are passed on unread.
     ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, which, location_count, real) };
     cuMemDiscardAndPrefetchBatchAsync / cuMemDiscardAndPrefetchBatchAsync_ptsz(
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
-        // SAFETY: as above.
+        // SAFETY: the driver demands `count` ranges, and `location_count` locations and numbers, of
+        // the program. Sizes are passed on unread.
     ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, which, location_count, real) };
 }
 

@@ -137,7 +137,8 @@ fn code(
     options: Options,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: the program's promise to the driver.
+    // SAFETY: the driver demands an image and `options.1` options of the program. Values of options
+    // are passed on unread.
     unsafe { images::load(kind, to, image, options, || load(kind, to, image, real)) }
 }
 
@@ -149,7 +150,8 @@ fn file(
     options: Options,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: the program's promise to the driver.
+    // SAFETY: the driver demands a path that ends with a zero and `options.1` options of the
+    // program. Values of options are passed on unread.
     unsafe { images::load_file(kind, to, path, options, || load_file(kind, to, path, real)) }
 }
 

@@ -41,7 +41,8 @@ pub(crate) unsafe fn load(
 ) -> u32 {
     let code = call();
     if code == 0 && keeps_code() {
-        // SAFETY: the caller's promise. The driver has just read both.
+        // SAFETY: `# Safety` demands an image and `count` options as the driver does. The driver
+        // has just read both without an error.
         let read = || unsafe {
             check_options(options.0, options.1)?;
             DeviceCode::read(whole(image)?).map_err(|error| error.to_string())
@@ -65,7 +66,8 @@ pub(crate) unsafe fn load_file(
 ) -> u32 {
     let code = call();
     if code == 0 && keeps_code() && !path.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: `path` is not null, and `# Safety` demands a path and `count` options as the
+        // driver does, which has just read both.
         let read = || unsafe {
             check_options(options.0, options.1)?;
             let path = OsStr::from_bytes(CStr::from_ptr(path).to_bytes());
@@ -83,7 +85,8 @@ pub(crate) unsafe fn load_file(
 /// There are `count` options.
 unsafe fn check_options(options: *const u32, count: u32) -> Result<(), String> {
     for at in 0..if options.is_null() { 0 } else { count as usize } {
-        // SAFETY: the caller's promise.
+        // SAFETY: `options` is not null if there are any, `# Safety` demands `count` of them, and
+        // `at` is lower.
         let option = unsafe { options.add(at).read() };
         if !HARMLESS.contains(&option) {
             return Err(format!("it was loaded with option {option} of the compiler"));

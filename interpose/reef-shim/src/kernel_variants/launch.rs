@@ -241,8 +241,8 @@ impl KernelLaunch {
             let at = bytes.len();
             places.push(at);
             bytes.resize(at + size.div_ceil(8), 0_u64);
-            // SAFETY: the program's promise to the driver: an address of each parameter, of as many
-            // bytes as the kernel takes.
+            // SAFETY: cuLaunchKernel demands an address of each parameter, of as many bytes as the
+            // kernel takes, which is `size`. `bytes` has just got room for them.
             unsafe {
                 let from = (*self.params.add(index)).cast::<u8>();
                 std::ptr::copy_nonoverlapping(from, bytes[at..].as_mut_ptr().cast(), *size);

@@ -25,7 +25,9 @@ pub(crate) unsafe fn whole<'a>(image: *const u8) -> Result<&'a [u8], String> {
     if image.is_null() {
         return Err("its address is null".to_owned());
     }
-    // SAFETY: the caller's promise. `known` bytes are there.
+    // SAFETY: not null, and `# Safety` demands an image: its first four bytes, or a zero among
+    // them. Every slice has bytes that `is_mapped` has found, and nothing writes to them. A text
+    // ends with a zero.
     unsafe {
         let image = if first(image) == Some(WRAPPER) { wrapped(image)? } else { image };
         let Some(first) = first(image) else { return Ok(text(image)) };
@@ -52,7 +54,7 @@ pub(crate) unsafe fn whole<'a>(image: *const u8) -> Result<&'a [u8], String> {
 ///
 /// This is a wrapper.
 unsafe fn wrapped(wrapper: *const u8) -> Result<*const u8, String> {
-    // SAFETY: the caller's promise: an address is there.
+    // SAFETY: `# Safety` demands a wrapper, whose address of a fatbin is at byte 8.
     let fatbin = unsafe { wrapper.add(8).cast::<*const u8>().read_unaligned() };
     // SAFETY: bytes that are there.
     let is_fatbin = is_mapped(fatbin, 4) && unsafe { first(fatbin) } == Some(FATBIN);
@@ -68,7 +70,8 @@ unsafe fn wrapped(wrapper: *const u8) -> Result<*const u8, String> {
 unsafe fn first(image: *const u8) -> Option<[u8; 4]> {
     let mut first = [0; 4];
     for (at, byte) in first.iter_mut().enumerate() {
-        // SAFETY: the caller's promise: there was no zero before.
+        // SAFETY: `# Safety` demands an image: either it has four bytes, or a text ends with a zero
+        // before. None of the bytes before this one was a zero.
         *byte = unsafe { *image.add(at) };
         if *byte == 0 {
             return None;
@@ -81,7 +84,7 @@ unsafe fn first(image: *const u8) -> Option<[u8; 4]> {
 ///
 /// A zero ends the text.
 unsafe fn text<'a>(image: *const u8) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands a zero at the text's end, and that nothing writes to it.
     unsafe { CStr::from_ptr(image.cast::<c_char>()).to_bytes() }
 }
 

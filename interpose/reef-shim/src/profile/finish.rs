@@ -112,7 +112,8 @@ pub(super) fn handle_signal(process: u32) {
 extern "C" fn at_signal(signal: libc::c_int) {
     // SAFETY: the address of a word of this thread's.
     let code = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the C library returns the address of this thread's `errno`, which lives as long as
+    // the thread.
     let before = unsafe { *code };
     // SAFETY: asks for a number.
     if unsafe { libc::getpid() }.unsigned_abs() == PROCESS.load(Relaxed) {
@@ -128,7 +129,8 @@ extern "C" fn at_signal(signal: libc::c_int) {
         unsafe { libc::kill(libc::getpid(), signal) };
     }
     end_profile(); // it may live on: the system drops this signal of a container's first process
-    // SAFETY: as above.
+    // SAFETY: `code` is the address of this thread's `errno`, and the handler runs on the same
+    // thread throughout.
     unsafe { *code = before };
 }
 

@@ -72,8 +72,8 @@ impl Memory {
             for at in
                 (offset.next_multiple_of(8) - offset..).step_by(8).take_while(|at| at + 8 <= bytes)
             {
-                // SAFETY: the program's promise to the driver: an address of each parameter of
-                // these bytes.
+                // SAFETY: cuLaunchKernel demands an address of each parameter of the program, with
+                // as many bytes as the kernel takes. `at + 8 <= bytes`.
                 let word = unsafe {
                     (*of.params.add(parameter))
                         .cast::<u8>()
@@ -114,7 +114,8 @@ impl Memory {
     /// Puts contents back, when the device is idle.
     pub(super) fn write(&self, contents: &Contents) -> Result<(), u32> {
         self.0.iter().zip(&contents.0).try_for_each(|(range, bytes)| {
-            // SAFETY: as above.
+            // SAFETY: the driver has said that `range` is an allocation of `range.bytes` bytes, and
+            // `read` has made a vector of that size for it.
             check(unsafe { to_device(range.at, bytes.as_ptr().cast(), range.bytes) })
         })
     }

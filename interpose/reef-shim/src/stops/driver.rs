@@ -45,7 +45,8 @@ pub(crate) unsafe fn launch(
     shared: u32,
     params: *mut *mut c_void,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands an address of each parameter in `params`, which the driver copies.
+    // `extra` is null, and the driver checks the handles.
     let code = unsafe {
         launch_kernel(function, across, down, deep, x, y, z, shared, stream, params, null_mut())
     };

@@ -40,7 +40,7 @@ pub(crate) fn allocate(to: *mut usize, bytes: usize, real: impl FnOnce() -> u32)
     match Allocation::new(bytes) {
         Ok(allocation) => {
             allocations().insert(allocation.at, allocation);
-            // SAFETY: not null, the program's promise to the driver.
+            // SAFETY: not null, and cuMemAlloc demands of the program that `to` may be written.
             unsafe { *to = allocation.at };
             0
         }

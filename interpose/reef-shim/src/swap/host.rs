@@ -13,7 +13,8 @@ pub(super) struct HostMemory {
 
 // SAFETY: the address of memory that this value owns; it is read and written by raw pointers alone.
 unsafe impl Send for HostMemory {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives only addresses. Reads and writes are by raw pointers, which
+// their users keep in order.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {

@@ -88,7 +88,8 @@ fn error() -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: as above.
+    // SAFETY: not null, so a string of the loader's that ends with a zero and stays until this
+    // thread's next call of the loader.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 

@@ -38,7 +38,7 @@ fn program() {
     let at = driver.symbol("cuDriverGetVersion").unwrap();
     // SAFETY: the function's argument is where an i32 goes.
     let get: unsafe extern "C" fn(*mut usize) -> u32 = unsafe { std::mem::transmute(at) };
-    // SAFETY: as above.
+    // SAFETY: `version` is a local of 8 bytes, where the function writes an `i32`.
     let jump = time(|| unsafe {
         get(&raw mut version);
     });

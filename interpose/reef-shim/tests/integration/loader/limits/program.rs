@@ -119,7 +119,7 @@ impl Thread {
         assert_eq!(call!(driver, cuMemMap(self.next, bytes, 0, handles[0], 0)), 0);
         assert_eq!(call!(driver, cuMemRetainAllocationHandle(&raw mut handles[1], self.next)), 0);
         handles.iter().for_each(|handle| assert_eq!(call!(driver, cuMemRelease(*handle)), 0));
-        // SAFETY: the caller's word.
+        // SAFETY: `at` is the address of a word of this test's, which lives during the call.
         unsafe { *at = self.next };
         0
     }

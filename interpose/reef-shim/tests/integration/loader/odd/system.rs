@@ -166,7 +166,8 @@ pub(super) fn nowhere(program: &Program) -> String {
 pub(super) fn ends(program: &Program) -> String {
     OF_ALL.store(std::ptr::from_ref(program) as usize, SeqCst);
     std::thread::spawn(|| {
-        // SAFETY: as above; the program ends with the process.
+        // SAFETY: the address that was stored above: `program` lives until the process ends, and
+        // this thread with it.
         let program = unsafe { &*(OF_ALL.load(SeqCst) as *const Program) };
         assert_eq!(call!(program.driver, cuCtxSetCurrent(1)), 0);
         loop {
