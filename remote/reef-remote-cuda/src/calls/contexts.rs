@@ -36,7 +36,8 @@ plain! {
 
 unsafe fn create(context: *mut u64, flags: u32, device: i32) -> Result<(), u32> {
     let args = [context as usize, flags as usize, device as usize];
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxCreate demands that `context` is null or may be written. The other arguments are
+    // numbers.
     unsafe { table(Call::cuCtxCreate_v2, false, &args) }?;
     // SAFETY: the call has written there.
     let new = unsafe { context.read() };
@@ -54,7 +55,8 @@ unsafe fn create_with(
     if params != 0 && count != 0 {
         return Err(refuse(c"cuCtxCreate_v3 with a share of the device"));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxCreate_v3 demands that `context` is null or may be written. `params` is not
+    // read.
     unsafe { create(context, flags, device) }
 }
 
@@ -64,12 +66,12 @@ unsafe fn create_with_params(
     flags: u32,
     device: i32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise: `CUctxCreateParams`, whose second word counts the shares, and
-    // whose third is of another API.
+    // SAFETY: cuCtxCreate_v4 demands a `CUctxCreateParams` of three words at `params`: an address,
+    // a number of shares, and an address of another API.
     if params != 0 && unsafe { *(params as *const [u64; 3]) } != [0; 3] {
         return Err(refuse(c"cuCtxCreate_v4 with parameters"));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxCreate_v4 demands that `context` is null or may be written.
     unsafe { create(context, flags, device) }
 }
 
@@ -98,7 +100,7 @@ unsafe fn attach(context: *mut u64, flags: u32) -> Result<(), u32> {
     if flags != 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxAttach demands that `context` is null or may be written; `give` refuses null.
     unsafe { give(context, current) }?;
     lock(&ATTACHED).push(current);
     Ok(())
@@ -136,7 +138,7 @@ fn push(context: u64) -> Result<(), u32> {
 unsafe fn pop(context: *mut u64) -> Result<(), u32> {
     let last = in_thread(|thread| thread.stack.borrow_mut().pop())?.ok_or(INVALID_CONTEXT)?;
     if !context.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cuCtxPopCurrent demands that `context` may be written.
         unsafe { context.write(last) };
     }
     Ok(())
@@ -149,7 +151,8 @@ fn set(context: u64) -> Result<(), u32> {
 
 unsafe fn current(context: *mut u64) -> Result<(), u32> {
     session()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxGetCurrent demands that `context` is null or may be written; `give` refuses
+    // null.
     unsafe { give(context, in_thread(|thread| thread.context())?) }
 }
 
@@ -157,7 +160,7 @@ unsafe fn device(device: *mut i32) -> Result<(), u32> {
     session()?;
     let context = in_thread(|thread| thread.context())?;
     let of = contexts().get(&context).copied().ok_or(INVALID_CONTEXT)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxGetDevice demands that `device` is null or may be written; `give` refuses null.
     unsafe { give(device, of) }
 }
 
@@ -166,7 +169,8 @@ static PRIMARIES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
 
 unsafe fn retain(context: *mut u64, device: i32) -> Result<(), u32> {
     let args = [context as usize, device as usize];
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDevicePrimaryCtxRetain demands that `context` is null or may be written. The device
+    // is a number.
     unsafe { table(Call::cuDevicePrimaryCtxRetain, false, &args) }?;
     // SAFETY: the call has written there.
     let context = unsafe { context.read() };

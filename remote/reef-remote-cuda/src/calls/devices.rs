@@ -42,12 +42,12 @@ fn init(flags: u32) -> Result<(), u32> {
 }
 
 unsafe fn version(version: *mut i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDriverGetVersion demands that `version` may be written; `give` refuses null.
     unsafe { give(version, session()?.facts.version) }
 }
 
 unsafe fn count(count: *mut i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetCount demands that `count` may be written; `give` refuses null.
     unsafe { give(count, session()?.facts.devices.len() as i32) }
 }
 
@@ -58,7 +58,7 @@ fn facts(session: &Session, device: i32) -> Result<&DeviceFacts, u32> {
 
 unsafe fn get(device: *mut i32, ordinal: i32) -> Result<(), u32> {
     facts(session()?, ordinal)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGet demands that `device` may be written; `give` refuses null.
     unsafe { give(device, ordinal) }
 }
 
@@ -67,7 +67,8 @@ unsafe fn give_text(to: *mut c_char, len: i32, text: &str) -> Result<(), u32> {
     let room = usize::try_from(len).ok().filter(|len| *len > 0 && !to.is_null());
     let room = room.ok_or(INVALID_VALUE)? - 1;
     let count = text.len().min(room);
-    // SAFETY: the caller's promise: `len` bytes.
+    // SAFETY: `to` is not null, and the driver demands `len` bytes there that may be written.
+    // `count + 1` is not more.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), count);
         to.add(count).write(0);
@@ -76,12 +77,14 @@ unsafe fn give_text(to: *mut c_char, len: i32, text: &str) -> Result<(), u32> {
 }
 
 unsafe fn name(name: *mut c_char, len: i32, device: i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetName demands that `len` bytes may be written to `name`, which `give_text`
+    // does not exceed.
     unsafe { give_text(name, len, &facts(session()?, device)?.name) }
 }
 
 unsafe fn pci(name: *mut c_char, len: i32, device: i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetPCIBusId demands that `len` bytes may be written to `name`, which
+    // `give_text` does not exceed.
     unsafe { give_text(name, len, &facts(session()?, device)?.pci) }
 }
 
@@ -89,21 +92,21 @@ unsafe fn by_pci(device: *mut i32, name: *const c_char) -> Result<(), u32> {
     if name.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuDeviceGetByPCIBusId demands a text that ends with a zero.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let devices = &session()?.facts.devices;
     let found = devices.iter().position(|facts| facts.pci.eq_ignore_ascii_case(&name));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetByPCIBusId demands that `device` may be written; `give` refuses null.
     unsafe { give(device, found.ok_or(INVALID_DEVICE)? as i32) }
 }
 
 unsafe fn uuid(uuid: *mut [u8; 16], device: i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetUuid demands 16 bytes at `uuid` that may be written; `give` refuses null.
     unsafe { give(uuid, facts(session()?, device)?.uuid) }
 }
 
 unsafe fn memory(bytes: *mut u64, device: i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceTotalMem demands that `bytes` may be written; `give` refuses null.
     unsafe { give(bytes, facts(session()?, device)?.memory) }
 }
 
@@ -114,13 +117,14 @@ fn attribute_of(facts: &DeviceFacts, attribute: u32) -> Result<i32, u32> {
 
 unsafe fn attribute(value: *mut i32, attribute: u32, device: i32) -> Result<(), u32> {
     let found = attribute_of(facts(session()?, device)?, attribute)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetAttribute demands that `value` may be written; `give` refuses null.
     unsafe { give(value, found) }
 }
 
 unsafe fn capability(major: *mut i32, minor: *mut i32, device: i32) -> Result<(), u32> {
     let facts = facts(session()?, device)?;
-    // SAFETY: the caller's promise. The numbers are those of the two attributes.
+    // SAFETY: cuDeviceComputeCapability demands that `major` and `minor` may be written; `give`
+    // refuses null. The numbers are those of the two attributes.
     unsafe {
         give(major, attribute_of(facts, 75)?)?;
         give(minor, attribute_of(facts, 76)?)
@@ -131,24 +135,25 @@ unsafe fn can_access_peer(can: *mut i32, device: i32, peer: i32) -> Result<(), u
     let session = session()?;
     facts(session, device)?;
     facts(session, peer)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceCanAccessPeer demands that `can` may be written; `give` refuses null.
     unsafe { give(can, 0) }
 }
 
 unsafe fn error(text: *mut *const c_char, code: u32, which: usize) -> Result<(), u32> {
     let found = session()?.errors.get(&code).map(|texts| texts[which].as_ptr());
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetErrorName and cuGetErrorString demand that `text` may be written; `give` refuses
+    // null. The text lives as long as the session.
     unsafe { give(text, found.unwrap_or(std::ptr::null())) }?;
     found.map(|_| ()).ok_or(INVALID_VALUE)
 }
 
 unsafe fn error_name(code: u32, text: *mut *const c_char) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetErrorName demands that `text` is null or may be written, as `error` does.
     unsafe { error(text, code, 0) }
 }
 
 unsafe fn error_text(code: u32, text: *mut *const c_char) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetErrorString demands that `text` is null or may be written, as `error` does.
     unsafe { error(text, code, 1) }
 }
 
@@ -157,10 +162,10 @@ unsafe fn error_text(code: u32, text: *mut *const c_char) -> Result<(), u32> {
 unsafe fn export_table(table: *mut *const c_void, uuid: *const [u8; 16]) -> Result<(), u32> {
     static SAID: Once = Once::new();
     if !table.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cuGetExportTable demands that `table` may be written.
         unsafe { table.write(std::ptr::null()) };
     }
-    // SAFETY: the caller's promise: a number of 16 bytes, or none.
+    // SAFETY: null, or the 16 bytes of a number, which cuGetExportTable demands.
     let uuid = unsafe { uuid.as_ref() }.copied().unwrap_or_default();
     let uuid: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     SAID.call_once(|| {
@@ -176,12 +181,14 @@ unsafe fn exchange_mode(mode: *mut u32) -> Result<(), u32> {
     if mode.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuThreadExchangeStreamCaptureMode demands a mode at `mode`, which it
+    // reads and writes.
     let new = unsafe { mode.read() };
     if new > 2 {
         return Err(INVALID_VALUE);
     }
     let old = in_thread(|thread| thread.capture_mode.replace(new))?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuThreadExchangeStreamCaptureMode demands that `mode` may be written, and it was just
+    // read.
     unsafe { give(mode, old) }
 }

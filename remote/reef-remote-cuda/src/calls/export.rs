@@ -7,7 +7,8 @@ macro_rules! plain {
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
-                // SAFETY: the program's promise: addresses are what the driver's function wants.
+                // SAFETY: the arguments are those of the program, passed on unread. The driver
+                // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 let result: Result<(), u32> = unsafe { self::$body($($arg),*) };
                 result.err().unwrap_or($crate::codes::SUCCESS)
@@ -24,7 +25,8 @@ macro_rules! ptsz {
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
-                // SAFETY: the program's promise: addresses are what the driver's function wants.
+                // SAFETY: the arguments are those of the program, passed on unread. The driver
+                // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 let result: Result<(), u32> = unsafe { self::$body(false, $($arg),*) };
                 result.err().unwrap_or($crate::codes::SUCCESS)
@@ -33,7 +35,8 @@ macro_rules! ptsz {
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
-                // SAFETY: as above.
+                // SAFETY: the arguments are those of the program, passed on unread. The driver
+                // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 let result: Result<(), u32> = unsafe { self::$body(true, $($arg),*) };
                 result.err().unwrap_or($crate::codes::SUCCESS)
@@ -55,7 +58,8 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> Result<(), u32> {
     if to.is_null() {
         return Err(crate::codes::INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, so `# Safety` demands that `to` may be written. Its alignment does not
+    // matter.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }

@@ -53,7 +53,8 @@ unsafe fn send(head: [u64; 3], what: u32, after: &[u64], copy: *const Copy3) -> 
     if copy.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the driver demands a `CUDA_MEMCPY3D`, which the program does not change
+    // during the call.
     let copy = unsafe { &*copy };
     if [copy.from.memory, copy.to.memory] != [DEVICE; 2] {
         return Err(refuse(c"a node that copies from or to memory other than the device's"));
@@ -81,7 +82,8 @@ unsafe fn add(
         return Err(INVALID_VALUE);
     }
     let id = mint();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphAddMemcpyNode demands `count` nodes at `after`, and that `copy` is null or a
+    // `CUDA_MEMCPY3D`. `node` is not null and may be written.
     unsafe {
         send([id, graph, context], ADD_NODE, nodes_before(after, count)?, copy)?;
         give(node, id)
@@ -89,11 +91,13 @@ unsafe fn add(
 }
 
 unsafe fn set(node: u64, copy: *const Copy3) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphMemcpyNodeSetParams demands that `copy` is null or a `CUDA_MEMCPY3D`. The node
+    // is a number.
     unsafe { send([node, 0, 0], SET_NODE, &[], copy) }
 }
 
 unsafe fn set_exec(exec: u64, node: u64, copy: *const Copy3, context: u64) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecMemcpyNodeSetParams demands that `copy` is null or a `CUDA_MEMCPY3D`.
+    // Handles are numbers.
     unsafe { send([node, exec, context], SET_EXEC_NODE, &[], copy) }
 }

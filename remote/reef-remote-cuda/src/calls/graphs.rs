@@ -40,7 +40,8 @@ impl NodeParams {
     ///
     /// `params` is of the second version, or `is_first` is true.
     unsafe fn function(params: *const Self, is_first: bool) -> u64 {
-        // SAFETY: the caller's promise: a kernel follows in the second version.
+        // SAFETY: every user of this function passes parameters that can be read. `# Safety`
+        // demands the second version unless `is_first`; there a kernel follows.
         unsafe {
             match (*params).function {
                 0 if !is_first => params.add(1).cast::<u64>().read(),
@@ -70,7 +71,8 @@ unsafe fn send(
     if params.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the driver demands parameters of the version that the function's name
+    // says, which is what `is_first` tells.
     let (params, function) = unsafe { (&*params, NodeParams::function(params, is_first)) };
     let known = Functions::all().get(function).ok_or(INVALID_HANDLE)?;
     let [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared] = params.sizes.map(U32::new);
@@ -90,7 +92,8 @@ unsafe fn send(
         reserved: U32::new(0),
     };
     let after: Vec<u8> = after.iter().flat_map(|id| id.to_le_bytes()).collect();
-    // SAFETY: the caller's promise.
+    // SAFETY: the driver demands an address for each parameter of the kernel in `params.params`, or
+    // a block in `params.extra`.
     unsafe {
         pack(&known, params.params, params.extra, |packed| {
             check(session.call(KernelNode::OP, &[hot_bytes(&head), &after, packed])?.0)
@@ -111,7 +114,7 @@ pub(super) unsafe fn nodes_before<'a>(after: *const u64, count: usize) -> Result
     match count {
         0 => Ok(&[]),
         _ if after.is_null() => Err(INVALID_VALUE),
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and `# Safety` demands `count` nodes, as long as the slice is used.
         _ => Ok(unsafe { std::slice::from_raw_parts(after, count) }),
     }
 }
@@ -128,7 +131,8 @@ unsafe fn add_node(
         return Err(INVALID_VALUE);
     }
     let id = mint();
-    // SAFETY: the caller's promise.
+    // SAFETY: the driver demands `count` nodes at `after`, and that `params` is null or of the
+    // version that `is_first` tells. `node` is not null and may be written.
     unsafe {
         send(ADD_NODE, id, graph, nodes_before(after, count)?, params, is_first)?;
         give(node, id)
@@ -142,7 +146,8 @@ unsafe fn add(
     count: usize,
     params: *const NodeParams,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphAddKernelNode_v2 demands parameters of the second version, `count` nodes at
+    // `after`, and that `node` is null or may be written.
     unsafe { add_node(node, graph, after, count, params, false) }
 }
 
@@ -153,27 +158,32 @@ unsafe fn add_first(
     count: usize,
     params: *const NodeParams,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphAddKernelNode demands parameters of the first version, `count` nodes at
+    // `after`, and that `node` is null or may be written.
     unsafe { add_node(node, graph, after, count, params, true) }
 }
 
 unsafe fn set(node: u64, params: *const NodeParams) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphKernelNodeSetParams_v2 demands that `params` is null or of the second version.
+    // The node is a number.
     unsafe { send(SET_NODE, node, 0, &[], params, false) }
 }
 
 unsafe fn set_first(node: u64, params: *const NodeParams) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphKernelNodeSetParams demands that `params` is null or of the first version. The
+    // node is a number.
     unsafe { send(SET_NODE, node, 0, &[], params, true) }
 }
 
 unsafe fn set_exec(exec: u64, node: u64, params: *const NodeParams) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecKernelNodeSetParams_v2 demands that `params` is null or of the second
+    // version. Handles are numbers.
     unsafe { send(SET_EXEC_NODE, node, exec, &[], params, false) }
 }
 
 unsafe fn set_exec_first(exec: u64, node: u64, params: *const NodeParams) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecKernelNodeSetParams demands that `params` is null or of the first version.
+    // Handles are numbers.
     unsafe { send(SET_EXEC_NODE, node, exec, &[], params, true) }
 }
 
@@ -186,14 +196,16 @@ unsafe fn instantiate(
     bytes: usize,
 ) -> Result<(), u32> {
     if !error.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cuGraphInstantiate_v2 demands that `error` may be written.
         unsafe { error.write(0) };
     }
     if !log.is_null() && bytes > 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cuGraphInstantiate_v2 demands `bytes` bytes at `log` that may be
+        // written, at least one.
         unsafe { log.write(0) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphInstantiate_v2 demands that `exec` is null or may be written. The graph is a
+    // number.
     unsafe { table(Call::cuGraphInstantiateWithFlags, false, &[exec as usize, graph as usize, 0]) }
 }
 
@@ -203,7 +215,8 @@ unsafe fn update(exec: u64, graph: u64, result: *mut UpdateResult) -> Result<(),
     // SAFETY: a place of this size.
     let outcome = unsafe { table(Call::cuGraphExecUpdate_v2, false, &args) };
     if !result.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cuGraphExecUpdate_v2 demands a `CUgraphExecUpdateResultInfo` that
+        // may be written.
         unsafe { result.write(info) };
     }
     outcome
@@ -215,6 +228,7 @@ unsafe fn nodes(graph: u64, nodes: *mut u64, count: *mut usize) -> Result<(), u3
         return Err(refuse(c"cuGraphGetNodes with a place for nodes"));
     }
     let args = [graph as usize, 0, count as usize];
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphGetNodes demands that `count` is null or may be written. No nodes are written,
+    // since their place is null.
     unsafe { table(Call::cuGraphGetNodes, false, &args) }
 }

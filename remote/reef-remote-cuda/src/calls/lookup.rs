@@ -23,7 +23,8 @@ plain! {
 }
 
 unsafe fn find(name: *const c_char, to: *mut usize, version: i32, flags: u64) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetProcAddress demands that `name` is null or ends with a zero, and that `to` is
+    // null or may be written. The status is null.
     unsafe { find_with_status(name, to, version, flags, std::ptr::null_mut()) }
 }
 
@@ -37,13 +38,14 @@ unsafe fn find_with_status(
     if name.is_null() || to.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuGetProcAddress demands a name that ends with a zero.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if name.is_empty() {
         return Err(INVALID_VALUE);
     }
     let found = symbol(&name, version, flags & PER_THREAD != 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: `to` is not null, and cuGetProcAddress demands that `to`, and `status` if it is not
+    // null, may be written.
     unsafe {
         to.write(found.unwrap_or(0));
         if !status.is_null() {

@@ -20,7 +20,8 @@ macro_rules! export_one {
         #[allow(non_snake_case)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: word!($arg)),*) -> u32 {
-            // SAFETY: the program's promise: addresses are what the driver's function wants.
+            // SAFETY: the arguments are those of the program, passed on unread. The driver demands
+            // that addresses among them are null or valid, and so does `table`.
             unsafe { table(Call::$call, $is_ptsz, &[$($arg),*]) }.err().unwrap_or(0)
         }
     };
@@ -77,18 +78,21 @@ pub(crate) unsafe fn table(call: Call, is_ptsz: bool, args: &[usize]) -> Result<
                 let count = if value == 0 { 0 } else { args[count] };
                 put(8 * count as u64);
                 for at in 0..count {
-                    // SAFETY: the caller's promise: `count` handles.
+                    // SAFETY: not null if `count` isn't zero, and `# Safety` demands what the
+                    // driver does: `count` handles. Their alignment does not matter.
                     put(unsafe { (value as *const u64).add(at).read_unaligned() });
                 }
             }
             Arg::In(_) | Arg::Text if value == 0 => return Err(INVALID_VALUE),
             Arg::In(len) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: not null, and `# Safety` demands what the driver does: a struct of `len`
+                // bytes, which the program does not change during the call.
                 let bytes = unsafe { std::slice::from_raw_parts(value as *const u8, len) };
                 put_bytes(&mut put, bytes);
             }
             Arg::Text => {
-                // SAFETY: the caller's promise.
+                // SAFETY: not null, and `# Safety` demands what the driver does: a text that ends
+                // with a zero.
                 let text = unsafe { CStr::from_ptr(value as *const c_char) };
                 put_bytes(&mut put, text.to_bytes());
             }
@@ -103,7 +107,7 @@ pub(crate) unsafe fn table(call: Call, is_ptsz: bool, args: &[usize]) -> Result<
     let (code, bytes) = session.call(TableCall::OP, &[hot_bytes(&head), &body])?;
     let says_why = matches!(call, Call::cuGraphExecUpdate_v2 | Call::cuStreamEndCapture);
     if code == 0 || says_why {
-        // SAFETY: the caller's promise.
+        // SAFETY: `results` has the demands of this function, and `args` are the same.
         unsafe { results(call, args, minted, &bytes) };
     }
     check(code)
@@ -128,7 +132,8 @@ unsafe fn results(call: Call, args: &[usize], minted: u64, mut bytes: &[u8]) {
         let len = match *arg {
             Arg::Out(len) if value != 0 => len,
             Arg::New(_) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: `table` has refused null for a new handle, and the driver demands that
+                // its place may be written. Alignment does not matter.
                 unsafe { (value as *mut u64).write_unaligned(minted) };
                 continue;
             }
@@ -136,7 +141,8 @@ unsafe fn results(call: Call, args: &[usize], minted: u64, mut bytes: &[u8]) {
             _ => continue,
         };
         let Some((result, rest)) = bytes.split_at_checked(len.next_multiple_of(8)) else { return };
-        // SAFETY: the caller's promise: a place of `len` bytes.
+        // SAFETY: not null, and the driver demands `len` bytes there that may be written. `result`
+        // has at least `len`.
         unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), value as *mut u8, len) };
         bytes = rest;
     }

@@ -32,7 +32,8 @@ impl Options {
 
     /// Name and value of each.
     unsafe fn pairs(&self) -> Vec<(u32, usize)> {
-        // SAFETY: the caller's promise: lists of `count` entries.
+        // SAFETY: `new` refuses null lists unless `count` is zero, and the driver demands `count`
+        // names and values of the program.
         let pair = |at| unsafe { (*self.names.add(at), *self.values.add(at)) };
         (0..self.count).map(pair).collect()
     }
@@ -43,7 +44,7 @@ impl Options {
     ///
     /// `NOT_SUPPORTED` for addresses of the program's.
     pub(super) unsafe fn body(&self) -> Result<(u32, Vec<u8>), u32> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the lists are those of `new`: `count` names and values of the program, or none.
         let pairs = unsafe { self.pairs() };
         if pairs.iter().any(|(name, _)| SYMBOLS.contains(name)) {
             return Err(refuse(c"a compilation with symbols of the program's"));
@@ -59,7 +60,7 @@ impl Options {
 
     /// Writes the logs that a compilation has left.
     pub(super) unsafe fn take_logs(&self, mut bytes: &[u8]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the lists are those of `new`: `count` names and values of the program, or none.
         let pairs = unsafe { self.pairs() };
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as usize;
         while let Some((head, rest)) = bytes.split_at_checked(16) {
@@ -75,8 +76,9 @@ impl Options {
                 continue;
             }
             let count = log.len().min(room - 1);
-            // SAFETY: the caller's promise: a place of `room` bytes, and a list of values, which
-            // the driver writes sizes to.
+            // SAFETY: the driver demands of the program that a log's buffer has the bytes of its
+            // size's option, which is `room`, and `count` is lower. It writes sizes to the list of
+            // values, as the driver does.
             unsafe {
                 std::ptr::copy_nonoverlapping(log.as_ptr(), place as *mut u8, count);
                 (place as *mut u8).add(count).write(0);

@@ -52,7 +52,7 @@ pub(crate) unsafe fn pack<T>(
     then: impl FnOnce(&[u8]) -> Result<T, u32>,
 ) -> Result<T, u32> {
     if !extra.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: `extra` is not null, and `# Safety` demands all parameters as one block there.
         return then(unsafe { block(extra) }?);
     }
     let Some(layout) = &function.layout else {
@@ -75,7 +75,8 @@ pub(crate) unsafe fn pack<T>(
     };
     for (at, (offset, size)) in layout.iter().enumerate() {
         let (offset, size) = (*offset as usize, *size as usize);
-        // SAFETY: the caller's promise.
+        // SAFETY: `params` is not null, and `# Safety` demands an address for each parameter:
+        // `layout` has one entry for each.
         let from = unsafe { params.add(at).read() };
         // SAFETY: a parameter of this size, and a place within the function's length.
         unsafe { std::ptr::copy_nonoverlapping(from, packed[offset..].as_mut_ptr(), size) };
@@ -87,13 +88,15 @@ pub(crate) unsafe fn pack<T>(
 unsafe fn block<'a>(extra: *const usize) -> Result<&'a [u8], u32> {
     let (mut at, mut len) = (0, 0);
     for pair in 0.. {
-        // SAFETY: the caller's promise: pairs up to a zero.
+        // SAFETY: the driver demands names and values in pairs, which end with
+        // `CU_LAUNCH_PARAM_END`, a zero. No earlier name was zero.
         let (name, value) = unsafe { (*extra.add(2 * pair), extra.add(2 * pair + 1)) };
         match name {
             0 => break,
-            // SAFETY: as above.
+            // SAFETY: a value follows each name but the last one.
             1 => at = unsafe { *value },
-            // SAFETY: as above: the address of a size.
+            // SAFETY: the driver demands that this value is the address of a `size_t`, the block's
+            // length.
             2 => len = unsafe { *(*value as *const usize) },
             _ => return Err(INVALID_VALUE),
         }
@@ -104,7 +107,8 @@ unsafe fn block<'a>(extra: *const usize) -> Result<&'a [u8], u32> {
     if len == 0 {
         return Ok(&[]);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the driver demands a block of `len` bytes at `at`, which is not null. It is read
+    // before the call returns.
     Ok(unsafe { std::slice::from_raw_parts(at as *const u8, len) })
 }
 
@@ -125,7 +129,8 @@ unsafe fn send(
     if !attributes.is_empty() {
         shape.to_mut().extend_from_slice(attributes);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLaunchKernel and its like demand of the program an address for each parameter in
+    // `params`, or a block in `extra`.
     unsafe {
         pack(&known, params, extra, |packed| {
             let op = Op { kind: Launch::OP, shape: &shape, words: packed, payload: &[] };
@@ -188,7 +193,8 @@ unsafe fn launch(
 ) -> Result<(), u32> {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let head = head(function, grid, block, shared, stream(on, is_ptsz));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLaunchKernel demands an address for each parameter in `params`, or a block in
+    // `extra`. Handles are passed on unread.
     unsafe { send(function, head, &[], params, extra) }
 }
 
@@ -209,7 +215,8 @@ unsafe fn cooperative(
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let head = head(function, grid, block, shared, stream(on, is_ptsz));
     let head = Launch { cooperative: U32::new(1), ..head };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLaunchCooperativeKernel demands an address for each parameter in `params`. Handles
+    // are passed on unread.
     unsafe { send(function, head, &[], params, std::ptr::null()) }
 }
 
@@ -223,12 +230,14 @@ unsafe fn launch_ex(
     if config.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuLaunchKernelEx demands a `CUlaunchConfig`, which the program does not
+    // change during the call.
     let &Config { grid, block, shared, on, attributes, count } = unsafe { &*config };
     let attributes = match count {
         0 => &[][..],
         _ if attributes.is_null() => return Err(INVALID_VALUE),
-        // SAFETY: the caller's promise: `count` attributes.
+        // SAFETY: not null, and cuLaunchKernelEx demands `count` attributes of `ATTRIBUTE_LEN`
+        // bytes in the configuration.
         _ => unsafe { std::slice::from_raw_parts(attributes, count as usize * ATTRIBUTE_LEN) },
     };
     let mut all = attributes.as_chunks().0.iter();
@@ -237,6 +246,7 @@ unsafe fn launch_ex(
     }
     let head = head(function, grid, block, shared, stream(on, is_ptsz));
     let head = Launch { attributes: U32::new(count), ..head };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLaunchKernelEx demands an address for each parameter in `params`, or a block in
+    // `extra`. Handles are passed on unread.
     unsafe { send(function, head, attributes, params, extra) }
 }

@@ -50,7 +50,7 @@ fn create(count: u32, names: *const u32, values: *mut usize, link: *mut u64) -> 
     let new = Link { options, images: Vec::new(), count: 0, linked: Vec::new() };
     let id = mint();
     lock(&LINKS).get_or_insert_with(HashMap::new).insert(id, new);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLinkCreate demands that `link` is null or may be written; `give` refuses null.
     unsafe { give(link, id) }
 }
 
@@ -82,12 +82,12 @@ unsafe fn add(
     if data.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuLinkAddData demands `bytes` bytes at `data`. Options are not read.
     let image = unsafe { std::slice::from_raw_parts(data, bytes) };
     let name = if name.is_null() {
         &[][..]
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cuLinkAddData demands a name that ends with a zero.
         unsafe { CStr::from_ptr(name) }.to_bytes()
     };
     gather(link, kind, image, name)
@@ -104,7 +104,8 @@ unsafe fn add_file(
     if path.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuLinkAddFile demands a path that ends with a zero. Options are not
+    // read.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let image = std::fs::read(OsStr::from_bytes(path)).map_err(|_| FILE_NOT_FOUND)?;
     gather(link, kind, &image, path)
@@ -116,9 +117,10 @@ unsafe fn complete(link: u64, image: *mut *const u8, bytes: *mut usize) -> Resul
         Ok((link.options, std::mem::take(&mut link.images), std::mem::take(&mut link.count)))
     })?;
     let (names, values) = (options.0 as *const u32, options.1 as *mut usize);
-    // SAFETY: the caller's promise: the options live until the link's end.
+    // SAFETY: sound if the program keeps both lists until the link's end. cuLinkCreate demands that
+    // for the values, where options are outputs.
     let options = unsafe { Options::new(names, values, options.2) }?;
-    // SAFETY: as above.
+    // SAFETY: both lists are still those of cuLinkCreate, with `options.2` entries each.
     let (options_count, body) = unsafe { options.body() }?;
     let head = Message { options: U32::new(options_count), images: U32::new(count) };
     let (code, reply) = session.call(Message::OP, &[hot_bytes(&head), &body, &images])?;
@@ -126,12 +128,14 @@ unsafe fn complete(link: u64, image: *mut *const u8, bytes: *mut usize) -> Resul
     let len = u64::from_le_bytes(len.try_into().expect("8 bytes")) as usize;
     let (linked, logs) =
         rest.split_at_checked(len.next_multiple_of(8)).ok_or(DEVICE_UNAVAILABLE)?;
-    // SAFETY: as above.
+    // SAFETY: both lists are still those of cuLinkCreate. It demands that buffers of logs live
+    // until the link's end.
     unsafe { options.take_logs(logs) };
     check(code)?;
     with(link, |link| {
         link.linked = linked[..len].to_vec();
-        // SAFETY: the caller's promise.
+        // SAFETY: cuLinkComplete demands that `image` and `bytes` are null or may be written.
+        // `give` refuses null for the image.
         unsafe {
             give(image, link.linked.as_ptr())?;
             if bytes.is_null() { Ok(()) } else { give(bytes, len) }

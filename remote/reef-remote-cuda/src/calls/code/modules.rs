@@ -40,10 +40,12 @@ unsafe fn image<'a>(at: *const u8) -> Result<&'a [u8], u32> {
     if at.is_null() {
         return Ok(&[]); // the server's driver says what it thinks of it
     }
-    // SAFETY: the caller's promise: at least a magic number or a text's end.
+    // SAFETY: not null, and the driver demands an image: a text that ends with a zero, or one with
+    // a magic number. Both have a first byte.
     let first = unsafe { std::slice::from_raw_parts(at, 1)[0] };
     let mut at = at;
-    // SAFETY: as above: an image of this first byte has more.
+    // SAFETY: an image with the first byte of a wrapper has the other three: machine code and fat
+    // binaries begin with a magic number, and texts with a printable character.
     if first == WRAPPER.to_le_bytes()[0] && unsafe { at.cast::<u32>().read_unaligned() } == WRAPPER
     {
         // SAFETY: the wrapper's second word.
@@ -78,7 +80,8 @@ unsafe fn send(
     if place.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleLoadDataEx and its like demand `count` names and values of the program, which
+    // `options` has.
     let (count, body) = unsafe { options.body() }?;
     let id = mint();
     let head = Load {
@@ -87,15 +90,17 @@ unsafe fn send(
         options: U32::new(count),
     };
     let (code, bytes) = session.call(Load::OP, &[hot_bytes(&head), &body, image])?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the driver demands buffers for logs of the lengths in `options`. The program keeps
+    // them during the call.
     unsafe { options.take_logs(&bytes) };
     check(code)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the driver demands that the place of the handle may be written.
     unsafe { give(place, id) }
 }
 
 unsafe fn load(module: *mut u64, at: *const u8) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleLoadData demands that `module` may be written, and that `at` is null or the
+    // address of a whole image.
     unsafe { send(module, image(at)?, &Options::NONE, false) }
 }
 
@@ -106,7 +111,8 @@ unsafe fn load_with(
     names: *const u32,
     values: *mut usize,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleLoadDataEx demands that `module` may be written, an image at `at`, and
+    // `count` names and values.
     unsafe { send(module, image(at)?, &Options::new(names, values, count)?, false) }
 }
 
@@ -114,7 +120,7 @@ unsafe fn file(path: *const c_char) -> Result<Vec<u8>, u32> {
     if path.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the driver demands a path that ends with a zero.
     let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
     let mut bytes = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
     bytes.push(0); // a text's end
@@ -122,7 +128,8 @@ unsafe fn file(path: *const c_char) -> Result<Vec<u8>, u32> {
 }
 
 unsafe fn load_file(module: *mut u64, path: *const c_char) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleLoad demands that `module` may be written, and that `path` is null or ends
+    // with a zero.
     unsafe { send(module, &file(path)?, &Options::NONE, false) }
 }
 
@@ -137,7 +144,8 @@ unsafe fn load_library(
     _own_values: usize,
     _own_count: u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryLoadData demands that `library` may be written, an image at `at`, and
+    // `count` names and values. The library's own options are not read.
     unsafe { send(library, image(at)?, &Options::new(names, values, count)?, true) }
 }
 
@@ -152,7 +160,8 @@ unsafe fn load_library_file(
     _own_values: usize,
     _own_count: u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryLoadFromFile demands that `library` may be written, a path, and `count`
+    // names and values. The library's own options are not read.
     unsafe { send(library, &file(path)?, &Options::new(names, values, count)?, true) }
 }
 
@@ -161,7 +170,7 @@ unsafe fn find(place: *mut u64, of: u64, name: *const c_char, is_kernel: bool) -
     if place.is_null() || name.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the driver demands a name that ends with a zero.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     let head = FindFunction {
         id: U64::new(mint()),
@@ -174,23 +183,26 @@ unsafe fn find(place: *mut u64, of: u64, name: *const c_char, is_kernel: bool) -
     let (id, layout) = bytes.split_at_checked(8).ok_or(DEVICE_UNAVAILABLE)?;
     let id = u64::from_le_bytes(id.try_into().expect("8 bytes"));
     Functions::all().insert(id, Function::of(layout));
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the driver demands that the place of the handle may be written.
     unsafe { give(place, id) }
 }
 
 unsafe fn function(place: *mut u64, module: u64, name: *const c_char) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleGetFunction demands that `place` is null or may be written, and that `name`
+    // is null or ends with a zero.
     unsafe { find(place, module, name, false) }
 }
 
 unsafe fn kernel(place: *mut u64, library: u64, name: *const c_char) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryGetKernel demands that `place` is null or may be written, and that `name` is
+    // null or ends with a zero.
     unsafe { find(place, library, name, true) }
 }
 
 unsafe fn kernel_function(place: *mut u64, kernel: u64) -> Result<(), u32> {
     let args = [place as usize, kernel as usize];
-    // SAFETY: the caller's promise.
+    // SAFETY: cuKernelGetFunction demands that `place` is null or may be written. The kernel is a
+    // number, which the server checks.
     unsafe { table(Call::cuKernelGetFunction, false, &args) }?;
     // SAFETY: the call has written there.
     let id = unsafe { place.read() };

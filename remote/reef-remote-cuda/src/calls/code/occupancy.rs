@@ -32,7 +32,8 @@ unsafe fn potential(
     shared: usize,
     limit: i32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuOccupancyMaxPotentialBlockSize has the same demands, without flags: `blocks` and
+    // `threads` may be written, and `dynamic` is null or a function of the program's.
     unsafe { potential_with_flags(blocks, threads, function, dynamic, shared, limit, 0) }
 }
 
@@ -73,7 +74,8 @@ unsafe fn potential_with_flags(
         unsafe { table(call, false, &args) }.map(|()| active)
     };
     let (best, count) = largest_block(most, warp.max(1), resident, active)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuOccupancyMaxPotentialBlockSize demands that `blocks` and `threads` may be written;
+    // `give` refuses null.
     unsafe {
         give(blocks, count * units)?;
         give(threads, best)

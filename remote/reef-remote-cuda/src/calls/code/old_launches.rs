@@ -97,7 +97,8 @@ unsafe fn value(function: u64, at: i32, from: *const u8, bytes: u32) -> Result<(
     if bytes == 0 {
         return with(function, |_| Ok(()));
     }
-    // SAFETY: the caller's promise: as many bytes.
+    // SAFETY: not null, and cuParamSetv demands `bytes` bytes at `from`. They are copied during the
+    // call.
     put(function, at, unsafe { std::slice::from_raw_parts(from, bytes as usize) })
 }
 

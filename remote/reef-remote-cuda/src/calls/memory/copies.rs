@@ -34,12 +34,14 @@ unsafe fn to_device(
     bytes: usize,
     on: usize,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemcpyHtoDAsync demands `bytes` bytes at `from`, which `up` reads before it
+    // returns. Addresses of the device are passed on unread.
     unsafe { up(to, from, bytes, stream(on, is_ptsz), false) }
 }
 
 unsafe fn to_device_now(is_ptsz: bool, to: u64, from: *const u8, bytes: usize) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemcpyHtoD demands `bytes` bytes at `from`, which `up` reads before it returns.
+    // Addresses of the device are passed on unread.
     unsafe { up(to, from, bytes, stream(0, is_ptsz), true) }
 }
 
@@ -66,7 +68,7 @@ pub(super) unsafe fn up(
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(MAX_PIECE_LEN);
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands `bytes` bytes at `from`, and `at + len` is at most `bytes`.
         let piece = unsafe { std::slice::from_raw_parts(from.add(at), len) };
         let head = ToDevice { to: U64::new(to + at as u64), stream: U64::new(on) };
         at += len;
@@ -96,12 +98,14 @@ unsafe fn to_host(
     bytes: usize,
     on: usize,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemcpyDtoHAsync demands `bytes` bytes at `to` that may be written, and `down`
+    // writes them before it returns.
     unsafe { down(to, from, bytes, stream(on, is_ptsz)) }
 }
 
 unsafe fn to_host_now(is_ptsz: bool, to: *mut u8, from: u64, bytes: usize) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemcpyDtoH demands `bytes` bytes at `to` that may be written, and `down` writes
+    // them before it returns.
     unsafe { down(to, from, bytes, stream(0, is_ptsz)) }
 }
 
@@ -134,7 +138,8 @@ pub(super) unsafe fn down(to: *mut u8, from: u64, bytes: usize, on: u64) -> Resu
         if read.len() != len {
             return Err(DEVICE_UNAVAILABLE);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands room for `bytes` bytes at `to`. `read` has `len` of them, and
+        // `at + len` is at most `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(read.as_ptr(), to.add(at), len) };
         at += len;
     }
@@ -181,17 +186,20 @@ unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> 
     if HostMemory::flags(at as usize).is_some() {
         return match attribute {
             2 => {
-                // SAFETY: the caller's promise: a number.
+                // SAFETY: not null, and cuPointerGetAttribute demands room for a memory type of 4
+                // bytes.
                 unsafe { value.cast::<u32>().write_unaligned(1) }; // CU_MEMORYTYPE_HOST
                 Ok(())
             }
             4 => {
-                // SAFETY: the caller's promise: an address.
+                // SAFETY: not null, and cuPointerGetAttribute demands room for an address of 8
+                // bytes.
                 unsafe { value.cast::<u64>().write_unaligned(at) };
                 Ok(())
             }
             8 => {
-                // SAFETY: the caller's promise: a flag.
+                // SAFETY: not null, and cuPointerGetAttribute demands room for a flag, of which 4
+                // bytes are written.
                 unsafe { value.cast::<u32>().write_unaligned(0) };
                 Ok(())
             }
@@ -203,7 +211,8 @@ unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> 
         let block = Leases::find(at).ok_or(INVALID_VALUE)?;
         let told = device_memory::attribute(&block, attribute, at).ok_or(INVALID_VALUE)?;
         let len = if attribute == 1 { 8 } else { attribute_len(attribute).ok_or(INVALID_VALUE)? };
-        // SAFETY: the caller's promise: a place of the attribute's size.
+        // SAFETY: not null, and cuPointerGetAttribute demands room for the attribute's type, which
+        // has `len` bytes, at most 8.
         unsafe { std::ptr::copy_nonoverlapping(told.to_le_bytes().as_ptr(), value, len) };
         return Ok(());
     }
@@ -211,7 +220,8 @@ unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> 
     let args = [found.as_mut_ptr() as usize, attribute as usize, at as usize];
     // SAFETY: a place of this size.
     unsafe { table(Call::cuPointerGetAttribute, false, &args) }?;
-    // SAFETY: the caller's promise: a place of the attribute's size.
+    // SAFETY: not null, and cuPointerGetAttribute demands room for the attribute's type, which has
+    // `len` bytes, at most 16.
     unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), value, len) };
     Ok(())
 }

@@ -43,10 +43,11 @@ unsafe fn alloc(at: *mut u64, bytes: u64) -> Result<(), u32> {
         Some(of) if bytes > 0 && !at.is_null() => {
             session.check_earlier()?;
             let found = find_room(session, of, bytes)?;
-            // SAFETY: the caller's promise.
+            // SAFETY: not null, and cuMemAlloc demands that `at` may be written.
             unsafe { give(at, found) }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: cuMemAlloc demands that `at` is null or may be written. The number of bytes is
+        // passed on unread.
         _ => unsafe { table(Call::cuMemAlloc_v2, false, &[at as usize, bytes as usize]) },
     }
 }
@@ -105,7 +106,8 @@ unsafe fn alloc_pitch(
     let is_well = ELEMENTS.contains(&element) && !at.is_null() && !pitch.is_null();
     match (own(session()?)?, row, bytes) {
         (Some(_), Some(row), Some(bytes)) if is_well => {
-            // SAFETY: the caller's promise.
+            // SAFETY: neither is null here, and cuMemAllocPitch demands that `at` and `pitch` may
+            // be written.
             unsafe {
                 alloc(at, bytes)?;
                 give(pitch, row)
@@ -114,7 +116,8 @@ unsafe fn alloc_pitch(
         _ => {
             let (width, height) = (width as usize, height as usize);
             let args = [at as usize, pitch as usize, width, height, element as usize];
-            // SAFETY: the caller's promise.
+            // SAFETY: cuMemAllocPitch demands that `at` and `pitch` are null or may be written. The
+            // other arguments are numbers.
             unsafe { table(Call::cuMemAllocPitch_v2, false, &args) }
         }
     }
@@ -149,7 +152,7 @@ fn free_in_stream(is_ptsz: bool, at: u64, on: usize) -> Result<(), u32> {
 /// Leased memory without an allocation counts as free.
 unsafe fn info(left: *mut u64, total: *mut u64) -> Result<(), u32> {
     let session = session()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemGetInfo demands that `left` and `total` are null or may be written.
     unsafe { table(Call::cuMemGetInfo_v2, false, &[left as usize, total as usize]) }?;
     if let (Some((_, device)), false) = (own(session)?, left.is_null()) {
         // SAFETY: the call has written there.
@@ -162,7 +165,8 @@ unsafe fn range(base: *mut u64, bytes: *mut u64, at: u64) -> Result<(), u32> {
     let session = session()?;
     if !is_in(session.facts.window, at) {
         let args = [base as usize, bytes as usize, at as usize];
-        // SAFETY: the caller's promise.
+        // SAFETY: cuMemGetAddressRange demands that `base` and `bytes` are null or may be written.
+        // The address is passed on unread.
         return unsafe { table(Call::cuMemGetAddressRange_v2, false, &args) };
     }
     let has_context = own(session)?.is_some() || session.is_broken();
@@ -170,7 +174,7 @@ unsafe fn range(base: *mut u64, bytes: *mut u64, at: u64) -> Result<(), u32> {
     let block = block.ok_or(if has_context { NOT_FOUND } else { INVALID_CONTEXT })?;
     for (place, value) in [(base, block.at), (bytes, block.bytes)] {
         if !place.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: not null, and cuMemGetAddressRange demands that it may be written.
             unsafe { give(place, value) }?;
         }
     }

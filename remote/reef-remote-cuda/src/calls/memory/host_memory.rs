@@ -21,12 +21,12 @@ unsafe fn alloc(to: *mut usize, bytes: usize, flags: u32) -> Result<(), u32> {
     if bytes == 0 || to.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuMemHostAlloc demands that `to` may be written.
     unsafe { give(to, HostMemory::alloc(bytes, flags).ok_or(OUT_OF_MEMORY)?) }
 }
 
 unsafe fn alloc_plain(to: *mut usize, bytes: usize) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemAllocHost demands that `to` is null or may be written, as `alloc` does.
     unsafe { alloc(to, bytes, 0) }
 }
 
@@ -51,7 +51,7 @@ fn unregister(at: usize) -> Result<(), u32> {
 
 unsafe fn flags_of(flags: *mut u32, at: usize) -> Result<(), u32> {
     session()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemHostGetFlags demands that `flags` may be written; `give` refuses null.
     unsafe { give(flags, HostMemory::flags(at).ok_or(INVALID_VALUE)?) }
 }
 

@@ -23,7 +23,8 @@ unsafe fn get(pool: u64, attribute: u32, value: *mut u8) -> Result<(), u32> {
     let args = [pool as usize, attribute as usize, found.as_mut_ptr() as usize];
     // SAFETY: a place of this size.
     unsafe { table(Call::cuMemPoolGetAttribute, false, &args) }?;
-    // SAFETY: the caller's promise: a place of the attribute's size.
+    // SAFETY: not null, and cuMemPoolGetAttribute demands room for the attribute's type, which has
+    // `len` bytes, at most 8.
     unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), value, len(attribute)) };
     Ok(())
 }
@@ -33,7 +34,8 @@ unsafe fn set(pool: u64, attribute: u32, value: *const u8) -> Result<(), u32> {
         return Err(INVALID_VALUE);
     }
     let mut given = [0_u8; 8];
-    // SAFETY: the caller's promise: a value of the attribute's size.
+    // SAFETY: not null, and cuMemPoolSetAttribute demands a value of the attribute's type, which
+    // has `len` bytes, at most 8.
     unsafe { std::ptr::copy_nonoverlapping(value, given.as_mut_ptr(), len(attribute)) };
     let args = [pool as usize, attribute as usize, given.as_ptr() as usize];
     // SAFETY: a value of this size.

@@ -51,7 +51,8 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
     if rows.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuMemcpy2D demands a `CUDA_MEMCPY2D`, which the program does not change
+    // during the call.
     let Rows { from, to, size: [width, height] } = unsafe { &*rows };
     let (width, height) = (*width, *height);
     if width == 0 || height == 0 {
@@ -63,7 +64,8 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
     let (from_pitch, to_pitch) = (from.pitch, to.pitch);
     let (source, target) = (from.first(), to.first());
     let on_stream = crate::calls::export::stream(on, is_ptsz);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemcpy2D demands of the program that `height` rows of `width` bytes, `pitch` apart,
+    // are valid on sides of the host's memory. Sides of the device's memory are passed on unread.
     unsafe {
         match (to.kind, from.kind) {
             (DEVICE, HOST) => (0..height).try_for_each(|row| {
@@ -93,7 +95,8 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
 
 /// Copies to the device have ended too: the rest of a stream's work comes after them.
 unsafe fn copy_now(is_ptsz: bool, rows: *const Rows) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemcpy2D demands that `rows` is null or a `CUDA_MEMCPY2D` whose host memory is
+    // valid. The other call takes no address.
     unsafe {
         copy(is_ptsz, rows, 0)?;
         table(Call::cuStreamSynchronize, is_ptsz, &[0])
