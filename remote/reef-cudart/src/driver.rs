@@ -41,7 +41,9 @@ macro_rules! functions {
                 /// Arguments that are addresses are what the driver's function wants.
                 pub(crate) unsafe fn $name(&self, $($arg: $type),*) -> Result<(), u32> {
                     let function = self.$name.ok_or(NEWER_DRIVER)?;
-                    // SAFETY: the caller's promise.
+                    // SAFETY: `function` is the driver's function of this name, which has this type
+                    // in cuda.h. `# Safety` demands that addresses among the arguments are what it
+                    // requires.
                     match unsafe { function($($arg),*) } {
                         SUCCESS => Ok(()),
                         code => Err(code),

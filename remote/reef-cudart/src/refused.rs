@@ -23,6 +23,7 @@ pub(crate) fn refuse(what: &CStr) -> u32 {
 /// `name` is a text.
 #[unsafe(export_name = "reef_cudart_refuse")]
 unsafe extern "C" fn refuse_name(name: *const c_char) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands a text that ends with a zero. The code that jumps here passes a
+    // static name.
     end(Err(refuse(unsafe { CStr::from_ptr(name) })))
 }

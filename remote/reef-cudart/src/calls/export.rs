@@ -7,7 +7,8 @@ macro_rules! plain {
             #[allow(non_snake_case, clippy::too_many_arguments)] // the runtime's
             #[unsafe(export_name = concat!("reef_", stringify!($name)))]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
-                // SAFETY: the program's promise: addresses are what the runtime's function wants.
+                // SAFETY: the arguments are those of the program, passed on unread. The runtime
+                // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 $crate::thread::end(unsafe { self::$body($($arg),*) })
             }
@@ -26,7 +27,8 @@ macro_rules! ptsz {
             #[unsafe(export_name = concat!("reef_", stringify!($ptsz)))]
             unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 use $crate::types::Argument;
-                // SAFETY: as above.
+                // SAFETY: the arguments are those of the program, with another stream. The runtime
+                // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 $crate::thread::end(unsafe { self::$body($($arg.of_ptsz()),*) })
             }
@@ -42,7 +44,8 @@ macro_rules! by_default {
             #[unsafe(export_name = concat!("reef_", stringify!($name)))]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
                 let stream = $crate::types::Stream::DEFAULT;
-                // SAFETY: the program's promise: addresses are what the runtime's function wants.
+                // SAFETY: the arguments are those of the program, passed on unread. The runtime
+                // demands that addresses among them are null or valid, and so does the body.
                 $crate::thread::end(unsafe { self::$body(stream, $($arg),*) })
             }
 
@@ -50,7 +53,8 @@ macro_rules! by_default {
             #[unsafe(export_name = concat!("reef_", stringify!($ptsz)))]
             unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 let stream = $crate::types::Stream::PER_THREAD;
-                // SAFETY: as above.
+                // SAFETY: the arguments are those of the program, passed on unread. The runtime
+                // demands that addresses among them are null or valid, and so does the body.
                 $crate::thread::end(unsafe { self::$body(stream, $($arg),*) })
             }
         )+
@@ -65,7 +69,8 @@ macro_rules! forward {
             #[unsafe(export_name = concat!("reef_", stringify!($name)))]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
                 let driver = $crate::state::context::enter();
-                // SAFETY: the program's promise: addresses are what the driver's function wants.
+                // SAFETY: the arguments are those of the program, passed on unread. The runtime
+                // demands of addresses among them what the driver's function does.
                 let result = driver.and_then(|driver| unsafe { driver.$driver($($value),*) });
                 $crate::thread::end(result)
             }
@@ -87,7 +92,8 @@ macro_rules! forward_ptsz {
                 use $crate::types::Argument;
                 $(let $arg = $arg.of_ptsz();)*
                 let driver = $crate::state::context::enter();
-                // SAFETY: the program's promise: addresses are what the driver's function wants.
+                // SAFETY: the arguments are those of the program, with another stream. The runtime
+                // demands of addresses among them what the driver's function does.
                 let result = driver.and_then(|driver| unsafe { driver.$driver($($value),*) });
                 $crate::thread::end(result)
             }
@@ -108,7 +114,7 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> Result<(), u32> {
     if to.is_null() {
         return Err(crate::codes::INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, so `# Safety` demands that `to` may be written.
     unsafe { to.write(value) };
     Ok(())
 }

@@ -79,7 +79,7 @@ unsafe fn attributes_of(attributes: *mut FunctionAttributes, function: usize) ->
         cluster_policy: newer(15),
         reserved: [0; 16],
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaFuncGetAttributes demands that `attributes` may be written; `give` refuses null.
     unsafe { give(attributes, found) }
 }
 
@@ -100,14 +100,14 @@ fn set_attribute(function: usize, attribute: u32, value: i32) -> Result<(), u32>
 fn set_for_device(kernel: usize, attribute: u32, value: i32, device: i32) -> Result<(), u32> {
     let driver = enter()?;
     let kernel = self::kernel(driver, kernel)?;
-    // SAFETY: as above.
+    // SAFETY: numbers, and a kernel of the driver's, which it checks.
     unsafe { driver.cuKernelSetAttribute(attribute, value, kernel, device) }
 }
 
 fn set_cache_config(function: usize, config: u32) -> Result<(), u32> {
     let driver = enter()?;
     let (kernel, device) = (kernel(driver, function)?, device(driver)?);
-    // SAFETY: as above.
+    // SAFETY: numbers, and a kernel of the driver's, which it checks.
     unsafe { driver.cuKernelSetCacheConfig(kernel, config, device) }
 }
 
@@ -119,7 +119,7 @@ fn set_shared_config(function: usize, _config: u32) -> Result<(), u32> {
 unsafe fn name_of(name: *mut *const c_char, at: usize) -> Result<(), u32> {
     let found = function(at).ok_or(INVALID_FUNCTION)?;
     // The name lives as long as the kernel is registered.
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaFuncGetName demands that `name` may be written; `give` refuses null.
     unsafe { give(name, found.name.as_ptr()) }
 }
 
@@ -131,7 +131,8 @@ unsafe fn param_info(
 ) -> Result<(), u32> {
     let driver = enter()?;
     let kernel = kernel(driver, function)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaFuncGetParamInfo demands that `offset` may be written, and `bytes` if it is not
+    // null. Both are passed on unread, with a kernel of the driver's.
     unsafe { driver.cuKernelGetParamInfo(kernel, index, offset, bytes) }
 }
 
@@ -144,19 +145,20 @@ unsafe fn param_count(function: usize, count: *mut usize) -> Result<(), u32> {
         unsafe { driver.cuKernelGetParamInfo(kernel, *index, &raw mut offset, &raw mut bytes) }
             .is_ok()
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaFuncGetParamCount demands that `count` may be written; `give` refuses null.
     unsafe { give(count, (0..).take_while(has).count()) }
 }
 
 unsafe fn driver_function(to: *mut usize, function: usize) -> Result<(), u32> {
     let driver = enter()?;
     let kernel = kernel(driver, function)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetFuncBySymbol demands that `to` may be written. It is passed on unread, with a
+    // kernel of the driver's.
     unsafe { driver.cuKernelGetFunction(to, kernel) }
 }
 
 unsafe fn driver_kernel(to: *mut usize, function: usize) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetKernel demands that `to` may be written; `give` refuses null.
     unsafe { give(to, kernel(enter()?, function)?) }
 }
 
@@ -166,7 +168,8 @@ unsafe fn blocks(
     threads: i32,
     shared: usize,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaOccupancyMaxActiveBlocksPerMultiprocessor has the same demand as with flags:
+    // `blocks` may be written.
     unsafe { blocks_with_flags(blocks, function, threads, shared, 0) }
 }
 
@@ -179,7 +182,8 @@ unsafe fn blocks_with_flags(
 ) -> Result<(), u32> {
     let driver = enter()?;
     let kernel = kernel(driver, function)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the runtime demands that `blocks` may be written. It is passed on unread, with a
+    // kernel of the driver's.
     unsafe {
         driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
             blocks, kernel, threads, shared, flags,
@@ -195,6 +199,7 @@ unsafe fn available_shared(
 ) -> Result<(), u32> {
     let driver = enter()?;
     let kernel = kernel(driver, function)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaOccupancyAvailableDynamicSMemPerBlock demands that `bytes` may be written. It is
+    // passed on unread, with a kernel of the driver's.
     unsafe { driver.cuOccupancyAvailableDynamicSMemPerBlock(bytes, kernel, blocks, threads) }
 }

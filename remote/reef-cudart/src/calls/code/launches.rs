@@ -92,7 +92,8 @@ pub(super) unsafe fn launch_function(
     let driver = enter()?;
     let (kernel, shared, none) = (kernel(driver, function)?, bytes(shared)?, std::ptr::null());
     let ([x, y, z], [wide, high, deep]) = (grid.sides(), block.sides());
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands an address for each parameter, as cuLaunchKernel does. The kernel
+    // is the driver's, and the stream is passed on unread.
     unsafe {
         driver.cuLaunchKernel(kernel, x, y, z, wide, high, deep, shared, stream, params, none)
     }
@@ -110,7 +111,8 @@ unsafe fn launch_cooperative(
     let driver = enter()?;
     let (kernel, shared) = (kernel(driver, function)?, bytes(shared)?);
     let ([x, y, z], [wide, high, deep]) = (grid.sides(), block.sides());
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaLaunchCooperativeKernel demands an address for each parameter in `params`, as the
+    // driver's function does. The stream is passed on unread.
     let result = unsafe {
         driver.cuLaunchCooperativeKernel(kernel, x, y, z, wide, high, deep, shared, stream, params)
     };
@@ -127,7 +129,8 @@ unsafe fn with_config(
     if config.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the runtime demands a `cudaLaunchConfig_t`, which the program does not
+    // change during the call.
     let &Config { grid, block, shared, stream, attributes, count } = unsafe { &*config };
     let stream = if is_ptsz && stream == Stream::DEFAULT { Stream::PER_THREAD } else { stream };
     let driver = enter()?;
@@ -145,10 +148,11 @@ unsafe fn launch_with(
     let none = std::ptr::null();
     let launch = |driver: &Driver, kernel, config: &DriverConfig| {
         let config = std::ptr::from_ref(config).cast();
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaLaunchKernelExC demands an address for each parameter in `params`, and
+        // `count` attributes. `config` is a local of the driver's type.
         unsafe { driver.cuLaunchKernelEx(config, kernel, params, none) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaLaunchKernelExC demands that `config` is null or a `cudaLaunchConfig_t`.
     unsafe { with_config(config, function, is_ptsz, launch) }
 }
 
@@ -157,7 +161,8 @@ unsafe fn launch_ex(
     function: usize,
     params: *const *const c_void,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaLaunchKernelExC demands a configuration, and an address for each parameter in
+    // `params`.
     unsafe { launch_with(config, function, params, false) }
 }
 
@@ -166,7 +171,8 @@ unsafe fn launch_ex_ptsz(
     function: usize,
     params: *const *const c_void,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaLaunchKernelExC demands a configuration, and an address for each parameter in
+    // `params`.
     unsafe { launch_with(config, function, params, true) }
 }
 
@@ -177,10 +183,12 @@ unsafe fn max_clusters(
 ) -> Result<(), u32> {
     let ask = |driver: &Driver, kernel, config: &DriverConfig| {
         let config = std::ptr::from_ref(config).cast();
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaOccupancyMaxActiveClusters demands that `clusters` may be written, and
+        // `count` attributes. `config` is a local of the driver's type.
         unsafe { driver.cuOccupancyMaxActiveClusters(clusters, kernel, config) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaOccupancyMaxActiveClusters demands that `config` is null or a
+    // `cudaLaunchConfig_t`.
     unsafe { with_config(config, function, false, ask) }
 }
 
@@ -191,9 +199,11 @@ unsafe fn max_cluster_size(
 ) -> Result<(), u32> {
     let ask = |driver: &Driver, kernel, config: &DriverConfig| {
         let config = std::ptr::from_ref(config).cast();
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaOccupancyMaxPotentialClusterSize demands that `size` may be written, and
+        // `count` attributes. `config` is a local of the driver's type.
         unsafe { driver.cuOccupancyMaxPotentialClusterSize(size, kernel, config) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaOccupancyMaxPotentialClusterSize demands that `config` is null or a
+    // `cudaLaunchConfig_t`.
     unsafe { with_config(config, function, false, ask) }
 }

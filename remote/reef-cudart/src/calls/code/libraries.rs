@@ -27,14 +27,16 @@ plain! {
 /// A kernel that launches take as well as a host's function.
 unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> Result<(), u32> {
     let driver = enter()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaLibraryGetKernel demands that `kernel` may be written and a name that ends with a
+    // zero. The driver refuses null, and has written there when it succeeds.
     let handle = unsafe {
         driver.cuLibraryGetKernel(kernel, library, name)?;
         *kernel
     };
     if function(handle).is_none() {
         let module = add_module(0);
-        // SAFETY: the caller's promise: a text, as the driver has read it.
+        // SAFETY: the driver has just found a kernel of this name, which the program keeps during
+        // the call and which ends with a zero.
         add_function(module, handle, unsafe { CStr::from_ptr(name) }.to_owned());
         if let Some(function) = function(handle) {
             function.kernel.store(handle, std::sync::atomic::Ordering::Release);

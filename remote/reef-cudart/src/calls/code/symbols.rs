@@ -32,13 +32,13 @@ ptsz! {
 
 unsafe fn address(at: *mut u64, variable: usize) -> Result<(), u32> {
     let (found, _) = symbol(enter()?, variable)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetSymbolAddress demands that `at` may be written; `give` refuses null.
     unsafe { give(at, found) }
 }
 
 unsafe fn size(bytes: *mut usize, variable: usize) -> Result<(), u32> {
     let (_, found) = symbol(enter()?, variable)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetSymbolSize demands that `bytes` may be written; `give` refuses null.
     unsafe { give(bytes, found) }
 }
 
@@ -68,7 +68,8 @@ unsafe fn copy_to(
     direction: u32,
 ) -> Result<(), u32> {
     let kind = kind(direction, true)?;
-    // SAFETY: the caller's promise, and a part of a variable.
+    // SAFETY: `part` has checked that the variable has `bytes` bytes there, and cudaMemcpyToSymbol
+    // demands as many at `from`.
     unsafe { copies::copy(stream, part(variable, bytes, offset)?, from, bytes, kind) }
 }
 
@@ -81,7 +82,8 @@ unsafe fn copy_from(
     direction: u32,
 ) -> Result<(), u32> {
     let kind = kind(direction, false)?;
-    // SAFETY: as above.
+    // SAFETY: `part` has checked that the variable has `bytes` bytes there, and
+    // cudaMemcpyFromSymbol demands room for as many at `to`.
     unsafe { copies::copy(stream, to, part(variable, bytes, offset)?, bytes, kind) }
 }
 
@@ -94,7 +96,8 @@ unsafe fn queue_to(
     stream: Stream,
 ) -> Result<(), u32> {
     let kind = kind(direction, true)?;
-    // SAFETY: as above.
+    // SAFETY: `part` has checked that the variable has `bytes` bytes there. cudaMemcpyToSymbolAsync
+    // demands as many at `from`, until the stream has copied them.
     unsafe { copies::queue(part(variable, bytes, offset)?, from, bytes, kind, stream) }
 }
 
@@ -107,6 +110,7 @@ unsafe fn queue_from(
     stream: Stream,
 ) -> Result<(), u32> {
     let kind = kind(direction, false)?;
-    // SAFETY: as above.
+    // SAFETY: `part` has checked that the variable has `bytes` bytes there.
+    // cudaMemcpyFromSymbolAsync demands room for as many at `to`, until the stream has copied them.
     unsafe { copies::queue(to, part(variable, bytes, offset)?, bytes, kind, stream) }
 }

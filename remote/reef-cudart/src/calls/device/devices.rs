@@ -28,7 +28,8 @@ unsafe fn count(count: *mut i32) -> Result<(), u32> {
     if count.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cudaGetDeviceCount demands that `count` may be written, as the driver's
+    // function does.
     unsafe {
         count.write(0);
         driver()?.cuDeviceGetCount(count)
@@ -36,7 +37,7 @@ unsafe fn count(count: *mut i32) -> Result<(), u32> {
 }
 
 unsafe fn get(to: *mut i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDevice demands that `to` may be written; `give` refuses null.
     unsafe { give(to, device(driver()?)?) }
 }
 
@@ -63,7 +64,8 @@ unsafe fn choose(device: *mut i32, wanted: usize) -> Result<(), u32> {
     if wanted == 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaChooseDevice demands that `device` may be written; `give` refuses null. The
+    // properties are not read.
     unsafe { give(device, 0) }
 }
 
@@ -75,19 +77,22 @@ fn synchronize() -> Result<(), u32> {
 unsafe fn attribute(value: *mut i32, attribute: u32, device: i32) -> Result<(), u32> {
     let driver = driver()?;
     check_device(driver, device)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaDeviceGetAttribute demands that `value` may be written. It is passed on unread,
+    // and the driver refuses null.
     unsafe { driver.cuDeviceGetAttribute(value, attribute, device) }
 }
 
 unsafe fn pci(name: *mut c_char, len: i32, device: i32) -> Result<(), u32> {
     let driver = driver()?;
     check_device(driver, device)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaDeviceGetPCIBusId demands that `len` bytes may be written to `name`, which is
+    // passed on unread.
     unsafe { driver.cuDeviceGetPCIBusId(name, len, device) }
 }
 
 unsafe fn by_pci(device: *mut i32, name: *const c_char) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaDeviceGetByPCIBusId demands that `device` may be written, and a name that ends
+    // with a zero. Both are passed on unread.
     unsafe { driver()?.cuDeviceGetByPCIBusId(device, name) }
 }
 
@@ -96,7 +101,8 @@ unsafe fn driver_version(version: *mut i32) -> Result<(), u32> {
     if version.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cudaDriverGetVersion demands that `version` may be written, as the
+    // driver's function does.
     unsafe {
         version.write(0);
         found().map_or(Ok(()), |driver| driver.cuDriverGetVersion(version))
@@ -104,11 +110,11 @@ unsafe fn driver_version(version: *mut i32) -> Result<(), u32> {
 }
 
 unsafe fn version_of_12(version: *mut i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaRuntimeGetVersion demands that `version` may be written; `give` refuses null.
     unsafe { give(version, 12_090) }
 }
 
 unsafe fn version_of_13(version: *mut i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaRuntimeGetVersion demands that `version` may be written; `give` refuses null.
     unsafe { give(version, 13_000) }
 }

@@ -38,10 +38,11 @@ unsafe fn find_version(
     }
     let version = i32::try_from(version).map_err(|_| INVALID_VALUE)?;
     let mut found = 0;
-    // SAFETY: the caller's promise, and a place for a number.
+    // SAFETY: neither is null, and cudaGetDriverEntryPoint demands a name that ends with a zero and
+    // that `to` may be written. `found` is a local.
     let result = unsafe { driver.cuGetProcAddress_v2(name, to, version, flags, &raw mut found) };
     if !status.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cudaGetDriverEntryPoint demands that `status` may be written.
         unsafe { give(status, found) }?;
         return Ok(());
     }
@@ -63,7 +64,8 @@ unsafe fn find_version_ptsz(
     flags: u64,
     status: *mut u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDriverEntryPointByVersion demands that `name` ends with a zero, and that `to`
+    // and `status` are null or may be written.
     unsafe { find_version(name, to, version, of_ptsz(flags), status) }
 }
 
@@ -73,7 +75,8 @@ unsafe fn find(
     flags: u64,
     status: *mut u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDriverEntryPoint demands that `name` ends with a zero, and that `to` and
+    // `status` are null or may be written.
     unsafe { find_version(name, to, RELEASE_12, flags, status) }
 }
 
@@ -83,7 +86,8 @@ unsafe fn find_ptsz(
     flags: u64,
     status: *mut u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDriverEntryPoint demands that `name` ends with a zero, and that `to` and
+    // `status` are null or may be written.
     unsafe { find_version(name, to, RELEASE_12, of_ptsz(flags), status) }
 }
 
@@ -93,7 +97,8 @@ unsafe fn find_13(
     flags: u64,
     status: *mut u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDriverEntryPoint demands that `name` ends with a zero, and that `to` and
+    // `status` are null or may be written.
     unsafe { find_version(name, to, RELEASE_13, flags, status) }
 }
 
@@ -103,6 +108,7 @@ unsafe fn find_13_ptsz(
     flags: u64,
     status: *mut u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDriverEntryPoint demands that `name` ends with a zero, and that `to` and
+    // `status` are null or may be written.
     unsafe { find_version(name, to, RELEASE_13, of_ptsz(flags), status) }
 }

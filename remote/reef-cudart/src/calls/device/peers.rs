@@ -16,7 +16,8 @@ unsafe fn can_access(can: *mut i32, device: i32, peer: i32) -> Result<(), u32> {
     let driver = driver()?;
     check_device(driver, device)?;
     check_device(driver, peer)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaDeviceCanAccessPeer demands that `can` may be written. It is passed on unread,
+    // and the driver refuses null.
     unsafe { driver.cuDeviceCanAccessPeer(can, device, peer) }
 }
 
@@ -38,6 +39,7 @@ fn disable(peer: i32) -> Result<(), u32> {
 }
 
 unsafe fn attribute(value: *mut i32, attribute: u32, from: i32, to: i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaDeviceGetP2PAttribute demands that `value` may be written. It is passed on
+    // unread, and the driver refuses null.
     unsafe { driver()?.cuDeviceGetP2PAttribute(value, attribute, from, to) }
 }

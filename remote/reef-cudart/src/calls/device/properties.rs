@@ -81,17 +81,20 @@ unsafe fn properties<const LEN: usize>(to: *mut u8, device: i32, is_13: bool) ->
     check_device(driver, device)?;
     let mut bytes = [0; LEN];
     fill(driver, device, &mut bytes, is_13)?;
-    // SAFETY: the caller's promise: a structure of this size.
+    // SAFETY: not null, and cudaGetDeviceProperties demands a `cudaDeviceProp` of its release,
+    // which has `LEN` bytes.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, LEN) };
     Ok(())
 }
 
 unsafe fn properties_12(to: *mut u8, device: i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDeviceProperties of release 12 demands that `to` is null or a `cudaDeviceProp`
+    // of `LEN_12` bytes.
     unsafe { properties::<LEN_12>(to, device, false) }
 }
 
 unsafe fn properties_13(to: *mut u8, device: i32) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetDeviceProperties of release 13 demands that `to` is null or a `cudaDeviceProp`
+    // of `LEN_13` bytes.
     unsafe { properties::<LEN_13>(to, device, true) }
 }

@@ -45,7 +45,8 @@ unsafe fn flags_of(flags: *mut u32) -> Result<(), u32> {
         return Err(INVALID_VALUE);
     }
     let mut is_active = 0;
-    // SAFETY: the caller's promise, and a place for a number.
+    // SAFETY: not null, and cudaGetDeviceFlags demands that `flags` may be written, which the
+    // driver does first. `is_active` is a local.
     unsafe {
         driver.cuDevicePrimaryCtxGetState(device, flags, &raw mut is_active)?;
         *flags |= MAP_HOST;

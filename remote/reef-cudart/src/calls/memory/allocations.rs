@@ -39,13 +39,14 @@ forward_ptsz! {
 unsafe fn alloc(at: *mut u64, bytes: usize) -> Result<(), u32> {
     let driver = enter()?;
     if bytes == 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaMalloc demands that `at` may be written; `give` refuses null.
         return unsafe { give(at, 0) };
     }
     if at.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cudaMalloc demands that `at` may be written, as the driver's function
+    // does.
     unsafe { driver.cuMemAlloc_v2(at, bytes) }
 }
 
@@ -55,7 +56,8 @@ unsafe fn free(at: u64) -> Result<(), u32> {
     if at == 0 {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaFree demands memory of cudaMalloc that no work uses any more. The driver refuses
+    // an address that it does not know.
     unsafe { driver.cuMemFree_v2(at) }
 }
 
@@ -70,13 +72,15 @@ unsafe fn alloc_pitch(
         return Err(INVALID_VALUE);
     }
     if width == 0 || height == 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: neither is null, and cudaMallocPitch demands that `at` and `pitch` may be
+        // written.
         return unsafe {
             give(at, 0)?;
             give(pitch, 0)
         };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: neither is null, and cudaMallocPitch demands that `at` and `pitch` may be written, as
+    // the driver's function does.
     unsafe { driver.cuMemAllocPitch_v2(at, pitch, width, height, ELEMENT) }
 }
 
@@ -86,22 +90,23 @@ unsafe fn alloc_3d(to: *mut Pitched, extent: Extent) -> Result<(), u32> {
     let (mut at, mut pitch) = (0, 0);
     // SAFETY: places for numbers.
     unsafe { alloc_pitch(&raw mut at, &raw mut pitch, width, rows) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMalloc3D demands that `to` may be written; `give` refuses null.
     unsafe { give(to, Pitched { at: at as usize, pitch, width, height }) }
 }
 
 unsafe fn alloc_host(at: *mut usize, bytes: usize) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMallocHost demands that `at` may be written, as `alloc_host_with` does.
     unsafe { alloc_host_with(at, bytes, 0) }
 }
 
 unsafe fn alloc_host_with(at: *mut usize, bytes: usize, flags: u32) -> Result<(), u32> {
     let driver = enter()?;
     if bytes == 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaHostAlloc demands that `at` may be written; `give` refuses null.
         return unsafe { give(at, 0) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaHostAlloc demands that `at` may be written. It is passed on unread, and the
+    // driver refuses null.
     unsafe { driver.cuMemHostAlloc(at, bytes, flags) }
 }
 
@@ -110,6 +115,7 @@ unsafe fn free_host(at: usize) -> Result<(), u32> {
     if at == 0 {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaFreeHost demands memory of cudaHostAlloc that nothing uses any more. The driver
+    // refuses an address that it does not know.
     unsafe { driver.cuMemFreeHost(at) }
 }

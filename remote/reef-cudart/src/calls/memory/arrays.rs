@@ -72,7 +72,8 @@ unsafe fn alloc(
     height: usize,
     flags: u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMallocArray demands that `array` is null or may be written, and that `format` is
+    // null or a `cudaChannelFormatDesc`.
     unsafe { alloc_3d(array, format, Extent { width, height, depth: 0 }, flags) }
 }
 
@@ -86,11 +87,13 @@ unsafe fn alloc_3d(
     if array.is_null() || format.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cudaMalloc3DArray demands a `cudaChannelFormatDesc`, which the program
+    // does not change during the call.
     let (format, channels) = unsafe { *format }.driver()?;
     let size = [extent.width, extent.height, extent.depth];
     let descriptor = ArrayDescriptor { size, format, channels, flags };
-    // SAFETY: the caller's promise, and a descriptor.
+    // SAFETY: not null, and cudaMalloc3DArray demands that `array` may be written. `descriptor` is
+    // a local of the driver's type.
     unsafe { driver.cuArray3DCreate_v2(array, (&raw const descriptor).cast()) }
 }
 
@@ -102,7 +105,7 @@ unsafe fn info(
 ) -> Result<(), u32> {
     let found = ArrayDescriptor::of(enter()?, array)?;
     let [width, height, depth] = found.size;
-    // SAFETY: the caller's promise: places may be null here.
+    // SAFETY: cudaArrayGetInfo demands that each place is null or may be written. Null is left out.
     unsafe {
         let _ = give(format, Format::of(&found));
         let _ = give(extent, Extent { width, height, depth });
@@ -112,6 +115,6 @@ unsafe fn info(
 }
 
 unsafe fn format_of(format: *mut Format, array: usize) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGetChannelDesc demands that `format` may be written; `give` refuses null.
     unsafe { give(format, Format::of(&ArrayDescriptor::of(enter()?, array)?)) }
 }

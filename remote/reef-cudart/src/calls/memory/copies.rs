@@ -82,7 +82,8 @@ unsafe fn copy_any(
     bytes: usize,
     kind: u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemcpy demands `bytes` bytes of memory of the direction's kinds at both
+    // addresses, as `copy` does.
     unsafe { copy(stream, to, from, bytes, Kind::of(kind)?) }
 }
 
@@ -93,7 +94,8 @@ unsafe fn queue_any(
     kind: u32,
     stream: Stream,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemcpyAsync demands what `queue` does: memory at both addresses until the stream
+    // has copied it.
     unsafe { queue(to, from, bytes, Kind::of(kind)?, stream) }
 }
 
@@ -118,13 +120,15 @@ pub(crate) unsafe fn copy(
         return Ok(());
     }
     if stream != Stream::DEFAULT {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands memory at both addresses for the length of the call, which
+        // waits for the stream. The driver checks the stream.
         return unsafe {
             queue(to, from, bytes, kind, stream)?;
             driver.cuStreamSynchronize(stream)
         };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands `bytes` bytes at both addresses, of these kinds. Each call waits
+    // as far as the driver's does.
     unsafe {
         match kind.decide(driver, to, from)? {
             Kind::ToDevice => driver.cuMemcpyHtoD_v2(to as u64, from, bytes),
@@ -155,7 +159,8 @@ pub(crate) unsafe fn queue(
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands `bytes` bytes at both addresses, of these kinds, until the stream
+    // has copied them.
     unsafe {
         match kind.decide(driver, to, from)? {
             Kind::ToDevice => driver.cuMemcpyHtoDAsync_v2(to as u64, from, bytes, stream),
@@ -174,7 +179,8 @@ unsafe fn on_host(
     bytes: usize,
     stream: Stream,
 ) -> Result<(), u32> {
-    // SAFETY: a stream; memory, by the caller's promise.
+    // SAFETY: the callers `copy` and `queue` demand `bytes` bytes of the host's memory at both
+    // addresses. They may overlap. The driver checks the stream.
     unsafe {
         driver.cuStreamSynchronize(stream)?;
         std::ptr::copy(from as *const u8, to as *mut u8, bytes);
@@ -222,7 +228,8 @@ unsafe fn copy_rows(
     height: usize,
     kind: u32,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemcpy2D demands the rows at both addresses for the length of the call, which
+    // waits for the stream.
     unsafe {
         queue_rows(to, to_pitch, from, from_pitch, width, height, kind, stream)?;
         enter()?.cuStreamSynchronize(stream)
@@ -259,7 +266,8 @@ pub(super) unsafe fn queue_rows(
     let kind = kind.decide(driver, to, from)?;
     if height == 1 || width == to_pitch && width == from_pitch {
         let bytes = width.checked_mul(height).ok_or(INVALID_VALUE)?;
-        // SAFETY: the caller's promise: rows without a gap.
+        // SAFETY: `# Safety` demands the rows, which have no gap between them, so there are `bytes`
+        // bytes at both addresses.
         return unsafe { queue(to, from, bytes, kind, stream) };
     }
     let [to_host, from_host] = kind.sides();
@@ -268,7 +276,8 @@ pub(super) unsafe fn queue_rows(
         to: Side::new(to, to_pitch, to_host),
         size: [width, height],
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands the rows at both addresses until the stream has copied them.
+    // `rows` is a local of the driver's type, which it reads during the call.
     unsafe { driver.cuMemcpy2DAsync_v2((&raw const rows).cast(), stream) }
 }
 
@@ -279,7 +288,8 @@ unsafe fn copy_peer(
     from_device: i32,
     bytes: usize,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemcpyPeer demands `bytes` bytes of the devices' memory at both addresses for the
+    // length of the call, which waits for the copy.
     unsafe {
         queue_peer(to, to_device, from, from_device, bytes, Stream::DEFAULT)?;
         enter()?.cuStreamSynchronize(Stream::DEFAULT)
@@ -301,10 +311,12 @@ unsafe fn queue_peer(
         return Ok(());
     }
     if to_device == from_device {
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaMemcpyPeerAsync demands `bytes` bytes of the devices' memory at both
+        // addresses until the stream has copied them.
         return unsafe { driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream) };
     }
     let contexts = [primary(driver, to_device)?, primary(driver, from_device)?];
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemcpyPeerAsync demands `bytes` bytes of the devices' memory at both addresses
+    // until the stream has copied them. The contexts are the devices' primary ones.
     unsafe { driver.cuMemcpyPeerAsync(to, contexts[0], from, contexts[1], bytes, stream) }
 }

@@ -24,12 +24,14 @@ unsafe fn fill(at: u64, value: i32, bytes: usize, stream: Stream) -> Result<(), 
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemset demands `bytes` bytes of the device's memory at `at` until the stream has
+    // filled them.
     unsafe { driver.cuMemsetD8Async(at, value as u8, bytes, stream) }
 }
 
 unsafe fn fill_now(stream: Stream, at: u64, value: i32, bytes: usize) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemset demands `bytes` bytes of the device's memory at `at` until they are
+    // filled.
     unsafe { fill(at, value, bytes, stream) }
 }
 
@@ -48,7 +50,8 @@ unsafe fn fill_rows(
     if width > pitch {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemset2D demands `height` rows of the device's memory, `pitch` apart, until the
+    // stream has filled them.
     unsafe { driver.cuMemsetD2D8Async(at, pitch, value as u8, width, height, stream) }
 }
 
@@ -60,7 +63,8 @@ unsafe fn fill_rows_now(
     width: usize,
     height: usize,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemset2D demands `height` rows of the device's memory, `pitch` apart, until they
+    // are filled.
     unsafe { fill_rows(at, pitch, value, width, height, stream) }
 }
 
@@ -70,7 +74,8 @@ unsafe fn fill_slices(of: Pitched, value: i32, extent: Extent, stream: Stream) -
     let slice = of.pitch.checked_mul(of.height).ok_or(INVALID_VALUE)?;
     for at in 0..depth {
         let at = (of.at + at * slice) as u64;
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaMemset3D demands `depth` slices of `of.height` rows, and this is one of them,
+        // until the stream has filled it.
         unsafe { fill_rows(at, of.pitch, value, width, height, stream) }?;
     }
     Ok(())
@@ -82,6 +87,7 @@ unsafe fn fill_slices_now(
     value: i32,
     extent: Extent,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemset3D demands `depth` slices of `of.height` rows of the device's memory until
+    // they are filled.
     unsafe { fill_slices(of, value, extent, stream) }
 }

@@ -43,7 +43,8 @@ const MANAGED: u32 = 3;
 fn ask<T: Default>(driver: &Driver, attribute: u32, at: u64) -> Result<T, u32> {
     let mut value = T::default();
     let place: *mut c_void = (&raw mut value).cast();
-    // SAFETY: a place of the attribute's size: callers name its type.
+    // SAFETY: `value` is a local of the attribute's size: each call of this function has `T` as
+    // cuda.h has the attribute. The driver checks the address.
     unsafe { driver.cuPointerGetAttribute(place, attribute, at) }?;
     Ok(value)
 }
@@ -67,7 +68,8 @@ unsafe fn attributes_of(attributes: *mut PointerAttributes, at: u64) -> Result<(
         Err(INVALID_VALUE) => {
             let none =
                 PointerAttributes { kind: UNREGISTERED, device: -2, on_device: 0, on_host: at };
-            // SAFETY: the caller's promise.
+            // SAFETY: cudaPointerGetAttributes demands that `attributes` may be written; `give`
+            // refuses null.
             return unsafe { give(attributes, none) };
         }
         Err(code) => return Err(code),
@@ -80,7 +82,8 @@ unsafe fn attributes_of(attributes: *mut PointerAttributes, at: u64) -> Result<(
         on_device: ask(driver, 3, at).unwrap_or(if kind == DEVICE { at } else { 0 }),
         on_host: ask(driver, 4, at).unwrap_or(0),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaPointerGetAttributes demands that `attributes` may be written; `give` refuses
+    // null.
     unsafe { give(attributes, found) }
 }
 

@@ -145,7 +145,8 @@ impl Params {
 }
 
 unsafe fn copy(stream: Stream, params: *const Params) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaMemcpy3D demands that `params` is null or a `cudaMemcpy3DParms`, with memory for
+    // the length of the call, which waits for the stream.
     unsafe {
         queue(params, stream)?;
         enter()?.cuStreamSynchronize(stream)
@@ -157,7 +158,8 @@ unsafe fn queue(params: *const Params, stream: Stream) -> Result<(), u32> {
     if params.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cudaMemcpy3D demands a `cudaMemcpy3DParms`, which the program does not
+    // change during the call.
     let params = unsafe { &*params };
     let Extent { width, height, depth } = params.extent;
     if width == 0 || height == 0 || depth == 0 {
@@ -165,7 +167,8 @@ unsafe fn queue(params: *const Params, stream: Stream) -> Result<(), u32> {
     }
     if params.from_array != 0 || params.to_array != 0 {
         let slices = params.slices(driver)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaMemcpy3D demands arrays and memory with all slices, until the stream has
+        // copied them. `slices` is a local of the driver's type.
         return unsafe { driver.cuMemcpy3DAsync_v2((&raw const slices).cast(), stream) };
     }
     let row = |memory: Pitched, corner: Position, slice: usize| {
@@ -176,7 +179,8 @@ unsafe fn queue(params: *const Params, stream: Stream) -> Result<(), u32> {
         let (to, from) =
             (row(params.to, params.to_corner, slice), row(params.from, params.from_corner, slice));
         let (to_pitch, from_pitch) = (params.to.pitch, params.from.pitch);
-        // SAFETY: the caller's promise.
+        // SAFETY: cudaMemcpy3D demands memory with `depth` slices at both addresses, until the
+        // stream has copied them. These rows are one of them.
         unsafe { queue_rows(to, to_pitch, from, from_pitch, width, height, params.kind, stream) }?;
     }
     Ok(())

@@ -48,7 +48,8 @@ unsafe fn info(
 ) -> Result<(), u32> {
     let driver = enter()?;
     let is_status = graph.is_null() && after.is_null() && edges.is_null() && count.is_null();
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaStreamGetCaptureInfo demands that `status` may be written, and that the other
+    // places are null or may be. All are passed on unread.
     unsafe {
         if is_status {
             driver.cuStreamGetCaptureInfo(stream, status, id)

@@ -97,7 +97,8 @@ unsafe fn add_edges(
     if (from.is_null() || to.is_null()) && count > 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: neither list is null if `count` isn't zero, and cudaGraphAddDependencies demands
+    // `count` nodes in both, and as much data as edges.
     unsafe {
         if edges.is_null() {
             driver.cuGraphAddDependencies(graph, from, to, count)
@@ -115,7 +116,8 @@ unsafe fn remove_edges(
     count: usize,
 ) -> Result<(), u32> {
     let driver = enter()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphRemoveDependencies demands `count` nodes in both lists, and as much data as
+    // edges. All are passed on unread.
     unsafe {
         if edges.is_null() {
             driver.cuGraphRemoveDependencies(graph, from, to, count)

@@ -64,7 +64,8 @@ unsafe fn with_params(
     if params.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the runtime demands a `cudaKernelNodeParams`, which the program does
+    // not change during the call.
     let &Params { function, grid, block, shared, params, extra } = unsafe { &*params };
     let kernel = kernel(driver, function)?;
     let params =
@@ -79,7 +80,8 @@ unsafe fn add(
     count: usize,
     params: *const Params,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphAddKernelNode demands `count` nodes at `after`, that `node` may be written,
+    // and an address for each parameter. The form passed on is a local.
     unsafe {
         with_params(params, |driver, params| {
             driver.cuGraphAddKernelNode_v2(node, graph, after, count, params)
@@ -105,19 +107,22 @@ unsafe fn get(node: usize, params: *mut Params) -> Result<(), u32> {
     let handle = if found.kernel == 0 { found.function } else { found.kernel };
     // The program knows the kernel by the host's function.
     let host = function(handle).map_or(handle, |function| function.host);
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphKernelNodeGetParams demands that `params` may be written; `give` refuses
+    // null.
     unsafe { give(params, Params { function: host, grid, block, shared, params: list, extra }) }
 }
 
 unsafe fn set(node: usize, params: *const Params) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphKernelNodeSetParams demands that `params` is null or a
+    // `cudaKernelNodeParams`, with an address for each parameter of the kernel.
     unsafe {
         with_params(params, |driver, params| driver.cuGraphKernelNodeSetParams_v2(node, params))
     }
 }
 
 unsafe fn set_exec(exec: usize, node: usize, params: *const Params) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphExecKernelNodeSetParams demands that `params` is null or a
+    // `cudaKernelNodeParams`, with an address for each parameter of the kernel.
     unsafe {
         with_params(params, |driver, params| {
             driver.cuGraphExecKernelNodeSetParams_v2(exec, node, params)

@@ -50,7 +50,8 @@ unsafe fn with_copy(
     if params.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the runtime demands a `cudaMemcpy3DParms`, which the program does not
+    // change during the call.
     let slices = unsafe { &*params }.slices(driver)?;
     call(driver, (&raw const slices).cast(), current(driver)?)
 }
@@ -62,7 +63,8 @@ unsafe fn add_copy(
     count: usize,
     params: *const Params,
 ) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphAddMemcpyNode demands that `params` is null or a `cudaMemcpy3DParms`,
+    // `count` nodes at `after`, and that `node` may be written.
     unsafe {
         with_copy(params, |driver, copy, context| {
             driver.cuGraphAddMemcpyNode(node, graph, after, count, copy, context)
@@ -82,17 +84,20 @@ unsafe fn add_line(
     kind: u32,
 ) -> Result<(), u32> {
     let params = Params::line(to, from, bytes, kind);
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphAddMemcpyNode1D demands `count` nodes at `after` and that `node` may be
+    // written. `params` is a local.
     unsafe { add_copy(node, graph, after, count, &raw const params) }
 }
 
 unsafe fn set_copy(node: usize, params: *const Params) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphMemcpyNodeSetParams demands that `params` is null or a `cudaMemcpy3DParms`.
+    // The node is passed on unread.
     unsafe { with_copy(params, |driver, copy, _| driver.cuGraphMemcpyNodeSetParams(node, copy)) }
 }
 
 unsafe fn set_exec_copy(exec: usize, node: usize, params: *const Params) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphExecMemcpyNodeSetParams demands that `params` is null or a
+    // `cudaMemcpy3DParms`. Handles are passed on unread.
     unsafe {
         with_copy(params, |driver, copy, context| {
             driver.cuGraphExecMemcpyNodeSetParams(exec, node, copy, context)
@@ -109,7 +114,7 @@ unsafe fn set_exec_line(
     kind: u32,
 ) -> Result<(), u32> {
     let params = Params::line(to, from, bytes, kind);
-    // SAFETY: the caller's promise.
+    // SAFETY: `params` is a local that describes the program's copy. Handles are passed on unread.
     unsafe { set_exec_copy(exec, node, &raw const params) }
 }
 
@@ -122,18 +127,21 @@ unsafe fn add_fill(
 ) -> Result<(), u32> {
     let driver = enter()?;
     let context = current(driver)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphAddMemsetNode demands a `cudaMemsetParams`, `count` nodes at `after`, and
+    // that `node` may be written. All are passed on unread.
     unsafe { driver.cuGraphAddMemsetNode(node, graph, after, count, params.cast(), context) }
 }
 
 unsafe fn set_fill(node: usize, params: *const Fill) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphMemsetNodeSetParams demands a `cudaMemsetParams`, which has the form of the
+    // driver's. It is passed on unread.
     unsafe { enter()?.cuGraphMemsetNodeSetParams(node, params.cast()) }
 }
 
 unsafe fn set_exec_fill(exec: usize, node: usize, params: *const Fill) -> Result<(), u32> {
     let driver = enter()?;
     let context = current(driver)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: cudaGraphExecMemsetNodeSetParams demands a `cudaMemsetParams`, which has the form of
+    // the driver's. It is passed on unread.
     unsafe { driver.cuGraphExecMemsetNodeSetParams(exec, node, params.cast(), context) }
 }

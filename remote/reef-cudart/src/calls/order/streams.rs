@@ -63,7 +63,8 @@ unsafe fn add_callback(
     if callback == 0 || flags != 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise: a function of this type.
+    // SAFETY: not zero, and cudaStreamAddCallback demands the address of a `cudaStreamCallback_t`,
+    // which is `Function`.
     let function = unsafe { std::mem::transmute::<usize, Function>(callback) };
     let callback = Box::into_raw(Box::new(Callback { function, stream, data }));
     let (run, at) = (run as unsafe extern "C" fn(*mut Callback) as usize, callback as usize);
