@@ -100,9 +100,9 @@ impl<D: Operators> LoadedProgram<D> {
         let word =
             |part: &Part<'_, D>| self.device.address(&part.region.buffer) + part.offset as u64;
         let words: Vec<u64> = parts.iter().map(word).collect();
-        // SAFETY: the caller that trusted the program said that its kernels use no more than
-        // `check` has found there, and that blocks don't need each other. The launch keeps the
-        // memory, which only a GPU sees.
+        // SAFETY: `check` found each part inside its region. Kernels touch no more than that, and
+        // blocks don't need each other: `Program::trusted` demands it. `keep` holds the memory
+        // until the last run has ended, and only a GPU sees it.
         let launch =
             unsafe { Launch::new(kernel.clone(), call.grid, call.block, Args::new(&words)) };
         Ok(launch.keep(parts.iter().map(|part| part.region.buffer.clone()).collect()))

@@ -62,7 +62,8 @@ pub struct Context {
 // SAFETY: the driver's handles may be used from any thread; each call makes the context current
 // first.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: methods take `&self`, what changes is behind locks, and the driver lets several threads
+// use a handle at once.
 unsafe impl Sync for Context {}
 
 impl Context {

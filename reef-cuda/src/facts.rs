@@ -170,7 +170,7 @@ fn uuid(driver: &Driver, device: CUdevice) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
     // SAFETY: the pointer is valid for the call, for 16 bytes.
     let said = unsafe { driver.cuDeviceGetUuid_v2(&mut uuid, device) }
-        // SAFETY: as above.
+        // SAFETY: the pointer is valid for the call, for the same 16 bytes.
         .or_else(|_| unsafe { driver.cuDeviceGetUuid(&mut uuid, device) });
     said.is_ok().then_some(uuid)
 }

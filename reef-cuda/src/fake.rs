@@ -59,19 +59,19 @@ extern "C" fn fine() -> u32 {
 }
 
 extern "C" fn one(value: *mut c_int) -> u32 {
-    // SAFETY: the driver's callers give a valid pointer.
+    // SAFETY: `facts::count` gives a pointer to an `int`, valid for the call.
     unsafe { *value = 1 };
     0
 }
 
 extern "C" fn version(value: *mut c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `Driver::version` gives a pointer to an `int`, valid for the call.
     unsafe { *value = 12040 };
     0
 }
 
 extern "C" fn attribute(value: *mut c_int, attribute: c_uint, _: c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `facts::attribute_of` gives a pointer to an `int`, valid for the call.
     unsafe {
         *value = match attribute {
             75 => 9,
@@ -84,7 +84,8 @@ extern "C" fn attribute(value: *mut c_int, attribute: c_uint, _: c_int) -> u32 {
 }
 
 extern "C" fn handle(handle: *mut *mut c_void) -> u32 {
-    // SAFETY: as above. The handle is not followed.
+    // SAFETY: each call that makes a handle gives a pointer to one, valid for the call. The handle
+    // is not followed.
     unsafe { *handle = std::ptr::dangling_mut::<u64>().cast() };
     0
 }
@@ -100,14 +101,15 @@ extern "C" fn name(code: u32, name: *mut *const c_char) -> u32 {
         719 => c"CUDA_ERROR_LAUNCH_FAILED",
         _ => return 1,
     };
-    // SAFETY: as above.
+    // SAFETY: `cuGetErrorName` gets a pointer to a pointer, valid for the call; the text is static.
     unsafe { *name = known.as_ptr() };
     0
 }
 
 extern "C" fn alloc(memory: *mut u64, bytes: usize) -> u32 {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
-    // SAFETY: as above. The address is not followed.
+    // SAFETY: `cuMemAlloc` gets a pointer to an address, valid for the call. The address is not
+    // followed.
     unsafe { *memory = NEXT.fetch_add(bytes.next_multiple_of(256) as u64, Ordering::Relaxed) };
     0
 }
@@ -121,7 +123,8 @@ extern "C" fn alloc_async(memory: *mut u64, bytes: usize, _: *mut c_void) -> u32
 
 extern "C" fn alloc_host(memory: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
     let words = vec![0u64; bytes.div_ceil(8)].leak();
-    // SAFETY: as above.
+    // SAFETY: `cuMemHostAlloc` gets a pointer to a pointer, valid for the call; the words are never
+    // freed.
     unsafe { *memory = words.as_mut_ptr().cast() };
     0
 }
@@ -134,7 +137,7 @@ extern "C" fn free_host(_: *mut c_void) -> u32 {
 }
 
 extern "C" fn device_of(device: *mut u64, host: *mut c_void, _: c_uint) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `cuMemHostGetDevicePointer` gets a pointer to an address, valid for the call.
     unsafe { *device = host as u64 };
     0
 }
@@ -147,7 +150,8 @@ extern "C" fn launch_with(
     _: *mut *mut c_void,
     _: *mut c_void,
 ) -> u32 {
-    // SAFETY: as above; of the attribute's values, the one that its name says.
+    // SAFETY: `Modules::launch` gives a configuration and one attribute, which are valid for the
+    // call; the value that is read is the one that it sets.
     let (name, allowed) = unsafe {
         let attribute = &*(*config).attrs;
         (attribute.id as u32, attribute.value.programmaticStreamSerializationAllowed)
@@ -213,7 +217,8 @@ extern "C" fn open_ipc(memory: *mut u64, handle: CUipcMemHandle, _: c_uint) -> u
         return 1;
     }
     SHARED_OPEN.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: as above. The address is not followed.
+    // SAFETY: `Context::open_ipc` gives a pointer to an address, valid for the call. The address is
+    // not followed.
     unsafe { *memory = u64::from(kib) << 44 };
     0
 }
@@ -224,19 +229,20 @@ extern "C" fn close_ipc(_: u64) -> u32 {
 }
 
 extern "C" fn range(begin: *mut u64, bytes: *mut usize, memory: u64) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `Context::check_ipc` gives pointers to an address and a size, valid for the call.
     unsafe { (*begin, *bytes) = (memory, (memory >> 34) as usize) };
     0
 }
 
 extern "C" fn device_of_pointer(value: *mut c_int, _: c_uint, _: u64) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `Context::check_ipc` gives a pointer to an `int`, valid for the call, and asks for
+    // nothing but the device.
     unsafe { *value = SHARED_ON.load(Ordering::Relaxed) as c_int };
     0
 }
 
 extern "C" fn multiprocessors(_: c_int, resource: *mut CUdevResource, _: c_uint) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `parts::whole` gives a pointer to a resource of zeros, valid for the call.
     unsafe { (*resource).__bindgen_anon_1.sm.smCount = 132 };
     0
 }
@@ -250,7 +256,8 @@ extern "C" fn divide(
     _: c_uint,
     least: c_uint,
 ) -> u32 {
-    // SAFETY: as above; `multiprocessors` has filled in what is divided.
+    // SAFETY: `parts::groups` and `parts::divide` give room for `*parts` resources at `part`, and
+    // pointers that are valid for the call. `multiprocessors` has filled in what is divided.
     unsafe {
         let (all, units) = ((*from).__bindgen_anon_1.sm.smCount, least.next_multiple_of(8));
         if units > all {

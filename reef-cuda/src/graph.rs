@@ -35,7 +35,8 @@ impl Graphs for Context {
 
     unsafe fn launch_exec(&self, exec: Exec, stream: Stream) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: reef-gpu's `Exec` and `Stream` own both handles, and end them when they are
+        // dropped. What the launches refer to outlives the run: `Graphs::launch_exec` demands it.
         unsafe { self.driver.cuGraphLaunch(exec.0, stream.0) }
     }
 

@@ -9,7 +9,7 @@ pub struct Stream(pub(crate) CUstream);
 
 // SAFETY: a handle that the driver lets any thread use.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Stream {}
 
 /// Loaded code.
@@ -18,16 +18,16 @@ pub struct Code(pub(crate) CUmodule);
 
 // SAFETY: a handle that the driver lets any thread use.
 unsafe impl Send for Code {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Code {}
 
 /// A function of loaded code.
 #[derive(Debug, Clone, Copy)]
 pub struct Function(pub(crate) CUfunction);
 
-// SAFETY: as above.
+// SAFETY: a handle that the driver lets any thread use while the code is loaded.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Function {}
 
 /// Launches that the device takes at once.
@@ -37,5 +37,5 @@ pub struct Exec(pub(crate) CUgraphExec);
 // SAFETY: a handle that the driver lets any thread use, one at a time; queues take turns on the
 // device.
 unsafe impl Send for Exec {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Exec {}

@@ -32,7 +32,8 @@ impl Context {
     /// As [`reef_gpu::Memory::close_shared`].
     pub(crate) unsafe fn close_ipc(&self, memory: u64) {
         if self.bind().is_ok() {
-            // SAFETY: the caller's promise. Of a lost device there is nothing to close.
+            // SAFETY: `memory` came from `open_ipc`, is closed once, and no work uses it:
+            // `Memory::close_shared` demands it. Of a lost device there is nothing to close.
             let _ = unsafe { self.driver.cuIpcCloseMemHandle(memory) };
         }
     }

@@ -26,7 +26,8 @@ unsafe impl Memory for Context {
 
     unsafe fn free(&self, memory: u64) {
         if !self.own.pools {
-            // SAFETY: the caller's promise; `alloc` took it from there.
+            // SAFETY: without pools `alloc` took it from `alloc_signals`. It is freed once, after
+            // its last use: `Memory::free` demands it.
             return unsafe { self.free_signals(memory) };
         }
         if self.bind().is_ok() {
@@ -63,7 +64,8 @@ unsafe impl Memory for Context {
         const FLAGS: c_uint = 3;
         self.bind()?;
         let mut device = 0;
-        // SAFETY: the caller's promise; the pointer is valid for the call.
+        // SAFETY: the bytes are there until they are unregistered: `Memory::register_host` demands
+        // it. The pointer is valid for the calls.
         unsafe {
             let done = self.driver.cuMemHostRegister_v2(host.cast(), bytes, FLAGS);
             done.map_err(unpinned)?;
@@ -85,7 +87,8 @@ unsafe impl Memory for Context {
     }
 
     unsafe fn close_shared(&self, memory: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `memory` came from `open_ipc`, is closed once, and no work uses it:
+        // `Memory::close_shared` demands it.
         unsafe { self.close_ipc(memory) };
     }
 
@@ -95,14 +98,16 @@ unsafe impl Memory for Context {
     }
 
     unsafe fn free_gate(&self, signal: GateSignal) {
-        // SAFETY: the caller's promise; `alloc_gate` took it from there.
+        // SAFETY: `alloc_gate` took it from `alloc_host`. It is freed once, and no stream waits for
+        // it: `Memory::free_gate` demands it.
         unsafe { self.free_host(signal.host.cast()) };
     }
 
     unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping);
-        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        // SAFETY: the bytes from `to` on are memory of this device that no work uses:
+        // `Memory::write` demands it. The call waits, so `data` outlives the copy.
         unsafe {
             driver.cuMemcpyHtoDAsync_v2(to, data.as_ptr().cast(), data.len(), stream)?;
             driver.cuStreamSynchronize(stream)
@@ -112,7 +117,8 @@ unsafe impl Memory for Context {
     unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping);
-        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        // SAFETY: the bytes from `from` on are memory of this device that no work writes:
+        // `Memory::read` demands it. The call waits, so `data` outlives the copy.
         unsafe {
             driver.cuMemcpyDtoHAsync_v2(data.as_mut_ptr().cast(), from, data.len(), stream)?;
             driver.cuStreamSynchronize(stream)

@@ -116,10 +116,13 @@ impl Modules for Context {
                 numAttrs: 1,
             };
             let (params, extra) = (params.as_mut_ptr(), std::ptr::null_mut());
-            // SAFETY: as below; the configuration is read during the call.
+            // SAFETY: the stream is open, the function is loaded, and the parameters are its own:
+            // `Modules::launch` demands it. The driver copies the configuration and the parameters
+            // before it returns.
             return unsafe { self.driver.cuLaunchKernelEx(&config, function.0, params, extra) };
         }
-        // SAFETY: the caller's promise; the driver copies the parameters before it returns.
+        // SAFETY: the stream is open, the function is loaded, and the parameters are its own:
+        // `Modules::launch` demands it. The driver copies the parameters before it returns.
         unsafe {
             self.driver.cuLaunchKernel(
                 function.0,

@@ -146,7 +146,7 @@ fn groups(driver: &Driver, device: CUdevice) -> Result<Vec<CUdevResource>> {
     let all = whole(driver, device)?;
     // SAFETY: plain data, filled by the driver below.
     let mut rest: CUdevResource = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
+    // SAFETY: an array of plain data, for which zeros are a value; the driver fills it in below.
     let mut groups: [CUdevResource; MAX_GROUPS] = unsafe { std::mem::zeroed() };
     let mut count = MAX_GROUPS as c_uint;
     // SAFETY: the pointers are valid for the call, with room for `count` groups.

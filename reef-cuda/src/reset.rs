@@ -39,7 +39,8 @@ unsafe impl Reset for Context {
 
     unsafe fn write_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the word is memory that the device can write, without references:
+        // `Reset::write_value` demands it. reef-gpu's `Stream` keeps the stream open.
         unsafe { self.driver.cuStreamWriteValue32_v2(stream.0, address, value, 0) }
     }
 }

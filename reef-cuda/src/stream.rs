@@ -70,7 +70,8 @@ impl Streams for Context {
 
     unsafe fn wait_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the word came from `alloc_gate`, and is there until the stream has passed it:
+        // `wait_value` demands it. reef-gpu's `Stream` keeps the stream open.
         unsafe { self.driver.cuStreamWaitValue32_v2(stream.0, address, value, EQUAL) }
     }
 }

@@ -78,7 +78,8 @@ impl Transfers {
             return Ok(());
         }
         context.bind()?;
-        // SAFETY: the caller's promise; the stream is open.
+        // SAFETY: both ranges are memory of this device until the call returns: `copy` demands it,
+        // and waits for the end. The stream is open for as long as `self`.
         unsafe {
             context.driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream.0)?;
             context.wait(stream)

@@ -54,13 +54,13 @@ extern "C" fn init(_: c_uint) -> u32 {
 }
 
 extern "C" fn one(value: *mut c_int) -> u32 {
-    // SAFETY: the runtime's callers give a valid pointer.
+    // SAFETY: `hipGetDeviceCount` gets a pointer to an `int`, valid for the call.
     unsafe { *value = 1 };
     0
 }
 
 extern "C" fn version(value: *mut c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `hipRuntimeGetVersion` gets a pointer to an `int`, valid for the call.
     unsafe { *value = 50221153 };
     0
 }
@@ -73,7 +73,7 @@ extern "C" fn attribute(value: *mut c_int, attribute: c_uint, _: c_int) -> u32 {
         71 | 74 | 10002 => 65536,
         _ => return 1,
     };
-    // SAFETY: as above.
+    // SAFETY: `hipDeviceGetAttribute` gets a pointer to an `int`, valid for the call.
     unsafe { *value = answer };
     0
 }
@@ -84,24 +84,27 @@ extern "C" fn attribute(value: *mut c_int, attribute: c_uint, _: c_int) -> u32 {
 ///
 /// `to` is the start of such a structure.
 unsafe fn put_target(to: *mut c_void, at: usize, target: &CStr) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `to` begins a structure that has room for the name and its NUL at `at`: `put_target`
+    // demands it.
     unsafe { target.as_ptr().copy_to(to.cast::<c_char>().add(at), target.count_bytes() + 1) };
 }
 
 extern "C" fn old_properties(to: *mut c_void, _: c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: facts.rs gives a buffer that is longer than the structure of
+    // `hipGetDeviceProperties`.
     unsafe { put_target(to, 396, c"gfx906:sramecc+:xnack-") };
     0
 }
 
 extern "C" fn new_properties(to: *mut c_void, _: c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: facts.rs gives a buffer that is longer than the structure of
+    // `hipGetDevicePropertiesR0600`.
     unsafe { put_target(to, 1160, c"gfx90a:sramecc+:xnack-") };
     0
 }
 
 extern "C" fn priorities(least: *mut c_int, greatest: *mut c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `hipDeviceGetStreamPriorityRange` gets two pointers to an `int`, valid for the call.
     unsafe { (*least, *greatest) = (1, -1) };
     0
 }
@@ -124,7 +127,8 @@ fn number() -> *mut c_void {
 }
 
 extern "C" fn handle(handle: *mut Handle) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: each call that makes a handle or memory gives a pointer to a pointer, valid for the
+    // call.
     unsafe { *handle = number() };
     0
 }
@@ -147,13 +151,14 @@ extern "C" fn free(_: *mut c_void) -> u32 {
 }
 
 extern "C" fn alloc_host(memory: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `hipHostMalloc` gets a pointer to a pointer, valid for the call; the words are never
+    // freed.
     unsafe { *memory = vec![0u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast() };
     0
 }
 
 extern "C" fn device_of(device: *mut *mut c_void, host: *mut c_void, _: c_uint) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: `hipHostGetDevicePointer` gets a pointer to a pointer, valid for the call.
     unsafe { *device = host };
     0
 }

@@ -47,7 +47,8 @@ impl Graphs for Context {
 
     unsafe fn launch_exec(&self, exec: Exec, stream: Stream) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: reef-gpu's `Exec` and `Stream` own both handles, and end them when they are
+        // dropped. What the launches refer to outlives the run: `Graphs::launch_exec` demands it.
         unsafe { self.driver.hipGraphLaunch(exec.0, stream.0) }
     }
 
@@ -89,9 +90,10 @@ impl Context {
     ///
     /// The code is loaded, the stream open and empty, and eight bytes at `words` are the device's.
     unsafe fn run_twice(&self, code: Code, stream: Stream, words: u64) -> Result<bool> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the code is loaded: `run_twice` demands it.
         let Some(store) = (unsafe { self.function(code, "store") })? else { return Ok(false) };
-        // SAFETY: as above.
+        // SAFETY: the stream is open and empty: `run_twice` demands it. No other thread has it, as
+        // `graphs_work` opened it.
         unsafe { self.begin_capture(stream) }?;
         let captured = [1u64, 2].into_iter().zip([words, words + 4]).try_for_each(|(n, word)| {
             let (mut word, mut n) = (word, n);

@@ -9,7 +9,7 @@ pub struct Stream(pub(crate) Handle);
 
 // SAFETY: a handle that the runtime lets any thread use.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Stream {}
 
 /// Loaded code.
@@ -18,7 +18,7 @@ pub struct Code(pub(crate) Handle);
 
 // SAFETY: a handle that the runtime lets any thread use.
 unsafe impl Send for Code {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Code {}
 
 /// A function of loaded code.
@@ -30,9 +30,9 @@ pub struct Function {
     pub(crate) kernel: Option<usize>,
 }
 
-// SAFETY: as above.
+// SAFETY: a handle that the runtime lets any thread use while the code is loaded, and numbers.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Function {}
 
 /// Launches that the device takes at once.
@@ -41,5 +41,5 @@ pub struct Exec(pub(crate) Handle);
 
 // SAFETY: a handle that the runtime lets any thread use.
 unsafe impl Send for Exec {}
-// SAFETY: as above.
+// SAFETY: a shared reference lets a thread copy the handle and no more, which `Send` allows.
 unsafe impl Sync for Exec {}

@@ -81,7 +81,8 @@ unsafe impl Memory for Context {
     unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping.0);
-        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        // SAFETY: the bytes from `to` on are memory of this device that no work uses:
+        // `Memory::write` demands it. The call waits, so `data` outlives the copy.
         unsafe {
             let to = to as *mut c_void;
             driver.hipMemcpyHtoDAsync(to, data.as_ptr().cast(), data.len(), stream)?;
@@ -92,7 +93,8 @@ unsafe impl Memory for Context {
     unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping.0);
-        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        // SAFETY: the bytes from `from` on are memory of this device that no work writes:
+        // `Memory::read` demands it. The call waits, so `data` outlives the copy.
         unsafe {
             let from = from as *mut c_void;
             driver.hipMemcpyDtoHAsync(data.as_mut_ptr().cast(), from, data.len(), stream)?;

@@ -103,7 +103,8 @@ impl Modules for Context {
     ) -> Result<()> {
         self.bind()?;
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (config.grid, config.block);
-        // SAFETY: the caller's promise; the runtime copies the parameters before it returns. They
+        // SAFETY: the stream is open, the function is loaded, and the parameters are its own:
+        // `Modules::launch` demands it. The runtime copies the parameters before it returns. They
         // are never null, even if there are none: HIP 5 crashes if this and what follows are.
         unsafe {
             self.driver.hipModuleLaunchKernel(

@@ -27,7 +27,7 @@ impl Padding for Context {
     ) -> Result<()> {
         if streams.is_busy {
             self.bind()?;
-            // SAFETY: the caller's promise.
+            // SAFETY: both streams are open: `Padding::launch_padded` demands it.
             unsafe { self.order.put(self.driver, streams.real_time.0, streams.best_effort.0) }?;
         }
         parts.real_time()?;

@@ -25,13 +25,15 @@ unsafe impl Reset for Context {
     }
 
     unsafe fn free_signals(&self, memory: u64) {
-        // SAFETY: the caller's promise; `alloc_signals` took it from there.
+        // SAFETY: `alloc_signals` took it from `alloc`. It is freed once, after its last use:
+        // `Reset::free_signals` demands it.
         unsafe { self.free(memory) };
     }
 
     unsafe fn write_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the word is memory that the device can write, without references:
+        // `Reset::write_value` demands it. reef-gpu's `Stream` keeps the stream open.
         unsafe { self.driver.hipStreamWriteValue32(stream.0, address as *mut c_void, value, 0) }
     }
 }

@@ -69,7 +69,7 @@ impl Streams for Context {
     /// need to let this stream's kernels go on.
     unsafe fn wait(&self, stream: Stream) -> Result<()> {
         for polls in 0.. {
-            // SAFETY: the caller's promise.
+            // SAFETY: the stream is open and isn't being captured: `Streams::wait` demands it.
             if unsafe { self.is_idle(stream) }? {
                 break;
             }
@@ -84,7 +84,8 @@ impl Streams for Context {
     unsafe fn wait_value(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
         let address = address as *mut c_void;
-        // SAFETY: the caller's promise.
+        // SAFETY: the word came from `alloc_gate`, and is there until the stream has passed it:
+        // `wait_value` demands it. reef-gpu's `Stream` keeps the stream open.
         unsafe { self.driver.hipStreamWaitValue32(stream.0, address, value, EQUAL, u32::MAX) }
     }
 }

@@ -38,26 +38,30 @@ fn count(bytes: i64) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: as the caller promised.
+        // SAFETY: `GlobalAlloc::alloc` demands a size that is not 0, and `layout` goes on as it
+        // came.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: as the caller promised.
+        // SAFETY: `GlobalAlloc::alloc_zeroed` demands a size that is not 0, and `layout` goes on as
+        // it came.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
-        // SAFETY: as the caller promised.
+        // SAFETY: `at` came from `System`, as all memory here does, with this layout:
+        // `GlobalAlloc::dealloc` demands it.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64); // both may be there for a moment
         count(-(layout.size() as i64));
-        // SAFETY: as the caller promised.
+        // SAFETY: `at` came from `System` with this layout, and `size` is a valid one that is not
+        // 0: `GlobalAlloc::realloc` demands it.
         unsafe { System.realloc(at, layout, size) }
     }
 }

@@ -48,8 +48,9 @@ impl HostMemory {
     /// Its words.
     #[allow(unsafe_code)]
     pub fn words(&self) -> &[AtomicU32] {
-        // SAFETY: `new` promises that the bytes are there for as long as `self` keeps them, and
-        // that all access is atomic; it has checked the alignment.
+        // SAFETY: the caller of `new` guarantees that the bytes are there for as long as `_keep`
+        // lives, which `self` holds, and that unordered accesses to them are atomics of 32 bits.
+        // `new` has checked that start and size are whole words.
         unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / size_of::<u32>()) }
     }
 

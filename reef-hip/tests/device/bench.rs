@@ -94,7 +94,8 @@ impl Bench {
         let function = self.function(name);
         let mut params: Vec<*mut c_void> =
             words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
-        // SAFETY: callers give what the sources above take, and wait for the end.
+        // SAFETY: each test gives the words that the kernel in `SOURCE` takes, and waits for its
+        // end before it frees what they point to.
         unsafe { self.context.launch(stream, function, &LaunchConfig::one_block(1), &mut params) }
             .unwrap();
     }
