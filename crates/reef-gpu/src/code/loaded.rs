@@ -27,7 +27,8 @@ impl<V: Vendor> Code<V> {
     ///
     /// As of [`Modules::load_code`](crate::hal::calls::Modules::load_code).
     pub(crate) unsafe fn load(context: &Arc<Context<V>>, image: &[u8]) -> Result<Arc<Self>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the image came from `shipped`, `compile` or `check_image` of this device: `load`
+        // demands it.
         let raw = unsafe { context.call().load_code(image) }?;
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }

@@ -55,7 +55,7 @@ impl Owner {
 
 // SAFETY: access goes through the driver, or through raw pointers whose users answer for races.
 unsafe impl<V: Vendor> Send for Allocation<V> {}
-// SAFETY: as above.
+// SAFETY: methods take `&self`, and reach the memory through the driver or as atomic words.
 unsafe impl<V: Vendor> Sync for Allocation<V> {}
 
 impl<V: Vendor> Drop for Allocation<V> {
@@ -146,7 +146,9 @@ impl<V: Vendor> Buffer<V> {
             None if data.is_empty() => {}
             None => {
                 for (part, to) in data.chunks(MAX_COPY).zip((to..).step_by(MAX_COPY)) {
-                    // SAFETY: the range is inside; callers answer for what uses it meanwhile.
+                    // SAFETY: `range` has found the bytes inside this buffer, which `self` keeps.
+                    // The maker of a launch answers that none runs that uses them (`Launch::new`);
+                    // only a GPU sees them, so a race tears values.
                     unsafe { self.0.context.call().write(to, part) }?;
                 }
             }
@@ -161,7 +163,9 @@ impl<V: Vendor> Buffer<V> {
             None if data.is_empty() => {}
             None => {
                 for (part, from) in data.chunks_mut(MAX_COPY).zip((from..).step_by(MAX_COPY)) {
-                    // SAFETY: as above.
+                    // SAFETY: `range` has found the bytes inside this buffer, which `self` keeps.
+                    // The maker of a launch answers that none runs that uses them (`Launch::new`);
+                    // only a GPU sees them, so a race tears values.
                     unsafe { self.0.context.call().read(from, part) }?;
                 }
             }

@@ -48,7 +48,8 @@ impl<V: Vendor> Scratch<V> {
         let mut bytes = vec![0; count * size_of::<u32>()];
         let from = self.address + (first * size_of::<u32>()) as u64;
         for (part, from) in bytes.chunks_mut(MAX_COPY).zip((from..).step_by(MAX_COPY)) {
-            // SAFETY: the caller's obligation.
+            // SAFETY: `read` demands that the words are inside and that no work writes them; the
+            // parts are together as long as the words.
             unsafe { self.context.call().read(from, part) }?;
         }
         Ok(bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect())
@@ -62,7 +63,8 @@ impl<V: Vendor> Scratch<V> {
     pub(crate) unsafe fn write(&self, words: &[u32]) -> Result<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         for (part, to) in bytes.chunks(MAX_COPY).zip((self.address..).step_by(MAX_COPY)) {
-            // SAFETY: the caller's obligation.
+            // SAFETY: `write` demands that the words are inside and that no work uses them; the
+            // parts are together as long as the words.
             unsafe { self.context.call().write(to, part) }?;
         }
         Ok(())

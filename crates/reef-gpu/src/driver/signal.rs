@@ -55,7 +55,7 @@ pub(crate) struct HostSignal<V: Vendor> {
 
 // SAFETY: the memory is the context's, and all access is atomic.
 unsafe impl<V: Vendor> Send for HostSignal<V> {}
-// SAFETY: as above.
+// SAFETY: methods take `&self`, and reach the word by atomics alone.
 unsafe impl<V: Vendor> Sync for HostSignal<V> {}
 
 impl<V: Vendor> HostSignal<V> {
@@ -79,20 +79,22 @@ impl<V: Vendor> HostSignal<V> {
     }
 
     pub(crate) fn get(&self) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: the place has 64 bytes, is aligned, and is this signal's until it is dropped.
+        // Host and device write it in whole words.
         unsafe { AtomicU64::from_ptr(self.host.cast()) }.load(Ordering::Acquire)
     }
 
     /// As the device does.
     #[cfg(test)]
     pub(crate) fn set_from_device(&self, value: u32) {
-        // SAFETY: as above.
+        // SAFETY: the place has 64 bytes, is aligned, and is this signal's until it is dropped.
+        // Host and device write it in whole words.
         unsafe { AtomicU32::from_ptr(self.host.cast()) }.store(value, Ordering::SeqCst);
     }
 
     /// Only while nothing on the device writes it.
     pub(crate) fn set(&self, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: the place has 64 bytes, is aligned, and is this signal's until it is dropped.
         unsafe { AtomicU64::from_ptr(self.host.cast()) }.store(value, Ordering::Release);
     }
 }

@@ -65,7 +65,8 @@ impl SignalPool {
     ///
     /// They came from `vendor`, and no work uses a place of them any more.
     pub(crate) unsafe fn free(self, vendor: &impl Vendor) {
-        // SAFETY: the caller's promise.
+        // SAFETY: all pages came from `vendor`, each is in its list once, and no work uses a place
+        // of them: `free` demands it.
         unsafe {
             self.pages.into_iter().for_each(|page| vendor.free_host(page));
             self.device_pages.into_iter().for_each(|page| vendor.free_signals(page));

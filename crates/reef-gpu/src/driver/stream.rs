@@ -28,7 +28,9 @@ impl<V: Vendor> Copy for Writer<V> {}
 impl<V: Vendor> Writer<V> {
     /// Sets a signal when all that is in `stream` has ended.
     pub(crate) fn write(self, stream: &Stream<V>, address: u64, value: u32) -> Result<()> {
-        // SAFETY: callers give signals of ours, to which there are no references.
+        // SAFETY: each address is that of a `HostSignal` or a `DeviceSignal`: memory of the
+        // context, which the stream keeps, without references. The stream is open, and `store`
+        // takes an address and a value.
         unsafe {
             if self.by_stream {
                 stream.context.call().write_value(stream.raw, address, value)
@@ -91,7 +93,8 @@ impl<V: Vendor> Stream<V> {
         config: &LaunchConfig,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the stream is open for as long as `self`. The parameters are the function's, and
+        // what they point to outlives the run: `launch` demands it.
         unsafe { self.context.call().launch(self.raw, function, config, params) }
     }
 
@@ -107,7 +110,8 @@ impl<V: Vendor> Stream<V> {
         mut words: [u64; N],
     ) -> Result<()> {
         let mut params = words.each_mut().map(|word| (word as *mut u64).cast());
-        // SAFETY: the caller's promise.
+        // SAFETY: `params` point to `words`, which live until the call has copied them. They are
+        // the function's, and what they point to outlives the run: `launch_one` demands it.
         unsafe { self.launch(function, &LaunchConfig::one_block(threads), &mut params) }
     }
 
@@ -117,7 +121,8 @@ impl<V: Vendor> Stream<V> {
     ///
     /// As [`crate::hal::streams::Streams::wait_value`].
     pub(crate) unsafe fn wait_value(&self, address: u64, value: u32) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the stream is open for as long as `self`. The word came from `alloc_gate` and is
+        // there until the stream has passed it: `wait_value` demands it.
         unsafe { self.context.call().wait_value(self.raw, address, value) }
     }
 
@@ -129,7 +134,8 @@ impl<V: Vendor> Stream<V> {
 
     /// Blocks until all in it has ended.
     pub(crate) fn wait(&self) -> Result<()> {
-        // SAFETY: as above.
+        // SAFETY: it is open for as long as this is there, and isn't waited for while it is
+        // captured.
         unsafe { self.context.call().wait(self.raw) }
     }
 

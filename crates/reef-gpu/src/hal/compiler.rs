@@ -24,7 +24,8 @@ impl Compiler {
     ///
     /// The functions of these names have the signatures of nvrtc.h and hiprtc.h, which agree.
     pub unsafe fn new(library: Library, calls: &'static CompilerCalls) -> Result<Self> {
-        // SAFETY: the caller's promise.
+        // SAFETY: each field of `Functions` has the type of its function in nvrtc.h and hiprtc.h,
+        // as `new` demands of the library's. The library is kept next to them, so it stays mapped.
         let functions = unsafe {
             Functions {
                 calls,
@@ -53,7 +54,7 @@ impl Compiler {
     ///
     /// `T` is the type of the function of this name.
     pub unsafe fn symbol<T: Copy>(&self, name: &'static str) -> Result<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `T` is the type of the function of this name: this method demands it.
         unsafe { symbol(&self.library, self.functions.calls, name) }
     }
 
@@ -82,7 +83,7 @@ impl Compiler {
 ///
 /// `T` is the function's type.
 unsafe fn symbol<T: Copy>(library: &Library, calls: &CompilerCalls, name: &str) -> Result<T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `T` is the function's type, a pointer that may be copied: `symbol` demands it.
     unsafe { library.get::<T>(name.as_bytes()) }
         .map(|symbol| *symbol)
         .map_err(|_| Error::NotFound(format!("{} has no {name}", calls.library)))
@@ -96,7 +97,8 @@ unsafe fn output(
     of: &CompilerCalls,
     calls: [&'static str; 2],
 ) -> Result<Output> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the two calls give a size and fill as many bytes, as the types of `Output` say:
+    // `output` demands it.
     unsafe {
         let (size, get) = (symbol(library, of, calls[0])?, symbol(library, of, calls[1])?);
         Ok(Output { calls, size, get })

@@ -75,21 +75,27 @@ macro_rules! driver_table {
                     function => Ok(function),
                 };
                 Ok(Self {
-                    // SAFETY: the caller's promise; the types are those of the vendor's header.
+                    // SAFETY: `find` gives the library's function of this name, for the program's
+                    // life: `resolve` demands it. It is not null, and the type is that of the
+                    // vendor's header.
                     $($name: unsafe {
                         ::std::mem::transmute::<
                             *mut ::std::ffi::c_void,
                             unsafe extern "C" fn($($type),*) -> u32,
                         >(needed(stringify!($name))?)
                     },)+
-                    // SAFETY: as above, and a null pointer becomes `None`.
+                    // SAFETY: `find` gives the library's function of this name, for the program's
+                    // life: `resolve` demands it. The type is that of the vendor's header, and null
+                    // becomes `None`.
                     $($maybe: unsafe {
                         ::std::mem::transmute::<
                             *mut ::std::ffi::c_void,
                             Option<unsafe extern "C" fn($($mtype),*) -> u32>,
                         >(find(stringify!($maybe)))
                     },)+
-                    // SAFETY: as above.
+                    // SAFETY: `find` gives the library's function of this name, for the program's
+                    // life: `resolve` demands it. It is not null, and the type is that of the
+                    // vendor's header.
                     $($other: unsafe {
                         ::std::mem::transmute::<
                             *mut ::std::ffi::c_void,
@@ -106,7 +112,8 @@ macro_rules! driver_table {
                 #[inline]
                 #[allow(dead_code, clippy::too_many_arguments)] // some are only used as fields
                 pub(crate) unsafe fn $name(&self, $($arg: $type),*) -> ::reef_core::Result<()> {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: `resolve` found the function, and the arguments are as its manual
+                    // wants them: this method demands it.
                     self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
                 }
             )+
@@ -121,7 +128,8 @@ macro_rules! driver_table {
                             concat!(stringify!($maybe), ", which this ", $kind, " doesn't have");
                         return Err(Error::Unsupported { backend: BACKEND, what: what.into() });
                     };
-                    // SAFETY: the caller's promise.
+                    // SAFETY: `resolve` found the function, and the arguments are as its manual
+                    // wants them: this method demands it.
                     self.check(stringify!($maybe), unsafe { call($($marg),*) })
                 }
             )+

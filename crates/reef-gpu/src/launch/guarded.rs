@@ -153,7 +153,8 @@ impl<V: Vendor> Guarded<V> {
         [number, done]: [u64; 2],
     ) -> Result<()> {
         let words = [self.stop_lists.counter(stop_list), number, 1, done, 1];
-        // SAFETY: the kernel's parameters; the caller keeps the words until they are set.
+        // SAFETY: the words are the parameters of the report kernel. `Running` of companions.rs
+        // keeps the signal that `number` and `done` are in until both are set.
         unsafe { stream.launch_one(self.report, REPORT_THREADS, words) }
     }
 
@@ -219,8 +220,9 @@ fn run<V: Vendor>(
         params[count] = param.cast_mut(); // the driver only reads them
         count += 1;
     }
-    // SAFETY: `Launch::new` promises that the words are the kernel's; guard and bound value are
-    // what its source begins with. Only plain builds that wait by themselves start early.
+    // SAFETY: `Launch::new` demands that the words are the kernel's, and that what they point to
+    // outlives the run; guard and bound value are what its source begins with. Only plain builds
+    // that wait by themselves start early.
     unsafe { stream.launch(function, &config, &mut params[..count]) }
 }
 

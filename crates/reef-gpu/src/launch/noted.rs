@@ -44,7 +44,8 @@ fn notes_end<V: Vendor>(launch: &Launch<Gpu<V>>) -> bool {
 
 /// Has the device set a word to its time when all before has ended.
 fn stamp<V: Vendor>(stream: &Stream<V>, gpu: &Gpu<V>, word: u64) -> Result<()> {
-    // SAFETY: the kernel's parameters; the caller keeps the word until it is set.
+    // SAFETY: the words are the parameters of the stamp kernel. The word is an event's, which the
+    // queue or the graph retains until the launch has ended.
     unsafe { stream.launch_one(gpu.builtin().stamp, 1, [word, 0, 0]) }
 }
 

@@ -194,15 +194,20 @@ pub(super) struct LinearParams {
 
 // SAFETY: fields of 8 bytes stand before those of 4, of which there is an even number.
 unsafe impl Params for ConvParams {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`; each `View` is a multiple of 8 bytes, fields of 8 bytes come next, then 14
+// words of 4.
 unsafe impl Params for ConvAnyParams {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`; each `View` is a multiple of 8 bytes, the field of 8 bytes comes next, then 10
+// words of 4.
 unsafe impl Params for PoolParams {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`; each `View` is a multiple of 8 bytes, fields of 8 bytes come next, then 8
+// words of 4.
 unsafe impl Params for MapParams {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`; each `View` is a multiple of 8 bytes, the field of 8 bytes comes next, then 10
+// words of 4.
 unsafe impl Params for PointwiseParams {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`; each `View` is a multiple of 8 bytes, fields of 8 bytes come next, then 8
+// words of 4.
 unsafe impl Params for LinearParams {}
 
 pub(super) fn window(window: &Window) -> WindowParams {

@@ -49,7 +49,7 @@ struct Closed {
 
 // SAFETY: the signals are used through atomic accesses only.
 unsafe impl<V: Vendor> Send for Gate<V> {}
-// SAFETY: as above.
+// SAFETY: methods take `&self`, reach the signals by atomics alone, and `closed` is behind a lock.
 unsafe impl<V: Vendor> Sync for Gate<V> {}
 
 impl<V: Vendor> Gate<V> {
@@ -120,7 +120,8 @@ impl<V: Vendor> Gate<V> {
 /// The signal came from `alloc_gate` of this context, and no stream waits for it any more.
 unsafe fn free<V: Vendor>(context: &Context<V>, signal: GateSignal) {
     if let Some(call) = context.call_that_waits() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the signal came from `alloc_gate` of this context, and no stream waits for it:
+        // `free` demands it. Each caller calls it once.
         unsafe { call.free_gate(signal) };
     }
 }

@@ -79,13 +79,15 @@ unsafe impl Memory for Fake {
     unsafe fn free_gate(&self, _: GateSignal) {}
 
     unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
-        // SAFETY: addresses are those of `memory`, and the caller has checked the range.
+        // SAFETY: `to` is inside memory of `memory`, which is never freed, and no work uses the
+        // bytes: `Memory::write` demands it.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to as *mut u8, data.len()) };
         Ok(())
     }
 
     unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
-        // SAFETY: as above.
+        // SAFETY: `from` is inside memory of `memory`, which is never freed, and no work writes the
+        // bytes: `Memory::read` demands it.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, data.as_mut_ptr(), data.len()) };
         Ok(())
     }

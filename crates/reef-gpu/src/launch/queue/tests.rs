@@ -171,7 +171,7 @@ fn come_and_go(gpu: &Gpu<Fake>, preemptor: &Preemptor<Fake>) {
 
 fn network_launch(gpu: &Gpu<Fake>) -> Launch<Gpu<Fake>> {
     let kernel = gpu.network_kernel("conv_any_f32", 0, &[0]).unwrap();
-    // SAFETY: as above.
+    // SAFETY: the fake's blocks compute nothing.
     unsafe { Launch::new(kernel, [4, 1, 1], [32, 1, 1], Args::default()) }
 }
 

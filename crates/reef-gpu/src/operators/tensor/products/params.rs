@@ -94,7 +94,8 @@ pub(super) struct GroupParams {
     pub(super) begins: [u32; PRODUCTS + 1],
 }
 
-// SAFETY: as above; words of 4 bytes come in pairs.
+// SAFETY: `repr(C)`; each `ProductParams` is a multiple of 8 bytes without padding, and the 4 words
+// behind them are 16 bytes.
 unsafe impl Params for GroupParams {}
 
 #[cfg(test)]
