@@ -211,7 +211,8 @@ impl Driver {
         (0..count as usize).any(|device| {
             let mut value = 0_i32;
             let place = &raw mut value as usize;
-            // SAFETY: as above.
+            // SAFETY: `place` is the address of `value`, a local `i32`; the other arguments are
+            // numbers.
             let code = unsafe { ask.call([place, PAGEABLE_MEMORY_ACCESS, device]) };
             code == 0 && value != 0
         })
@@ -226,7 +227,7 @@ impl Driver {
         let (mut version, mut count) = (0_i32, 0_i32);
         // SAFETY: places for numbers.
         unsafe { self.functions.version.call([&raw mut version as usize]) };
-        // SAFETY: as above.
+        // SAFETY: the argument is the address of `count`, a local `i32`.
         match unsafe { self.functions.device_count.call([&raw mut count as usize]) } {
             0 => {}
             code => return Err(format!("cuDeviceGetCount at the server: code {code}")),

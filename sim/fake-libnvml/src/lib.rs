@@ -82,7 +82,7 @@ macro_rules! exports {
 ///
 /// There is room for it.
 unsafe fn give<T>(to: *mut T, value: T) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands room for a `T` at `to`.
     unsafe { to.write(value) };
     0
 }
@@ -97,7 +97,8 @@ unsafe fn list<T>(count: *mut u32, to: *mut T, of: impl Fn((u32, u64, u32)) -> T
         return code("REEF_FAKE_NVML_LIST");
     }
     let all: Vec<T> = processes().into_iter().map(of).collect();
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands a length at `count` and room for as many elements at `to`. No more
+    // are written.
     unsafe {
         let fits = *count as usize >= all.len();
         *count = all.len() as u32;
@@ -122,15 +123,15 @@ exports! {
     nvmlInit_v2() { code("REEF_FAKE_NVML_INIT") }
     nvmlShutdown() { 0 }
     nvmlDeviceGetCount_v2(count: *mut u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `count` may be written.
         unsafe { give(count, 1) }
     }
     nvmlDeviceGetUtilizationRates(_device: usize, to: *mut [u32; 2]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `to` may be written, an `nvmlUtilization_t` of two words.
         unsafe { give(to, [percent(), 0]) }
     }
     nvmlDeviceGetPowerUsage(_device: usize, milliwatts: *mut u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `milliwatts` may be written.
         unsafe { give(milliwatts, 50_000 + 1_000 * percent()) }
     }
     nvmlDeviceGetTotalEnergyConsumption(_device: usize, millijoules: *mut u64) {
@@ -138,15 +139,16 @@ exports! {
         if lists != 0 {
             return lists;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `millijoules` may be written.
         unsafe { give(millijoules, used()) }
     }
     nvmlDeviceGetHandleByIndex_v2(_index: u32, device: *mut usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `device` may be written.
         unsafe { give(device, 1) }
     }
     nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands a text that ends with a zero in `uuid`, and that `device` may be
+        // written.
         unsafe {
             let is_there = CStr::from_ptr(uuid).to_bytes().starts_with(b"GPU-");
             if is_there { give(device, 1) } else { NOT_FOUND }
@@ -157,16 +159,18 @@ exports! {
         if (length as usize) < bytes.len() {
             return INSUFFICIENT_SIZE;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands `length` bytes at `to` that may be written, and the text is not
+        // longer.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len()) };
         0
     }
     nvmlDeviceGetMemoryInfo(_device: usize, to: *mut [u64; 3]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `to` may be written, an `nvmlMemory_t` of three words.
         unsafe { give(to, [capacity(), capacity() - used(), used()]) }
     }
     nvmlDeviceGetMemoryInfo_v2(_device: usize, to: *mut [u64; 5]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands an `nvmlMemory_v2_t` of five words at `to`, of which the version
+        // is set.
         unsafe {
             if (*to)[0] as u32 != 40 | 2 << 24 {
                 return 25; // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
@@ -175,24 +179,28 @@ exports! {
         }
     }
     nvmlDeviceGetComputeRunningProcesses(_device: usize, count: *mut u32, to: *mut [u64; 2]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands a length at `count` and room for as many `nvmlProcessInfo_v1_t` at
+        // `to`.
         unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes]) }
     }
     nvmlDeviceGetComputeRunningProcesses_v2(_device: usize, count: *mut u32, to: *mut [u64; 3]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands a length at `count` and room for as many `nvmlProcessInfo_v2_t` at
+        // `to`.
         unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX]) }
     }
     nvmlDeviceGetComputeRunningProcesses_v3(_device: usize, count: *mut u32, to: *mut [u64; 3]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands a length at `count` and room for as many `nvmlProcessInfo_t` at
+        // `to`.
         unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX]) }
     }
     nvmlDeviceGetMPSComputeRunningProcesses_v3(_device: usize, count: *mut u32, _to: *mut [u64; 3]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `count` may be written. The list stays empty.
         unsafe { give(count, 0) };
         code("REEF_FAKE_NVML_MPS")
     }
     nvmlDeviceGetProcessUtilization(_device: usize, to: *mut [u64; 4], count: *mut u32, since: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands a length at `count` and room for as many
+        // `nvmlProcessUtilizationSample_t` at `to`.
         unsafe {
             list(count, to, |(pid, _, percent)| {
                 [u64::from(pid), since + 1, u64::from(percent), 0]
@@ -200,7 +208,7 @@ exports! {
         }
     }
     nvmlSystemGetCudaDriverVersion_v2(version: *mut i32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nvml.h demands that `version` may be written.
         unsafe { give(version, 13_050) }
     }
 }

@@ -22,7 +22,8 @@ pub(crate) fn put<T>(out: *mut T, value: T) -> Status {
     if out.is_null() {
         return Status::InvalidParameter;
     }
-    // SAFETY: the interface promises room for one `T`; its alignment is not promised.
+    // SAFETY: not null, and the interface of the thunk demands room for one `T`. Alignment is not
+    // demanded.
     unsafe { out.write_unaligned(value) };
     Status::Success
 }

@@ -11,7 +11,7 @@ use crate::settings::{Counters, Record, Settings};
 /// `settings` points to a [`Settings`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn reef_gfx906_configure(settings: *const Settings) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands a `Settings` at the address, which is copied.
     configure(unsafe { *settings })
 }
 
@@ -29,7 +29,7 @@ extern "C" fn reef_gfx906_hold(held: bool) {
 /// `counters` points to room for a [`Counters`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn reef_gfx906_counters(counters: *mut Counters) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands room for a `Counters` at the address.
     unsafe { counters.write(device().counters()) };
 }
 
@@ -41,7 +41,8 @@ unsafe extern "C" fn reef_gfx906_counters(counters: *mut Counters) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn reef_gfx906_trace(records: *mut Record, room: usize) -> usize {
     let trace = device().trace();
-    // SAFETY: the caller's promise, for as many as there is room for.
+    // SAFETY: `# Safety` demands room for `room` records, and no more are copied. The trace is a
+    // copy of this function's own.
     unsafe { records.copy_from_nonoverlapping(trace.as_ptr(), room.min(trace.len())) };
     trace.len()
 }
@@ -61,7 +62,8 @@ extern "C" fn reef_gfx906_forget_trace() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn reef_gfx906_last_fault(text: *mut u8, room: usize) -> usize {
     let fault = device().last_fault();
-    // SAFETY: the caller's promise, for as many as there is room for.
+    // SAFETY: `# Safety` demands `room` bytes, and no more are copied. The text is a copy of this
+    // function's own.
     unsafe { text.copy_from_nonoverlapping(fault.as_ptr(), room.min(fault.len())) };
     fault.len()
 }

@@ -104,7 +104,8 @@ impl Software {
     }
 
     fn symbol<T: Copy>(&self, name: &[u8]) -> T {
-        // SAFETY: each caller names a function of `control` with the type that it has there.
+        // SAFETY: this method is private, and each use names a function of `control` with the type
+        // that it has there.
         let symbol = unsafe { self.library.get::<T>(name) };
         *symbol.expect("the library was built with this one")
     }

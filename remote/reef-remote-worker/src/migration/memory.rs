@@ -48,7 +48,8 @@ impl Copier {
         // SAFETY: pinned memory of a piece; a wrong address is the driver's to refuse.
         check(unsafe { copy.call([self.buffer, at as usize, len, self.stream]) })?;
         self.wait()?;
-        // SAFETY: as above; nothing writes it until the next read.
+        // SAFETY: pinned memory of `PIECE` bytes, which the copy has filled up to `len`. The slice
+        // borrows `self`, so no other read writes it meanwhile.
         Ok(unsafe { std::slice::from_raw_parts(self.buffer as *const u8, len) })
     }
 

@@ -60,7 +60,8 @@ pub(crate) fn to_host(
     }
     let begun = begin(caller, lane, copy.stream.get(), len, |block, stream| {
         let from = copy.from.get() as usize;
-        // SAFETY: as above.
+        // SAFETY: pinned memory of `len` bytes, which stays until the event behind the copy.
+        // `shared.has` has checked the program's memory on the device.
         unsafe { shared.driver.functions.to_host.call([block.address(), from, len, stream]) }
     });
     match begun {
@@ -117,7 +118,7 @@ fn finish(caller: &Caller, lane: Lane, request: Request, block: Block, len: usiz
         }
     }
     shared.wait_for(lane.handle, move |shared| {
-        // SAFETY: as above.
+        // SAFETY: an event of the driver's, which `block` owns until `answer` gives the block back.
         let code = unsafe { shared.driver.of(Call::cuEventSynchronize).call([block.event]) };
         answer(shared, request, block, len, code);
     });

@@ -69,7 +69,8 @@ pub(crate) fn launch(caller: &mut Caller, lane: Lane, body: &[u8]) -> Result<u32
         return Ok(unsafe { functions.launch_ex.call([config, function, places, extra]) });
     }
     let shared = shared as usize;
-    // SAFETY: as above.
+    // SAFETY: a kernel and a stream of the driver's, and parameters as the driver has described
+    // them. What the kernel does with device memory is the program's.
     Ok(unsafe {
         if launch.cooperative.get() != 0 {
             functions

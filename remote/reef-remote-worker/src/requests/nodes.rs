@@ -109,19 +109,22 @@ impl Change {
                 let after = after.collect::<Result<Vec<usize>, u32>>()?;
                 let (mut new, list, count) = (0_usize, after.as_ptr() as usize, after.len());
                 let place = &raw mut new as usize;
-                // SAFETY: a place for a handle, and handles of the driver's; the caller's promise.
+                // SAFETY: `place` and `list` are addresses of locals, the handles are the driver's,
+                // and `# Safety` demands that `params` is what `add` requires.
                 check(unsafe { add.call([place, graph, list, count, params, context]) })?;
                 lock(&shared.handles).insert(Kind::Node, self.node, new, self.of)
             })(),
             SET_NODE => get(Kind::Node, self.node).and_then(|node| {
-                // SAFETY: as above.
+                // SAFETY: the node is the driver's, and `# Safety` demands that `params` is what
+                // `set` requires.
                 check(unsafe { set.call([node, params]) })
             }),
             SET_EXEC_NODE => (|| {
                 let exec = get(Kind::Exec, self.of)?;
                 let node = get(Kind::Node, self.node)?;
                 let context = get(Kind::Context, self.context)?;
-                // SAFETY: as above.
+                // SAFETY: the handles are the driver's, and `# Safety` demands that `params` is
+                // what `set_exec` requires.
                 check(unsafe { set_exec.call([exec, node, params, context]) })
             })(),
             what => return Err(Error::Protocol(format!("node: operation {what}"))),

@@ -87,7 +87,7 @@ fn record(driver: &Driver, lane: usize, stream: usize) -> usize {
         unsafe { driver.of(Call::cuEventCreate).call([&raw mut event as usize, WITHOUT_TIME]) };
     // SAFETY: the event of above, and a stream of the driver's.
     if made == 0 && unsafe { driver.of(Call::cuEventRecord).call([event, stream]) } != 0 {
-        // SAFETY: as above, which nothing waits for.
+        // SAFETY: the event that was just made. It was not recorded, so nothing waits for it.
         unsafe { driver.of(Call::cuEventDestroy_v2).call([event]) };
         event = 0;
     }

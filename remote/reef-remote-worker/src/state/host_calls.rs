@@ -111,7 +111,8 @@ extern "C" fn run(this: *mut HostCall) {
     let HostCall { calls, token, is_once } = unsafe { &*this };
     calls.call(*token);
     if *is_once {
-        // SAFETY: as above: this was the call.
+        // SAFETY: the box of `stand_in`. The driver runs a function that no graph repeats once, and
+        // this was the call.
         drop(unsafe { Box::from_raw(this) });
     }
 }
@@ -169,7 +170,8 @@ mod tests {
         drop(unsafe { Box::from_raw(boxes[0] as *mut HostCall) });
         assert_eq!(calls.stand_in(7, true, |_| 0), 0, "there is room for one");
         for data in &boxes[1..] {
-            // SAFETY: as above.
+            // SAFETY: the box of `stand_in`, which took it for this call alone. No driver runs it
+            // here.
             drop(unsafe { Box::from_raw(*data as *mut HostCall) });
         }
     }

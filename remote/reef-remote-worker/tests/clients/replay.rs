@@ -18,7 +18,8 @@ const LAUNCHES: u64 = 60;
 /// Opens a copy of the client's library on an address, with variables of the program.
 fn remote(name: &str, address: &str, variables: &[(&str, &str)]) -> Driver {
     let driver = support::client(name);
-    // SAFETY: the caller is alone.
+    // SAFETY: the test holds the lock of `wait_for_turn`, and other tests read variables only while
+    // they hold it.
     unsafe {
         std::env::set_var("REEF_REMOTE", address);
         std::env::set_var("REEF_REMOTE_REPLAY", "1");

@@ -33,7 +33,7 @@ fn program() {
     assert_eq!(launch(20_000), 0);
     let mut word = 0_u64;
     assert_eq!(call!(driver, cuMemcpyDtoH_v2(&raw mut word, memory, 8_usize)), 0);
-    // SAFETY: as above.
+    // SAFETY: writes what the process's streams hold; no other thread closes one.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     println!("copied");
 }

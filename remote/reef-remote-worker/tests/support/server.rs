@@ -74,7 +74,8 @@ pub(crate) fn open(name: &str, address: &str) -> Driver {
 /// A program at a server, whose repeated calls are replayed if `replay` is 1.
 pub(crate) fn open_with(name: &str, address: &str, replay: &str) -> Driver {
     let driver = client(name);
-    // SAFETY: as above.
+    // SAFETY: the test holds the lock of `prepare`, and other threads read variables only while
+    // they hold it.
     unsafe {
         std::env::set_var("REEF_REMOTE", address);
         std::env::set_var("REEF_REMOTE_REPLAY", replay);

@@ -9,7 +9,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 fn open(name: &str, address: &str) -> Driver {
     let driver = client(name);
-    // SAFETY: the caller holds the lock, and the other tests wait for it before they read it.
+    // SAFETY: the test holds the lock of `wait_for_turn`, and other tests read variables only while
+    // they hold it.
     unsafe { std::env::set_var("REEF_REMOTE", address) };
     assert_eq!(call!(driver, cuInit(0)), 0);
     driver
@@ -280,7 +281,8 @@ fn session_without_a_window_works_as_before() {
     // SAFETY: as in `open`; the worker reads it.
     unsafe { std::env::set_var("REEF_FAKE_RESERVE", "0") };
     let driver = open("no-window", &serve(&socket("no-window")));
-    // SAFETY: as above.
+    // SAFETY: the test holds the lock of `wait_for_turn`, and other tests read variables only while
+    // they hold it.
     unsafe { std::env::remove_var("REEF_FAKE_RESERVE") };
     begin(driver);
     let (code, at) = alloc(driver, 100);

@@ -487,9 +487,9 @@ fn raw<'a, D: Operators>(
             None => word,
         })
         .collect();
-    // SAFETY: a kernel by name exists only in a host whose maker has promised that its clients
-    // keep to the obligations of a launch, or it is `append` with a cell for each block. The
-    // buffers that it names are kept.
+    // SAFETY: `Host::start_raw` alone makes hosts that find kernels by name, and its `# Safety`
+    // demands that all clients keep to the obligations of a launch. Else it is `append` with a cell
+    // for each block. The buffers that it names are kept.
     #[allow(unsafe_code)]
     let launch = unsafe { Launch::new(kernel, grid, block, Args::new(&words)) };
     Ok(launch.keep(kept))

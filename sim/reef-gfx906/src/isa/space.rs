@@ -141,11 +141,11 @@ macro_rules! access {
         #[inline]
         pub(super) unsafe fn $load(from: *const u8) -> $type {
             if from.cast::<$type>().is_aligned() {
-                // SAFETY: mapped by the caller's promise, and aligned; there are no references to
-                // it.
+                // SAFETY: `# Safety` demands mapped bytes, they are aligned, and lanes access
+                // memory by pointers alone, so no reference to them exists.
                 unsafe { $atomic::from_ptr(from.cast_mut().cast()) }.load(Ordering::Acquire)
             } else {
-                // SAFETY: mapped by the caller's promise.
+                // SAFETY: `# Safety` demands mapped bytes; their alignment does not matter.
                 unsafe { from.cast::<$type>().read_unaligned() }
             }
         }
@@ -158,11 +158,11 @@ macro_rules! access {
         #[inline]
         pub(super) unsafe fn $store(to: *mut u8, value: $type) {
             if to.cast::<$type>().is_aligned() {
-                // SAFETY: mapped by the caller's promise, and aligned; there are no references to
-                // it.
+                // SAFETY: `# Safety` demands mapped bytes, they are aligned, and lanes access
+                // memory by pointers alone, so no reference to them exists.
                 unsafe { $atomic::from_ptr(to.cast()) }.store(value, Ordering::Release);
             } else {
-                // SAFETY: mapped by the caller's promise.
+                // SAFETY: `# Safety` demands mapped bytes; their alignment does not matter.
                 unsafe { to.cast::<$type>().write_unaligned(value) }
             }
         }

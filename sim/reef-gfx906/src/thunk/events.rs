@@ -5,7 +5,8 @@ use crate::device::machine::device;
 
 /// The number of an event that the caller holds.
 fn id(event: *const Event) -> u32 {
-    // SAFETY: the interface promises an event from `hsaKmtCreateEvent` that was not destroyed.
+    // SAFETY: the interface demands an event of `hsaKmtCreateEvent` that was not destroyed. HSA's
+    // runtime keeps to it.
     unsafe { (*event).id }
 }
 
@@ -24,7 +25,7 @@ extern "C" fn hsaKmtCreateEvent(
     if descriptor.is_null() {
         return Status::InvalidParameter;
     }
-    // SAFETY: the interface promises a descriptor; its alignment is not promised.
+    // SAFETY: not null, and the interface demands an event's descriptor. Alignment is not demanded.
     let descriptor = unsafe { descriptor.read_unaligned() };
     match device().events.create(descriptor, manual, set) {
         Some(made) => put(event, Box::into_raw(made)),
@@ -89,7 +90,7 @@ extern "C" fn hsaKmtWaitOnMultipleEvents_Ext(
         return Status::InvalidHandle;
     }
     let count = count as usize;
-    // SAFETY: the interface promises an array of `count` events.
+    // SAFETY: not null, and the interface demands an array of `count` events.
     let events = unsafe { std::slice::from_raw_parts(events, count) };
     let ages = if ages.is_null() {
         &mut []

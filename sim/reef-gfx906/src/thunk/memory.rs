@@ -26,7 +26,8 @@ extern "C" fn hsaKmtAllocMemory(
     if address.is_null() {
         return Status::InvalidParameter;
     }
-    // SAFETY: the interface promises an address, which counts if the flags ask for a certain one.
+    // SAFETY: not null, and the interface demands an initialized address. It counts if the flags
+    // ask for a certain one.
     let wanted = unsafe { address.read_unaligned() };
     match device().memory.allocate(node, bytes, flags, wanted) {
         Some(start) => put(address, start),

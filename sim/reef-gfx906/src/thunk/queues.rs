@@ -31,8 +31,8 @@ extern "C" fn hsaKmtCreateQueue(
     if resource.is_null() || !(copies || kind == COMPUTE_AQL) {
         return Status::InvalidParameter;
     }
-    // SAFETY: the interface promises a resource in which compute queues have their pointers filled
-    // in.
+    // SAFETY: not null, and the interface demands a resource. HSA's runtime has filled in the
+    // pointers of compute queues.
     let asked = unsafe { resource.read_unaligned() };
     let words = Words::lasting();
     let (write_pointer, read_pointer) = if copies {
@@ -75,7 +75,7 @@ extern "C" fn hsaKmtSetQueueCUMask(id: u64, bits: u32, mask: *const u32) -> Stat
     if mask.is_null() || bits == 0 || !bits.is_multiple_of(32) {
         return Status::InvalidParameter;
     }
-    // SAFETY: the interface promises `bits` bits.
+    // SAFETY: not null, and the interface demands `bits` bits at `mask`, a multiple of 32.
     let words = unsafe { std::slice::from_raw_parts(mask, bits as usize / 32) };
     let mask = words.iter().take(2).rev().fold(0, |mask, &word| mask << 32 | u64::from(word));
     status_of(u32::try_from(id).is_ok_and(|id| device().set_mask(id, mask)))

@@ -106,7 +106,8 @@ extern "C" fn hsaKmtGetTileConfig(_node: u32, config: *mut TileConfig) -> Status
     if config.is_null() {
         return Status::InvalidParameter;
     }
-    // SAFETY: the interface promises a configuration whose tables the caller has filled in.
+    // SAFETY: not null, and the interface demands a configuration, whose tables HSA's runtime has
+    // filled in.
     let before = unsafe { config.read_unaligned() };
     let none = TileConfig { configs: 0, macro_configs: 0, banks: 0, ranks: 0, ..before };
     put(config, TileConfig { address_config: 0x1000_0444, ..none })

@@ -66,7 +66,8 @@ impl Hip {
 
     fn symbol<T: Copy>(&self, name: &str) -> T {
         let name = CString::new(name).expect("names have no 0");
-        // SAFETY: each caller gives the type that HIP's header has.
+        // SAFETY: this method is private, and each use gives the type that HIP's header has for the
+        // name.
         let symbol = unsafe { self.library.get::<T>(name.as_bytes_with_nul()) };
         *symbol.expect("HIP has had it since 5.2")
     }

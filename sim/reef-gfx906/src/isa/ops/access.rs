@@ -59,7 +59,8 @@ impl Part {
     ///
     /// As many bytes must be mapped.
     unsafe fn read(self, at: *const u8) -> u32 {
-        // SAFETY: mapped by the caller's promise.
+        // SAFETY: `# Safety` demands that as many bytes are mapped as this part has, which is what
+        // the loads read.
         unsafe {
             match self {
                 Self::U8 => u32::from(load8(at)),
