@@ -70,7 +70,8 @@ mod cuda {
         }
 
         unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-            // SAFETY: the caller's promise.
+            // SAFETY: both ranges are memory of the device during the call: `AnyTransfers::copy`
+            // demands it.
             Ok(unsafe { self.0.copy(to, from, bytes) }?)
         }
     }

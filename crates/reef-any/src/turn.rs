@@ -89,7 +89,9 @@ impl<'a> Turn<'a> {
         let to = self.network.memory(End::Inputs, Side::Device);
         inside(to, offset, bytes)?;
         let to = to.address() + offset as u64;
-        // SAFETY: the caller's promise; the other range is inside of the network's memory.
+        // SAFETY: `bytes` bytes from `address` on are memory of the device during the call:
+        // `copy_in` demands it. `inside` has found the other range in the network's memory, which
+        // this turn alone has.
         unsafe { self.network.inner.transfers()?.copy(to, address, bytes) }
     }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Null, or a string that ends with a zero byte and stays as it is for as long as the answer is
 /// used.
 pub(crate) unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<&'a str> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `text` is null, or a string that ends with a zero byte and stays as it is: this
+    // function demands it.
     let text = unsafe { optional_text(what, text) }?;
     text.ok_or_else(|| Fault::invalid(format!("{what} is null")))
 }
@@ -26,7 +27,8 @@ pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Resul
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `text` is not null, so it is a string that ends with a zero byte and stays as it is:
+    // `text` demands it.
     let text = unsafe { CStr::from_ptr(text) };
     let is_utf8 = text.to_str().map(Some);
     is_utf8.map_err(|error| Fault::invalid(format!("{what} is not valid UTF-8: {error}")))
@@ -39,7 +41,8 @@ pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Resul
 /// `to` is null or can be written.
 pub(crate) unsafe fn give<T: Kind, H>(object: T, to: *mut *mut H) -> Result<()> {
     let handle = handles::open(object)?;
-    // SAFETY: the caller's promise, and `place` has looked whether it is null.
+    // SAFETY: all callers have refused null by `place`, so `to` can be written: this function
+    // demands it.
     unsafe { to.write_unaligned(std::ptr::without_provenance_mut(handle)) };
     Ok(())
 }

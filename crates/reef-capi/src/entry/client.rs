@@ -31,10 +31,12 @@ pub unsafe extern "C" fn reef_client_open(
     answer(|| {
         place("client", client)?;
         let dispatcher = handles::get::<Dispatcher>(dispatcher.addr())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `options` is null or as large as its `struct_size`: reef.h demands it of the
+        // program.
         let options = unsafe { record::read(options) }?;
         let opened = opened(&dispatcher, client_class, &options)?;
-        // SAFETY: as above.
+        // SAFETY: `client` is not null, as `place` has checked, and can be written: reef.h demands
+        // it of the program.
         unsafe { give(opened, client) }
     })
 }
@@ -101,7 +103,8 @@ pub unsafe extern "C" fn reef_client_submit(
         let client = handles::get::<Client>(client.addr())?;
         let network = handles::get::<Network>(network.addr())?;
         let submitted = client.submit(&network, time(deadline_us))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `request` is not null, as `place` has checked, and can be written: reef.h demands
+        // it of the program.
         unsafe { give(submitted, request) }
     })
 }
@@ -134,12 +137,14 @@ pub unsafe extern "C" fn reef_client_run(
         let (since, limit) = (Instant::now(), time(timeout_us));
         let late = || Fault::new(REEF_TIMEOUT, format!("not within {timeout_us} µs"));
         let mut turn = Turn::take(&network, limit).ok_or_else(late)??;
-        // SAFETY: the caller's promise.
+        // SAFETY: `inputs` values at `input` can be read, or it is null: reef.h demands it of the
+        // program.
         unsafe { write_input(&mut turn, input, inputs) }?;
         let request = client.submit_in(&mut turn, Side::Host, None)?;
         let limit = limit.map(|limit| limit.saturating_sub(since.elapsed()));
         finish(&*request, limit).ok_or_else(late)??;
-        // SAFETY: as above.
+        // SAFETY: `outputs` values at `output` can be written, or it is null: reef.h demands it of
+        // the program.
         unsafe { read_output(&turn, output, outputs) }
     })
 }

@@ -29,10 +29,12 @@ pub unsafe extern "C" fn reef_device_open(
 ) -> reef_status {
     answer(|| {
         place("device", device)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `name` is null or a string that ends with a zero byte: reef.h demands it of the
+        // program.
         let name = unsafe { text("name", name) }?;
         let opened = Device::open(name)?;
-        // SAFETY: as above.
+        // SAFETY: `device` is not null, as `place` has checked, and can be written: reef.h demands
+        // it of the program.
         unsafe { give(opened, device) }
     })
 }
@@ -64,7 +66,8 @@ pub unsafe extern "C" fn reef_device_get_info(
         let facts = handles::get::<Device>(device.addr())?.info();
         let (units, level) = (facts.units, level(facts.level));
         let facts = reef_device_info { struct_size: 0, units, level, reserved: 0 };
-        // SAFETY: the caller's promise.
+        // SAFETY: `info` is null or as large as its `struct_size`: reef.h demands it of the
+        // program.
         unsafe { record::write(facts, info) }
     })
 }
@@ -87,14 +90,15 @@ pub unsafe extern "C" fn reef_device_get_name(
         if size > 0 {
             place("name", name)?;
             let cut = &whole[..whole.floor_char_boundary(size - 1)];
-            // SAFETY: the caller's promise: `cut` and a zero byte are `size` bytes at most.
+            // SAFETY: `size` bytes at `name` can be written: reef.h demands it of the program.
+            // `cut` and a zero byte are `size` bytes at most.
             unsafe {
                 ptr::copy_nonoverlapping(cut.as_ptr(), name.cast(), cut.len());
                 name.add(cut.len()).write(0);
             }
         }
         if !needed.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: `needed` is not null, so it can be written: reef.h demands it of the program.
             unsafe { needed.write_unaligned(whole.len() + 1) };
         }
         Ok(())

@@ -29,10 +29,12 @@ pub unsafe extern "C" fn reef_dispatcher_start(
     answer(|| {
         place("dispatcher", dispatcher)?;
         let device = handles::get::<Device>(device.addr())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `scheduler` is null or a string that ends with a zero byte: reef.h demands it of
+        // the program.
         let scheduler = unsafe { text("scheduler", scheduler) }?;
         let started = device.dispatcher(scheduler)?;
-        // SAFETY: as above.
+        // SAFETY: `dispatcher` is not null, as `place` has checked, and can be written: reef.h
+        // demands it of the program.
         unsafe { give(started, dispatcher) }
     })
 }
@@ -73,7 +75,8 @@ pub unsafe extern "C" fn reef_dispatcher_get_stats(
             retries: now.retries,
             abandoned: now.abandoned,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: `stats` is null or as large as its `struct_size`: reef.h demands it of the
+        // program.
         unsafe { record::write(now, stats) }
     })
 }

@@ -33,17 +33,21 @@ pub unsafe extern "C" fn reef_network_load(
     answer(|| {
         place("network", network)?;
         let device = handles::get::<Device>(device.addr())?;
-        // SAFETY: the caller's promises.
+        // SAFETY: `what` is null or a string that ends with a zero byte, and `options` null or as
+        // large as its `struct_size`: reef.h demands it of the program.
         let (what, options) = unsafe { (text("what", what)?, record::read(options)?) };
-        // SAFETY: as above.
+        // SAFETY: `weights` is null or a string that ends with a zero byte: reef.h demands it of
+        // the program.
         let weights = unsafe { optional_text("weights", options.weights) }?;
-        // SAFETY: as above.
+        // SAFETY: `scales` is null or a string that ends with a zero byte: reef.h demands it of the
+        // program.
         let scales = unsafe { optional_text("scales", options.scales) }?;
         let scales = scales.map(Scales::load).transpose()?;
         let model = opened(what, weights, scales.as_ref(), &options)?;
         model.image()?; // the calls for inputs and outputs know nothing else
         let loaded = device.load(&model)?;
-        // SAFETY: as above.
+        // SAFETY: `network` is not null, as `place` has checked, and can be written: reef.h demands
+        // it of the program.
         unsafe { give(loaded, network) }
     })
 }
@@ -78,7 +82,8 @@ pub unsafe extern "C" fn reef_network_new_instance(
     answer(|| {
         place("instance", instance)?;
         let made = handles::get::<Network>(network.addr())?.instance()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `instance` is not null, as `place` has checked, and can be written: reef.h
+        // demands it of the program.
         unsafe { give(made, instance) }
     })
 }
@@ -107,7 +112,8 @@ pub unsafe extern "C" fn reef_network_get_info(
     answer(|| {
         let network = handles::get::<Network>(network.addr())?;
         let shapes = shapes(&network)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `info` is null or as large as its `struct_size`: reef.h demands it of the
+        // program.
         unsafe { record::write(shapes, info) }
     })
 }
@@ -149,7 +155,8 @@ pub unsafe extern "C" fn reef_network_write_input(
 ) -> reef_status {
     answer(|| {
         let network = handles::get::<Network>(network.addr())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `count` values at `values` can be read, or it is null: reef.h demands it of the
+        // program.
         unsafe { write_input(&mut Turn::wait(&network)?, values, count) }
     })
 }
@@ -170,7 +177,8 @@ pub unsafe extern "C" fn reef_network_read_output(
 ) -> reef_status {
     answer(|| {
         let network = handles::get::<Network>(network.addr())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `count` values at `values` can be written, or it is null: reef.h demands it of
+        // the program.
         unsafe { read_output(&Turn::wait(&network)?, values, count) }
     })
 }
@@ -184,7 +192,8 @@ pub(crate) unsafe fn write_input(
     count: usize,
 ) -> Result<()> {
     let bytes = array_bytes("input", values, count, images(turn.network())?[0].elements())?;
-    // SAFETY: the caller's promise; bytes are aligned, and any bytes are some.
+    // SAFETY: `array_bytes` has refused null, so `count` values can be read, which are `bytes`
+    // bytes: `write_input` demands it. Bytes are always aligned, and any are valid.
     Ok(turn.write(0, unsafe { slice::from_raw_parts(values.cast(), bytes) })?)
 }
 
@@ -195,7 +204,8 @@ pub(crate) unsafe fn read_output(turn: &Turn<'_>, values: *mut f32, count: usize
     let bytes = array_bytes("output", values, count, images(turn.network())?[1].elements())?;
     let mut read = vec![0; bytes]; // so that C's place is left alone if it fails
     turn.read(0, &mut read)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: `array_bytes` has refused null, so `count` values can be written, which are `bytes`
+    // bytes: `read_output` demands it. `read` is as long, and memory of its own.
     unsafe { ptr::copy_nonoverlapping(read.as_ptr(), values.cast(), bytes) };
     Ok(())
 }

@@ -35,11 +35,12 @@ pub(crate) unsafe fn read<T: Record>(from: *const T) -> Result<T> {
     if from.is_null() {
         return Ok(value);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `from` is not null, so its first 4 bytes can be read: `read` demands it.
     let size = unsafe { size::<T>(from.cast()) }?;
     let known = size.min(size_of::<T>());
     for at in known..size {
-        // SAFETY: `at` is less than the size, up to which the caller lets us read.
+        // SAFETY: `at` is less than `size`, and that number of bytes can be read: `read` demands
+        // it.
         if unsafe { from.cast::<u8>().add(at).read() } != 0 {
             let text = format!("{}: byte {at} is set, which this version doesn't know", T::NAME);
             return Err(Fault::new(REEF_UNSUPPORTED, text));
@@ -58,7 +59,7 @@ pub(crate) unsafe fn read<T: Record>(from: *const T) -> Result<T> {
 pub(crate) unsafe fn write<T: Record>(value: T, to: *mut T) -> Result<()> {
     const HEAD: usize = size_of::<u32>();
     place(T::NAME, to)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: `place` has refused null, so the first 4 bytes can be read: `write` demands it.
     let known = unsafe { size::<T>(to.cast()) }?.min(size_of::<T>());
     let from = (&raw const value).cast::<u8>();
     // SAFETY: both have `known` bytes, of which the first `HEAD` are skipped.
@@ -78,7 +79,7 @@ pub(crate) fn unused(name: &str, reserved: u32) -> Result<()> {
 ///
 /// `at` can be read.
 unsafe fn size<T: Record>(at: *const u32) -> Result<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: 4 bytes at `at` can be read: `size` demands it. They need not be aligned.
     let size = unsafe { at.read_unaligned() } as usize;
     let (name, min, step) = (T::NAME, T::MIN_SIZE, align_of::<T>());
     if (min..=MAX_SIZE).contains(&size) && size.is_multiple_of(step) {

@@ -51,7 +51,8 @@ pub unsafe extern "C" fn reef_request_cancel(
     answer(|| {
         let was_cancelled = handles::get::<Request>(request.addr())?.cancel()?;
         if !cancelled.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: `cancelled` is not null, so it can be written: reef.h demands it of the
+            // program.
             unsafe { cancelled.write_unaligned(was_cancelled.into()) };
         }
         Ok(())
@@ -73,7 +74,8 @@ pub unsafe extern "C" fn reef_request_get_timing(
         place("reef_timing", timing)?;
         let how = handles::get::<Request>(request.addr())?.poll();
         let times = how.ok_or_else(|| Fault::new(REEF_BUSY, "the request has not ended"))??;
-        // SAFETY: the caller's promise.
+        // SAFETY: `timing` is not null, as `place` has checked, so it is as large as its
+        // `struct_size`: reef.h demands it of the program.
         unsafe { record::write(in_nanos(times), timing) }
     })
 }

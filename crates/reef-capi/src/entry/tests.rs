@@ -110,7 +110,7 @@ fn unknown(name: &CStr, device: *const reef_device) -> Option<String> {
         return None;
     }
     let mut dispatcher = null_mut();
-    // SAFETY: as above, with an open device.
+    // SAFETY: a string that ends with a zero byte, an open device, and a place for a handle.
     let status = unsafe { reef_dispatcher_start(device, name.as_ptr(), &mut dispatcher) };
     reef_dispatcher_free(dispatcher);
     (status != REEF_OK).then(|| format!("{name:?}: {why}; {}", message()))

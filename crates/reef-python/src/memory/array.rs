@@ -203,7 +203,8 @@ unsafe fn view<'py>(
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let py = descr.py();
     let mut sizes: Vec<npy_intp> = dims.iter().map(|&size| size as npy_intp).collect();
-    // SAFETY: the caller's promise; both calls take the references that they are given.
+    // SAFETY: as many bytes as type and sizes say are at `address` while `base` lives: `view`
+    // demands it. The array keeps `base`. Both calls take the references that they are given.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,

@@ -252,7 +252,8 @@ impl Borrowed {
 /// There are `count` numbers, or `count` is not more than 0.
 unsafe fn numbers<'a>(first: *const i64, count: i32) -> &'a [i64] {
     match usize::try_from(count) {
-        // SAFETY: the caller's promise.
+        // SAFETY: there are `count` numbers, as `numbers` demands, and the structure that has them
+        // outlives the slice.
         Ok(count) if count > 0 && !first.is_null() => unsafe {
             std::slice::from_raw_parts(first, count)
         },
@@ -373,7 +374,7 @@ unsafe extern "C" fn delete_plain(managed: *mut Managed) {
 }
 
 unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
-    // SAFETY: as above.
+    // SAFETY: the consumer calls it once, with what `capsule` made of the versioned kind.
     drop(unsafe { Box::from_raw(managed.cast::<Lent<Versioned>>()) });
 }
 
@@ -387,7 +388,7 @@ unsafe extern "C" fn destroy_plain(capsule: *mut ffi::PyObject) {
 }
 
 unsafe extern "C" fn destroy_versioned(capsule: *mut ffi::PyObject) {
-    // SAFETY: as above.
+    // SAFETY: Python calls it once, with the capsule; under its first name it was not consumed.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) != 0 {
             delete_versioned(ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()).cast());

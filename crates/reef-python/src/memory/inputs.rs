@@ -158,7 +158,8 @@ unsafe fn copy_in(
     if address == own {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: as many bytes as the port has are memory of the device at `address`: `copy_in`
+    // demands it. The input's owner keeps them during the call.
     let copied = py.detach(|| unsafe { turn.copy_in(port.offset, address, port.bytes) });
     copied.map_err(raised)
 }

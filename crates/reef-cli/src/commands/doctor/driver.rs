@@ -129,8 +129,8 @@ fn start(file: PathBuf) -> Result<Driver> {
     type Number = unsafe extern "C" fn(*mut i32) -> i32;
     type Name = unsafe extern "C" fn(*mut c_char, i32, i32) -> i32;
     let shown = file.display().to_string();
-    // SAFETY: the driver's library, or what the caller names as such: every CUDA program runs its
-    // initialisers.
+    // SAFETY: it is the library that CUDA programs load, or the one that the user names in its
+    // place; they run its initialisers as well.
     let library = unsafe { Library::new(&file) }.with_context(|| shown.clone())?;
     // SAFETY: each has the type that `cuda.h` declares for the function of this name.
     let (init, version, count, name) = unsafe {
@@ -151,7 +151,7 @@ fn start(file: PathBuf) -> Result<Driver> {
     // SAFETY: the function writes one number, and `number` outlives the call.
     check("cuDriverGetVersion", unsafe { version(&raw mut number) })?;
     let mut devices = 0;
-    // SAFETY: as above, with `devices`.
+    // SAFETY: the function writes one number, and `devices` outlives the call.
     check("cuDeviceGetCount", unsafe { count(&raw mut devices) })?;
     for device in 0..devices {
         let mut text = [0 as c_char; NAME_BYTES];

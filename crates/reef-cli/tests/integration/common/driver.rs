@@ -100,7 +100,7 @@ impl Driver {
         // SAFETY: the function has these arguments.
         let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
             unsafe { std::mem::transmute(self.symbol("cuModuleGetFunction")) };
-        // SAFETY: as above.
+        // SAFETY: the function has the arguments of `LaunchKernel`.
         let launch: LaunchKernel = unsafe { std::mem::transmute(self.symbol("cuLaunchKernel")) };
         let mut add = 0;
         assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
