@@ -18,7 +18,7 @@ exports! {
     cuCheckpointProcessGetState(pid: i32, to: *mut u32) {
         match state(pid) {
             Ok(state) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: cuCheckpointProcessGetState demands that `to` may be written.
                 unsafe { to.write(state) };
                 SUCCESS
             }
@@ -26,7 +26,8 @@ exports! {
         }
     }
     cuCheckpointProcessLock(pid: i32, args: *const u32) {
-        // SAFETY: the caller's promise: null, or the timeout and words that are reserved.
+        // SAFETY: null, or `CUcheckpointLockArgs` as cuCheckpointProcessLock demands: the timeout,
+        // and words that are reserved.
         let timeout = unsafe { args.as_ref() }.copied().unwrap_or(0);
         ask(pid, Request::Lock, if timeout == 0 { u32::MAX } else { timeout })
     }

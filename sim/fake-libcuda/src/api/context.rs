@@ -54,13 +54,13 @@ unsafe fn init(_flags: u32) -> u32 {
 }
 
 unsafe fn version(version: *mut i32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDriverGetVersion demands that `version` may be written; null is left out.
     unsafe { give(version, 13_050) };
     SUCCESS
 }
 
 unsafe fn count(count: *mut i32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetCount demands that `count` may be written; null is left out.
     unsafe { give(count, devices()) };
     if IS_STARTED.load(Ordering::Relaxed) { SUCCESS } else { NOT_INITIALIZED }
 }
@@ -78,7 +78,7 @@ unsafe fn device(device: *mut i32, ordinal: i32) -> u32 {
     if let Err(code) = number_of(ordinal) {
         return code;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGet demands that `device` may be written; null is left out.
     unsafe { give(device, ordinal) };
     SUCCESS
 }
@@ -102,7 +102,7 @@ unsafe fn uuid(uuid: *mut [u8; 16], device: i32) -> u32 {
     };
     let mut bytes = *b"fake device no 0";
     bytes[15] = bytes[15].wrapping_add(device as u8);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetUuid demands 16 bytes at `uuid` that may be written; null is left out.
     unsafe { give(uuid, bytes) };
     SUCCESS
 }
@@ -113,7 +113,7 @@ unsafe fn attribute(value: *mut i32, attribute: u32, device: i32) -> u32 {
     if let Err(code) = number_of(device) {
         return code;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetAttribute demands that `value` may be written; null is left out.
     unsafe {
         give(
             value,
@@ -143,7 +143,7 @@ unsafe fn retain(context: *mut usize, device: i32) -> u32 {
         Ok(device) => device,
         Err(code) => return code,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDevicePrimaryCtxRetain demands that `context` may be written; null is left out.
     unsafe { give(context, world().retain(device)) };
     SUCCESS
 }
@@ -177,7 +177,8 @@ unsafe fn state(device: i32, flags: *mut u32, is_active: *mut i32) -> u32 {
         Err(code) => return code,
     };
     let active = world().contexts.contains_key(&primary(device));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDevicePrimaryCtxGetState demands that `flags` and `is_active` may be written; null
+    // is left out.
     unsafe {
         give(flags, 0);
         give(is_active, i32::from(active));
@@ -195,7 +196,7 @@ unsafe fn create(context: *mut usize, _flags: u32, device: i32) -> u32 {
     }
     let handle = world().create_context(device, Kind::Created);
     current::set(handle);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxCreate demands that `context` may be written; null is left out.
     unsafe { give(context, handle) };
     SUCCESS
 }
@@ -217,7 +218,7 @@ unsafe fn attach(context: *mut usize, _flags: u32) -> u32 {
     let mut world = world();
     let Some(known) = world.contexts.get_mut(&current::handle()) else { return INVALID_CONTEXT };
     known.references += 1;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxAttach demands that `context` may be written; null is left out.
     unsafe { give(context, current::handle()) };
     SUCCESS
 }
@@ -246,7 +247,7 @@ unsafe fn id(context: usize, id: *mut u64) -> u32 {
     known.map_or_else(
         |code| code,
         |known| {
-            // SAFETY: the caller's promise.
+            // SAFETY: cuCtxGetId demands that `id` may be written; null is left out.
             unsafe { give(id, known.id) };
             SUCCESS
         },
@@ -268,7 +269,7 @@ unsafe fn set_current(context: usize) -> u32 {
 }
 
 unsafe fn get_current(context: *mut usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxGetCurrent demands that `context` may be written; null is left out.
     unsafe { give(context, current::handle()) };
     SUCCESS
 }
@@ -278,7 +279,7 @@ unsafe fn get_device(device: *mut i32) -> u32 {
     context.map_or_else(
         |code| code,
         |context| {
-            // SAFETY: the caller's promise.
+            // SAFETY: cuCtxGetDevice demands that `device` may be written; null is left out.
             unsafe { give(device, context.device as i32) };
             SUCCESS
         },
@@ -301,7 +302,7 @@ unsafe fn synchronize_one(context: usize) -> u32 {
 
 /// Number of calls that named something that had ended.
 unsafe fn misuses(misuses: *mut u64) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: tests pass the address of a local here; null is left out.
     unsafe { give(misuses, world().misuses) };
     SUCCESS
 }
@@ -309,13 +310,14 @@ unsafe fn misuses(misuses: *mut u64) -> u32 {
 /// Operations that the device has run, and the times that it found nothing that may run.
 unsafe fn progress(progress: *mut [u64; 2]) -> u32 {
     let world = world();
-    // SAFETY: the caller's promise.
+    // SAFETY: tests pass the address of a local of two words here; null is left out.
     unsafe { give(progress, [world.ran, world.rests]) };
     SUCCESS
 }
 
 unsafe fn error_name(_code: u32, name: *mut *const c_char) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetErrorName demands that `name` may be written; null is left out. The text is
+    // static.
     unsafe { give(name, c"CUDA_ERROR_OF_THE_FAKE".as_ptr()) };
     SUCCESS
 }

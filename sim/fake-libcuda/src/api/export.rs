@@ -12,7 +12,8 @@ macro_rules! plain {
                 }
                 $crate::engine::checkpoint::pass();
                 let _lock = $crate::engine::lock::enter();
-                // SAFETY: the caller's promise.
+                // SAFETY: the arguments are those of the program, passed on unread. The driver
+                // demands that addresses among them are null or valid, and so does the body.
                 unsafe { self::$body($($arg),*) }
             }
         )+
@@ -32,7 +33,8 @@ macro_rules! ptsz {
                 }
                 $crate::engine::checkpoint::pass();
                 let _lock = $crate::engine::lock::enter();
-                // SAFETY: the caller's promise.
+                // SAFETY: the arguments are those of the program, passed on unread. The driver
+                // demands that addresses among them are null or valid, and so does the body.
                 unsafe { self::$body(false, $($arg),*) }
             }
 
@@ -44,7 +46,8 @@ macro_rules! ptsz {
                 }
                 $crate::engine::checkpoint::pass();
                 let _lock = $crate::engine::lock::enter();
-                // SAFETY: the caller's promise.
+                // SAFETY: the arguments are those of the program, passed on unread. The driver
+                // demands that addresses among them are null or valid, and so does the body.
                 unsafe { self::$body(true, $($arg),*) }
             }
         )+
@@ -58,7 +61,7 @@ macro_rules! ptsz {
 /// `to` is null or may be written.
 pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
     if !to.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, so `# Safety` demands that `to` may be written.
         unsafe { to.write(value) };
     }
 }

@@ -28,7 +28,7 @@ unsafe fn create(context: *mut usize, _resources: usize, device: i32, _flags: u3
     world.retain(device);
     let green = world.handle() + 8;
     world.create_context(device, Kind::Green(green));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGreenCtxCreate demands that `context` may be written; null is left out.
     unsafe { give(context, green) };
     SUCCESS
 }
@@ -46,7 +46,7 @@ unsafe fn destroy(context: usize) -> u32 {
 
 unsafe fn convert(to: *mut usize, context: usize) -> u32 {
     let Some(handle) = of(&world(), context) else { return INVALID_CONTEXT };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxFromGreenCtx demands that `to` may be written; null is left out.
     unsafe { give(to, handle) };
     SUCCESS
 }
@@ -56,7 +56,7 @@ unsafe fn create_stream(stream: *mut usize, context: usize, _flags: u32, _priori
     let Some(handle) = of(&world, context) else { return INVALID_CONTEXT };
     let context = world.contexts[&handle].id;
     let handle = world.add_stream(Stream { context, ..Stream::default() });
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGreenCtxStreamCreate demands that `stream` may be written; null is left out.
     unsafe { give(stream, handle) };
     SUCCESS
 }

@@ -93,7 +93,8 @@ struct Packed {
 
 unsafe fn several(launches: *const One, count: u32, _flags: u32) -> u32 {
     for at in 0..count as usize {
-        // SAFETY: the caller's promise: `count` launches.
+        // SAFETY: cuLaunchCooperativeKernelMultiDevice demands `count` launches with an address of
+        // each parameter, and `at` is lower.
         let code = unsafe {
             let one = &*launches.add(at);
             start(false, one.function, one.stream, one.params)
@@ -114,7 +115,7 @@ unsafe fn unpack(
     stream: usize,
 ) -> u32 {
     for at in 0..count {
-        // SAFETY: the caller's promise: `count` copies.
+        // SAFETY: cuMemBatchDecompressAsync demands a list of `count` entries, and `at` is lower.
         let Packed { from, to, bytes, .. } = unsafe { &*params.add(at) };
         let op = Op::Copy { to: *to, from: *from, bytes: bytes[1] };
         let code = give_to(is_ptsz, stream, op);
@@ -126,7 +127,7 @@ unsafe fn unpack(
 }
 
 pub(crate) unsafe fn function(function: *mut usize, module: usize, name: *const c_char) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleGetFunction demands a name that ends with a zero.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     let mut world = world();
     let text = world.texts.get(&module).cloned();
@@ -140,7 +141,7 @@ pub(crate) unsafe fn function(function: *mut usize, module: usize, name: *const 
     world.owners.insert(handle, module);
     world.names.insert(handle, name);
     entry.into_iter().for_each(|entry| drop(world.entries.insert(handle, entry)));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleGetFunction demands that `function` may be written; null is left out.
     unsafe { give(function, handle) };
     SUCCESS
 }
@@ -160,7 +161,8 @@ pub(crate) unsafe fn param(
     let Some(place) = own.unwrap_or_else(|| vec![(0, 8), (8, 8)]).get(index).copied() else {
         return INVALID_VALUE;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuFuncGetParamInfo demands that `offset` may be written, and `bytes` if it is not
+    // null; null is left out.
     unsafe {
         give(offset, place.0);
         give(bytes, place.1);
@@ -182,7 +184,7 @@ unsafe fn start_blocks(
     shared: u32,
     params: *const *const u64,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` demands an address of each parameter, which `Launched::new` copies.
     let launched =
         unsafe { Launched::new(entry, [function, current::handle()], sides, shared, params) };
     let Some(launched) = launched else { return INVALID_VALUE };
@@ -223,7 +225,8 @@ unsafe fn launch(
         return INVALID_VALUE;
     }
     let entry = world().entries.get(&function).cloned();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLaunchKernel demands an address of each parameter in `params`. Null is refused
+    // where there are parameters.
     unsafe {
         match entry {
             Some(entry) => {
@@ -249,7 +252,8 @@ unsafe fn cooperative(
     stream: usize,
     params: *const *const u64,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLaunchCooperativeKernel demands an address of each parameter in `params`, as
+    // cuLaunchKernel does.
     unsafe {
         launch(
             is_ptsz, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
@@ -265,7 +269,8 @@ unsafe fn launch_ex(
     params: *const *const u64,
     _extra: usize,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLaunchKernelEx demands a `CUlaunchConfig` with `count` attributes, and an address
+    // of each parameter in `params`.
     unsafe {
         let Config { grid, block, stream, shared, attributes, count } = *config;
         for at in 0..count as usize {

@@ -27,7 +27,8 @@ plain! {
 }
 
 unsafe fn find(name: *const c_char, to: *mut usize, version: i32, flags: u64) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetProcAddress demands that `name` is null or ends with a zero, and that `to` is
+    // null or may be written. The status is null.
     unsafe { find_with_status(name, to, version, flags, std::ptr::null_mut()) }
 }
 
@@ -41,7 +42,7 @@ unsafe fn find_with_status(
     if name.is_null() || to.is_null() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuGetProcAddress demands a name that ends with a zero.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if name.is_empty() {
         return INVALID_VALUE;
@@ -52,9 +53,9 @@ unsafe fn find_with_status(
         Ok(_) => world.found += 1,
         Err(_) => world.not_found += 1,
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuGetProcAddress demands that `to` may be written.
     unsafe { give(to, found.unwrap_or(0)) };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetProcAddress demands that `status` is null or may be written; null is left out.
     unsafe { give(status, found.err().unwrap_or(0)) };
     if found.is_err() && status.is_null() { NOT_FOUND } else { SUCCESS }
 }
@@ -93,27 +94,28 @@ fn address(symbol: &str) -> Option<usize> {
 }
 
 unsafe fn newer(to: *mut usize, bytes: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the function plays a newer variant of cuMemAlloc, which demands that `to` may be
+    // written. `alloc` refuses null.
     unsafe { super::memory::alloc(to, bytes) }
 }
 
 unsafe fn export_table(table: *mut *const c_void, _uuid: *const [u8; 16]) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGetExportTable demands that `table` may be written; null is left out.
     unsafe { give(table, std::ptr::null()) };
     NOT_FOUND
 }
 
 unsafe fn lookups(found: *mut u64, not_found: *mut u64) -> u32 {
     let world = world();
-    // SAFETY: the caller's promise.
+    // SAFETY: tests pass the address of a local here; null is left out.
     unsafe { give(found, world.found) };
-    // SAFETY: the caller's promise.
+    // SAFETY: tests pass the address of a local here; null is left out.
     unsafe { give(not_found, world.not_found) };
     SUCCESS
 }
 
 unsafe fn waits(waits: *mut u64) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: tests pass the address of a local here; null is left out.
     unsafe { give(waits, world().waits) };
     SUCCESS
 }

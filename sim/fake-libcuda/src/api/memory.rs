@@ -90,9 +90,9 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
     if bytes > 0 && !device_memory::take(taken) {
         return OUT_OF_MEMORY;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and functions that allocate demand that `to` may be written.
     let at = match unsafe { host_alloc(to, bytes, 0) } {
-        // SAFETY: as above: an address was written there.
+        // SAFETY: `host_alloc` has succeeded, so it has just written an address there.
         SUCCESS => unsafe { *to },
         code => return code,
     };
@@ -118,7 +118,8 @@ unsafe fn range(base: *mut usize, bytes: *mut usize, at: usize) -> u32 {
         return code;
     }
     let Some((from, len)) = device_range(at) else { return NOT_FOUND };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemGetAddressRange demands that `base` and `bytes` are null or may be written; null
+    // is left out.
     unsafe {
         give(base, from);
         give(bytes, len);
@@ -133,7 +134,7 @@ pub(crate) unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u3
     let words = vec![0_u64; bytes.div_ceil(8)].into_boxed_slice();
     let at = words.as_ptr() as usize;
     world().memory.insert(at, words);
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and functions that allocate demand that `to` may be written.
     unsafe { give(to, at) };
     SUCCESS
 }
@@ -151,7 +152,8 @@ unsafe fn export(to: *mut i32, at: usize, bytes: usize, kind: u32, _flags: u64) 
     let Some(owner) = owner.filter(|_| kind == 1) else { return INVALID_VALUE };
     let Some((export, file)) = Export::new() else { return OUT_OF_MEMORY };
     world.exported.push((export, owner, None));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemGetHandleForAddressRange demands that `to` may be written, an `int` for a file;
+    // null is left out.
     unsafe { give(to, file.into_raw_fd()) };
     SUCCESS
 }
@@ -200,7 +202,7 @@ unsafe fn device_pointer(to: *mut usize, at: usize, _flags: u32) -> u32 {
     if !world.registered.contains_key(&at) || !world.is_visible(at, Some(owner)) {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemHostGetDevicePointer demands that `to` may be written; null is left out.
     unsafe { give(to, at) };
     SUCCESS
 }
@@ -218,7 +220,8 @@ unsafe fn copy_now(is_ptsz: bool, to: usize, from: usize, bytes: usize) -> u32 {
 
 /// Rows that lie one after the other are one copy, others are several.
 unsafe fn copy_rows(is_ptsz: bool, rows: *const Rows, stream: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemcpy2DAsync demands a `CUDA_MEMCPY2D`, which the program does not change during
+    // the call.
     let Rows { from, to, size: [width, height] } = unsafe { &*rows };
     if (from.pitch, to.pitch) == (*width, *width) {
         let bytes = width.saturating_mul(*height);
@@ -269,7 +272,8 @@ unsafe fn copy_all(
     stream: usize,
 ) -> u32 {
     for at in 0..count {
-        // SAFETY: the caller's promise: lists of `count` entries.
+        // SAFETY: cuMemcpyBatchAsync demands `count` entries in each of the three lists, and `at`
+        // is lower.
         let (to, from, bytes) = unsafe { (*to.add(at), *from.add(at), *bytes.add(at)) };
         let code = give_to(is_ptsz, stream, Op::Copy { to, from, bytes });
         if code != SUCCESS {
@@ -296,7 +300,7 @@ unsafe fn fill_first(is_ptsz: bool, to: usize, value: u8, bytes: usize) -> u32 {
 /// are memory that the driver doesn't know.
 unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
     let Some((from, bytes)) = device_range(at) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise: a place of the attribute's size.
+    // SAFETY: cuPointerGetAttribute demands a place of the attribute's type; null is left out.
     unsafe {
         match attribute {
             2 => give(to.cast::<u32>(), 2), // CU_MEMORYTYPE_DEVICE
@@ -323,7 +327,7 @@ unsafe fn alloc_in_stream(is_ptsz: bool, to: *mut usize, bytes: usize, stream: u
         Ok(device) => device,
         Err(code) => return code,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemAllocAsync demands that `to` may be written. `alloc_from_pool` refuses null.
     unsafe { alloc_from_pool(is_ptsz, to, bytes, own_pool(device), stream) }
 }
 
@@ -338,7 +342,7 @@ unsafe fn alloc_from_pool(
         return INVALID_VALUE;
     }
     if is_captured(is_ptsz, stream) {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and cuMemAllocAsync demands that `to` may be written.
         return unsafe { alloc_in_capture(is_ptsz, to, bytes, stream) };
     }
     let mut world = world();
@@ -346,7 +350,7 @@ unsafe fn alloc_from_pool(
         Ok(stream) => world.use_pool(pool, bytes as u64, stream),
         Err(code) => return code,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and cuMemAllocFromPoolAsync demands that `to` may be written.
     at.map_or(OUT_OF_MEMORY, |at| unsafe {
         give(to, at);
         SUCCESS
@@ -359,7 +363,8 @@ unsafe fn alloc_in_capture(is_ptsz: bool, to: *mut usize, bytes: usize, stream: 
     // SAFETY: a place of ours.
     unsafe { host_alloc(&raw mut at, bytes, 0) };
     world().note_of_graphs(at);
-    // SAFETY: the caller's promise.
+    // SAFETY: the function that calls this has refused null, and cuMemAllocAsync demands that `to`
+    // may be written.
     unsafe { give(to, at) };
     give_to(is_ptsz, stream, Op::Memory { at, bytes: bytes as u64 })
 }

@@ -38,13 +38,13 @@ unsafe fn create(stream: *mut usize, flags: u32) -> u32 {
     };
     let is_blocking = flags & NON_BLOCKING == 0;
     let handle = world.add_stream(Stream { context, is_blocking, ..Stream::default() });
-    // SAFETY: the caller's promise.
+    // SAFETY: cuStreamCreate demands that `stream` may be written; null is left out.
     unsafe { give(stream, handle) };
     SUCCESS
 }
 
 unsafe fn create_with(stream: *mut usize, flags: u32, _priority: i32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuStreamCreateWithPriority demands that `stream` may be written; null is left out.
     unsafe { create(stream, flags) }
 }
 
@@ -83,7 +83,7 @@ unsafe fn id(is_ptsz: bool, handle: usize, id: *mut u64) -> u32 {
         invalidate(&mut world, capture);
         return CAPTURE_UNSUPPORTED;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuStreamGetId demands that `id` may be written; null is left out.
     unsafe { give(id, name) };
     SUCCESS
 }
@@ -97,7 +97,7 @@ unsafe fn context(is_ptsz: bool, handle: usize, context: *mut usize) -> u32 {
         Err(code) => return code,
     };
     let Some(of) = world.handle_of(of) else { return CONTEXT_IS_DESTROYED };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuStreamGetCtx demands that `context` may be written; null is left out.
     unsafe { give(context, of) };
     SUCCESS
 }
@@ -113,7 +113,8 @@ unsafe fn contexts(is_ptsz: bool, handle: usize, context: *mut usize, green: *mu
         _ => (of, 0),
     };
     if code == SUCCESS {
-        // SAFETY: the caller's promise.
+        // SAFETY: cuStreamGetCtx_v2 demands that `context` and `green` may be written; null is left
+        // out.
         unsafe {
             give(context, of);
             give(green, its);
@@ -175,7 +176,8 @@ unsafe fn host(is_ptsz: bool, stream: usize, function: extern "C" fn(usize), dat
 }
 
 unsafe fn exchange_mode(mode: *mut u32) -> u32 {
-    // SAFETY: the caller's promise. Every mode is the same here.
+    // SAFETY: cuThreadExchangeStreamCaptureMode demands that `mode` may be written; null is left
+    // out. Every mode is the same here.
     unsafe { give(mode, 0) };
     CHANGED.notify_all();
     SUCCESS

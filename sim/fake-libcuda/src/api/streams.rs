@@ -63,7 +63,8 @@ pub(crate) fn give_from(is_ptsz: bool, handle: usize, op: Op, is_inside: bool) -
         return ILLEGAL_ADDRESS;
     }
     if is_instant() {
-        // SAFETY: the driver's caller promised that the memory is there.
+        // SAFETY: the driver demands that the memory of a copy, a fill or a launch is there until
+        // it has run, which it does here.
         unsafe { take_effect(&op) };
         end_at_once(&op);
         return SUCCESS;

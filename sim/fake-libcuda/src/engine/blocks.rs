@@ -46,7 +46,8 @@ impl Launched {
             return None;
         }
         for (at, (offset, bytes)) in entry.parameters.iter().copied().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: `params` is not null where there are parameters, and `# Safety` demands an
+            // address of each. `parameters` ends where the last one does.
             unsafe {
                 let from = (*params.add(at)).cast::<u8>();
                 std::ptr::copy_nonoverlapping(from, parameters[offset..].as_mut_ptr(), bytes);
@@ -64,14 +65,16 @@ struct Here(bool);
 impl Memory for Here {
     fn load(&self, at: usize, bytes: usize) -> [u8; 8] {
         let mut value = [0; 8];
-        // SAFETY: the program promises that what its kernels read is memory.
+        // SAFETY: kernels are programs' own, and a program keeps what they read until they have
+        // run. A load has at most 8 bytes.
         unsafe { std::ptr::copy(at as *const u8, value.as_mut_ptr(), bytes) };
         value
     }
 
     fn store(&mut self, at: usize, bytes: &[u8]) {
         self.0 = true;
-        // SAFETY: as above, for what they write.
+        // SAFETY: kernels are programs' own, and a program keeps what they write until they have
+        // run.
         unsafe { std::ptr::copy(bytes.as_ptr(), at as *mut u8, bytes.len()) };
     }
 }

@@ -108,7 +108,8 @@ impl Op {
 
 /// Returns whether the word at `at` lets a wait pass, as `cuStreamWaitValue32` says.
 pub(crate) fn passes(at: usize, value: u32, flags: u32) -> bool {
-    // SAFETY: the program promises that the word is there while its stream waits for it.
+    // SAFETY: cuStreamWaitValue32 demands that the program keeps the word, which is aligned, while
+    // its stream waits for it.
     let word = unsafe { &*(at as *const AtomicU32) }.load(Ordering::SeqCst);
     match flags & 3 {
         0 => word.wrapping_sub(value) as i32 >= 0,
@@ -129,10 +130,12 @@ unsafe fn digest(from: *const u64, out: *mut u64) {
         [0x9e37_79b9_7f4a_7c15, 0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53],
         [0xd6e8_feb8_6659_fd93, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb],
     ];
-    // SAFETY: the caller's promise.
+    // SAFETY: `take_effect` demands memory at the kernel's addresses. The number of pieces is the
+    // first word of the output.
     let pieces = unsafe { *out } as usize;
     for piece in 0..pieces {
-        // SAFETY: the caller's promise: pieces, and two sums for each of them.
+        // SAFETY: `take_effect` demands memory at the kernel's addresses: the pieces, and two sums
+        // for each of them.
         let (words, sums) = unsafe {
             let words = std::slice::from_raw_parts(from.add(WORDS * piece), WORDS);
             (words, std::slice::from_raw_parts_mut(out.add(2 + 2 * piece), 2))
@@ -157,13 +160,15 @@ unsafe fn digest(from: *const u64, out: *mut u64) {
 /// The program's promise that what it names is memory until the operation has run.
 pub(crate) unsafe fn take_effect(op: &Op) {
     match *op {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands memory at both parameters of the kernel until the operation
+        // has run.
         Op::Kernel(Kernel::Digest, from, out) => unsafe {
             digest(from as *const u64, out as *mut u64)
         },
         Op::Kernel(kernel, to, value) => {
             let to = to as *mut u64;
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` demands a word at `to`, and at `value` for `join`, until the
+            // operation has run.
             unsafe {
                 *to = match kernel {
                     Kernel::Add => (*to).wrapping_add(value),
@@ -179,16 +184,18 @@ pub(crate) unsafe fn take_effect(op: &Op) {
                 };
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands `bytes` bytes at both addresses until the operation has run.
+        // They may overlap.
         Op::Copy { to, from, bytes } => unsafe {
             std::ptr::copy(from as *const u8, to as *mut u8, bytes);
         },
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands `bytes` bytes at `to` until the operation has run.
         Op::Fill { to, value, bytes } => unsafe {
             std::ptr::write_bytes(to as *mut u8, value, bytes)
         },
         Op::Write(at, value) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` demands the word until the operation has run. The driver demands
+            // that it is aligned.
             unsafe { &*(at as *const AtomicU32) }.store(value, Ordering::SeqCst);
         }
         Op::Host(function, data) => function(data),

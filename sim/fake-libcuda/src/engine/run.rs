@@ -96,7 +96,8 @@ fn step([kernel, copy, event]: [Duration; 3]) {
     }
     let is_lost = together.as_ref().is_some_and(|world| !has_memory(world, &op));
     if !is_lost {
-        // SAFETY: the driver's caller promised that the memory is there until then.
+        // SAFETY: the driver demands that a program keeps what an operation names until it has run.
+        // A write's word was just checked.
         unsafe { take_effect(&op) };
     }
     let mut world = together.unwrap_or_else(super::world::world);

@@ -48,7 +48,7 @@ unsafe fn reserve(
     let Some(got) = got else { return OUT_OF_MEMORY };
     let at = got.next_multiple_of(UNIT);
     world().reserved.insert(at, bytes);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemAddressReserve demands that `to` may be written; null is left out.
     unsafe { give(to, at) };
     SUCCESS
 }
@@ -110,7 +110,8 @@ unsafe fn set_access(at: usize, bytes: usize, _access: *const u32, _count: usize
 }
 
 unsafe fn granularity(bytes: *mut usize, _of: *const u32, _which: u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemGetAllocationGranularity demands that `bytes` may be written; null is left out.
+    // The properties are not read.
     unsafe { give(bytes, UNIT) };
     SUCCESS
 }

@@ -44,7 +44,7 @@ unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
     let mut world = world();
     let handle = world.handle();
     world.taken.insert(handle, bytes);
-    // SAFETY: the caller's promise.
+    // SAFETY: functions that create arrays demand that `to` may be written; null is left out.
     unsafe { give(to, handle) };
     SUCCESS
 }
@@ -56,7 +56,8 @@ unsafe fn end(handle: usize) -> u32 {
 }
 
 unsafe fn managed(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemAllocManaged demands that `to` may be written. `alloc` refuses null, and has
+    // written there when it succeeds.
     unsafe {
         let code = crate::api::memory::alloc(to, bytes);
         if code == 0 {
@@ -103,7 +104,8 @@ unsafe fn prefetch_all(
     _flags: u64,
     _stream: usize,
 ) -> u32 {
-    // SAFETY: the caller's promise: `count` ranges, and the place of all.
+    // SAFETY: cuMemPrefetchBatchAsync demands `count` ranges and sizes, and at least one location,
+    // which is that of all ranges here.
     let moved = |at| unsafe { move_to(*ranges.add(at), *sizes.add(at), *places) };
     (0..count).map(moved).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }
@@ -121,7 +123,8 @@ unsafe fn pitched(
     let row = width.checked_next_multiple_of(512);
     let row = row.filter(|row| row.checked_mul(height).is_some());
     let Some(row) = row else { return OUT_OF_MEMORY };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemAllocPitch demands that `to` and `pitch` may be written. `alloc` refuses null
+    // for `to`.
     unsafe {
         give(pitch, row);
         crate::api::memory::alloc(to, row * height)
@@ -130,23 +133,24 @@ unsafe fn pitched(
 
 /// Width, height, and format with channels: elements of 4 bytes.
 unsafe fn array(to: *mut usize, of: *const [usize; 3]) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuArrayCreate demands a `CUDA_ARRAY_DESCRIPTOR`, which has three words.
     let [width, height, _] = unsafe { *of };
     if width == 0 {
         return INVALID_VALUE;
     }
-    // SAFETY: as above.
+    // SAFETY: cuArrayCreate demands that `to` may be written, which is all that `make` requires.
     unsafe { make(to, level([width, height, 0], 0)) }
 }
 
 unsafe fn deep(to: *mut usize, of: *const [usize; 5]) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuArray3DCreate has the same demands as cuMipmappedArrayCreate: a descriptor, and a
+    // place for the handle.
     unsafe { mipmapped(to, of, 1) }
 }
 
 /// Each level is padded by itself, and has all layers.
 unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMipmappedArrayCreate demands a `CUDA_ARRAY3D_DESCRIPTOR`, which has five words.
     let [width, height, depth, _, flags] = unsafe { *of };
     let pad = |bytes: u64| if levels > 1 { round_up(bytes, LEVEL) } else { bytes };
     let side = |of: usize, at: u32| of.checked_shr(at).unwrap_or(0).max(1);
@@ -161,7 +165,8 @@ unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     let sizes = (0..levels).map(|at| pad(size(at)));
     let bytes = sizes.fold(0, u64::saturating_add);
     let is_empty = flags & WITHOUT_MEMORY != 0;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMipmappedArrayCreate demands that `to` may be written, which is all that `make`
+    // requires.
     unsafe { make(to, if is_empty { 0 } else { bytes }) }
 }
 
@@ -178,7 +183,7 @@ unsafe fn total(bytes: *mut usize, device: i32) -> u32 {
     if let Err(code) = number_of(device) {
         return code;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceTotalMem demands that `bytes` may be written; null is left out.
     unsafe { give(bytes, capacity() as usize) };
     SUCCESS
 }
@@ -186,7 +191,7 @@ unsafe fn total(bytes: *mut usize, device: i32) -> u32 {
 unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
     world().end_closed_exports();
     let (now, _) = read();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemGetInfo demands that `free` and `total` may be written; null is left out.
     unsafe {
         give(free, (capacity() - now) as usize);
         give(total, capacity() as usize);
@@ -199,7 +204,7 @@ unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
 unsafe fn taken(now: *mut u64, peak: *mut u64) -> u32 {
     world().end_closed_exports();
     let (own, most) = read();
-    // SAFETY: the caller's promise.
+    // SAFETY: tests pass the addresses of two locals here; null is left out.
     unsafe {
         give(now, own);
         give(peak, most);

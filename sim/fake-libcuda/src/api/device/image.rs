@@ -15,20 +15,22 @@ const ELF: u32 = 0x464C_457F;
 ///
 /// All that its headers name is there.
 pub(super) unsafe fn text<'a>(at: *const c_char) -> Cow<'a, str> {
-    // SAFETY: the caller's promise: a text, or a magic number.
+    // SAFETY: `# Safety` demands a whole image: a text that ends with a zero, or headers, which
+    // have a zero byte.
     let first = unsafe { CStr::from_ptr(at) }.to_bytes();
     if first.len() < 4 {
         return String::from_utf8_lossy(first);
     }
     let at = at.cast::<u8>();
-    // SAFETY: as above.
+    // SAFETY: four bytes without a zero among them have just been read there.
     match unsafe { at.cast::<u32>().read_unaligned() } {
-        // SAFETY: as above: the second word is the address of a fat binary.
+        // SAFETY: the driver's wrapper has the address of a fat binary in its second word, and `#
+        // Safety` demands that binary too.
         WRAPPER => unsafe { text(at.cast::<usize>().add(1).read_unaligned() as *const c_char) },
-        // SAFETY: as above.
+        // SAFETY: `# Safety` demands all that the fat binary's headers name.
         FATBIN => unsafe { of_fatbin(at) },
         ELF => {
-            // SAFETY: as above.
+            // SAFETY: `# Safety` demands all sections that the ELF header names.
             unsafe { touch_sections(at) };
             "".into()
         }
@@ -39,7 +41,7 @@ pub(super) unsafe fn text<'a>(at: *const c_char) -> Cow<'a, str> {
 unsafe fn number<const LEN: usize>(at: *const u8, offset: usize) -> usize {
     let mut bytes = [0; 8];
     for (place, byte) in bytes.iter_mut().enumerate().take(LEN) {
-        // SAFETY: the caller's promise.
+        // SAFETY: each use names a field of a header, and `text` demands headers that are there.
         *byte = unsafe { at.add(offset + place).read() };
     }
     u64::from_le_bytes(bytes) as usize
@@ -48,13 +50,14 @@ unsafe fn number<const LEN: usize>(at: *const u8, offset: usize) -> usize {
 /// Reads a byte of each page, as a copy would.
 unsafe fn touch(at: *const u8, len: usize) {
     for offset in (0..len).step_by(4096).chain(len.checked_sub(1)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: each use has a length out of a header, and `text` demands what headers name.
         black_box(unsafe { at.add(offset).read_volatile() });
     }
 }
 
 unsafe fn of_fatbin<'a>(at: *const u8) -> Cow<'a, str> {
-    // SAFETY: the caller's promise, of headers, entries and what they name.
+    // SAFETY: `text` demands the header, its entries and what they name, and calls this for a fat
+    // binary alone. `offset` stays in the length that the header has.
     unsafe {
         let (header, len) = (number::<2>(at, 6), number::<8>(at, 8));
         touch(at, header + len);
@@ -77,7 +80,8 @@ unsafe fn of_fatbin<'a>(at: *const u8) -> Cow<'a, str> {
 
 unsafe fn touch_sections(at: *const u8) {
     const EMPTY: usize = 8; // SHT_NOBITS
-    // SAFETY: the caller's promise.
+    // SAFETY: `text` demands the header, its table of sections and what they name, and calls this
+    // for ELF alone.
     unsafe {
         let (table, entry, count) = (number::<8>(at, 40), number::<2>(at, 58), number::<2>(at, 60));
         for section in 0..count {

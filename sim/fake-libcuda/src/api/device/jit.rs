@@ -24,7 +24,7 @@ impl Options {
         names: *const u32,
         values: *mut usize,
     ) -> Result<Self, u32> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands `count` names and values, and `at` is lower.
         let pair = |at| unsafe { (*names.add(at), values.add(at)) };
         let all: Vec<_> = (0..count as usize).map(pair).collect();
         if all.iter().any(|(name, _)| *name > LAST) {
@@ -34,7 +34,8 @@ impl Options {
         for (list, len) in LISTS {
             let Some(at) = options.value(list) else { continue };
             for name in 0..options.value(len).unwrap_or(0) {
-                // SAFETY: the caller's promise: a list of that length.
+                // SAFETY: `# Safety` demands that addresses among the values may be used. This one
+                // has `len` strings.
                 let _ = unsafe { CStr::from_ptr(*(at as *const *const c_char).add(name)) };
             }
         }
@@ -44,7 +45,8 @@ impl Options {
     /// The last value of an option counts.
     fn value(&self, name: u32) -> Option<usize> {
         let found = self.0.iter().rev().find(|(known, _)| *known == name);
-        // SAFETY: the promise of `read`.
+        // SAFETY: only `read` makes such values, and its `# Safety` demands that they may be used
+        // as long as this lives.
         found.map(|(_, value)| unsafe { **value })
     }
 
@@ -60,13 +62,15 @@ impl Options {
             let text = text.to_bytes_with_nul();
             let is_written = (log == LOGS[1]) == (code != SUCCESS);
             let Some(place) = self.value(log).filter(|_| is_written) else { continue };
-            // SAFETY: the caller's promise: a place of `len` bytes.
+            // SAFETY: `read` demands that a log's place has the bytes of its size's option, which
+            // is `len`.
             unsafe {
                 std::ptr::copy_nonoverlapping(text.as_ptr(), place as *mut u8, text.len().min(len));
             }
         }
         for (_, value) in self.0.iter().filter(|(name, _)| *name == WALL_TIME) {
-            // SAFETY: as above.
+            // SAFETY: `read` demands that the list of values may be used, and the driver writes
+            // results to it.
             unsafe { value.write(1.5_f32.to_bits() as usize) };
         }
     }

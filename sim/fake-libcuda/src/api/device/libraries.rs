@@ -37,7 +37,8 @@ static VARIABLES: Mutex<BTreeMap<(usize, CString), usize>> = Mutex::new(BTreeMap
 
 /// A kernel is asked for again, and has one handle.
 unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryGetKernel demands that `kernel` may be written, and a name that ends with a
+    // zero.
     let code = unsafe { function(kernel, library, name) };
     if code == SUCCESS {
         // SAFETY: written by the call.
@@ -55,13 +56,14 @@ unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> u32
 
 /// The name of a variable that is not in the text begins with `v`.
 unsafe fn global(at: *mut usize, bytes: *mut usize, library: usize, name: *const c_char) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryGetGlobal demands a name that ends with a zero.
     let name = unsafe { CStr::from_ptr(name) }.to_owned();
     if !enter(library) {
         return OUT_OF_MEMORY;
     }
     if let Some((from, len)) = array(library, &name) {
-        // SAFETY: the caller's promise.
+        // SAFETY: cuLibraryGetGlobal demands that `at` and `bytes` may be written; null is left
+        // out.
         unsafe {
             give(at, from);
             give(bytes, len);
@@ -89,7 +91,7 @@ unsafe fn global(at: *mut usize, bytes: *mut usize, library: usize, name: *const
         Err(code) => return code,
     };
     all.insert((library, name), place);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryGetGlobal demands that `at` and `bytes` may be written; null is left out.
     unsafe {
         give(at, place);
         give(bytes, VARIABLE);
@@ -98,7 +100,7 @@ unsafe fn global(at: *mut usize, bytes: *mut usize, library: usize, name: *const
 }
 
 unsafe fn count(count: *mut u32, _library: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryGetKernelCount demands that `count` may be written; null is left out.
     unsafe { give(count, 3) };
     SUCCESS
 }
@@ -106,21 +108,21 @@ unsafe fn count(count: *mut u32, _library: usize) -> u32 {
 unsafe fn function_of(function: *mut usize, kernel: usize) -> u32 {
     world().check_function(kernel);
     let found = world().functions.get(&kernel).copied().unwrap_or(kernel);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuKernelGetFunction demands that `function` may be written; null is left out.
     unsafe { give(function, found) };
     SUCCESS
 }
 
 unsafe fn attribute(value: *mut i32, attribute: u32, _kernel: usize, _device: i32) -> u32 {
     let Some(found) = ATTRIBUTES.get(attribute as usize) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuKernelGetAttribute demands that `value` may be written; null is left out.
     unsafe { give(value, *found) };
     SUCCESS
 }
 
 unsafe fn function_attribute(value: *mut i32, which: u32, function: usize) -> u32 {
     world().check_function(function);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuFuncGetAttribute demands that `value` may be written; null is left out.
     unsafe { attribute(value, which, 0, 0) }
 }
 
@@ -153,7 +155,7 @@ unsafe fn occupancy(
         return INVALID_VALUE;
     }
     let by_memory = i32::try_from((228 << 10) / shared.max(1)).unwrap_or(i32::MAX);
-    // SAFETY: the caller's promise.
+    // SAFETY: the driver demands that `blocks` may be written; null is left out.
     unsafe { give(blocks, by_memory.min(2048 / threads)) };
     SUCCESS
 }

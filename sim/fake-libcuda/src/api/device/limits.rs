@@ -46,7 +46,7 @@ unsafe fn set(limit: u32, value: usize) -> u32 {
 unsafe fn get(value: *mut usize, limit: u32) -> u32 {
     let limits = LIMITS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let Some(found) = limits.get(limit as usize) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuCtxGetLimit demands that `value` may be written; null is left out.
     unsafe { give(value, *found as usize) };
     SUCCESS
 }

@@ -64,7 +64,8 @@ fn make(module: *mut usize, text: &str) -> u32 {
         made.push((name, at, bytes as usize));
     }
     world.globals.insert(handle, made);
-    // SAFETY: the caller's promise.
+    // SAFETY: functions that load modules demand that `module` may be written, and call this with
+    // it unread; null is left out.
     unsafe { give(module, handle) };
     SUCCESS
 }
@@ -90,11 +91,11 @@ pub(super) fn array(module: usize, name: &CStr) -> Option<(usize, usize)> {
 }
 
 unsafe fn global(at: *mut usize, bytes: *mut usize, module: usize, name: *const c_char) -> u32 {
-    // SAFETY: the caller's promise: a text.
+    // SAFETY: cuModuleGetGlobal demands a name that ends with a zero.
     let Some((from, len)) = array(module, unsafe { CStr::from_ptr(name) }) else {
         return NOT_FOUND;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleGetGlobal demands that `at` and `bytes` may be written; null is left out.
     unsafe {
         give(at, from);
         give(bytes, len);
@@ -106,7 +107,7 @@ unsafe fn load(module: *mut usize, image: *const c_char) -> u32 {
     if image.is_null() {
         return make(module, ""); // as tests do that have none
     }
-    // SAFETY: the caller's promise: an image.
+    // SAFETY: not null, and cuModuleLoadData demands an image with all that its headers name.
     make(module, &unsafe { image::text(image) })
 }
 
@@ -117,7 +118,8 @@ unsafe fn load_with(
     names: *const u32,
     values: *mut usize,
 ) -> u32 {
-    // SAFETY: the caller's promise: lists of `count` options, and an image.
+    // SAFETY: cuModuleLoadDataEx demands `count` names and values, logs of the lengths among them,
+    // and an image with all that its headers name.
     unsafe {
         let options = match Options::read(count, names, values) {
             Ok(options) => options,
@@ -130,7 +132,7 @@ unsafe fn load_with(
 }
 
 unsafe fn load_file(module: *mut usize, path: *const c_char) -> u32 {
-    // SAFETY: the caller's promise: a path.
+    // SAFETY: cuModuleLoad demands a path that ends with a zero.
     let path = unsafe { CStr::from_ptr(path) }.to_string_lossy().into_owned();
     std::fs::read_to_string(path).map_or(NOT_FOUND, |text| make(module, &text))
 }
@@ -146,7 +148,8 @@ unsafe fn load_library(
     _own_values: usize,
     _own_count: u32,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuLibraryLoadData demands `count` names and values, an image, and that `library` may
+    // be written. The library's own options are not read.
     let code = unsafe { load_with(library, image, count, names, values) };
     // SAFETY: null, or written by the call.
     if let (SUCCESS, Some(library)) = (code, unsafe { library.as_ref() }) {
@@ -189,7 +192,7 @@ unsafe fn unload(module: usize) -> u32 {
 
 /// Everything at once.
 unsafe fn mode(mode: *mut u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuModuleGetLoadingMode demands that `mode` may be written; null is left out.
     unsafe { give(mode, 1) };
     SUCCESS
 }

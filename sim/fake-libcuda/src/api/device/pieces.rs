@@ -44,13 +44,14 @@ struct Region {
 
 unsafe fn create(handle: *mut usize, bytes: usize, place: *const [u32; 4], _flags: u64) -> u32 {
     world().end_closed_exports();
-    // SAFETY: the caller's promise. The third word is 1 for devices.
+    // SAFETY: cuMemCreate demands a `CUmemAllocationProp`, which begins with four words of 32 bits.
+    // The third is 1 for devices.
     let is_device = unsafe { (*place)[2] } == 1;
     if bytes == 0 || (is_device && !device_memory::take(bytes as u64)) {
         return if bytes == 0 { INVALID_VALUE } else { OUT_OF_MEMORY };
     }
     let bytes = if is_device { bytes as u64 } else { 0 };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemCreate demands that `handle` may be written; null is left out.
     unsafe { give(handle, make(bytes)) };
     SUCCESS
 }
@@ -81,7 +82,7 @@ unsafe fn release(handle: usize) -> u32 {
 unsafe fn retain(handle: *mut usize, at: usize) -> u32 {
     let found = world().mapped.get(&at).map(|(_, piece)| *piece);
     let Some(piece) = found else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemRetainAllocationHandle demands that `handle` may be written; null is left out.
     unsafe { give(handle, piece) };
     change(piece, |piece| piece.references += 1)
 }
@@ -121,27 +122,31 @@ unsafe fn export(to: *mut i32, handle: usize, _kind: u32, _flags: u64) -> u32 {
         return INVALID_VALUE;
     }
     world().exported_pieces.push((export, handle));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemExportToShareableHandle demands that `to` may be written, an `int` for a file;
+    // null is left out.
     unsafe { give(to, file.into_raw_fd()) };
     change(handle, |piece| piece.exports += 1)
 }
 
 unsafe fn import(handle: *mut usize, from: usize, _kind: u32) -> u32 {
     let mut name = [0; 8];
-    // SAFETY: a file of the caller's, which stays open.
+    // SAFETY: cuMemImportFromShareableHandle demands an open file, which stays the program's: this
+    // value is never dropped.
     let file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(from as i32) });
     if file.read_exact_at(&mut name, 0).is_err() {
         return INVALID_VALUE;
     }
     let name = usize::from_le_bytes(name);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemImportFromShareableHandle demands that `handle` may be written; null is left
+    // out.
     unsafe { give(handle, name) };
     change(name, |piece| piece.references += 1)
 }
 
 /// An object without memory of its own.
 unsafe fn multicast(handle: *mut usize, _of: *const u64) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMulticastCreate demands that `handle` may be written; null is left out. The
+    // properties are not read.
     unsafe { give(handle, make(0)) };
     SUCCESS
 }
@@ -186,7 +191,7 @@ pub(super) fn leave(from: usize, is_meant: &dyn Fn(&[u64; 4]) -> bool) {
 
 unsafe fn map_arrays(_is_ptsz: bool, list: *const Region, count: u32, _stream: usize) -> u32 {
     for at in 0..count as usize {
-        // SAFETY: the caller's promise: `count` regions.
+        // SAFETY: cuMemMapArrayAsync demands a list of `count` regions, and `at` is lower.
         let region = unsafe { &*list.add(at) };
         leave(region.array, &|place| *place == region.place);
         if region.operation == 1 {

@@ -28,7 +28,8 @@ unsafe fn attribute(pool: usize, attribute: u32, value: *mut u64) -> u32 {
         7 => pool.used,
         _ => return INVALID_VALUE,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemPoolGetAttribute demands a word at `value` for these attributes; null is left
+    // out.
     unsafe { give(value, found) };
     SUCCESS
 }
@@ -37,7 +38,7 @@ unsafe fn set_attribute(pool: usize, attribute: u32, value: *const u64) -> u32 {
     if attribute != 4 {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemPoolSetAttribute demands a word at `value` for the threshold.
     world().pools.entry(pool).or_default().threshold = unsafe { *value };
     SUCCESS
 }
@@ -48,12 +49,13 @@ unsafe fn trim(pool: usize, keep: usize) -> u32 {
 }
 
 unsafe fn create(pool: *mut usize, of: *const [u32; 4]) -> u32 {
-    // SAFETY: null, or the caller's promise. The third word is 1 for devices.
+    // SAFETY: null, or a `CUmemPoolProps`, which cuMemPoolCreate demands and which begins with four
+    // words of 32 bits. The third is 1 for devices.
     let is_host = unsafe { of.as_ref() }.is_some_and(|of| of[2] != 1);
     let mut world = world();
     let handle = world.handle();
     world.pools.entry(handle).or_default().is_host = is_host;
-    // SAFETY: the caller's promise.
+    // SAFETY: cuMemPoolCreate demands that `pool` may be written; null is left out.
     unsafe { give(pool, handle) };
     SUCCESS
 }
@@ -68,7 +70,7 @@ unsafe fn current(pool: *mut usize, device: i32) -> u32 {
         Ok(device) => device,
         Err(code) => return code,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetMemPool demands that `pool` may be written; null is left out.
     unsafe { give(pool, own_pool(device)) };
     SUCCESS
 }
@@ -83,7 +85,7 @@ unsafe fn of_graphs(device: i32, attribute: u32, value: *mut u64) -> u32 {
         2 => reserved,
         _ => return INVALID_VALUE,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuDeviceGetGraphMemAttribute demands a word at `value`; null is left out.
     unsafe { give(value, found) };
     SUCCESS
 }

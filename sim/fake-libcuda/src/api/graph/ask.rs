@@ -29,7 +29,8 @@ fn op(world: &mut World, node: usize) -> Result<Op, u32> {
 
 /// Fills a list of the program's, or says how long it has to be.
 unsafe fn list(values: &[usize], to: *mut usize, count: *mut usize) {
-    // SAFETY: the caller's promise: room for that many.
+    // SAFETY: the driver demands that `count` may be read and written, and that a list that is not
+    // null has room for `count` entries. No more are written.
     unsafe {
         let room = if to.is_null() { 0 } else { (*count).min(values.len()) };
         values.iter().take(room).enumerate().for_each(|(at, value)| to.add(at).write(*value));
@@ -47,10 +48,11 @@ unsafe fn nodes(handle: usize, nodes: *mut usize, count: *mut usize) -> u32 {
     let world = world();
     let Some(graph) = world.graphs.get(&handle) else { return INVALID_VALUE };
     let names: Vec<_> = graph.iter().map(|node| node.name).collect();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphGetNodes demands a number at `count`, and that `nodes` is null or has room for
+    // as many.
     unsafe { list(&names, nodes, count) };
     if world.endless == handle {
-        // SAFETY: as above.
+        // SAFETY: cuGraphGetNodes demands that `count` may be written; null is left out.
         unsafe { give(count, usize::MAX) };
     }
     SUCCESS
@@ -61,7 +63,8 @@ unsafe fn edges(graph: usize, from: *mut usize, to: *mut usize, count: *mut usiz
     let Some(graph) = world.graphs.get(&graph) else { return INVALID_VALUE };
     let edges = graph.iter().flat_map(|node| node.after.iter().map(|from| (*from, node.name)));
     let (froms, tos): (Vec<_>, Vec<_>) = edges.unzip();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphGetEdges demands a number at `count`, and that `from` and `to` are null or
+    // have room for as many. `room` is a local.
     unsafe {
         let mut room = *count;
         list(&froms, from, &raw mut room);
@@ -77,7 +80,8 @@ unsafe fn edges_with_data(
     data: *mut u64,
     count: *mut usize,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphGetEdges demands a number at `count`, and that all three lists are null or
+    // have room for as many. `edges` has set `count` to the edges that were written.
     unsafe {
         let code = edges(graph, from, to, count);
         if code == SUCCESS && !data.is_null() {
@@ -94,7 +98,7 @@ unsafe fn edges_with_data(
 
 unsafe fn kind(node: usize, kind: *mut u32) -> u32 {
     match op(&mut world(), node) {
-        // SAFETY: the caller's promise.
+        // SAFETY: cuGraphNodeGetType demands that `kind` may be written; null is left out.
         Ok(op) => unsafe { give(kind, op.kind()) },
         Err(code) => return code,
     }
@@ -131,7 +135,7 @@ unsafe fn kernel(node: usize, params: *mut KernelParams) -> u32 {
         }
         _ => return INVALID_VALUE,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphKernelNodeGetParams_v2 demands that `params` may be written; null is left out.
     unsafe { give(params, known) };
     SUCCESS
 }
@@ -142,7 +146,7 @@ unsafe fn attribute(node: usize, attribute: u32, value: *mut [u64; 8]) -> u32 {
     let known = world.node(graph, node).filter(|node| node.op.kind() == 0);
     let Some(known) = known else { return INVALID_VALUE };
     let known = known.attributes.get(&attribute).copied().unwrap_or_default();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphKernelNodeGetAttribute demands that `value` may be written; null is left out.
     unsafe { give(value, known) };
     SUCCESS
 }
@@ -156,14 +160,15 @@ unsafe fn mem_op(node: usize, params: *mut MemOps) -> u32 {
     // The driver owns the list, for as long as the node is there: here for ever.
     let op = MemOp { operation, at, value: u64::from(value), flags, rest: [0; 2] };
     let ops = Box::leak(Box::new(op));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphBatchMemOpNodeGetParams demands that `params` may be written; null is left
+    // out. Its list is leaked, so it stays.
     unsafe { give(params, MemOps { context: 1, count: 1, ops, flags: 0 }) };
     SUCCESS
 }
 
 unsafe fn end_of_memory(node: usize, at: *mut usize) -> u32 {
     let Ok(Op::Free(address)) = op(&mut world(), node) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphMemFreeNodeGetParams demands that `at` may be written; null is left out.
     unsafe { give(at, address) };
     SUCCESS
 }
@@ -172,14 +177,15 @@ unsafe fn memory(node: usize, params: *mut [usize; 15]) -> u32 {
     let Ok(Op::Memory { at, bytes }) = op(&mut world(), node) else { return INVALID_VALUE };
     let mut words = [0; 15];
     (words[1], words[13], words[14]) = (1, bytes as usize, at); // on the first device
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphMemAllocNodeGetParams demands `CUDA_MEM_ALLOC_NODE_PARAMS` that may be
+    // written, which have 15 words; null is left out.
     unsafe { give(params, words) };
     SUCCESS
 }
 
 unsafe fn child(node: usize, child: *mut usize) -> u32 {
     let Ok(Op::Child(inner)) = op(&mut world(), node) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphChildGraphNodeGetGraph demands that `child` may be written; null is left out.
     unsafe { give(child, inner) };
     SUCCESS
 }
@@ -189,7 +195,7 @@ unsafe fn find_in_clone(node: *mut usize, original: usize, clone: usize) -> u32 
     let nodes = world.graphs.get(&clone).into_iter().flatten();
     let found = nodes.into_iter().find(|node| node.origin == original && original != 0);
     let Some(found) = found else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphNodeFindInClone demands that `node` may be written; null is left out.
     unsafe { give(node, found.name) };
     SUCCESS
 }

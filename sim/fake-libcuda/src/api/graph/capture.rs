@@ -55,7 +55,7 @@ unsafe fn begin_into(
     if !world().graphs.contains_key(&graph) {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise: `count` nodes.
+    // SAFETY: cuStreamBeginCaptureToGraph demands `count` nodes at `after`, and `at` is lower.
     let tail = (0..count).map(|at| unsafe { *after.add(at) }).collect();
     begin_for(is_ptsz, handle, Goal::Into(graph), tail)
 }
@@ -103,7 +103,7 @@ fn ended(world: &mut World, is_ptsz: bool, handle: usize) -> Result<Capture, u32
 unsafe fn end(is_ptsz: bool, handle: usize, graph: *mut usize) -> u32 {
     let mut world = world();
     let kept = ended(&mut world, is_ptsz, handle).and_then(|capture| world.keep(capture));
-    // SAFETY: the caller's promise.
+    // SAFETY: cuStreamEndCapture demands that `graph` may be written; null is left out.
     unsafe { give(graph, kept.unwrap_or(0)) };
     kept.err().unwrap_or(SUCCESS)
 }
@@ -151,7 +151,8 @@ impl World {
 }
 
 unsafe fn is_capturing(is_ptsz: bool, stream: usize, status: *mut u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuStreamIsCapturing demands that `status` may be written. The number's place is null,
+    // which is left out.
     unsafe { info(is_ptsz, stream, status, std::ptr::null_mut()) }
 }
 
@@ -163,10 +164,11 @@ unsafe fn info(is_ptsz: bool, handle: usize, status: *mut u32, id: *mut u64) -> 
         Err(code) => return code,
     };
     let is_invalid = known.and_then(|id| world.captures.get(&id)).is_some_and(|of| of.is_invalid);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuStreamGetCaptureInfo demands that `status` may be written; null is left out.
     unsafe { give(status, u32::from(known.is_some()) + u32::from(is_invalid)) };
     if let Some(known) = known {
-        // SAFETY: the caller's promise.
+        // SAFETY: cuStreamGetCaptureInfo demands that `id` is null or may be written; null is left
+        // out.
         unsafe { give(id, known) };
     }
     SUCCESS

@@ -63,7 +63,7 @@ unsafe fn instantiate(exec: *mut usize, graph: usize, _flags: u64) -> u32 {
         return INVALID_VALUE;
     }
     let Some(copy) = world.copy(graph, true) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: functions that instantiate demand that `exec` may be written; null is left out.
     unsafe { give(exec, copy) };
     SUCCESS
 }
@@ -75,7 +75,8 @@ unsafe fn instantiate_v2(
     _log: usize,
     _bytes: usize,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphInstantiate_v2 demands that `exec` and `error` may be written; null is left
+    // out. The log is not written.
     unsafe {
         give(error, 0);
         instantiate(exec, graph, 0)
@@ -91,7 +92,8 @@ unsafe fn instantiate_with(
     graph: usize,
     params: *mut Instantiation,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphInstantiateWithParams demands that `params` and `exec` may be read and
+    // written, and `exec` has a handle when `instantiate` succeeds.
     unsafe {
         let mut code = instantiate(exec, graph, (*params).flags);
         if code == SUCCESS && (*params).flags & UPLOAD != 0 {
@@ -112,7 +114,7 @@ unsafe fn destroy(exec: usize) -> u32 {
 
 /// Destroys a graph whose handle comes back: that of a context that has ended, for instance.
 unsafe fn end(exec: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `destroy` takes a number, and refuses one that names no executable graph.
     let code = unsafe { destroy(exec) };
     if code == SUCCESS {
         world().ended_exec = Some(exec);
@@ -126,7 +128,7 @@ unsafe fn update(exec: usize, graph: usize, error: *mut usize, result: *mut u32)
         return INVALID_VALUE;
     }
     let updated = world.update(exec, graph);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecUpdate demands that `error` and `result` may be written; null is left out.
     unsafe {
         give(error, updated.err().unwrap_or(0));
         give(result, if updated.is_ok() { 0 } else { 2 });
@@ -135,7 +137,8 @@ unsafe fn update(exec: usize, graph: usize, error: *mut usize, result: *mut u32)
 }
 
 unsafe fn update_v2(exec: usize, graph: usize, result: *mut Updated) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecUpdate_v2 demands a `CUgraphExecUpdateResultInfo` that may be written. Its
+    // fields' addresses are passed on.
     unsafe { update(exec, graph, &raw mut (*result).node, &raw mut (*result).result) }
 }
 
@@ -183,33 +186,38 @@ unsafe fn set_enabled(exec: usize, node: usize, is_enabled: u32) -> u32 {
 unsafe fn is_enabled(exec: usize, node: usize, is_enabled: *mut u32) -> u32 {
     let mut world = world();
     let Some(node) = switchable(&mut world, exec, node) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphNodeGetEnabled demands that `is_enabled` may be written; null is left out.
     unsafe { give(is_enabled, u32::from(!node.is_disabled)) };
     SUCCESS
 }
 
 unsafe fn set_kernel(exec: usize, node: usize, params: *const KernelParams) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecKernelNodeSetParams demands that `params` is null or has an address for
+    // each parameter of the kernel.
     set(exec, node, unsafe { kernel(params) })
 }
 
 unsafe fn set_fill(exec: usize, node: usize, params: *const FillParams, _context: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecMemsetNodeSetParams demands that `params` is null or a
+    // `CUDA_MEMSET_NODE_PARAMS`.
     set(exec, node, unsafe { fill(params) })
 }
 
 unsafe fn set_copy(exec: usize, node: usize, params: *const [usize; 25], _context: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecMemcpyNodeSetParams demands that `params` is null or a `CUDA_MEMCPY3D`,
+    // which has 25 words.
     set(exec, node, unsafe { copy(params) })
 }
 
 unsafe fn set_host(exec: usize, node: usize, params: *const HostParams) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecHostNodeSetParams demands that `params` is null or a
+    // `CUDA_HOST_NODE_PARAMS` with a function.
     set(exec, node, unsafe { host(params) })
 }
 
 unsafe fn set_any(exec: usize, node: usize, params: *mut AnyParams) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphExecNodeSetParams demands that `params` is null or a `CUgraphNodeParams`,
+    // whose words are the struct of its kind.
     unsafe {
         match params.as_ref() {
             Some(AnyParams { kind: 0, words, .. }) => set_kernel(exec, node, words.as_ptr().cast()),

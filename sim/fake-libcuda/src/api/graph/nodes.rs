@@ -40,7 +40,7 @@ unsafe fn create(graph: *mut usize, _flags: u32) -> u32 {
     let mut world = world();
     let handle = world.handle();
     world.graphs.insert(handle, Vec::new());
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphCreate demands that `graph` may be written; null is left out.
     unsafe { give(graph, handle) };
     SUCCESS
 }
@@ -57,7 +57,7 @@ unsafe fn clone(clone: *mut usize, graph: usize) -> u32 {
         return NOT_SUPPORTED;
     }
     let copy = world.copy(graph, false);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphClone demands that `clone` may be written; null is left out.
     unsafe { give(clone, copy.unwrap_or(0)) };
     SUCCESS
 }
@@ -74,7 +74,7 @@ unsafe fn add(
         Ok(op) => op,
         Err(code) => return code,
     };
-    // SAFETY: the caller's promise: `count` nodes.
+    // SAFETY: functions that add nodes demand `count` nodes at `after`, and `at` is lower.
     let after: Vec<_> = (0..count).map(|at| unsafe { *after.add(at) }).collect();
     let mut world = world();
     let name = world.handle();
@@ -83,7 +83,7 @@ unsafe fn add(
         return INVALID_VALUE;
     }
     nodes.push(Node::new(name, op, after));
-    // SAFETY: the caller's promise.
+    // SAFETY: functions that add nodes demand that `node` may be written; null is left out.
     unsafe { give(node, name) };
     SUCCESS
 }
@@ -98,7 +98,8 @@ macro_rules! adders {
             unsafe fn $adder(
                 node: *mut usize, graph: usize, after: *const usize, count: usize, $params: $type $(, $unused: $unused_type)?
             ) -> u32 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the driver's function demands parameters of this type or null, `count`
+                // nodes at `after`, and that `node` may be written.
                 unsafe {
                     let op = $op; // nothing is locked any more
                     add(node, graph, after, count, op)
@@ -121,15 +122,16 @@ adders! {
 }
 
 unsafe fn add_empty(node: *mut usize, graph: usize, after: *const usize, count: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphAddEmptyNode demands `count` nodes at `after`, and that `node` may be written.
     unsafe { add(node, graph, after, count, Ok(Op::Empty)) }
 }
 
 /// A node of any kind, or of one that this driver alone knows.
 unsafe fn any(params: *mut AnyParams) -> Result<Op, u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null, or a `CUgraphNodeParams` that may be written, as cuGraphAddNode demands.
     let AnyParams { kind, words, .. } = unsafe { params.as_mut() }.ok_or(INVALID_VALUE)?;
-    // SAFETY: the caller's promise: the struct that belongs to the kind.
+    // SAFETY: cuGraphAddNode demands that the words are the struct of the kind. `words` has room
+    // for each of them.
     unsafe {
         match kind {
             0 => kernel(words.as_ptr().cast()),
@@ -162,7 +164,8 @@ unsafe fn branch(words: &[usize; 29]) -> Result<Op, u32> {
     let body = world.handle();
     world.graphs.insert(body, Vec::new());
     world.bodies.insert(body);
-    // SAFETY: the caller's promise: room for one graph, where the third word says.
+    // SAFETY: cuGraphAddNode demands room for one graph, at the address in the third word of a
+    // conditional node.
     unsafe { give(words[2] as *mut usize, body) };
     Ok(Op::If { body, runs })
 }
@@ -177,7 +180,8 @@ unsafe fn condition(
     let mut world = world();
     let name = world.number();
     world.conditions.insert(name, value != 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphConditionalHandleCreate demands that `handle` may be written; null is left
+    // out.
     unsafe { give(handle, name) };
     SUCCESS
 }
@@ -190,7 +194,7 @@ unsafe fn edges(
     to: *const usize,
     count: usize,
 ) -> Option<Vec<(usize, usize)>> {
-    // SAFETY: the caller's promise: `count` nodes.
+    // SAFETY: functions that name edges demand `count` nodes in both lists, and `at` is lower.
     let edges: Vec<_> = (0..count).map(|at| unsafe { (*from.add(at), *to.add(at)) }).collect();
     let names: Vec<_> = edges.iter().flat_map(|&(from, to)| [from, to]).collect();
     is_inside(world.graphs.get(&graph)?, &names).then_some(edges)
@@ -198,7 +202,7 @@ unsafe fn edges(
 
 unsafe fn add_edges(graph: usize, from: *const usize, to: *const usize, count: usize) -> u32 {
     let mut world = world();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphAddDependencies demands `count` nodes in both lists.
     let Some(edges) = (unsafe { edges(&world, graph, from, to, count) }) else {
         return INVALID_VALUE;
     };
@@ -216,10 +220,11 @@ unsafe fn add_edges_with(
     data: *const u64,
     count: usize,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphAddDependencies_v2 demands `count` nodes in both lists.
     let code = unsafe { add_edges(graph, from, to, count) };
     for at in (0..count).filter(|_| code == SUCCESS) {
-        // SAFETY: the caller's promise.
+        // SAFETY: cuGraphAddDependencies_v2 demands `count` nodes in both lists, and tests pass as
+        // many entries of data. `at` is lower.
         let (to, data) = unsafe { (*to.add(at), *data.add(at)) };
         world().node(graph, to).into_iter().for_each(|node| node.overlaps |= data != 0);
     }
@@ -228,7 +233,7 @@ unsafe fn add_edges_with(
 
 unsafe fn remove_edges(graph: usize, from: *const usize, to: *const usize, count: usize) -> u32 {
     let mut world = world();
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphRemoveDependencies demands `count` nodes in both lists.
     let Some(edges) = (unsafe { edges(&world, graph, from, to, count) }) else {
         return INVALID_VALUE;
     };
@@ -263,7 +268,8 @@ fn set(node: usize, op: Result<Op, u32>) -> u32 {
 }
 
 unsafe fn set_kernel(node: usize, params: *const KernelParams) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphKernelNodeSetParams demands that `params` is null or has an address for each
+    // parameter of the kernel.
     set(node, unsafe { kernel(params) })
 }
 
@@ -275,7 +281,8 @@ fn attributes(world: &mut World, node: usize) -> Option<&mut Attributes> {
 }
 
 unsafe fn set_attribute(node: usize, attribute: u32, value: *const [u64; 8]) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: null, or a `CUkernelNodeAttrValue`, which cuGraphKernelNodeSetAttribute demands and
+    // which has 64 bytes.
     let Some(value) = (unsafe { value.as_ref() }) else { return INVALID_VALUE };
     let mut world = world();
     let Some(all) = attributes(&mut world, node) else { return INVALID_VALUE };
@@ -296,11 +303,13 @@ unsafe fn copy_attributes(to: usize, from: usize) -> u32 {
 }
 
 unsafe fn set_copy(node: usize, params: *const [usize; 25]) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphMemcpyNodeSetParams demands that `params` is null or a `CUDA_MEMCPY3D`, which
+    // has 25 words.
     set(node, unsafe { copy(params) })
 }
 
 unsafe fn set_fill(node: usize, params: *const FillParams) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: cuGraphMemsetNodeSetParams demands that `params` is null or a
+    // `CUDA_MEMSET_NODE_PARAMS`.
     set(node, unsafe { fill(params) })
 }

@@ -79,13 +79,15 @@ pub(crate) struct AnyParams {
 /// The caller's promise to the driver: params with arguments as the kernel takes them, two of 64
 /// bits if it is not in PTX.
 pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null, or the params that `# Safety` demands. Of these only fields of the first
+    // version are read.
     let params = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
     let entry = world().entries.get(&params.function).cloned();
     if let Some(entry) = entry.filter(|_| !params.grid.contains(&0)) {
         let handles = [params.function, current::handle()];
         let sides = [params.grid, params.block];
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` demands an address of each parameter of a kernel in PTX, which
+        // `Launched::new` copies.
         let launched =
             unsafe { Launched::new(entry, handles, sides, params.shared, params.params) };
         let mut world = world();
@@ -98,7 +100,8 @@ pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
     if params.params.is_null() || params.grid.contains(&0) {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and `# Safety` demands addresses of two parameters of 64 bits for a kernel
+    // that is not in PTX.
     let (to, value) = unsafe { (**params.params, **params.params.add(1)) };
     Ok(Op::Kernel(kernel, to, value))
 }
@@ -109,7 +112,7 @@ pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
 ///
 /// The caller's promise to the driver: params, or null.
 pub(crate) unsafe fn fill(params: *const FillParams) -> Result<Op, u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null, or a `CUDA_MEMSET_NODE_PARAMS`, which `# Safety` demands.
     let FillParams { to, value, width, .. } = *unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
     Ok(Op::Fill { to, value: value as u8, bytes: width })
 }
@@ -120,7 +123,7 @@ pub(crate) unsafe fn fill(params: *const FillParams) -> Result<Op, u32> {
 ///
 /// The caller's promise to the driver: params, or null.
 pub(crate) unsafe fn copy(params: *const [usize; 25]) -> Result<Op, u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null, or a `CUDA_MEMCPY3D` of 25 words, which `# Safety` demands.
     let words = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
     let (from, to) = (words[6].wrapping_add(words[0]), words[17].wrapping_add(words[11]));
     Ok(Op::Copy { to, from, bytes: words[22] })
@@ -132,7 +135,7 @@ pub(crate) unsafe fn copy(params: *const [usize; 25]) -> Result<Op, u32> {
 ///
 /// The caller's promise to the driver: params, or null.
 pub(crate) unsafe fn host(params: *const HostParams) -> Result<Op, u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null, or a `CUDA_HOST_NODE_PARAMS` with a function, which `# Safety` demands.
     let HostParams { function, data } = *unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
     Ok(Op::Host(function, data))
 }
@@ -143,7 +146,8 @@ pub(crate) unsafe fn host(params: *const HostParams) -> Result<Op, u32> {
 ///
 /// The caller's promise to the driver: params with at least one operation, or null.
 pub(crate) unsafe fn mem_op(params: *const MemOps) -> Result<Op, u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: null, or params with at least one operation, which `# Safety` demands. The list may
+    // be null too.
     let op = unsafe { params.as_ref().and_then(|params| params.ops.as_ref()) };
     match op {
         Some(MemOp { operation: 1, at, value, flags, .. }) => {
