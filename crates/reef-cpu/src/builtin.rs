@@ -30,8 +30,8 @@ fn append(block: &mut Block<'_>, args: &Args) -> Outcome {
         }
         (0..64).for_each(|_| std::hint::spin_loop());
     }
-    // SAFETY: `Launch::new` promises an array with a cell for each block, and all accesses to it
-    // are atomic words.
+    // SAFETY: the maker of the launch has given an array with a cell for each block, as
+    // `Launch::new` demands, and all accesses to it are atomic words.
     let cell = unsafe { &*(cells as *const [AtomicU32; 2]).add(block.index as usize) };
     let mut bytes = [0; 8];
     words::read(cell, 0, &mut bytes);
@@ -58,8 +58,9 @@ fn multiply(block: &mut Block<'_>, args: &Args) -> Outcome {
 fn toy(block: &Block<'_>, args: &Args, f: impl Fn(&[f32], &[f32], usize, usize) -> f32) -> Outcome {
     let &[first, second, output] = args.words() else { return Outcome::Done };
     let start = block.index as usize * TOY_BLOCK;
-    // SAFETY: `Launch::new` promises three arrays with an element for each thread of the grid; the
-    // one written is none of the others, and this block alone writes these elements.
+    // SAFETY: the maker of the launch has given three arrays with an element for each thread of the
+    // grid, as `Launch::new` demands; the one written is none of the others, and this block alone
+    // writes these elements.
     let (by_thread, by_index, output) = unsafe {
         (
             std::slice::from_raw_parts(first as *const f32, TOY_BLOCK),

@@ -34,10 +34,11 @@ enum Owner {
     Other(HostMemory),
 }
 
-// SAFETY: the allocation is plain memory, and access to it is atomic or goes through raw pointers
-// whose users answer for races.
+// SAFETY: the allocation is plain memory, which any thread may free. It is reached as atomic words,
+// or by kernels, which borrow it or touch what `Launch::new` allows.
 unsafe impl Send for Allocation {}
-// SAFETY: as above.
+// SAFETY: methods take `&self`. They reach the memory as atomic words, or give kernels a raw
+// pointer: these borrow it or touch what `Launch::new` allows.
 unsafe impl Sync for Allocation {}
 
 impl Buffer {

@@ -72,7 +72,8 @@ mod system {
     ///
     /// `start` came from [`zeroed`] of `bytes` bytes, and nothing uses them any more.
     pub(super) unsafe fn free(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `start` came from `zeroed` of `bytes` bytes, and nothing uses them any more:
+        // `free` demands it.
         let freed = unsafe { munmap(start.as_ptr().cast(), bytes) };
         debug_assert!(freed.is_ok(), "{freed:?}");
     }

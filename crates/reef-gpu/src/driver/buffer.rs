@@ -53,7 +53,8 @@ impl Owner {
     }
 }
 
-// SAFETY: access goes through the driver, or through raw pointers whose users answer for races.
+// SAFETY: the driver frees and copies the memory from any thread, and the host reaches it as atomic
+// words.
 unsafe impl<V: Vendor> Send for Allocation<V> {}
 // SAFETY: methods take `&self`, and reach the memory through the driver or as atomic words.
 unsafe impl<V: Vendor> Sync for Allocation<V> {}

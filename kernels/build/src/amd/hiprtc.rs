@@ -105,7 +105,7 @@ impl Hiprtc {
     /// The program lives.
     unsafe fn bytes(&self, program: Handle, output: &Output) -> Vec<u8> {
         let mut length = 0;
-        // SAFETY: the caller's promise; the buffer is as long as the library says.
+        // SAFETY: the program lives: `bytes` demands it. The buffer is as long as the library says.
         unsafe {
             assert_eq!((output.size)(program, &mut length), 0);
             let mut buffer = vec![0; length];

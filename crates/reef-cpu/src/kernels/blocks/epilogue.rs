@@ -60,7 +60,8 @@ impl Epilogue {
     pub(in crate::kernels) unsafe fn commit(&self, sums: &Sums<'_>) {
         #[cfg(target_arch = "x86_64")]
         if sums.bias.len() < SHORT && is_x86_feature_detected!("avx512f") {
-            // SAFETY: the machine has AVX-512; the caller's promise.
+            // SAFETY: the machine has AVX-512. No other block writes these pixels and channels, and
+            // none writes the residual: `commit` demands it.
             return unsafe { self.commit_vectors(sums) };
         }
         widest(
@@ -68,7 +69,8 @@ impl Epilogue {
             || {
                 for (row, pixel) in sums.pixels.clone().enumerate() {
                     let from = &sums.sums[row * sums.pitch..];
-                    // SAFETY: the caller's promise.
+                    // SAFETY: no other block writes these channels of `pixel`, and none writes the
+                    // residual: `commit` demands it.
                     unsafe { self.commit_row(pixel, sums.channel, from, sums.bias) };
                 }
             },
@@ -110,10 +112,10 @@ impl Epilogue {
         let all = sums.bias.len();
         for (row, pixel) in sums.pixels.clone().enumerate() {
             let from = &sums.sums[row * sums.pitch..][..all];
-            // SAFETY: the caller's promise.
+            // SAFETY: no other block has these channels of `pixel`: `commit_vectors` demands it.
             let to = unsafe { self.output.write(pixel, sums.channel, all) };
             let residual = self.residual.as_ref().map(|residual| {
-                // SAFETY: as above.
+                // SAFETY: the residual isn't written meanwhile: `commit_vectors` demands it.
                 unsafe { residual.read(pixel, sums.channel, all) }.as_ptr()
             });
             let mut at = 0;
@@ -153,7 +155,8 @@ impl Epilogue {
         let mut values = [_mm512_setzero_ps(); N];
         for (v, (value, mask)) in values.iter_mut().zip(masks).enumerate() {
             let load = |at: *const f32| {
-                // SAFETY: the caller's promise.
+                // SAFETY: `commit_vectors` gives slices with `left` floats from each address on,
+                // and the mask leaves out what is behind.
                 unsafe { _mm512_maskz_loadu_ps(mask, at.wrapping_add(v * LANES)) }
             };
             *value = _mm512_add_ps(load(from), load(bias));
@@ -163,7 +166,8 @@ impl Epilogue {
         }
         RegisterEpilogue { relu: self.relu, function: self.function }.apply_in_loop(&mut values);
         for (v, (value, mask)) in values.into_iter().zip(masks).enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: `commit_vectors` gives a slice with `left` floats from `to` on, and the mask
+            // leaves out what is behind.
             unsafe { write(to.wrapping_add(v * LANES), mask, value) };
         }
         N * LANES

@@ -73,8 +73,8 @@ impl Operand {
         len: usize,
     ) -> &[f32] {
         assert!(pixel < self.pixels() && channel + len <= self.tensor.channels);
-        // SAFETY: the row is inside the storage, which `new` found inside the buffer; the caller
-        // answers for writers.
+        // SAFETY: the row is inside the storage, as was just checked, and `new` found that inside
+        // the buffer. Nothing writes the row while the slice lives: `read` demands it.
         unsafe { std::slice::from_raw_parts(self.at(pixel, channel), len) }
     }
 
@@ -92,7 +92,9 @@ impl Operand {
         len: usize,
     ) -> &mut [f32] {
         assert!(pixel < self.pixels() && channel + len <= self.tensor.channels);
-        // SAFETY: as in `read`; the caller answers for readers and other writers.
+        // SAFETY: the row is inside the storage, as was just checked, and `new` found that inside
+        // the buffer. Nothing else reads or writes the row while the slice lives: `write` demands
+        // it.
         unsafe { std::slice::from_raw_parts_mut(self.at(pixel, channel), len) }
     }
 }

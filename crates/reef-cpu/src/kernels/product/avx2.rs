@@ -31,8 +31,8 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
-    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two vectors begin at
-    // `column`.
+    // SAFETY: `R` rows of `COLUMNS` sums from `row` on are the caller's, and two vectors from
+    // `column` on lie in them: `product` demands it.
     let (mut sums, to) = unsafe {
         let to = tile.sums.add(row * tile.sums_pitch + column);
         (load::<R>(tile, to), to)
@@ -53,7 +53,8 @@ unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     }
     for (r, sums) in sums.iter().enumerate() {
         for (v, &sum) in sums.iter().enumerate() {
-            // SAFETY: as above; they are the caller's.
+            // SAFETY: `R` rows of `COLUMNS` sums from `row` on are the caller's, and two vectors
+            // from `column` on lie in them: `product` demands it.
             unsafe { _mm256_storeu_ps(to.add(r * tile.sums_pitch + v * LANES), sum) };
         }
     }
@@ -71,7 +72,7 @@ unsafe fn load<const R: usize>(tile: &Tile, from: *const f32) -> [[__m256; VECTO
     if !tile.fresh {
         for (r, sums) in sums.iter_mut().enumerate() {
             for (v, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: the caller's promise.
+                // SAFETY: `R` rows of two vectors can be read at `from`: `load` demands it.
                 *sum = unsafe { _mm256_loadu_ps(from.add(r * tile.sums_pitch + v * LANES)) };
             }
         }

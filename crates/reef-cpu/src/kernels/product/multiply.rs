@@ -18,13 +18,16 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     debug_assert!((1..=ROWS).contains(&tile.rows) && (1..=COLUMNS).contains(&tile.columns));
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the machine has AVX-512; the caller's promise.
+        // SAFETY: the machine has AVX-512. The tile's operands are as large as it says, and nothing
+        // else writes them: `multiply` demands it.
         return unsafe { avx512::multiply(tile) };
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the machine has AVX2 and FMA; the caller's promise.
+        // SAFETY: the machine has AVX2 and FMA. The tile's operands are as large as it says, and
+        // nothing else writes them: `multiply` demands it.
         return unsafe { avx2::multiply(tile) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the tile's operands are as large as it says, and nothing else writes them: `multiply`
+    // demands it.
     unsafe { portable::multiply(tile) }
 }
 
@@ -42,7 +45,8 @@ mod tests {
             vec![("portable", portable::multiply), ("widest", multiply)];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the machine has both; the tile's promise is the caller's.
+            // SAFETY: the machine has both, and the test below gives vectors that are as large as
+            // the tile says.
             products.push(("avx2", |tile| unsafe { avx2::multiply(tile) }));
         }
         products

@@ -25,7 +25,9 @@ macro_rules! product_of_rows {
     };
     ($tile:expr, $rows:expr, $column:expr, $($length:literal)*) => {
         match $rows.len() {
-            // SAFETY: the caller's promise, and these are some of the tile's rows.
+            // SAFETY: the tile's operands are as large as it says: `multiply` demands it. These are
+            // some of its rows, and what is computed of a row begins at `column` and ends in
+            // `COLUMNS`.
             $($length => unsafe { product::<$length>($tile, $rows.start, $column) },)*
             rows => unreachable!("{rows} rows in a part"),
         }
@@ -52,8 +54,8 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 #[inline]
 unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     let mut sums = [[[0.0; LANES]; GROUPS]; R];
-    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two groups begin at
-    // `column`.
+    // SAFETY: `R` rows of `COLUMNS` sums from `row` on are there, and two groups from `column` on
+    // lie in them: `product` demands it.
     let group = |r: usize, v: usize| unsafe {
         tile.sums.add((row + r) * tile.sums_pitch + column + v * LANES).cast::<[f32; LANES]>()
     };
@@ -80,7 +82,7 @@ unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     }
     for (r, sums) in sums.iter().enumerate() {
         for (v, &sum) in sums.iter().enumerate() {
-            // SAFETY: inside of the sums, which are the caller's.
+            // SAFETY: inside of the sums, which nothing else writes: `multiply` demands it.
             unsafe { group(r, v).write(sum) };
         }
     }

@@ -63,7 +63,8 @@ impl Bound {
     ///
     /// No other thread writes them while the slices live.
     unsafe fn singles(&self, first: usize) -> Vec<&[f32]> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread writes the inputs while the slices live: this function demands
+        // it.
         self.inputs[first..].iter().map(|input| unsafe { input.singles() }).collect()
     }
 
@@ -76,7 +77,8 @@ impl Bound {
     ) -> Outcome {
         let (stop, index) = (StopToken::of(block), block.index as usize);
         let order = [matrices.left, 1 - matrices.left];
-        // SAFETY: as in `run`.
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
+        // read.
         let inputs = order.map(|input| unsafe { self.inputs[input].singles() });
         let own = formula.map_or(0, Vectors::scratch);
         let (scratch, own) =
@@ -85,7 +87,8 @@ impl Bound {
             return Outcome::Stopped;
         }
         if let Some(formula) = formula {
-            // SAFETY: as in `run`.
+            // SAFETY: the block has borrowed the buffers, and no block of this launch writes what
+            // is read.
             let others = unsafe { self.singles(2) };
             let done = matrices.each_run(index, scratch, |first, sums| {
                 formula.replace(sums, &others, first, own);
@@ -107,7 +110,8 @@ impl Bound {
     /// Like [`run`](Self::run), of attention.
     pub(super) fn attend(&self, heads: &Heads, block: &mut Block<'_>) -> Outcome {
         let (stop, index) = (StopToken::of(block), block.index as usize);
-        // SAFETY: as in `run`.
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
+        // read.
         let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
         let scratch = block.scratch(heads.scratch());
         if !heads.compute(index, &inputs, scratch, stop) {
@@ -131,7 +135,8 @@ impl Bound {
             return Outcome::Stopped;
         }
         let range = self.range(block, outputs);
-        // SAFETY: as in `run`.
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
+        // read.
         let inputs = unsafe { self.singles(0) };
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
         let to = unsafe { self.output.singles_mut(range.clone()) };
@@ -144,7 +149,8 @@ impl Bound {
         if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
-        // SAFETY: as in `run`.
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
+        // read.
         let from = unsafe { self.inputs[0].singles() };
         // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is
         // read.
@@ -165,7 +171,8 @@ impl Bound {
         make: impl FnOnce([&[f32]; N], usize, &mut [f32], StopToken<'_>) -> bool,
     ) -> Outcome {
         let (stop, range) = (StopToken::of(block), self.range(block, outputs));
-        // SAFETY: as in `run`.
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
+        // read.
         let inputs = std::array::from_fn(|k| unsafe { self.inputs[k].singles() });
         let own = formula.map_or(0, Vectors::scratch);
         let (made, own) = block.scratch(range.len() + own).split_at_mut(range.len());
@@ -173,7 +180,8 @@ impl Bound {
             return Outcome::Stopped;
         }
         if let Some(formula) = formula {
-            // SAFETY: as in `run`.
+            // SAFETY: the block has borrowed the buffers, and no block of this launch writes what
+            // is read.
             let others = unsafe { self.singles(N) };
             for (k, made) in made.chunks_mut(FINISHED).enumerate() {
                 formula.replace(made, &others, range.start + k * FINISHED, own);

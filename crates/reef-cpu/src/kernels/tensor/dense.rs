@@ -42,8 +42,8 @@ impl Dense {
         macro_rules! slice {
             ($variant:ident, $kind:ty) => {
                 // SAFETY: `new` found as many elements inside the buffer, which is initialised; the
-                // offset is aligned, and each of these types has a value for all bits. The caller
-                // answers for writers.
+                // offset is aligned, and each of these types has a value for all bits. No other
+                // thread writes them while the values live: `values` demands it.
                 Values::$variant(unsafe {
                     std::slice::from_raw_parts(self.start().cast::<$kind>(), len)
                 })
@@ -73,8 +73,8 @@ impl Dense {
     /// Like [`values`](Self::values).
     pub(super) unsafe fn singles(&self) -> &[f32] {
         assert_eq!(self.spec.element, Element::F32, "singles");
-        // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for
-        // writers.
+        // SAFETY: `new` found as many elements inside the buffer, aligned. No other thread writes
+        // them while the slice lives: `singles` demands it.
         unsafe { std::slice::from_raw_parts(self.start().cast::<f32>(), self.elements) }
     }
 
@@ -90,8 +90,8 @@ impl Dense {
     pub(super) unsafe fn singles_mut(&self, range: Range<usize>) -> &mut [f32] {
         let inside = range.start <= range.end && range.end <= self.elements;
         assert!(inside && self.spec.element == Element::F32, "{range:?} of {}", self.spec);
-        // SAFETY: inside of the buffer, as was just checked, and aligned; the caller answers for
-        // others.
+        // SAFETY: inside of the buffer, as was just checked, and aligned. No other thread reads or
+        // writes the range while the slice lives: `singles_mut` demands it.
         unsafe {
             let start = self.start().cast::<f32>().wrapping_add(range.start);
             std::slice::from_raw_parts_mut(start, range.len())
@@ -107,7 +107,8 @@ impl Dense {
         let inside = first + singles.len() <= self.elements;
         assert!(inside && self.spec.element == Element::F32, "{first} and on of {}", self.spec);
         let to = self.start().cast::<f32>().wrapping_add(first);
-        // SAFETY: inside of the tensor, as was just checked; the caller answers for others.
+        // SAFETY: inside of the tensor, as was just checked, and apart from `singles`. No other
+        // thread reads or writes it meanwhile: `write_singles` demands it.
         unsafe { std::ptr::copy_nonoverlapping(singles.as_ptr(), to, singles.len()) };
     }
 
@@ -123,7 +124,8 @@ impl Dense {
             ($($variant:ident)*) => {
                 match array {
                     // SAFETY: the range is inside the tensor, as was just checked, and apart from
-                    // the array's own memory. The caller answers for others.
+                    // the array's own memory. No other thread reads or writes it meanwhile: `write`
+                    // demands it.
                     $(Array::$variant(from) => unsafe {
                         let to = self.start().wrapping_add(first * size);
                         std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to, from.len() * size);

@@ -20,7 +20,8 @@ pub(in crate::kernels) fn lanes(left: usize) -> __mmask16 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) unsafe fn write(to: *mut f32, mask: __mmask16, value: __m512) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the lanes of `mask` can be written to `to`, all of them without one: `write` demands
+    // it.
     unsafe {
         if mask == !0 {
             _mm512_storeu_ps(to, value);

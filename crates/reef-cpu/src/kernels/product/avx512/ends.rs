@@ -37,12 +37,15 @@ pub(super) unsafe fn finish<const R: usize, const V: usize, const END: bool>(
     ends: Option<&Ends>,
 ) {
     match ends.filter(|_| END) {
-        // SAFETY: the caller's promise.
+        // SAFETY: without ends `R` rows of `V` vectors at `sums` are the tile's own: `finish`
+        // demands it.
         None => unsafe { store(sums, tile) },
-        // SAFETY: as above.
+        // SAFETY: the tile's columns of `R` rows at `sums` are its own, and what `ends` names can
+        // be read: `finish` demands it.
         Some(ends) if ends.is_plain() => unsafe { store_plain(sums, tile, ends) },
-        // SAFETY: as above. Of a copy, as sums whose address is known elsewhere are in no
-        // registers.
+        // SAFETY: the tile's columns of `R` rows at `sums` are its own, and what `ends` names can
+        // be read: `finish` demands it. Of a copy, as sums whose address is known elsewhere are in
+        // no registers.
         Some(ends) => unsafe { store_ends(&{ *sums }, tile, ends) },
     }
 }
@@ -68,7 +71,8 @@ unsafe fn store_plain<const R: usize, const V: usize>(
             let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
             // What is not a number stays none: of two that can't be compared, the second is taken.
             let value = _mm512_max_ps(floor, _mm512_add_ps(row[v], bias));
-            // SAFETY: the columns of `R` rows are the caller's.
+            // SAFETY: the tile's columns of `R` rows are its own: `finish` demands it. The mask
+            // leaves out others.
             unsafe { write(to, mask, value) };
         }
     }
@@ -99,7 +103,8 @@ unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &E
         ends.end.apply_in_loop(&mut row);
         for (v, value) in row.into_iter().enumerate() {
             let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
-            // SAFETY: the columns of each row are the caller's.
+            // SAFETY: the tile's columns of each row are its own: `finish` demands it. The mask
+            // leaves out others.
             unsafe { write(to, masks[v], value) };
         }
     }
@@ -116,7 +121,8 @@ unsafe fn store<const R: usize, const V: usize>(sums: &[[__m512; V]; R], tile: &
     for (r, row) in sums.iter().enumerate() {
         for (v, &sum) in row.iter().enumerate() {
             let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
-            // SAFETY: `R` rows of `V` vectors are the caller's.
+            // SAFETY: `R` rows of `V` vectors are the tile's own, as sums are kept: `finish`
+            // demands it.
             unsafe { _mm512_storeu_ps(to, sum) };
         }
     }

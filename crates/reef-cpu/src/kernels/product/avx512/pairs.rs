@@ -117,9 +117,9 @@ macro_rules! term {
 pub(super) unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
     let mut turns = Turns::new(tile);
     let stride = tile.a_pitch * 4;
-    // SAFETY: reads `depth / 2` pairs of terms of `a` and `b`, as the caller allows, and `turns`;
-    // the rest are prefetches, which may point anywhere. Both loop counts are at least 1, because
-    // there are `MIN_TERMS` terms.
+    // SAFETY: reads `depth / 2` pairs of terms of `a` and `b`, which `add_pairs` demands, and
+    // counts in `turns`; the rest are prefetches, which may point anywhere. Both loop counts are at
+    // least 1, because there are `MIN_TERMS` terms.
     unsafe {
         asm!(
             "2:",

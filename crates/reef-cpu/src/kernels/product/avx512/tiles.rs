@@ -12,7 +12,8 @@ use std::ops::Range;
 /// Like [`multiply`](crate::kernels::product::multiply::multiply).
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the tile's operands are as large as it says, and nothing else writes them: `multiply`
+    // demands it.
     unsafe { multiply_and::<false>(tile, None) }
 }
 
@@ -25,7 +26,9 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 /// each row of `sums` are the caller's; what `ends` names can be read and isn't written meanwhile.
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) unsafe fn multiply_to_the_end(tile: &Tile, ends: &Ends) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the tile's operands and what `ends` names are as large as they say, and nothing else
+    // writes them: `multiply_to_the_end` demands it. Tiles of direct.rs are fresh, so of `sums`
+    // nothing is read, and the tile's columns alone are written.
     unsafe { multiply_and::<true>(tile, Some(ends)) }
 }
 
@@ -38,13 +41,16 @@ pub(in crate::kernels) unsafe fn multiply_to_the_end(tile: &Tile, ends: &Ends) {
 #[target_feature(enable = "avx512f")]
 unsafe fn multiply_and<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
     if tile.columns > LANES && tile.rows == ROWS && tile.depth >= MIN_TERMS {
-        // SAFETY: the caller's promise, and the tile is full and deep enough.
+        // SAFETY: operands and ends are as large as they say, and nothing else writes them:
+        // `multiply_and` demands it. The tile is full and deep enough.
         unsafe { full::<END>(tile, ends) }
     } else if tile.columns > LANES {
-        // SAFETY: the caller's promise.
+        // SAFETY: operands and ends are as large as they say, and nothing else writes them:
+        // `multiply_and` demands it.
         unsafe { by_rows::<2, END>(tile, ends) }
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: operands and ends are as large as they say, and nothing else writes them:
+        // `multiply_and` demands it. One vector has all of the tile's columns.
         unsafe { by_rows::<1, END>(tile, ends) }
     }
 }
@@ -57,7 +63,8 @@ unsafe fn by_rows<const VECTORS: usize, const END: bool>(tile: &Tile, ends: Opti
     macro_rules! rows {
         ($($rows:literal)*) => {
             match tile.rows {
-                // SAFETY: the caller's promise, and the tile has this many rows.
+                // SAFETY: operands and ends are as large as they say, and nothing else writes them:
+                // `multiply_and` demands it. The tile has this many rows.
                 $($rows => unsafe { product::<$rows, VECTORS, END>(tile, ends) },)*
                 rows => unreachable!("{rows} rows in a tile"),
             }
@@ -73,9 +80,11 @@ unsafe fn by_rows<const VECTORS: usize, const END: bool>(tile: &Tile, ends: Opti
 /// Like [`multiply_and`], for [`ROWS`] rows and at least [`MIN_TERMS`] terms.
 #[target_feature(enable = "avx512f")]
 unsafe fn full<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `sums` has `ROWS` rows of `COLUMNS` unless the tile is fresh: `full` demands it.
     let mut sums = unsafe { load::<ROWS, 2>(tile) };
-    // SAFETY: the caller's promise; an odd last term is left out, and there is one if it is odd.
+    // SAFETY: `a` has `ROWS` rows of `depth` terms, `b` has as many, and there are `MIN_TERMS` at
+    // least: `full` demands it. `add_pairs` leaves out the last term of an odd number, which the
+    // range then has. `finish` writes sums that are the tile's own.
     unsafe {
         add_pairs(&mut sums, tile);
         add_terms(&mut sums, tile, tile.depth & !1..tile.depth);
@@ -91,16 +100,17 @@ unsafe fn product<const R: usize, const V: usize, const END: bool>(
     tile: &Tile,
     ends: Option<&Ends>,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `sums` has `R` rows of `COLUMNS` unless the tile is fresh: `product` demands it.
     let mut sums = unsafe { load::<R, V>(tile) };
     let steps = tile.depth / R;
     for r in 0..R {
         hint::<V>(&tile.hints, r);
         let end = if r + 1 < R { (r + 1) * steps } else { tile.depth };
-        // SAFETY: the caller's promise, and these are some of the `depth` terms.
+        // SAFETY: `a` and `b` have `depth` terms, of which these are some: `product` demands it.
         unsafe { add_terms(&mut sums, tile, r * steps..end) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `R` rows of sums are the tile's own, and what `ends` names can be read: `product`
+    // demands it.
     unsafe { finish::<R, V, END>(&sums, tile, ends) };
 }
 

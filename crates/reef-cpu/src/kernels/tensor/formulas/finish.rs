@@ -46,7 +46,8 @@ impl Ending {
     ///
     /// No other thread writes them while the slices live.
     unsafe fn inputs(&self) -> Vec<&[f32]> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread writes the inputs while the slices live: this function demands
+        // it.
         self.inputs.iter().map(|input| unsafe { input.singles() }).collect()
     }
 }

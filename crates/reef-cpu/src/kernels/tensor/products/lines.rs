@@ -80,12 +80,12 @@ fn put<const L: usize, const V: usize>(
     let from = starts.map(|start| line.values.as_ptr().wrapping_add(start + at));
     let mut sums = [[_mm512_setzero_ps(); V]; L];
     for &[factor, value] in line.terms {
-        // SAFETY: `factor` is at most the reach, which the caller found to be inside.
+        // SAFETY: `factor` is at most the largest of all terms, which `lines` has found inside.
         let factor = _mm512_set1_ps(unsafe { *line.factors.as_ptr().add(factor) });
         for (sums, from) in sums.iter_mut().zip(from) {
             for (v, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: a line begins, and `value` reaches, so far that all of its outputs'
-                // values are inside, as the caller found; the mask leaves out others.
+                // SAFETY: `lines` has found the values of all outputs inside, for the last start
+                // and the largest term. The mask leaves out what is beyond a line.
                 let x = unsafe {
                     _mm512_maskz_loadu_ps(masks[v], from.wrapping_add(value + v * LANES))
                 };
@@ -135,8 +135,8 @@ fn down<const L: usize, const V: usize>(
             let mut x = [_mm512_setzero_ps(); V];
             for (v, x) in x.iter_mut().enumerate() {
                 let from = from.wrapping_add(column + v * LANES);
-                // SAFETY: the last line's window is inside of the values, as the caller found, and
-                // this is a row of some line's; the mask leaves out what is beyond a line.
+                // SAFETY: `lines` has found the last line's window inside of the values, and this
+                // is a row of some line's; the mask leaves out what is beyond a line.
                 *x = unsafe { _mm512_maskz_loadu_ps(masks[v], from) };
             }
             for (l, sums) in sums.iter_mut().enumerate() {

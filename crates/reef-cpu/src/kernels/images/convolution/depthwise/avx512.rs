@@ -69,7 +69,8 @@ unsafe fn line<const K: usize, const STRIDE: usize, const V: usize>(
     let mut at = windows.start;
     while at < windows.end {
         // Networks for images of 224 × 224 have lines of 112, 56, 28, 14 and 7.
-        // SAFETY: the caller's promise.
+        // SAFETY: the machine has AVX-512, and `line` names operands of all `windows`, of which
+        // these are some: `Sum` demands it.
         at += unsafe {
             match windows.end - at {
                 7.. => some::<K, STRIDE, V, 7>(line, at),
@@ -158,7 +159,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
 unsafe fn load<const V: usize>(line: &Line, from: *const f32) -> [__m512; V] {
     let mut vectors = [_mm512_setzero_ps(); V];
     for (v, vector) in vectors.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the lanes that the masks name can be read: `load` demands it.
         *vector = unsafe { _mm512_maskz_loadu_ps(line.masks[v], from.wrapping_add(v * LANES)) };
     }
     vectors

@@ -74,8 +74,9 @@ impl Gather {
                 x: ((x * self.window.stride[1]) as isize - self.window.padding[1] as isize)
                     * self.step as isize,
             };
-            // SAFETY: the row is the caller's, and the corner one of a window over the input, that
-            // is inside of the image in the first case.
+            // SAFETY: `to` has a row for each pixel and `SLACK` floats more, and the input isn't
+            // written: `rows` demands it. The corner is that of a window over the input, which is
+            // inside of the image in the first case.
             unsafe {
                 if self.is_inside(&corner) {
                     self.whole_row(&corner, &columns.runs, to.add(row * pitch));
@@ -161,7 +162,8 @@ pub(super) const SLACK: usize = 8;
 /// They can be read and written.
 #[inline]
 unsafe fn copy_few(from: *const f32, to: *mut f32) {
-    // SAFETY: the caller's promise; arrays of floats are plain memory.
+    // SAFETY: `SLACK` floats can be read and written: `copy_few` demands it. Arrays of floats are
+    // plain memory.
     unsafe {
         to.cast::<[f32; SLACK]>().write_unaligned(from.cast::<[f32; SLACK]>().read_unaligned())
     }
@@ -174,7 +176,7 @@ unsafe fn copy_few(from: *const f32, to: *mut f32) {
 /// They can be read and written, and don't overlap.
 #[inline]
 unsafe fn copy(from: *const f32, to: *mut f32, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `len` floats can be read and written, and don't overlap: `copy` demands it.
     unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
 }
 

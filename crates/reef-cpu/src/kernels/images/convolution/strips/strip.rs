@@ -51,8 +51,8 @@ impl Strip {
             };
             let lines = image * tensor.of * tensor.height + row;
             let from = first_element(input, channel).wrapping_add(lines * tensor.width);
-            // SAFETY: the line lies in the storage, which was found inside of its buffer, and the
-            // caller answers for writers.
+            // SAFETY: the line lies in the storage, which `Operand::new` found inside its buffer,
+            // and nothing writes it meanwhile: `fill` demands it.
             let from = unsafe { std::slice::from_raw_parts(from, tensor.width) };
             let (left, rest) = to.split_at_mut(padding[1]);
             let (middle, right) = rest.split_at_mut(tensor.width);

@@ -51,7 +51,7 @@ pub(super) fn apply(links: &[(Link, Operand<'_>)], values: &mut [f32]) {
 unsafe fn load(from: *const f32, masks: [__mmask16; VECTORS]) -> Values {
     let mut values = [_mm512_setzero_ps(); VECTORS];
     for v in 0..VECTORS {
-        // SAFETY: the caller's promise.
+        // SAFETY: the lanes that the masks name can be read: `load` demands it.
         values[v] = unsafe { _mm512_maskz_loadu_ps(masks[v], from.wrapping_add(v * LANES)) };
     }
     values
