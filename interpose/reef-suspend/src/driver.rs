@@ -154,7 +154,7 @@ impl Api for Driver {
 
     fn checkpoint(&self, pid: u32) -> Result<(), Refusal> {
         let mut args = NoArgs::default();
-        // SAFETY: as for `lock`.
+        // SAFETY: `args` is a local of the size that the driver reads.
         let code = unsafe { (self.checkpoint)(number(pid), &raw mut args) };
         checked("cuCheckpointProcessCheckpoint", code)
     }
@@ -166,13 +166,14 @@ impl Api for Driver {
             (pairs.as_ptr(), u32::try_from(pairs.len()).unwrap_or(u32::MAX))
         };
         let mut args = RestoreArgs { pairs: list, count, reserved: [0; 13] };
-        // SAFETY: as for `lock`; `pairs` lives through the call.
+        // SAFETY: `args` is a local of the size that the driver reads, and `pairs` lives through
+        // the call.
         checked("cuCheckpointProcessRestore", unsafe { (self.restore)(number(pid), &raw mut args) })
     }
 
     fn unlock(&self, pid: u32) -> Result<(), Refusal> {
         let mut args = NoArgs::default();
-        // SAFETY: as for `lock`.
+        // SAFETY: `args` is a local of the size that the driver reads.
         checked("cuCheckpointProcessUnlock", unsafe { (self.unlock)(number(pid), &raw mut args) })
     }
 }

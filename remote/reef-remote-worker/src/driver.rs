@@ -64,8 +64,8 @@ impl Function {
         all[..N].copy_from_slice(&args);
         let [a, b, c, d, e, f, g, h, i, j, k, l] = all;
         // SAFETY: the address of a function of the driver, whose arguments are all integers or
-        // addresses. The caller removes them from the stack, so a function may have fewer. The
-        // caller of this one has promised the rest.
+        // addresses. The caller removes them from the stack, so a function may have fewer.
+        // `# Safety` demands that addresses may be used as the function does.
         unsafe {
             let call = std::mem::transmute::<usize, Any>(self.0);
             call(a, b, c, d, e, f, g, h, i, j, k, l)

@@ -166,7 +166,8 @@ mod tests {
         let codes: Vec<u32> = (0..=MAX_STANDING).map(|_| put()).collect();
         assert_eq!(codes.iter().position(|code| *code != 0), Some(MAX_STANDING));
         assert_eq!(codes[MAX_STANDING], OUT_OF_MEMORY);
-        // SAFETY: as a call gives it back.
+        // SAFETY: the box of `stand_in`, as the call of a driver would give it back. No driver runs
+        // it here.
         drop(unsafe { Box::from_raw(boxes[0] as *mut HostCall) });
         assert_eq!(calls.stand_in(7, true, |_| 0), 0, "there is room for one");
         for data in &boxes[1..] {

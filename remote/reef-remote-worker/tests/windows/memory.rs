@@ -278,7 +278,8 @@ fn allocations_within_a_lease_wait_for_nobody() {
 #[test]
 fn session_without_a_window_works_as_before() {
     let _one = wait_for_turn();
-    // SAFETY: as in `open`; the worker reads it.
+    // SAFETY: the test holds the lock of `wait_for_turn`. The worker reads the variable, which gets
+    // it when it starts.
     unsafe { std::env::set_var("REEF_FAKE_RESERVE", "0") };
     let driver = open("no-window", &serve(&socket("no-window")));
     // SAFETY: the test holds the lock of `wait_for_turn`, and other tests read variables only while

@@ -293,7 +293,7 @@ unsafe fn synchronize() -> u32 {
 
 unsafe fn synchronize_one(context: usize) -> u32 {
     if context == 0 {
-        // SAFETY: as the other one.
+        // SAFETY: `synchronize` has no arguments.
         return unsafe { synchronize() };
     }
     let known = world().contexts.get(&context).copied();

@@ -157,7 +157,7 @@ unsafe fn digest(from: *const u64, out: *mut u64) {
 ///
 /// # Safety
 ///
-/// The program's promise that what it names is memory until the operation has run.
+/// Memory that the operation names stays until it has run. The driver demands that of the program.
 pub(crate) unsafe fn take_effect(op: &Op) {
     match *op {
         // SAFETY: `# Safety` demands memory at both parameters of the kernel until the operation

@@ -17,8 +17,8 @@ pub(super) struct Mapping(NonNull<Shared>);
 
 // SAFETY: a reference to it is to atomics and cells that only `Ring` touches, as its halves may.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared reference gives access to atomics, and to cells that only `Ring` touches, each
-// from one end.
+// SAFETY: a shared reference gives access to atomics, and to cells that only `Ring` touches. Its
+// halves keep bytes that are written apart from those that are read.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

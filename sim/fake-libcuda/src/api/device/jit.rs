@@ -54,7 +54,7 @@ impl Options {
     ///
     /// # Safety
     ///
-    /// The promise of [`read`](Self::read) still holds.
+    /// Addresses among the values may still be used, as for [`read`](Self::read).
     pub(super) unsafe fn write(&self, code: u32) {
         let texts = [c"ptxas info    : it was read", c"ptxas fatal   : it cannot be read"];
         for (log, text) in LOGS.into_iter().zip(texts) {

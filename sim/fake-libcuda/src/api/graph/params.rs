@@ -76,8 +76,8 @@ pub(crate) struct AnyParams {
 ///
 /// # Safety
 ///
-/// The caller's promise to the driver: params with arguments as the kernel takes them, two of 64
-/// bits if it is not in PTX.
+/// `params` is null, or has an address for each argument that the kernel takes. A kernel that is
+/// not in PTX takes two of 64 bits.
 pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
     // SAFETY: null, or the params that `# Safety` demands. Of these only fields of the first
     // version are read.
@@ -110,7 +110,7 @@ pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
 ///
 /// # Safety
 ///
-/// The caller's promise to the driver: params, or null.
+/// `params` is null, or a `CUDA_MEMSET_NODE_PARAMS`.
 pub(crate) unsafe fn fill(params: *const FillParams) -> Result<Op, u32> {
     // SAFETY: null, or a `CUDA_MEMSET_NODE_PARAMS`, which `# Safety` demands.
     let FillParams { to, value, width, .. } = *unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
@@ -121,7 +121,7 @@ pub(crate) unsafe fn fill(params: *const FillParams) -> Result<Op, u32> {
 ///
 /// # Safety
 ///
-/// The caller's promise to the driver: params, or null.
+/// `params` is null, or a `CUDA_MEMCPY3D` of 25 words.
 pub(crate) unsafe fn copy(params: *const [usize; 25]) -> Result<Op, u32> {
     // SAFETY: null, or a `CUDA_MEMCPY3D` of 25 words, which `# Safety` demands.
     let words = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
@@ -133,7 +133,7 @@ pub(crate) unsafe fn copy(params: *const [usize; 25]) -> Result<Op, u32> {
 ///
 /// # Safety
 ///
-/// The caller's promise to the driver: params, or null.
+/// `params` is null, or a `CUDA_HOST_NODE_PARAMS` with a function.
 pub(crate) unsafe fn host(params: *const HostParams) -> Result<Op, u32> {
     // SAFETY: null, or a `CUDA_HOST_NODE_PARAMS` with a function, which `# Safety` demands.
     let HostParams { function, data } = *unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
@@ -144,7 +144,7 @@ pub(crate) unsafe fn host(params: *const HostParams) -> Result<Op, u32> {
 ///
 /// # Safety
 ///
-/// The caller's promise to the driver: params with at least one operation, or null.
+/// `params` is null, or its list is null or has at least one operation.
 pub(crate) unsafe fn mem_op(params: *const MemOps) -> Result<Op, u32> {
     // SAFETY: null, or params with at least one operation, which `# Safety` demands. The list may
     // be null too.
