@@ -66,8 +66,8 @@ unsafe fn create_with_params(
     flags: u32,
     device: i32,
 ) -> Result<(), u32> {
-    // SAFETY: cuCtxCreate_v4 demands a `CUctxCreateParams` of three words at `params`: an address,
-    // a number of shares, and an address of another API.
+    // SAFETY: cuCtxCreate_v4 demands a `CUctxCreateParams` at `params`: an address, a number of
+    // shares with padding after it, and an address of another API.
     if params != 0 && unsafe { *(params as *const [u64; 3]) } != [0; 3] {
         return Err(refuse(c"cuCtxCreate_v4 with parameters"));
     }
