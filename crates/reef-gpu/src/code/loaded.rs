@@ -45,7 +45,7 @@ impl<V: Vendor> Code<V> {
 impl<V: Vendor> Code<V> {
     /// Facts of one function of a plain build that has no guarded one.
     pub(crate) fn describe(&self, plain: V::Function) -> Result<Functions<V>> {
-        // SAFETY: the code is loaded.
+        // SAFETY: the code is loaded for as long as this is there.
         let facts = unsafe { self.context.call().function_facts(plain) }?;
         let FunctionFacts { registers, shared, parameters } = facts;
         Ok(Functions {
@@ -110,7 +110,7 @@ impl<V: Vendor> Builds<V> {
         let mut builds = Self::of(context, |build| context.vendor.shipped(name, build))?;
         builds.ships = true;
         if let Some(image) = context.vendor.taking_turns(name)? {
-            // SAFETY: it ships.
+            // SAFETY: the image is one of the vendor's own for this device, from `taking_turns`.
             builds.turns = Some(unsafe { Code::load(context, &image) }?);
         }
         Ok(builds)
@@ -134,7 +134,8 @@ impl<V: Vendor> Builds<V> {
     }
 
     fn of(context: &Arc<Context<V>>, code: impl Fn(Build) -> Result<Vec<u8>>) -> Result<Self> {
-        // SAFETY: both callers give what `shipped` or `compile` made.
+        // SAFETY: `code` is the vendor's `shipped` or `compile` for this device: `shipped` and
+        // `compiled` above give no other.
         let load = |build| unsafe { Code::load(context, &code(build)?) };
         let (plain, guarded) = (load(Build::Plain)?, load(Build::Guarded)?);
         Ok(Self { plain, guarded, ships: false, turns: None, known: Mutex::default() })
@@ -164,7 +165,7 @@ impl<V: Vendor> Builds<V> {
         if shared > reserved {
             let Functions { plain, guarded, turns, .. } = *functions;
             for function in [Some(plain), guarded, turns].into_iter().flatten() {
-                // SAFETY: the code is loaded.
+                // SAFETY: `self` keeps the code of these functions loaded.
                 unsafe { self.plain.context.call().reserve_shared(function, shared) }?;
             }
         }

@@ -82,13 +82,13 @@ impl Epilogue {
     /// Like [`commit`](Self::commit).
     #[inline(always)]
     unsafe fn commit_row(&self, pixel: usize, channel: usize, sums: &[f32], bias: &[f32]) {
-        // SAFETY: no other block has these channels of this pixel.
+        // SAFETY: no other block has these channels of `pixel`: `commit_row` demands it.
         let to = unsafe { self.output.write(pixel, channel, bias.len()) };
         let finish = |sum: f32| if self.relu { relu(sum) } else { sum };
         let terms = to.iter_mut().zip(sums).zip(bias);
         match &self.residual {
             Some(residual) => {
-                // SAFETY: the residual isn't written meanwhile.
+                // SAFETY: the residual isn't written meanwhile: `commit_row` demands it.
                 let residual = unsafe { residual.read(pixel, channel, bias.len()) };
                 terms.zip(residual).for_each(|(((to, sum), bias), residual)| {
                     *to = finish(sum + bias + residual);

@@ -46,7 +46,7 @@ pub(in crate::kernels) fn multiply(
     let factor = Operand::native(place, op.factor, "product factor")?;
     let pixels = pixels_of_a_factor(op)?;
     Ok(map.rows("multiply", move |pixel, first, to, from| {
-        // SAFETY: launches don't overlap with writers of what they read.
+        // SAFETY: the block has borrowed the factor, so nothing writes it meanwhile.
         let factors = unsafe { factor.read(pixel / pixels, first, to.len()) };
         for ((to, x), factor) in to.iter_mut().zip(from).zip(factors) {
             *to = x * factor;
@@ -114,9 +114,9 @@ impl Pointwise {
             #[inline(always)]
             || {
                 for pixel in share.pixels {
-                    // SAFETY: launches don't overlap with writers of their input.
+                    // SAFETY: the block has borrowed the input, so nothing writes it meanwhile.
                     let from = unsafe { self.input.read(pixel, first, len) };
-                    // SAFETY: shares are disjoint.
+                    // SAFETY: the block has borrowed the output, and shares of blocks are disjoint.
                     let to = unsafe { self.output.write(pixel, first, len) };
                     row(pixel, first, to, from);
                 }

@@ -159,7 +159,7 @@ impl Pool {
         }
         let Share { pixels, outputs, .. } = share;
         let bias = &self.bias[..pitch];
-        // SAFETY: shares are disjoint.
+        // SAFETY: the block has borrowed the output, and shares of blocks are disjoint.
         unsafe {
             self.epilogue.commit(&Sums { sums, pitch, pixels, channel: outputs.start, bias })
         };
@@ -184,7 +184,7 @@ impl Pool {
             pixel,
             #[inline(always)]
             |_, from| {
-                // SAFETY: launches don't overlap with writers of their input.
+                // SAFETY: the block has borrowed the input, so nothing writes it meanwhile.
                 let inputs = unsafe { self.input.read(from, share.outputs.start, sums.len()) };
                 for (sum, &input) in sums.iter_mut().zip(inputs) {
                     *sum = fold.add(*sum, input);

@@ -70,9 +70,9 @@ impl Map {
     #[inline(always)]
     fn pixel(&self, pixel: usize, share: &Share) {
         let (first, len) = (share.outputs.start, share.outputs.len());
-        // SAFETY: launches don't overlap with writers of their input.
+        // SAFETY: the block has borrowed the input, so nothing writes it meanwhile.
         let inputs = unsafe { self.input.read(pixel, first, len) };
-        // SAFETY: shares are disjoint.
+        // SAFETY: the block has borrowed the output, and shares of blocks are disjoint.
         let outputs = unsafe { self.output.write(pixel, first, len) };
         let (bias, weights) = self.constants.floats().split_at(self.output.tensor.channels);
         let terms = inputs.iter().zip(&weights[first..]).zip(&bias[first..]);

@@ -40,11 +40,11 @@ unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     for k in 0..tile.depth {
         let mut b = [_mm256_setzero_ps(); VECTORS];
         for (v, b) in b.iter_mut().enumerate() {
-            // SAFETY: `b` has `depth` rows of `COLUMNS`.
+            // SAFETY: `b` has `depth` rows of `COLUMNS`: `multiply` demands it.
             *b = unsafe { _mm256_loadu_ps(tile.b.add(k * COLUMNS + column + v * LANES)) };
         }
         for (r, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: `a` has `row + R` rows of `depth`.
+            // SAFETY: `a` has `row + R` rows of `depth`: `multiply` demands it of all rows.
             let a = _mm256_set1_ps(unsafe { *tile.a.add((row + r) * tile.a_pitch + k) });
             for (sum, b) in sums.iter_mut().zip(b) {
                 *sum = _mm256_fmadd_ps(a, b, *sum);

@@ -69,12 +69,12 @@ unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     }
     for k in 0..tile.depth {
         for v in 0..GROUPS {
-            // SAFETY: `b` has `depth` rows of `COLUMNS`.
+            // SAFETY: `b` has `depth` rows of `COLUMNS`: `multiply` demands it.
             let b: [f32; LANES] = unsafe {
                 tile.b.add(k * COLUMNS + column + v * LANES).cast::<[f32; LANES]>().read()
             };
             for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: `a` has `row + R` rows of `depth`.
+                // SAFETY: `a` has `row + R` rows of `depth`: `multiply` demands it of all rows.
                 let a = unsafe { *tile.a.add((row + r) * tile.a_pitch + k) };
                 sums[v] = add_product(sums[v], a, b);
             }

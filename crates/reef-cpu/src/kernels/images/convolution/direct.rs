@@ -118,8 +118,8 @@ impl Direct {
             end: RegisterEpilogue { relu: self.epilogue.relu, function: self.epilogue.function },
         };
         // SAFETY: there is AVX-512, or this kernel wasn't built. The tile names pixels of the
-        // operands, the panel and the bias were measured, shares are disjoint, and launches don't
-        // overlap with writers of what they read.
+        // operands, and the panel and the bias were measured. The block has borrowed the operands,
+        // and shares of blocks are disjoint.
         unsafe { multiply_to_the_end(&tile, &ends) };
     }
 }

@@ -65,7 +65,7 @@ unsafe fn store_plain<const R: usize, const V: usize>(
     let floor = _mm512_set1_ps(if ends.end.relu { 0.0 } else { f32::NEG_INFINITY });
     for v in 0..V {
         let mask = lanes(tile.columns.saturating_sub(v * LANES));
-        // SAFETY: there is a bias for each column.
+        // SAFETY: there is a bias for each column, which the mask names: `finish` demands it.
         let bias = unsafe { _mm512_maskz_loadu_ps(mask, ends.bias.wrapping_add(v * LANES)) };
         for (r, row) in sums.iter().enumerate() {
             let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
@@ -90,13 +90,13 @@ unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &E
     for (r, sums) in sums.iter().enumerate() {
         let mut row = *sums;
         for (v, value) in row.iter_mut().enumerate() {
-            // SAFETY: there is a bias for each column.
+            // SAFETY: there is a bias for each column, which the mask names: `finish` demands it.
             let bias =
                 unsafe { _mm512_maskz_loadu_ps(masks[v], ends.bias.wrapping_add(v * LANES)) };
             *value = _mm512_add_ps(*value, bias);
             if let Some(residual) = ends.residual {
                 let from = residual.wrapping_add(r * ends.residual_pitch + v * LANES);
-                // SAFETY: the residual has the tile's columns in each row.
+                // SAFETY: the residual has the tile's columns in each row: `finish` demands it.
                 *value = _mm512_add_ps(*value, unsafe { _mm512_maskz_loadu_ps(masks[v], from) });
             }
         }

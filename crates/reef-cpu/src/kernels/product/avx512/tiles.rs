@@ -127,7 +127,8 @@ unsafe fn load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; V]; R] 
         for (r, row) in sums.iter_mut().enumerate() {
             for (v, sum) in row.iter_mut().enumerate() {
                 let from = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
-                // SAFETY: `sums` has `R` rows of `COLUMNS`.
+                // SAFETY: `sums` has `R` rows of `COLUMNS`: `multiply` demands it of tiles that are
+                // not fresh.
                 *sum = unsafe { _mm512_loadu_ps(from) };
             }
         }
@@ -150,11 +151,11 @@ unsafe fn add_terms<const R: usize, const V: usize>(
         _mm_prefetch::<_MM_HINT_T0>(next.cast());
         let mut b = [_mm512_setzero_ps(); V];
         for (v, b) in b.iter_mut().enumerate() {
-            // SAFETY: `b` has `depth` rows of `COLUMNS`.
+            // SAFETY: `b` has `depth` rows of `COLUMNS`: `multiply` demands it.
             *b = unsafe { _mm512_loadu_ps(tile.b.add(k * COLUMNS + v * LANES)) };
         }
         for (r, row) in sums.iter_mut().enumerate() {
-            // SAFETY: `a` has `R` rows of `depth`.
+            // SAFETY: `a` has `R` rows of `depth`: `multiply` demands it.
             let a = _mm512_set1_ps(unsafe { *tile.a.add(r * tile.a_pitch + k) });
             for (sum, b) in row.iter_mut().zip(b) {
                 *sum = _mm512_fmadd_ps(a, b, *sum);

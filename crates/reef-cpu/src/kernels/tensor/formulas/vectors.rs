@@ -133,14 +133,14 @@ fn each_pair(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(__m512, __m
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(from: &[f32; LANES]) -> __m512 {
-    // SAFETY: there are as many.
+    // SAFETY: `from` has `LANES` floats, as many as a vector.
     unsafe { _mm512_loadu_ps(from.as_ptr()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store(to: &mut [f32; LANES], values: __m512) {
-    // SAFETY: there are as many.
+    // SAFETY: `to` has `LANES` floats, as many as a vector.
     unsafe { _mm512_storeu_ps(to.as_mut_ptr(), values) }
 }
 

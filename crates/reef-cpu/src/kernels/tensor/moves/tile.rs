@@ -11,7 +11,7 @@ pub(super) fn turn(tile: &mut [[f32; TILE]; TILE]) {
     let mut a = [_mm512_setzero_ps(); TILE];
     let mut b = a;
     for (a, row) in a.iter_mut().zip(&*tile) {
-        // SAFETY: a row is as long.
+        // SAFETY: a row has `TILE` floats, as many as a vector.
         *a = unsafe { _mm512_loadu_ps(row.as_ptr()) };
     }
     for i in (0..TILE).step_by(2) {
@@ -34,7 +34,7 @@ pub(super) fn turn(tile: &mut [[f32; TILE]; TILE]) {
         a[i + 8] = _mm512_shuffle_f32x4::<0xdd>(b[i], b[i + 8]);
     }
     for (a, row) in a.iter().zip(tile) {
-        // SAFETY: a row is as long.
+        // SAFETY: a row has `TILE` floats, as many as a vector.
         unsafe { _mm512_storeu_ps(row.as_mut_ptr(), *a) };
     }
 }

@@ -98,7 +98,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
     for row in 0..line.rows {
         let mut factors = [[_mm512_setzero_ps(); V]; K];
         for (k, factors) in factors.iter_mut().enumerate() {
-            // SAFETY: the weights of a tap.
+            // SAFETY: a tap of one of `rows` rows, each of which has weights: `Sum` demands it.
             *factors =
                 unsafe { load(line, line.weights.wrapping_add((row * K + k) * weight_step)) };
         }
@@ -107,7 +107,8 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
             ($($i:literal)*) => { $(
                 let column = first.wrapping_add($i);
                 if $i < (P - 1) * STRIDE + K && column < width {
-                    // SAFETY: a column of the image.
+                    // SAFETY: a column of the image in a row that taps see, which can be read:
+                    // `Sum` demands it.
                     let seen = unsafe { load::<V>(line, input.wrapping_add(column * right)) };
                     for (p, sums) in sums.iter_mut().enumerate() {
                         if p * STRIDE <= $i && $i - p * STRIDE < K {
@@ -121,7 +122,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
         }
         columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18);
     }
-    // SAFETY: the bias of the channels.
+    // SAFETY: the bias of the channels that the masks name can be read: `Sum` demands it.
     let bias = unsafe { load::<V>(line, line.bias) };
     for sums in &mut sums {
         for (sum, bias) in sums.iter_mut().zip(bias) {
@@ -130,7 +131,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
     }
     if let Some(from) = line.residual {
         for (p, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: a window of the residual.
+            // SAFETY: a window of the residual, which can be read: `Sum` demands it.
             let added =
                 unsafe { load::<V>(line, from.wrapping_add((at + p) * line.residual_step)) };
             for (sum, added) in sums.iter_mut().zip(added) {
@@ -142,7 +143,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
     for (p, sums) in sums.iter().enumerate() {
         for (v, &sum) in sums.iter().enumerate() {
             let to = line.output.wrapping_add((at + p) * line.output_step + v * LANES);
-            // SAFETY: a window of the output.
+            // SAFETY: a window of the output, which this block alone writes: `Sum` demands it.
             unsafe { write(to, line.masks[v], sum) };
         }
     }

@@ -85,7 +85,7 @@ impl Depthwise {
         }
         let bias = &self.constants.floats()[share.outputs.clone()];
         let Share { pixels, outputs, .. } = share;
-        // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
+        // SAFETY: the block has borrowed output and residual, and shares of blocks are disjoint.
         unsafe {
             self.epilogue.commit(&Sums { sums, pitch, pixels, channel: outputs.start, bias })
         };
@@ -118,8 +118,8 @@ impl Depthwise {
                 let channels = share.outputs.start + done..share.outputs.end;
                 let made = self.line(line, channels.clone());
                 let sum = sums[usize::from(channels.len() > LANES)];
-                // SAFETY: the machine has AVX-512. `line` named what lies inside of the operands;
-                // shares are disjoint, and launches don't overlap with writers of what they read.
+                // SAFETY: the machine has AVX-512. `line` named what lies inside of the operands,
+                // which the block has borrowed, and shares of blocks are disjoint.
                 unsafe { sum(&made, windows.clone()) };
             }
             pixel = end;
@@ -173,7 +173,7 @@ impl Depthwise {
             #[inline(always)]
             |tap, from| {
                 let weights = &self.constants.floats()[(tap + 1) * all..][share.outputs.clone()];
-                // SAFETY: launches don't overlap with writers of their input.
+                // SAFETY: the block has borrowed the input, so nothing writes it meanwhile.
                 let inputs = unsafe { self.input.read(from, share.outputs.start, sums.len()) };
                 for ((sum, input), weight) in sums.iter_mut().zip(inputs).zip(weights) {
                     *sum += input * weight;

@@ -175,7 +175,7 @@ impl Conv {
             channel: share.group * self.shape.outputs + share.outputs.start,
             bias: &bias[share.outputs.clone()],
         };
-        // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
+        // SAFETY: the block has borrowed output and residual, and shares of blocks are disjoint.
         unsafe { self.epilogue.commit(&sums) };
     }
 }

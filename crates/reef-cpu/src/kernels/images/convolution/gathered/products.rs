@@ -31,8 +31,8 @@ impl Conv {
             let first = share.pixels.start + row;
             let pixels = first..share.pixels.end.min(first + GATHERED);
             let to = scratch.gathered.wrapping_add(row * self.gathered_pitch);
-            // SAFETY: scratch memory has a row for each pixel of a share; launches don't overlap
-            // with writers of their input.
+            // SAFETY: scratch memory has a row for each pixel of a share. The block has borrowed
+            // the input, so nothing writes it meanwhile.
             unsafe { self.gather.rows(start, chunk, pixels, to, self.gathered_pitch) };
         }
         true

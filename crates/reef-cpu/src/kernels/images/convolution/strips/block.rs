@@ -94,8 +94,8 @@ impl Strips {
                 channel: share.outputs.start,
                 bias: &self.constants.floats()[share.outputs.clone()],
             };
-            // SAFETY: shares are disjoint, and launches don't overlap with writers of their
-            // residual.
+            // SAFETY: the block has borrowed output and residual, and shares of blocks are
+            // disjoint.
             unsafe { self.epilogue.commit(&sums) };
         }
         Outcome::Done
@@ -114,7 +114,7 @@ impl Strips {
         let output = &self.epilogue.output;
         let (line, pitch) = (first / output.tensor.width, self.plan.block_outputs);
         let place = [line / output.tensor.height, line % output.tensor.height];
-        // SAFETY: launches don't overlap with writers of their input.
+        // SAFETY: the block has borrowed the input, so nothing writes it meanwhile.
         unsafe { self.strip.fill(&self.input, place, strip) };
         for column in (0..share.outputs.len()).step_by(COLUMNS) {
             let output_channel = share.outputs.start + column;

@@ -148,7 +148,7 @@ impl Winograd {
                 return &self.outside[..];
             }
             let pixel = (image * tensor.height + y) * tensor.width + x;
-            // SAFETY: launches don't overlap with writers of their input.
+            // SAFETY: the block has borrowed the input, so nothing writes it meanwhile.
             unsafe { self.input.read(pixel, 0, self.channels()) }
         })
     }

@@ -106,8 +106,8 @@ impl Winograd {
                 let from = row * line + SIDES[0] * (tile - share.pixels.start);
                 let sums = &sums[from * pitch..];
                 let sums = Sums { sums, pitch, pixels, channel: share.outputs.start, bias };
-                // SAFETY: shares are disjoint, and launches don't overlap with writers of their
-                // residual.
+                // SAFETY: the block has borrowed output and residual, and shares of blocks are
+                // disjoint.
                 unsafe { self.epilogue.commit(&sums) };
             }
             tile += left;
