@@ -59,7 +59,7 @@ fn toy(block: &Block<'_>, args: &Args, f: impl Fn(&[f32], &[f32], usize, usize) 
     let &[first, second, output] = args.words() else { return Outcome::Done };
     let start = block.index as usize * TOY_BLOCK;
     // SAFETY: the maker of the launch has given three arrays with an element for each thread of the
-    // grid, as `Launch::new` demands; the one written is none of the others, and this block alone
+    // grid, as `Launch::new` demands. The one written is none of the others, and this block alone
     // writes these elements.
     let (by_thread, by_index, output) = unsafe {
         (
