@@ -195,7 +195,8 @@ fn profile_of_shares_gives_its_row_without_gates() {
 
 /// Rows of a language model next to training with `--colocate 30` by their period in µs: iterations
 /// and training's steps a second, and the 99th percentile in ms.
-/// docs/results/2026-11-26-h200-shares/period-*.json; alone 520 iterations a second and 1.983 ms.
+/// 2026-11-26-h200-shares/period-*.json of docs/research/results.md; alone 520 iterations a second
+/// and 1.983 ms.
 const PERIODS: [(f64, f64, f64, f64); 3] = [
     (300.0, 432.0, 15.0, 2.9266),
     (4000.0, 454.667, 12.0, 2.7003),

@@ -308,8 +308,8 @@ mod tests {
         }
     }
 
-    /// Microseconds that were measured of these plans, and of the fastest (H200, 2026-11-27,
-    /// docs/results/2026-11-27-h200-hopper): of VGG-19, as outputs, side, slabs.
+    /// Microseconds that were measured of these plans, and of the fastest (H200,
+    /// 2026-11-27-h200-hopper of docs/research/results.md): of VGG-19, as outputs, side, slabs.
     #[test]
     fn plans_next_to_groups_are_the_fastest_measured() {
         let rows = [

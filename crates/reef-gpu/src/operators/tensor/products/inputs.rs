@@ -12,9 +12,9 @@ const TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.
 /// ViT-B/16's and BERT's products, each cut in four ways on one H200 (2026-11-23).
 const PAIR_TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.45, 0.25)];
 /// Tiles of pairs on warpgroups: `PRODUCT_GROUPS` in kernels/hopper.cu. Fitted to 155 ways of
-/// ViT-B/16's and BERT's products in chains of graphs on one H200 (2026-11-27,
-/// docs/results/2026-11-27-h200-products): what the model picks takes 0.6 % longer in all than the
-/// best of 27 tiles.
+/// ViT-B/16's and BERT's products in chains of graphs on one H200 (2026-11-27-h200-products of
+/// docs/research/results.md): what the model picks takes 0.6 % longer in all than the best of 27
+/// tiles.
 pub(super) const PAIRS_ON_GROUPS: [Tile; 3] = [
     Tile::of_product_groups([32, 64], 8, [0.12, 0.12, 1.07]),
     Tile::of_product_groups([32, 128], 5, [0.10, 0.17, 2.01]),
@@ -65,8 +65,8 @@ mod tests {
     use crate::operators::tiles::tile::Plan;
 
     /// Microseconds that were measured of these plans, and of the fastest of these tiles (H200,
-    /// 2026-11-27, docs/results/2026-11-27-h200-products): of ViT-B/16 and BERT, as rows, columns,
-    /// slabs.
+    /// 2026-11-27-h200-products of docs/research/results.md): of ViT-B/16 and BERT, as rows,
+    /// columns, slabs.
     #[test]
     fn plans_on_groups_are_the_fastest_measured() {
         let facts =
