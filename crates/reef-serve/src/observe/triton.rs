@@ -1,6 +1,7 @@
 //! Figures of models and GPUs under Triton's names, for its dashboards and autoscalers.
 
 use crate::observe::stats::Numbers;
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -9,7 +10,9 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use reef_nvml::{Figures, Nvml};
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 /// Labels: model and version, as Triton has them.
@@ -84,17 +87,84 @@ const GPU_GAUGES: [GpuGauge; 6] = [
     }),
 ];
 
+/// Longest wait of a scrape for the management library.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Figures of each GPU by its UUID. `None`: there is no management library.
+type AllFigures = Option<Vec<(String, Figures)>>;
+
 /// State of all GPUs that the management library knows, opened when it is first scraped.
-#[derive(Debug, Default)]
-pub(crate) struct GpuCollector(OnceLock<Option<Nvml>>);
+///
+/// A call of the library may never return. So threads make them, one at a time, and a scrape waits
+/// for a while. While a call is late, scrapes say so and don't wait.
+pub(crate) struct GpuCollector {
+    ask: Arc<dyn Fn() -> AllFigures + Send + Sync>,
+    late: Mutex<Option<Receiver<AllFigures>>>,
+}
+
+impl fmt::Debug for GpuCollector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("GpuCollector").field("late", &self.late).finish_non_exhaustive()
+    }
+}
+
+impl Default for GpuCollector {
+    fn default() -> Self {
+        let library = OnceLock::new();
+        Self::asking(move || {
+            let opened = library.get_or_init(|| {
+                let opened = Nvml::from_environment();
+                opened.inspect_err(|error| tracing::debug!("no metrics of GPUs: {error}")).ok()
+            });
+            opened.as_ref().map(|nvml| nvml.figures().unwrap_or_default())
+        })
+    }
+}
+
+impl GpuCollector {
+    fn asking(ask: impl Fn() -> AllFigures + Send + Sync + 'static) -> Self {
+        Self { ask: Arc::new(ask), late: Mutex::default() }
+    }
+
+    /// Returns the figures; `Err` if the library hangs.
+    fn figures(&self) -> Result<AllFigures, Hangs> {
+        let mut late = self.late.lock();
+        if late.as_ref().is_some_and(|late| matches!(late.try_recv(), Err(TryRecvError::Empty))) {
+            return Err(Hangs);
+        }
+        *late = None; // an answer that was late is old
+        let (answer, answered) = channel();
+        let ask = self.ask.clone();
+        let asks = move || answer.send(ask()).unwrap_or(()); // a late one has no receiver
+        if let Err(error) = thread::Builder::new().name("reef-nvml".into()).spawn(asks) {
+            tracing::debug!("no metrics of GPUs: no thread: {error}");
+        }
+        match answered.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(all) => Ok(all),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => {
+                *late = Some(answered);
+                Err(Hangs)
+            }
+        }
+    }
+}
+
+/// A call of the management library has not returned.
+#[derive(Debug)]
+struct Hangs;
 
 impl Collector for GpuCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let opened = self.0.get_or_init(|| {
-            let opened = Nvml::from_environment();
-            opened.inspect_err(|error| tracing::debug!("no metrics of GPUs: {error}")).ok()
-        });
-        let all = opened.as_ref().and_then(|nvml| nvml.figures().ok()).unwrap_or_default();
+        let (all, hangs) = match self.figures() {
+            Ok(None) => return Ok(()),
+            Ok(Some(all)) => (all, 0),
+            Err(Hangs) => (Vec::new(), 1),
+        };
+        let help =
+            "Whether NVIDIA's management library answers no call, so that its figures are missing";
+        let gauge = encoder.encode_descriptor("reef_nvml_hangs", help, None, MetricType::Gauge)?;
+        ConstGauge::new(hangs).encode(gauge)?;
         for (name, help, value) in GPU_GAUGES {
             let known = all.iter().filter_map(|(uuid, figures)| Some((uuid, value(figures)?)));
             let known: Vec<_> = known.collect();
@@ -142,5 +212,53 @@ impl TritonMetrics {
                 family.get_or_create(&labels).set(number);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::text::encode;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::time::Instant;
+
+    fn scrape(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn library_that_hangs_delays_one_scrape() {
+        let (calls, (hang, hung)) = (Arc::new(AtomicU32::new(0)), channel::<()>());
+        let (counted, hung) = (calls.clone(), Mutex::new(hung));
+        let figures = Figures { utilization: Some(50), ..Figures::default() };
+        let collector = GpuCollector::asking(move || {
+            counted.fetch_add(1, SeqCst);
+            let _ = hung.lock().recv(); // until the other end is dropped
+            Some(vec![("GPU-1".into(), figures)])
+        });
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(collector));
+        let begin = Instant::now();
+        for _ in 0..100 {
+            let text = scrape(&registry);
+            assert!(text.contains("reef_nvml_hangs 1\n") && !text.contains("nv_gpu_"), "{text}");
+        }
+        assert!(begin.elapsed() < 50 * ANSWER_TIMEOUT, "{:?} for 100", begin.elapsed());
+        assert_eq!(calls.load(SeqCst), 1, "no further call while one hangs");
+        drop(hang);
+        let goes_on = || scrape(&registry).contains("nv_gpu_utilization{gpu_uuid=\"GPU-1\"} 0.5");
+        while !goes_on() {
+            assert!(begin.elapsed() < Duration::from_secs(120), "it answers again");
+        }
+        assert!(scrape(&registry).contains("reef_nvml_hangs 0\n"));
+    }
+
+    #[test]
+    fn missing_library_has_no_metrics() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(GpuCollector::asking(|| None)));
+        assert_eq!(scrape(&registry), "# EOF\n");
     }
 }
