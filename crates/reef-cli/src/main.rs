@@ -4,6 +4,14 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+/// Prints a line on stderr. Where its reader has gone the work goes on without it; `eprintln!` panics.
+macro_rules! note {
+    ($($line:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($line)*);
+    }};
+}
+
 mod commands;
 #[cfg(all(test, feature = "bench", feature = "remote", not(feature = "gfx906-sim")))]
 mod documented;
@@ -110,7 +118,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("reef: {error:#}");
+            note!("reef: {error:#}");
             ExitCode::from(if is_input(&error) { 2 } else { 1 })
         }
     }

@@ -7,7 +7,8 @@ use std::io::Write;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Shell. For bash: reef completions bash > ~/.local/share/bash-completion/completions/reef
+    /// Shell. For bash: reef completions bash |
+    /// install -D /dev/stdin ~/.local/share/bash-completion/completions/reef
     shell: Shell,
 }
 

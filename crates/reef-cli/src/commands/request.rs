@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut client = Client::connect(&args.model, &options)?;
     if let Some(rate) = options.rate.filter(|_| !client.has_budget()) {
         let class = client.class();
-        eprintln!("reef: a budget of {rate} doesn't fit; served without, as {class}");
+        note!("reef: a budget of {rate} doesn't fit; served without, as {class}");
     }
     match args.empty {
         Some(count) => empty(args, &mut client, count),
@@ -208,7 +208,7 @@ fn print_of(args: &Args, client: &Client, measured: Value) -> Result<()> {
 
 /// Tries until there is a daemon again, or a signal.
 fn reconnect(client: &mut Client, why: &str, told: &AtomicBool) {
-    eprintln!("reef: {why}; connecting anew");
+    note!("reef: {why}; connecting anew");
     while !told.load(Ordering::Relaxed) && client.reconnect().is_err() {
         thread::sleep(SIGNAL_INTERVAL);
     }

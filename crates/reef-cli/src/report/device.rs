@@ -19,7 +19,7 @@ pub(crate) fn resolve(name: &str) -> Result<String, Usage> {
     }
     let (chosen, why) = reef::auto_device();
     if let Some(why) = why {
-        eprintln!("reef: {why}; --device chooses another");
+        note!("reef: {why}; --device chooses another");
     }
     Ok(chosen)
 }

@@ -34,7 +34,7 @@ impl Progress {
     /// Says how long `count` measurements of at most `each` take, before the first step.
     pub(crate) fn expect(&self, count: usize, each: Duration) {
         if !self.quiet {
-            eprintln!("reef: {}", expected(count, each));
+            note!("reef: {}", expected(count, each));
         }
     }
 
@@ -44,7 +44,7 @@ impl Progress {
         self.bar.set_message(step.to_owned());
         self.begun.set(self.begun.get() + 1);
         if self.lines {
-            eprintln!("{}/{} {step}", self.begun.get(), self.steps);
+            note!("{}/{} {step}", self.begun.get(), self.steps);
         }
     }
 
@@ -85,7 +85,7 @@ mod tuning {
             let text = format!("tuning {shape}");
             if !terminal {
                 if done == 0 {
-                    eprintln!("{text} ({plans} plans)");
+                    note!("{text} ({plans} plans)");
                 }
                 return;
             }

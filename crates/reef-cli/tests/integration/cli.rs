@@ -327,6 +327,15 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn error_that_is_not_read_keeps_its_exit_code() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut refused = Command::new(env!("CARGO_BIN_EXE_reef"));
+    let status = refused.args(["model", "show", "lenet"]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
 fn every_shell_gets_its_completions() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = prints(&["completions", shell]);

@@ -82,7 +82,11 @@ impl Right {
         };
         if !is_known {
             let have = "owner, others, user N, token NAME, certificate NAME, address IP";
-            let meant = did_you_mean(principal, [OWNER, OTHERS]);
+            let name = words.map_or("NAME", |(_, name)| name);
+            let kinds = ["user", "token", "certificate", "address"];
+            let near = kinds.map(|kind| format!("{kind} {name}"));
+            let near = near.iter().map(String::as_str).filter(|near| *near != principal);
+            let meant = did_you_mean(principal, near.chain([OWNER, OTHERS]));
             return Err(Error::Invalid(format!(
                 "unknown principal {principal:?} (have: {have}){meant}"
             )));
@@ -266,6 +270,10 @@ mod tests {
             let said = check_text(text).unwrap_err();
             assert!(said.starts_with(want), "{text}: {said}");
         }
+        let said = check_text("[rights.\"tokn x\"]").unwrap_err();
+        assert!(said.ends_with("address IP): did you mean token x?"), "{said}");
+        let said = check_text("[rights.\"user x\"]").unwrap_err();
+        assert!(said.ends_with("address IP)"), "{said}");
         assert!(check_text("[rights.\"certificate a.b c\"]\nrt = true").is_ok());
         assert!(check_text("[rights.owner]\nreal_time = true").unwrap_err().contains("real_time"));
     }

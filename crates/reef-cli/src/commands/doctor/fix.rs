@@ -50,13 +50,13 @@ pub(super) fn fix(
         started.extend(start_daemon(folder, has_driver)?);
     }
     if started.is_empty() {
-        eprintln!("reef: nothing that --fix starts is missing");
+        note!("reef: nothing that --fix starts is missing");
     }
     Ok(started)
 }
 
 fn start_mps() -> Result<Started> {
-    eprintln!("reef: starting MPS: {MPS} -d (it takes up to a quarter of some programs' speed)");
+    note!("reef: starting MPS: {MPS} -d (it takes up to a quarter of some programs' speed)");
     let status = Command::new(MPS).arg("-d").stdin(Stdio::null()).status().context(MPS)?;
     if !status.success() {
         bail!("{MPS} -d: {status}");
@@ -68,7 +68,7 @@ fn start_mps() -> Result<Started> {
 fn start_daemon(folder: Option<&Path>, has_driver: bool) -> Result<Option<Started>> {
     let folder = reef_serve::folder(folder);
     if UnixStream::connect(folder.join("http.sock")).is_ok() {
-        eprintln!("reef: a daemon answers in {}: it is not started again", folder.display());
+        note!("reef: a daemon answers in {}: it is not started again", folder.display());
         return Ok(None);
     }
     reef_serve::make_folder(&folder)?;
@@ -76,7 +76,7 @@ fn start_daemon(folder: Option<&Path>, has_driver: bool) -> Result<Option<Starte
     let guests = has_driver.then_some("--guests");
     let words = ["reef serve"].into_iter().chain(guests).collect::<Vec<_>>().join(" ");
     let (at, written) = (folder.display(), log.display());
-    eprintln!("reef: starting a daemon: {words} --socket-dir {at} (its log: {written})");
+    note!("reef: starting a daemon: {words} --socket-dir {at} (its log: {written})");
     let file = File::create(&log).with_context(|| written.to_string())?;
     let mut child = Command::new(std::env::current_exe()?)
         .arg("serve")

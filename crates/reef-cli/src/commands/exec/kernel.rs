@@ -21,14 +21,11 @@ pub(super) fn apply(args: &Limited, explains: bool) -> Result<()> {
         .and_then(|own| limit::limit_by_kernel(&files, &own, std::process::id(), limits));
     match entered {
         Ok(cgroup) if explains => {
-            eprintln!(
-                "reef: memory: the kernel keeps the limit too, in cgroup {}",
-                cgroup.display()
-            );
+            note!("reef: memory: the kernel keeps the limit too, in cgroup {}", cgroup.display());
         }
         Err(why) if limits.low.is_some() => bail!("not run: --memory-low: {why}"),
         Err(why) if explains => {
-            eprintln!("reef: memory: the library alone keeps the limit: {why}");
+            note!("reef: memory: the library alone keeps the limit: {why}");
         }
         _ => {}
     }

@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let mut set = remote::variables(&args.remote, address, args.token_file.as_deref())?;
         set.extend(args.class.map(|_| ("REEF_CLASS", class(args).to_string().into())));
         if args.explain {
-            eprintln!("reef: the GPU of {address}");
+            note!("reef: the GPU of {address}");
         }
         return become_program(args, &set);
     }
@@ -173,18 +173,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             become_guest(args, &shim, Some(&socket), [limits, profile, colocate].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
-            eprintln!("reef: {why:#}; the program {kept}, and without a class");
+            note!("reef: {why:#}; the program {kept}, and without a class");
             become_guest(args, &shim, None, [limits, profile].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !profile.is_empty() => {
-            eprintln!("reef: {why:#}; the program runs with a profile, and without a class");
+            note!("reef: {why:#}; the program runs with a profile, and without a class");
             become_guest(args, &shim, None, profile)
         }
         (Err(why), _) if !limits.is_empty() => {
             Err(why.context("not run: limits and --swappable need the library"))
         }
         (Err(why), _) | (_, Err(why)) if args.allow_unprotected => {
-            eprintln!("reef: {why:#}; the program runs without REEF");
+            note!("reef: {why:#}; the program runs without REEF");
             become_program(args, &[])
         }
         (Err(why), _) => Err(not_run(&anyhow!("{why:#}: name it with --shim or REEF_SHIM"))),
@@ -208,7 +208,7 @@ fn check_driver(args: &Args) -> Result<()> {
         bail!("not run: {why}; install NVIDIA's driver, {name}, or leave out --strict");
     }
     if args.class.is_some() {
-        eprintln!("reef: {why}; without a GPU class {} has no effect", class(args));
+        note!("reef: {why}; without a GPU class {} has no effect", class(args));
     }
     Ok(())
 }
@@ -222,7 +222,7 @@ fn check_admission(args: &Args, socket: &Path, credentials: &GuestInfo) -> Resul
     match would_join(socket, &wish, credentials, &program, TIMEOUT) {
         // What it starts may be granted what it isn't: that asks again when it uses the device.
         Err(Refusal::Refused(why)) if !args.strict => {
-            eprintln!("reef: {}: the daemon refuses: {why}", socket.display());
+            note!("reef: {}: the daemon refuses: {why}", socket.display());
             Ok(())
         }
         Err(Refusal::Unreachable(error)) if is_unanswered(&error) => {
@@ -311,7 +311,7 @@ impl Shims {
         match plan.execute() {
             Ok(()) => {
                 if args.explain && !plan.files.is_empty() {
-                    eprintln!("reef: mounted over {}", shown().join(" and "));
+                    note!("reef: mounted over {}", shown().join(" and "));
                 }
                 Ok(plan.variables)
             }
@@ -321,7 +321,7 @@ impl Shims {
             Err(why) => {
                 if is_limited || args.explain {
                     let files = shown().join(" and ");
-                    eprintln!(
+                    note!(
                         "reef: {why}: not mounted over {files}; a program that opens it by its path, or that is set-user-ID, is not limited"
                     );
                 }
@@ -355,8 +355,8 @@ fn become_guest(
         let shims: Vec<_> = shims.all().map(|shim| shim.display().to_string()).collect();
         let shims = shims.join(" and ");
         match socket {
-            Some(socket) => eprintln!("reef: {shims} at {}, class {class}", socket.display()),
-            None => eprintln!("reef: {shims}, without a daemon"),
+            Some(socket) => note!("reef: {shims} at {}, class {class}", socket.display()),
+            None => note!("reef: {shims}, without a daemon"),
         }
         set.push(("REEF_EXPLAIN", "/dev/stderr".into()));
     }
@@ -387,7 +387,7 @@ fn nvml_shim(args: &Args, is_limited: bool) -> Result<Option<PathBuf>> {
             Err(why).context("not run: REEF_NVML=1")
         }
         Err(why) => {
-            eprintln!("reef: {why}: NVML and nvidia-smi show the whole device");
+            note!("reef: {why}: NVML and nvidia-smi show the whole device");
             Ok(None)
         }
     }

@@ -73,7 +73,7 @@ pub(super) fn start(
     let unix = match reef_serve::listen_owner(folder, &socket(std::process::id())) {
         Ok(listener) => Some(listener),
         Err(error) => {
-            eprintln!("reef: no control socket, so `reef remote ps` has nothing of this: {error}");
+            note!("reef: no control socket, so `reef remote ps` has nothing of this: {error}");
             None
         }
     };

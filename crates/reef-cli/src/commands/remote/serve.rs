@@ -2,6 +2,7 @@
 
 #[cfg(feature = "daemon")]
 use super::control;
+use crate::report::output::print;
 use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::op::Operators;
@@ -143,22 +144,22 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     }
     #[cfg(feature = "daemon")]
     if let Err(error) = reef_remote_worker::listen_for_server(&sessions) {
-        eprintln!("reef: no commands, so `reef remote migrate` has nothing of this: {error}");
+        note!("reef: no commands, so `reef remote migrate` has nothing of this: {error}");
     }
     #[cfg(feature = "daemon")]
     let metrics = {
         let control = control::Control { sessions, listening: listening.clone() };
         control::start(control, socket_dir.as_deref(), metrics)?
     };
-    println!("listening on {}", listening[0]);
+    print(format_args!("listening on {}", listening[0]))?;
     for programs in &listening[1..] {
-        println!("listening on {programs} for programs");
+        print(format_args!("listening on {programs} for programs"))?;
     }
     #[cfg(feature = "daemon")]
     if let Some(address) = metrics {
-        println!("metrics at http://{address}/metrics");
+        print(format_args!("metrics at http://{address}/metrics"))?;
     }
-    listener.run(&server, |error| eprintln!("reef: {error}"));
+    listener.run(&server, |error| note!("reef: {error}"));
     Ok(())
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn lines(
             }
             Err(error) if error.is_gone() && count.is_none() => {
                 if !is_gone {
-                    eprintln!("reef: {error}; waiting for a daemon");
+                    note!("reef: {error}; waiting for a daemon");
                 }
                 is_gone = true;
             }
