@@ -60,15 +60,23 @@ unsafe fn create_with(
     unsafe { create(context, flags, device) }
 }
 
+/// `CUctxCreateParams`. After the number there is padding, which a program needn't write.
+#[repr(C)]
+struct CreateParams {
+    shares: usize,
+    count: i32,
+    graphics: usize,
+}
+
 unsafe fn create_with_params(
     context: *mut u64,
     params: usize,
     flags: u32,
     device: i32,
 ) -> Result<(), u32> {
-    // SAFETY: cuCtxCreate_v4 demands a `CUctxCreateParams` at `params`: an address, a number of
-    // shares with padding after it, and an address of another API.
-    if params != 0 && unsafe { *(params as *const [u64; 3]) } != [0; 3] {
+    // SAFETY: cuCtxCreate_v4 demands a `CUctxCreateParams` at `params`.
+    let params = unsafe { (params as *const CreateParams).as_ref() };
+    if params.is_some_and(|given| (given.shares, given.count, given.graphics) != (0, 0, 0)) {
         return Err(refuse(c"cuCtxCreate_v4 with parameters"));
     }
     // SAFETY: cuCtxCreate_v4 demands that `context` is null or may be written.

@@ -10,15 +10,20 @@ const LOGS: [u32; 2] = [3, 5];
 
 /// Options of a compilation, as the program gave them.
 pub(super) struct Options {
-    names: *const u32,
-    values: *mut usize,
-    count: usize,
+    /// Name and value of each.
+    pairs: Vec<(u32, usize)>,
+    /// Address of the program's list of values, for the sizes of logs.
+    values: usize,
 }
 
 impl Options {
-    pub(super) const NONE: Self =
-        Self { names: std::ptr::null(), values: std::ptr::null_mut(), count: 0 };
+    pub(super) const NONE: Self = Self { pairs: Vec::new(), values: 0 };
 
+    /// Reads both lists.
+    ///
+    /// # Safety
+    ///
+    /// Each list is null, or has `count` entries.
     pub(super) unsafe fn new(
         names: *const u32,
         values: *mut usize,
@@ -27,15 +32,9 @@ impl Options {
         if count > 0 && (names.is_null() || values.is_null()) {
             return Err(INVALID_VALUE);
         }
-        Ok(Self { names, values, count: count as usize })
-    }
-
-    /// Name and value of each.
-    unsafe fn pairs(&self) -> Vec<(u32, usize)> {
-        // SAFETY: `new` refuses null lists unless `count` is zero, and the driver demands `count`
-        // names and values of the program.
-        let pair = |at| unsafe { (*self.names.add(at), *self.values.add(at)) };
-        (0..self.count).map(pair).collect()
+        // SAFETY: `# Safety` demands `count` entries, and no list is null unless `count` is zero.
+        let pair = |at| unsafe { (*names.add(at), *values.add(at)) };
+        Ok(Self { pairs: (0..count as usize).map(pair).collect(), values: values as usize })
     }
 
     /// Returns their number, and their pairs as a message has them.
@@ -43,25 +42,27 @@ impl Options {
     /// # Errors
     ///
     /// `NOT_SUPPORTED` for addresses of the program's.
-    pub(super) unsafe fn body(&self) -> Result<(u32, Vec<u8>), u32> {
-        // SAFETY: the lists are those of `new`: `count` names and values of the program, or none.
-        let pairs = unsafe { self.pairs() };
-        if pairs.iter().any(|(name, _)| SYMBOLS.contains(name)) {
+    pub(super) fn body(&self) -> Result<(u32, Vec<u8>), u32> {
+        if self.pairs.iter().any(|(name, _)| SYMBOLS.contains(name)) {
             return Err(refuse(c"a compilation with symbols of the program's"));
         }
         let mut body = Vec::new();
-        for &(name, value) in &pairs {
+        for &(name, value) in &self.pairs {
             let value = if LOGS.contains(&name) { 0 } else { value as u32 };
             body.extend(u64::from(name).to_le_bytes());
             body.extend(u64::from(value).to_le_bytes());
         }
-        Ok((pairs.len() as u32, body))
+        Ok((self.pairs.len() as u32, body))
     }
 
     /// Writes the logs that a compilation has left.
+    ///
+    /// # Safety
+    ///
+    /// If there are options of logs: the list of values is still there, and so are buffers of
+    /// logs, with as many bytes as the options of their sizes say.
     pub(super) unsafe fn take_logs(&self, mut bytes: &[u8]) {
-        // SAFETY: the lists are those of `new`: `count` names and values of the program, or none.
-        let pairs = unsafe { self.pairs() };
+        let pairs = &self.pairs;
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as usize;
         while let Some((head, rest)) = bytes.split_at_checked(16) {
             let (option, len) = (number(&head[..8]) as u32, number(&head[8..]));
@@ -76,14 +77,37 @@ impl Options {
                 continue;
             }
             let count = log.len().min(room - 1);
-            // SAFETY: the driver demands of the program that a log's buffer has the bytes of its
-            // size's option, which is `room`, and `count` is lower. It writes sizes to the list of
-            // values, as the driver does.
+            // SAFETY: `# Safety` demands the buffer and its `room` bytes, of which `count` and one
+            // for the zero are written, and the list of values, where the size's entry is.
             unsafe {
                 std::ptr::copy_nonoverlapping(log.as_ptr(), place as *mut u8, count);
                 (place as *mut u8).add(count).write(0);
-                self.values.add(size).write(count);
+                (self.values as *mut usize).add(size).write(count);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer of the info log, its size, and the target: only the first two are outputs.
+    #[test]
+    fn names_are_read_once_and_logs_are_cut_to_their_buffer() {
+        let mut log = [7_u8; 6];
+        let (mut names, mut values) = ([3, 4, 9], [log.as_mut_ptr() as usize, 6, 90]);
+        // SAFETY: both lists have three entries.
+        let options = unsafe { Options::new(names.as_ptr(), values.as_mut_ptr(), 3) }.unwrap();
+        names.fill(0);
+        let words: Vec<u64> = [3, 0, 4, 6, 9, 90].into();
+        let sent: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        assert_eq!(options.body(), Ok((3, sent)));
+        let said = b"a long log";
+        let head = [3, said.len() as u64].map(u64::to_le_bytes);
+        let reply = [head.as_flattened(), said, &[0; 6]].concat();
+        // SAFETY: the list of values and the buffer are still there.
+        unsafe { options.take_logs(&reply) };
+        assert_eq!((&log, values[1]), (b"a lon\0", 5));
     }
 }

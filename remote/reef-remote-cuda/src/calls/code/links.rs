@@ -11,7 +11,7 @@ use reef_wire::{Hot, hot_bytes};
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 plain! {
     cuLinkCreate_v2(count: u32, names: *const u32, values: *mut usize, link: *mut u64) = create;
@@ -28,8 +28,8 @@ plain! {
 
 /// A link that has not ended.
 struct Link {
-    /// Addresses of the options, as the driver keeps them, and their number.
-    options: (usize, usize, u32),
+    /// Options of cuLinkCreate, which keeps no list of names.
+    options: Arc<Options>,
     /// Images in the form of the message.
     images: Vec<u8>,
     count: u32,
@@ -44,9 +44,15 @@ fn with<T>(link: u64, call: impl FnOnce(&mut Link) -> Result<T, u32>) -> Result<
     call(links.get_or_insert_with(HashMap::new).get_mut(&link).ok_or(INVALID_HANDLE)?)
 }
 
-fn create(count: u32, names: *const u32, values: *mut usize, link: *mut u64) -> Result<(), u32> {
+unsafe fn create(
+    count: u32,
+    names: *const u32,
+    values: *mut usize,
+    link: *mut u64,
+) -> Result<(), u32> {
     session()?;
-    let options = (names as usize, values as usize, count);
+    // SAFETY: cuLinkCreate demands `count` entries in both lists; `new` refuses null.
+    let options = Arc::new(unsafe { Options::new(names, values, count) }?);
     let new = Link { options, images: Vec::new(), count: 0, linked: Vec::new() };
     let id = mint();
     lock(&LINKS).get_or_insert_with(HashMap::new).insert(id, new);
@@ -114,22 +120,21 @@ unsafe fn add_file(
 unsafe fn complete(link: u64, image: *mut *const u8, bytes: *mut usize) -> Result<(), u32> {
     let session = session()?;
     let (options, images, count) = with(link, |link| {
-        Ok((link.options, std::mem::take(&mut link.images), std::mem::take(&mut link.count)))
+        Ok((
+            link.options.clone(),
+            std::mem::take(&mut link.images),
+            std::mem::take(&mut link.count),
+        ))
     })?;
-    let (names, values) = (options.0 as *const u32, options.1 as *mut usize);
-    // SAFETY: sound if the program keeps both lists until the link's end. cuLinkCreate demands that
-    // for the values, where options are outputs.
-    let options = unsafe { Options::new(names, values, options.2) }?;
-    // SAFETY: both lists are still those of cuLinkCreate, with `options.2` entries each.
-    let (options_count, body) = unsafe { options.body() }?;
+    let (options_count, body) = options.body()?;
     let head = Message { options: U32::new(options_count), images: U32::new(count) };
     let (code, reply) = session.call(Message::OP, &[hot_bytes(&head), &body, &images])?;
     let (len, rest) = reply.split_at_checked(8).ok_or(DEVICE_UNAVAILABLE)?;
     let len = u64::from_le_bytes(len.try_into().expect("8 bytes")) as usize;
     let (linked, logs) =
         rest.split_at_checked(len.next_multiple_of(8)).ok_or(DEVICE_UNAVAILABLE)?;
-    // SAFETY: both lists are still those of cuLinkCreate. It demands that buffers of logs live
-    // until the link's end.
+    // SAFETY: where options are outputs, cuLinkCreate demands that the list of values and the
+    // buffers of logs live until the link's end.
     unsafe { options.take_logs(logs) };
     check(code)?;
     with(link, |link| {

@@ -80,9 +80,7 @@ unsafe fn send(
     if place.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuModuleLoadDataEx and its like demand `count` names and values of the program, which
-    // `options` has.
-    let (count, body) = unsafe { options.body() }?;
+    let (count, body) = options.body()?;
     let id = mint();
     let head = Load {
         id: U64::new(id),

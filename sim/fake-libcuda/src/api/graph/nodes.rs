@@ -212,7 +212,7 @@ unsafe fn add_edges(graph: usize, from: *const usize, to: *const usize, count: u
     SUCCESS
 }
 
-/// Edges with data: those that aren't zero make their second nodes overlap.
+/// Edges with data, or with none: those that aren't zero make their second nodes overlap.
 unsafe fn add_edges_with(
     graph: usize,
     from: *const usize,
@@ -223,9 +223,9 @@ unsafe fn add_edges_with(
     // SAFETY: cuGraphAddDependencies_v2 demands `count` nodes in both lists.
     let code = unsafe { add_edges(graph, from, to, count) };
     for at in (0..count).filter(|_| code == SUCCESS) {
-        // SAFETY: cuGraphAddDependencies_v2 demands `count` nodes in both lists, and tests pass as
-        // many entries of data. `at` is lower.
-        let (to, data) = unsafe { (*to.add(at), *data.add(at)) };
+        // SAFETY: cuGraphAddDependencies_v2 demands `count` nodes in both lists, and as many
+        // entries of data unless that is null. `at` is lower.
+        let (to, data) = unsafe { (*to.add(at), if data.is_null() { 0 } else { *data.add(at) }) };
         world().node(graph, to).into_iter().for_each(|node| node.overlaps |= data != 0);
     }
     code
