@@ -38,11 +38,10 @@ pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Resul
 ///
 /// # Safety
 ///
-/// `to` is null or can be written.
+/// `to` is not null, and can be written.
 pub(crate) unsafe fn give<T: Kind, H>(object: T, to: *mut *mut H) -> Result<()> {
     let handle = handles::open(object)?;
-    // SAFETY: all callers have refused null by `place`, so `to` can be written: this function
-    // demands it.
+    // SAFETY: `to` can be written: `give` demands it.
     unsafe { to.write_unaligned(std::ptr::without_provenance_mut(handle)) };
     Ok(())
 }

@@ -148,8 +148,7 @@ impl<V: Vendor> Buffer<V> {
             None => {
                 for (part, to) in data.chunks(MAX_COPY).zip((to..).step_by(MAX_COPY)) {
                     // SAFETY: `range` has found the bytes inside this buffer, which `self` keeps.
-                    // The maker of a launch answers that none runs that uses them (`Launch::new`);
-                    // only a GPU sees them, so a race tears values.
+                    // Only a GPU sees them, so a race with a launch tears values.
                     unsafe { self.0.context.call().write(to, part) }?;
                 }
             }
@@ -165,8 +164,7 @@ impl<V: Vendor> Buffer<V> {
             None => {
                 for (part, from) in data.chunks_mut(MAX_COPY).zip((from..).step_by(MAX_COPY)) {
                     // SAFETY: `range` has found the bytes inside this buffer, which `self` keeps.
-                    // The maker of a launch answers that none runs that uses them (`Launch::new`);
-                    // only a GPU sees them, so a race tears values.
+                    // Only a GPU sees them, so a race with a launch tears values.
                     unsafe { self.0.context.call().read(from, part) }?;
                 }
             }

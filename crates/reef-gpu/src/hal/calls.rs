@@ -162,8 +162,8 @@ pub unsafe trait Memory {
     ///
     /// # Safety
     ///
-    /// The bytes from `to` on are inside memory of this device that stays there during the call,
-    /// and no work uses them meanwhile.
+    /// The bytes from `to` on are inside memory of this device that stays there during the call.
+    /// Values that work uses meanwhile may be torn.
     ///
     /// # Errors
     ///
@@ -174,8 +174,8 @@ pub unsafe trait Memory {
     ///
     /// # Safety
     ///
-    /// The bytes from `from` on are inside memory of this device that stays there during the call,
-    /// and no work writes them meanwhile.
+    /// The bytes from `from` on are inside memory of this device that stays there during the call.
+    /// Values that work writes meanwhile may be torn.
     ///
     /// # Errors
     ///
@@ -356,7 +356,8 @@ pub trait Graphs: Streams {
     ///
     /// # Safety
     ///
-    /// What its launches refer to outlives the run.
+    /// `exec` has not been freed, the stream is open, and what the launches refer to outlives the
+    /// run.
     ///
     /// # Errors
     ///

@@ -80,8 +80,8 @@ pub trait Streams {
     ///
     /// # Safety
     ///
-    /// The word came from [`alloc_gate`](crate::Memory::alloc_gate) and is there until it was
-    /// passed.
+    /// The stream is open. The word came from [`alloc_gate`](crate::Memory::alloc_gate) and is there
+    /// until it was passed.
     ///
     /// # Errors
     ///
@@ -121,7 +121,8 @@ pub unsafe trait Reset: Streams {
     ///
     /// # Safety
     ///
-    /// The word is memory that the device can write and to which there are no references.
+    /// The stream is open, and the word is memory that the device can write and to which there are
+    /// no references.
     ///
     /// # Errors
     ///

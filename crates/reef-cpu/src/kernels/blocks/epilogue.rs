@@ -139,7 +139,7 @@ impl Epilogue {
     ///
     /// # Safety
     ///
-    /// That number of floats can be read, and written to `to`.
+    /// `left` floats can be read from each address, and written to `to`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]

@@ -23,7 +23,8 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 /// # Safety
 ///
 /// Like [`multiply`](crate::kernels::product::multiply::multiply), but only `columns` floats of
-/// each row of `sums` are the caller's; what `ends` names can be read and isn't written meanwhile.
+/// each row of `sums` are the caller's if `tile.fresh`; what `ends` names can be read and isn't
+/// written meanwhile.
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) unsafe fn multiply_to_the_end(tile: &Tile, ends: &Ends) {
     // SAFETY: the tile's operands and what `ends` names are as large as they say, and nothing else

@@ -55,6 +55,7 @@ impl Gather {
     ///
     /// - `start` is the first element of the first channel of the input that was passed to `new`.
     /// - `to` has `pixels.len()` rows of `pitch` floats, which the caller owns, and [`SLACK`] more.
+    ///   A row of `columns` has at most `pitch` floats.
     /// - The input isn't written meanwhile.
     pub(super) unsafe fn rows(
         &self,
