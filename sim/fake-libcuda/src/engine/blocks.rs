@@ -4,17 +4,29 @@
 use super::settings::setting;
 use reef_ptx::interpret::{Grid, Memory, Program};
 use reef_ptx::{Module, kernels};
-use std::sync::{Arc, LazyLock};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Kernel of a module.
-#[derive(Debug)]
 pub(crate) struct PtxKernel {
-    pub(crate) text: Arc<str>,
-    pub(crate) name: String,
+    program: Program<'static, 'static>,
     /// Offsets and bytes of its parameters.
     pub(crate) parameters: Vec<(usize, usize)>,
 }
+
+impl fmt::Debug for PtxKernel {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("PtxKernel").field("parameters", &self.parameters).finish_non_exhaustive()
+    }
+}
+
+/// Modules by their text, kept until the process ends, and their kernels by name.
+type Modules = HashMap<Arc<str>, (&'static Module<'static>, HashMap<String, Arc<PtxKernel>>)>;
+
+static MODULES: LazyLock<Mutex<Modules>> = LazyLock::new(Mutex::default);
 
 /// Launch of a kernel.
 #[derive(Debug)]
@@ -79,12 +91,23 @@ impl Memory for Here {
     }
 }
 
-/// Finds a kernel in a module's text.
+/// Finds a kernel in a module's text. Each text is read once.
 pub(crate) fn entry(text: &Arc<str>, name: &str) -> Option<Arc<PtxKernel>> {
-    let module = Module::read(text).ok()?;
-    kernels(&module).find(|kernel| kernel.name() == name)?;
-    let parameters = Program::read(&module, name).places();
-    Some(Arc::new(PtxKernel { text: text.clone(), name: name.to_owned(), parameters }))
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    if !modules.contains_key(text) {
+        let kept: &'static str = Box::leak(Box::from(&**text));
+        let module = Module::read(kept).ok()?;
+        modules.insert(text.clone(), (Box::leak(Box::new(module)), HashMap::new()));
+    }
+    let (module, known) = modules.get_mut(text)?;
+    if let Some(kernel) = known.get(name) {
+        return Some(kernel.clone());
+    }
+    kernels(module).find(|kernel| kernel.name() == name)?;
+    let program = Program::read(module, name);
+    let kernel = Arc::new(PtxKernel { parameters: program.places(), program });
+    known.insert(name.to_owned(), kernel.clone());
+    Some(kernel)
 }
 
 /// Returns whether a text can be read by the driver's compiler.
@@ -102,28 +125,41 @@ const PTSZ: usize = 64;
 /// Blocks after which other streams have their turn.
 const AT_ONCE: u64 = 8;
 
-/// Runs some blocks, from this one on. Each takes `REEF_FAKE_BLOCK_NS`, or longer. Returns the
-/// number of the next one, `None` if all have run; and the nanoseconds that these took.
+thread_local! {
+    /// Time by which the device is late: blocks took longer because the machine was busy.
+    static LATE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Runs some blocks, from this one on. Each takes `REEF_FAKE_BLOCK_NS`, or longer; those after one
+/// that took longer make up for it. Returns the number of the next one, `None` if all have run; and
+/// the nanoseconds that these took.
 pub(crate) fn run(launched: &Launched, from: u64) -> (Option<u64>, u64) {
-    let length = Duration::from_nanos(*LENGTH);
-    let module = Module::read(&launched.entry.text).expect("it was read before");
-    let program = Program::read(&module, &launched.entry.name);
     let [width, height, depth] = launched.grid.blocks.map(u64::from);
     let (all, until) = (width.saturating_mul(height).saturating_mul(depth), from + AT_ONCE);
     let is_ptsz = launched.entry.parameters.last().is_some_and(|(_, bytes)| *bytes == PTSZ);
+    if from == 0 {
+        LATE.set(Duration::ZERO);
+    }
     let mut nanos = 0;
     for at in from..until.min(all) {
         let begin = Instant::now();
         let block = [at % width, at / width % height, at / width / height];
         let mut here = Here(false);
-        program.run(&launched.grid, block.map(|side| side as u32), &mut here);
+        launched.entry.program.run(&launched.grid, block.map(|side| side as u32), &mut here);
         if is_ptsz && !here.0 {
             continue;
         }
         nanos += *LENGTH;
-        while begin.elapsed() < length {
-            std::thread::yield_now();
-        }
+        take_length(begin);
     }
     ((until < all).then_some(until), nanos)
+}
+
+/// Waits until a block that began then has taken its length, less the time by which it is late.
+fn take_length(begin: Instant) {
+    let (length, late) = (Duration::from_nanos(*LENGTH), LATE.get());
+    while begin.elapsed() + late < length {
+        std::thread::yield_now();
+    }
+    LATE.set((begin.elapsed() + late).saturating_sub(length));
 }
