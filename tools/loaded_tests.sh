@@ -14,7 +14,7 @@ packages=("$@")
 [ $# -gt 0 ] || packages=(--workspace)
 loops=${LOOPS:-8} jobs=${JOBS:-4}
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || { echo "JOBS: must be a number from 1, got \"$jobs\"" >&2; exit 2; }
-log=${CARGO_TARGET_DIR:-target}/loaded-tests.log
+log=${CARGO_TARGET_DIR:-target}/loaded-tests.log times=${log%.log}-times.txt
 busy=() failed=()
 
 quiet() {
@@ -57,6 +57,13 @@ run() { # NUMBER FOLDER PROGRAM
     echo "$code $((SECONDS - begun))" >"$said/$1.end"
 }
 
+# Orders programs by the times of the last round, so that none of the long ones is left alone at the end.
+longest_first() {
+    touch "$times"
+    awk -F '\t' 'FILENAME != "-" { time[$2] = $1; next } { key = $2; sub(/-[^-]*$/, "", key); print time[key] + 0 "\t" $0 }' \
+        "$times" - | sort -rn | cut -f 2-
+}
+
 # Prints a program's time and its failures, and keeps what it said.
 report() { # ROUND NUMBER FOLDER PROGRAM
     local name code seconds tests test
@@ -64,6 +71,7 @@ report() { # ROUND NUMBER FOLDER PROGRAM
     read -r code seconds <"$said/$2.end"
     { echo "== round $1: $name"; cat "$said/$2"; } >>"$log"
     printf '%5d s  %s\n' "$seconds" "$name"
+    printf '%d\t%s\n' "$seconds" "${4%-*}" >>"$said/times"
     [ "$code" = 0 ] && return
     tests=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$said/$2")
     [ -n "$tests" ] || tests="(ended with $code)"
@@ -74,6 +82,7 @@ report() { # ROUND NUMBER FOLDER PROGRAM
 }
 
 for ((round = 1; round <= rounds; round++)); do
+    list=$(longest_first <<<"$list")
     echo "round $round of $rounds, $loops busy loops, $jobs programs at once, $(nproc) processors"
     begun=$SECONDS number=0
     while IFS=$'\t' read -r folder program; do
@@ -88,6 +97,7 @@ for ((round = 1; round <= rounds; round++)); do
         number=$((number + 1))
         report "$round" $number "$folder" "$program"
     done <<<"$list"
+    mv "$said/times" "$times"
     printf '%5d s  round %d\n' $((SECONDS - begun)) "$round"
 done
 quiet
