@@ -4,7 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-/// Prints a line on stderr. Where its reader has gone the work goes on without it; `eprintln!` panics.
+/// Prints a line on stderr. Where its reader has gone the work goes on; `eprintln!` panics.
 macro_rules! note {
     ($($line:tt)*) => {{
         use std::io::Write as _;

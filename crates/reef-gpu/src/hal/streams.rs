@@ -80,8 +80,8 @@ pub trait Streams {
     ///
     /// # Safety
     ///
-    /// The stream is open. The word came from [`alloc_gate`](crate::Memory::alloc_gate) and is there
-    /// until it was passed.
+    /// The stream is open. The word came from [`alloc_gate`](crate::Memory::alloc_gate) and is
+    /// there until it was passed.
     ///
     /// # Errors
     ///
