@@ -87,27 +87,3 @@ impl Options {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A buffer of the info log, its size, and the target: only the first two are outputs.
-    #[test]
-    fn names_are_read_once_and_logs_are_cut_to_their_buffer() {
-        let mut log = [7_u8; 6];
-        let (mut names, mut values) = ([3, 4, 9], [log.as_mut_ptr() as usize, 6, 90]);
-        // SAFETY: both lists have three entries.
-        let options = unsafe { Options::new(names.as_ptr(), values.as_mut_ptr(), 3) }.unwrap();
-        names.fill(0);
-        let words: Vec<u64> = [3, 0, 4, 6, 9, 90].into();
-        let sent: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-        assert_eq!(options.body(), Ok((3, sent)));
-        let said = b"a long log";
-        let head = [3, said.len() as u64].map(u64::to_le_bytes);
-        let reply = [head.as_flattened(), said, &[0; 6]].concat();
-        // SAFETY: the list of values and the buffer are still there.
-        unsafe { options.take_logs(&reply) };
-        assert_eq!((&log, values[1]), (b"a lon\0", 5));
-    }
-}
