@@ -77,6 +77,8 @@ struct State {
     failures: u32,
     /// The last failure.
     why: Option<Error>,
+    /// Reason for which the process was killed, until its end is noted.
+    killed: Option<Error>,
     tensors: Option<Arc<Tensors>>,
     /// True if no other process is started.
     is_closed: bool,
@@ -99,6 +101,7 @@ impl Seat {
             generation: 0,
             failures: 0,
             why: None,
+            killed: None,
             tensors: None,
             is_closed: false,
             ending: None,
@@ -201,9 +204,10 @@ impl Seat {
     /// Kills the process of a broken connection.
     fn discard(&self, connection: Connection, why: &Error) {
         let mut state = self.state.lock();
-        if state.generation == connection.generation {
+        // Else its end has been noted, and the seat may have ended.
+        if state.generation == connection.generation && matches!(state.phase, Phase::Busy) {
             tracing::warn!(model = %self.title, %why, "the process is killed");
-            state.why = Some(why.clone());
+            state.killed = Some(why.clone());
             state.signal(Signal::KILL);
             state.phase = Phase::Down;
         }
@@ -256,6 +260,7 @@ impl Seat {
                 Err(error) => error,
             };
             let mut state = self.state.lock();
+            let why = state.with_reason(why);
             state.phase = Phase::Down;
             state.failures += 1;
             state.why = Some(why.clone());
@@ -372,6 +377,14 @@ impl State {
         }
     }
 
+    /// Adds the reason for which the process was killed, if it was, to that of its end.
+    fn with_reason(&mut self, end: Error) -> Error {
+        match self.killed.take() {
+            Some(killed) => killed.map_text(|why| format!("{why}; {}", end.text())),
+            None => end,
+        }
+    }
+
     /// Ends the conversation of an idle process.
     fn hang_up(&mut self) {
         if let Phase::Idle(connection) = &self.phase {
@@ -395,6 +408,63 @@ fn pause(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    /// First message of a process.
+    const READY: &str = r#"{"type":"ready","protocol":1,"inputs":[{"name":"x","datatype":"FP32","shape":[1]}],"outputs":[{"name":"y","datatype":"FP32","shape":[1]}]}"#;
+
+    /// Starts a process that is ready at once, and ends with the conversation.
+    fn ready_seat() -> Arc<Seat> {
+        let lengths = format!("\\{:03o}{}", READY.len(), "\\000".repeat(11));
+        let script =
+            format!("printf '{lengths}' >&0; printf %s '{READY}' >&0; exec cat >/dev/null");
+        let settings = json!({ "command": ["/bin/sh", "-c", script] });
+        let settings = serde_json::from_value(settings).unwrap();
+        let role = Role {
+            program: Program::new(&settings, &std::env::temp_dir()).unwrap(),
+            model: "m".into(),
+            version: 1,
+            class: "be",
+            instance: 0,
+            device: "cpu:0".into(),
+            max_bytes: 64,
+        };
+        let seat = Seat::start(role).unwrap();
+        seat.ready(&|| false).unwrap();
+        seat
+    }
+
+    fn take(seat: &Seat) -> Connection {
+        seat.take(Duration::from_secs(60), &|| false).unwrap().0
+    }
+
+    /// As when a part waited for its client while the model was unloaded and the process ended.
+    #[test]
+    fn discard_after_the_last_process_is_ignored() {
+        let seat = ready_seat();
+        let connection = take(&seat);
+        seat.close();
+        let mut state = seat.state.lock();
+        state.signal(Signal::KILL);
+        while !matches!(state.phase, Phase::Ended) {
+            seat.change.wait_for(&mut state, POLL_INTERVAL);
+        }
+        drop(state);
+        seat.discard(connection, &Error::Failed("late".into()));
+        assert!(matches!(seat.state.lock().phase, Phase::Ended), "else its end waits for ever");
+        seat.end();
+    }
+
+    #[test]
+    fn failure_keeps_the_reason_of_the_kill() {
+        let seat = ready_seat();
+        let connection = take(&seat);
+        seat.close(); // no other process follows
+        seat.discard(connection, &Error::Failed("wrong frame".into()));
+        seat.end();
+        let why = seat.state.lock().why.clone().unwrap().to_string();
+        assert!(why.starts_with("wrong frame; the process ended: signal: 9"), "{why}");
+    }
 
     #[test]
     fn pause_doubles_up_to_its_maximum() {
