@@ -28,6 +28,8 @@ class Rows(reef.serve.Model):
             while not request.is_cancelled:
                 pass
             raise reef.serve.InvalidRequest("cancelled")
+        if request.id == "long":
+            raise reef.serve.InvalidRequest("\\udc80" + "a" * (2 << 20))
         names = [name * request["times"] for name in request["names"]]
         return {"sums": request["x"].sum(axis=1), "names": names, "is_done": True}
 
@@ -107,6 +109,15 @@ class Serve(unittest.TestCase):
             said, _ = daemon.receive()
             self.assertEqual(said, {"type": "error", "request": 1, "error": "cancelled", "kind": "invalid"})
             daemon.end()
+
+    def test_text_of_an_error_fits_a_header(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            daemon.receive()
+            daemon.infer(1, "long", np.zeros((1, 2)), [])
+            said, _ = daemon.receive()
+            self.assertEqual((said["kind"], said["error"]), ("invalid", "?" + "a" * 4095))
+            self.assertEqual(daemon.end(), (0, ""))
 
     def test_model_that_cannot_load_says_why(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -14,6 +14,10 @@ from ._phase import Phases
 from ._tensors import Spec
 from ._wire import PROTOCOL, Channel
 
+# Maximum length of an error's text, which may quote a client. A header has a maximum, too, and the daemon
+# shows its clients less.
+_MAX_TEXT = 4096
+
 
 def run(model: type[Model] | Model) -> None:
     """Serves the model's requests, one at a time, until the daemon ends the conversation."""
@@ -151,6 +155,7 @@ def _answer_error(channel: Channel, number: int, error: BaseException, kind: str
 
 def _text(error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, (InvalidRequest, RequestFailed)):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if not isinstance(error, (InvalidRequest, RequestFailed)):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # Half of a surrogate pair, as of a file's name, is not JSON for the daemon.
+    return text[:_MAX_TEXT].encode(errors="replace").decode()
