@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// Path on which programs are searched, unless their environment has one.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// File with the class of a model for Triton's Python backend, which its command does not name.
+const TRITON_MODEL: &str = "model.py";
 
 /// Maximum of every time, in milliseconds: a day.
 const MAX_MS: u64 = 86_400_000;
@@ -168,14 +171,21 @@ impl Program {
     ///
     /// `Denied`, with the path.
     pub(crate) fn check_owners(&self, repository: &Path) -> Result<()> {
-        let folders = self.place.ancestors().take_while(|folder| folder.starts_with(repository));
-        let model = self.place.parent().unwrap_or(&self.place);
-        let described = ["model.toml", "config.pbtxt"].map(|file| model.join(file));
-        let described = described.into_iter().filter(|file| file.exists());
-        let named = self.settings.command.iter().map(|word| self.place.join(word));
-        let files = named.filter(|file| file.starts_with(repository) && file.exists());
-        let all: Vec<PathBuf> =
-            folders.map(Path::to_path_buf).chain(described).chain(files).collect();
+        // A whole model has its description in the folder itself.
+        let models = [self.place.parent().unwrap_or(&self.place), &self.place];
+        let described =
+            models.map(|model| ["model.toml", "config.pbtxt"].map(|file| model.join(file)));
+        let of_triton = self.config().map(|_| TRITON_MODEL);
+        let words = self.settings.command.iter().map(String::as_str).chain(of_triton);
+        let named = words.map(|word| self.place.join(word));
+        let files = described.into_iter().flatten().chain(named).filter(|file| file.exists());
+        let files: Vec<PathBuf> = files.chain([self.place.clone()]).collect();
+        // With their folders, in which others could replace them.
+        let inside = |file: &PathBuf| -> Vec<PathBuf> {
+            let all = file.ancestors().take_while(|path| path.starts_with(repository));
+            all.map(Path::to_path_buf).collect()
+        };
+        let all: BTreeSet<PathBuf> = files.iter().flat_map(inside).collect();
         all.iter().try_for_each(|path| check_owner(path))
     }
 }

@@ -92,6 +92,24 @@ fn parts_of_tritons_backend_that_are_not_there_are_refused() {
     assert!(status == 403 && said.contains("a client cannot name a program"), "{status} {said}");
 }
 
+/// Its command does not name `model.py`, and its interpreter is in folders of its own.
+#[test]
+fn program_of_tritons_backend_belongs_to_its_owner() {
+    let folder = Daemon::place("process-triton-owner");
+    put_triton(folder.path(), CONFIG);
+    let daemon = Daemon::start_in(folder, &[TRUSTED]);
+    for (path, mode) in [("1/model.py", 0o666), ("config.pbtxt", 0o664), ("env/bin", 0o777)] {
+        let at = daemon.folder().join("models/scale").join(path);
+        let before = at.metadata().unwrap().permissions();
+        std::fs::set_permissions(&at, PermissionsExt::from_mode(mode)).unwrap();
+        let said = post(&daemon, "/v2/repository/models/scale/load", &json!({}));
+        let (status, said) = error(&said);
+        let want = format!("must be writable by its owner only, got mode {mode:o}");
+        assert!(status == 403 && said.ends_with(&want), "{path}: {status} {said}");
+        std::fs::set_permissions(&at, before).unwrap();
+    }
+}
+
 /// The client in C++ of the repository, as the documentation has it.
 #[test]
 fn program_of_another_language_answers() {
