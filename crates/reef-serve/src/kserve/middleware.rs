@@ -40,6 +40,9 @@ const PASSWORD: HeaderValue =
 /// Length of the prefix of a gRPC message: the compression flag and the length.
 const GRPC_PREFIX_BYTES: usize = 5;
 
+/// Ends of the paths of inferences over HTTP.
+const INFERENCES: [&str; 3] = ["/infer", "/generate", "/generate_stream"];
+
 /// Marks a request that was admitted as a probe, without a token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe;
@@ -109,7 +112,7 @@ pub(super) fn max_body(message: usize, path: &str) -> (usize, bool) {
     match path {
         _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
         _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX_BYTES, false),
-        _ if path.ends_with("/infer") => (message, false),
+        _ if INFERENCES.iter().any(|end| path.ends_with(end)) => (message, false),
         _ if is_load(path) => (message + GRPC_PREFIX_BYTES, false),
         _ => (message.min(MAX_CALL_BYTES), false),
     }

@@ -3,9 +3,9 @@
 //!
 //! A key with the name of an input is that input. `id` and `parameters` are as in inferences.
 
-use super::infer::{self, class};
+use super::infer::{self, class, text_per_byte};
 use super::json::{self, parameters};
-use super::numbers::non_finite::to_json;
+use super::numbers::non_finite::{quote, to_json};
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::infer::request::{InferRequest, InputTensor, TensorData};
@@ -44,21 +44,22 @@ pub(super) async fn whole(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply<Response> {
-    let request = read(&server, path, &headers, &body, &charge)?;
+    let request = read(&server, &peer, path, headers, body, &charge).await?;
     if !server.streams(&request) {
-        return Ok(answer(&server.answer(&peer, request).await?).into_response());
+        let answer = server.answer(&peer, request).await?;
+        return Ok(whole_answer(write(&server, &peer, Some(&charge), answer).await?));
     }
-    let mut answers = start(server, peer, request)?;
+    let mut answers = start(server.clone(), peer.clone(), request)?;
     let (mut only, mut more) = (None, 0);
     while let Some(part) = answers.recv().await {
         match part? {
-            Some(part) if only.is_none() => only = Some(answer(&part)),
+            Some(part) if only.is_none() => only = Some(part),
             Some(_) => more += 1,
             None => break,
         }
     }
     match (only, more) {
-        (Some(only), 0) => Ok(only.into_response()),
+        (Some(only), 0) => Ok(whole_answer(write(&server, &peer, Some(&charge), only).await?)),
         (only, more) => {
             let count = usize::from(only.is_some()) + more;
             let text =
@@ -77,20 +78,34 @@ pub(super) async fn stream(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply<Response> {
-    let request = read(&server, path, &headers, &body, &charge)?;
+    let request = read(&server, &peer, path, headers, body, &charge).await?;
     if !server.streams(&request) {
         let answer = server.answer(&peer, request).await?;
-        return Ok(events(Body::from(event(&to_value(&answer)))));
+        let answer = write(&server, &peer, Some(&charge), answer).await?;
+        return Ok(events(Body::from(event(&answer))));
     }
-    let mut answers = start(server, peer, request)?;
-    let first = answers.recv().await.transpose()?.flatten(); // an error before it has a status
-    let rest = ReceiverStream::new(answers).filter_map(|answer| match answer {
-        Ok(Some(part)) => Some(event(&to_value(&part))),
-        Ok(None) => None,
-        Err(error) => Some(event(&json!({ "error": error.client_text() }))),
-    });
-    let first = tokio_stream::iter(first.map(|part| event(&to_value(&part))));
-    Ok(events(Body::from_stream(first.chain(rest).map(Ok::<_, std::convert::Infallible>))))
+    let mut answers = start(server.clone(), peer.clone(), request)?;
+    let first = answers.recv().await.transpose()?; // an error before it has a status
+    let all = tokio_stream::iter(first.map(Ok)).chain(ReceiverStream::new(answers));
+    let all = all.then(move |answer| event_of(server.clone(), peer.clone(), answer));
+    let all = all.filter_map(|event| event.map(Ok::<_, std::convert::Infallible>));
+    Ok(events(Body::from_stream(all)))
+}
+
+/// Returns the event for an answer; none for the end.
+async fn event_of(
+    server: Arc<Server>,
+    peer: Peer,
+    answer: Result<Option<InferResponse>>,
+) -> Option<Bytes> {
+    let written = match answer.transpose()? {
+        Ok(part) => write(&server, &peer, None, part).await, // there are few parts at a time
+        Err(error) => Err(error),
+    };
+    Some(match written {
+        Ok(json) => event(&json),
+        Err(error) => event(&to_json(&json!({ "error": error.client_text() }))),
+    })
 }
 
 /// Runs a request of a model that streams, until its client has gone.
@@ -109,8 +124,22 @@ fn start(
     Ok(answers)
 }
 
+/// Reads a request; a long one on a worker thread.
+async fn read(
+    server: &Arc<Server>,
+    peer: &Peer,
+    path: ModelPath,
+    headers: HeaderMap,
+    body: Bytes,
+    charge: &Charge,
+) -> Result<InferRequest> {
+    let (own, held, bytes) = (server.clone(), charge.clone(), body.len());
+    let work = move || parse(&own, path, &headers, &body, &held);
+    server.workers.run(&peer.principal, charge.clone(), bytes, work).await
+}
+
 /// Reads a request. Keys that do not name an input are its client's own.
-fn read(
+fn parse(
     server: &Server,
     path: ModelPath,
     headers: &HeaderMap,
@@ -118,7 +147,7 @@ fn read(
     charge: &Charge,
 ) -> Result<InferRequest> {
     charge.add(body.len() as u64 * BYTES_PER_BYTE)?;
-    let mut fields = json::object(body)?;
+    let mut fields = json::object(&quote(body))?;
     let model = server.registry.get(&path.model, &path.version)?;
     let (model_name, version) = (path.model, path.version);
     let mut request = InferRequest {
@@ -180,32 +209,58 @@ fn shape(info: &TensorInfo, count: usize) -> Result<Vec<i64>> {
     )))
 }
 
-fn answer(answer: &InferResponse) -> impl IntoResponse + use<> {
-    ([(CONTENT_TYPE, "application/json")], to_json(&to_value(answer)))
+/// Returns an answer as flat JSON; a long one is written on a worker thread. Its bytes are added to
+/// the charge, if there is one.
+async fn write(
+    server: &Server,
+    peer: &Peer,
+    charge: Option<&Charge>,
+    answer: InferResponse,
+) -> Result<Bytes> {
+    let (bytes, text) = answer.tensors().fold((0, 0), |(bytes, text), (info, output)| {
+        let more = output.bytes.len();
+        (bytes + more, text + text_per_byte(info) * more as u64)
+    });
+    charge.map_or(Ok(()), |charge| charge.add(text))?;
+    let work = move || Ok(flat(&answer).into());
+    server.workers.run(&peer.principal, charge.cloned(), bytes, work).await
 }
 
 /// Returns an answer as flat JSON: an output of one value is that value.
-fn to_value(answer: &InferResponse) -> Value {
-    let mut fields = Map::new();
+fn flat(answer: &InferResponse) -> Vec<u8> {
+    let mut head = Map::new();
     if !answer.id.is_empty() {
-        fields.insert("id".into(), answer.id.as_str().into());
+        head.insert("id".into(), answer.id.as_str().into());
     }
-    fields.insert("model_name".into(), answer.model.spec.name.as_str().into());
-    fields.insert("model_version".into(), answer.model.spec.version.to_string().into());
+    head.insert("model_name".into(), answer.model.spec.name.as_str().into());
+    head.insert("model_version".into(), answer.model.spec.version.to_string().into());
+    answer.tensors().for_each(|(info, _)| drop(head.remove(&info.name)));
+    let mut json = to_json(&head);
+    json.pop(); // its last brace
     for (info, output) in answer.tensors() {
-        let data = infer::data(info, output).and_then(|data| serde_json::to_value(data).ok());
-        let value = match data.unwrap_or_default() {
-            Value::Array(mut one) if one.len() == 1 => one.remove(0),
-            other => other,
-        };
-        fields.insert(info.name.clone(), value);
+        if json.len() > 1 {
+            json.push(b',');
+        }
+        json.extend(to_json(&info.name));
+        json.push(b':');
+        let data = infer::data(info, output).map(|data| to_json(&data)).unwrap_or_default();
+        let is_one = output.datatype_and_shape(info).1.iter().all(|&size| size == 1);
+        json.extend_from_slice(match &*data {
+            [b'[', one @ .., b']'] if is_one => one,
+            all => all,
+        });
     }
-    Value::Object(fields)
+    json.push(b'}');
+    json
+}
+
+fn whole_answer(json: Bytes) -> Response {
+    ([(CONTENT_TYPE, "application/json")], json).into_response()
 }
 
 /// Returns an event with this data.
-fn event(data: &Value) -> Bytes {
-    [b"data: ", &*to_json(data), b"\n\n"].concat().into()
+fn event(data: &[u8]) -> Bytes {
+    [b"data: ", data, b"\n\n"].concat().into()
 }
 
 fn events(body: Body) -> Response {

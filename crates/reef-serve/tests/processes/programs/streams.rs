@@ -1,6 +1,6 @@
 //! Models that answer in parts: gRPC's streams, `generate` and `generate_stream`.
 
-use super::{TRUSTED, error, post, post_bytes, put};
+use super::{TRUSTED, error, post, post_bytes, put, with_echo};
 use crate::daemon::Daemon;
 use crate::wire::Grpc;
 use crate::wire::proto::model_infer_request::InferInputTensor;
@@ -66,6 +66,27 @@ fn generate_takes_exactly_one_answer() {
         post_bytes(&daemon, "/v2/models/tiny/generate", "", zeros.to_string().as_bytes());
     let said: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((status, said["logits"].as_array().map(Vec::len)), (200, Some(1000)));
+    let long =
+        format!("{{\"input\": [{}]}}", vec![format!("0.5{}", "0".repeat(30)); 3072].join(","));
+    assert!(long.len() > 64 << 10);
+    for path in ["generate", "generate_stream"] {
+        let path = format!("/v2/models/tiny/{path}");
+        assert_eq!(post_bytes(&daemon, &path, "", long.as_bytes()).0, 200, "as long as for infer");
+    }
+}
+
+#[test]
+fn generate_has_each_number_as_infer_has_it() {
+    let daemon = with_echo("process-numbers", "", "");
+    let said = |body: &str| {
+        let (status, said) = post_bytes(&daemon, "/v2/models/echo/generate", "", body.as_bytes());
+        assert_eq!(status, 200, "{said:?}");
+        String::from_utf8(said).unwrap()
+    };
+    let head = r#"{"model_name":"echo","model_version":"1","y":"#;
+    assert_eq!(said(r#"{"x": [NaN, -Infinity, 0.1]}"#), format!("{head}[NaN,-Infinity,0.1]}}"));
+    assert_eq!(said(r#"{"x": 0.1}"#), format!("{head}0.1}}"));
+    assert_eq!(said(r#"{"x": []}"#), format!("{head}[]}}"));
 }
 
 #[test]
