@@ -176,11 +176,7 @@ impl AnswerBody {
     /// Notes that the client has read what was passed on, and that there is more or not.
     fn note(&self, has_more: bool) {
         let Some(open) = &self.open else { return };
-        match (has_more, open.stage()) {
-            (true, _) => open.enter(Stage::Answering),
-            (false, Stage::Answering) => open.enter(Stage::Streaming),
-            (false, _) => {}
-        }
+        if has_more { open.enter(Stage::Answering) } else { open.note_read() }
     }
 }
 

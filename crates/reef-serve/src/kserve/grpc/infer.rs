@@ -118,9 +118,11 @@ async fn answer(
 fn parts(server: Arc<Server>, caller: Caller, slot: RequestSlot, request: InferRequest) -> Answers {
     let (id, has_final_marker) = (request.id.clone(), request.has_final_marker);
     let (to, answers) = mpsc::channel(1);
+    caller.open.iter().for_each(|open| open.set_has_more(true));
     tokio::spawn(async move {
         let end = server.answer_in_parts(&caller.peer, request, &to).await;
         drop(slot);
+        caller.open.iter().for_each(|open| open.set_has_more(false));
         caller.charge.iter().for_each(Charge::clear);
         let _ = to.send(end.map(|()| None)).await; // the client may be gone
     });

@@ -12,6 +12,7 @@ use crate::kserve::infer::request::{InferRequest, InputTensor, TensorData};
 use crate::kserve::infer::response::InferResponse;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
+use crate::net::quota::connection_pool::OpenRequest;
 use crate::server::Server;
 use crate::tensor::{TensorInfo, short};
 use axum::Extension;
@@ -35,11 +36,15 @@ pub(super) struct ModelPath {
     version: String,
 }
 
+/// Request of a connection, if it has a slot.
+type Open = Option<Extension<Arc<OpenRequest>>>;
+
 /// Returns the only answer to a request.
 pub(super) async fn whole(
     State(server): App,
     Extension(peer): Extension<Peer>,
     Extension(charge): Extension<Charge>,
+    open: Open,
     Path(path): Path<ModelPath>,
     headers: HeaderMap,
     body: Bytes,
@@ -49,7 +54,7 @@ pub(super) async fn whole(
         let answer = server.answer(&peer, request).await?;
         return Ok(whole_answer(write(&server, &peer, Some(&charge), answer).await?));
     }
-    let mut answers = start(server.clone(), peer.clone(), request)?;
+    let mut answers = start(server.clone(), peer.clone(), open, request)?;
     let (mut only, mut more) = (None, 0);
     while let Some(part) = answers.recv().await {
         match part? {
@@ -74,6 +79,7 @@ pub(super) async fn stream(
     State(server): App,
     Extension(peer): Extension<Peer>,
     Extension(charge): Extension<Charge>,
+    open: Open,
     Path(path): Path<ModelPath>,
     headers: HeaderMap,
     body: Bytes,
@@ -84,7 +90,7 @@ pub(super) async fn stream(
         let answer = write(&server, &peer, Some(&charge), answer).await?;
         return Ok(events(Body::from(event(&answer))));
     }
-    let mut answers = start(server.clone(), peer.clone(), request)?;
+    let mut answers = start(server.clone(), peer.clone(), open, request)?;
     let first = answers.recv().await.transpose()?; // an error before it has a status
     let all = tokio_stream::iter(first.map(Ok)).chain(ReceiverStream::new(answers));
     let all = all.then(move |answer| event_of(server.clone(), peer.clone(), answer));
@@ -112,13 +118,16 @@ async fn event_of(
 fn start(
     server: Arc<Server>,
     peer: Peer,
+    open: Open,
     request: InferRequest,
 ) -> Result<mpsc::Receiver<Result<Option<InferResponse>>>> {
     let slot = server.request(&peer)?;
     let (to, answers) = mpsc::channel(1);
+    open.iter().for_each(|open| open.set_has_more(true));
     tokio::spawn(async move {
         let end = server.answer_in_parts(&peer, request, &to).await;
         drop(slot);
+        open.iter().for_each(|open| open.set_has_more(false));
         let _ = to.send(end.map(|()| None)).await; // the client may be gone
     });
     Ok(answers)

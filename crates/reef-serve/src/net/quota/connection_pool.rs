@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use reef_guest::places::{Activity, Parts, Places, Timeouts};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -175,7 +176,8 @@ impl ConnectionSlot {
             uses.first = None;
             uses.stages[Stage::Arriving as usize] += 1;
         });
-        Ok(OpenRequest { slot: self.clone(), stage: Mutex::new(Stage::Arriving) })
+        let (stage, has_more) = (Mutex::new(Stage::Arriving), AtomicBool::new(false));
+        Ok(OpenRequest { slot: self.clone(), stage, has_more })
     }
 
     /// Notes that the daemon waits for the first request. Over TCP it must come soon, because the
@@ -224,17 +226,40 @@ pub(crate) struct OpenRequest {
     slot: Arc<ConnectionSlot>,
     /// Locked before the slot's uses.
     stage: Mutex<Stage>,
+    /// True while a process makes further parts of the answer. Changes with `stage` locked.
+    has_more: AtomicBool,
 }
 
 impl OpenRequest {
     /// Notes progress: the request waits for something from now on.
     pub(crate) fn enter(&self, next: Stage) {
-        let mut stage = self.stage.lock();
+        self.change(&mut self.stage.lock(), next);
+    }
+
+    fn change(&self, stage: &mut Stage, next: Stage) {
         self.slot.change(|uses| {
             uses.stages[*stage as usize] -= 1;
             uses.stages[next as usize] += 1;
         });
         *stage = next;
+    }
+
+    /// Notes whether a process makes further parts of the answer.
+    pub(crate) fn set_has_more(&self, has_more: bool) {
+        let mut stage = self.stage.lock();
+        self.has_more.store(has_more, Ordering::Relaxed);
+        if !has_more && *stage == Stage::Working {
+            self.change(&mut stage, Stage::Streaming);
+        }
+    }
+
+    /// Notes that the client has read the answer as far as it is there.
+    pub(crate) fn note_read(&self) {
+        let mut stage = self.stage.lock();
+        let has_more = self.has_more.load(Ordering::Relaxed);
+        if *stage == Stage::Answering {
+            self.change(&mut stage, if has_more { Stage::Working } else { Stage::Streaming });
+        }
     }
 
     /// Notes progress if the request waits for `from`.

@@ -66,6 +66,26 @@ fn timeouts_follow_the_stage_of_a_request() {
 }
 
 #[test]
+fn answer_in_parts_waits_for_the_daemon_between_them() {
+    let pool = pool(4, 4);
+    let client = Client::enter(&pool, user(1)).unwrap();
+    let request = client.begin(&user(1));
+    request.enter(Stage::Working);
+    request.set_has_more(true);
+    for _ in 0..2 {
+        request.enter(Stage::Answering);
+        assert_eq!(client.timeouts().activity, Activity::Owing);
+        request.note_read();
+        assert_eq!(client.timeouts(), Timeouts::WORKING);
+    }
+    request.set_has_more(false);
+    assert_eq!(client.timeouts().activity, Activity::Resting, "a stream without a request");
+    request.enter(Stage::Answering);
+    request.note_read();
+    assert_eq!(client.timeouts().activity, Activity::Resting);
+}
+
+#[test]
 fn refused_first_request_ends_the_connection_soon() {
     let pool = pool(4, 4);
     let client = Client::enter(&pool, user(1)).unwrap();
