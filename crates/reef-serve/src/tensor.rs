@@ -162,8 +162,8 @@ impl TensorInfo {
         }
         let (name, want) = (&self.name, self.elements());
         let wrong = |why: String| Error::Invalid(format!("tensor {name}: {why}"));
-        let given = texts(bytes).ok_or_else(|| wrong("each text must follow its length".into()))?;
-        let count = given.len();
+        let count = count_texts(bytes);
+        let count = count.ok_or_else(|| wrong("each text must follow its length".into()))?;
         if count == want {
             Ok(())
         } else {
@@ -236,12 +236,28 @@ fn datatype(element: Element) -> &'static str {
 pub(crate) fn texts(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
-        let (length, rest) = bytes.split_first_chunk::<4>()?;
-        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let (text, rest) = split_text(bytes)?;
         all.push(text);
         bytes = rest;
     }
     Some(all)
+}
+
+/// Returns the number of texts, as [`texts`] finds them. A list of empty ones would take four times
+/// the memory of their bytes.
+fn count_texts(mut bytes: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        bytes = split_text(bytes)?.1;
+        count += 1;
+    }
+    Some(count)
+}
+
+/// Returns the first text, and the bytes after it.
+fn split_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
 /// Appends a text to a tensor's bytes. A text of 4 GiB or more is cut.
@@ -304,6 +320,13 @@ mod tests {
             assert_eq!((datatype(each), element(name)), (name, Some(each)));
         }
         assert_eq!(element(TEXTS), None);
+    }
+
+    #[test]
+    fn texts_are_counted_as_they_are_read() {
+        for bytes in [&b""[..], b"\0\0\0\0", b"\x01\0\0\0a\0\0\0\0", b"\x05\0\0\0a", b"\0\0"] {
+            assert_eq!(count_texts(bytes), texts(bytes).map(|all| all.len()), "{bytes:?}");
+        }
     }
 
     #[test]
