@@ -153,10 +153,12 @@ impl Connection {
 
     /// Tells the process once that its request is cancelled.
     fn check(&self, limit: &mut Limit<'_>) -> io::Result<()> {
-        if limit.check()? && !std::mem::replace(&mut limit.is_told, true) {
-            // Small enough to be sent as a whole, or not at all if the process reads nothing.
+        if limit.check()? && !limit.is_told {
+            // Small enough to be sent as a whole, or not at all: then again once the process has
+            // read more of its request.
             let header = to_json(&ToProcess::Cancel { request: self.request });
-            let _ = frame::write(&mut &self.stream, &header.map_err(io::Error::other)?, &[]);
+            let header = header.map_err(io::Error::other)?;
+            limit.is_told = frame::write(&mut &self.stream, &header, &[]).is_ok();
         }
         Ok(())
     }
@@ -267,4 +269,33 @@ fn parse(frame: &Frame) -> Result<FromProcess> {
         let text = error.to_string();
         Error::Failed(format!("the model's process: a header: {}", short(&text)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn cancel_follows_once_the_process_has_read_its_request() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(more) = (&ours).write(&[0; 4096]) {
+            sent += more;
+        }
+        let (cancel, gone) = (Duration::from_secs(60), &|| true);
+        let bounds = Bounds { bytes: 0, cancel };
+        let connection = Connection { stream: ours, bounds, request: 7, generation: 1 };
+        let (time, deadline, is_told) = (cancel, Instant::now() + cancel, false);
+        let mut limit = Limit { gone, time, deadline, cancelled: None, is_told, cancel };
+        connection.check(&mut limit).unwrap();
+        theirs.read_exact(&mut vec![0; sent]).unwrap();
+        connection.check(&mut limit).unwrap();
+        connection.check(&mut limit).unwrap();
+        connection.end();
+        let frame = frame::read(&mut theirs, 0).unwrap();
+        assert_eq!(frame.header, br#"{"type":"cancel","request":7}"#);
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "it is told once");
+    }
 }
