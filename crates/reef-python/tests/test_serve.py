@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 import numpy as np
+from reef.serve._tensors import Spec
 
 MODEL = """
 import reef.serve
@@ -134,6 +135,13 @@ class Serve(unittest.TestCase):
             said = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
             self.assertEqual(said.returncode, 1)
             self.assertTrue(said.stderr.startswith("reef.serve: standard input must be the daemon's socket"), said.stderr)
+
+    def test_texts_that_do_not_match_their_lengths_are_refused(self):
+        texts = Spec.of("t", ("BYTES", [-1]))
+        for shape, data in [([2], b"\1\0\0\0a"), ([1], b"\5\0\0\0a"), ([1], b"\0\0"), ([0], b"\0\0\0\0")]:
+            with self.assertRaises(ValueError, msg=data):
+                texts.decode(shape, memoryview(data))
+        self.assertEqual(list(texts.decode([2], memoryview(b"\1\0\0\0a\0\0\0\0"))), [b"a", b""])
 
     def test_wrong_declaration_is_refused_with_its_tensor(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -66,6 +66,8 @@ class Spec(NamedTuple):
         """The value of an input."""
         if self.datatype == TEXTS:
             texts = list(_texts(data))
+            if len(texts) != math.prod(shape):  # of a region, which its client may change at any time
+                raise ValueError(f"tensor {self.name!r}: must have {math.prod(shape)} texts, got {len(texts)}")
             if self.scalar is not None:
                 return texts[0].decode() if self.scalar is str else texts[0]
             return _shaped(texts, shape)
@@ -107,9 +109,11 @@ def datatype_of(value: Any) -> str:
 def _texts(data: memoryview) -> Iterator[bytes]:
     at = 0
     while at < len(data):
-        (length,) = struct.unpack_from("<I", data, at)
-        yield bytes(data[at + 4 : at + 4 + length])
-        at += 4 + length
+        begin, end = at + 4, at + 4 + int.from_bytes(data[at : at + 4], "little")
+        if end > len(data):
+            raise ValueError("each text must follow its length")
+        yield bytes(data[begin:end])
+        at = end
 
 
 def _text(name: str, text: Any) -> bytes:
