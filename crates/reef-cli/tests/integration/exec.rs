@@ -399,7 +399,13 @@ fn contexts_are_charged_and_limits_are_shown() {
     };
     let pid = said("number ");
     let of = format!("device=\"{}\",job=\"ctx\"", "66616b6520646576696365206e6f2030");
-    std::fs::write(&processes, format!("{pid} {} 37\n", 5 << 20)).unwrap();
+    // Replaced as a whole: the library may read it at any time.
+    let takes = |mib: u64| {
+        let whole = folder.path("processes.new");
+        std::fs::write(&whole, format!("{pid} {} 37\n", mib << 20)).unwrap();
+        std::fs::rename(whole, &processes).unwrap();
+    };
+    takes(5);
     wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 3145728.0"));
     wait_for(&folder, &format!("reef_limit_process_busy_ratio{{{of},pid=\"{pid}\"}} 0.37"));
     let gpu = "{gpu_uuid=\"GPU-66616b65-2064-6576-6963-65206e6f2030\"}";
@@ -414,6 +420,7 @@ fn contexts_are_charged_and_limits_are_shown() {
     }
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     assert_eq!(said("got "), "3 MiB", "8 MiB less 2 of its own and 3 of its context");
+    takes(8); // else the next reading finds a context of nothing
     wait_for(&folder, &format!("reef_limit_memory_used_bytes{{{of}}} 8388608.0"));
     let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let view = json(&says(&top));
@@ -423,7 +430,7 @@ fn contexts_are_charged_and_limits_are_shown() {
     assert_eq!((job[limit].as_u64(), job[used].as_u64()), (Some(8 << 20), Some(8 << 20)), "{view}");
     assert_eq!(job[refused], 1, "{view}");
     // A context that takes more than the limit leaves nothing for allocations, and that is said.
-    std::fs::write(&processes, format!("{pid} {} 37\n", 50 << 20)).unwrap();
+    takes(50);
     wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 47185920.0"));
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     assert_eq!(said("got "), "0 MiB");
