@@ -89,13 +89,14 @@ impl Server {
             tokio::select! {
                 biased;
                 Some(part) = parts.recv() => form.send(part, to).await?,
-                made = &mut run => break made?,
+                made = &mut run => break made,
                 () = to.closed() => return Err(gone()),
             }
         };
         while let Ok(part) = parts.try_recv() {
-            form.send(part, to).await?;
+            form.send(part, to).await?; // they come before an error, too
         }
+        let made = made?;
         if !made.is_empty() {
             to.send(Ok(Some(form.last(made)?))).await.map_err(|_| gone())?;
         }
