@@ -1,7 +1,7 @@
 //! State of the thread that makes the calls.
 
 use super::params::{Layout, Params};
-use crate::driver::INVALID_VALUE;
+use crate::driver::{INVALID_CONTEXT, INVALID_VALUE};
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
@@ -83,7 +83,7 @@ impl Caller {
         let found = lock(&self.shared.handles).get(Kind::Context, context);
         let handle = found.unwrap_or(0); // it has ended: calls need one, and say so
         self.shared.driver.set_context(handle);
-        self.current = Some((context, handle));
+        self.current = found.ok().map(|handle| (context, handle)); // its end may be refused
         Lane { number, context, handle }
     }
 
@@ -102,6 +102,9 @@ impl Caller {
 
     /// A stream that waits for the legacy default stream, as a thread's own default stream does.
     fn own_stream(&mut self, lane: Lane) -> Result<usize, u32> {
+        if lane.handle == 0 {
+            return Err(INVALID_CONTEXT); // it has ended, or is about to
+        }
         let place = (lane.number, lane.context);
         let mut own_streams = lock(&self.shared.own_streams);
         if let Some(stream) = own_streams.get(&place) {

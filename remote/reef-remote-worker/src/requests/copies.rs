@@ -1,7 +1,7 @@
 //! Copies between host and device.
 
 use super::caller::{Caller, Lane};
-use crate::driver::{INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
+use crate::driver::{INVALID_CONTEXT, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
 use crate::state::staging::Block;
@@ -79,6 +79,9 @@ fn begin(
     len: usize,
     copy: impl FnOnce(&mut Block, usize) -> u32,
 ) -> Result<Block, u32> {
+    if lane.handle == 0 {
+        return Err(INVALID_CONTEXT); // its blocks have ended with it, or are about to
+    }
     let stream = caller.resolve(lane, Kind::Stream, stream)?;
     let shared = &caller.shared;
     let mut status = 0_u32;

@@ -57,7 +57,7 @@ pub(crate) fn free(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -
     while !rest.0.is_empty() {
         ends.push(rest.word()?);
     }
-    caller.shared.wait_for(lane.handle, move |shared| {
+    caller.shared.wait_with(lane.handle, vec![context], move |shared| {
         let code = wait(shared, lane, context);
         if let (0, Some(window)) = (code, &mut *lock(&shared.window)) {
             ends.into_iter().for_each(|at| window.unmap(&shared.driver, at));

@@ -13,9 +13,16 @@ use reef_remote_calls::{Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way};
 use reef_wire::{Error, Hot, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes of what a fill in a graph is described by.
 const FILL_LEN: usize = 40;
+
+/// Time for which an object's end waits for calls of waiters that have it: one that has just been
+/// answered has it for a moment. And the time between two attempts.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+const END_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Upper bound of handles in one list.
 const MAX_HANDLES: u64 = 1 << 16;
@@ -32,6 +39,8 @@ struct Prepared {
     /// Numbers of the objects that the arguments name.
     ids: [u64; MAX_ARGS],
     context: u64,
+    /// Object that it may end, from which other calls are kept until it is over.
+    ends: Option<u64>,
 }
 
 /// Makes a call of the table, or has a waiter make it.
@@ -49,7 +58,12 @@ pub(crate) fn table_call(
     let call = usize::from(head.call.get());
     let request = Request { call: call as u32, ..request };
     let spec = CALLS.get(call).ok_or_else(|| Error::Protocol(format!("call {call}: no such")))?;
-    let prepared = match prepare(caller, lane, call, spec, Reader(rest))? {
+    let prepared = prepare(caller, lane, call, spec, Reader(rest))?;
+    let prepared = prepared.and_then(|mut prepared| {
+        prepared.begin_end(&caller.shared)?;
+        Ok(prepared)
+    });
+    let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(code) => {
             caller.shared.answer(request, code, &[]);
@@ -57,8 +71,9 @@ pub(crate) fn table_call(
         }
     };
     if spec.way == Way::Blocking {
+        let ids = prepared.ids.into_iter().filter(|id| *id != 0).collect();
         let job = move |shared: &Arc<Shared>| make(shared, prepared, request);
-        caller.shared.wait_for(lane.handle, job);
+        caller.shared.wait_with(lane.handle, ids, job);
     } else {
         make(&caller.shared, prepared, request);
     }
@@ -97,6 +112,7 @@ fn prepare(
         is_wanted: [true; MAX_ARGS],
         ids: [0; MAX_ARGS],
         context: lane.context,
+        ends: None,
     };
     let mut lists = [None; MAX_ARGS];
     for (at, arg) in spec.args.iter().enumerate() {
@@ -107,7 +123,11 @@ fn prepare(
             Arg::Handle(kind) | Arg::End(kind) => {
                 let id = rest.word()?;
                 prepared.ids[at] = id;
-                match caller.resolve(lane, kind, id) {
+                let handle = match arg {
+                    Arg::End(_) => lock(&caller.shared.handles).get(kind, id), // no default stream
+                    _ => caller.resolve(lane, kind, id),
+                };
+                match handle {
                     Ok(handle) => handle,
                     Err(code) => return Ok(Err(code)),
                 }
@@ -179,6 +199,7 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
                 Ok(change) => change,
                 Err(code) => {
                     let bytes = prepared.results(shared, code);
+                    prepared.end_over(shared);
                     return shared.answer(request, code, &bytes);
                 }
             }
@@ -200,6 +221,7 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
         change.settle(shared, quota, prepared.context, code, at);
     }
     let bytes = prepared.results(shared, code);
+    prepared.end_over(shared);
     shared.answer(request, code, &bytes);
 }
 
@@ -298,14 +320,65 @@ impl Prepared {
                 _ => {}
             }
         }
-        let ends = [Call::cuDevicePrimaryCtxRelease_v2, Call::cuDevicePrimaryCtxReset_v2];
-        if code == 0 && ends.into_iter().any(|call| self.is(call)) {
-            if let Some((_, retains)) = lock(&shared.primaries).get_mut(&self.args[0]) {
-                *retains = retains.saturating_sub(1);
-            }
+        let is_release = self.is(Call::cuDevicePrimaryCtxRelease_v2);
+        if is_release && code != 0 {
+            self.count_retains(shared, |retains| retains + 1); // it was counted as released
+        }
+        if code == 0 && (is_release || self.is(Call::cuDevicePrimaryCtxReset_v2)) {
             bytes.extend_from_slice(&u64::from(end_primary(shared, self.args[0])).to_le_bytes());
         }
         bytes
+    }
+
+    /// Keeps other calls from the object that this one may end.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code for an object that a waiter's call has.
+    fn begin_end(&mut self, shared: &Shared) -> std::result::Result<(), u32> {
+        let of = |(at, arg): (usize, &Arg)| match *arg {
+            Arg::End(kind) if self.ids[at] != 0 => Some((kind, self.ids[at])),
+            _ => None,
+        };
+        let ended = self.spec.args.iter().enumerate().find_map(of);
+        let primary = || Some((Kind::Context, self.ended_primary(shared)?));
+        if let Some((kind, id)) = ended.or_else(primary) {
+            let until = Instant::now() + END_TIMEOUT;
+            loop {
+                let begun = lock(&shared.handles).begin_end(kind, id);
+                match begun {
+                    Ok(()) => break,
+                    Err(code) if Instant::now() > until => return Err(code),
+                    Err(_) => thread::sleep(END_INTERVAL),
+                }
+            }
+            self.ends = Some(id);
+        }
+        if self.is(Call::cuDevicePrimaryCtxRelease_v2) {
+            self.count_retains(shared, |retains| retains.saturating_sub(1));
+        }
+        Ok(())
+    }
+
+    /// Returns the primary context that the call ends, as far as it is counted here.
+    fn ended_primary(&self, shared: &Shared) -> Option<u64> {
+        let is_release = self.is(Call::cuDevicePrimaryCtxRelease_v2);
+        if !is_release && !self.is(Call::cuDevicePrimaryCtxReset_v2) {
+            return None;
+        }
+        let (id, retains) = lock(&shared.primaries).get(&self.args[0]).copied()?;
+        (!is_release || retains <= 1).then_some(id)
+    }
+
+    fn count_retains(&self, shared: &Shared, count: impl FnOnce(u64) -> u64) {
+        if let Some((_, retains)) = lock(&shared.primaries).get_mut(&self.args[0]) {
+            *retains = count(*retains);
+        }
+    }
+
+    /// Lets other calls have the object that this one was to end.
+    fn end_over(&self, shared: &Shared) {
+        self.ends.into_iter().for_each(|id| lock(&shared.handles).end_over(id));
     }
 
     /// Names what the driver has found. A function or module of a library ends with that, and with

@@ -2,7 +2,7 @@
 
 use crate::driver::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
 use reef_remote_calls::Kind;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Bit of numbers that this end has chosen. Programs take handles for addresses: cuda-python
 /// refuses negative ones.
@@ -28,7 +28,15 @@ pub(crate) struct Handles {
     named: u64,
     /// Number that the next such object gets.
     forced: Option<u64>,
+    /// Objects that calls of waiters have, with the number of these calls.
+    used: HashMap<u64, usize>,
+    /// Objects whose ends are under way.
+    ending: HashSet<u64>,
 }
+
+/// Steps from an object to what it ends with, to what that ends with, and so on: more than there are.
+/// The client chooses numbers, so they may go around.
+const MAX_DEPTH: u32 = 8;
 
 /// Code of a number that names no object of this kind.
 fn unknown(kind: Kind) -> u32 {
@@ -44,7 +52,7 @@ impl Handles {
     ///
     /// # Errors
     ///
-    /// The driver's code for a handle that isn't there.
+    /// The driver's code for a handle that isn't there, or whose object is about to end.
     pub(crate) fn get(&self, kind: Kind, id: u64) -> Result<usize, u32> {
         if id == 0 {
             return Ok(0);
@@ -52,7 +60,60 @@ impl Handles {
         let does = |entry: &&Entry| {
             entry.kind == kind || kind == Kind::Function && entry.kind == Kind::Kernel
         };
-        self.by_id.get(&id).filter(does).map(|entry| entry.handle).ok_or_else(|| unknown(kind))
+        let is_ending = || {
+            !self.ending.is_empty() && self.ending.iter().any(|of| self.is_part(id, *of, MAX_DEPTH))
+        };
+        let entry = self.by_id.get(&id).filter(does).filter(|_| !is_ending());
+        entry.map(|entry| entry.handle).ok_or_else(|| unknown(kind))
+    }
+
+    /// Returns whether an object is this one, or ends with it.
+    fn is_part(&self, id: u64, of: u64, depth: u32) -> bool {
+        let parents = || self.by_id.get(&id).map_or([0; 2], |entry| entry.parents);
+        let is_its = |parent: u64| parent != 0 && self.is_part(parent, of, depth - 1);
+        id == of || depth > 0 && parents().into_iter().any(is_its)
+    }
+
+    /// Returns the number of an object.
+    pub(crate) fn id_of(&self, kind: Kind, handle: usize) -> Option<u64> {
+        self.by_handle.get(&(kind, handle)).copied()
+    }
+
+    /// Notes a call of a waiter that has these objects.
+    pub(crate) fn begin_use(&mut self, ids: &[u64]) {
+        for id in ids {
+            *self.used.entry(*id).or_default() += 1;
+        }
+    }
+
+    /// Notes that the call is over.
+    pub(crate) fn end_use(&mut self, ids: &[u64]) {
+        for id in ids {
+            match self.used.get_mut(id) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => {
+                    self.used.remove(id);
+                }
+            }
+        }
+    }
+
+    /// Begins the end of an object: no call may begin with it, or with what ends with it, until
+    /// [`end_over`](Self::end_over).
+    ///
+    /// # Errors
+    ///
+    /// The driver's code for an object that isn't there: a waiter's call has it, or it ends already.
+    pub(crate) fn begin_end(&mut self, kind: Kind, id: u64) -> Result<(), u32> {
+        if self.used.keys().any(|used| self.is_part(*used, id, MAX_DEPTH)) {
+            return Err(unknown(kind));
+        }
+        if self.ending.insert(id) { Ok(()) } else { Err(unknown(kind)) }
+    }
+
+    /// Notes that the end is over, or was refused.
+    pub(crate) fn end_over(&mut self, id: u64) {
+        self.ending.remove(&id);
     }
 
     /// Names an object by a number that the client has chosen.
@@ -211,6 +272,22 @@ mod tests {
         assert_eq!(handles.get(Kind::Context, 7), Err(INVALID_CONTEXT));
         assert_eq!(handles.get(Kind::Graph, 7), Err(INVALID_VALUE));
         assert_eq!(handles.get(Kind::Stream, 0), Ok(0));
+    }
+
+    #[test]
+    fn object_of_a_call_does_not_end_and_one_that_ends_is_not_there() {
+        let mut handles = Handles::default();
+        handles.insert(Kind::Context, 16, 1, 0).unwrap();
+        handles.insert(Kind::Stream, 32, 2, 16).unwrap();
+        handles.begin_use(&[32, 32]);
+        handles.end_use(&[32]);
+        assert_eq!(handles.begin_end(Kind::Context, 16), Err(INVALID_CONTEXT));
+        handles.end_use(&[32]);
+        handles.begin_end(Kind::Context, 16).unwrap();
+        assert_eq!(handles.get(Kind::Stream, 32), Err(INVALID_HANDLE));
+        assert_eq!(handles.begin_end(Kind::Context, 16), Err(INVALID_CONTEXT));
+        handles.end_over(16);
+        assert_eq!(handles.get(Kind::Stream, 32), Ok(2));
     }
 
     #[test]

@@ -223,16 +223,32 @@ impl Shared {
         }
     }
 
-    /// Has another thread do this, in a context.
+    /// Has another thread do this, in a context, which does not end meanwhile.
     pub(crate) fn wait_for(
         self: &Arc<Self>,
         context: usize,
         job: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) {
+        self.wait_with(context, Vec::new(), job);
+    }
+
+    /// As [`wait_for`](Self::wait_for), with objects that don't end meanwhile either.
+    pub(crate) fn wait_with(
+        self: &Arc<Self>,
+        context: usize,
+        mut ids: Vec<u64>,
+        job: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
         let (this, relaxed) = (self.clone(), self.clone());
+        {
+            let mut handles = lock(&self.handles);
+            ids.extend(handles.id_of(Kind::Context, context));
+            handles.begin_use(&ids);
+        }
         let job = Box::new(move || {
             this.driver.set_context(context);
             job(&this);
+            lock(&this.handles).end_use(&ids);
             this.waiting.fetch_sub(1, Ordering::SeqCst);
         });
         self.waiting.fetch_add(1, Ordering::SeqCst);
