@@ -157,14 +157,19 @@ fn own_pool(shared: &Shared, context: u64, stream: usize) -> usize {
 
 /// Releases ends as streams reach them, for other sessions of the tenant, until none is left.
 fn watch(shared: Arc<Shared>, quota: Arc<Quota>) {
+    let ends = shared.clone();
     let watch = move || {
         shared.driver.relax_captures();
-        while shared.frees.settle(&shared.driver, &quota) {
+        shared.frees.settle(&shared.driver, &quota);
+        while !shared.frees.is_over() {
             thread::sleep(SETTLE_INTERVAL);
+            shared.frees.settle(&shared.driver, &quota);
         }
     };
     // Without a thread they are released before the next allocation.
-    let _ = thread::Builder::new().name("reef-frees".into()).spawn(watch);
+    if thread::Builder::new().name("reef-frees".into()).spawn(watch).is_err() {
+        ends.frees.no_thread();
+    }
 }
 
 /// Refuses memory of a graph: the graph could be launched after it is counted as freed.

@@ -5,10 +5,11 @@ use super::quota::{Charge, Quota};
 use crate::driver::Driver;
 use reef_remote_calls::Call;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ends that streams have not reached, as far as is known.
 #[derive(Debug, Default)]
-pub(crate) struct Frees(Mutex<Vec<Pending>>);
+pub(crate) struct Frees(Mutex<Vec<Pending>>, AtomicBool);
 
 /// An end, and the event after it; zero: there is none, so it lasts until its context ends.
 #[derive(Debug)]
@@ -20,19 +21,34 @@ struct Pending {
 }
 
 impl Frees {
-    /// Adds an end at the current point of a stream. Returns whether it is the only one that may be
-    /// reached.
+    /// Adds an end at the current point of a stream. Returns whether a thread must begin that
+    /// settles until [`is_over`](Self::is_over): there is none.
     ///
     /// The lane's context is current, and is so again afterwards.
     pub(crate) fn add(&self, driver: &Driver, lane: usize, stream: usize, charge: Charge) -> bool {
         let event = record(driver, lane, stream);
         let mut all = lock(&self.0);
         all.push(Pending { event, stream, charge });
-        event != 0 && all.iter().filter(|pending| pending.event != 0).count() == 1
+        event != 0 && !self.1.swap(true, Ordering::SeqCst)
     }
 
-    /// Releases what streams have reached. Returns whether some is left that may be reached.
-    pub(crate) fn settle(&self, driver: &Driver, quota: &Quota) -> bool {
+    /// Returns whether no end is left that may be reached. The thread that settles ends by that.
+    pub(crate) fn is_over(&self) -> bool {
+        let all = lock(&self.0);
+        let is_over = all.iter().all(|pending| pending.event == 0);
+        if is_over {
+            self.no_thread();
+        }
+        is_over
+    }
+
+    /// Notes that no thread settles.
+    pub(crate) fn no_thread(&self) {
+        self.1.store(false, Ordering::SeqCst);
+    }
+
+    /// Releases what streams have reached.
+    pub(crate) fn settle(&self, driver: &Driver, quota: &Quota) {
         let mut all = lock(&self.0);
         let reached = |pending: &mut Pending| {
             // SAFETY: an event of ours.
@@ -44,7 +60,6 @@ impl Frees {
             unsafe { driver.of(Call::cuEventDestroy_v2).call([event]) };
             quota.release(charge.bytes);
         }
-        all.iter().any(|pending| pending.event != 0)
     }
 
     /// Takes the bytes of a new allocation from one of the same pool that ends in the same stream:
