@@ -82,6 +82,24 @@ pub(crate) fn send(
     message: &impl Serialize,
     connection: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
+    send_with(socket.as_fd(), message, connection, SendFlags::NOSIGNAL)
+}
+
+/// Sends a message that never waits: a process that reads none any more misses it.
+///
+/// # Errors
+///
+/// The other end is gone, or has not read the messages before.
+pub(crate) fn offer(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
+    send_with(socket.as_fd(), message, None, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+fn send_with(
+    socket: BorrowedFd<'_>,
+    message: &impl Serialize,
+    connection: Option<BorrowedFd<'_>>,
+    flags: SendFlags,
+) -> io::Result<()> {
     let bytes = codec::write(message).map_err(io::Error::other)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut along = SendAncillaryBuffer::new(&mut space);
@@ -89,7 +107,7 @@ pub(crate) fn send(
         along.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(connection)));
     }
     loop {
-        match sendmsg(&socket, &[IoSlice::new(&bytes)], &mut along, SendFlags::NOSIGNAL) {
+        match sendmsg(socket, &[IoSlice::new(&bytes)], &mut along, flags) {
             Err(Errno::INTR) => {}
             sent => return Ok(sent.map(|_| ())?),
         }

@@ -211,7 +211,7 @@ impl Watched for Worker {
     fn ask(&self) {
         self.asked.store(lock(&self.status).0, Ordering::Relaxed);
         // A process that has ended answers no more, and its last answer counts.
-        let _ = control::send(&self.control, &ToWorker::Ask, None);
+        let _ = control::offer(&self.control, &ToWorker::Ask);
     }
 
     fn counts(&self, until: Option<Instant>) -> SessionCounts {
@@ -235,7 +235,8 @@ impl Watched for Worker {
     /// The process is killed if it does not end within a second.
     fn end(&self, why: &str) {
         let _ = self.ended.set(why.into()); // the first reason counts
-        let _ = control::send(&self.control, &ToWorker::End(why.into()), None); // it has ended
+        // One that has ended, or reads no messages, is not told.
+        let _ = control::offer(&self.control, &ToWorker::End(why.into()));
         let Some(process) = self.process.as_ref().and_then(|fd| fd.try_clone().ok()) else {
             return;
         };

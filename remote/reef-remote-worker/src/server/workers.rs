@@ -266,11 +266,19 @@ impl Shared {
         worker.listen(|notice| match notice {
             Notice::Adopted(name, key) => {
                 let mut workers = lock(&self.workers);
-                lock(&self.moved).remove(&name); // it may have been here before
+                let mut moved = lock(&self.moved);
+                // A worker may be in its client's hand: it brings one session, and none that
+                // another one has. It may have been here before.
+                let is_others = workers.get(&name).is_some_and(|known| !Arc::ptr_eq(known, worker));
+                if names.len() > 1 || is_others && !moved.contains_key(&name) {
+                    return;
+                }
+                moved.remove(&name);
                 lock(&self.keys).insert(name, key);
                 workers.insert(name, worker.clone());
                 names.push(name);
             }
+            Notice::Moved(name, _) if !names.contains(&name) => {}
             Notice::Moved(name, place) => {
                 // It may have come back meanwhile, to another worker.
                 let workers = lock(&self.workers);
