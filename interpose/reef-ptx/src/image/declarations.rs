@@ -50,7 +50,8 @@ fn read<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&'a str, u64)) {
                 each(variable.name, variable.bytes(element, lanes));
                 variable = Sides::default();
             }
-            "[" => variable.add_side(cursor.next().map_or("", |token| token.text)),
+            "[" => variable.add_side(side(cursor)),
+            "<" if !variable.is_named => variable.add_side(""), // many of them: `name<8>`
             "{" => variable.listed = variable.listed.saturating_add(values(cursor)),
             ".v2" => lanes = 2,
             ".v4" => lanes = 4,
@@ -103,6 +104,13 @@ impl<'a> Sides<'a> {
         let listed = if self.is_open { self.listed.max(1) } else { 1 };
         element.saturating_mul(lanes).saturating_mul(self.count).saturating_mul(listed)
     }
+}
+
+/// Reads up to the bracket that closes. A side of several tokens is an expression, such as `2*8`: it
+/// is none that can be read.
+fn side<'a>(cursor: &mut Cursor<'a>) -> &'a str {
+    let first = cursor.next().map_or("", |token| token.text);
+    if first == "]" || cursor.peek().is_some_and(|token| token.is("]")) { first } else { "" }
 }
 
 fn skip_past(cursor: &mut Cursor<'_>, sign: &str) {
@@ -190,9 +198,10 @@ mod tests {
 
     #[test]
     fn unreadable_sides_count_as_the_largest() {
-        for side in ["99999999999999999999", "N", "0xffffffffffffffff"] {
+        for side in ["99999999999999999999", "N", "0xffffffffffffffff", "2*1073741824", "1 << 30"] {
             assert_eq!(bytes(&format!(".global .b64 a[{side}];")), u64::MAX, "{side}");
         }
+        assert_eq!(bytes(".global .v4 .b32 a<1000>;"), u64::MAX);
     }
 
     #[test]
