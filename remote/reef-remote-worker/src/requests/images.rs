@@ -3,7 +3,7 @@
 use super::caller::{Caller, Lane};
 use super::jit_options::{AskedOptions, JitOptions, read_options};
 use super::params::Layout;
-use crate::driver::{Function, INVALID_IMAGE, NOT_SUPPORTED};
+use crate::driver::{Function, INVALID_IMAGE, INVALID_VALUE, NOT_SUPPORTED};
 use crate::reader::{Reader, words};
 use crate::state::lock::lock;
 use crate::state::shared::Request;
@@ -21,9 +21,9 @@ pub(crate) fn load(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -
     let (load, rest) = Load::split(body)?;
     let mut rest = Reader(rest);
     let options = read_options(&mut rest, load.options.get())?;
-    let image = rest.0.to_vec();
     let (id, is_library) = (load.id.get(), load.is_library.get() != 0);
-    let held = caller.shared.hold(image.len());
+    let held = caller.shared.hold(rest.0.len());
+    let image = if held.is_ok() { rest.0.to_vec() } else { Vec::new() };
     caller.shared.wait_for(lane.handle, move |shared| {
         let options = held.as_ref().map_err(|code| *code).and(options);
         let checked = options.and_then(|options| Ok((options, checked(&image)?)));
@@ -162,8 +162,8 @@ fn ask_layout(ask: Function, handle: usize) -> Option<Layout> {
         // SAFETY: a kernel of the driver's, and places for numbers.
         match unsafe { ask.call([handle, index, places[0], places[1]]) } {
             0 => layout.push((offset as u32, size as u32)),
-            500 | 801 if index == 0 => return None,
-            _ => break,
+            INVALID_VALUE => break, // there is no such parameter
+            _ => return None,
         }
     }
     Some(layout)

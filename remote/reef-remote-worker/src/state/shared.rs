@@ -193,12 +193,21 @@ impl Shared {
             endpoint.flush();
             sent
         } else if code != 0 {
+            Self::drop_printed(request.call);
             let body = Failed { code: U32::new(code), call: U32::new(request.call) };
             endpoint.post(Failed::OP, request.lane, &[hot_bytes(&body)]).map(|_| ())
         } else {
+            Self::drop_printed(request.call);
             Ok(())
         };
         let _ = sent; // the session is over, and this process with it
+    }
+
+    /// Drops what kernels have printed, of which the client wants no reply: it would stay in memory.
+    fn drop_printed(call: u32) {
+        if Self::has_waited(call) {
+            Printed::take(|_| ());
+        }
     }
 
     /// Returns whether a call may have waited for kernels, which have printed then.
