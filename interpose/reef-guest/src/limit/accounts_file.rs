@@ -6,7 +6,7 @@ use crate::mmap::{InFile, Mapped, copy_of};
 use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,6 +101,12 @@ impl AccountsFile {
         // SAFETY: an open file, and a struct that lives as long as the call.
         let code = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
         if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl AsFd for AccountsFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

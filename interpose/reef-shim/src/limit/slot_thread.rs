@@ -2,13 +2,15 @@
 //! the process lives.
 //!
 //! The thread has a descriptor table of its own, so a program that closes all files doesn't end the
-//! lock, and a child process doesn't inherit it.
+//! lock. The file is in the program's table as well: a process that it forks inherits the driver's
+//! files, by which the memory stays, so it inherits the lock too. A program that it starts has neither.
 
 use super::refusal::say;
 use crate::driver::state::end_limits;
 use crate::settings::settings;
 use crate::thread;
 use reef_guest::limit::{Account, AccountsFile, Limits, Slot};
+use std::os::fd::AsFd;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -63,10 +65,10 @@ impl SlotThread {
     }
 
     fn run(&self, limits: &Limits, uuid: [u8; 16], ordinal: u32) {
-        thread::leave_files();
         let (memory, compute) = (limits.memory_of(ordinal), limits.compute_of(ordinal));
-        let slot = AccountsFile::open(&settings().accounts, &uuid)
-            .and_then(|file| Slot::join(file, &limits.name, memory, compute));
+        let file = AccountsFile::open(&settings().accounts, &uuid);
+        thread::leave_files_but(file.as_ref().ok().map(|file| file.as_fd()));
+        let slot = file.and_then(|file| Slot::join(file, &limits.name, memory, compute));
         let account = slot.as_ref().map(Slot::account).map_err(ToString::to_string);
         self.state().account = Some(account);
         self.changed.notify_all();
