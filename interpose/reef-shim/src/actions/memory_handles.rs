@@ -182,9 +182,11 @@ pub(crate) fn create_multicast(handle: *mut u64, real: impl FnOnce() -> u32) -> 
     code
 }
 
-/// Binds an allocation, by its handle or an address, to a multicast object, which keeps it.
+/// Binds an allocation, by its handle or an address, to a multicast object, which keeps it for a
+/// device: that of the allocation, if none is named.
 pub(crate) fn bind(
     object: u64,
+    device: Option<i32>,
     at: usize,
     bytes: usize,
     from: Result<u64, u64>,
@@ -193,26 +195,40 @@ pub(crate) fn bind(
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        let (mut memory, region) = (memory_table(), Region([at as u64, bytes as u64, 0, 0]));
+        let mut memory = memory_table();
         let allocation = match from {
             Ok(handle) => memory.of_handle(handle),
             Err(address) => memory.at(address),
         };
-        if let (Some(holder), Some(allocation)) = (memory.object(object), allocation) {
-            memory.put(holder, region, allocation);
+        match (memory.object(object), allocation) {
+            (Some(holder), Some(allocation)) => {
+                let device = device.or_else(|| memory.device(allocation)).unwrap_or(-1);
+                let region = Region([at as u64, bytes as u64, device as u64, 0]);
+                memory.put(holder, region, allocation);
+            }
+            (None, Some(allocation)) => memory.export(allocation), // an import, whose end is unknown
+            (_, None) => {}
         }
     }
     code
 }
 
-/// Unbinds a range of a multicast object.
-pub(crate) fn unbind(object: u64, at: usize, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
+/// Unbinds a device's range of a multicast object.
+pub(crate) fn unbind(
+    object: u64,
+    device: i32,
+    at: usize,
+    bytes: usize,
+    real: impl FnOnce() -> u32,
+) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
         let (mut memory, end) = (memory_table(), at.saturating_add(bytes) as u64);
         if let Some(holder) = memory.object(object) {
-            memory.take(holder, |region| (at as u64..end).contains(&region.0[0]));
+            memory.take(holder, |Region([from, _, of, _])| {
+                *of == device as u64 && (at as u64..end).contains(from)
+            });
         }
     }
     code

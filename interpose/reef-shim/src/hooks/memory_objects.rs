@@ -43,19 +43,19 @@ hooks! {
     cuMulticastCreate(handle: *mut u64, of: *const c_void) |real| memory_handles::create_multicast(handle, real);
     cuMulticastBindMem(
         object: u64, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, at, bytes, Ok(handle), real);
+    ) |real| memory_handles::bind(object, None, at, bytes, Ok(handle), real);
     cuMulticastBindMem_v2(
         object: u64, device: i32, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, at, bytes, Ok(handle), real);
+    ) |real| memory_handles::bind(object, Some(device), at, bytes, Ok(handle), real);
     cuMulticastBindAddr(
         object: u64, at: usize, from: u64, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, at, bytes, Err(from), real);
+    ) |real| memory_handles::bind(object, None, at, bytes, Err(from), real);
     cuMulticastBindAddr_v2(
         object: u64, device: i32, at: usize, from: u64, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, at, bytes, Err(from), real);
+    ) |real| memory_handles::bind(object, Some(device), at, bytes, Err(from), real);
     cuMulticastUnbind(
         object: u64, device: i32, at: usize, bytes: usize,
-    ) |real| memory_handles::unbind(object, at, bytes, real);
+    ) |real| memory_handles::unbind(object, device, at, bytes, real);
 }
 
 hooks! {

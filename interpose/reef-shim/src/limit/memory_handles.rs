@@ -112,21 +112,33 @@ impl MemoryTable {
         self.handles.get(&handle).map(|(allocation, _)| *allocation)
     }
 
+    /// Returns the ordinal of an allocation's device.
+    pub(crate) fn device(&self, allocation: u64) -> Option<i32> {
+        Some(self.memory.get(&allocation)?.device?.ordinal)
+    }
+
     /// Returns a multicast object as a holder.
     pub(crate) fn object(&self, handle: u64) -> Option<Holder> {
         self.of_handle(handle).map(Holder::Object)
     }
 
-    /// Marks an allocation as exported.
+    /// Marks an allocation as exported, and what is bound to it.
     pub(crate) fn export(&mut self, allocation: u64) {
-        self.memory
-            .get_mut(&allocation)
-            .into_iter()
-            .for_each(|allocation| allocation.is_exported = true);
+        let bound = self.held.iter().filter(|(of, ..)| *of == Holder::Object(allocation));
+        let all: Vec<_> = bound.map(|(.., bound)| *bound).chain([allocation]).collect();
+        for one in all {
+            if let Some(memory) = self.memory.get_mut(&one) {
+                memory.is_exported = true;
+            }
+        }
     }
 
     /// Puts an allocation into a region of a holder.
     pub(crate) fn put(&mut self, holder: Holder, region: Region, allocation: u64) {
+        let is_exported = |object: &u64| self.memory.get(object).is_some_and(|of| of.is_exported);
+        if matches!(&holder, Holder::Object(object) if is_exported(object)) {
+            self.export(allocation);
+        }
         self.held.push((holder, region, allocation));
         self.change(allocation, |allocation| allocation.mappings += 1);
     }
