@@ -30,7 +30,14 @@ pub(crate) fn allocate(
         LimitState::Broken => OUT_OF_MEMORY,
         LimitState::Limited(_) if calls::is_capturing(stream) => real(),
         LimitState::Limited(device) => match pool_of_request(pool, device) {
-            Some(pool) => from_pool(device, to, bytes as u64, pool, stream, real),
+            Some(found) => {
+                // From the pool in which there is room: another one may be current by now.
+                // SAFETY: the program's place for an address, which the driver demands.
+                let named = || unsafe { calls::alloc_from(to, bytes, found, stream.0) };
+                let named = || named().filter(|code| *code != OUT_OF_MEMORY);
+                let real = || if pool.is_some() { real() } else { named().unwrap_or_else(real) };
+                from_pool(device, to, bytes as u64, found, stream, real)
+            }
             None => real(), // the driver says why
         },
     })

@@ -135,6 +135,10 @@ calls! {
     free_in = cuMemFreeAsync(at: usize, stream: usize);
     /// # Safety
     ///
+    /// The address may be written to, or is null.
+    alloc_from = cuMemAllocFromPoolAsync(at: *mut usize, bytes: usize, pool: usize, stream: usize);
+    /// # Safety
+    ///
     /// The context and its memory are not in use.
     destroy_context = cuCtxDestroy_v2(context: usize);
 }

@@ -27,15 +27,15 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Returns the bytes that the driver has allocated for it. Zero if it doesn't say.
-    fn reserved(self) -> u64 {
+    /// Returns the bytes that the driver has allocated for it. `None` if it doesn't say.
+    fn reserved(self) -> Option<u64> {
         let mut value = 0;
         let code = match self {
             Self::Pool(pool) => calls::pool_attribute(pool, RESERVED, &mut value),
             Self::Ended(_) => None,
             Self::Graphs(device) => calls::graph_memory(device, GRAPHS_RESERVED, &mut value),
         };
-        if code == Some(0) { value } else { 0 }
+        (code == Some(0)).then_some(value)
     }
 }
 
@@ -158,7 +158,8 @@ impl Stores {
         if let Store::Ended(_) = store {
             return Growth::default(); // the driver returns nothing for it
         }
-        let (now, before) = (store.reserved(), charged.bytes);
+        let before = charged.bytes;
+        let now = store.reserved().unwrap_or(before); // what isn't known stays
         charged.bytes = now;
         let (device, expected) = (charged.device, before.saturating_add(reserved));
         let unreserved = now.saturating_sub(expected);
