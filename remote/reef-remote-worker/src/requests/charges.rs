@@ -100,6 +100,7 @@ impl Change {
         match (self, code) {
             (Self::EndsIn(stream, _, charge), 0) => {
                 let lane = lock(&shared.handles).get(Kind::Context, context).unwrap_or(0);
+                let charge = Charge { context, ..charge }; // that of its event
                 if shared.frees.add(&shared.driver, lane, stream, charge) {
                     watch(shared.clone(), quota.clone());
                 }

@@ -113,12 +113,14 @@ impl Quota {
         lock(&self.charges).remove(&at)
     }
 
-    /// Gives back the bytes of a context that has ended.
-    pub(crate) fn end_context(&self, context: u64) {
+    /// Gives back the bytes of a context that has ended. Memory of pools ends with a primary one
+    /// alone: a pool is its device's.
+    pub(crate) fn end_context(&self, context: u64, is_primary: bool) {
         let mut bytes = 0;
         lock(&self.charges).retain(|_, charge| {
-            bytes += if charge.context == context { charge.bytes } else { 0 };
-            charge.context != context
+            let ends = charge.context == context && (is_primary || charge.pool == 0);
+            bytes += if ends { charge.bytes } else { 0 };
+            !ends
         });
         if bytes > 0 {
             self.release(bytes);

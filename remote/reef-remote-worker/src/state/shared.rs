@@ -155,7 +155,8 @@ impl Shared {
             window.end_context(&self.driver, context);
         }
         if let Some(quota) = &self.quota {
-            quota.end_context(context);
+            let is_primary = lock(&self.primaries).values().any(|(id, _)| *id == context);
+            quota.end_context(context, is_primary);
             self.frees.end_context(context, quota);
         }
     }
