@@ -91,6 +91,9 @@ impl Pause {
         if log.is_capturing() {
             all.push("a capture that is open".to_owned());
         }
+        if log.is_full {
+            all.push("objects that took too many messages".to_owned());
+        }
         if !log.outside.is_empty() {
             let count = log.outside.len();
             all.push(format!("{count} allocations of pools or graphs (cuMemAllocAsync)"));

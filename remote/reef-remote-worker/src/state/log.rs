@@ -7,6 +7,11 @@ use std::collections::{HashMap, HashSet};
 /// Number of entries beyond which those that nothing needs are dropped, at first.
 const FIRST_BOUND: usize = 4096;
 
+/// Bytes of the longest log: no server takes a longer state.
+const MAX_LEN: usize = 512 << 20;
+/// Bytes that a message takes besides its body, about.
+const MESSAGE_LEN: usize = 256;
+
 /// A message that made or changed something, with the thread and the context that it came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Logged {
@@ -14,6 +19,12 @@ pub(crate) struct Logged {
     pub(crate) context: u64,
     pub(crate) op: u16,
     pub(crate) body: Vec<u8>,
+}
+
+impl Logged {
+    fn len(&self) -> usize {
+        self.body.len() + MESSAGE_LEN
+    }
 }
 
 /// Messages that are made again together: one, or those of a capture.
@@ -38,23 +49,37 @@ pub(crate) struct Log {
     /// Allocations outside of the window.
     pub(crate) outside: HashSet<u64>,
     bound: usize,
+    /// Bytes of all messages.
+    len: usize,
+    /// Living objects need more than there may be: nothing is noted any more, and the session stays.
+    pub(crate) is_full: bool,
 }
 
 impl Log {
     /// Notes a message.
     pub(crate) fn add(&mut self, made: Vec<u64>, uses: Vec<u64>, message: Logged) {
+        self.len += message.len();
         self.entries.push(Entry { made, uses, messages: vec![message] });
     }
 
     /// Returns whether so much has been noted that [`prune`](Self::prune) is due.
     pub(crate) fn is_long(&self) -> bool {
-        self.entries.len() > self.bound.max(FIRST_BOUND)
+        self.entries.len() > self.bound.max(FIRST_BOUND) || self.len > MAX_LEN
     }
 
     /// Drops what no object of these needs.
     pub(crate) fn prune(&mut self, live: impl Fn(u64) -> bool) {
         self.entries = self.needed(live).0;
         self.bound = 2 * self.entries.len();
+        let of_captures = self.captures.values().flat_map(|(messages, _)| messages);
+        let all = self.entries.iter().flat_map(|entry| &entry.messages).chain(of_captures);
+        self.len = all.map(Logged::len).sum();
+        if self.len > MAX_LEN || self.is_full {
+            self.is_full = true;
+            self.entries = Vec::new();
+            self.captures.values_mut().for_each(|all| *all = Default::default());
+            self.len = 0;
+        }
     }
 
     /// Returns the entries that live objects need, and the objects among theirs that have ended.
@@ -84,6 +109,7 @@ impl Log {
 
     /// Notes a message of a capture, which begins with the first.
     pub(crate) fn capture(&mut self, number: u64, uses: Vec<u64>, message: Logged) {
+        self.len += message.len();
         let (messages, all) = self.captures.entry(number).or_default();
         messages.push(message);
         all.extend(uses);

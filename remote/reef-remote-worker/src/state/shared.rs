@@ -338,6 +338,7 @@ impl Shared {
                 self.driver.set_context(context);
                 if let Some(number) = capture.or_else(|| self.capture_of(stream)) {
                     log.capture(number, all, message);
+                    self.prune(&mut log);
                 }
                 if is_begin {
                     self.is_capturing.store(log.is_capturing(), Ordering::Relaxed);
@@ -350,12 +351,13 @@ impl Shared {
         let graphs: Vec<u64> = graphs.collect();
         made.extend(graphs);
         log.add(made, all, message);
-        if log.is_long() {
-            self.prune(&mut log);
-        }
+        self.prune(&mut log);
     }
 
     fn prune(&self, log: &mut Log) {
+        if !log.is_long() && !log.is_full {
+            return;
+        }
         let handles = lock(&self.handles);
         log.prune(|id| handles.is_live(id));
     }
