@@ -8,6 +8,7 @@ mod branches;
 mod columns;
 mod microsoft;
 mod quantized;
+mod ranges;
 mod repeats;
 mod runtime;
 mod selections;

@@ -29,7 +29,7 @@ pub(super) fn convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value>
         && channels == each.saturating_mul(groups)
         && channels.is_multiple_of(shared)
         && outputs.is_multiple_of(groups)
-        && offsets.dims() == [batches, 2 * shared * taps, count[0], count[1]];
+        && offsets.dims() == [batches, shared.saturating_mul(2 * taps), count[0], count[1]];
     if !fits {
         return Err(format!(
             "offsets {} and filters {} for {} in {groups} groups",

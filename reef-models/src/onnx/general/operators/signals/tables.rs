@@ -44,7 +44,7 @@ pub(super) fn mel(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         let frequency = 700.0 * (10f64.powf((k as f64 * step + mel(low)) / 2595.0) - 1.0);
         ((len as f64 + 1.0) * frequency / rate).floor()
     };
-    let is_sound = rate > 0.0 && edge(0) >= 0.0 && edge(bands) < rows as f64;
+    let is_sound = rate > 0.0 && low <= high && edge(0) >= 0.0 && edge(bands) < rows as f64;
     let is_sound = is_sound && edge(bands + 1) <= rows as f64;
     if !is_sound {
         return Err(format!("frequencies from {low} to {high} at a rate of {rate}"));

@@ -43,8 +43,10 @@ fn largest(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         Some(given) => return Err(format!("sizes {given:?} for {}", x.spec)),
         None => {
             let along = |k: usize| {
-                let reach = x.dims()[k + 2].saturating_sub(1) * stride[k] + window[k];
-                size(reach as i64 - pads[k] - pads[space + k])
+                let steps = x.dims()[k + 2].saturating_sub(1) as i128 * stride[k] as i128;
+                let padding = i128::from(pads[k]) + i128::from(pads[space + k]);
+                let along = steps + window[k] as i128 - padding;
+                usize::try_from(along).map_err(|_| format!("a size of {along}"))
             };
             let along = (0..space).map(along).collect::<Result<Vec<_>>>()?;
             [&x.dims()[..2], &along].concat()
@@ -78,7 +80,9 @@ fn image(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if space == 0 || window.len() != space || pads.len() != 2 * space || taps == 0 {
         return Err(format!("windows of {window:?} over {image:?}"));
     }
-    let padded: Vec<usize> = (0..space).map(|k| image[k] + pads[k] + pads[space + k]).collect();
+    let along = |k: usize| image[k].saturating_add(pads[k]).saturating_add(pads[space + k]);
+    let padded: Vec<usize> = (0..space).map(along).collect();
+    let all = elements(&padded)?;
     let count = |k: usize| {
         let reach = (window[k] - 1) * dilation[k] + 1;
         padded[k].checked_sub(reach).map(|steps| steps / stride[k] + 1)
@@ -88,7 +92,6 @@ fn image(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let counts = counts.filter(|_| rows.is_multiple_of(taps));
     let counts =
         counts.ok_or_else(|| format!("columns {} of {window:?} over {image:?}", x.spec))?;
-    let all = elements(&padded)?;
     let _making = b.ledger.charge(8 * elements(&[taps, columns])? as u64)?;
     let place = |i: usize| {
         let (mut tap, mut at, mut place, mut inner) = (i / columns, i % columns, 0, 1);

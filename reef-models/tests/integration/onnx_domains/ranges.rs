@@ -1,0 +1,68 @@
+//! Numbers in a file that are out of range: each is one error.
+
+use super::network;
+use crate::handmade::{int, ints, node, open, scalar, stored, typed, value};
+
+const FLOAT: i64 = 1;
+const I64: i64 = 7;
+
+fn numbers(name: &str, list: &[i64]) -> Vec<u8> {
+    let raw: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
+    stored(name, I64, &[list.len() as i64], &raw)
+}
+
+#[track_caller]
+fn refused(parts: &[Vec<u8>], want: &str) {
+    let said = network(&[parts, &[open(12, "y", FLOAT, &[])]].concat(), &[]).unwrap_err();
+    assert!(said.contains(want), "{said}");
+}
+
+#[test]
+fn padding_that_overflows_is_refused() {
+    let image = |sizes: &[i64], pads: &[i64]| {
+        let window = vec![1; sizes.len()];
+        refused(
+            &[
+                value(11, "x", &[1, 1, 1]),
+                numbers("sizes", sizes),
+                numbers("window", &window),
+                node("Col2Im", &["x", "sizes", "window"], "y", &[ints("pads", pads)]),
+            ],
+            "is out of range",
+        );
+    };
+    image(&[4], &[i64::MAX, i64::MAX]);
+    image(&[4, 4], &[1 << 40; 4]);
+    let attributes = [ints("kernel_shape", &[2]), ints("pads", &[i64::MIN, 1])];
+    let parts = [
+        value(11, "x", &[1, 1, 1]),
+        typed(11, "places", I64, &[1, 1, 1]),
+        node("MaxUnpool", &["x", "places"], "y", &attributes),
+    ];
+    refused(&parts, "is out of range");
+}
+
+#[test]
+fn groups_of_offsets_that_overflow_are_refused() {
+    let parts = [
+        value(11, "x", &[1, 0, 3, 3]),
+        value(11, "filters", &[1, 0, 2, 1]),
+        value(11, "offsets", &[1, 4, 2, 3]),
+        node("DeformConv", &["x", "filters", "offsets"], "y", &[int("offset_group", i64::MAX)]),
+    ];
+    refused(&parts, "offsets float32[1, 4, 2, 3]");
+}
+
+#[test]
+fn bands_from_high_to_low_are_refused() {
+    let number = |name, value: i64| stored(name, I64, &[], &value.to_le_bytes());
+    let parts = [
+        number("bands", 2),
+        number("len", 16),
+        number("rate", 20_000),
+        scalar("low", 100_000.0),
+        scalar("high", 0.0),
+        node("MelWeightMatrix", &["bands", "len", "rate", "low", "high"], "y", &[]),
+    ];
+    refused(&parts, "frequencies from 100000 to 0");
+}
