@@ -75,6 +75,108 @@ fn shape_of_rows_that_data_decide_is_computed() {
     }
 }
 
+fn numbers(name: &str, list: &[i64]) -> Vec<u8> {
+    let raw: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
+    stored(name, I64, &[list.len() as i64], &raw)
+}
+
+/// What `more` makes of rows: `z` for this `x`.
+fn made_of_rows(more: &[Vec<u8>], x: [f32; 6]) -> Vec<f64> {
+    let network = network(&rows(more), &[]).unwrap();
+    doubles(&network.execute(&[Array::F32(x.to_vec())]).unwrap()[0])
+}
+
+#[track_caller]
+fn refused_of_rows(more: &[Vec<u8>], want: &str) {
+    let more = [more, &[open(12, "z", FLOAT, &[])]].concat();
+    let said = network(&rows(&more), &[]).unwrap_err();
+    assert!(said.contains(want), "{said}");
+}
+
+#[test]
+fn parts_of_rows_that_do_not_begin_with_the_first_are_refused() {
+    for (starts, axes) in [([1, 0], [0, 1]), ([0, 1], [1, 0])] {
+        let parts = [
+            numbers("starts", &starts),
+            numbers("ends", &[2, 2]),
+            numbers("axes", &axes),
+            node("Slice", &["y", "starts", "ends", "axes"], "z", &[]),
+        ];
+        refused_of_rows(&parts, "data decide about a size of operand 0");
+    }
+    let parts = [numbers("pads", &[-1, 0, 1, 0]), node("Pad", &["y", "pads"], "z", &[])];
+    refused_of_rows(&parts, "data decide about a size of operand 0");
+}
+
+#[test]
+fn shape_whose_other_axis_is_open_is_refused() {
+    for first in [2, 3] {
+        let parts = [numbers("shape", &[first, -1]), node("Reshape", &["y", "shape"], "z", &[])];
+        refused_of_rows(&parts, "data decide about a size of operand 0");
+    }
+}
+
+/// The number of rows as a list `n`, and what `more` makes of it.
+fn counted(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let parts = [
+        node("Shape", &["y"], "sizes", &[]),
+        numbers("begin", &[0]),
+        numbers("one", &[1]),
+        node("Slice", &["sizes", "begin", "one"], "n", &[]),
+    ];
+    [&parts[..], more].concat()
+}
+
+#[test]
+fn number_of_sizes_that_data_decide_is_refused() {
+    let parts = [
+        numbers("all", &[2; 4]),
+        node("Slice", &["all", "begin", "n"], "some", &[]),
+        node("ConstantOfShape", &["some"], "z", &[]),
+    ];
+    refused_of_rows(&counted(&parts), "data decide about a size of operand 0");
+}
+
+#[test]
+fn end_before_the_first_row_counts_from_the_last() {
+    let parts = [
+        node("Sub", &["n", "one"], "end", &[]),
+        numbers("all", &[5, 6, 7, 8]),
+        node("Slice", &["all", "begin", "end"], "z", &[]),
+        open(12, "z", I64, &["m"]),
+    ];
+    let parts = counted(&parts);
+    assert_eq!(made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]), [5.0]);
+    assert_eq!(made_of_rows(&parts, [0.0; 6]), [5.0, 6.0, 7.0]);
+}
+
+#[test]
+fn mean_of_integers_is_that_of_real_rows() {
+    let parts = [
+        node("Cast", &["y"], "whole", &[int("to", 6)]),
+        node("ReduceMean", &["whole"], "z", &[]),
+        open(12, "z", 6, &["1", "1"]),
+    ];
+    assert_eq!(made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 1.0, 5.0]), [2.0]);
+}
+
+#[test]
+fn negative_places_count_from_the_last_real_row() {
+    let last = || stored("last", I64, &[1, 1], &(-1i64).to_le_bytes());
+    let x = [1.0, 2.0, 0.0, 3.0, 4.0, 5.0];
+    let found =
+        [last(), node("GatherND", &["y", "last"], "z", &[]), open(12, "z", FLOAT, &["1", "2"])];
+    assert_eq!(made_of_rows(&found, x), [4.0, 5.0]);
+    let updated = [
+        last(),
+        node("Gather", &["x", "one"], "new", &[]),
+        stored("one", I64, &[1], &1i64.to_le_bytes()),
+        node("ScatterND", &["y", "last", "new"], "z", &[]),
+        open(12, "z", FLOAT, &["n", "2"]),
+    ];
+    assert_eq!(made_of_rows(&updated, x), [1.0, 2.0, 0.0, 3.0]);
+}
+
 /// Boxes whose scores aren't 0, and those of them that don't overlap.
 #[test]
 fn boxes_that_data_choose_hide_each_other() {

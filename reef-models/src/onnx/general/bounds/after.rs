@@ -1,12 +1,12 @@
 //! Sizes that data decide, of results.
 
-use super::points::{only, open};
+use super::points::{only, open, whole};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value, ValueData};
-use reef_core::tensor::{Binary, Element};
+use reef_core::tensor::{Binary, Element, FoldKind};
 
 /// Operators that compute each element by itself.
 const ELEMENTWISE: &[&str] = &[
@@ -186,7 +186,9 @@ fn passed(
             of(axis).filter(|_| result.dims()[axis] == x.dims()[at])
         }
         "Pad" if call.points(1).is_some() => return Ok(Passed::Nothing),
-        "Pad" | "Tile" if is_only => of(at).filter(|_| result.dims()[at] == x.dims()[at]),
+        "Pad" | "Tile" if is_only && !is_cut(call)? => {
+            of(at).filter(|_| result.dims()[at] == x.dims()[at])
+        }
         "Unsqueeze" => moved_by_new(call, result, at)?.and_then(of),
         "Squeeze" => without(call, x, at)?.and_then(of),
         "Transpose" => {
@@ -211,7 +213,7 @@ fn passed(
             let along = axis(call.int("axis", 0)?, x.rank())?;
             of(at).filter(|_| along != at)
         }
-        "Reshape" | "Flatten" if is_only => same_place(b, x, bound, result)?,
+        "Reshape" | "Flatten" if is_only => same_place(b, x, bound, result, opened(call, bound)?)?,
         "MatMul" if is_only && at + 1 < x.rank() && result.rank() == x.rank() => of(at),
         _ => None,
     };
@@ -243,7 +245,8 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
         Some(own) if call.op() == "Expand" => Ok(Some(Bound { axis, size: own.size.clone() })),
         own if call.op() == "Slice" => {
             let own = own.map(|own| own.size.clone());
-            let size = at_most(b, &size, own.as_ref(), result.dims()[axis])?;
+            let len = x.map_or(0, |x| x.dims()[axis]);
+            let size = rows_before(b, &size, own.as_ref(), len)?;
             Ok(Some(Bound { axis, size }))
         }
         _ => Ok(Some(Bound { axis, size })),
@@ -263,43 +266,53 @@ fn end_of_slice(call: &Call<'_>, place: usize) -> Result<usize> {
     }
 }
 
-/// A size that is at most others.
-fn at_most(b: &mut Builder<'_>, size: &Value, other: Option<&Value>, most: usize) -> Result<Value> {
-    let inputs: Vec<&Value> = [size].into_iter().chain(other).collect();
+/// Number of rows before an end, of `len` or of as many as `own` says. A negative end counts from
+/// the last of them.
+fn rows_before(b: &mut Builder<'_>, end: &Value, own: Option<&Value>, len: usize) -> Result<Value> {
+    let inputs: Vec<&Value> = [end].into_iter().chain(own).collect();
     b.map(Element::I64, &inputs, |w| {
-        let (size, most) = (w.input(0), w.whole(most as i64));
-        let size = if inputs.len() > 1 {
-            let other = w.input(1);
-            w.bin(Binary::Min, size, other)
-        } else {
-            size
-        };
-        w.bin(Binary::Min, size, most)
+        let (end, zero) = (w.input(0), w.whole(0));
+        let len = if inputs.len() > 1 { w.input(1) } else { w.whole(len as i64) };
+        let from_last = w.add(end, len);
+        let is_negative = w.bin(Binary::Less, end, zero);
+        let end = w.select(is_negative, from_last, end);
+        let end = w.bin(Binary::Max, end, zero);
+        w.bin(Binary::Min, end, len)
     })
 }
 
-/// A mean of all rows as that of the real ones.
+/// Mean of the real rows, as large as that of all.
 fn of_real_rows(b: &mut Builder<'_>, call: &Call<'_>, mean: &Value) -> Result<Value> {
     let (x, bound) = (call.get(0)?, call.bound(0).ok_or("no size")?);
-    let most = x.dims()[bound.axis] as i64;
-    b.map(mean.element(), &[mean, &bound.size], |w| {
-        let (mean, size, most) = (w.input(0), w.input(1), w.whole(most));
-        let sum = w.mul(mean, most);
-        w.div(sum, size)
+    let gone = gone(call, x)?;
+    let others = gone.iter().filter(|&&axis| axis != bound.axis).map(|&axis| x.dims()[axis]);
+    let others = others.product::<usize>() as i64;
+    let wide = b.widened(x)?;
+    let sum = b.fold_axes(&wide, &gone, FoldKind::Sum)?;
+    let sum = b.reshape(&sum, mean.dims().to_vec())?;
+    let made = b.map(sum.element(), &[&sum, &bound.size], |w| {
+        let (sum, size, others) = (w.input(0), w.input(1), w.whole(others));
+        let count = w.mul(size, others);
+        w.div(sum, count)
+    })?;
+    b.cast(&made, mean.element())
+}
+
+/// Axes that a reduction folds.
+fn gone(call: &Call<'_>, x: &Value) -> Result<Vec<usize>> {
+    if call.op().starts_with("Arg") {
+        return Ok(vec![call.axis(0, x.rank())?]);
+    }
+    Ok(match call.axes_of(1, x.rank())?.filter(|axes| !axes.is_empty()) {
+        Some(axes) => axes,
+        None if call.flag("noop_with_empty_axes", false)? => Vec::new(),
+        None => (0..x.rank()).collect(),
     })
 }
 
 /// The axis after a reduction over others; `None` if it is one of them.
 fn reduced(call: &Call<'_>, x: &Value, at: usize) -> Result<Option<usize>> {
-    let gone = if call.op().starts_with("Arg") {
-        vec![call.axis(0, x.rank())?]
-    } else {
-        match call.axes_of(1, x.rank())?.filter(|axes| !axes.is_empty()) {
-            Some(axes) => axes,
-            None if call.flag("noop_with_empty_axes", false)? => Vec::new(),
-            None => (0..x.rank()).collect(),
-        }
-    };
+    let gone = gone(call, x)?;
     let before = gone.iter().filter(|&&axis| axis < at).count();
     let axis = if call.flag("keepdims", true)? { at } else { at - before };
     Ok(Some(axis).filter(|_| !gone.contains(&at)))
@@ -319,8 +332,7 @@ fn looked_up(call: &Call<'_>, at: usize) -> Passed {
     }
 }
 
-/// As [`looked_up`], of places along several axes. Negative ones don't count from the last real
-/// row.
+/// As [`looked_up`], of places along several axes.
 fn looked_up_by_tuples(call: &Call<'_>, bound: &Bound, first: usize) -> Result<Passed> {
     let (places, batches) = (call.get(1)?, call.int("batch_dims", 0)?);
     let depth = places.dims().last().copied().unwrap_or_default();
@@ -384,6 +396,12 @@ fn elementwise(call: &Call<'_>, given: &[Option<Bound>], result: &Value) -> Opti
     call.operands.iter().zip(given).all(fits).then_some(axis)
 }
 
+/// True if negative padding takes elements away.
+fn is_cut(call: &Call<'_>) -> Result<bool> {
+    let pads = if call.op() == "Pad" { call.ints_of("pads", 1)? } else { None };
+    Ok(pads.is_some_and(|pads| pads.iter().any(|&more| more < 0)))
+}
+
 /// Number of an axis among new ones.
 fn moved_by_new(call: &Call<'_>, result: &Value, at: usize) -> Result<Option<usize>> {
     let Some(list) = call.ints_of("axes", 1)? else { return Ok(None) };
@@ -423,7 +441,9 @@ fn sliced(
     let list = call.ints_of("axes", 3)?.unwrap_or(all);
     let steps = call.numbers(4)?.unwrap_or_else(|| vec![1; starts.len()]);
     let ends = call.ints_of("ends", 2)?.unwrap_or_default();
-    let along = axes(&list, x.rank())?.iter().position(|&axis| axis == bound.axis);
+    axes(&list, x.rank())?; // none of them twice
+    let list = list.iter().map(|&number| axis(number, x.rank())).collect::<Result<Vec<_>>>()?;
+    let along = list.iter().position(|&axis| axis == bound.axis);
     let Some(k) = along else { return Ok(Some(bound.clone())) };
     if (starts[k], steps[k]) != (0, 1) || ends[k] < 0 {
         return Ok(None);
@@ -436,18 +456,42 @@ fn sliced(
     Ok(Some(Bound { axis: bound.axis, size }))
 }
 
+/// The axis of a new shape whose size the rows decide, if the shape leaves one open.
+fn opened(call: &Call<'_>, bound: &Bound) -> Result<Option<usize>> {
+    if call.op() == "Flatten" {
+        let (number, rank) = (call.int("axis", 1)?, call.get(0)?.rank() as i64);
+        let first = if number < 0 { number + rank } else { number };
+        return Ok(Some(usize::from(bound.axis as i64 >= first)));
+    }
+    if let Some([least, most, _]) = call.points(1).map(|points| points.each_ref().map(whole))
+        && let Some(axis) = (0..most.len()).find(|&place| least[place] != most[place])
+    {
+        return Ok(Some(axis));
+    }
+    let asked = match call.ints("shape")? {
+        Some(list) => list.to_vec(),
+        None => call.upper_bounds(1)?.unwrap_or_default(),
+    };
+    let keeps_zero = call.flag("allowzero", false)?;
+    if !keeps_zero && asked.get(bound.axis) == Some(&0) {
+        return Ok(Some(bound.axis));
+    }
+    Ok(asked.iter().position(|&size| size == -1))
+}
+
 /// The size in another shape that has the same elements first: of the same rows, of several for
-/// each, or of one for several.
+/// each, or of one for several. `open` is the axis that the shape leaves open.
 fn same_place(
     b: &mut Builder<'_>,
     x: &Value,
     bound: &Bound,
     result: &Value,
+    open: Option<usize>,
 ) -> Result<Option<Bound>> {
     let product = |dims: &[usize]| dims.iter().product::<usize>();
     let (at, len) = (bound.axis, x.dims()[bound.axis]);
     let (outer, dims) = (product(&x.dims()[..at]), result.dims());
-    let begins = |k: &usize| product(&dims[..*k]) == outer;
+    let begins = |k: &usize| open.is_none_or(|axis| axis == *k) && product(&dims[..*k]) == outer;
     let places = || (0..dims.len()).filter(begins);
     if let Some(axis) = places().find(|&k| dims[k] == len) {
         return Ok(Some(Bound { axis, size: bound.size.clone() }));

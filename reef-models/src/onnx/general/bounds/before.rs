@@ -90,23 +90,45 @@ pub(in crate::onnx::general) fn prepared(
         if let Some(behind) = Behind::of(node, index) {
             made[index] = Some(masked(b, x, bound, behind.number(x.element()))?);
         }
-        let looks_up = matches!(node.op, "Gather" | "GatherElements") && index == 0;
-        if let Some(places) = operands.get(1).copied().flatten().filter(|_| looks_up)
-            && axis(attribute(node, "axis").unwrap_or(0), x.rank())? == bound.axis
-        {
-            made[1] = Some(from_front(b, places, bound)?);
+        let Some(places) = operands.get(1).copied().flatten().filter(|_| index == 0) else {
+            continue;
+        };
+        match node.op {
+            "Gather" | "GatherElements" | "Scatter" | "ScatterElements" => {
+                if axis(attribute(node, "axis").unwrap_or(0), x.rank())? == bound.axis {
+                    made[1] = Some(from_front(b, places, &bound.size)?);
+                }
+            }
+            "GatherND" | "ScatterND" => {
+                let depth = places.dims().last().copied().unwrap_or_default();
+                if (bound.axis + 1..=x.rank()).contains(&depth) {
+                    let sizes = along(b, bound, depth)?;
+                    made[1] = Some(from_front(b, places, &sizes)?);
+                }
+            }
+            _ => {}
         }
     }
     Ok(made)
 }
 
+/// The size at its place in a tuple of `depth`, and 0 elsewhere.
+fn along(b: &mut Builder<'_>, bound: &Bound, depth: usize) -> Result<Value> {
+    let is_own = (0..depth).map(|axis| i64::from(axis == bound.axis)).collect();
+    let is_own = b.whole(vec![depth], is_own)?;
+    b.map_in(Domain::I64, Element::I64, &[&is_own, &bound.size], |w| {
+        let (is_own, size) = (w.input(0), w.input(1));
+        w.mul(is_own, size)
+    })
+}
+
 /// Places of which negative ones count from the last real row.
-fn from_front(b: &mut Builder<'_>, places: &Value, bound: &Bound) -> Result<Value> {
+fn from_front(b: &mut Builder<'_>, places: &Value, size: &Value) -> Result<Value> {
     let is_known = places.known_values().map(|known| known.array.values().to_i64());
     if is_known.is_some_and(|known| known.iter().all(|&place| place >= 0)) {
         return Ok(places.clone());
     }
-    b.map_in(Domain::I64, Element::I64, &[places, &bound.size], |w| {
+    b.map_in(Domain::I64, Element::I64, &[places, size], |w| {
         let (place, size, zero) = (w.input(0), w.input(1), w.whole(0));
         let moved = w.add(place, size);
         let is_negative = w.bin(Binary::Less, place, zero);

@@ -108,8 +108,30 @@ pub(in crate::onnx::general) fn operands_at<'v>(
         }
         all.push(value);
     }
-    let is_choice = op == "Where" && points.first().is_some_and(|first| !is_fixed(first.as_ref()));
-    (!is_choice).then_some(all)
+    let is_open = match op {
+        "Where" => points.first().is_some_and(|first| !is_fixed(first.as_ref())),
+        "Equal" => !is_decided(operands, points),
+        _ => false,
+    };
+    (!is_open).then_some(all)
+}
+
+/// True if two operands are equal at all sizes or at none, each pair of numbers.
+fn is_decided(operands: &[Option<&Value>], points: &[Option<Points>]) -> bool {
+    let ends = |k: usize| match (points.get(k), operands.get(k)) {
+        (Some(Some([least, most, _])), _) => [whole(least), whole(most)],
+        (_, Some(Some(value))) => [whole(value), whole(value)],
+        _ => [Vec::new(), Vec::new()],
+    };
+    let ([low, high], [other_low, other_high]) = (ends(0), ends(1));
+    let at = |list: &[i64], k: usize| list.get(if list.len() == 1 { 0 } else { k }).copied();
+    (0..low.len().max(other_low.len())).all(|k| {
+        let own = at(&low, k).zip(at(&high, k));
+        let other = at(&other_low, k).zip(at(&other_high, k));
+        own.zip(other).is_some_and(|((low, high), (other_low, other_high))| {
+            low == high && other_low == other_high || high < other_low || other_high < low
+        })
+    })
 }
 
 /// True if a value is the same at all points.
@@ -117,11 +139,15 @@ fn is_fixed(points: Option<&Points>) -> bool {
     points.is_none_or(|points| points.iter().all(|point| whole(point) == whole(&points[0])))
 }
 
-/// Three results as points, if they are known and few.
+/// Three results as points, if they are known and few, of one shape, and the first ones the least.
 pub(in crate::onnx::general) fn joined(made: Vec<Value>) -> Option<Points> {
     let is_one =
         |value: &Value| value.known_values().is_some() && value.spec.elements() <= MAX_ELEMENTS;
-    made.iter().all(is_one).then_some(made)?.try_into().ok()
+    let points: Points = made.iter().all(is_one).then_some(made)?.try_into().ok()?;
+    let [least, most] = [whole(&points[0]), whole(&points[1])];
+    let fits = points.iter().all(|point| point.dims() == points[0].dims())
+        && least.iter().zip(&most).all(|(least, most)| least <= most);
+    fits.then_some(points)
 }
 
 /// Integers of a known value.

@@ -1,6 +1,7 @@
 //! Parts of tensors.
 
 use crate::onnx::fault::Result;
+use crate::onnx::general::bounds::points;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::cast::sizes;
 use crate::tensors::axes::axis;
@@ -25,7 +26,7 @@ fn part(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let starts = call.ints_of("starts", 1)?.ok_or("operand 1 is missing")?;
     let ends = match call.ints("ends")? {
         Some(list) => list.to_vec(),
-        None => call.upper_bounds(2)?.ok_or("operand 2 is missing")?,
+        None => bounds_of_ends(call)?.ok_or("operand 2 is missing")?,
     };
     let first = || (0..starts.len() as i64).collect();
     let axes: Vec<i64> = call.ints_of("axes", 3)?.unwrap_or_else(first);
@@ -39,6 +40,20 @@ fn part(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         places[at] = strided(x.dims()[at], starts[k], ends[k], steps[k])?;
     }
     b.pick(x, places, Scalar::Whole(0))
+}
+
+/// Known ends, or the most that data make them. A negative end counts from the last row, so that it
+/// may be any.
+fn bounds_of_ends(call: &Call<'_>) -> Result<Option<Vec<i64>>> {
+    let mut ends = call.upper_bounds(2)?;
+    if let (Some(ends), Some(points)) = (&mut ends, call.points(2)) {
+        for (end, least) in ends.iter_mut().zip(points::whole(&points[0])) {
+            if least < 0 && least != *end {
+                *end = i64::MAX;
+            }
+        }
+    }
+    Ok(ends)
 }
 
 /// Places from `start` to `end`, as Python counts them.
