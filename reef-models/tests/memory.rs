@@ -437,4 +437,39 @@ fn long_axes_are_refused_before_their_places_are_made() {
     let new = value(11, "new", &[1, 1, 1]);
     read("a cache", &[new, node("TensorScatter", &["x", "new"], "y", &[])]);
     read("an output", &[node("Identity", &["x"], "y", &[])]);
+    read("all of it", &[node("Split", &["x"], "y", &[handmade::int("axis", 1)])]);
+    read("what is not 0", &[node("NonZero", &["x"], "y", &[])]);
+    let parts = node("SplitToSequence", &["x"], "parts", &[handmade::int("axis", 1)]);
+    read("a sequence", &[parts, node("SequenceLength", &["parts"], "y", &[])]);
+}
+
+#[test]
+fn a_sequence_under_many_names() {
+    let mut parts = vec![node("SequenceConstruct", &vec!["x"; 3000], "s0", &[])];
+    let identity = |i: usize| node("Identity", &[&format!("s{i}")], &format!("s{}", i + 1), &[]);
+    parts.extend((0..3000).map(identity));
+    parts.push(node("SequenceLength", &["s0"], "y", &[]));
+    let file = graph(&[1], &parts);
+    refused("copies of a sequence", |budget| {
+        Model::from_onnx(&file, "sequences").tensors_only().budget(budget).read()
+    });
+}
+
+#[test]
+fn pairs_of_classes_are_counted_before_they_are_made() {
+    let attributes = [
+        ints("classlabels_ints", &[0; 20_000]),
+        ints("vectors_per_class", &[1]),
+        handmade::floats("support_vectors", &[1.0]),
+        handmade::floats("coefficients", &[1.0]),
+        handmade::floats("rho", &[1.0]),
+    ];
+    let classes =
+        handmade::node_in("ai.onnx.ml", "SVMClassifier", &["x"], &["l", "y"], &attributes);
+    let file = graph(&[1, 1], &[classes]);
+    let (result, peak) =
+        measured(|budget| Model::from_onnx(&file, "pairs").tensors_only().budget(budget).read());
+    let error = result.map(drop).unwrap_err().to_string();
+    assert!(error.contains("coefficients for 20000 classes"), "{error}");
+    assert!(peak <= BUDGET + UNCHARGED, "{peak}");
 }

@@ -108,6 +108,7 @@ impl Builder<'_> {
         from: usize,
         to: usize,
     ) -> Result<Value> {
+        let _making = self.ledger.charge(8 * to.saturating_sub(from) as u64)?;
         self.pick_axis(value, axis, (from..to).collect())
     }
 

@@ -7,6 +7,9 @@ use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::value::Value;
 
+/// Bytes that a tensor takes in a sequence.
+const ITEM: u64 = 128;
+
 impl<'a> Walk<'a, '_> {
     /// The result of an operator on sequences; `None` if it is none.
     pub(super) fn of_sequences(
@@ -20,8 +23,17 @@ impl<'a> Walk<'a, '_> {
             return Ok(None);
         }
         self.ensure_unbounded(node, node.inputs.iter().copied())?;
-        let result = self.apply(node, scope);
-        result.map(Some).map_err(|why| Fault::at_node(name_of(node), node.op, why))
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let ledger = self.builder.ledger;
+        let held = node.inputs.first().and_then(|name| self.sequences.get(name));
+        let items = held.map_or(0, Vec::len) + node.inputs.len();
+        let making = ledger.charge(ITEM * items as u64).map_err(|why| fault(why.into()))?;
+        let result = self.apply(node, scope).map_err(fault)?;
+        drop(making);
+        if let SequenceResult::Sequence(list) = &result {
+            ledger.keep(ITEM * list.len() as u64).map_err(|why| fault(why.into()))?;
+        }
+        Ok(Some(result))
     }
 
     fn apply(&mut self, node: &NodeFile<'a>, scope: &Scope<'a, '_>) -> Result<SequenceResult> {
@@ -44,10 +56,10 @@ impl<'a> Walk<'a, '_> {
                 SequenceResult::Sequence((0..node.inputs.len()).map(needed).collect::<Result<_>>()?)
             }
             "SequenceInsert" => {
-                let end = list.len() as i64;
-                let wanted = tensor(2).map_or(Ok(end), |given| number(&given?))?;
-                let from_front = if wanted < 0 { wanted + end } else { wanted };
-                list.insert(at(from_front, list.len() + 1)?, needed(1)?);
+                let len = list.len();
+                let wanted = tensor(2).map_or(Ok(len as i64), |given| number(&given?))?;
+                let place = if wanted == len as i64 { len } else { at(wanted, len)? };
+                list.insert(place, needed(1)?);
                 SequenceResult::Sequence(list)
             }
             "SequenceErase" => {
@@ -76,15 +88,23 @@ impl<'a> Walk<'a, '_> {
         let along = axis(attribute(node, "axis").unwrap_or(0), x.rank())?;
         let len = x.dims()[along];
         let drops = sizes.is_none() && attribute(node, "keepdims") == Some(0);
-        let parts = match &sizes {
-            None => vec![1; len],
+        let each = match &sizes {
+            Some(one) if one.rank() != 1 => size(number(one)?)?,
+            _ => 1,
+        };
+        if each == 0 {
+            return Err(format!("parts of 0 of {len}"));
+        }
+        let count = match &sizes {
+            Some(list) if list.rank() == 1 => list.spec.elements(),
+            _ => len.div_ceil(each),
+        };
+        let _making = self.builder.ledger.charge(ITEM.saturating_mul(count as u64))?;
+        let parts: Vec<usize> = match &sizes {
             Some(list) if list.rank() == 1 => {
                 constants(list)?.into_iter().map(size).collect::<Result<_>>()?
             }
-            Some(one) => {
-                let each = size(number(one)?)?.max(1);
-                (0..len).step_by(each).map(|from| each.min(len - from)).collect()
-            }
+            _ => (0..len).step_by(each).map(|from| each.min(len - from)).collect(),
         };
         if parts.iter().fold(0usize, |sum, &part| sum.saturating_add(part)) != len {
             return Err(format!("parts {parts:?} of {len}"));

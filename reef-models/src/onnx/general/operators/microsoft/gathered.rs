@@ -72,7 +72,9 @@ impl Table {
         let [Some(numbers), Some(scales), zeros] = &self.parts else {
             return Err("neither numbers nor scales".into());
         };
-        let of_block: Vec<usize> = (0..numbers.dims()[self.at]).map(|k| k / self.block).collect();
+        let len = numbers.dims()[self.at];
+        let _making = b.ledger.charge(16 * len as u64)?;
+        let of_block: Vec<usize> = (0..len).map(|k| k / self.block).collect();
         let scales = b.pick_axis(scales, self.at, of_block.clone())?;
         let zeros = match zeros {
             Some(zeros) => b.pick_axis(zeros, self.at, of_block)?,

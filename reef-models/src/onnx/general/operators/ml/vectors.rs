@@ -176,20 +176,21 @@ pub(super) fn classifier(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Val
         return Ok(vec![label, transform.applied(b, &scores)?]);
     };
     let classes = labels.count;
-    let pairs: Vec<[usize; 2]> =
-        (0..classes).flat_map(|i| (i + 1..classes).map(move |j| [i, j])).collect();
+    let count_of_pairs = classes.saturating_mul(classes.saturating_sub(1)) / 2;
     let wanted = classes.saturating_sub(1).saturating_mul(count);
     let given = [machine.shifts.len(), probability[0].len(), probability[1].len()];
-    let fits = |len: usize| len == 0 || len == pairs.len();
-    if pairs.is_empty()
+    let fits = |len: usize| len == 0 || len == count_of_pairs;
+    if count_of_pairs == 0
         || each.len() != classes
         || machine.coefficients.len() != wanted
-        || given[0] != pairs.len()
+        || given[0] != count_of_pairs
         || given[1] != given[2]
         || !fits(given[1])
     {
         return Err(format!("{given:?} numbers and {wanted} coefficients for {classes} classes"));
     }
+    let pairs: Vec<[usize; 2]> =
+        (0..classes).flat_map(|i| (i + 1..classes).map(move |j| [i, j])).collect();
     let like = machine.kernel.apply(b, &x, vectors)?;
     let scores = of_pairs(b, &like, &machine, &each, &pairs)?;
     let votes = votes(b, &scores, &pairs, classes)?;
@@ -237,6 +238,7 @@ fn votes(
     pairs: &[[usize; 2]],
     classes: usize,
 ) -> Result<Value> {
+    let _making = b.ledger.charge(12 * elements(&[pairs.len(), classes])? as u64)?;
     let table = |side: usize| {
         let is = |k: usize| f64::from(u8::from(pairs[k / classes][side] == k % classes));
         (0..pairs.len() * classes).map(is).collect()

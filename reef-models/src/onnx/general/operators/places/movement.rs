@@ -48,7 +48,10 @@ fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         keep.push(match (own(k), call.bound(k)) {
             (Some(own), _) => real_rows(b, &[len], &Bound { axis: 0, size: own.size.clone() })?,
             (None, Some(_)) => return Err("data decide about sizes along two axes".into()),
-            (None, None) => b.constant(vec![len], Array::Bool(vec![Truth(1); len]))?,
+            (None, None) => {
+                let _making = b.ledger.charge(len as u64)?;
+                b.constant(vec![len], Array::Bool(vec![Truth(1); len]))?
+            }
         });
     }
     let keep = b.concat(&keep.iter().collect::<Vec<_>>(), 0)?;

@@ -48,6 +48,7 @@ impl Selection {
             let (keep, before, behind) = (w.input(0), w.input(1), w.whole(len as i64));
             w.select(keep, before, behind)
         })?;
+        let _making = b.ledger.charge(8 * (len as u64 + 1))?;
         let empty = b.whole(vec![len + 1], vec![0; len + 1])?;
         let numbers = b.count(vec![len])?;
         let places = put(b, &empty, &slots, &numbers, ScatterKind::Replace)?;

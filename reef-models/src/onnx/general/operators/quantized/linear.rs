@@ -164,6 +164,7 @@ fn of_blocks(
     if !fits {
         return Err(format!("scales {} of blocks of {block} of {dims:?}", value.spec));
     }
+    let _making = b.ledger.charge(8 * dims[at] as u64)?;
     let places = (0..dims[at]).map(|k| k / block).collect();
     Ok(Factor::Tensor(b.pick_axis(value, at, places)?))
 }

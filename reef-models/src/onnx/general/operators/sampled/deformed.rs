@@ -5,7 +5,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::sums::convolutions::biased;
 use crate::onnx::general::operators::sums::window::Sliding;
-use crate::tensors::axes::size;
+use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Array, Binary};
@@ -73,6 +73,7 @@ pub(super) fn convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value>
 fn regular(b: &Builder<'_>, window: &Sliding, axis: usize, columns: usize) -> Result<Value> {
     let taps = window.size[0] * window.size[1];
     let along = if axis == 0 { window.count[0] } else { window.count[1] };
+    let _making = b.ledger.charge(8 * elements(&[taps, along])? as u64)?;
     let place = |i: usize| {
         let (tap, at) = (i / along, i % along);
         let tap = if axis == 0 { tap / columns } else { tap % columns };
