@@ -147,6 +147,7 @@ impl<'a> Walk<'a, '_> {
         if self.iterations > MAX_ITERATIONS {
             return Err(body.fault(format!("loops have more than {MAX_ITERATIONS} iterations")));
         }
+        body.graph.inputs.iter().for_each(|input| self.names.forget(input.name));
         let names = body.graph.inputs.iter().map(|input| input.name);
         let mut scope = Scope { own: names.zip(given).collect(), outer: Some(&body.scope) };
         self.nodes(&body.graph.nodes, &mut scope, body.outer, body.depth)?;

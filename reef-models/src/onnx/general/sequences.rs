@@ -17,7 +17,8 @@ impl<'a> Walk<'a, '_> {
         node: &NodeFile<'a>,
         scope: &Scope<'a, '_>,
     ) -> Result<Option<SequenceResult>, Fault> {
-        let is_sequence = node.inputs.first().is_some_and(|name| self.sequences.contains_key(name));
+        let is_sequence =
+            node.inputs.first().is_some_and(|name| self.names.sequences.contains_key(name));
         let is_new = matches!(node.op, "SequenceConstruct" | "SequenceEmpty" | "SplitToSequence");
         if !matches!(node.domain, "" | "ai.onnx") || !is_sequence && !is_new {
             return Ok(None);
@@ -25,7 +26,7 @@ impl<'a> Walk<'a, '_> {
         self.ensure_unbounded(node, node.inputs.iter().copied())?;
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let ledger = self.builder.ledger;
-        let held = node.inputs.first().and_then(|name| self.sequences.get(name));
+        let held = node.inputs.first().and_then(|name| self.names.sequences.get(name));
         let items = held.map_or(0, Vec::len) + node.inputs.len();
         let making = ledger.charge(ITEM * items as u64).map_err(|why| fault(why.into()))?;
         let result = self.apply(node, scope).map_err(fault)?;
@@ -43,7 +44,7 @@ impl<'a> Walk<'a, '_> {
         };
         let needed =
             |index| tensor(index).unwrap_or_else(|| Err(format!("operand {index} is missing")));
-        let mut list = node.inputs.first().and_then(|name| self.sequences.get(name)).cloned();
+        let mut list = node.inputs.first().and_then(|name| self.names.sequences.get(name)).cloned();
         let mut list = list.take().unwrap_or_default();
         let place = |index, len: usize, usual: i64| match tensor(index) {
             None => at(usual, len),

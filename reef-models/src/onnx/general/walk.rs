@@ -53,6 +53,29 @@ impl<'a> Scope<'a, '_> {
     }
 }
 
+/// What is known of names besides their values. Those of a function are its own.
+#[derive(Default)]
+pub(super) struct Names<'a> {
+    /// Types of few bits that tensors have.
+    few: HashMap<&'a str, Few>,
+    /// Sizes of tensors that data decide.
+    bounds: HashMap<&'a str, Bound>,
+    /// Bounds of tensors that are computed of such sizes.
+    points: HashMap<&'a str, Points>,
+    /// Sequences of tensors.
+    pub(super) sequences: HashMap<&'a str, Vec<Value>>,
+}
+
+impl Names<'_> {
+    /// Drops what another graph said about a name.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.few.remove(name);
+        self.bounds.remove(name);
+        self.points.remove(name);
+        self.sequences.remove(name);
+    }
+}
+
 /// A file that is being read.
 pub(in crate::onnx) struct Walk<'a, 'o> {
     pub(super) builder: Builder<'a>,
@@ -61,15 +84,8 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     pub(super) opset: i64,
     functions: &'a [FunctionFile<'a>],
     options: &'o TensorOptions,
-    /// Types of few bits that tensors have, by their names.
-    few: HashMap<&'a str, Few>,
-    /// Names of tensors of which data decide one size.
-    bounds: HashMap<&'a str, Bound>,
-    /// Bounds of tensors that are computed of such sizes.
-    points: HashMap<&'a str, Points>,
+    pub(super) names: Names<'a>,
     marks: Marks,
-    /// Sequences of tensors, by their names.
-    pub(super) sequences: HashMap<&'a str, Vec<Value>>,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
     /// Inputs whose values decide about shapes and were not given.
@@ -126,11 +142,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             opset: version(file),
             functions: &file.functions,
             options,
-            few: HashMap::new(),
-            bounds: HashMap::new(),
-            points: HashMap::new(),
+            names: Names::default(),
             marks: Marks::new(),
-            sequences: HashMap::new(),
             iterations: 0,
             unbound: Vec::new(),
         }
@@ -144,11 +157,11 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
         let output = |output: &ValueFile<'a>| match scope.get(output.name) {
             Some(value) => {
-                let bound = self.bounds.get(output.name).cloned();
+                let bound = self.names.bounds.get(output.name).cloned();
                 Ok((output.name.to_owned(), value.clone(), bound))
             }
             None => {
-                let is_sequence = self.sequences.contains_key(output.name);
+                let is_sequence = self.names.sequences.contains_key(output.name);
                 let why = if is_sequence { "it is a sequence" } else { "no node makes it" };
                 Err(Fault { at: format!("output {:?}", output.name), why: why.into() })
             }
@@ -164,7 +177,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         scope: &mut Scope<'a, '_>,
     ) -> Result<(), Fault> {
         for tensor in &graph.initializers {
-            self.few.extend(Few::of(tensor.element).map(|few| (tensor.name, few)));
+            self.names.forget(tensor.name);
+            self.names.few.extend(Few::of(tensor.element).map(|few| (tensor.name, few)));
             let read = array(tensor, self.folder, self.ledger);
             let value = read.and_then(|(spec, array)| self.builder.constant(spec.dims, array));
             let fault = |why| Fault { at: format!("initializer {:?}", tensor.name), why };
@@ -204,7 +218,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let bound = self.options.values.get(input.name);
         let dims = self.dims(input, bound.map(|(dims, _)| dims.as_slice()))?;
         let few = Few::of(input.element);
-        self.few.extend(few.map(|few| (input.name, few)));
+        self.names.few.extend(few.map(|few| (input.name, few)));
         let Some((_, array)) = bound else {
             let given = self.builder.input(input.name, Spec { element, dims })?;
             return few.map_or(Ok(given.clone()), |few| few.cast(&mut self.builder, &given, true));
@@ -256,10 +270,7 @@ impl<'a, 'o> Walk<'a, 'o> {
                     continue;
                 }
                 self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
-                match bound {
-                    Some(bound) => self.bounds.insert(output, bound),
-                    None => self.bounds.remove(output),
-                };
+                self.names.bounds.extend(bound.map(|bound| (output, bound)));
                 if scope.insert(output, value).is_some() {
                     return Err(fault(format!("{output:?} is made a second time")));
                 }
@@ -277,10 +288,12 @@ impl<'a, 'o> Walk<'a, 'o> {
         depth: usize,
     ) -> Result<(Vec<Value>, Vec<Option<Bound>>), Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        node.outputs.iter().for_each(|name| self.names.forget(name));
         match self.of_sequences(node, scope)? {
             Some(SequenceResult::Tensor(value)) => return Ok((vec![value], Vec::new())),
             Some(SequenceResult::Sequence(list)) => {
-                self.sequences.extend(node.outputs.first().map(|&name| (name, list)));
+                let name = node.outputs.first().filter(|name| !name.is_empty());
+                self.names.sequences.extend(name.map(|&name| (name, list)));
                 return Ok((Vec::new(), Vec::new()));
             }
             None => {}
@@ -294,16 +307,16 @@ impl<'a, 'o> Walk<'a, 'o> {
             let weights = node.inputs.get(1).filter(|_| WEIGHTED.contains(&node.op));
             self.builder.module = weights.and_then(|name| name.strip_suffix(".weight"));
         }
-        let few = few_of(node, &self.few);
-        let given: Vec<_> = node.inputs.iter().map(|name| self.bounds.get(name).cloned()).collect();
-        let points: Vec<_> =
-            node.inputs.iter().map(|name| self.points.get(name).cloned()).collect();
+        let few = few_of(node, &self.names.few);
+        let Names { bounds, points, .. } = &self.names;
+        let given: Vec<_> = node.inputs.iter().map(|name| bounds.get(name).cloned()).collect();
+        let points: Vec<_> = node.inputs.iter().map(|name| points.get(name).cloned()).collect();
         let instead = prepared(&mut self.builder, node, &operands, &given).map_err(fault)?;
         let pairs = operands.iter().zip(&instead);
         let operands: Vec<_> = pairs.map(|(&old, new)| new.as_ref().or(old)).collect();
         let known = self.known_of(node, &operands, &given, &points, outer).map_err(fault)?;
         let (opset, folder) = (self.opset, self.folder);
-        let around = Around { opset, folder, outer, few: &self.few, marks: &self.marks };
+        let around = Around { opset, folder, outer, few: &self.names.few, marks: &self.marks };
         let call = Call::new(node, operands, around, given, points);
         let made = lower(&mut self.builder, &call);
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
@@ -315,15 +328,9 @@ impl<'a, 'o> Walk<'a, 'o> {
         for (index, bound) in call.bounds.take() {
             bounds[index] = Some(bound);
         }
-        for &name in node.outputs.iter() {
-            match few {
-                Some(few) => self.few.insert(name, few),
-                None => self.few.remove(name),
-            };
-            match &known {
-                Some(known) => self.points.insert(name, known.clone()),
-                None => self.points.remove(name),
-            };
+        for &name in node.outputs.iter().filter(|name| !name.is_empty()) {
+            self.names.few.extend(few.map(|few| (name, few)));
+            self.names.points.extend(known.clone().map(|known| (name, known)));
         }
         Ok((made, bounds))
     }
@@ -356,7 +363,7 @@ impl<'a, 'o> Walk<'a, 'o> {
                 return Ok(None);
             };
             let (opset, folder) = (self.opset, self.folder);
-            let around = Around { opset, folder, outer, few: &self.few, marks: &self.marks };
+            let around = Around { opset, folder, outer, few: &self.names.few, marks: &self.marks };
             let none = || vec![None; operands.len()];
             let call =
                 Call::new(node, operands.clone(), around, none(), vec![None; operands.len()]);
@@ -390,6 +397,9 @@ impl<'a, 'o> Walk<'a, 'o> {
             },
         };
         self.ensure_unbounded(node, node.inputs.iter().copied())?;
+        if matches!(node.op, "If" | "Loop" | "Scan") {
+            node.outputs.iter().for_each(|name| self.names.forget(name)); // a graph may have them
+        }
         Ok(Some(made))
     }
 
@@ -399,7 +409,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         node: &NodeFile<'_>,
         mut names: impl Iterator<Item = &'n str>,
     ) -> Result<(), Fault> {
-        match names.find(|name| self.bounds.contains_key(name)) {
+        match names.find(|name| self.names.bounds.contains_key(name)) {
             None => Ok(()),
             Some(name) => {
                 let why = format!(
@@ -486,10 +496,19 @@ impl<'a, 'o> Walk<'a, 'o> {
         let mut scope = Scope { own, outer: None };
         let outer: Vec<&'a AttributeFile<'a>> =
             node.attributes.iter().chain(&function.defaults).collect();
-        self.nodes(&function.nodes, &mut scope, &outer, depth + 1)?;
+        let few = function.inputs.iter().zip(node.inputs.iter());
+        let few = few.filter_map(|(&to, from)| Some((to, *self.names.few.get(from)?))).collect();
+        let around = std::mem::replace(&mut self.names, Names { few, ..Names::default() });
+        let read = self.nodes(&function.nodes, &mut scope, &outer, depth + 1);
+        let read =
+            read.and_then(|()| self.ensure_unbounded(node, function.outputs.iter().copied()));
+        let own = std::mem::replace(&mut self.names, around);
+        read?;
+        let few = node.outputs.iter().zip(function.outputs.iter());
+        let few = few.filter(|(to, _)| !to.is_empty());
+        self.names.few.extend(few.filter_map(|(&to, from)| Some((to, *own.few.get(from)?))));
         let result =
             |name: &&str| scope.get(name).cloned().ok_or_else(|| format!("no node makes {name:?}"));
-        self.ensure_unbounded(node, function.outputs.iter().copied())?;
         function.outputs.iter().map(result).collect::<Result<_>>().map_err(fault)
     }
 }

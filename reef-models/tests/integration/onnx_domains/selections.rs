@@ -2,9 +2,9 @@
 //! compares numbers.
 
 use super::{doubles, network};
-use crate::handmade::{int, ints, node, node_in, open, scalar, stored, value};
+use crate::handmade::{bytes, file, int, ints, node, node_in, open, scalar, stored, value};
 use reef_core::tensor::Array;
-use reef_models::Extent;
+use reef_models::{Extent, Model};
 
 const FLOAT: i64 = 1;
 const I64: i64 = 7;
@@ -175,6 +175,44 @@ fn negative_places_count_from_the_last_real_row() {
         open(12, "z", FLOAT, &["n", "2"]),
     ];
     assert_eq!(made_of_rows(&updated, x), [1.0, 2.0, 0.0, 3.0]);
+}
+
+/// The function's operand has the name of rows that data decide about.
+#[test]
+fn names_of_a_function_are_its_own() {
+    let sum = [bytes(1, "y"), bytes(2, "r"), bytes(3, "sum"), bytes(4, "ReduceSum")].concat();
+    let ports = [bytes(4, "y"), bytes(5, "r"), bytes(7, sum)].concat();
+    let function = [bytes(1, "Total"), ports, bytes(10, "made")].concat();
+    let call = node_in("made", "Total", &["x"], &["z"], &[]);
+    let graph = file(21, &rows(&[call, open(12, "z", FLOAT, &["1", "1"])]));
+    let read = Model::from_onnx(&[graph, bytes(25, function)].concat(), "made")
+        .tensors_only()
+        .read()
+        .unwrap();
+    let x = Array::F32(vec![1.0, 2.0, 0.0, 3.0, 4.0, 5.0]);
+    assert_eq!(doubles(&read.tensors().unwrap().execute(&[x]).unwrap()[0]), [15.0]);
+}
+
+/// A sequence of one graph, and a tensor of another that has its name.
+#[test]
+fn name_of_a_sequence_may_be_that_of_a_tensor_elsewhere() {
+    let add = [bytes(1, "s"), bytes(1, "s"), bytes(2, "r"), bytes(3, "add"), bytes(4, "Add")];
+    let ports = [bytes(4, "s"), bytes(5, "r"), bytes(7, add.concat())].concat();
+    let function = [bytes(1, "Twice"), ports, bytes(10, "made")].concat();
+    let graph = [
+        value(11, "x", &[2]),
+        node("SequenceConstruct", &["x", "x"], "s", &[]),
+        stored("last", I64, &[], &(-1i64).to_le_bytes()),
+        node("SequenceAt", &["s", "last"], "a", &[]),
+        node_in("made", "Twice", &["a"], &["z"], &[]),
+        open(12, "z", FLOAT, &["2"]),
+    ];
+    let read = Model::from_onnx(&[file(21, &graph), bytes(25, function)].concat(), "made")
+        .tensors_only()
+        .read()
+        .unwrap();
+    let made = read.tensors().unwrap().execute(&[Array::F32(vec![1.0, 2.0])]).unwrap();
+    assert_eq!(doubles(&made[0]), [2.0, 4.0]);
 }
 
 /// Boxes whose scores aren't 0, and those of them that don't overlap.
