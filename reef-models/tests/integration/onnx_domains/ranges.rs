@@ -1,7 +1,8 @@
 //! Numbers in a file that are out of range: each is one error.
 
-use super::network;
-use crate::handmade::{int, ints, node, open, scalar, stored, typed, value};
+use super::{assert_near, network};
+use crate::handmade::{int, ints, node, open, scalar, stored, text, typed, value};
+use reef_core::tensor::Array;
 
 const FLOAT: i64 = 1;
 const I64: i64 = 7;
@@ -65,4 +66,33 @@ fn bands_from_high_to_low_are_refused() {
         node("MelWeightMatrix", &["bands", "len", "rate", "low", "high"], "y", &[]),
     ];
     refused(&parts, "frequencies from 100000 to 0");
+}
+
+#[test]
+fn places_far_off_are_those_of_the_border() {
+    let attributes = |mode: &str| [text("mode", mode), text("padding_mode", "border")];
+    for mode in ["linear", "nearest", "cubic"] {
+        let parts = [
+            value(11, "x", &[1, 1, 2, 2]),
+            value(11, "grid", &[1, 1, 3, 2]),
+            node("GridSample", &["x", "grid"], "y", &attributes(mode)),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let network = network(&parts, &[]).unwrap();
+        let (x, far) = (vec![1.0, 2.0, 3.0, 4.0], f32::INFINITY);
+        let grid = vec![far, far, -far, far, 1e30, -1e30];
+        let made = network.execute(&[Array::F32(x), Array::F32(grid)]).unwrap();
+        assert_near(&made[0], &[4.0, 3.0, 2.0]);
+    }
+}
+
+#[test]
+fn grid_of_no_batches_gives_nothing() {
+    let parts = [
+        value(11, "x", &[0, 1, 2, 2]),
+        value(11, "grid", &[0, 3, 1, 2]),
+        node("GridSample", &["x", "grid"], "y", &[]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    assert_eq!(network(&parts, &[]).unwrap().outputs[0].spec.dims, [0, 1, 3, 1]);
 }

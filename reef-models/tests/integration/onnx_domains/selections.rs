@@ -251,6 +251,22 @@ fn boxes_that_data_choose_hide_each_other() {
 }
 
 #[test]
+fn boxes_whose_score_is_no_number_are_not_chosen() {
+    let parts = [
+        value(11, "boxes", &[1, 3, 4]),
+        value(11, "scores", &[1, 1, 3]),
+        numbers("most", &[3]),
+        node("NonMaxSuppression", &["boxes", "scores", "most"], "y", &[]),
+        open(12, "y", I64, &["n", "3"]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    let boxes: Vec<f32> = [0.0f32, 5.0, 9.0].iter().flat_map(|&x| [x, 0.0, x + 1.0, 1.0]).collect();
+    let scores = Array::F32(vec![0.8, f32::NAN, 0.9]);
+    let made = network.execute(&[Array::F32(boxes), scores]).unwrap();
+    assert_eq!(doubles(&made[0]), [0.0, 0.0, 2.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
 fn boxes_that_do_not_fit_are_refused() {
     let say = |most: i64| {
         let parts = [

@@ -54,7 +54,8 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         ));
     }
     let all = Boxes::of(b, boxes, is_centred)?;
-    let mut left = real(b, call, scores)?;
+    let scores = real(b, call, scores)?;
+    let mut left = above(b, &scores, &least)?;
     let (mut chosen, mut best) = (Vec::new(), Vec::new());
     for _ in 0..most {
         let place = b.fold_axes(&left, &[2], FoldKind::ArgMax { last: false })?;
@@ -64,9 +65,9 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
     let chosen = b.concat(&chosen.iter().collect::<Vec<_>>(), 2)?;
     let best = b.concat(&best.iter().collect::<Vec<_>>(), 2)?;
-    let is_taken = b.map_in(best.element().domain(), Element::Bool, &[&best, &least], |w| {
-        let (score, least) = (w.input(0), w.input(1));
-        w.bin(Binary::Less, least, score)
+    let is_taken = b.map_in(best.element().domain(), Element::Bool, &[&best], |w| {
+        let (score, never) = (w.input(0), w.real(f64::NEG_INFINITY));
+        w.bin(Binary::Less, never, score)
     })?;
     let taken = Selection::of(b, &is_taken)?;
     let len = taken.places.spec.elements();
@@ -99,6 +100,15 @@ fn real(b: &mut Builder<'_>, call: &Call<'_>, scores: &Value) -> Result<Value> {
     b.map(scores.element(), &[scores, &is_real], |w| {
         let (score, is_real, never) = (w.input(0), w.input(1), w.real(f64::NEG_INFINITY));
         w.select(is_real, score, never)
+    })
+}
+
+/// Scores above the least one; the others, and those that are NaN, are never chosen.
+fn above(b: &mut Builder<'_>, scores: &Value, least: &Value) -> Result<Value> {
+    b.map(scores.element(), &[scores, least], |w| {
+        let (score, least, never) = (w.input(0), w.input(1), w.real(f64::NEG_INFINITY));
+        let is_above = w.bin(Binary::Less, least, score);
+        w.select(is_above, score, never)
     })
 }
 

@@ -33,6 +33,12 @@ pub(super) fn sample(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if !fits {
         return Err(format!("a grid {} for {}", grid.spec, x.spec));
     }
+    if space > 0 {
+        let dims = [&x.dims()[..2], &grid.dims()[1..=space]].concat();
+        if elements(&dims)? == 0 {
+            return b.constant(dims, Array::with_capacity(x.element(), 0));
+        }
+    }
     let rows = Space::of(b, x)?;
     let grid = b.cast(grid, of_places(x))?;
     let dims = &grid.dims()[..grid.rank() - 1];

@@ -17,6 +17,9 @@ pub(super) fn align(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (&[_, _, height, width], &[count, 4]) = (x.dims(), regions.dims()) else {
         return Err(format!("regions {} of {}", regions.spec, x.spec));
     };
+    if !x.element().is_float() {
+        return Err(format!("floats wanted, {} there", x.spec));
+    }
     if batches.dims() != [count] {
         return Err(format!("batches {} of {count} regions", batches.spec));
     }

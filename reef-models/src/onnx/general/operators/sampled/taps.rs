@@ -144,6 +144,10 @@ impl Interpolation {
         size: usize,
         outside: Outside,
     ) -> Result<Vec<Tap>> {
+        let places = &match outside {
+            Outside::Border => near(b, places, size)?,
+            Outside::Zeros | Outside::Mirrored { .. } => places.clone(),
+        };
         if self == Self::Nearest {
             let base = b.unary(Unary::Round, places)?;
             return Ok(vec![tap(b, &base, 0, None, size, outside)?]);
@@ -165,6 +169,15 @@ impl Interpolation {
         });
         each.collect()
     }
+}
+
+/// Places of which those far off, infinite ones as well, have all neighbours on the border.
+fn near(b: &mut Builder<'_>, places: &Value, size: usize) -> Result<Value> {
+    b.each(places, |w, at| {
+        let (low, high) = (w.real(-2.0), w.real(size as f64 + 1.0));
+        let at = w.bin(Binary::Max, at, low);
+        w.bin(Binary::Min, at, high)
+    })
 }
 
 /// Weight of a neighbour at a distance of at most 1, or between 1 and 2.

@@ -72,6 +72,9 @@ impl Plan {
 
 /// Real and imaginary part of numbers, which the last axis of one or two has.
 fn parts(b: &mut Builder<'_>, x: &Value) -> Result<(Value, Option<Value>)> {
+    if !x.element().is_float() {
+        return Err(format!("floats wanted, {} there", x.spec));
+    }
     let (last, dims) = (x.rank() - 1, x.dims()[..x.rank() - 1].to_vec());
     let mut part = |k: usize| {
         let part = b.cut(x, last, k, k + 1)?;
@@ -159,7 +162,8 @@ pub(super) fn of_frames(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let frames = (samples - len) / step + 1;
     let signal = b.widened(&signal)?;
     let (real, imaginary) = parts(b, &signal)?;
-    let window = window.map(|window| b.cast(window, signal.element())).transpose()?;
+    let window = window.map(|window| b.reshape(window, vec![len])).transpose()?;
+    let window = window.map(|window| b.cast(&window, signal.element())).transpose()?;
     let mut framed = |part: &Value| {
         let view = View { dims: vec![batches, frames, len], strides: vec![samples, step, 1] };
         let frames = b.viewed(part, &view)?;
