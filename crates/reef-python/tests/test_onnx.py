@@ -228,6 +228,21 @@ class States(unittest.TestCase):
             self.assertTrue(np.array_equal(again.numpy(), first[0]))
             self.assertFalse(np.array_equal(first[1], first[0]))
 
+    def test_an_input_may_have_the_name_of_an_argument(self):
+        info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+        nodes = [
+            helper.make_node("Add", ["out", "sum"], ["next"]),
+            helper.make_node("Identity", ["next"], ["y"]),
+        ]
+        ports = [info("out"), info("sum")], [info("y"), info("next")]
+        graph = helper.make_graph(nodes, "sums", *ports)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        with reef.open("cpu") as device, device.real_time() as rt:
+            state = device.load(model.SerializeToString()).state({"sum": "next"})
+            for want in ([1, 2], [2, 4]):
+                got = state.run(rt, np.array([1, 2], np.float32))
+                np.testing.assert_array_equal(got, want)
+
     def test_pairs_that_do_not_fit_are_refused(self):
         with reef.open("cpu") as device:
             net = device.load(decoder())

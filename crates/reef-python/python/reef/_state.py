@@ -52,14 +52,17 @@ class State:
         if out not in (None, "host", "device"):
             raise _reef.InvalidError(f'out must be "host", "device" or None, got {out!r}')
         given = dict(zip(self._given, in_order(self.network.name, self._given, inputs, named)))
-        with self._lock:
-            made = client.run(self.network, out="device", **given, **self._values)
-            made = made if isinstance(made, tuple) else (made,)
-            self._values = {name: made[at] for name, at in self._pairs.items()}
         state = set(self._pairs.values())
-        others = [each for at, each in enumerate(made) if at not in state]
-        if out != "device":
-            others = [each.numpy() for each in others]
+        with self._lock:
+            values = given | self._values
+            # In order: a name may be that of one of the function's own arguments.
+            ordered = [values[port.name] for port in self.network.inputs]
+            made = client.run(self.network, *ordered, out="device")
+            made = made if isinstance(made, tuple) else (made,)
+            others = [each for at, each in enumerate(made) if at not in state]
+            if out != "device":
+                others = [each.numpy() for each in others]
+            self._values = {name: made[at] for name, at in self._pairs.items()}  # it succeeded
         return others[0] if len(others) == 1 else tuple(others)
 
     def values(self) -> dict[str, Any]:
