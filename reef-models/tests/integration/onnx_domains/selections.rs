@@ -116,6 +116,31 @@ fn shape_whose_other_axis_is_open_is_refused() {
     }
 }
 
+#[test]
+fn rows_that_are_expanded_to_a_fixed_number_are_refused() {
+    let parts = [numbers("shape", &[3, 1]), node("Expand", &["y", "shape"], "z", &[])];
+    refused_of_rows(&parts, "data decide about a size of operand 0");
+    let parts = [
+        numbers("shape", &[2, 1, 1]),
+        node("Expand", &["y", "shape"], "z", &[]),
+        open(12, "z", FLOAT, &["2", "n", "2"]),
+    ];
+    let made = made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 0.0, 5.0]);
+    assert_eq!(made, [1.0, 2.0, 1.0, 2.0]);
+}
+
+#[test]
+fn condition_that_is_no_truth_values_is_refused() {
+    let parts = [
+        value(11, "x", &[3]),
+        numbers("keep", &[3, 1 << 31]),
+        node("Compress", &["x", "keep"], "y", &[]),
+        open(12, "y", FLOAT, &["n"]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.contains("a condition of int64[2]"), "{said}");
+}
+
 /// The number of rows as a list `n`, and what `more` makes of it.
 fn counted(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let parts = [

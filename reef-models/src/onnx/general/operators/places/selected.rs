@@ -125,7 +125,8 @@ fn compress(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         Some(number) => (x.clone(), axis(number, x.rank())?),
         None => (b.reshape(x, vec![x.spec.elements()])?, 0),
     };
-    if condition.rank() != 1 || condition.spec.elements() > x.dims()[at] {
+    let is_bool = condition.element() == Element::Bool;
+    if !is_bool || condition.rank() != 1 || condition.spec.elements() > x.dims()[at] {
         return Err(format!("a condition of {} for {}", condition.spec, x.spec));
     }
     let chosen = Selection::of(b, condition)?;
