@@ -1,7 +1,7 @@
 //! Numbers in a file that are out of range: each is one error.
 
 use super::{assert_near, network};
-use crate::handmade::{int, ints, node, open, scalar, stored, text, typed, value};
+use crate::handmade::{int, ints, node, node_in, open, scalar, stored, text, typed, value};
 use reef_core::tensor::Array;
 
 const FLOAT: i64 = 1;
@@ -95,4 +95,18 @@ fn grid_of_no_batches_gives_nothing() {
         open(12, "y", FLOAT, &[]),
     ];
     assert_eq!(network(&parts, &[]).unwrap().outputs[0].spec.dims, [0, 1, 3, 1]);
+}
+
+#[test]
+fn zero_points_of_shorter_rows_are_refused() {
+    let scales: Vec<u8> = [1.0f32; 8].iter().flat_map(|scale| scale.to_le_bytes()).collect();
+    let inputs = ["table", "rows", "scales", "zeros"];
+    let parts = [
+        stored("table", 2, &[2, 16], &[1; 32]),
+        numbers("rows", &[0]),
+        stored("scales", FLOAT, &[2, 4], &scales),
+        stored("zeros", 2, &[2, 1], &[1; 2]),
+        node_in("com.microsoft", "GatherBlockQuantized", &inputs, &["y"], &[int("block_size", 8)]),
+    ];
+    refused(&parts, "bytes uint8[2, 1] of rows of 4 numbers of 4 bits");
 }

@@ -102,6 +102,9 @@ fn wide(
     };
     let row_bytes = row;
     let row = count.unwrap_or(row * (8 / bits));
+    if row_bytes != row.saturating_mul(bits).div_ceil(8) {
+        return Err(format!("bytes {} of rows of {row} numbers of {bits} bits", packed.spec));
+    }
     let dims = [front, &[row]].concat();
     let numbers =
         unpacked(b, bytes_of(call, index)?, bits, elements(&dims)?, Some((row, row_bytes)))?;
