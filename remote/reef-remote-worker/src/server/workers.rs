@@ -265,15 +265,13 @@ impl Shared {
         let mut names = vec![name];
         worker.listen(|notice| match notice {
             Notice::Adopted(name, key) => {
-                let mut workers = lock(&self.workers);
-                let mut moved = lock(&self.moved);
-                // A worker may be in its client's hand: it brings one session, and none that
-                // another one has. It may have been here before.
-                let is_others = workers.get(&name).is_some_and(|known| !Arc::ptr_eq(known, worker));
-                if names.len() > 1 || is_others && !moved.contains_key(&name) {
+                // A worker may be in its client's hand: it brings one session, and knows the name
+                // of no other one.
+                if names.len() > 1 {
                     return;
                 }
-                moved.remove(&name);
+                let mut workers = lock(&self.workers);
+                lock(&self.moved).remove(&name); // it may have been here before
                 lock(&self.keys).insert(name, key);
                 workers.insert(name, worker.clone());
                 names.push(name);

@@ -94,10 +94,10 @@ pub(in crate::onnx::general) fn prepared(
             continue;
         };
         match node.op {
-            "Gather" | "GatherElements" | "Scatter" | "ScatterElements" => {
-                if axis(attribute(node, "axis").unwrap_or(0), x.rank())? == bound.axis {
-                    made[1] = Some(from_front(b, places, &bound.size)?);
-                }
+            "Gather" | "GatherElements" | "Scatter" | "ScatterElements"
+                if axis(attribute(node, "axis").unwrap_or(0), x.rank())? == bound.axis =>
+            {
+                made[1] = Some(from_front(b, places, &bound.size)?);
             }
             "GatherND" | "ScatterND" => {
                 let depth = places.dims().last().copied().unwrap_or_default();
