@@ -106,8 +106,8 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// Reads up to the bracket that closes. A side of several tokens is an expression, such as `2*8`: it
-/// is none that can be read.
+/// Reads up to the bracket that closes. A side of several tokens is an expression, such as `2*8`,
+/// which is not evaluated here: it is none that can be read.
 fn side<'a>(cursor: &mut Cursor<'a>) -> &'a str {
     let first = cursor.next().map_or("", |token| token.text);
     if first == "]" || cursor.peek().is_some_and(|token| token.is("]")) { first } else { "" }

@@ -206,7 +206,8 @@ pub(crate) fn bind(
                 let region = Region([at as u64, bytes as u64, device as u64, 0]);
                 memory.put(holder, region, allocation);
             }
-            (None, Some(allocation)) => memory.export(allocation), // an import, whose end is unknown
+            // The object is an import, whose end is unknown.
+            (None, Some(allocation)) => memory.export(allocation),
             (_, None) => {}
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! The thread has a descriptor table of its own, so a program that closes all files doesn't end the
 //! lock. The file is in the program's table as well: a process that it forks inherits the driver's
-//! files, by which the memory stays, so it inherits the lock too. A program that it starts has neither.
+//! files, by which the memory stays, so it inherits the lock too. A program that it starts has
+//! neither.
 
 use super::refusal::say;
 use crate::driver::state::end_limits;

@@ -53,7 +53,7 @@ impl<'a> Scope<'a, '_> {
     }
 }
 
-/// What is known of names besides their values. Those of a function are its own.
+/// Facts of names besides their values. Those of a function are its own.
 #[derive(Default)]
 pub(super) struct Names<'a> {
     /// Types of few bits that tensors have.

@@ -80,7 +80,7 @@ fn numbers(name: &str, list: &[i64]) -> Vec<u8> {
     stored(name, I64, &[list.len() as i64], &raw)
 }
 
-/// What `more` makes of rows: `z` for this `x`.
+/// Output `z` of rows and `more` for this `x`.
 fn made_of_rows(more: &[Vec<u8>], x: [f32; 6]) -> Vec<f64> {
     let network = network(&rows(more), &[]).unwrap();
     doubles(&network.execute(&[Array::F32(x.to_vec())]).unwrap()[0])

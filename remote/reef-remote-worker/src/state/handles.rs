@@ -34,8 +34,8 @@ pub(crate) struct Handles {
     ending: HashSet<u64>,
 }
 
-/// Steps from an object to what it ends with, to what that ends with, and so on: more than there are.
-/// The client chooses numbers, so they may go around.
+/// Steps from an object to what it ends with, to what that ends with, and so on: more than there
+/// are. The client chooses numbers, so they may go around.
 const MAX_DEPTH: u32 = 8;
 
 /// Code of a number that names no object of this kind.
@@ -103,7 +103,8 @@ impl Handles {
     ///
     /// # Errors
     ///
-    /// The driver's code for an object that isn't there: a waiter's call has it, or it ends already.
+    /// The driver's code for an object that isn't there, if a waiter's call has it or it ends
+    /// already.
     pub(crate) fn begin_end(&mut self, kind: Kind, id: u64) -> Result<(), u32> {
         if self.used.keys().any(|used| self.is_part(*used, id, MAX_DEPTH)) {
             return Err(unknown(kind));

@@ -51,7 +51,8 @@ pub(crate) struct Log {
     bound: usize,
     /// Bytes of all messages.
     len: usize,
-    /// Living objects need more than there may be: nothing is noted any more, and the session stays.
+    /// Living objects need more than there may be: nothing is noted any more, and the session
+    /// does not migrate.
     pub(crate) is_full: bool,
 }
 

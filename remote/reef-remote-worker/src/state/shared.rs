@@ -204,7 +204,8 @@ impl Shared {
         let _ = sent; // the session is over, and this process with it
     }
 
-    /// Drops what kernels have printed, of which the client wants no reply: it would stay in memory.
+    /// Drops what kernels have printed, of which the client wants no reply: it would stay in
+    /// memory.
     fn drop_printed(call: u32) {
         if Self::has_waited(call) {
             Printed::take(|_| ());

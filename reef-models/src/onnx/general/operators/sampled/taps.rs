@@ -145,7 +145,7 @@ impl Interpolation {
         outside: Outside,
     ) -> Result<Vec<Tap>> {
         let places = &match outside {
-            Outside::Border => near(b, places, size)?,
+            Outside::Border => clamped_near(b, places, size)?,
             Outside::Zeros | Outside::Mirrored { .. } => places.clone(),
         };
         if self == Self::Nearest {
@@ -172,7 +172,7 @@ impl Interpolation {
 }
 
 /// Places of which those far off, infinite ones as well, have all neighbours on the border.
-fn near(b: &mut Builder<'_>, places: &Value, size: usize) -> Result<Value> {
+fn clamped_near(b: &mut Builder<'_>, places: &Value, size: usize) -> Result<Value> {
     b.each(places, |w, at| {
         let (low, high) = (w.real(-2.0), w.real(size as f64 + 1.0));
         let at = w.bin(Binary::Max, at, low);
