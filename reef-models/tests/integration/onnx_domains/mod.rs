@@ -15,7 +15,7 @@ mod selections;
 mod sizes;
 mod trees;
 
-use crate::handmade::file;
+use crate::handmade::{file, stored};
 use reef_core::tensor::Array;
 use reef_models::Model;
 use reef_models::kinds::TensorModel;
@@ -32,6 +32,12 @@ fn network(graph: &[Vec<u8>], shapes: &[(&str, &[usize])]) -> Result<TensorModel
 fn outputs(graph: &[Vec<u8>], dims: &[usize], x: Array) -> Vec<Array> {
     let network = network(graph, &[("x", dims)]).unwrap_or_else(|why| panic!("{why}"));
     network.execute(&[x]).unwrap()
+}
+
+/// A stored list of integers.
+fn numbers(name: &str, list: &[i64]) -> Vec<u8> {
+    let raw: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
+    stored(name, 7, &[list.len() as i64], &raw)
 }
 
 fn doubles(array: &Array) -> Vec<f64> {

@@ -1,16 +1,11 @@
 //! Numbers in a file that are out of range: each is one error.
 
-use super::{assert_near, network};
+use super::{assert_near, network, numbers};
 use crate::handmade::{int, ints, node, node_in, open, scalar, stored, text, typed, value};
 use reef_core::tensor::Array;
 
 const FLOAT: i64 = 1;
 const I64: i64 = 7;
-
-fn numbers(name: &str, list: &[i64]) -> Vec<u8> {
-    let raw: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
-    stored(name, I64, &[list.len() as i64], &raw)
-}
 
 #[track_caller]
 fn refused(parts: &[Vec<u8>], want: &str) {

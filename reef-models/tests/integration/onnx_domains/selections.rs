@@ -1,7 +1,7 @@
 //! Sizes that data decide: what an answer has, and which operators can't have them. `runtime.rs`
 //! compares numbers.
 
-use super::{doubles, network};
+use super::{doubles, network, numbers};
 use crate::handmade::{bytes, file, int, ints, node, node_in, open, scalar, stored, value};
 use reef_core::tensor::Array;
 use reef_models::{Extent, Model};
@@ -73,11 +73,6 @@ fn shape_of_rows_that_data_decide_is_computed() {
         let made = network.execute(&[Array::F32(x.to_vec())]).unwrap();
         assert_eq!(doubles(&made[0]), [want, 2.0]);
     }
-}
-
-fn numbers(name: &str, list: &[i64]) -> Vec<u8> {
-    let raw: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
-    stored(name, I64, &[list.len() as i64], &raw)
 }
 
 /// Output `z` of rows and `more` for this `x`.
