@@ -1,6 +1,6 @@
 """Two unmodified programs on one GPU: how much of the second is left, by how much the first grows.
 
-colocate.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--seconds S] [--settle S] [--budget S] [--json FILE] ...
+colocate.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--repetitions N] [--seconds S] [--settle S] [--budget S] ...
 
 FOLDER has `reef` and `libreef_cuda_shim.so`. A pair is RT+BE, by names of programs.py; `eight` are
 eight pairs. A way is one of these, with `mps+` before it for the same under MPS:
@@ -10,14 +10,22 @@ eight pairs. A way is one of these, with `mps+` before it for the same under MPS
     slo:1.10    the first with --slo 1.10
 and `mps:30` is mps+slices with 30 % of the threads for the second, `mps:30/70` with 70 % for the
 first as well, `mps:30+slo:1.10` the same with a target. Ways with the same daemons share one
-session: its programs start at once, and wait for their turns. Prints a line for each run, with
-multiples of the first program's latency: of the same process alone right before, which alone is
-fair if the host changes its speed, and of that alone without MPS. At the end of a line stand what
-REEF itself has measured, as growth@part for each second. What doesn't fit into the budget of
-seconds is listed at the end.
+session: its programs start at once, and wait for their turns. Prints a line for each run:
+    p50 x, p99 x   multiples of the same process alone right before, which alone is fair if the
+                   host changes its speed
+    p999 x         of its 99th percentile alone
+    plain x        99th percentile as a multiple of that alone without MPS
+    kept %         speed of the second while the first ran, of its own alone
+    still ms       the second's longest standstill meanwhile
+    watts          mean power of the GPU, if its driver counts energy
+    met            windows of 2 s and 1,000 steps that meet the target, of all (1.10 if none is set)
+At the end of a line stands what REEF itself has measured, as growth@part for each second. With
+repetitions the last table has the median, the least and the greatest of each. What doesn't fit
+into the budget of seconds is listed at the end.
 """
 import argparse
 import collections
+import ctypes
 import dataclasses
 import http.client
 import json
@@ -31,6 +39,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import figures
 
 HERE = pathlib.Path(__file__).resolve().parent
 EIGHT = ["llm+train", "llm-eager+train", "whisper+train", "unet+train", "gnn+train", "train-small+resnet152",
@@ -173,6 +183,7 @@ class Session:
 
     def __init__(self, args, is_mps, scheduler):
         self.args, self.is_mps, self.scheduler, self.programs = args, is_mps, scheduler, {}
+        self.energy = Energy()
         self.env = dict(os.environ, REEF_SHIM=str(args.folder / "libreef_cuda_shim.so"))
         self.env.update(pair.split("=", 1) for pair in args.env)
         self.mps_env = start_mps(self.env) if is_mps else None
@@ -219,17 +230,21 @@ class Session:
         return program.result(seconds + 60)
 
     def run(self, pair, way):
-        """Runs a pair. Returns the results of both, of the first one alone, and figures over time."""
+        """Runs a pair. Returns the results of both, of the first one alone, figures over time, and the power."""
         rt, be = self.both(pair, way)
         alone = self.alone(rt, self.args.alone)
         settle, seconds, samples = self.args.settle if way.kind[0] == "slo" else 0.7, self.args.seconds, []
         for program in (be, rt):
             program.go(settle, seconds, 0.3)
-        end = time.monotonic() + settle + seconds - 0.1
-        while self.daemon and time.monotonic() < end:
+        begin, joules = time.monotonic(), self.energy.joules()
+        end = begin + settle + seconds - 0.1
+        while time.monotonic() < end:
             time.sleep(min(1, max(0, end - time.monotonic())))
-            samples.append(dict(rt=self.daemon.figures(rt), be=self.daemon.figures(be)))
-        return rt.result(settle + seconds + 60), be.result(settle + seconds + 60), alone, samples
+            if self.daemon:
+                samples.append(dict(rt=self.daemon.figures(rt), be=self.daemon.figures(be)))
+        watts = (self.energy.joules() - joules) / (time.monotonic() - begin)
+        results = rt.result(settle + seconds + 60), be.result(settle + seconds + 60)
+        return *results, alone, samples, watts
 
     def end(self):
         for program in self.programs.values():
@@ -240,24 +255,55 @@ class Session:
             end_mps(self.mps_env)
 
 
+class Energy:
+    """Energy that a GPU has taken since its driver was loaded, by NVML."""
+
+    def __init__(self):
+        self.nvml, self.device = None, ctypes.c_void_p()
+        try:
+            nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return
+        if nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)) == 0:
+            self.nvml = nvml
+
+    def joules(self):
+        """Returns nan if nothing counts it."""
+        used = ctypes.c_ulonglong()
+        if not self.nvml or self.nvml.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(used)):
+            return float("nan")
+        return used.value / 1e3
+
+
+COLUMNS = ["p50 ms", "p99 ms", "p50 x", "p99 x", "p999 x", "plain x", "kept %", "still ms", "watts"]
+FORMATS = ["8.3f", "8.3f", "7.3f", "7.3f", "7.3f", "7.3f", "7.1f", "8.1f", "6.0f"]
+
+
+def line(pair, way, cells, rest):
+    print(f"{pair:22} {way:15} " + " ".join(cells) + f" {rest}", flush=True)
+
+
 class Table:
     """Results so far."""
 
     def __init__(self, path):
         self.path, self.rows, self.alone = path, [], {}
 
-    def add(self, pair, way, rt, be, alone, samples=()):
+    def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan")):
         first, second = pair.split("+")
         plain, other, nan = self.alone.get((False, first)), self.alone.get((False, second)), float("nan")
-        by = lambda base, key: rt[key] / base[key] if base else nan
-        ratios = [by(alone, "p50"), by(alone, "p99"), by(plain, "p99")]
-        kept = 100 * be["per_s"] / other["per_s"] if other and be else nan
+        both = figures.Pair(rt["marks"], be["ends"], alone["marks"], other["per_s"]) if other and be else None
+        target = float(way.kind[1]) if way.kind[0] == "slo" else 1.10
+        values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
+        values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
+        values += [both.standstill() if both else nan, watts]
+        met = "{}/{}".format(*both.met(target)) if both else "-"
         growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('colocation_ratio', nan):.3f}" for one in samples)
-        figures = "".join(f" {ratio:7.3f}" for ratio in ratios)
-        print(f"{pair:22} {way.text:15} {rt['p50']:8.3f} {rt['p99']:8.3f}{figures} {kept:7.1f}  {growth}", flush=True)
-        row = dict(pair=pair, way=way.text, rt=rt, be=be, alone=alone)
-        row.update(p50_ratio=ratios[0], p99_ratio=ratios[1], p99_plain=ratios[2])
-        self.rows.append(dict(row, kept=kept, samples=list(samples)))
+        line(pair, way.text, [format(*one) for one in zip(values, FORMATS)], f"{met:>6}  {growth}")
+        without = lambda one: {key: value for key, value in one.items() if key not in ("marks", "ends")} if one else one
+        row = dict(pair=pair, way=way.text, rt=without(rt), be=without(be), alone=without(alone), values=values, met=met)
+        row.update(p50_ratio=values[2], p99_ratio=values[3], p99_plain=values[5], kept=values[6])
+        self.rows.append(dict(row, samples=list(samples)))
         if self.path:
             pathlib.Path(self.path).write_text(json.dumps(self.rows, indent=1))
 
@@ -268,7 +314,27 @@ class Table:
                 self.alone[key] = session.alone(program, session.args.seconds)
         first, second = pair.split("+")
         one = self.alone[(way.is_mps, first)]
-        self.add(pair, way, one, self.alone.get((False, second)), one)
+        self.add(pair, way, one, None, one)
+
+    def repeated(self):
+        """Prints the median of repetitions, and the least and the greatest."""
+        groups = collections.defaultdict(list)
+        for row in self.rows:
+            groups[row["pair"], row["way"]].append(row)
+        print("# median (least to greatest): p99 x, p999 x, kept %, still ms, watts; windows that met the target, of all")
+        for (pair, way), rows in groups.items():
+            cells = []
+            for at in (3, 4, 6, 7, 8):
+                form = FORMATS[at].split(".")[1]
+                middle, least, most = (format(one, "." + form) for one in figures.spread([row["values"][at] for row in rows]))
+                cells.append(f"{middle} ({least} to {most})")
+            met = [row["met"].split("/") for row in rows if row["met"] != "-"]
+            line(pair, way, cells, f"{sum(int(one[0]) for one in met)}/{sum(int(one[1]) for one in met)} of {len(rows)} runs")
+
+
+def repeated(args, plan):
+    """Returns the runs of a plan in their order: all of them, then all but those alone as often as wanted."""
+    return plan + [run for _ in range(args.repetitions - 1) for run in plan if run[1].kind[0] != "alone"]
 
 
 def run_session(args, key, plan, table, begin):
@@ -276,7 +342,7 @@ def run_session(args, key, plan, table, begin):
     session, left = Session(args, *key), []
     try:
         print(f"# {key}: ready after {session.prepare(plan):.0f} s, at {time.monotonic() - begin:.0f} s", flush=True)
-        for pair, way in plan:
+        for pair, way in repeated(args, plan):
             if time.monotonic() - begin > args.budget:
                 left.append(f"{pair} {way.text}")
                 continue
@@ -298,6 +364,7 @@ def main():
     parser.add_argument("--pairs", default="llm+train")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--extra", default="", help="more runs: PAIR=WAY,..")
+    parser.add_argument("--repetitions", type=int, default=1, help="of each run but those alone")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--settle", type=float, default=5, help="time before a measurement with a target")
     parser.add_argument("--alone", type=float, default=2, help="time of a measurement alone before each run")
@@ -309,12 +376,16 @@ def main():
     pairs = EIGHT if args.pairs == "eight" else args.pairs.split(",")
     runs = [(pair, Way(way)) for way in args.ways.split(",") for pair in pairs]
     runs += [(one.partition("=")[0], Way(one.partition("=")[2])) for one in args.extra.split(",") if one]
+    for pair, _ in runs:
+        if pair.count("+") != 1:
+            parser.error(f"pair: must be RT+BE, got {pair!r}")
+    if args.repetitions < 1:
+        parser.error(f"--repetitions: must be at least 1, got {args.repetitions}")
     sessions = collections.defaultdict(list)
     for pair, way in runs:
         sessions[way.session].append((pair, way))
     begin, table, left = time.monotonic(), Table(args.json), []
-    heads = ["p50 ms", "p99 ms", "p50 x", "p99 x", "plain x", "kept %"]
-    print(f"{'pair':22} {'way':15} {heads[0]:>8} {heads[1]:>8}" + "".join(f" {head:>7}" for head in heads[2:]) + "  growth@part")
+    line("pair", "way", [f"{head:>{form.split('.')[0]}}" for head, form in zip(COLUMNS, FORMATS)], "   met  growth@part")
     for key, plan in sessions.items():
         if time.monotonic() - begin > args.budget - 30:
             left += [f"{pair} {way.text}" for pair, way in plan]
@@ -323,6 +394,8 @@ def main():
             left += run_session(args, key, plan, table, begin)
         except (RuntimeError, subprocess.SubprocessError, OSError) as error:
             print(f"# {key}: {error}", flush=True)
+    if args.repetitions > 1:
+        table.repeated()
     print(f"{time.monotonic() - begin:.0f} s", "left out: " + ", ".join(left) if left else "")
 
 

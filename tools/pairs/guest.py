@@ -235,6 +235,7 @@ class Guest:
     def run(self, work, settle, seconds, after):
         step = self.work(work)
         result = programs.run(step, settle, seconds, after)
+        del result["marks"], result["ends"]
         result["per_s"] *= getattr(step, "units", 1)
         return dict(result, work=work)
 

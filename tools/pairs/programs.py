@@ -2,18 +2,21 @@
 
 programs.py NAME
     prepares NAME and writes "ready". For each line "SETTLE SECONDS AFTER" it runs its steps for all
-    three times, and writes a line of JSON about the second: steps a second, and the time of a step
-    (p50, p99). Ends with its input.
+    three times, and writes a line of JSON about the second: steps a second, the time of a step (p50,
+    p99), when its steps ended (marks), and when those of the device did (ends). Ends with its input.
 
 Each step ends as such a program does: an element is read, or the device or the stream is waited for.
 Trainers wait after every fourth step, and record an event after each, so that their speed is that of
 the device. A step that ends outside counts by the part of its time that is inside.
 """
-import bisect
 import json
 import os
 import sys
 import time
+
+import figures
+
+QUANTILES = [("50", 0.5), ("90", 0.9), ("99", 0.99), ("999", 0.999)]
 
 
 def torch_program(name):
@@ -299,16 +302,8 @@ def other_cupy():
     return step
 
 
-def steps_until(ends, time):
-    """Returns the number of steps at this time, with the part of the last one."""
-    at = bisect.bisect_right(ends, time)
-    if at == 0 or at == len(ends):
-        return float(at)
-    return at + (time - ends[at - 1]) / (ends[at] - ends[at - 1])
-
-
 def run(step, settle, seconds, after):
-    """Runs steps for these times. Returns what it measured of the second."""
+    """Runs steps for these times. Returns what it measured of the second, and when its steps ended."""
     getattr(step, "begin", lambda: None)()
     start = time.monotonic()
     begin, end = start + settle, start + settle + seconds
@@ -317,13 +312,15 @@ def run(step, settle, seconds, after):
         step()
         now = time.monotonic()
         ends.append(now)
-    times = sorted((then - now) * 1e3 for now, then in zip(ends, ends[1:]) if begin < then <= end)
-    times = times or [(ends[-1] - ends[-2]) * 1e3]  # a step that is held for longer than that
     device = [start] + step.ends() if hasattr(step, "ends") else ends
-    per_s = (steps_until(device, end) - steps_until(device, begin)) / seconds
-    at = lambda part: round(times[min(len(times) - 1, int(len(times) * part))], 4)
-    mean = sum(times) / len(times)
-    return dict(steps=len(times), per_s=per_s, mean=round(mean, 4), p50=at(0.5), p90=at(0.9), p99=at(0.99), max=times[-1])
+    inside = [one for one in ends if begin < one <= end]
+    if len(inside) < 2:  # a step that is held for longer than that
+        inside = ends[-2:]
+    times = figures.lengths(inside)
+    at = {f"p{name}": round(figures.quantile(times, part), 4) for name, part in QUANTILES}
+    per_s = figures.rate(device, begin, end)
+    mean = round(sum(times) / len(times), 4)
+    return dict(at, steps=len(times), per_s=per_s, mean=mean, max=max(times), marks=inside, ends=device)
 
 
 def main():
