@@ -142,6 +142,8 @@ fn noise_over_tcp_is_no_end() {
             let _ = std::io::Write::write_all(&mut stream, &bytes); // it may have been refused
         }
     }
+    // As long as the daemon has not read that they left, they have the slots of this user.
+    within(SOON, "all are gone", || daemon.clients() == 1.0);
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 20));
     daemon.say(long.as_bytes());
     let large = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
