@@ -229,6 +229,18 @@ class Served(unittest.TestCase):
         with self.assertRaises(reef.InvalidError):
             self.daemon.real_time(period=1.0)
 
+    def test_input_may_be_written_once_submit_has_returned(self):
+        for shared_memory, count in ((True, 4), (False, 24)):  # over HTTP: more than it has threads
+            with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
+                expected, x = daemon.run("tiny", picture()), picture()
+                jobs = []
+                for _ in range(count):
+                    np.copyto(x, picture())
+                    jobs.append(daemon.submit("tiny", x))
+                    x.fill(0.25)
+                for job in jobs:
+                    self.assertTrue(np.array_equal(job.result(), expected))
+
     def test_deadline_ends_a_request(self):
         for shared_memory in (True, False):
             with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
@@ -236,6 +248,9 @@ class Served(unittest.TestCase):
                     daemon.run("tiny", picture(), deadline=1e-6)
                 self.assertIsInstance(raised.exception, TimeoutError)
                 self.assertEqual(daemon.run("tiny", picture(), deadline=60).shape, (1, 1000))
+                for wrong in (-1.0, float("nan"), float("inf")):
+                    with self.assertRaisesRegex(reef.InvalidError, "deadline"):
+                        daemon.run("tiny", picture(), deadline=wrong)
 
     def test_interrupt_ends_a_wait(self):
         self.daemon.load("large")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -125,7 +126,9 @@ class _Served(Closing):
                 raise
             local = _Local(request, lambda: self._forget(model.name))
             return Future(_Output(model), request, local)
-        answer = self._daemon._threads.run(lambda: self._infer(model, arrays, deadline))
+        # Copied here: another thread sends them, and the caller may write to its arrays meanwhile.
+        body, length = self._body(model, arrays, deadline)
+        answer = self._daemon._threads.run(lambda: self._infer(model, body, length))
         return Future(_Output(model), answer, answer)
 
     def run(
@@ -153,19 +156,18 @@ class _Served(Closing):
         with self._lock:
             self._sessions.pop(model, None)
 
-    def _infer(
+    def _body(
         self, model: Model, arrays: list[numpy.ndarray[Any, Any]], deadline: float | None
-    ) -> Any:
-        import numpy
-
+    ) -> tuple[bytes, int]:
+        """The body of a request over HTTP, and the length of the JSON that it begins with."""
         parameters: dict[str, Any] = {"binary_data_output": True}
         if self._is_real_time is not None:
             parameters["priority"] = 1 if self._is_real_time else 2
         if deadline is not None:
-            parameters["timeout"] = max(1, round(deadline * 1e6))
+            parameters["timeout"] = max(1, _micros("deadline", deadline))
         if self._rate is not None:
             parameters["reef_period_us"], parameters["reef_budget_us"] = (
-                round(seconds * 1e6) for seconds in self._rate
+                _micros(name, seconds) for name, seconds in zip(("period", "budget"), self._rate)
             )
         inputs = [
             {
@@ -176,9 +178,14 @@ class _Served(Closing):
             }
             for port, datatype, array in zip(model.inputs, model.datatypes, arrays)
         ]
-        head = {"parameters": parameters, "inputs": inputs}
+        text = json.dumps({"parameters": parameters, "inputs": inputs}).encode()
+        return b"".join([text, *(array.data for array in arrays)]), len(text)
+
+    def _infer(self, model: Model, body: bytes, length: int) -> Any:
+        import numpy
+
         try:
-            answer, data, at = self._daemon._http.infer(model.name, head, arrays)
+            answer, data, at = self._daemon._http.infer(model.name, body, length)
         except _CHANGED:
             self._forget(model.name)
             raise
@@ -298,6 +305,13 @@ class Daemon(_Served):
             raise _reef.Error(
                 f"connected in process {self._process}, of which this one is a fork: connect again here"
             )
+
+
+def _micros(name: str, seconds: float) -> int:
+    """A time in microseconds, as the daemon's protocol has it."""
+    if not 0.0 <= seconds < float("inf"):
+        raise _reef.InvalidError(f"{name} must be a number of seconds from 0 on, got {seconds}")
+    return round(seconds * 1e6)
 
 
 def _path(name: str) -> str:

@@ -95,12 +95,10 @@ class Http:
         """Returns the body of a page."""
         return bytes(self._exchange("GET", path, b"", {})[0])
 
-    def infer(self, model: str, head: dict[str, Any], tensors: list[Any]) -> tuple[Any, bytearray, int]:
-        """Requests an inference. Returns the answer's JSON, and its bytes with the place at which
-        binary data begins."""
-        text = json.dumps(head).encode()
-        headers = {_JSON_LENGTH: str(len(text)), "Content-Type": "application/octet-stream"}
-        body = b"".join([text, *(tensor.data for tensor in tensors)])
+    def infer(self, model: str, body: bytes, length: int) -> tuple[Any, bytearray, int]:
+        """Requests an inference; `length` is that of the JSON in `body`. Returns the answer's JSON, and
+        its bytes with the place at which binary data begins."""
+        headers = {_JSON_LENGTH: str(length), "Content-Type": "application/octet-stream"}
         path = f"/v2/models/{quote(model, safe='')}/infer"
         data, length, _ = self._exchange("POST", path, body, headers)
         return json.loads(bytes(memoryview(data)[:length])), data, length
