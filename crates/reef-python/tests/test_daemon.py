@@ -312,6 +312,31 @@ assert numpy.array_equal(daemon.run("tiny", x), expected)
         self.assertIsInstance(raised.exception, PermissionError)
 
 
+class Texts(unittest.TestCase):
+    """Texts over HTTP, with a stand-in for the connections."""
+
+    def test_texts_go_in_and_out_as_the_protocol_has_them(self):
+        from reef._daemon import Daemon, Model
+
+        class Connections:
+            def infer(self, model, body, length):
+                tensors.append((json.loads(body[:length])["inputs"][0], body[length:]))
+                output = {"name": "y", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": 10}}
+                return {"outputs": [output]}, bytearray(b"\2\0\0\0ab\0\0\0\0"), 0
+
+        tensors = []
+        ports = [(reef.Port(name, (-1,), "object"),) for name in "xy"]
+        model = Model("words", (), *ports, ("BYTES",))
+        daemon = Daemon(Connections(), False)
+        for given in (["a", b"bc"], np.array(["a", "bc"], object)):
+            self.assertEqual(daemon.run(model, given).tolist(), [b"ab", b""])
+            head, data = tensors.pop()
+            self.assertEqual((head["datatype"], head["shape"], head["parameters"]), ("BYTES", [2], {"binary_data_size": 11}))
+            self.assertEqual(data, b"\1\0\0\0a\2\0\0\0bc")
+        with self.assertRaisesRegex(reef.InvalidError, "input x: each text must be str or bytes"):
+            daemon.run(model, [7, "a"])
+
+
 @unittest.skipIf(COMMAND is None, "no command reef in PATH")
 class Changing(unittest.TestCase):
     """Daemons that end, reload and refuse."""

@@ -31,6 +31,9 @@ _TYPES = {
     "BF16": _DTYPES["bfloat16"],
 }
 
+# Type of texts there. They are no type of NumPy.
+_TEXTS = "BYTES"
+
 # Errors after which the daemon is asked about a model again.
 _CHANGED = (_reef.InvalidError, _reef.NotFoundError, _errors.UnavailableError)
 
@@ -39,7 +42,11 @@ _MAX_THREADS = 8
 
 
 class Model(NamedTuple):
-    """A model that a daemon has loaded. A size of -1 is free: each request has its own."""
+    """A model that a daemon has loaded. A size of -1 is free: each request has its own.
+
+    A tensor of texts has the type `object`: its elements are str or bytes in requests, and bytes in
+    outputs.
+    """
 
     name: str
     versions: tuple[str, ...]
@@ -169,21 +176,23 @@ class _Served(Closing):
             parameters["reef_period_us"], parameters["reef_budget_us"] = (
                 _micros(name, seconds) for name, seconds in zip(("period", "budget"), self._rate)
             )
+        parts = [
+            _encoded(port, datatype, array)
+            for port, datatype, array in zip(model.inputs, model.datatypes, arrays)
+        ]
         inputs = [
             {
                 "name": port.name,
                 "datatype": datatype,
                 "shape": array.shape,
-                "parameters": {"binary_data_size": array.nbytes},
+                "parameters": {"binary_data_size": part.nbytes},
             }
-            for port, datatype, array in zip(model.inputs, model.datatypes, arrays)
+            for port, datatype, array, part in zip(model.inputs, model.datatypes, arrays, parts)
         ]
         text = json.dumps({"parameters": parameters, "inputs": inputs}).encode()
-        return b"".join([text, *(array.data for array in arrays)]), len(text)
+        return b"".join([text, *parts]), len(text)
 
     def _infer(self, model: Model, body: bytes, length: int) -> Any:
-        import numpy
-
         try:
             answer, data, at = self._daemon._http.infer(model.name, body, length)
         except _CHANGED:
@@ -192,9 +201,7 @@ class _Served(Closing):
         outputs = {}
         for output in answer["outputs"]:
             size = output["parameters"]["binary_data_size"]
-            dtype = numpy.dtype(_TYPES[output["datatype"]])
-            array = numpy.frombuffer(data, dtype, size // dtype.itemsize, at)
-            outputs[output["name"]] = array.reshape(output["shape"])
+            outputs[output["name"]] = _decoded(output, memoryview(data)[at : at + size])
             at += size
         found = tuple(outputs[port.name] for port in model.outputs)
         return found[0] if len(found) == 1 else found
@@ -305,6 +312,31 @@ class Daemon(_Served):
             raise _reef.Error(
                 f"connected in process {self._process}, of which this one is a fork: connect again here"
             )
+
+
+def _encoded(port: Port, datatype: str, array: numpy.ndarray[Any, Any]) -> memoryview:
+    """Bytes of an input, as the daemon's protocol has them: each text follows its length."""
+    if datatype != _TEXTS:
+        return array.data
+    from .serve._tensors import Spec
+
+    try:
+        return Spec(port.name, datatype, [], None).encode(array)[1]
+    except (TypeError, ValueError) as error:
+        raise _reef.InvalidError(f"input {port.name}: each text must be str or bytes: {error}") from None
+
+
+def _decoded(output: dict[str, Any], data: memoryview) -> numpy.ndarray[Any, Any]:
+    """An output, from the bytes that the daemon's protocol has for it."""
+    import numpy
+
+    datatype, shape = output["datatype"], output["shape"]
+    if datatype != _TEXTS:
+        return numpy.frombuffer(data, numpy.dtype(_TYPES[datatype])).reshape(shape)
+    from .serve._tensors import Spec
+
+    texts: numpy.ndarray[Any, Any] = Spec(output["name"], datatype, shape, None).decode(shape, data)
+    return texts
 
 
 def _micros(name: str, seconds: float) -> int:
