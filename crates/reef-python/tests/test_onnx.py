@@ -74,6 +74,45 @@ class Tensors(unittest.TestCase):
                 self.assertTrue(np.array_equal(found, wanted))
 
 
+def added(element, shape):
+    """Twice a tensor of this type and shape."""
+    ports = [helper.make_tensor_value_info(name, element, shape) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "added", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString()
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class Lists(unittest.TestCase):
+    def test_numbers_of_a_list_are_not_cut_to_fit(self):
+        with reef.open("cpu") as device, device.real_time() as rt:
+            whole, large, real, one = (
+                device.load(added(*of))
+                for of in [
+                    (TensorProto.INT64, [2]),
+                    (TensorProto.UINT64, [2]),
+                    (TensorProto.FLOAT, [2]),
+                    (TensorProto.FLOAT, []),
+                ]
+            )
+            self.assertEqual(rt.run(whole, [1, 2]).tolist(), [2, 4])
+            self.assertEqual(rt.run(large, [2**63 - 1, 1]).tolist(), [2**64 - 2, 2])
+            self.assertEqual(rt.run(large, [2**63, 1]).tolist(), [0, 2])
+            self.assertEqual(rt.run(real, [1, 2.5]).tolist(), [2.0, 5.0])
+            self.assertEqual(rt.run(one, 1.5).tolist(), 3.0)
+            for net, given, said in [
+                (whole, [1.5, 2.0], "list must be an array in the host's memory: values must be int64, got float64"),
+                (large, [2.0**63, 1], "values must be uint64, got float64"),
+                (whole, ["1", "2"], "values must be int64, got <U1"),
+                (whole, [2**70, 1], "list must be an array in the host's memory"),
+                (real, [None, 1.0], "values must be float32, got object"),
+                (one, None, "NoneType must be an array in the host's memory: values must be float32, got object"),
+            ]:
+                with self.subTest(given), self.assertRaises(reef.InvalidError) as raised:
+                    rt.run(net, given)
+                self.assertIn(said, str(raised.exception))
+
+
 def doubled():
     """Twice a matrix of open sizes."""
     graph = helper.make_graph(

@@ -31,7 +31,7 @@ _TYPES = {
     "BF16": _DTYPES["bfloat16"],
 }
 
-# Type of texts there. They are no type of NumPy.
+# Type of texts there. NumPy has no such type.
 _TEXTS = "BYTES"
 
 # Errors after which the daemon is asked about a model again.

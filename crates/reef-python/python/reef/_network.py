@@ -268,13 +268,28 @@ def _array(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
     try:
         if hasattr(value, "__dlpack__"):
             return _shared(value)
-        return numpy.asarray(value, dtype=port.dtype)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        return _numbers(port, value)
+    except (BufferError, OverflowError, RuntimeError, TypeError, ValueError) as error:
         kind = type(value).__name__
         why = "inputs by name are keywords, **inputs" if isinstance(value, dict) else error
         raise _reef.InvalidError(
             f"input {port.name}: {kind} must be an array in the host's memory: {why}"
         ) from error
+
+
+def _numbers(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
+    """Numbers that are not an array yet, as lists. NumPy would cut floats to fit integers, and take
+    None and texts for numbers."""
+    import numpy
+
+    made = numpy.asarray(value, dtype=port.dtype)
+    found = numpy.asarray(value).dtype
+    kinds = "biuf" if made.dtype.kind == "f" else "biu"
+    fits = made.size == 0 or made.dtype.kind == "O" or found.kind in kinds
+    # Integers that int64 and uint64 can't both hold are floats for NumPy.
+    if not fits and not all(isinstance(each, int) for each in numpy.asarray(value, dtype=object).flat):
+        raise TypeError(f"values must be {port.dtype}, got {found}")
+    return made
 
 
 _HOST = 1  # kDLCPU
