@@ -87,6 +87,18 @@ class Networks(unittest.TestCase):
             self.assertTrue(np.array_equal(expected, rt.run(self.net, turned)))
             self.assertTrue(np.array_equal(expected, rt.run(self.net, x.tolist())))
 
+    def test_arrays_are_in_one_piece_aligned_and_of_their_shape(self):
+        from reef._network import checked
+
+        bytes_after_one = np.frombuffer(b"\0" + np.arange(6, dtype=np.float32).tobytes(), np.uint8)[1:]
+        unaligned = bytes_after_one.view(np.float32).reshape(2, 3)
+        self.assertFalse(unaligned.flags.aligned)
+        for array in (unaligned, unaligned.T, np.matrix(unaligned), np.float32(7), np.array(7, np.float32)):
+            made = checked("x", np.shape(array), "float32", array)
+            self.assertTrue(made.flags.c_contiguous and made.flags.aligned and type(made) is np.ndarray)
+            self.assertEqual(made.shape, np.shape(array))
+            self.assertTrue(np.array_equal(made, array))
+
     def test_more_requests_than_instances_are_refused(self):
         net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=2)
         with self.device.best_effort() as be:

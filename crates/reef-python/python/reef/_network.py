@@ -250,7 +250,7 @@ def _checked(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
     if not isinstance(value, numpy.ndarray):
         value = _array(port, value)
     if value.shape == port.shape and value.dtype == port.dtype:  # as in most calls
-        return numpy.ascontiguousarray(value)
+        return _in_one_piece(value)
     fits = len(value.shape) == len(port.shape) and all(
         want in (-1, size) for size, want in zip(value.shape, port.shape)
     )
@@ -259,7 +259,17 @@ def _checked(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
             f"input {port.name} must be {port.dtype} {port.shape}, "
             f"got {value.dtype} {value.shape}"
         )
-    return numpy.ascontiguousarray(value)
+    return _in_one_piece(value)
+
+
+def _in_one_piece(value: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """The array, or a copy, whose values lie one after the other and aligned. It keeps its shape, where
+    `numpy.ascontiguousarray` gives a dimension to an array without any."""
+    import numpy
+
+    value = numpy.asarray(value)  # no matrix or the like
+    flags = value.flags
+    return value if flags.c_contiguous and flags.aligned else numpy.array(value, order="C")
 
 
 def _array(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
