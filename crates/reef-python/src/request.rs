@@ -112,7 +112,8 @@ impl Request {
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Timing>> {
         let pending = self.0.get()?;
         let how = wait(py, &pending.request, timeout);
-        if how.is_err() && pending.request.poll().is_some() {
+        // Not for the exception of a signal's handler: the request may have succeeded meanwhile.
+        if how.is_err() && matches!(pending.request.poll(), Some(Err(_))) {
             drop(pending.started.lock().take()); // there are no outputs
         }
         how

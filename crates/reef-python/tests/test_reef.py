@@ -182,6 +182,27 @@ class Networks(unittest.TestCase):
             timer.join()
             jobs[-1].result()
 
+    def test_interrupt_at_the_end_of_a_request_keeps_its_output(self):
+        net = self.device.load("resnet152", batch=1, input_size=224)
+        with self.device.best_effort() as be:
+            job, next_job = (be.submit(net, picture(size=224)) for _ in range(2))
+
+            def handler(*_):
+                next_job.result()  # so that the job, which is before it, has ended as well
+                raise KeyboardInterrupt
+
+            previous = signal.signal(signal.SIGINT, handler)
+            try:
+                timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+                timer.start()
+                with self.assertRaises(KeyboardInterrupt):
+                    job.result()
+                    time.sleep(60)  # sleep: until the signal, as the request may have ended before
+                timer.join()
+            finally:
+                signal.signal(signal.SIGINT, previous)
+            self.assertTrue(np.array_equal(job.result(), next_job.result()))
+
     def test_closed_client_cancels_what_waits(self):
         be = self.device.best_effort()
         be.close()
