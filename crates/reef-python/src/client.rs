@@ -72,8 +72,9 @@ impl Client {
     }
 
     /// Device time in seconds, requests that have ended, and those that began without budget.
-    fn usage(&self) -> PyResult<(f64, Option<u64>, Option<u64>)> {
-        let usage = self.0.get()?.usage().map_err(raised)?;
+    fn usage(&self, py: Python<'_>) -> PyResult<(f64, Option<u64>, Option<u64>)> {
+        let client = self.0.get()?;
+        let usage = py.detach(|| client.usage()).map_err(raised)?;
         Ok((usage.served.as_secs_f64(), usage.requests, usage.late))
     }
 

@@ -120,7 +120,8 @@ impl Device {
 
     /// Counters since the device was opened.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.dispatcher.get()?.stats().map_err(raised)?;
+        let dispatcher = self.dispatcher.get()?;
+        let stats = py.detach(|| dispatcher.stats()).map_err(raised)?;
         let counters = PyDict::new(py);
         counters.set_item("preemptions", stats.preemptions)?;
         counters.set_item("rt_finished", stats.rt_finished)?;

@@ -1,7 +1,7 @@
 //! Requests, and their outputs.
 
 use crate::errors::raised;
-use crate::memory::array::{Array, Keep, bytes_of, zeros};
+use crate::memory::array::{Array, Keep, bytes_of, read_memory, zeros};
 use crate::memory::pool::Lease;
 use crate::memory::ports::PortSpec;
 use crate::owned::Owned;
@@ -49,8 +49,8 @@ impl Started {
                     let array = zeros(port.descr(py)?, &port.dims)?;
                     // SAFETY: it was made just now, and nothing else has it.
                     let bytes = unsafe { &mut *bytes_of(&array, port.bytes) };
-                    memory.read(port.offset, bytes).map_err(raised)?;
-                    port.cut(array.into_any(), |at, size| memory.read(at, size).map_err(raised))
+                    read_memory(py, memory, port.offset, bytes)?;
+                    port.cut(array.into_any(), |at, size| read_memory(py, memory, at, size))
                 };
                 ports.iter().map(read).collect::<PyResult<_>>()?
             }
@@ -131,8 +131,9 @@ impl Request {
     }
 
     /// Takes back what the device hasn't got. Returns whether there was such a thing.
-    fn cancel(&self) -> PyResult<bool> {
-        self.0.get()?.request.cancel().map_err(raised)
+    fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
+        let request = &self.0.get()?.request;
+        py.detach(|| request.cancel()).map_err(raised)
     }
 }
 

@@ -25,6 +25,35 @@ def picture(seed=0, size=SIZE):
     return np.random.default_rng(seed).random((1, 3, size, size), dtype=np.float32)
 
 
+class Connecting(unittest.TestCase):
+    def test_threads_run_while_one_waits_for_a_busy_daemon(self):
+        code = """
+import os, socket, tempfile, threading
+from reef import _reef
+place = tempfile.mkdtemp(prefix="reef-py-")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(place + "/http.sock")
+listener.listen(0)
+others = []
+while True:  # until no other connection fits its queue
+    others.append(socket.socket(socket.AF_UNIX))
+    others[-1].setblocking(False)
+    try:
+        others[-1].connect(place + "/http.sock")
+    except BlockingIOError:
+        break
+connects = threading.Thread(target=_reef.daemon_socket, args=(place, "http.sock"), daemon=True)
+connects.start()
+connects.join(0.1)
+print(connects.is_alive(), flush=True)
+os.unlink(place + "/http.sock")
+os.rmdir(place)
+os._exit(0)
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("True\n", 0), run.stderr)
+
+
 class Process:
     """A daemon with the model `tiny` loaded and `large` and `free` not."""
 

@@ -16,8 +16,12 @@ use std::time::Duration;
 
 /// Connects to a socket in a daemon's folder, after checking its owner. Returns the descriptor.
 #[pyfunction]
-pub(crate) fn daemon_socket(folder: Option<PathBuf>, socket: &str) -> PyResult<i32> {
-    let stream = reef_serve::connect(folder.as_deref(), socket);
+pub(crate) fn daemon_socket(
+    py: Python<'_>,
+    folder: Option<PathBuf>,
+    socket: &str,
+) -> PyResult<i32> {
+    let stream = py.detach(|| reef_serve::connect(folder.as_deref(), socket));
     stream.map(IntoRawFd::into_raw_fd).map_err(|error| daemon_error(&error))
 }
 

@@ -174,6 +174,20 @@ impl Array {
     }
 }
 
+/// Reads from byte `offset` on. A driver copies without the interpreter's lock, as it may wait.
+pub(crate) fn read_memory(
+    py: Python<'_>,
+    memory: &Memory,
+    offset: usize,
+    bytes: &mut [u8],
+) -> PyResult<()> {
+    let read = match memory.place() {
+        Place::Host => memory.read(offset, bytes),
+        _ => py.detach(|| memory.read(offset, bytes)),
+    };
+    read.map_err(raised)
+}
+
 /// A new array of NumPy.
 pub(crate) fn zeros<'py>(
     descr: &Bound<'py, numpy::PyArrayDescr>,

@@ -126,20 +126,31 @@ fn write_all(
                 let first = input.address() as *const u8;
                 // SAFETY: the owner says that it is there, and as large as its shape and type.
                 let data = unsafe { std::slice::from_raw_parts(first, port.bytes) };
-                copy_from_host(lease, side, port, data)?;
+                copy_from_host(py, lease, side, port, data)?;
             }
         }
     }
     Ok(())
 }
 
-/// Copies an input of the host, unless it is the request's own memory.
-fn copy_from_host(lease: &Lease, side: Side, port: &PortSpec, data: &[u8]) -> PyResult<()> {
+/// Copies an input of the host, unless it is the request's own memory. A driver does so without the
+/// interpreter's lock, as it may wait.
+fn copy_from_host(
+    py: Python<'_>,
+    lease: &Lease,
+    side: Side,
+    port: &PortSpec,
+    data: &[u8],
+) -> PyResult<()> {
     let memory = lease.memory(End::Inputs, side);
     if data.as_ptr() as u64 == memory.address() + port.offset as u64 {
         return Ok(());
     }
-    memory.write(port.offset, data).map_err(raised)
+    let written = match memory.place() {
+        Place::Host => memory.write(port.offset, data),
+        _ => py.detach(|| memory.write(port.offset, data)),
+    };
+    written.map_err(raised)
 }
 
 /// Copies an input inside of the device, unless it is the request's own memory.
