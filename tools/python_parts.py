@@ -74,7 +74,7 @@ def main():
         except ImportError:
             print("         no torch")
         assert np.array_equal(rt.run(net, x).ravel(), np.maximum(x, 0).ravel()), "wrong output"
-    nothing = RealTime(Nothing())
+    nothing = RealTime(Nothing(), device)
     least("rt.run of a client that does nothing: the package's own Python", lambda: nothing.run(net, x))
     least("array.__dlpack__()", slot.inputs[0].__dlpack__)
     least("array.numpy()", slot.inputs[0].numpy)

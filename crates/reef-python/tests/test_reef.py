@@ -292,6 +292,20 @@ class Devices(unittest.TestCase):
         with self.assertRaises(reef.CancelledError):
             device.real_time()
 
+    def test_device_is_there_as_long_as_a_client_or_a_request(self):
+        def client(make):
+            device = reef.open("cpu:0?units=1")
+            return device.load("resnet18", input_size=SIZE), make(device)
+
+        for make in (reef.Device.real_time, reef.Device.best_effort):
+            net, opened = client(make)
+            gc.collect()
+            self.assertEqual(opened.run(net, picture()).shape, (1, 1000))
+            job = opened.submit(net, picture())
+            del opened
+            gc.collect()
+            self.assertEqual(job.result().shape, (1, 1000))
+
     @unittest.skipUnless(hasattr(os, "fork"), "no fork")
     def test_forked_process_gets_an_exception_and_ends(self):
         code = """

@@ -63,12 +63,13 @@ class Usage(NamedTuple):
 
 
 class _Client(Closing):
-    def __init__(self, client: _reef.Client, device: str) -> None:
+    def __init__(self, client: _reef.Client, device: Device) -> None:
         self._client = client
-        self._device = device
+        self._device = device  # which ends its clients' work when it is dropped
+        self._output = _Output(device)
 
     def __repr__(self) -> str:
-        return f"<reef.{type(self).__name__} on {self._device}>"
+        return f"<reef.{type(self).__name__} on {self._device.name}>"
 
     def close(self) -> None:
         """Ends the client. What waits is cancelled, and best-effort work that runs is waited for."""
@@ -91,7 +92,7 @@ class _Client(Closing):
         else:
             slot = _slot(what, out)
             request = self._client.submit_slot(slot, values, named, deadline)
-        return Future(_OUTPUT, request, request)
+        return Future(self._output, request, request)
 
     def _run(
         self,
@@ -115,7 +116,10 @@ def _slot(what: Any, out: str | None) -> _reef.Slot:
 
 
 class _Output:
-    """Outputs of requests to a device."""
+    """Outputs of requests to a device, which is kept for them."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
 
     def _read(self, request: _reef.Request) -> Any:
         return request.output()
@@ -125,9 +129,6 @@ class _Output:
 
     def _leave(self, instance: _reef.Request, request: _reef.Request) -> None:
         pass
-
-
-_OUTPUT = _Output()
 
 
 class RealTime(_Client):
@@ -247,7 +248,7 @@ class Device(Closing):
         `rate`: a period and a budget in seconds, the device time in each period that is its own. It
         needs a device that was opened with a `reserve`. Raises BusyError if less is left.
         """
-        return RealTime(self._device.real_time(priority, rate), self.name)
+        return RealTime(self._device.real_time(priority, rate), self)
 
     def best_effort(
         self,
@@ -263,7 +264,7 @@ class Device(Closing):
         preempt.
         """
         client = self._device.best_effort(weight, priority, capacity, window)
-        return BestEffort(client, self.name)
+        return BestEffort(client, self)
 
     def trace(self, seconds: float) -> bytes:
         """Records what runs when for that long, and returns a file for Perfetto: blocks on each unit
