@@ -40,7 +40,9 @@ class Queues(unittest.TestCase):
                 be.run(self.net, picture())
         with self.device.best_effort(capacity=256, window=1) as be:
             self.assertEqual(be.run(self.net, picture()).shape, (1, 1000))
-        for options in [{"capacity": 100}, {"weight": 0}, {"window": 0}]:
+        numbers = ("capacity", -1), ("weight", -1), ("weight", 2**32), ("window", -1), ("priority", 2**31)
+        wrong = [{"capacity": 100}, {"weight": 0}, {"window": 0}, *({name: value} for name, value in numbers)]
+        for options in wrong:
             with self.assertRaises(reef.InvalidError, msg=str(options)):
                 self.device.best_effort(**options)
 
@@ -196,6 +198,9 @@ class Clusters(unittest.TestCase):
                 lambda: self.cluster.best_effort(self.net, load=2.0),
                 lambda: self.cluster.mark_lost(2),
                 lambda: self.cluster.limit_memory(7, 1),
+                lambda: self.cluster.limit_memory(0, -1),
+                lambda: self.cluster.mark_lost(-1),
+                lambda: self.cluster.best_effort(self.net, memory=-1),
                 lambda: reef.open_cluster([]),
             ]:
                 with self.assertRaises(reef.Error):

@@ -277,6 +277,7 @@ class Devices(unittest.TestCase):
             for named, said in [
                 ({"batch": -1}, "batch must be from 0 to 18446744073709551615, got -1"),
                 ({"input_size": 2**64}, "input_size must be from 0"),
+                ({"instances": -1}, "instances must be from 1 to 18446744073709551615, got -1"),
             ]:
                 with self.subTest(named), self.assertRaisesRegex(reef.InvalidError, said):
                     device.load("resnet18", **named)

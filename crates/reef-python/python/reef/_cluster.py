@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import _reef
 from ._closing import Closing
-from ._network import Port, arrays_of, ports_of, source_of
+from ._network import Port, arrays_of, ports_of, priority_of, source_of, weight_of, whole
 from ._request import Timing
 
 
@@ -127,7 +127,7 @@ class Cluster:
 
         Raises Error if no device takes it, with each one's reason.
         """
-        args = (load, memory, moves, 1, priority)
+        args = (load, whole("memory", memory), moves, 1, priority_of(priority))
         return Placed(network, self._cluster.place(network._network, True, *args))
 
     def best_effort(
@@ -141,16 +141,16 @@ class Cluster:
         priority: int = 0,
     ) -> Placed:
         """Places a best-effort client: where the least load is. See `real_time`."""
-        args = (load, memory, moves, weight, priority)
+        args = (load, whole("memory", memory), moves, weight_of(weight), priority_of(priority))
         return Placed(network, self._cluster.place(network._network, False, *args))
 
     def limit_memory(self, node: int, bytes: int) -> None:
         """Promises at most `bytes` of a device's memory to clients and networks from now on."""
-        self._cluster.limit_memory(node, bytes)
+        self._cluster.limit_memory(whole("node", node), whole("bytes", bytes))
 
     def mark_lost(self, node: int, why: str = "marked lost") -> None:
         """Takes a device out: what waits there ends, and its clients move at their next request."""
-        self._cluster.mark_lost(node, why)
+        self._cluster.mark_lost(whole("node", node), why)
 
 
 def open_cluster(devices: str | Sequence[str], scheduler: str = "reef") -> Cluster:

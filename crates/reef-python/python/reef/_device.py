@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from . import _reef
 from ._closing import Closing
-from ._network import Network, Slot, source_of
+from ._network import Network, Slot, priority_of, source_of, weight_of, whole
 from ._request import Future
 
 
@@ -238,7 +238,7 @@ class Device(Closing):
         for `scales` on a device without such kernels; OutOfMemoryError.
         """
         source = source_of(what, batch, input_size, shape, weights, seed, scales)
-        return Network(self._device.load(source, max(0, instances)))
+        return Network(self._device.load(source, whole("instances", instances, 1)))
 
     def real_time(
         self, priority: int = 0, *, rate: tuple[float, float] | None = None
@@ -248,7 +248,7 @@ class Device(Closing):
         `rate`: a period and a budget in seconds, the device time in each period that is its own. It
         needs a device that was opened with a `reserve`. Raises BusyError if less is left.
         """
-        return RealTime(self._device.real_time(priority, rate), self)
+        return RealTime(self._device.real_time(priority_of(priority), rate), self)
 
     def best_effort(
         self,
@@ -263,7 +263,12 @@ class Device(Closing):
         several for each layer. `window`: commands with the device at once (4); few are quick to
         preempt.
         """
-        client = self._device.best_effort(weight, priority, capacity, window)
+        client = self._device.best_effort(
+            weight_of(weight),
+            priority_of(priority),
+            None if capacity is None else whole("capacity", capacity),
+            None if window is None else whole("window", window),
+        )
         return BestEffort(client, self)
 
     def trace(self, seconds: float) -> bytes:

@@ -62,11 +62,11 @@ def source_of(
     sizes = None if shape is None else {name: _sizes(name, each) for name, each in shape.items()}
     return Source(
         found,
-        None if batch is None else _whole("batch", batch),
-        None if input_size is None else _whole("input_size", input_size),
+        None if batch is None else whole("batch", batch),
+        None if input_size is None else whole("input_size", input_size),
         sizes,
         None if weights is None else _path("weights", weights),
-        _whole("seed", seed),
+        whole("seed", seed),
         None if scales is None else _path("scales", scales),
     )
 
@@ -74,15 +74,23 @@ def source_of(
 _MAX = 2**64
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any, least: int = 0, most: int = _MAX - 1) -> int:
     """An argument that is a whole number which the library can hold."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
-    if not 0 <= number < _MAX:
-        raise _reef.InvalidError(f"{name} must be from 0 to {_MAX - 1}, got {number}")
+    if not least <= number <= most:
+        raise _reef.InvalidError(f"{name} must be from {least} to {most}, got {number}")
     return number
+
+
+def weight_of(value: Any) -> int:
+    return whole("weight", value, 1, 2**32 - 1)
+
+
+def priority_of(value: Any) -> int:
+    return whole("priority", value, -(2**31), 2**31 - 1)
 
 
 def _sizes(name: str, sizes: Any) -> list[int]:
@@ -90,7 +98,7 @@ def _sizes(name: str, sizes: Any) -> list[int]:
     place = f"shape[{name!r}]"
     if isinstance(sizes, (str, bytes)) or not hasattr(sizes, "__iter__"):
         raise TypeError(f"{place} must be a sequence of ints, as [128], got {sizes!r}")
-    return [_whole(place, size) for size in sizes]
+    return [whole(place, size) for size in sizes]
 
 
 def _path(name: str, value: Any) -> str | os.PathLike[str]:

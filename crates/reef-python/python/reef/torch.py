@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _reef
 from ._device import Device
-from ._network import Network, Source
+from ._network import Network, Source, whole
 
 
 def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Network:
@@ -30,7 +30,7 @@ def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Ne
     exported, UnsupportedError or FileError if REEF can't run what was exported.
     """
     example = example if isinstance(example, tuple) else (example,)
-    name = type(module).__name__
+    name, instances = type(module).__name__, whole("instances", instances, 1)
     faults: list[str] = []
     cause: Exception | None = None
     for title, export in _exporters():
@@ -41,7 +41,7 @@ def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Ne
             faults.append(f"{title}: {text[0] if text else type(error).__name__}")
             cause = error
             continue
-        network = Network(device._device.load(Source((data, name)), max(0, instances)))
+        network = Network(device._device.load(Source((data, name)), instances))
         fault = _difference(module, network, example, device)
         if fault is None:
             return network
