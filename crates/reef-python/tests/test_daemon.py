@@ -107,6 +107,44 @@ class Process:
         shutil.rmtree(self.folder)
 
 
+class Answers(unittest.TestCase):
+    """Values that threads make for others, as those of requests over HTTP."""
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_forked_process_does_not_wait_for_a_thread_of_its_parent(self):
+        code = """
+import os, threading
+import reef
+from reef._daemon import _Answer
+goes_on = threading.Event()
+answer = _Answer(goes_on.wait)
+threading.Thread(target=answer.make, daemon=True).start()
+child = os.fork()
+if child == 0:
+    try:
+        answer.wait(None)
+    except reef.Error as error:
+        os._exit(7 if "fork" in str(error) else 2)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+goes_on.set()
+assert answer.wait(None) and answer.value
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
+
+    def test_error_of_any_kind_ends_a_wait(self):
+        from reef._daemon import _Answer
+
+        def function():
+            raise SystemExit(1)  # not an Exception, and neither is a panic of the compiled part
+
+        answer = _Answer(function)
+        threading.Thread(target=answer.make).start()
+        with self.assertRaisesRegex(reef.Error, "SystemExit"):
+            answer.wait(60.0)
+
+
 @unittest.skipIf(COMMAND is None, "no command reef in PATH")
 class Served(unittest.TestCase):
     @classmethod

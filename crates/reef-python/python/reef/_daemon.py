@@ -308,10 +308,15 @@ class Daemon(_Served):
         return self._http.call(method, path, body)
 
     def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise _reef.Error(
-                f"connected in process {self._process}, of which this one is a fork: connect again here"
-            )
+        _check_process(self._process)
+
+
+def _check_process(process: int) -> None:
+    """Refuses a forked child: threads and connections are those of its parent, `process`."""
+    if process != os.getpid():
+        raise _reef.Error(
+            f"connected in process {process}, of which this one is a fork: connect again here"
+        )
 
 
 def _encoded(port: Port, datatype: str, array: numpy.ndarray[Any, Any]) -> memoryview:
@@ -375,6 +380,7 @@ class _Answer:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
+        self._process = os.getpid()
         self._has_ended = threading.Event()
         self._begin = time.monotonic()
         self._error: BaseException | None = None
@@ -386,14 +392,16 @@ class _Answer:
             self.value = self._function()
         except _reef.Error as error:
             self._error = error
-        except Exception as error:
+        except BaseException as error:  # also of other kinds, as a panic: a thread waits for the end
             self._error = _reef.Error(f"not an answer of a daemon: {type(error).__name__}: {error}")
         self._total = time.monotonic() - self._begin
         self._has_ended.set()
 
     def wait(self, timeout: float | None) -> tuple[float | None, float | None, float] | None:
-        if not self._has_ended.wait(timeout):
-            return None
+        if not self._has_ended.is_set():
+            _check_process(self._process)  # a forked child has no thread that makes it
+            if not self._has_ended.wait(timeout):
+                return None
         if self._error is not None:
             raise self._error
         return None, None, self._total
