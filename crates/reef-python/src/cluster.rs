@@ -1,19 +1,23 @@
 //! Clusters: several devices of one backend, and clients that are placed on them.
 
 use crate::device::config;
-use crate::errors::raised;
+use crate::errors::{HostError, raised};
 use crate::memory::array::{bytes_of, zeros};
 use crate::memory::ports::{PortInfo, PortSpec};
 use crate::model_args::ModelArgs;
 use crate::owned::Owned;
+use crate::request::until_ended;
 use crate::time::{Timing, timing};
 use numpy::PyUntypedArray;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reef::Class;
 use reef::cluster::Demand;
-use reef_any::Fault;
+use reef_any::{Fault, Reason};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 /// Name of its hardware, clients, bytes that are promised, and the reason for which it is lost.
 type NodeFacts = (String, u32, u64, Option<String>);
@@ -80,7 +84,7 @@ impl Cluster {
         let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
         let placed = py.detach(|| cluster.place(class, loaded, demand, config));
         let placed = placed.map_err(raised)?;
-        Ok(Placed { ports: network.ports.clone(), client: Owned::new(placed) })
+        Ok(Placed { ports: network.ports.clone(), client: Owned::new(Arc::new(placed)) })
     }
 }
 
@@ -113,7 +117,7 @@ impl ClusterNetwork {
 #[pyclass(frozen, module = "reef._reef")]
 pub(crate) struct Placed {
     ports: Arc<[Vec<PortSpec>; 2]>,
-    client: Owned<reef_any::PlacedClient>,
+    client: Owned<Arc<reef_any::PlacedClient>>,
 }
 
 #[pymethods]
@@ -136,8 +140,12 @@ impl Placed {
             // SAFETY: its size was compared; it is only read.
             given[port.offset..][..bytes].copy_from_slice(unsafe { &*bytes_of(array, bytes) });
         }
-        let mut found = vec![0; size(outputs)];
-        let times = py.detach(|| client.run(&given, &mut found)).map_err(raised)?;
+        let (client, bytes) = (client.clone(), size(outputs));
+        let run = move || {
+            let mut found = vec![0; bytes];
+            client.run(&given, &mut found).map(|times| (times, found))
+        };
+        let (times, found) = in_thread(py, run)?.map_err(raised)?;
         let array = |port: &PortSpec| {
             let array = zeros(port.descr(py)?, &port.dims)?;
             let bytes = &found[port.offset..][..port.bytes];
@@ -164,10 +172,28 @@ impl Placed {
 
     /// Ends it, after a request that runs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let client = self.client.get()?;
-        py.detach(|| client.close());
-        Ok(())
+        let client = self.client.get()?.clone();
+        in_thread(py, move || client.close())
     }
+}
+
+/// Calls `work` in a thread of its own, which goes on if a signal's handler ends the wait.
+fn in_thread<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (done, outcome) = mpsc::channel();
+    let run = move || drop(done.send(work())); // no thread may wait any more
+    let started = thread::Builder::new().name("reef-placed".into()).spawn(run);
+    started.map_err(|error| HostError::new_err(format!("a thread cannot start: {error}")))?;
+    let outcome = Mutex::new(outcome);
+    let ended = until_ended(py, None, |limit| match outcome.lock().recv_timeout(limit) {
+        Ok(outcome) => Some(Some(outcome)),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(None), // it has panicked
+    })?;
+    let fault = || raised(Fault::new(Reason::Internal, "a cluster's thread has panicked"));
+    ended.flatten().ok_or_else(fault)
 }
 
 /// Bytes of all, and of what lies between them.

@@ -1,6 +1,8 @@
 """Queues, limits, traces and clusters on the CPU device."""
 
 import json
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -181,6 +183,23 @@ class Clusters(unittest.TestCase):
             self.cluster.mark_lost(rt.node)
             with self.assertRaises(reef.DeviceLostError):
                 rt.run(picture())
+
+    def test_interrupt_ends_a_wait(self):
+        code = """
+import os, signal, threading, numpy, reef
+cluster = reef.open_cluster("cpu:0?units=1", "rt-only")  # which runs no best-effort work
+net = cluster.load("resnet18", input_size=32)
+be, x = cluster.best_effort(net), numpy.zeros((1, 3, 32, 32), numpy.float32)
+for call in (lambda: be.run(x), be.close):
+    try:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        call()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+os._exit(0)
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("interrupted\n" * 2, 0), run.stderr)
 
     def test_memory_that_is_not_there_is_refused(self):
         for node in (0, 1):
