@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 import reef
@@ -234,6 +235,31 @@ class EightBits(unittest.TestCase):
                 floats, eight = (rt.run(load(scales), picture()) for scales in [None, scales])
             self.assertFalse(np.array_equal(floats, eight))
             self.assertLess(np.abs(floats - eight).max(), 0.2 * np.abs(floats).max())
+
+
+class Futures(unittest.TestCase):
+    def test_timeout_includes_the_wait_for_another_thread(self):
+        class Request:
+            def wait(self, timeout):
+                timeouts.append(timeout)
+
+        class Lock:  # of which another thread releases its hold after 40 s
+            def acquire(self, blocking=True, timeout=-1):
+                if blocking:
+                    timeouts.append(timeout)
+                    clock.monotonic.return_value += 40.0
+                return blocking
+
+            def release(self):
+                pass
+
+        timeouts, clock = [], mock.Mock()
+        clock.monotonic.return_value = 100.0
+        future = reef.Future(mock.Mock(), object(), Request())
+        future._lock = Lock()
+        with mock.patch("reef._request.time", clock), self.assertRaises(TimeoutError):
+            future.result(timeout=60.0)
+        self.assertEqual(timeouts, [60.0, 20.0])
 
 
 class Devices(unittest.TestCase):

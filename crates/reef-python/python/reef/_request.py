@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator
 from typing import Any, NamedTuple, Protocol
 
@@ -63,9 +64,11 @@ class Future:
     def _ends(self, timeout: float | None) -> bool:
         """Whether it has ended; waits for as long as `timeout`, or without limit."""
         if not self._lock.acquire(blocking=False):  # another thread waits
-            limit = -1.0 if timeout is None else max(0.0, timeout)
+            begin, limit = time.monotonic(), -1.0 if timeout is None else max(0.0, timeout)
             if not self._lock.acquire(timeout=min(limit, threading.TIMEOUT_MAX)):
                 return False
+            if timeout is not None:
+                timeout = max(0.0, timeout - (time.monotonic() - begin))
         try:
             if self._instance is None:
                 return True
