@@ -353,6 +353,37 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
         self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
 
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_forked_process_does_not_wait_where_its_parent_waits(self):
+        code = """
+import os, threading, numpy, reef
+device = reef.open("cpu:0?units=1", "rt-only")  # which runs no best-effort work
+net = device.load("resnet18", input_size=32)
+be = device.best_effort()
+job = be.submit(net, numpy.zeros((1, 3, 32, 32), numpy.float32))
+def wait():
+    try:
+        job.result()
+    except reef.CancelledError:
+        pass
+waits = threading.Thread(target=wait)
+waits.start()
+while not job._lock.locked():
+    pass
+child = os.fork()
+if child == 0:
+    try:
+        job.result()
+    except reef.Error as error:
+        os._exit(7 if "fork" in str(error) else 2)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+be.close()
+waits.join()
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
+
     def test_import_is_quick(self):
         code = "import time; t = time.process_time(); import reef; print(time.process_time() - t)"
         times = [

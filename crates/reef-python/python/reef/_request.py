@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Generator
@@ -48,7 +49,7 @@ class Future:
         self._network = network
         self._instance: Any = instance
         self._request = request
-        self._lock = threading.Lock()
+        self._process, self._lock = os.getpid(), threading.Lock()
         self._timing: Timing | None = None
         self._result: Any = None
         self._error: _reef.Error | None = None
@@ -63,9 +64,12 @@ class Future:
 
     def _ends(self, timeout: float | None) -> bool:
         """Whether it has ended; waits for as long as `timeout`, or without limit."""
-        if not self._lock.acquire(blocking=False):  # another thread waits
+        if self._process != os.getpid():  # a thread of the parent may have had the lock at the fork
+            self._process, self._lock = os.getpid(), threading.Lock()
+        lock = self._lock
+        if not lock.acquire(blocking=False):  # another thread waits
             begin, limit = time.monotonic(), -1.0 if timeout is None else max(0.0, timeout)
-            if not self._lock.acquire(timeout=min(limit, threading.TIMEOUT_MAX)):
+            if not lock.acquire(timeout=min(limit, threading.TIMEOUT_MAX)):
                 return False
             if timeout is not None:
                 timeout = max(0.0, timeout - (time.monotonic() - begin))
@@ -84,7 +88,7 @@ class Future:
             self._network._give(instance)
             return True
         finally:
-            self._lock.release()
+            lock.release()
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the output: a NumPy array, or a tuple of them if the network has several.
