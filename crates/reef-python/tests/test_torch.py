@@ -44,6 +44,17 @@ class TwoInputs(nn.Module):
         return nn.functional.layer_norm(rows, (16,)), rows.mean(1)
 
 
+class Deep(nn.Module):
+    """A module of more steps than a queue of the usual capacity has room for."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = nn.Sequential(*(nn.Linear(2, 2) for _ in range(1100)))
+
+    def forward(self, x):
+        return self.steps(x)
+
+
 class Determinant(nn.Module):
     """REEF has no operator for it."""
 
@@ -113,6 +124,12 @@ class Modules(unittest.TestCase):
             tokens = torch.randint(0, 50, (2, 7))
             for found, wanted in zip(rt.run(net, tokens, mask=mask), module(tokens, mask)):
                 self.assert_close(found, wanted)
+
+    def test_module_of_many_steps_is_compared_as_well(self):
+        module = Deep().eval()
+        net = reef.torch.load(module, torch.ones(1, 2), device=self.device)
+        with self.device.real_time() as rt, torch.no_grad():
+            self.assert_close(rt.run(net, torch.ones(1, 2)), module(torch.ones(1, 2)))
 
     def test_module_that_cannot_be_exported_is_one_error(self):
         with self.assertRaises(reef.InvalidError) as raised:

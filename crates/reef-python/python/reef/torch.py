@@ -67,7 +67,8 @@ def _difference(
     module: Any, network: Network, example: tuple[Any, ...], device: Device
 ) -> str | None:
     """How the network differs from the module; None if it gives the same."""
-    with device.best_effort() as client:
+    # The largest capacity: a deep network has many commands.
+    with device.best_effort(capacity=1 << 16) as client:
         for what, inputs in _inputs(example):
             with _for_inference(module):
                 try:
