@@ -95,7 +95,8 @@ typedef struct {
     uint64_t padded_blocks;
     // Times that the device refused to stop or to restore best-effort work, and was asked again.
     uint64_t retries;
-    // Best-effort clients whose work did not end in time. What it uses may stay on the device for ever.
+    // Best-effort clients whose work did not end in time. What it uses may stay on the device for
+    // ever.
     uint64_t abandoned;
 } reef_stats;
 
@@ -103,9 +104,9 @@ typedef struct {
 typedef struct {
     // Set it to `sizeof(reef_network_options)`.
     uint32_t struct_size;
-    // Pictures in a request; 0: as many as the network was made for, or 1.
+    // Images in a request; 0: as many as the network was made for, or 1.
     uint32_t batch;
-    // Rows and columns of a picture; 0: as many as the network was made for.
+    // Rows and columns of an image; 0: as many as the network was made for.
     uint32_t input_size;
     // 0.
     uint32_t reserved;
@@ -122,9 +123,9 @@ typedef struct {
 typedef struct {
     // Set it to `sizeof(reef_network_info)`.
     uint32_t struct_size;
-    // Pictures in a request.
+    // Images in a request.
     uint32_t batch;
-    // Channels of a picture.
+    // Channels of an image.
     uint32_t channels;
     // Its rows.
     uint32_t height;
@@ -352,7 +353,7 @@ size_t reef_live_handles(void);
 // A network that is built by name has made-up weights unless the options name a file. Any thread.
 //
 // `what` is null or a string that ends with a zero byte; `options` is null or as large as its
-// `struct_size`, and its `weights` as `what`; `network` is null or can be written.
+// `struct_size`, and its `weights` and `scales` as `what`; `network` is null or can be written.
 reef_status reef_network_load(const reef_device *device,
                               const char *what,
                               const reef_network_options *options,

@@ -86,3 +86,11 @@ fn the_header_declares_what_the_sources_do() {
         assert_eq!(in_header, in_sources, "{name}: tools/capi_header.sh makes the header");
     }
 }
+
+#[test]
+fn the_header_has_the_words_of_the_sources() {
+    let (header, comments) = (declared::comments_of_header(), declared::comments_of_sources());
+    assert!(comments.len() > 80, "{comments:#?}");
+    let missing: Vec<_> = comments.iter().filter(|text| !header.contains(text.as_str())).collect();
+    assert!(missing.is_empty(), "tools/capi_header.sh makes the header: {missing:#?}");
+}

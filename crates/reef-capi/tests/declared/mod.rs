@@ -47,12 +47,49 @@ pub(crate) fn by_header() -> Declared {
     all
 }
 
+/// Texts of the sources with what C gets, except for the statuses.
+fn entries() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/entry");
+    let files = std::fs::read_dir(folder).unwrap();
+    files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
+
+/// Words of text, with one space between two.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Comments of `reef.h`, as one text.
+pub(crate) fn comments_of_header() -> String {
+    let header = text("include/reef.h");
+    let comments = header.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    words(&comments.collect::<Vec<_>>().join(" "))
+}
+
+/// Comments of what C gets, as the sources have them, without the headings of rustdoc.
+pub(crate) fn comments_of_sources() -> Vec<String> {
+    let mut all = Vec::new();
+    for source in entries().into_iter().chain([text("src/status.rs")]) {
+        let mut comment = String::new();
+        for line in source.lines().map(str::trim_start) {
+            if let Some(more) = line.strip_prefix("///") {
+                comment = format!("{comment} {more}");
+            } else if !line.starts_with("#[") {
+                let whole = words(&std::mem::take(&mut comment).replace("# Safety", ""));
+                if line.starts_with("pub ") && !whole.is_empty() {
+                    all.push(whole);
+                }
+            }
+        }
+    }
+    all
+}
+
 /// Of the sources.
 pub(crate) fn by_sources() -> Declared {
     let mut all = Declared::new();
-    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/entry")).unwrap()
-    {
-        let text = without_comments(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+    for text in entries() {
+        let text = without_comments(&text);
         all.extend(between(&text, "extern \"C\" fn ", " {\n").map(function));
         all.extend(constants(&text));
         all.extend(between(&text, "pub struct ", "\n}").filter_map(structure));
