@@ -19,7 +19,7 @@
 // Version of the interface that a program was compiled for: compare it with `reef_version()`.
 //
 // The first number changes when programs must be changed; the second one when something is added.
-#define REEF_VERSION 256
+#define REEF_VERSION 512
 
 // A time that isn't known.
 #define REEF_UNKNOWN UINT64_MAX
@@ -119,7 +119,8 @@ typedef struct {
     const char *scales;
 } reef_network_options;
 
-// Shapes of a network. Values are floats, and lie image by image, channel by channel, row by row.
+// Shapes of a network for images. Values are floats, and lie image by image, channel by channel,
+// row by row.
 typedef struct {
     // Set it to `sizeof(reef_network_info)`.
     uint32_t struct_size;
@@ -155,6 +156,26 @@ typedef struct {
     uint64_t total_ns;
 } reef_timing;
 
+// Inputs of a network, or its outputs: one of the two below.
+typedef uint32_t reef_end;
+
+// Type of a tensor's values: one of those below, which are as wide as C's types of these names.
+typedef uint32_t reef_element;
+
+// An input or output of a network.
+typedef struct {
+    // Set it to `sizeof(reef_tensor_info)`.
+    uint32_t struct_size;
+    // Type of its values.
+    reef_element element;
+    // Number of its sizes.
+    uint32_t rank;
+    // 0.
+    uint32_t reserved;
+    // Bytes of all values; of the most, if each request decides a size.
+    uint64_t bytes;
+} reef_tensor_info;
+
 // Starts at once, before any best-effort work.
 #define REEF_REAL_TIME 1
 
@@ -169,6 +190,51 @@ typedef struct {
 
 // Also stops work that runs.
 #define REEF_ALL 2
+
+// The inputs.
+#define REEF_INPUT 1
+
+// The outputs.
+#define REEF_OUTPUT 2
+
+// A byte that is 0 or 1.
+#define REEF_BOOL 1
+
+// `uint8_t`
+#define REEF_U8 2
+
+// `uint16_t`
+#define REEF_U16 3
+
+// `uint32_t`
+#define REEF_U32 4
+
+// `uint64_t`
+#define REEF_U64 5
+
+// `int8_t`
+#define REEF_I8 6
+
+// `int16_t`
+#define REEF_I16 7
+
+// `int32_t`
+#define REEF_I32 8
+
+// `int64_t`
+#define REEF_I64 9
+
+// IEEE 754's format of 16 bits.
+#define REEF_F16 10
+
+// `float`
+#define REEF_F32 11
+
+// `double`
+#define REEF_F64 12
+
+// The upper 16 bits of a `float`.
+#define REEF_BF16 14
 
 // It is done.
 #define REEF_OK 0
@@ -246,8 +312,8 @@ reef_status reef_client_submit(const reef_client *client,
                                int64_t deadline_us,
                                reef_request **request);
 
-// One inference: writes the input, submits, waits, reads the output. Other threads' calls that
-// work on the network's memory wait until it has ended.
+// One inference of a network for images: writes the input, submits, waits, reads the output. Other
+// threads' calls that work on the network's memory wait until it has ended.
 //
 // `timeout_us`: how long it waits, also for other threads' calls; negative: without limit.
 // REEF_TIMEOUT: a real-time request is cancelled as far as the device hasn't got it, a best-effort
@@ -348,7 +414,7 @@ size_t reef_live_handles(void);
 
 // Loads a network onto a device: one of `reef_networks()`, an .onnx file, a folder of
 // `reef model import`, or a .safetensors file whose name begins with one of `reef_networks()`.
-// NULL options: the usual.
+// NULL options: the usual. Sizes that an .onnx file leaves open are 1, or another that works.
 //
 // A network that is built by name has made-up weights unless the options name a file. Any thread.
 //
@@ -368,20 +434,21 @@ reef_status reef_network_new_instance(const reef_network *network, reef_network 
 // Frees the handle; NULL does nothing. A request that is on its way goes on. Any thread.
 reef_status reef_network_free(reef_network *network);
 
-// The network's shapes. Any thread.
+// The shapes of a network for images. REEF_INVALID: it is one of tensors, as
+// `reef_network_get_tensor` describes them. Any thread.
 //
 // `info` is null or as large as its `struct_size`.
 reef_status reef_network_get_info(const reef_network *network, reef_network_info *info);
 
-// Writes the input of the next request: all of its values. REEF_BUSY: a request is on its way.
+// Writes the input of a network for images: all of its values. REEF_BUSY: a request is on its way.
 //
 // Any thread; calls for one network wait for each other.
 //
 // `count` values at `values` can be read, or it is null.
 reef_status reef_network_write_input(const reef_network *network, const float *values, size_t count);
 
-// Reads the output of the last request that finished: all of its values. REEF_BUSY: a request is
-// on its way.
+// Reads the output of a network for images, of the last request that finished: all of its values.
+// REEF_BUSY: a request is on its way.
 //
 // Any thread; calls for one network wait for each other.
 //
@@ -413,6 +480,61 @@ reef_status reef_request_get_timing(const reef_request *request, reef_timing *ti
 // Frees the handle; NULL does nothing. The request goes on, and its network is busy until it has
 // ended. Any thread.
 reef_status reef_request_free(reef_request *request);
+
+// Number of the network's inputs, or of its outputs. Any thread.
+//
+// `count` is null or can be written.
+reef_status reef_network_count_tensors(const reef_network *network, reef_end end, size_t *count);
+
+// Element type, rank and size of an input or output, which are counted from 0. Any thread.
+//
+// `info` is null or as large as its `struct_size`.
+reef_status reef_network_get_tensor(const reef_network *network, reef_end end, size_t index, reef_tensor_info *info);
+
+// The name of an input or output as its file has it, cut to `size` bytes with the zero byte at its
+// end. `needed`, if it isn't NULL, gets the bytes that the whole name takes with it. Any thread.
+//
+// `size` bytes at `name` can be written, or `size` is 0; `needed` is null or can be written.
+reef_status reef_network_get_tensor_name(const reef_network *network,
+                                         reef_end end,
+                                         size_t index,
+                                         char *name,
+                                         size_t size,
+                                         size_t *needed);
+
+// The sizes of an input or output, of which there are as many as its rank. -1 is one that each
+// request decides: see `reef_network_read_size`. Any thread.
+//
+// `count` numbers at `sizes` can be written, or it is null.
+reef_status reef_network_get_tensor_shape(const reef_network *network,
+                                          reef_end end,
+                                          size_t index,
+                                          int64_t *sizes,
+                                          size_t count);
+
+// Writes an input of the next request: all of its bytes, in row-major order. REEF_BUSY: a
+// request is on its way.
+//
+// Any thread; calls for one network wait for each other.
+//
+// `bytes` bytes at `data` can be read, or it is null.
+reef_status reef_network_write_tensor(const reef_network *network, size_t index, const void *data, size_t bytes);
+
+// Reads an output of the last request that finished: all of its bytes, of which those of the sizes
+// that it decided have values. REEF_BUSY: a request is on its way.
+//
+// Any thread; calls for one network wait for each other.
+//
+// `bytes` bytes at `data` can be written, or it is null.
+reef_status reef_network_read_tensor(const reef_network *network, size_t index, void *data, size_t bytes);
+
+// Reads the size that the last request which finished decided for an output, in place of -1 in its
+// shape. REEF_INVALID: all of its sizes are fixed.
+//
+// Any thread; calls for one network wait for each other.
+//
+// `size` is null or can be written.
+reef_status reef_network_read_size(const reef_network *network, size_t index, uint64_t *size);
 
 #ifdef __cplusplus
 }  // extern "C"

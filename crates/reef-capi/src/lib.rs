@@ -28,5 +28,6 @@ pub use entry::dispatcher::*;
 pub use entry::library::*;
 pub use entry::network::*;
 pub use entry::request::*;
+pub use entry::tensor::*;
 pub use entry::types::*;
 pub use status::*;

@@ -68,6 +68,26 @@ fn mistakes_are_told() {
     assert_eq!(run(&program, &[scales.to_str().unwrap()]), "0 mistakes were not told\n");
 }
 
+/// ONNX file of a network with two inputs, x of two floats and n of two int64, and two outputs: sum
+/// is x + n, and twice is n + n.
+const TENSORS: &[u8] =
+    b"\x08\x09\x12\x00:\x8c\x01\x0a\x17\x0a\x01n\x12\x01f\x22\x04Cast*\x09\x0a\x02to\x18\
+    \x01\xa0\x01\x02\x0a\x10\x0a\x01x\x0a\x01f\x12\x03sum\x22\x03Add\x0a\x12\x0a\x01n\
+    \x0a\x01n\x12\x05twice\x22\x03Add\x12\x01tZ\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\
+    \x04\x0a\x02\x08\x02Z\x0f\x0a\x01n\x12\x0a\x0a\x08\x08\x07\x12\x04\x0a\x02\x08\x02\
+    b\x11\x0a\x03sum\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02b\x13\x0a\x05twic\
+    e\x12\x0a\x0a\x08\x08\x07\x12\x04\x0a\x02\x08\x02B\x04\x0a\x00\x10\x11";
+
+#[test]
+fn tensors_of_several_types_go_in_and_out() {
+    let Some(cc) = compiler("cc") else { return };
+    let flags = ["-std=c99", "-pedantic"];
+    let program = compile(&cc, "crates/reef-capi/tests/c/tensors.c", &flags, Link::Shared);
+    let file = prefix().join("tensors.onnx");
+    std::fs::write(&file, TENSORS).unwrap();
+    assert_eq!(run(&program, &[file.to_str().unwrap()]), "2.5 4 4 6\n");
+}
+
 #[test]
 fn a_program_of_the_cuda_port_preempts_a_stream() {
     let Some(cxx) = compiler("c++") else { return };

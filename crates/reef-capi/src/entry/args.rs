@@ -3,6 +3,7 @@
 use crate::fault::{Fault, Result};
 use crate::handles::{self, Kind};
 use std::ffi::{CStr, c_char};
+use std::ptr;
 use std::time::Duration;
 
 /// The text at `text`, called `what` in errors.
@@ -42,7 +43,7 @@ pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Resul
 pub(crate) unsafe fn give<T: Kind, H>(object: T, to: *mut *mut H) -> Result<()> {
     let handle = handles::open(object)?;
     // SAFETY: `to` can be written: `give` demands it.
-    unsafe { to.write_unaligned(std::ptr::without_provenance_mut(handle)) };
+    unsafe { to.write_unaligned(ptr::without_provenance_mut(handle)) };
     Ok(())
 }
 
@@ -66,6 +67,43 @@ pub(crate) fn array_bytes(
     }
     place(what, array)?;
     Ok(count * size_of::<f32>())
+}
+
+/// Refuses another number of bytes than `want`, and null unless there are none.
+pub(crate) fn data_bytes<T>(what: &str, data: *const T, bytes: usize, want: usize) -> Result<()> {
+    if bytes != want {
+        return Err(Fault::invalid(format!("{what} must have {want} bytes, got {bytes}")));
+    }
+    if want > 0 { place(what, data) } else { Ok(()) }
+}
+
+/// Gives C a text: as much of it as fits `size` bytes with a zero byte at its end, and the bytes of
+/// the whole with that.
+///
+/// # Safety
+///
+/// `size` bytes at `name` can be written, or `size` is 0; `needed` is null or can be written.
+pub(crate) unsafe fn give_text(
+    whole: &str,
+    name: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> Result<()> {
+    if size > 0 {
+        place("name", name)?;
+        let cut = &whole[..whole.floor_char_boundary(size - 1)];
+        // SAFETY: `size` bytes at `name` can be written: `give_text` demands it. `cut` and a zero
+        // byte are `size` bytes at most.
+        unsafe {
+            ptr::copy_nonoverlapping(cut.as_ptr(), name.cast(), cut.len());
+            name.add(cut.len()).write(0);
+        }
+    }
+    if !needed.is_null() {
+        // SAFETY: `needed` is not null, so it can be written: `give_text` demands it.
+        unsafe { needed.write_unaligned(whole.len() + 1) };
+    }
+    Ok(())
 }
 
 /// A time in microseconds; `None` if it is negative.

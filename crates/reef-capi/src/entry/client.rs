@@ -109,8 +109,8 @@ pub unsafe extern "C" fn reef_client_submit(
     })
 }
 
-/// One inference: writes the input, submits, waits, reads the output. Other threads' calls that
-/// work on the network's memory wait until it has ended.
+/// One inference of a network for images: writes the input, submits, waits, reads the output. Other
+/// threads' calls that work on the network's memory wait until it has ended.
 ///
 /// `timeout_us`: how long it waits, also for other threads' calls; negative: without limit.
 /// REEF_TIMEOUT: a real-time request is cancelled as far as the device hasn't got it, a best-effort

@@ -1,6 +1,6 @@
 //! Devices.
 
-use crate::entry::args::{give, place, text};
+use crate::entry::args::{give, give_text, place, text};
 use crate::entry::record;
 use crate::entry::types::{
     REEF_ALL, REEF_DEVICE_QUEUE, REEF_HOST_QUEUE, reef_device, reef_device_info, reef_level,
@@ -11,7 +11,6 @@ use crate::status::reef_status;
 use reef::PreemptLevel;
 use reef_any::Device;
 use std::ffi::c_char;
-use std::ptr;
 
 /// Opens a device by its name: "cpu", "cuda:1", "cpu:0?units=4"; "auto" is the first GPU, else the
 /// CPU.
@@ -87,21 +86,9 @@ pub unsafe extern "C" fn reef_device_get_name(
 ) -> reef_status {
     answer(|| {
         let whole = handles::get::<Device>(device.addr())?.info().name;
-        if size > 0 {
-            place("name", name)?;
-            let cut = &whole[..whole.floor_char_boundary(size - 1)];
-            // SAFETY: `size` bytes at `name` can be written: reef.h demands it of the program.
-            // `cut` and a zero byte are `size` bytes at most.
-            unsafe {
-                ptr::copy_nonoverlapping(cut.as_ptr(), name.cast(), cut.len());
-                name.add(cut.len()).write(0);
-            }
-        }
-        if !needed.is_null() {
-            // SAFETY: `needed` is not null, so it can be written: reef.h demands it of the program.
-            unsafe { needed.write_unaligned(whole.len() + 1) };
-        }
-        Ok(())
+        // SAFETY: `size` bytes at `name` can be written, or `size` is 0, and `needed` is null or
+        // can be written: reef.h demands it of the program.
+        unsafe { give_text(&whole, name, size, needed) }
     })
 }
 

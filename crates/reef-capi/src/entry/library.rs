@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// Version of the interface that a program was compiled for: compare it with `reef_version()`.
 ///
 /// The first number changes when programs must be changed; the second one when something is added.
-pub const REEF_VERSION: u32 = 0x00_01_00;
+pub const REEF_VERSION: u32 = 0x00_02_00;
 
 /// Version of the library: `0xAABBCC` for AA.BB.CC. It fits a program if it is at least
 /// `REEF_VERSION` and has the same AA.

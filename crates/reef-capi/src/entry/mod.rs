@@ -12,6 +12,7 @@ pub(crate) mod library;
 pub(crate) mod network;
 pub(crate) mod record;
 pub(crate) mod request;
+pub(crate) mod tensor;
 #[cfg(test)]
 mod tests;
 pub(crate) mod types;

@@ -15,7 +15,7 @@ use std::{ptr, slice};
 
 /// Loads a network onto a device: one of `reef_networks()`, an .onnx file, a folder of
 /// `reef model import`, or a .safetensors file whose name begins with one of `reef_networks()`.
-/// NULL options: the usual.
+/// NULL options: the usual. Sizes that an .onnx file leaves open are 1, or another that works.
 ///
 /// A network that is built by name has made-up weights unless the options name a file. Any thread.
 ///
@@ -44,7 +44,6 @@ pub unsafe extern "C" fn reef_network_load(
         let scales = unsafe { optional_text("scales", options.scales) }?;
         let scales = scales.map(Scales::load).transpose()?;
         let model = opened(what, weights, scales.as_ref(), &options)?;
-        model.image()?; // the calls for inputs and outputs know nothing else
         let loaded = device.load(&model)?;
         // SAFETY: `network` is not null, as `place` has checked, and can be written: reef.h demands
         // it of the program.
@@ -99,7 +98,8 @@ pub extern "C" fn reef_network_free(network: *mut reef_network) -> reef_status {
     })
 }
 
-/// The network's shapes. Any thread.
+/// The shapes of a network for images. REEF_INVALID: it is one of tensors, as
+/// `reef_network_get_tensor` describes them. Any thread.
 ///
 /// # Safety
 ///
@@ -120,7 +120,9 @@ pub unsafe extern "C" fn reef_network_get_info(
 
 /// Shapes of input and output, which C sees as images.
 pub(crate) fn images(network: &Network) -> Result<[Tensor; 2]> {
-    network.images().ok_or_else(|| Fault::invalid("the network is not one of images"))
+    network.images().ok_or_else(|| {
+        Fault::invalid("the network is not one of images: use reef_network_get_tensor")
+    })
 }
 
 fn shapes(network: &Network) -> Result<reef_network_info> {
@@ -140,7 +142,7 @@ fn shapes(network: &Network) -> Result<reef_network_info> {
     })
 }
 
-/// Writes the input of the next request: all of its values. REEF_BUSY: a request is on its way.
+/// Writes the input of a network for images: all of its values. REEF_BUSY: a request is on its way.
 ///
 /// Any thread; calls for one network wait for each other.
 ///
@@ -161,8 +163,8 @@ pub unsafe extern "C" fn reef_network_write_input(
     })
 }
 
-/// Reads the output of the last request that finished: all of its values. REEF_BUSY: a request is
-/// on its way.
+/// Reads the output of a network for images, of the last request that finished: all of its values.
+/// REEF_BUSY: a request is on its way.
 ///
 /// Any thread; calls for one network wait for each other.
 ///

@@ -6,6 +6,7 @@ use crate::entry::dispatcher::*;
 use crate::entry::library::*;
 use crate::entry::network::*;
 use crate::entry::request::*;
+use crate::entry::tensor::*;
 use crate::entry::types::*;
 use crate::guard::injected::panic_next;
 use crate::status::*;
@@ -35,6 +36,13 @@ fn calls() -> Vec<Call> {
         reef_network_get_info(null(), null_mut()),
         reef_network_write_input(null(), null(), 0),
         reef_network_read_output(null(), null_mut(), 0),
+        reef_network_count_tensors(null(), 0, null_mut()),
+        reef_network_get_tensor(null(), 0, 0, null_mut()),
+        reef_network_get_tensor_name(null(), 0, 0, null_mut(), 0, null_mut()),
+        reef_network_get_tensor_shape(null(), 0, 0, null_mut(), 0),
+        reef_network_write_tensor(null(), 0, null(), 0),
+        reef_network_read_tensor(null(), 0, null_mut(), 0),
+        reef_network_read_size(null(), 0, null_mut()),
         reef_dispatcher_start(null(), null(), null_mut()),
         reef_dispatcher_free(null_mut()),
         reef_dispatcher_get_stats(null(), null_mut()),

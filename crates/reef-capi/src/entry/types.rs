@@ -87,7 +87,8 @@ pub struct reef_network_options {
     pub scales: *const c_char,
 }
 
-/// Shapes of a network. Values are floats, and lie image by image, channel by channel, row by row.
+/// Shapes of a network for images. Values are floats, and lie image by image, channel by channel,
+/// row by row.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct reef_network_info {
@@ -107,6 +108,58 @@ pub struct reef_network_info {
     pub inputs: u64,
     /// Values of the whole output.
     pub outputs: u64,
+}
+
+/// Inputs of a network, or its outputs: one of the two below.
+pub type reef_end = u32;
+/// The inputs.
+pub const REEF_INPUT: reef_end = 1;
+/// The outputs.
+pub const REEF_OUTPUT: reef_end = 2;
+
+/// Type of a tensor's values: one of those below, which are as wide as C's types of these names.
+pub type reef_element = u32;
+/// A byte that is 0 or 1.
+pub const REEF_BOOL: reef_element = 1;
+/// `uint8_t`
+pub const REEF_U8: reef_element = 2;
+/// `uint16_t`
+pub const REEF_U16: reef_element = 3;
+/// `uint32_t`
+pub const REEF_U32: reef_element = 4;
+/// `uint64_t`
+pub const REEF_U64: reef_element = 5;
+/// `int8_t`
+pub const REEF_I8: reef_element = 6;
+/// `int16_t`
+pub const REEF_I16: reef_element = 7;
+/// `int32_t`
+pub const REEF_I32: reef_element = 8;
+/// `int64_t`
+pub const REEF_I64: reef_element = 9;
+/// IEEE 754's format of 16 bits.
+pub const REEF_F16: reef_element = 10;
+/// `float`
+pub const REEF_F32: reef_element = 11;
+/// `double`
+pub const REEF_F64: reef_element = 12;
+/// The upper 16 bits of a `float`.
+pub const REEF_BF16: reef_element = 14;
+
+/// An input or output of a network.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct reef_tensor_info {
+    /// Set it to `sizeof(reef_tensor_info)`.
+    pub struct_size: u32,
+    /// Type of its values.
+    pub element: reef_element,
+    /// Number of its sizes.
+    pub rank: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Bytes of all values; of the most, if each request decides a size.
+    pub bytes: u64,
 }
 
 /// Options of a client. 0 means the default.
@@ -190,6 +243,7 @@ records! {
         batch: 0, input_size: 0, reserved: 0, seed: 0, weights: std::ptr::null(), scales: std::ptr::null()
     }
     reef_network_info { batch: 0, channels: 0, height: 0, width: 0, reserved: 0, inputs: 0, outputs: 0 }
+    reef_tensor_info { element: 0, rank: 0, reserved: 0, bytes: 0 }
     reef_client_options { priority: 0, weight: 0, capacity: 0, window: 0, reserved: 0 }
     reef_stats, since abandoned {
         reserved: 0, preemptions: 0, rt_finished: 0, padded_launches: 0, padded_blocks: 0, retries: 0,

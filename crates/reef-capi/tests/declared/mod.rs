@@ -142,7 +142,7 @@ fn c_type(kind: &str) -> String {
     if let Some(pointee) = kind.strip_prefix("*mut ") {
         return format!("{}*", c_type(pointee));
     }
-    let known = [("c_char", "char"), ("f32", "float"), ("usize", "size_t")];
+    let known = [("c_char", "char"), ("c_void", "void"), ("f32", "float"), ("usize", "size_t")];
     let fixed = ["i32", "u32", "i64", "u64"];
     match known.iter().find(|(rust, _)| *rust == kind) {
         Some((_, c)) => (*c).to_owned(),
