@@ -26,7 +26,8 @@ pub(crate) trait AnyClient: Send + Sync {
     /// when its budget was used up; the latter two of real-time clients.
     fn usage(&self) -> Option<Usage>;
 
-    /// Ends it, once. What waits is cancelled, and best-effort work that runs is waited for.
+    /// Ends it, once. Real-time requests go on; best-effort ones are cancelled, and what runs of
+    /// them is waited for.
     fn close(&self);
 }
 
@@ -109,7 +110,8 @@ impl Client {
         self.inner.usage().ok_or_else(gone)
     }
 
-    /// Ends it. What waits is cancelled, and best-effort work that runs is waited for.
+    /// Ends it. Real-time requests go on; best-effort ones are cancelled, and what runs of them is
+    /// waited for.
     pub fn close(&self) {
         self.inner.close();
         drop(self.grant.lock().take());

@@ -210,6 +210,15 @@ class Networks(unittest.TestCase):
         with self.assertRaises(reef.CancelledError):
             be.submit(self.net, picture())
 
+    def test_requests_of_a_closed_client_end_as_its_docs_say(self):
+        with reef.open("cpu:0?units=1", "rt-only") as device:  # which runs no best-effort work
+            net = device.load("resnet18", batch=1, input_size=SIZE)
+            with device.real_time() as rt, device.best_effort() as be:
+                urgent, waiting = (client.submit(net, picture()) for client in (rt, be))
+            self.assertEqual(urgent.result().shape, (1, 1000))
+            with self.assertRaises(reef.CancelledError):
+                waiting.result()
+
 
 @unittest.skipIf(COMMAND is None, "the command reef is not installed")
 class EightBits(unittest.TestCase):

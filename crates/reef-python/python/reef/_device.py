@@ -72,7 +72,8 @@ class _Client(Closing):
         return f"<reef.{type(self).__name__} on {self._device.name}>"
 
     def close(self) -> None:
-        """Ends the client. What waits is cancelled, and best-effort work that runs is waited for."""
+        """Ends the client. Requests of a real-time client go on. Those of a best-effort client end with
+        CancelledError, and their kernels that run are waited for."""
         self._client.close()
 
     def usage(self) -> Usage:
