@@ -229,6 +229,11 @@ class Arrays(unittest.TestCase):
         self.assertEqual(np.asarray(output, dtype=np.float64).dtype, np.float64)
         self.assertEqual(np.asarray(output).ctypes.data, output.numpy().ctypes.data)
         self.assertNotEqual(np.array(output).ctypes.data, output.numpy().ctypes.data)
+        for copy, is_same in ((None, True), (False, True), (True, False)):
+            made = output.__array__(np.float32, copy=copy)
+            self.assertEqual(made.ctypes.data == output.numpy().ctypes.data, is_same)
+        with self.assertRaises(ValueError):
+            output.__array__(np.float64, copy=False)
         self.assertTrue(output.numpy().flags.writeable)
         for options in [{"dl_device": (2, 0)}, {"copy": True}]:
             with self.assertRaises(BufferError):

@@ -8,7 +8,7 @@ use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use reef::tensor::Element;
 use reef_any::{Memory, Place};
 use std::any::Any;
@@ -164,13 +164,19 @@ impl Array {
             let text = "an array of a GPU can't be one of NumPy without a copy";
             return Err(pyo3::exceptions::PyValueError::new_err(text));
         }
-        let mut array = Self::numpy(slf)?.into_any();
-        if let Some(dtype) = dtype.filter(|dtype| !dtype.is_none()) {
-            array = array.call_method1("astype", (dtype,))?;
-        } else if copy == Some(true) && !is_copy {
-            array = array.call_method0("copy")?;
+        let array = Self::numpy(slf)?.into_any();
+        let must_copy = copy == Some(true) && !is_copy;
+        let Some(dtype) = dtype.filter(|dtype| !dtype.is_none()) else {
+            return if must_copy { array.call_method0("copy") } else { Ok(array) };
+        };
+        let options = PyDict::new(slf.py());
+        options.set_item("copy", must_copy)?;
+        let made = array.call_method("astype", (dtype,), Some(&options))?;
+        if copy == Some(false) && !made.is(&array) {
+            let text = "an array of another type can't be made without a copy";
+            return Err(pyo3::exceptions::PyValueError::new_err(text));
         }
-        Ok(array)
+        Ok(made)
     }
 }
 
