@@ -82,13 +82,24 @@ def fields(node):
     return [ast.unparse(one) for one in node.body if isinstance(one, ast.AnnAssign) and not ast.unparse(one.target).startswith("_")]
 
 
+def attributes(node):
+    """Public attributes that the constructor sets, and values without words of their own."""
+    made = [one for one in node.body if getattr(one, "name", "") == "__init__"]
+    set_there = [one for each in made for one in each.body if isinstance(one, ast.AnnAssign)]
+    found = [(one.target.attr, one.annotation) for one in set_there if isinstance(one.target, ast.Attribute)]
+    values = [one for one in node.body if isinstance(one, ast.FunctionDef) and "property" in decorators(one)]
+    found += [(one.name, one.returns) for one in values if not text(one)]
+    shown = [f"{name}: {ast.unparse(kind)}" for name, kind in found if not name.startswith("_")]
+    return [one.replace("_reef.", "") for one in shown]  # of the private module, by its public name
+
+
 def entry(name, node, all_nodes):
     lines = []
     if isinstance(node, ast.ClassDef):
         bases = [ast.unparse(base).split(".")[-1] for base in node.bases]
         shown = [base for base in bases if not base.startswith("_")]
         lines += [f"## `{name}`", "", f"Class{' of ' + ', '.join(shown) if shown else ''}. {text(node)}".strip(), ""]
-        own = fields(node)
+        own = fields(node) + attributes(node)
         if own:
             lines += ["Fields: " + ", ".join(f"`{field}`" for field in own) + ".", ""]
         for one in members(node, all_nodes):

@@ -24,7 +24,8 @@ class State:
     def __init__(
         self, network: Network, pairs: Mapping[str, str], first: Mapping[str, Any] | None
     ) -> None:
-        self.network = network
+        self.network: Network = network
+        """Network whose outputs it keeps."""
         inputs, outputs = _named(network.inputs), _named(network.outputs)
         for name, output in pairs.items():
             _check(network, inputs.get(name), outputs.get(output), (name, output))
