@@ -111,6 +111,15 @@ class Serve(unittest.TestCase):
             self.assertEqual(said, {"type": "error", "request": 1, "error": "cancelled", "kind": "invalid"})
             daemon.end()
 
+    def test_message_that_cannot_be_read_ends_the_process(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            daemon.receive()
+            daemon.socket.sendall(struct.pack("<IQ", 1, 0) + b"{")
+            output, _ = daemon.process.communicate(timeout=60)
+            self.assertIn("JSONDecodeError", output.decode())
+            daemon.socket.close()
+
     def test_text_of_an_error_fits_a_header(self):
         with tempfile.TemporaryDirectory() as folder:
             daemon = Daemon(folder)

@@ -76,6 +76,14 @@ class _Requests:
         return self._ready.get()
 
     def _read(self) -> None:
+        try:
+            self._receive()
+        except Exception:
+            traceback.print_exc()
+        finally:
+            self._ready.put(None)  # after an error as well, or `next` would wait for ever
+
+    def _receive(self) -> None:
         open_requests: dict[int, Request] = {}
         while (message := self._channel.read()) is not None:
             header, data = message
@@ -89,7 +97,6 @@ class _Requests:
                     _answer_error(self._channel, number, error, "invalid")
             elif header["type"] == "cancel" and number in open_requests:
                 open_requests[number]._cancel()
-        self._ready.put(None)
 
     def _values(self, header: Mapping[str, Any], data: memoryview) -> dict[str, Any]:
         values, at = {}, 0
