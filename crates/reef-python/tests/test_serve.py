@@ -145,6 +145,16 @@ class Serve(unittest.TestCase):
             self.assertEqual(said.returncode, 1)
             self.assertTrue(said.stderr.startswith("reef.serve: standard input must be the daemon's socket"), said.stderr)
 
+    def test_outputs_are_not_cut_to_integers(self):
+        whole, real = Spec.of("n", ("INT64", [-1])), Spec.of("x", ("FP32", [-1]))
+        large = Spec.of("u", ("UINT64", [-1]))
+        for spec, value in [(whole, [1, 2]), (large, [2**63, 1]), (whole, np.zeros((2, 0))), (real, [1, 2.5]), (real, np.float64(3))]:
+            header, data = spec.encode(value)
+            self.assertEqual((header["shape"], len(data)), (list(np.shape(value)), header["bytes"]))
+        for spec, value, found in [(whole, [1.5, 2.0], "float64"), (whole, np.ones(2), "float64"), (real, [None], "object")]:
+            with self.assertRaisesRegex(TypeError, f"tensor '{spec.name}': must be {spec.datatype}, got {found}"):
+                spec.encode(value)
+
     def test_texts_that_do_not_match_their_lengths_are_refused(self):
         texts = Spec.of("t", ("BYTES", [-1]))
         for shape, data in [([2], b"\1\0\0\0a"), ([1], b"\5\0\0\0a"), ([1], b"\0\0"), ([0], b"\0\0\0\0")]:

@@ -81,8 +81,9 @@ class Spec(NamedTuple):
             shape, flat = _flat(value)
             data = b"".join(_text(self.name, text) for text in flat)
         elif numpy is not None and self.datatype != "BF16" and self.scalar is None:
-            array = numpy.ascontiguousarray(value, dtype=numpy.dtype("<" + FORMATS[self.datatype]))
-            shape, data = list(numpy.shape(value)), array.tobytes()
+            array = numpy.asarray(value, dtype=numpy.dtype("<" + FORMATS[self.datatype]))
+            self._check_kind(array, value)
+            shape, data = list(array.shape), array.tobytes()
         elif isinstance(value, memoryview) and value.format == FORMATS[self.datatype]:
             shape, data = list(value.shape or []), value.tobytes()
         else:
@@ -92,6 +93,15 @@ class Spec(NamedTuple):
             shape = [1]
         header = {"name": self.name, "datatype": self.datatype, "shape": shape, "bytes": len(data)}
         return header, memoryview(data)
+
+    def _check_kind(self, made: Any, value: Any) -> None:
+        """Refuses values that NumPy would cut to integers, and None and texts, which it takes for numbers."""
+        found = numpy.asarray(value).dtype
+        if made.size == 0 or found.kind in ("biuf" if made.dtype.kind == "f" else "biu"):
+            return
+        # Integers that int64 and uint64 can't both hold are floats for NumPy.
+        if not all(isinstance(each, int) for each in numpy.asarray(value, dtype=object).flat):
+            raise TypeError(f"tensor {self.name!r}: must be {self.datatype}, got {found}")
 
 
 def datatype_of(value: Any) -> str:
