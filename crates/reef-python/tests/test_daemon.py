@@ -483,5 +483,34 @@ class Changing(unittest.TestCase):
             shutil.rmtree(folder)
 
 
+class Sessions(unittest.TestCase):
+    def test_other_models_do_not_wait_for_one_that_connects(self):
+        from unittest import mock
+
+        from reef import _daemon
+
+        begins, may_end = threading.Event(), threading.Event()
+
+        def connect(folder, model, *args):
+            if model == "slow":
+                begins.set()
+                may_end.wait(60)
+            return model
+
+        daemon = _daemon.Daemon(mock.Mock(folder=None), True)
+        with mock.patch.object(_daemon._reef, "Session", connect):
+            slow = threading.Thread(target=daemon._session, args=("slow",))
+            slow.start()
+            begins.wait(60)
+            quick = threading.Thread(target=daemon._session, args=("quick",), daemon=True)
+            quick.start()
+            quick.join(10)
+            is_done = not quick.is_alive()
+            may_end.set()
+            slow.join()
+        self.assertTrue(is_done)
+        self.assertEqual(daemon._session("slow"), "slow")
+
+
 if __name__ == "__main__":
     unittest.main()

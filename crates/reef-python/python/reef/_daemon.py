@@ -98,6 +98,7 @@ class _Served(Closing):
         self._is_real_time = is_real_time
         self._rate = rate
         self._sessions: dict[str, _reef.Session] = {}
+        self._connecting: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -149,12 +150,20 @@ class _Served(Closing):
         until the model is loaded, and this thread may be interrupted."""
         with self._lock:
             session = self._sessions.get(model)
+            connecting = self._connecting.setdefault(model, threading.Lock())
+        if session is not None:
+            return session
+        with connecting:  # not `_lock`: requests of other models go on meanwhile
+            with self._lock:
+                session = self._sessions.get(model)
             if session is None:
                 folder, args = self._daemon._http.folder, (self._is_real_time, self._rate)
                 made = _Answer(lambda: _reef.Session(folder, model, *args))
                 threading.Thread(target=made.make, daemon=True).start()
                 made.wait(None)
-                session = self._sessions[model] = made.value
+                session = made.value
+                with self._lock:
+                    self._sessions[model] = session
             return session
 
     def _forget(self, model: str) -> None:
