@@ -175,6 +175,24 @@ class Served(unittest.TestCase):
             self.assertEqual(len(http._sessions), 0)
         self.assertEqual(list(self.daemon._sessions), ["tiny"])
 
+    def test_server_that_is_not_a_daemon_is_named(self):
+        from http.server import BaseHTTPRequestHandler, HTTPServer
+
+        class Page(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"<html>")
+
+            def log_message(self, *_):
+                pass
+
+        with HTTPServer(("127.0.0.1", 0), Page) as server:
+            threading.Thread(target=server.handle_request, daemon=True).start()
+            address = f"http://127.0.0.1:{server.server_port}"
+            with self.assertRaisesRegex(reef.UnavailableError, f"{address} is not a daemon: GET /v2 must be"):
+                reef.connect(address)
+
     def test_trace_and_metrics_have_the_request(self):
         found = []
         recorder = threading.Thread(target=lambda: found.append(self.daemon.trace(0.5)))
@@ -366,7 +384,7 @@ assert numpy.array_equal(daemon.run("tiny", x), expected)
         with self.assertRaisesRegex(reef.InvalidError, r"got 'localhost:8000': did you mean http://localhost:8000\?"):
             reef.connect("localhost:8000")
         self.assertIsInstance(raised.exception, ConnectionError)
-        for address in ("ftp://host", "http://"):
+        for address in ("ftp://host", "http://", "http://host:x", "http://host:70000", "http://[::1"):
             with self.assertRaises(reef.InvalidError):
                 reef.connect(address)
         with self.assertRaises(reef.UnavailableError):

@@ -9,7 +9,7 @@ import socket
 import threading
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from . import _errors, _reef
 
@@ -28,6 +28,17 @@ def _wrong_address(address: str | None, meant: str = "") -> _reef.InvalidError:
     )
 
 
+def _parts(address: str) -> SplitResult:
+    """The parts of a daemon's URL."""
+    try:
+        url = urlsplit(address)
+        if url.scheme in ("http", "https") and url.hostname and url.port != 0:
+            return url
+    except ValueError:  # of the host or the port
+        pass
+    raise _wrong_address(address)
+
+
 class _UnixConnection(HTTPConnection):
     """Connection to the daemon's socket in a folder, which may be that of no other user."""
 
@@ -44,9 +55,7 @@ class Http:
 
     def __init__(self, address: str | None, token: str | None, context: ssl.SSLContext | None) -> None:
         self._place = address
-        self._url = urlsplit(address) if address and "://" in address else None
-        if self._url and (self._url.scheme not in ("http", "https") or not self._url.hostname):
-            raise _wrong_address(address)
+        self._url = _parts(address) if address and "://" in address else None
         if self._url is None and address and _HOST_PORT.fullmatch(address) and not os.path.exists(address):
             raise _wrong_address(address, f": did you mean http://{address}?")
         self._context = context
@@ -89,7 +98,11 @@ class Http:
         """Makes a call with JSON, and returns that of the answer."""
         data = b"" if body is None else json.dumps(body).encode()
         answer, _, _ = self._exchange(method, path, data, {"Content-Type": "application/json"})
-        return json.loads(answer) if answer else None
+        try:
+            return json.loads(answer) if answer else None
+        except ValueError as error:
+            text = f"{self.shown} is not a daemon: {method} {path} must be answered with JSON: {error}"
+            raise _errors.UnavailableError(text) from None
 
     def get(self, path: str) -> bytes:
         """Returns the body of a page."""
