@@ -267,6 +267,39 @@ class States(unittest.TestCase):
             self.assertTrue(np.array_equal(again.numpy(), first[0]))
             self.assertFalse(np.array_equal(first[1], first[0]))
 
+    def test_first_values_are_copied(self):
+        class Foreign:
+            """An array of a library without `clone`."""
+
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **options):
+                return self.array.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        with reef.open("cpu") as device, device.real_time() as rt:
+            net = device.load(added(TensorProto.FLOAT, [2]))
+            for wrap in (lambda array: array, Foreign, memoryview):
+                array = np.ones(2, np.float32)
+                state = net.state({"x": "y"}, {"x": wrap(array)})
+                array.fill(7.0)
+                self.assertEqual(state.run(rt), ())
+                self.assertEqual(state.values()["x"].numpy().tolist(), [2.0, 2.0])
+                state.reset()
+                state.run(rt)
+                self.assertEqual(state.values()["x"].numpy().tolist(), [2.0, 2.0])
+            slot = net.slot()
+            slot.inputs[0].numpy().fill(1.0)
+            state = net.state({"x": "y"}, {"x": slot.inputs[0]})
+            slot.inputs[0].numpy().fill(7.0)
+            state.run(rt)
+            self.assertEqual(state.values()["x"].numpy().tolist(), [2.0, 2.0])
+            with self.assertRaisesRegex(reef.InvalidError, "input x: list must be"):
+                net.state({"x": "y"}, {"x": ["one", "two"]})
+
     def test_an_input_may_have_the_name_of_an_argument(self):
         info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
         nodes = [

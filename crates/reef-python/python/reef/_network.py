@@ -198,8 +198,8 @@ class Network:
     ) -> State:
         """Keeps outputs of each request as inputs of the next one, on the device.
 
-        `pairs` has the output for each such input, `first` the arrays of the first request. Without
-        one it is zeros, if the input's sizes are fixed. A network can have several states at once,
+        `pairs` has the output for each such input, `first` the arrays of the first request, which are
+        copied. Without one it is zeros, if the input's sizes are fixed. A network can have several states at once,
         one for each sequence.
         """
         from ._state import State

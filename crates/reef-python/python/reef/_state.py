@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _reef
-from ._network import Network, Port, in_order
+from ._network import Network, Port, checked, in_order
 
 if TYPE_CHECKING:
     from ._device import BestEffort, RealTime
@@ -106,9 +107,22 @@ def _start(port: Port, first: Any) -> Any:
     import numpy
 
     if first is not None:
-        return first
+        return _copied(port, first)
     if -1 in port.shape:
         raise _reef.InvalidError(
             f"first must have input {port.name}, whose shape {port.shape} leaves sizes open"
         )
     return numpy.zeros(port.shape, port.dtype)
+
+
+def _copied(port: Port, value: Any) -> Any:
+    """A copy of an array, as its owner may write to it before the next request or `State.reset`."""
+    import numpy
+
+    if isinstance(value, _reef.Array):
+        value = value.numpy()
+    if isinstance(value, numpy.ndarray):
+        return numpy.array(value)
+    if hasattr(value, "__dlpack__"):  # of another library, maybe on a GPU: copied there
+        return value.clone() if hasattr(value, "clone") else copy.deepcopy(value)
+    return numpy.array(checked(port.name, port.shape, port.dtype, value))
