@@ -1,5 +1,7 @@
 """Models as programs: `reef.serve` against a daemon that is this test."""
 
+import contextlib
+import io
 import json
 import os
 import socket
@@ -154,6 +156,15 @@ class Serve(unittest.TestCase):
         for spec, value, found in [(whole, [1.5, 2.0], "float64"), (whole, np.ones(2), "float64"), (real, [None], "object")]:
             with self.assertRaisesRegex(TypeError, f"tensor '{spec.name}': must be {spec.datatype}, got {found}"):
                 spec.encode(value)
+
+    def test_lines_of_a_model_of_triton_go_to_the_log(self):
+        from reef.serve._triton_utils import Logger
+
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            Logger.log("one")
+            Logger.log("two", 2)
+            Logger.log_info("three")
+        self.assertEqual(log.getvalue(), "one\ntwo\nthree\n")
 
     def test_texts_that_do_not_match_their_lengths_are_refused(self):
         texts = Spec.of("t", ("BYTES", [-1]))
