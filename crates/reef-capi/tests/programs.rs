@@ -78,14 +78,25 @@ const TENSORS: &[u8] =
     b\x11\x0a\x03sum\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02b\x13\x0a\x05twic\
     e\x12\x0a\x0a\x08\x08\x07\x12\x04\x0a\x02\x08\x02B\x04\x0a\x00\x10\x11";
 
+/// ONNX file of a network with one input, x of four floats, and one output, the places of those
+/// that are not 0: int64 of the shape (1, n).
+const PLACES: &[u8] =
+    b"\x08\x09\x12\x00:=\x0a\x10\x0a\x01x\x12\x02at\x22\x07NonZero\x12\x01tZ\x0f\x0a\
+    \x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x04b\x15\x0a\x02at\x12\x0f\x0a\
+    \x0d\x08\x07\x12\x09\x0a\x02\x08\x01\x0a\x03\x12\x01nB\x04\x0a\x00\x10\x11";
+
 #[test]
 fn tensors_of_several_types_go_in_and_out() {
     let Some(cc) = compiler("cc") else { return };
     let flags = ["-std=c99", "-pedantic"];
     let program = compile(&cc, "crates/reef-capi/tests/c/tensors.c", &flags, Link::Shared);
-    let file = prefix().join("tensors.onnx");
-    std::fs::write(&file, TENSORS).unwrap();
-    assert_eq!(run(&program, &[file.to_str().unwrap()]), "2.5 4 4 6\n");
+    let [tensors, places] = [("tensors.onnx", TENSORS), ("places.onnx", PLACES)].map(|file| {
+        let path = prefix().join(file.0);
+        std::fs::write(&path, file.1).unwrap();
+        path
+    });
+    let said = run(&program, &[tensors.to_str().unwrap(), places.to_str().unwrap()]);
+    assert_eq!(said, "2.5 4 4 6\n(1, -1) in 32 bytes: 2, at 1 and 2\n");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-// A network of two inputs and two outputs, of two types: their names, shapes and values.
+// A network of two inputs and two outputs, of two types: their names, shapes and values. A network whose request decides
+// a size of its output.
 
 #include <reef.h>
 #include <stdint.h>
@@ -33,8 +34,30 @@ static void described(reef_network *network, reef_end end, size_t index, const c
     }
 }
 
+// Runs a network with one output, the places of values that are not 0.
+static void decided(reef_device *device, reef_client *client, const char *file) {
+    reef_network *network;
+    reef_request *request;
+    reef_tensor_info info = {.struct_size = sizeof info};
+    const float x[4] = {0, 1, 1, 0};
+    int64_t sizes[2] = {0}, places[4] = {0};
+    uint64_t size = 0;
+    WANT(REEF_OK, reef_network_load(device, file, NULL, &network));
+    WANT(REEF_OK, reef_network_get_tensor(network, REEF_OUTPUT, 0, &info));
+    WANT(REEF_OK, reef_network_get_tensor_shape(network, REEF_OUTPUT, 0, sizes, 2));
+    WANT(REEF_OK, reef_network_write_tensor(network, 0, x, sizeof x));
+    WANT(REEF_OK, reef_client_submit(client, network, -1, &request));
+    WANT(REEF_OK, reef_request_wait(request, 60000000));
+    WANT(REEF_OK, reef_network_read_size(network, 0, &size));
+    WANT(REEF_OK, reef_network_read_tensor(network, 0, places, sizeof places));
+    printf("(%d, %d) in %d bytes: %d, at %d and %d\n", (int)sizes[0], (int)sizes[1], (int)info.bytes, (int)size,
+           (int)places[0], (int)places[1]);
+    WANT(REEF_OK, reef_request_free(request));
+    WANT(REEF_OK, reef_network_free(network));
+}
+
 int main(int count, char **words) {
-    if (count != 2)
+    if (count != 3)
         return 2;
     reef_device *device;
     reef_network *network;
@@ -78,6 +101,7 @@ int main(int count, char **words) {
     printf("%g %g %d %d\n", sum[0], sum[1], (int)twice[0], (int)twice[1]);
 
     WANT(REEF_OK, reef_request_free(request));
+    decided(device, client, words[2]);
     WANT(REEF_OK, reef_client_free(client));
     WANT(REEF_OK, reef_dispatcher_free(dispatcher));
     WANT(REEF_OK, reef_network_free(network));
