@@ -5,6 +5,21 @@ use reef_core::Result;
 use reef_core::op::Operators;
 
 /// Code that runs on the device that was named; compiled once for each backend.
+///
+/// ```
+/// struct Name;
+///
+/// impl reef::Visit for Name {
+///     type Output = &'static str;
+///
+///     fn visit<D: reef::op::Operators>(self, _device: D) -> &'static str {
+///         D::NAME
+///     }
+/// }
+///
+/// assert_eq!(reef::with_device("cpu:0?units=1", Name)?, "cpu");
+/// # Ok::<(), reef::Error>(())
+/// ```
 pub trait Visit {
     /// Type of the result.
     type Output;
@@ -17,6 +32,15 @@ pub trait Visit {
 ///
 /// A list is a tuple of a device's type and the rest, which ends with [`BuiltIn`] or `()`:
 /// `(MyDevice, BuiltIn)`.
+///
+/// ```
+/// use reef::{Backends, cpu::Cpu};
+///
+/// /// One backend, and no other that is compiled in.
+/// type Mine = (Cpu, ());
+///
+/// assert_eq!(<Mine as Backends>::names(), ["cpu"]);
+/// ```
 pub trait Backends {
     /// Their names, the first ones first.
     fn names() -> Vec<&'static str>;
@@ -30,6 +54,24 @@ pub trait Backends {
 }
 
 /// Result of a [`Visit`].
+///
+/// ```
+/// use reef::{Backends, BuiltIn, DeviceName, Visited};
+///
+/// struct Name;
+///
+/// impl reef::Visit for Name {
+///     type Output = &'static str;
+///
+///     fn visit<D: reef::op::Operators>(self, _device: D) -> &'static str {
+///         D::NAME
+///     }
+/// }
+///
+/// let visited = BuiltIn::visit(&DeviceName::parse("dsp:0")?, Name)?;
+/// assert!(matches!(visited, Visited::Unknown(Name)));
+/// # Ok::<(), reef::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Visited<V: Visit> {
     /// It ran.
@@ -67,6 +109,12 @@ macro_rules! built_in {
         pub const BACKENDS: &[&str] = &[$($(#[$on])* <$device as reef_core::Backend>::NAME),+];
 
         /// The backends compiled in.
+        ///
+        /// ```
+        /// use reef::{Backends, BuiltIn};
+        ///
+        /// assert_eq!(BuiltIn::names(), reef::BACKENDS);
+        /// ```
         #[derive(Debug)]
         pub enum BuiltIn {}
 

@@ -29,6 +29,21 @@ pub(crate) fn choose(
 }
 
 /// Code that runs on several devices of the backend that was named; compiled once for each backend.
+///
+/// ```
+/// struct Units;
+///
+/// impl reef::VisitAll for Units {
+///     type Output = u32;
+///
+///     fn visit_all<D: reef::op::Operators>(self, devices: Vec<D>) -> u32 {
+///         devices.iter().map(|device| device.info().units).sum()
+///     }
+/// }
+///
+/// assert_eq!(reef::with_devices("cpu:0?units=1,cpu:1?units=2", Units)?, 3);
+/// # Ok::<(), reef::Error>(())
+/// ```
 pub trait VisitAll {
     /// Type of the result.
     type Output;

@@ -11,6 +11,14 @@ const ALIASES: [(&str, &str); 5] =
     [("gpu", "cuda"), ("nvidia", "cuda"), ("rocm", "hip"), ("amd", "hip"), ("host", "cpu")];
 
 /// The parts of a device's name.
+///
+/// ```
+/// use reef::DeviceName;
+///
+/// let name = DeviceName::parse("cuda:1?gates=4")?;
+/// assert_eq!((name.backend, name.ordinal, name.options), ("cuda", 1, "gates=4"));
+/// # Ok::<(), reef::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceName<'a> {
     /// `cpu`, `cuda`, `hip`, `remote`.

@@ -11,6 +11,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Class of scheduled work.
+///
+/// ```
+/// use reef_core::Class;
+///
+/// assert_eq!("rt".parse(), Ok(Class::RealTime));
+/// assert_eq!(Class::BestEffort.to_string(), "be");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Starts at once, before any best-effort work.
@@ -48,6 +55,15 @@ impl FromStr for Class {
 }
 
 /// Share of the device that is a real-time client's own: a budget of device time in each period.
+///
+/// ```
+/// use reef_core::Rate;
+/// use std::time::Duration;
+///
+/// let rate = Rate::new(Duration::from_millis(10), Duration::from_millis(2))?;
+/// assert_eq!((rate.share(), rate.to_string().as_str()), (0.2, "2ms in 10ms"));
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     period: Duration,
@@ -95,6 +111,13 @@ impl fmt::Display for Rate {
 }
 
 /// Configuration that a client wants, or is granted.
+///
+/// ```
+/// use reef_core::{ClientConfig, Config};
+///
+/// let config = ClientConfig::default().weight(3).queue(Config::default().window(2));
+/// assert_eq!((config.weight, config.queue.window), (3, 2));
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ClientConfig {

@@ -7,6 +7,12 @@ const MAX_CHARS: usize = 128;
 
 /// Returns `: did you mean NAME?` for the one of `names` that differs from `asked` by the fewest
 /// letters; an empty text if none is near.
+///
+/// ```
+/// use reef_core::did_you_mean;
+///
+/// assert_eq!(did_you_mean("resnet81", ["resnet18", "vgg19"]), ": did you mean resnet18?");
+/// ```
 pub fn did_you_mean<'a>(asked: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     if asked.chars().nth(MAX_CHARS).is_some() {
         return String::new();
@@ -21,6 +27,13 @@ pub fn did_you_mean<'a>(asked: &str, names: impl IntoIterator<Item = &'a str>) -
 
 /// As [`did_you_mean`], for a message of serde, which has the unknown name and then those that
 /// there are, each in backticks.
+///
+/// ```
+/// use reef_core::did_you_mean_in;
+///
+/// let text = "unknown field `devcie`, expected `device` or `scheduler`";
+/// assert_eq!(did_you_mean_in(text), ": did you mean device?");
+/// ```
 pub fn did_you_mean_in(message: &str) -> String {
     let is_unknown = ["unknown field `", "unknown variant `"].iter().any(|at| message.contains(at));
     let mut names = message.split('`').skip(1).step_by(2);

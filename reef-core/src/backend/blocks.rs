@@ -9,6 +9,15 @@ use std::ops::Range;
 /// These numbers can be stored, and another device of the same kind makes a checkpoint of them:
 /// [`Device::blocks`](crate::Device::blocks),
 /// [`Device::checkpoint_of`](crate::Device::checkpoint_of).
+///
+/// ```
+/// use reef_core::Blocks;
+///
+/// let blocks = Blocks::of_indices(9, 0, vec![8, 1, 0, 4, 2])?;
+/// assert_eq!(blocks.ranges(), [0..3, 4..5, 8..9]);
+/// assert_eq!((blocks.count(), blocks.total()), (5, 9));
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocks {
     total: u32,

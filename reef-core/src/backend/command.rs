@@ -6,9 +6,26 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Sizes of a grid or block in x, y, z.
+///
+/// ```
+/// use reef_core::{Cells, Device, Dim3};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let grid: Dim3 = Cells::new(&device, 4)?.launch(7, 0).grid();
+/// assert_eq!(grid, [4, 1, 1]);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 pub type Dim3 = [u32; 3];
 
 /// Kernel arguments, 8 bytes each, stored in place so that submitting doesn't allocate.
+///
+/// ```
+/// use reef_core::Args;
+///
+/// let args = Args::new(&[0x7f00_0000, 7]);
+/// assert_eq!(args.words(), [0x7f00_0000, 7]);
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Args {
     words: [u64; Args::MAX],
@@ -38,6 +55,20 @@ impl Args {
 }
 
 /// A kernel with its grid and arguments, ready to run any number of times.
+///
+/// ```
+/// use reef_core::{Args, Device, Launch};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let (kernel, cells) = (device.kernel("append")?, device.alloc(4 * 8)?);
+/// let args = Args::new(&[device.address(&cells), 7, 0]);
+/// // SAFETY: `append` takes the address of a cell for each block, a value and a round count. The
+/// // launch keeps the cells, and nothing else touches them.
+/// let launch = unsafe { Launch::<Cpu>::new(kernel, [4, 1, 1], [32, 1, 1], args) };
+/// assert_eq!(launch.keep(vec![cells]).blocks(), 4);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Launch<B: Backend> {
     kernel: B::Kernel,
@@ -50,6 +81,18 @@ pub struct Launch<B: Backend> {
 }
 
 /// Handle that keeps the memory of a [`Launch`], and gives no access to it. Cloning is cheap.
+///
+/// ```
+/// use reef_core::{Cells, Device};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let launch = Cells::new(&device, 4)?.launch(7, 0);
+/// let memory = launch.memory();
+/// drop(launch); // the cells are still there
+/// drop(memory); // now they are not
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct MemoryHandle<B: Backend>(#[allow(dead_code)] Option<Arc<Vec<B::Buffer>>>);
 
@@ -135,6 +178,24 @@ impl<B: Backend> Launch<B> {
 }
 
 /// A copy between two buffers of one device, each in device or pinned host memory.
+///
+/// ```
+/// use reef_core::{Command, Config, Copy, Device, VirtualQueue};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let (from, to) = (device.alloc(8)?, device.alloc_host(8)?);
+/// device.write(&from, 0, &[1, 2, 3, 4])?;
+/// let (from_offset, to_offset, bytes) = (0, 4, 4);
+/// let copy = Copy { from, from_offset, to: to.clone(), to_offset, bytes, to_host: true };
+/// let (mut submitter, _queue) = VirtualQueue::enable(&device, Config::default())?;
+/// let at = submitter.submit_blocking(Command::Copy(copy))?;
+/// submitter.wait(at)?;
+/// let mut read = [0; 8];
+/// device.read(&to, 0, &mut read)?;
+/// assert_eq!(read, [0, 0, 0, 0, 1, 2, 3, 4]);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Copy<B: Backend> {
     /// Source.
@@ -152,6 +213,22 @@ pub struct Copy<B: Backend> {
 }
 
 /// Setting each 32-bit word of a part of a buffer.
+///
+/// ```
+/// use reef_core::{Command, Config, Device, Fill, VirtualQueue};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let buffer = device.alloc(8)?;
+/// let fill = Fill { buffer: buffer.clone(), offset: 4, bytes: 4, word: 0x0101_0101 };
+/// let (mut submitter, _queue) = VirtualQueue::enable(&device, Config::default())?;
+/// let at = submitter.submit_blocking(Command::Fill(fill))?;
+/// submitter.wait(at)?;
+/// let mut read = [0; 8];
+/// device.read(&buffer, 0, &mut read)?;
+/// assert_eq!(read, [0, 0, 0, 0, 1, 1, 1, 1]);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Fill<B: Backend> {
     /// Destination.
@@ -165,9 +242,38 @@ pub struct Fill<B: Backend> {
 }
 
 /// Host code that runs in queue order.
+///
+/// ```
+/// use reef_core::{Command, Config, Device, HostFn, VirtualQueue};
+/// use reef_cpu::Cpu;
+/// use std::sync::Arc;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let (mut submitter, _queue) = VirtualQueue::enable(&device, Config::default())?;
+/// let say: HostFn = Arc::new(|| println!("all earlier commands have finished"));
+/// let at = submitter.submit_blocking(Command::Host(say))?;
+/// submitter.wait(at)?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 pub type HostFn = Arc<dyn Fn() + Send + Sync>;
 
 /// One entry of a queue.
+///
+/// ```
+/// use reef_core::{Cells, Command, Config, Device, Fill, VirtualQueue, appended};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let cells = Cells::new(&device, 4)?;
+/// let clear = Fill { buffer: cells.buffer().clone(), offset: 0, bytes: 32, word: 0 };
+/// let (mut submitter, _queue) = VirtualQueue::enable(&device, Config::default())?;
+/// for command in [cells.append(7, 0), Command::Fill(clear), cells.append(8, 0)] {
+///     let at = submitter.submit_blocking(command)?;
+///     submitter.wait(at)?;
+/// }
+/// assert_eq!(cells.read()?, [appended([8]); 4], "the 7 was cleared");
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Clone)]
 pub enum Command<B: Backend> {
     /// Run a kernel.

@@ -18,6 +18,19 @@ use std::time::Duration;
 /// An open accelerator: makes what its [`Backend`] names, and the queues that run it.
 ///
 /// Cloning is cheap (a handle), and all methods may be called from any thread.
+///
+/// ```
+/// use reef_core::Device;
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=2")?;
+/// let buffer = device.alloc(4)?;
+/// device.write(&buffer, 0, &[1, 2, 3, 4])?;
+/// let mut bytes = [0; 2];
+/// device.read(&buffer, 2, &mut bytes)?;
+/// assert_eq!((device.info().units, bytes), (2, [3, 4]));
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 pub trait Device: Backend {
     /// One hardware queue.
     type Queue: Queue<Backend = Self>;

@@ -3,10 +3,32 @@
 use crate::backend::info::PreemptLevel;
 
 /// Shorthand used by every fallible function of the workspace.
+///
+/// ```
+/// use reef_core::{Device, Result};
+/// use reef_cpu::Cpu;
+///
+/// fn units<D: Device>(options: &str) -> Result<u32> {
+///     Ok(D::open(0, options)?.info().units)
+/// }
+///
+/// assert_eq!(units::<Cpu>("units=3"), Ok(3));
+/// assert!(units::<Cpu>("units=none").is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Error of a device, a queue or a scheduler. Cheap to clone, because every waiter of a failed
 /// queue gets a copy.
+///
+/// ```
+/// use reef_core::{Device, Error};
+/// use reef_cpu::Cpu;
+///
+/// match Cpu::open(0, "unit=2") {
+///     Err(Error::Invalid(text)) => assert!(text.ends_with("did you mean units?"), "{text}"),
+///     other => panic!("an option that the device does not have: {other:?}"),
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

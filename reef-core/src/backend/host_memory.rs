@@ -11,6 +11,20 @@ use std::sync::atomic::AtomicU32;
 ///
 /// Others may change its bytes at any time, even another process: they are [words](crate::words),
 /// and a copy that races gets torn bytes.
+///
+/// ```
+/// use reef_core::{Device, HostMemory};
+/// use reef_cpu::Cpu;
+/// use std::ptr::NonNull;
+/// use std::sync::{Arc, atomic::AtomicU32};
+///
+/// let words: Arc<Vec<AtomicU32>> = Arc::new((0..16).map(AtomicU32::new).collect());
+/// let start: NonNull<u8> = NonNull::from(words.as_slice()).cast();
+/// // SAFETY: `words` keeps 16 words from `start` on, which are atomics for all.
+/// let memory = unsafe { HostMemory::new(start, 64, words) };
+/// let buffer = Cpu::open(0, "units=1")?.adopt_host(memory)?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct HostMemory {
     start: NonNull<u8>,

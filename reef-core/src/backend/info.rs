@@ -7,10 +7,27 @@ use std::time::Duration;
 /// Position of a command in its queue, counted from 0.
 ///
 /// It is the command's name, its completion fence and its place to resume from.
+///
+/// ```
+/// use reef_core::Seq;
+///
+/// let (last, completed) = (Seq(99), Seq(100));
+/// assert!(last < completed, "all commands before 100 have finished: the one at 99 is among them");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
 /// Depth of a preemption. Each level includes the ones before it.
+///
+/// ```
+/// use reef_core::{Device, PreemptLevel};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// assert_eq!(device.info().level, PreemptLevel::All, "running blocks stop as well");
+/// assert!(PreemptLevel::All > PreemptLevel::DeviceQueue);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PreemptLevel {
     /// Commands not yet launched stay in the virtual queue. Every backend can do this.
@@ -33,6 +50,16 @@ impl fmt::Display for PreemptLevel {
 }
 
 /// Order in which hardware queues are served.
+///
+/// ```
+/// use reef_core::{Device, Priority};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let urgent = device.queue(Priority::RealTime, None)?;
+/// let other = device.queue(Priority::BestEffort, None)?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Served when no real-time block waits.
@@ -42,6 +69,14 @@ pub enum Priority {
 }
 
 /// Facts about a device that scheduling and padding need.
+///
+/// ```
+/// use reef_core::{DeviceInfo, PreemptLevel};
+///
+/// let mut info = DeviceInfo::new("a GPU", 132, PreemptLevel::All);
+/// info.threads_per_unit = 2048;
+/// assert_eq!(info.units * info.threads_per_unit, 270_336);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -88,6 +123,16 @@ impl DeviceInfo {
 }
 
 /// Way in which a device runs best-effort blocks next to real-time work.
+///
+/// ```
+/// use reef_core::{Colocation, Device};
+/// use reef_cpu::Cpu;
+///
+/// let colocation = |options| Ok::<_, reef_core::Error>(Cpu::open(0, options)?.colocation());
+/// assert_eq!(colocation("units=1")?, Colocation::Padded);
+/// assert_eq!(colocation("units=1&colocation=none")?, Colocation::Never);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colocation {
     /// Each real-time kernel is padded by itself ([`launch_padded`](crate::Queue::launch_padded)).
@@ -103,6 +148,14 @@ pub enum Colocation {
 /// A real-time kernel waits for the blocks that are on the device. Short ones cost it little, and a
 /// narrow grid costs best-effort work much; with long ones it is the reverse. So each queue has the
 /// cap that fits the blocks which its last stops met.
+///
+/// ```
+/// use reef_core::Caps;
+///
+/// let caps = Caps { short: 132, long: 16, percent: 100 };
+/// assert!(caps.is_adaptive());
+/// assert_eq!(caps.at_most(64), Caps { short: 64, long: 16, percent: 100 });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
     /// Cap of a queue that was stopped within 250 µs.
@@ -133,6 +186,21 @@ impl Caps {
 
 /// One block on one unit, for people to look at. Times are on the [device's
 /// clock](crate::Device::clock).
+///
+/// ```
+/// use reef_core::{Cells, Config, Device, VirtualQueue};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// device.set_trace(true);
+/// let (mut submitter, _queue) = VirtualQueue::enable(&device, Config::default())?;
+/// let at = submitter.submit_blocking(Cells::new(&device, 4)?.append(7, 0))?;
+/// submitter.wait(at)?;
+/// for span in device.take_trace() {
+///     println!("{} {} ran from {:?} to {:?}", span.name, span.block, span.begin, span.end);
+/// }
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Span {

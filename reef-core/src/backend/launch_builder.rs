@@ -6,6 +6,19 @@ use crate::backend::device::Device;
 /// A launch in the making: a kernel, its grid and its arguments, one after the other.
 ///
 /// Made by [`Launch::builder`].
+///
+/// ```
+/// use reef_core::{Device, Launch};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let cells = device.alloc(64 * 8)?;
+/// let append = Launch::builder(&device, device.kernel("append")?).grid([64, 1, 1]);
+/// // SAFETY: `append` takes the address of a cell for each block, a value and a round count.
+/// let launch = unsafe { append.arg(&cells).arg(7u64).arg(0u64).build() };
+/// assert_eq!((launch.blocks(), launch.args().words().len()), (64, 3));
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct LaunchBuilder<'a, D: Device> {
     device: &'a D,
@@ -84,6 +97,24 @@ impl<D: Device> LaunchBuilder<'_, D> {
 }
 
 /// Argument of a kernel: a number, or a buffer of device `D`.
+///
+/// ```
+/// use reef_core::{Arg, Device};
+/// use reef_cpu::Cpu;
+///
+/// /// Two numbers that a kernel takes in one word.
+/// struct Size(u32, u32);
+///
+/// impl<D: Device> Arg<D> for Size {
+///     fn word(&self, _device: &D) -> u64 {
+///         u64::from(self.0) | (u64::from(self.1) << 32)
+///     }
+/// }
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// assert_eq!(Size(2, 1).word(&device), 0x1_0000_0002);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 pub trait Arg<D: Device> {
     /// The word that the kernel gets. A number of 32 bits is its lower half.
     fn word(&self, device: &D) -> u64;

@@ -24,6 +24,26 @@ use std::fmt::Debug;
 ///    *lags*: its step 4 goes on, and nothing is launched on it until that is over. Steps 1 to 5
 ///    may come again meanwhile, any number of times. A queue of which the device had nothing at
 ///    step 3 needs no drain: what it is given from here on runs.
+///
+/// ```
+/// use reef_core::{Cells, Device, PreemptLevel, Preemptor, Priority, Queue, Seq};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let preemptor = device.preemptor(PreemptLevel::All)?;
+/// let mut queue = device.queue(Priority::BestEffort, Some(&preemptor))?;
+/// queue.launch(Seq(0), &Cells::new(&device, 64)?.launch(7, 1000), None)?;
+/// preemptor.evict()?;
+/// preemptor.reset()?;
+/// let left = loop {
+///     if let Some(left) = queue.try_drain()? {
+///         break left;
+///     }
+/// };
+/// println!("goes on at {:?}, with {:?}", left.resume_at, left.partial);
+/// preemptor.reactivate()?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 pub trait Preemptor: Debug + Send + Sync + 'static {
     /// The deepest level it was created for.
     fn level(&self) -> PreemptLevel;

@@ -9,6 +9,21 @@ use std::fmt::Debug;
 use std::thread::Thread;
 
 /// State of the work that a stopped queue had on the device.
+///
+/// ```
+/// use reef_core::{Cells, Device, Drained, PreemptLevel, Preemptor, Priority, Queue, Seq};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let preemptor = device.preemptor(PreemptLevel::DeviceQueue)?;
+/// let mut queue = device.queue(Priority::BestEffort, Some(&preemptor))?;
+/// preemptor.evict()?;
+/// queue.launch(Seq(0), &Cells::new(&device, 4)?.launch(7, 0), None)?; // not run
+/// let drained = queue.try_drain()?.expect("nothing runs");
+/// assert_eq!(drained.resume_at, Seq(0));
+/// assert!(matches!(drained, Drained { partial: None, held: false, .. }));
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Drained<B: Backend> {
     /// Every command before this one has finished; no later one has started.
@@ -31,6 +46,20 @@ pub struct Drained<B: Backend> {
 /// checkpoints) from before the device sees it until [`completed`](Self::completed) passes it,
 /// [`try_drain`](Self::try_drain) takes it back, or the queue is dropped. That is what makes these
 /// methods safe.
+///
+/// ```
+/// use reef_core::{Cells, Device, Priority, Queue, Seq, appended};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let cells = Cells::new(&device, 4)?;
+/// let mut queue = device.queue(Priority::BestEffort, None)?;
+/// queue.launch(Seq(0), &cells.launch(7, 0), None)?;
+/// queue.launch(Seq(1), &cells.launch(8, 0), None)?;
+/// while queue.completed()? < Seq(2) {}
+/// assert_eq!(cells.read()?, [appended([7, 8]); 4]);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 pub trait Queue: Debug + Send + 'static {
     /// Backend whose commands it runs.
     type Backend: Backend;

@@ -11,6 +11,18 @@ use std::time::Duration;
 /// A queue with an event on each side of what is timed.
 ///
 /// The host is in the measurement only as far as it launches more slowly than the device runs.
+///
+/// ```
+/// use reef_core::{Cells, Device, Priority, Stopwatch};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let queue = device.queue(Priority::RealTime, None)?;
+/// let launch = Cells::new(&device, 4)?.launch(7, 100);
+/// let time = Stopwatch::new(&device, queue)?.min_time(5, [&launch])?;
+/// println!("four blocks take {time:?}");
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Stopwatch<D: Device> {
     queue: D::Queue,

@@ -7,6 +7,17 @@
 //!
 //! Offsets and lengths are bytes. The functions panic if a range is not inside: their callers have
 //! checked.
+//!
+//! ```
+//! use reef_core::words;
+//! use std::sync::atomic::AtomicU32;
+//!
+//! let memory = [AtomicU32::new(0), AtomicU32::new(0)];
+//! words::write(&memory, 3, &[1, 2]);
+//! let mut bytes = [0; 8];
+//! words::read(&memory, 0, &mut bytes);
+//! assert_eq!(bytes, [0, 0, 0, 1, 2, 0, 0, 0]);
+//! ```
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;

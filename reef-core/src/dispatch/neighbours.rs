@@ -12,6 +12,30 @@ const HYSTERESIS: Duration = Duration::from_micros(200);
 ///
 /// Passes call both, one at a time and on the threads of real-time clients, so neither may block or
 /// wait for a lock that best-effort work holds.
+///
+/// ```
+/// use reef_core::scheduler::Reef;
+/// use reef_core::{Device, Dispatcher, Neighbours};
+/// use reef_cpu::Cpu;
+/// use std::sync::Arc;
+///
+/// #[derive(Debug)]
+/// struct Programs;
+///
+/// impl Neighbours for Programs {
+///     fn hold(&self, is_held: bool) {
+///         println!("their best-effort work {}", if is_held { "stops" } else { "goes on" });
+///     }
+///
+///     fn have_real_time(&self) -> bool {
+///         false
+///     }
+/// }
+///
+/// let dispatcher = Dispatcher::start(&Cpu::open(0, "units=1")?, Reef::default())?;
+/// dispatcher.set_neighbours(Some(Arc::new(Programs)));
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 pub trait Neighbours: Debug + Send + Sync {
     /// Holds their best-effort work, before a real-time task is launched; or releases it, once
     /// there has been none for 200 µs.

@@ -5,6 +5,19 @@
 //! real-time kernel's occupancy, and its best-effort part must not run longer. Unlike REEF it
 //! counts shared memory and registers by what a block needs, and it never plans a padding of no
 //! blocks.
+//!
+//! ```
+//! use reef_core::dkp::{Padding, Profile, plan};
+//! use reef_core::{DeviceInfo, PreemptLevel};
+//!
+//! let mut info = DeviceInfo::new("60 units", 60, PreemptLevel::All);
+//! info.blocks_per_unit = 40;
+//! let rt = Profile { blocks: 40, micros: 30, ..Profile::default() };
+//! let be = Profile { blocks: 1000, round_micros: vec![10, 12, 40], ..Profile::default() };
+//! // 20 idle units x 2 rounds (30 / 12) x 2 blocks per unit.
+//! let padding = Padding { rt_units: 40, be_per_unit: 2, be_blocks: 80 };
+//! assert_eq!(plan(&rt, &be, 1000, &info), Some(padding));
+//! ```
 
 use crate::backend::info::DeviceInfo;
 

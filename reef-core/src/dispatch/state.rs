@@ -30,6 +30,19 @@ const RECAP_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_RECORDED: usize = 1 << 16;
 
 /// Counts of a dispatcher's events.
+///
+/// ```
+/// use reef_core::scheduler::Reef;
+/// use reef_core::{Cells, Device, Dispatcher, Task};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let dispatcher = Dispatcher::start(&device, Reef::default())?;
+/// let before = dispatcher.stats();
+/// dispatcher.real_time()?.run(&Task::new([Cells::new(&device, 4)?.append(7, 0)])?)?;
+/// println!("{} preemptions", dispatcher.stats().since(before).preemptions);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -21,6 +21,19 @@ const POLLS: u32 = 64;
 /// If another thread hangs in a call of the driver, tickets end with `DeviceLost` after ten
 /// seconds. A thread that hangs itself, as one that submits or waits may, goes on when the call
 /// returns.
+///
+/// ```
+/// use reef_core::scheduler::Reef;
+/// use reef_core::{Cells, Device, Dispatcher, Task};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let dispatcher = Dispatcher::start(&device, Reef::default())?;
+/// let task = Task::new([Cells::new(&device, 4)?.append(7, 0)])?;
+/// let ticket = dispatcher.real_time()?.submit(&task)?;
+/// println!("took {:?}", ticket.wait()?.total); // or `ticket.await`
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a ticket says whether the task finished"]
 pub struct Ticket<D: Device> {

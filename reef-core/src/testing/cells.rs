@@ -9,6 +9,20 @@ use crate::backend::error::Result;
 /// An array of cells on a device, one for each block of the launches that write them.
 ///
 /// Launches on the same cells must not run at the same time: order is what the cells show.
+///
+/// ```
+/// use reef_core::{Cells, Config, Device, VirtualQueue, appended};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let cells = Cells::new(&device, 4)?;
+/// let (mut submitter, _queue) = VirtualQueue::enable(&device, Config::default())?;
+/// submitter.submit_blocking(cells.append(7, 0))?;
+/// let last = submitter.submit_blocking(cells.append(8, 0))?;
+/// submitter.wait(last)?;
+/// assert_eq!(cells.read()?, [appended([7, 8]); 4]);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Cells<D: Device> {
     device: D,
@@ -100,6 +114,12 @@ impl<D: Device> Cells<D> {
 /// Returns the value of a cell after `values` were appended to it, one after the other.
 ///
 /// A value that is lost, doubled or out of order gives another result.
+///
+/// ```
+/// use reef_core::appended;
+///
+/// assert_eq!(appended([7, 8]), 7 * 3 + 8);
+/// ```
 pub fn appended(values: impl IntoIterator<Item = u64>) -> u64 {
     values.into_iter().fold(0, |cell: u64, value| cell.wrapping_mul(3).wrapping_add(value))
 }

@@ -12,6 +12,13 @@ use std::time::Duration;
 /// `Config::default().window(2).level(PreemptLevel::All)`. The names in brackets are those of
 /// REEF's CUDA port (`RFconfig`). Its `batchSize` and `taskTimeout` have no counterpart: commands
 /// are launched one at a time, and no scheduler asks for how long a queue has had no work.
+///
+/// ```
+/// use reef_core::{Config, PreemptLevel};
+///
+/// let config = Config::default().window(2).level(PreemptLevel::All);
+/// assert_eq!((config.window, config.capacity), (2, 1024));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {

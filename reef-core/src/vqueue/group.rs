@@ -36,6 +36,19 @@ use std::time::Duration;
 ///
 /// A thread that calls the driver for a step has the lock of steps. Queues come, go and end with
 /// the device by another lock, under which no driver is called: a call that hangs keeps none.
+///
+/// ```
+/// use reef_core::{Config, Device, Group, PreemptLevel};
+/// use reef_cpu::Cpu;
+///
+/// let group = Group::open(&Cpu::open(0, "units=1")?, PreemptLevel::All)?;
+/// let first = group.enable(Config::default())?;
+/// let second = group.enable(Config::default())?;
+/// group.preempt(true)?;
+/// assert!(group.is_quiesced(), "nothing of either queue runs");
+/// group.restore()?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Group<D: Device> {
     device: D,

@@ -11,6 +11,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Submitting end of a virtual queue. One thread submits; another may preempt meanwhile.
+///
+/// ```
+/// use reef_core::{Cells, Config, Device, Seq, VirtualQueue};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let cells = Cells::new(&device, 4)?;
+/// let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default().capacity(1))?;
+/// queue.preempt(true)?; // nothing is launched
+/// assert_eq!(submitter.submit(cells.append(7, 0)).ok(), Some(Seq(0)));
+/// assert!(submitter.submit(cells.append(8, 0)).is_err(), "the queue is full");
+/// queue.restore()?;
+/// submitter.wait(Seq(0))?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Submitter<D: Device> {
     pub(crate) commands: Producer<Command<D>>,

@@ -16,6 +16,22 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// threads.
 ///
 /// Clones are the same account.
+///
+/// ```
+/// use reef_core::scheduler::Reef;
+/// use reef_core::{Account, Cells, Device, Dispatcher, Rate, Task};
+/// use reef_cpu::Cpu;
+/// use std::time::Duration;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let dispatcher = Dispatcher::start(&device, Reef::default())?;
+/// let rate = Rate::new(Duration::from_millis(10), Duration::from_millis(2))?;
+/// let (tenant, mut client) = (Account::new(Some(rate)), dispatcher.real_time()?);
+/// client.charge(&tenant);
+/// client.run(&Task::new([Cells::new(&device, 4)?.append(7, 0)])?)?;
+/// assert_eq!(tenant.usage().tasks, 1);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Account(Arc<State>);
 
@@ -34,6 +50,12 @@ struct State {
 }
 
 /// Use of a device by an [`Account`].
+///
+/// ```
+/// use reef_core::{Account, Usage};
+///
+/// assert_eq!(Account::new(None).usage(), Usage::default());
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {

@@ -17,6 +17,19 @@ use std::thread::Thread;
 use std::time::Duration;
 
 /// Commands that make up one inference; can be submitted any number of times.
+///
+/// ```
+/// use reef_core::{Cells, Command, Device, Task};
+/// use reef_cpu::Cpu;
+/// use std::sync::Arc;
+///
+/// let cells = Cells::new(&Cpu::open(0, "units=1")?, 4)?;
+/// let task: Task<Cpu> = Task::new(vec![cells.append(7, 0), cells.append(8, 0)])?;
+/// assert_eq!(task.commands().len(), 2);
+/// let host: Command<Cpu> = Command::Host(Arc::new(|| ()));
+/// assert!(Task::<Cpu>::new(vec![host]).is_err(), "it would wait for the host");
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Task<D: Device> {
     pub(crate) commands: Arc<[Command<D>]>,
@@ -73,6 +86,19 @@ impl<D: Device> Task<D> {
 }
 
 /// Times of a real-time task.
+///
+/// ```
+/// use reef_core::scheduler::Reef;
+/// use reef_core::{Cells, Device, Dispatcher, Task};
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let dispatcher = Dispatcher::start(&device, Reef::default())?;
+/// let task = Task::new([Cells::new(&device, 4)?.append(7, 0)])?;
+/// let timing = dispatcher.real_time()?.run(&task)?;
+/// println!("started after {:?}, ran for {:?}", timing.delay, timing.device);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timing {
