@@ -8,7 +8,7 @@ use std::time::Duration;
 /// its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
 
-/// TestNeighbours that work on the dispatcher's device, such as programs in processes of their own.
+/// Neighbours that work on the dispatcher's device, such as programs in processes of their own.
 ///
 /// Passes call both, one at a time and on the threads of real-time clients, so neither may block or
 /// wait for a lock that best-effort work holds.
