@@ -24,6 +24,8 @@
 //! *Invariant*: calls begin in the order of the session. No number that a client sends is used as
 //! an address of this process's host memory.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod arguments;
 mod cage;
 mod control;

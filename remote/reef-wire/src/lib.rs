@@ -20,6 +20,8 @@
 //! Nothing here calls a driver, and there is no asynchronous runtime: a session has a thread that
 //! sends, and one that reads. A caller that waits for a reply sends and reads itself.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod bulk;
 #[doc(hidden)] // for `messages!`
 pub mod codec;

@@ -1,8 +1,34 @@
-//! Order in which a registry takes the packages: each after those that it depends on.
+//! Packages that are published: what a registry shows of them, and the order in which it takes
+//! them, each after those that it depends on.
 
 use super::workspace::{Workspace, list};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Keys of a manifest that a registry shows.
+const SHOWN: [&str; 5] = ["description", "repository", "keywords", "categories", "readme"];
+
+fn is_published(package: &Value) -> bool {
+    package["publish"].as_array().is_none_or(|to| !to.is_empty())
+}
+
+/// Checks that each published package has all that a registry shows.
+///
+/// # Errors
+///
+/// The first package that lacks some of it, with the keys.
+pub(crate) fn check_shown(workspace: &Workspace) -> Result<(), String> {
+    let is_missing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    for package in workspace.members().into_iter().filter(|package| is_published(package)) {
+        let missing: Vec<&str> =
+            SHOWN.into_iter().filter(|key| is_missing(&package[*key])).collect();
+        if !missing.is_empty() {
+            let name = package["name"].as_str().unwrap_or_default();
+            return Err(format!("{name}: its manifest must have {}", missing.join(", ")));
+        }
+    }
+    Ok(())
+}
 
 /// Names of the packages that are published, in that order.
 ///
@@ -13,7 +39,7 @@ pub(crate) fn published(workspace: &Workspace) -> Result<Vec<String>, String> {
     let published: BTreeMap<&str, &Value> = workspace
         .members()
         .into_iter()
-        .filter(|package| package["publish"].as_array().is_none_or(|to| !to.is_empty()))
+        .filter(|package| is_published(package))
         .filter_map(|package| Some((package["name"].as_str()?, package)))
         .collect();
     let own: BTreeSet<&str> =
@@ -70,9 +96,13 @@ mod tests {
         json!({ "id": name, "name": name, "publish": publish, "dependencies": needs })
     }
 
-    fn order_of(packages: &[Value]) -> Result<Vec<String>, String> {
+    fn workspace(packages: &[Value]) -> Workspace {
         let ids: Vec<_> = packages.iter().map(|package| package["id"].clone()).collect();
-        published(&Workspace::of(json!({ "packages": packages, "workspace_members": ids })))
+        Workspace::of(json!({ "packages": packages, "workspace_members": ids }))
+    }
+
+    fn order_of(packages: &[Value]) -> Result<Vec<String>, String> {
+        published(&workspace(packages))
     }
 
     #[test]
@@ -105,5 +135,19 @@ mod tests {
             package("tool", json!([]), &[]),
         ]);
         assert_eq!(order.unwrap_err(), "a: depends on tool, which is not published");
+    }
+
+    #[test]
+    fn published_package_without_keywords_is_a_fault() {
+        let mut described = package("a", Value::Null, &[]);
+        for key in ["description", "repository", "readme"] {
+            described[key] = json!("text");
+        }
+        (described["keywords"], described["categories"]) = (json!(["gpu"]), json!(["science"]));
+        let tool = package("tool", json!([]), &[]);
+        assert_eq!(check_shown(&workspace(&[described.clone(), tool.clone()])), Ok(()));
+        (described["keywords"], described["readme"]) = (json!([]), Value::Null);
+        let fault = check_shown(&workspace(&[tool, described])).unwrap_err();
+        assert_eq!(fault, "a: its manifest must have keywords, readme");
     }
 }

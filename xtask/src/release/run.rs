@@ -41,6 +41,7 @@ pub(crate) fn run(args: &[&str], target: &Path) -> Result<bool, String> {
         std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
     };
     let workspace = Workspace::read()?;
+    order::check_shown(&workspace)?;
     let order = order::published(&workspace)?;
     write("order.txt", &(order.join("\n") + "\n"))?;
     let lock = read("Cargo.lock")?;
