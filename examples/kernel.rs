@@ -1,14 +1,21 @@
-//! A kernel in Rust on the software device, stopped and restored:
-//! `cargo run --release --example kernel`
+//! A kernel in Rust, stopped and restored:
+//! `cargo run --release --example kernel [-- --device cpu:0?units=2]`
+//!
+//! A kernel in Rust is a function that the software device calls, so this runs on that device
+//! alone. Kernels of GPUs are CUDA C++: see `kernels/README.md`. The example `preempt` stops
+//! networks on each device.
+
+mod common;
 
 use reef::cpu::{Cpu, Kernel, Outcome};
-use reef::{Args, Command, Device, Launch, PreemptLevel, Result, VirtualQueue, queue::Config};
+use reef::queue::Config;
+use reef::{Args, Backend, Command, Device, DeviceName, Launch, PreemptLevel, VirtualQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{hint, thread, time::Duration};
+use std::{error::Error, hint, thread, time::Duration};
 
-fn main() -> Result<()> {
-    let device = Cpu::open(0, "")?;
+fn main() -> Result<(), Box<dyn Error>> {
+    let device = open()?;
 
     // A block works for a while, looks whether it should stop, and takes effect at its very end.
     let done = Arc::new(AtomicU64::new(0));
@@ -50,5 +57,19 @@ fn main() -> Result<()> {
         done.load(Relaxed),
         queue.rerun()
     );
-    queue.disable().map_err(|(error, _queue)| error)
+    Ok(queue.disable().map_err(|(error, _queue)| error)?)
+}
+
+/// Opens the device of the option `--device`, which must be a software device.
+fn open() -> Result<Cpu, Box<dyn Error>> {
+    let (given, _) = common::arguments()?;
+    let name = if given == reef::AUTO { Cpu::NAME } else { given.as_str() };
+    let device = DeviceName::parse(name)?;
+    if device.backend != Cpu::NAME {
+        let text = format!(
+            "--device: must be cpu, as a kernel in Rust runs on the software device, got {name}"
+        );
+        return Err(text.into());
+    }
+    Ok(Cpu::open(device.ordinal, device.options)?)
 }
