@@ -7,7 +7,7 @@ use crate::facts::Device;
 use crate::handles::{Code, Stream};
 use crate::masks::Masks;
 use crate::order::Order;
-use crate::pools::{Places, Retired, StreamPool};
+use crate::pools::{MemoryPools, Retired, StreamPool};
 use parking_lot::Mutex;
 use reef_core::Result;
 use reef_gpu::Facts;
@@ -30,7 +30,7 @@ pub struct Context {
     pub(crate) streams: Mutex<StreamPool>,
     /// Locked after `streams`, if both are.
     pub(crate) retired: Mutex<Retired>,
-    pub(crate) memory: Places,
+    pub(crate) memory: MemoryPools,
     /// Event that keeps padding behind the kernels before it.
     pub(crate) order: Order,
     /// Loaded code, and the kernels that it describes.

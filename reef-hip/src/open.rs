@@ -6,7 +6,7 @@ use crate::facts::{self, Device};
 use crate::handles::Stream;
 use crate::masks::Masks;
 use crate::order::Order;
-use crate::pools::Places;
+use crate::pools::MemoryPools;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_gpu::{Facts, Options, Precision, Streams, Vendor};
@@ -49,7 +49,7 @@ impl Context {
             housekeeping: Stream(std::ptr::null_mut()),
             streams: Mutex::default(),
             retired: Mutex::default(),
-            memory: Places::default(),
+            memory: MemoryPools::default(),
             order: Order::default(),
             loaded: Mutex::default(),
         };

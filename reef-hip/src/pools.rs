@@ -130,9 +130,9 @@ impl Kind {
 
 /// Memory in use and memory that is kept, of each kind.
 #[derive(Debug, Default)]
-pub(crate) struct Places([Mutex<FreeList>; 3]);
+pub(crate) struct MemoryPools([Mutex<FreeList>; 3]);
 
-impl Places {
+impl MemoryPools {
     pub(crate) fn take(&self, driver: &Driver, kind: Kind, bytes: usize) -> Result<u64> {
         let list = &self.0[kind as usize];
         if let Some(memory) = list.lock().take(bytes) {

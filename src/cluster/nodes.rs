@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::ledger::Ledger;
 use super::node::Node;
-use super::seat::{PlacedClient, Seat, Spec};
+use super::seat::{Assignment, PlacedClient, Spec};
 use reef_core::{Device, Error, Result};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl<D: Device> Nodes<D> {
     pub(super) fn place<C: PlacedClient<D>, M, E: Failure>(
         &self,
         spec: &Spec<D, M, E>,
-    ) -> Result<Seat<D, C, M>, E> {
+    ) -> Result<Assignment<D, C, M>, E> {
         let mut refused: Vec<(usize, Error)> = Vec::new();
         loop {
             let but: Vec<usize> = refused.iter().map(|(at, _)| *at).collect();
@@ -32,8 +32,8 @@ impl<D: Device> Nodes<D> {
                 return Err(self.unplaced(spec.demand.bytes, &refused).into());
             };
             let node = self.all[entered.at()].clone();
-            match Seat::take(node.clone(), entered, spec) {
-                Ok(seat) => return Ok(seat),
+            match Assignment::take(node.clone(), entered, spec) {
+                Ok(assignment) => return Ok(assignment),
                 Err(error) => refused.push((node.index(), elsewhere(&node, error)?)),
             }
         }

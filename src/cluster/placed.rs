@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::node::Node;
 use super::nodes::Nodes;
-use super::seat::{LeftSeat, PlacedClient, Seat, Spec};
+use super::seat::{Assignment, LostAssignment, PlacedClient, Spec};
 use reef_core::{BeClient, Device, Error, Result, RtClient};
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ const MAX_LOSSES: u32 = 2;
 pub struct Placed<D: Device, C, M, E = Error> {
     nodes: Nodes<D>,
     spec: Spec<D, M, E>,
-    seat: Seat<D, C, M>,
-    left: Vec<LeftSeat<C, M>>,
+    assignment: Assignment<D, C, M>,
+    left: Vec<LostAssignment<C, M>>,
     moves: u32,
     /// Devices that were lost while a request of this client was there, since one succeeded.
     losses: u32,
@@ -30,20 +30,20 @@ pub struct Placed<D: Device, C, M, E = Error> {
 
 impl<D: Device, C, M, E> fmt::Debug for Placed<D, C, M, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (node, demand) = (&self.seat.node, &self.spec.demand);
+        let (node, demand) = (&self.assignment.node, &self.spec.demand);
         f.debug_struct("Placed").field("node", node).field("demand", demand).finish_non_exhaustive()
     }
 }
 
 impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
     pub(super) fn new(nodes: Nodes<D>, spec: Spec<D, M, E>) -> Result<Self, E> {
-        let seat = nodes.place(&spec)?;
-        Ok(Self { nodes, spec, seat, left: Vec::new(), moves: 0, losses: 0 })
+        let assignment = nodes.place(&spec)?;
+        Ok(Self { nodes, spec, assignment, left: Vec::new(), moves: 0, losses: 0 })
     }
 
     /// Returns the node that it is on.
     pub fn node(&self) -> &Arc<Node<D>> {
-        &self.seat.node
+        &self.assignment.node
     }
 
     /// Returns the number of its moves.
@@ -61,10 +61,10 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
     ///
     /// `DeviceLost` if it may not move; `Unplaced` if no device takes it.
     pub fn parts(&mut self) -> Result<(&mut C, &mut M), E> {
-        if let Some(error) = self.seat.node.lost().cloned() {
+        if let Some(error) = self.assignment.node.lost().cloned() {
             self.move_away(&error)?;
         }
-        Ok((&mut self.seat.client, &mut self.seat.replica))
+        Ok((&mut self.assignment.client, &mut self.assignment.replica))
     }
 
     /// Runs `request` to its end. If the device is lost meanwhile, the client moves and `request`
@@ -102,7 +102,7 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
     /// devices and none has succeeded in between.
     pub fn recover(&mut self, error: &E) -> Result<bool, E> {
         let Some(error) = error.device_error() else { return Ok(false) };
-        if !self.seat.node.is_lost_after(error) {
+        if !self.assignment.node.is_lost_after(error) {
             return Ok(false);
         }
         self.losses += 1;
@@ -110,7 +110,7 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
         Ok(true)
     }
 
-    /// Takes a seat on another device, then leaves the old one.
+    /// Takes a place on another device, then leaves the old one.
     #[cold]
     fn move_away(&mut self, error: &Error) -> Result<(), E> {
         if !self.spec.demand.moves {
@@ -120,14 +120,14 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
             let why = format!("{} devices were lost under this client's requests", self.losses);
             return Err(self.stays(error, &why).into());
         }
-        let left = std::mem::replace(&mut self.seat, self.nodes.place(&self.spec)?);
+        let left = std::mem::replace(&mut self.assignment, self.nodes.place(&self.spec)?);
         self.left.push(left.leave());
         self.moves += 1;
         Ok(())
     }
 
     fn stays(&self, error: &Error, why: &str) -> Error {
-        let why = format!("{}: {error}; {why}", self.seat.node.name());
+        let why = format!("{}: {error}; {why}", self.assignment.node.name());
         Error::DeviceLost { backend: D::NAME, why }
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct Spec<D: Device, M, E> {
 /// A client with what it runs, on one device. Fields are dropped in this order: the client waits
 /// for what runs of it.
 #[derive(Debug)]
-pub(super) struct Seat<D: Device, C, M> {
+pub(super) struct Assignment<D: Device, C, M> {
     pub(super) client: C,
     pub(super) replica: M,
     _entered: LedgerEntry,
@@ -68,19 +68,19 @@ pub(super) struct Seat<D: Device, C, M> {
 /// A client and its replica on a device that is lost. They are dropped with the client of the
 /// cluster and not before its next request: what frees memory of a lost device may hang.
 #[derive(Debug)]
-pub(super) struct LeftSeat<C, M> {
+pub(super) struct LostAssignment<C, M> {
     _client: C,
     _replica: M,
 }
 
-impl<D: Device, C, M> Seat<D, C, M> {
+impl<D: Device, C, M> Assignment<D, C, M> {
     /// Leaves a device that is lost, whose ledger doesn't have the client any more.
-    pub(super) fn leave(self) -> LeftSeat<C, M> {
-        LeftSeat { _client: self.client, _replica: self.replica }
+    pub(super) fn leave(self) -> LostAssignment<C, M> {
+        LostAssignment { _client: self.client, _replica: self.replica }
     }
 }
 
-impl<D: Device, C: PlacedClient<D>, M> Seat<D, C, M> {
+impl<D: Device, C: PlacedClient<D>, M> Assignment<D, C, M> {
     /// Makes what it runs, then opens the client.
     pub(super) fn take<E: From<reef_core::Error>>(
         node: Arc<Node<D>>,

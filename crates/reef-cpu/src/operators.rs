@@ -5,7 +5,7 @@ use crate::kernel::Kernel;
 use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::images::build::build;
 use crate::kernels::images::pack::pack;
-use crate::kernels::tensor::bind::{Places, bind, has_joined, packed_input};
+use crate::kernels::tensor::bind::{BoundOperands, bind, has_joined, packed_input};
 use crate::kernels::tensor::products::layers;
 use crate::memory::borrow::Access;
 use crate::memory::buffer::Buffer;
@@ -42,7 +42,7 @@ impl Operators for Cpu {
     ) -> Result<Vec<Launch<Self>>> {
         let TensorOperands { inputs, output, packed, .. } = operands;
         let (places, written) = (inputs.iter().map(place).collect::<Vec<_>>(), place(output));
-        let places = Places { inputs: &places, output: &written, packed: *packed };
+        let places = BoundOperands { inputs: &places, output: &written, packed: *packed };
         let (kernel, blocks) = bind(op, &places, self.info().units)?;
         let written = iter::once((output.buffer.clone(), Access::Write));
         let read = inputs.iter().map(|input| (input.buffer.clone(), Access::Read));

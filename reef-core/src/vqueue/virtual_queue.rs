@@ -387,12 +387,12 @@ mod tests {
         queue.finish().expect("it is empty");
     }
 
-    type Place = Arc<Mutex<Option<VirtualQueue<Fake>>>>;
+    type QueueCell = Arc<Mutex<Option<VirtualQueue<Fake>>>>;
 
     /// Host code that applies `f` to its own queue, once that is put in the place, and a channel of
     /// the result.
     fn host_code<T: Send + 'static>(
-        place: &Place,
+        place: &QueueCell,
         f: fn(&mut Option<VirtualQueue<Fake>>) -> T,
     ) -> (HostFn, Receiver<T>) {
         let (done, result): (Sender<T>, _) = channel();
@@ -403,11 +403,11 @@ mod tests {
     /// Runs `f` as host code of a queue, between two kernels.
     fn inside<T: Send + 'static>(
         f: fn(&mut Option<VirtualQueue<Fake>>) -> T,
-    ) -> (T, Submitter<Fake>, Place) {
+    ) -> (T, Submitter<Fake>, QueueCell) {
         let config = Config { level: PreemptLevel::All, ..Config::default() };
         let (mut submitter, queue) =
             VirtualQueue::enable(&Fake::default(), config).expect("a queue");
-        let place = Place::default();
+        let place = QueueCell::default();
         let (code, result) = host_code(&place, f);
         *place.lock() = Some(queue);
         for command in [kernel(), Command::Host(code), kernel()] {

@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 #[must_use = "nothing is read before `read` or `load`"]
 pub struct ModelBuilder<'a> {
-    place: Place<'a>,
+    place: Source<'a>,
     weights: Option<PathBuf>,
     size: Option<usize>,
     batch: Option<usize>,
@@ -62,7 +62,7 @@ pub struct ModelBuilder<'a> {
 
 /// Place of a network.
 #[derive(Debug, Clone)]
-enum Place<'a> {
+enum Source<'a> {
     Path(PathBuf),
     #[cfg(feature = "onnx")]
     Onnx {
@@ -94,7 +94,7 @@ impl Model {
 }
 
 impl<'a> ModelBuilder<'a> {
-    fn of(place: Place<'a>) -> Self {
+    fn of(place: Source<'a>) -> Self {
         Self {
             place,
             weights: None,
@@ -109,12 +109,12 @@ impl<'a> ModelBuilder<'a> {
     }
 
     fn of_path(path: &Path) -> Self {
-        Self::of(Place::Path(path.into()))
+        Self::of(Source::Path(path.into()))
     }
 
     #[cfg(feature = "onnx")]
     fn of_onnx(bytes: &'a [u8], name: &'a str) -> Self {
-        Self::of(Place::Onnx { bytes, name })
+        Self::of(Source::Onnx { bytes, name })
     }
 
     /// Images, texts or rows at a time. A network of tensors takes it as the first size of inputs
@@ -174,14 +174,14 @@ impl<'a> ModelBuilder<'a> {
 
     fn read_place(&self) -> Result<Model> {
         match &self.place {
-            Place::Path(path) => self.read_path(path),
+            Source::Path(path) => self.read_path(path),
             #[cfg(feature = "onnx")]
-            Place::Onnx { bytes, name } => {
+            Source::Onnx { bytes, name } => {
                 let file = File { bytes, name, shown: name, folder: None };
                 self.of_imported(read(&file, &self.options(), &self.budget)?, None)
             }
             #[cfg(not(feature = "onnx"))]
-            Place::Bytes(_) => unreachable!("nothing makes it"),
+            Source::Bytes(_) => unreachable!("nothing makes it"),
         }
     }
 
@@ -327,8 +327,8 @@ impl ModelBuilder<'_> {
     /// `Io` if the file can't be read, `Onnx` if it is none, `Memory`.
     pub fn declared(&self) -> Result<Declared> {
         let found = match &self.place {
-            Place::Onnx { bytes, name } => declared_bytes(bytes, name, &self.budget)?,
-            Place::Path(path) => match file_of(path).filter(|_| self.weights.is_none()) {
+            Source::Onnx { bytes, name } => declared_bytes(bytes, name, &self.budget)?,
+            Source::Path(path) => match file_of(path).filter(|_| self.weights.is_none()) {
                 Some(file) => declared(file, &self.budget)?,
                 None => Declared::default(),
             },

@@ -51,14 +51,14 @@ fn sources() -> Result<Vec<PathBuf>, String> {
 
 /// Place of a box.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
+struct Rectangle {
     x: f64,
     y: f64,
     width: f64,
     height: f64,
 }
 
-impl Place {
+impl Rectangle {
     fn centre(self) -> (f64, f64) {
         (self.x + self.width / 2.0, self.y + self.height / 2.0)
     }
@@ -75,7 +75,7 @@ impl Place {
 }
 
 fn draw(text: &str) -> Result<String, String> {
-    let (mut boxes, mut places) = (String::new(), Vec::<(&str, Place)>::new());
+    let (mut boxes, mut places) = (String::new(), Vec::<(&str, Rectangle)>::new());
     let (mut arrows, mut title, mut size) = (String::new(), "", [0.0; 2]);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let (kind, rest) =
@@ -86,7 +86,7 @@ fn draw(text: &str) -> Result<String, String> {
             "box" => {
                 let (name, rest) = rest.split_once(' ').ok_or("box must have a name")?;
                 let ([x, y, width, height], label) = numbers(rest)?;
-                let place = Place { x, y, width, height };
+                let place = Rectangle { x, y, width, height };
                 boxes += &labelled(place, label);
                 places.push((name, place));
             }
@@ -119,14 +119,14 @@ fn numbers<const N: usize>(text: &str) -> Result<([f64; N], &str), String> {
     Ok((found, rest))
 }
 
-fn labelled(place: Place, label: &str) -> String {
+fn labelled(place: Rectangle, label: &str) -> String {
     let (label, is_strong) = match label.strip_suffix(": strong") {
         Some(label) => (label, true),
         None => (label, false),
     };
     let (large, small) = label.split_once('|').unwrap_or((label, ""));
     let (x, y) = place.centre();
-    let Place { x: left, y: top, width, height } = place;
+    let Rectangle { x: left, y: top, width, height } = place;
     let fill = if is_strong { "#d9480f" } else { "#9db8d9" };
     let ink = if is_strong { "#ffffff" } else { "#222222" };
     let mut drawing = format!(
@@ -147,7 +147,7 @@ fn labelled(place: Place, label: &str) -> String {
     drawing
 }
 
-fn arrow(line: &str, places: &[(&str, Place)]) -> Result<String, String> {
+fn arrow(line: &str, places: &[(&str, Rectangle)]) -> Result<String, String> {
     let mut words = line.splitn(3, ' ');
     let mut end = || {
         let name = words.next().unwrap_or_default();

@@ -28,7 +28,7 @@ struct Api {
 }
 
 /// Module of items.
-struct Place<'a> {
+struct Scope<'a> {
     source: &'a str,
     /// With `::` at its end; empty in private modules.
     path: String,
@@ -39,11 +39,11 @@ impl Api {
     fn module(&mut self, module: &Module) {
         let path = module.path.iter().map(|name| format!("{name}::")).collect::<String>();
         let path = if module.is_public { path } else { String::new() };
-        let place = Place { source: &module.source, path, is_public: module.is_public };
+        let place = Scope { source: &module.source, path, is_public: module.is_public };
         self.items(&place, &module.tokens);
     }
 
-    fn items(&mut self, place: &Place<'_>, tokens: &[TokenTree]) {
+    fn items(&mut self, place: &Scope<'_>, tokens: &[TokenTree]) {
         let mut rest = tokens;
         while !rest.is_empty() {
             let (attributes, item) = attributes(rest);
@@ -55,7 +55,7 @@ impl Api {
         }
     }
 
-    fn item(&mut self, place: &Place<'_>, attributes: &[String], item: &[TokenTree]) {
+    fn item(&mut self, place: &Scope<'_>, attributes: &[String], item: &[TokenTree]) {
         let (is_public, item) = visibility(item);
         match (kind(item).as_str(), is_public) {
             ("mod", _) => self.inline(place, is_public, item),
@@ -73,7 +73,7 @@ impl Api {
     }
 
     /// Items may stand in the call of a macro: `table! { .. }`.
-    fn call(&mut self, place: &Place<'_>, item: &[TokenTree]) {
+    fn call(&mut self, place: &Scope<'_>, item: &[TokenTree]) {
         if let [TokenTree::Ident(_), TokenTree::Punct(sign), TokenTree::Group(body), ..] = item
             && sign.as_char() == '!'
         {
@@ -82,21 +82,21 @@ impl Api {
     }
 
     /// Adds a line, with the module's path before the name.
-    fn line(&mut self, place: &Place<'_>, line: String) {
+    fn line(&mut self, place: &Scope<'_>, line: String) {
         let begin = name_of(&line);
         self.lines.insert(format!("{}{}{}", &line[..begin], place.path, &line[begin..]));
     }
 
-    fn inline(&mut self, place: &Place<'_>, is_public: bool, item: &[TokenTree]) {
+    fn inline(&mut self, place: &Scope<'_>, is_public: bool, item: &[TokenTree]) {
         let [_, TokenTree::Ident(name), TokenTree::Group(body), ..] = item else { return };
         let is_public = is_public && place.is_public;
         let path = if is_public { format!("{}{name}::", place.path) } else { String::new() };
-        let below = Place { source: place.source, path, is_public };
+        let below = Scope { source: place.source, path, is_public };
         self.items(&below, &tokens(body));
     }
 
     /// `pub use` in a public module: a line for each name.
-    fn export(&mut self, place: &Place<'_>, item: &[TokenTree]) {
+    fn export(&mut self, place: &Scope<'_>, item: &[TokenTree]) {
         if place.is_public {
             let mut names = Vec::new();
             exported(without_end(&item[1..]), "", &mut names);
@@ -104,7 +104,7 @@ impl Api {
         }
     }
 
-    fn structure(&mut self, place: &Place<'_>, attributes: &[String], item: &[TokenTree]) {
+    fn structure(&mut self, place: &Scope<'_>, attributes: &[String], item: &[TokenTree]) {
         let name = item[1].to_string();
         self.types.insert(name.clone());
         let body = group(item, Delimiter::Brace);
@@ -127,7 +127,7 @@ impl Api {
         }
     }
 
-    fn enumeration(&mut self, place: &Place<'_>, attributes: &[String], item: &[TokenTree]) {
+    fn enumeration(&mut self, place: &Scope<'_>, attributes: &[String], item: &[TokenTree]) {
         let name = item[1].to_string();
         self.types.insert(name.clone());
         let Some(at) = group(item, Delimiter::Brace) else { return };
@@ -142,7 +142,7 @@ impl Api {
         }
     }
 
-    fn interface(&mut self, place: &Place<'_>, item: &[TokenTree]) {
+    fn interface(&mut self, place: &Scope<'_>, item: &[TokenTree]) {
         let Some(at) = group(item, Delimiter::Brace) else { return };
         let named = item.iter().position(|token| token.to_string() == "trait").unwrap_or(0);
         let name = item[named + 1].to_string();
@@ -153,7 +153,7 @@ impl Api {
         }
     }
 
-    fn implementation(&mut self, place: &Place<'_>, item: &[TokenTree]) {
+    fn implementation(&mut self, place: &Scope<'_>, item: &[TokenTree]) {
         let Some(at) = group(item, Delimiter::Brace) else { return };
         let head = text(place.source, &item[..at]);
         let TokenTree::Group(body) = &item[at] else { return };
@@ -170,7 +170,7 @@ impl Api {
     }
 
     /// Items of a trait, all of which are public, or of a type.
-    fn members(&mut self, place: &Place<'_>, of: &str, all: &[TokenTree], is_trait: bool) {
+    fn members(&mut self, place: &Scope<'_>, of: &str, all: &[TokenTree], is_trait: bool) {
         let mut rest = all;
         while !rest.is_empty() {
             let (attributes, item) = attributes(rest);
@@ -241,7 +241,7 @@ fn name_of(line: &str) -> usize {
 }
 
 /// An item's text before its body or value.
-fn signature(place: &Place<'_>, item: &[TokenTree]) -> String {
+fn signature(place: &Scope<'_>, item: &[TokenTree]) -> String {
     let is_type = kind(item) == "type";
     let is_end = |token: &TokenTree| match token {
         TokenTree::Punct(sign) => sign.as_char() == ';' || sign.as_char() == '=' && !is_type,

@@ -5,7 +5,7 @@ use super::run::note::Note;
 #[cfg(feature = "daemon")]
 use super::suspend;
 #[cfg(feature = "daemon")]
-use crate::remote::daemon::Place;
+use crate::remote::daemon::DaemonAddress;
 use crate::report::device::resolve;
 use crate::report::usage::Usage;
 use crate::workload::stopping::{Stop, StopArgs};
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     stop: StopArgs,
     #[cfg(feature = "daemon")]
     #[command(flatten)]
-    place: Place,
+    place: DaemonAddress,
     /// Print JSON about a program; a run prints what it was told to.
     #[arg(long)]
     json: bool,

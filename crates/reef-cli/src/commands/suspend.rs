@@ -3,7 +3,7 @@
 //! A guest of the daemon is suspended by the daemon, which opens its gates first. Without a daemon,
 //! or for a program that is not its guest, the driver is asked from here.
 
-use crate::remote::daemon::{Daemon, Error, Place, segment};
+use crate::remote::daemon::{Daemon, DaemonAddress, Error, segment};
 use crate::remote::scrape::Scrape;
 use crate::report::output::print;
 use crate::report::table::{Table, table};
@@ -28,7 +28,7 @@ struct Target {
     #[arg(value_name = "PID|JOB")]
     target: String,
     #[command(flatten)]
-    place: Place,
+    place: DaemonAddress,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -112,7 +112,7 @@ pub(crate) fn checkpoint(args: &Checkpoint) -> Result<()> {
 }
 
 /// Starts a program from a folder.
-pub(crate) fn restore(folder: &Path, place: &Place, json: bool) -> Result<()> {
+pub(crate) fn restore(folder: &Path, place: &DaemonAddress, json: bool) -> Result<()> {
     let folder = std::path::absolute(folder).context("working directory")?;
     let records = records(place);
     let all = ask_helper(&Request { folder: records, pids: Vec::new(), op: Op::Read { folder } })?;
@@ -175,7 +175,7 @@ impl Target {
 }
 
 /// Folder of the records, which is the daemon's.
-fn records(place: &Place) -> PathBuf {
+fn records(place: &DaemonAddress) -> PathBuf {
     reef_serve::folder(place.folder()).join("suspended")
 }
 

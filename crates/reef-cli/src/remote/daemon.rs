@@ -25,7 +25,7 @@ const SHOWN: usize = 300;
 
 /// Address of the daemon.
 #[derive(clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct DaemonAddress {
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
     #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct Place {
     token_file: Option<PathBuf>,
 }
 
-impl Place {
+impl DaemonAddress {
     /// Folder of the daemon's sockets, if it is named.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn absent_daemon_is_one_text_with_the_option_that_names_it() {
-        let place = |folder, socket: Option<&str>, url: Option<&str>| Place {
+        let place = |folder, socket: Option<&str>, url: Option<&str>| DaemonAddress {
             folder,
             socket: socket.map(Into::into),
             url: url.map(Into::into),

@@ -38,14 +38,14 @@ impl Common {
 }
 
 /// Device or daemon that a bench ran on.
-pub(crate) struct Place {
+pub(crate) struct BenchTarget {
     /// Text for people.
     pub(crate) title: String,
     /// Facts for programs.
     pub(crate) facts: Value,
 }
 
-impl Place {
+impl BenchTarget {
     /// On a device here.
     pub(crate) fn of<D: Device>(args: &Common, device: &D) -> Self {
         let info = device.info();
@@ -71,12 +71,12 @@ impl<R> Results<'_, R> {
     ///
     /// Called after each row, so that a bench that is ended early leaves what it has.
     pub(crate) fn save<D: Device>(&self, args: &Common, device: &D) -> Result<Option<PathBuf>> {
-        self.save_at(args, &Place::of(args, device))
+        self.save_at(args, &BenchTarget::of(args, device))
     }
 
     /// Like [`save`](Self::save), for a bench that ran elsewhere than on one device of this
     /// process.
-    pub(crate) fn save_at(&self, args: &Common, place: &Place) -> Result<Option<PathBuf>> {
+    pub(crate) fn save_at(&self, args: &Common, place: &BenchTarget) -> Result<Option<PathBuf>> {
         let Some(out) = &args.out else { return Ok(None) };
         let file = |ending: &str| out.join(format!("{}.{ending}", self.bench));
         let write = |ending: &str, text: String| {
@@ -92,7 +92,7 @@ impl<R> Results<'_, R> {
     pub(crate) fn show(
         &self,
         args: &Common,
-        place: &Place,
+        place: &BenchTarget,
         measured: &str,
         legend: &str,
         plot: Option<&Path>,
@@ -109,12 +109,12 @@ impl<R> Results<'_, R> {
 
     /// Everything, and where it was measured.
     pub(crate) fn json<D: Device>(&self, args: &Common, device: &D) -> Value {
-        self.json_at(args, &Place::of(args, device))
+        self.json_at(args, &BenchTarget::of(args, device))
     }
 
     /// Like [`json`](Self::json), for a bench that ran elsewhere than on one device of this
     /// process.
-    pub(crate) fn json_at(&self, args: &Common, place: &Place) -> Value {
+    pub(crate) fn json_at(&self, args: &Common, place: &BenchTarget) -> Value {
         json!({
             "bench": self.bench,
             "version": env!("CARGO_PKG_VERSION"),

@@ -35,11 +35,11 @@ struct Overflow {
 #[derive(Debug)]
 pub(crate) struct CallGuard<'a> {
     calls: &'a CallTracker,
-    place: Place,
+    place: CallEntry,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum CallEntry {
     Slot(usize),
     Other(u64),
 }
@@ -63,7 +63,8 @@ impl CallTracker {
         let own = own_slot();
         let slots = (0..SLOTS).map(|n| (own + n) % SLOTS);
         let free = slots.into_iter().find(|&at| self.slots[at].enter());
-        let place = free.map_or_else(|| Place::Other(self.others.lock().enter()), Place::Slot);
+        let place =
+            free.map_or_else(|| CallEntry::Other(self.others.lock().enter()), CallEntry::Slot);
         CallGuard { calls: self, place }
     }
 
@@ -101,10 +102,12 @@ impl Overflow {
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         match self.place {
-            Place::Slot(at) => {
+            CallEntry::Slot(at) => {
                 self.calls.slots[at].0.fetch_add(1, Ordering::Relaxed);
             }
-            Place::Other(call) => self.calls.others.lock().inside.retain(|other| *other != call),
+            CallEntry::Other(call) => {
+                self.calls.others.lock().inside.retain(|other| *other != call)
+            }
         }
     }
 }

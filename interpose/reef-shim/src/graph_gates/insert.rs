@@ -65,7 +65,7 @@ impl GatedClone {
         let place = |at: usize| {
             let (node, clone) = (shape.nodes.get(at)?, *clones.get(at)?);
             let before = node.after.iter().filter_map(|at| clones.get(*at).copied()).collect();
-            Some((node, Place { graph, clone, before, gate }))
+            Some((node, InsertionPoint { graph, clone, before, gate }))
         };
         for &at in &positions.kernels {
             let (node, place) = place(at)?;
@@ -107,14 +107,14 @@ struct Inserted {
 
 /// Node of a clone, before which something is inserted.
 #[derive(Debug)]
-struct Place {
+struct InsertionPoint {
     graph: usize,
     clone: usize,
     before: Vec<usize>,
     gate: Gate,
 }
 
-impl Place {
+impl InsertionPoint {
     /// Inserts a gate between the node and its predecessors, and returns it.
     fn insert_gate(&self) -> Option<usize> {
         let added = self.add_gate(&self.before)?;

@@ -21,7 +21,7 @@ const REFRESHED: u32 = 1 << 20;
 
 /// Device addresses of a sliced stream's memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct StopAddresses {
     pub(super) words: u64,
     pub(super) map: u64,
     /// Word that the stream writes and the host reads: the number of the run that has begun last,
@@ -90,13 +90,13 @@ impl State {
 /// Sliced stream of a stream.
 #[derive(Debug)]
 pub(crate) struct SlicedStream {
-    places: Places,
+    places: StopAddresses,
     at: &'static AtomicU32,
     state: Mutex<State>,
 }
 
 impl SlicedStream {
-    pub(super) fn new(places: Places, at: &'static AtomicU32) -> Self {
+    pub(super) fn new(places: StopAddresses, at: &'static AtomicU32) -> Self {
         at.store(Number::of_slice(0, 0).last().0, Relaxed);
         Self { places, at, state: Mutex::default() }
     }
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn map_begins_with_the_first_block_of_the_group() {
-        let places = Places { words: 1 << 20, map: 1 << 21, at: 0 };
+        let places = StopAddresses { words: 1 << 20, map: 1 << 21, at: 0 };
         let sliced = SlicedStream::new(places, Box::leak(Box::default()));
         let copy = LaunchCopy {
             variant: 0,

@@ -1,7 +1,7 @@
 //! Memory and streams of a context, in which its slices are stopped and resumed.
 
 use super::driver;
-use super::sliced_stream::{Places, SlicedStream};
+use super::sliced_stream::{SlicedStream, StopAddresses};
 use crate::driver::names;
 use crate::driver::slots::real;
 use crate::guest::tree::branch::Branch;
@@ -97,7 +97,7 @@ impl StopContext {
         if !is_zero {
             return Err("zeros for stops");
         }
-        let places = |sliced: u64| Places {
+        let places = |sliced: u64| StopAddresses {
             words: at + WORDS + sliced * WORDS,
             map: at + WORDS + MAX_SLICED as u64 * WORDS + sliced * MAP,
             at: host + sliced * HOST_WORDS,

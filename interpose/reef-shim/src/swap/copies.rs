@@ -74,8 +74,8 @@ pub(super) fn copy(
             scope.spawn(|| {
                 let _inside = Inside::always();
                 let next = || chunks.get(next.fetch_add(1, Relaxed)).copied();
-                if let Err(refused) =
-                    Lane::new(context).and_then(|mut lane| lane.copy_all(next, host, direction))
+                if let Err(refused) = CopyStream::new(context)
+                    .and_then(|mut lane| lane.copy_all(next, host, direction))
                 {
                     *failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(refused);
                 }
@@ -88,14 +88,14 @@ pub(super) fn copy(
 
 /// Stream of a thread, and its two pinned buffers with what is copied by them.
 #[derive(Debug)]
-struct Lane {
+struct CopyStream {
     stream: usize,
     buffers: usize,
     events: [usize; 2],
     under_way: [Option<Chunk>; 2],
 }
 
-impl Lane {
+impl CopyStream {
     fn new(context: usize) -> Result<Self, Refused> {
         check("cuCtxSetCurrent", driver::set_context(context))?;
         let mut lane = Self { stream: 0, buffers: 0, events: [0; 2], under_way: [None; 2] };
@@ -173,7 +173,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for CopyStream {
     fn drop(&mut self) {
         let _ = calls::wait_stream(self.stream);
         self.events.iter().filter(|event| **event != 0).for_each(|event| {

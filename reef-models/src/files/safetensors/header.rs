@@ -1,6 +1,6 @@
 //! The header of a `.safetensors` file: which tensors there are, and where.
 
-use super::part::{Part, Place};
+use super::part::{Part, Storage};
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use serde::Deserialize;
@@ -33,7 +33,10 @@ pub(super) struct Entry {
 
 impl Header {
     /// The header of a file, and the part that has its values. What it takes stays charged.
-    pub(super) fn read<'a>(place: Place<'a>, ledger: &Ledger) -> Result<(Self, Part<'a>), String> {
+    pub(super) fn read<'a>(
+        place: Storage<'a>,
+        ledger: &Ledger,
+    ) -> Result<(Self, Part<'a>), String> {
         let whole = Part::whole(place);
         let mut length = [0; 8];
         if whole.len < 8 {

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 /// Bytes in memory or in a file.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum Storage<'a> {
     Memory(&'a [u8]),
     /// A file, and its length in bytes.
     File(&'a File, u64),
@@ -14,16 +14,16 @@ pub(super) enum Place<'a> {
 /// A part of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
-    place: Place<'a>,
+    place: Storage<'a>,
     first: u64,
     pub(super) len: u64,
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn whole(place: Place<'a>) -> Self {
+    pub(super) fn whole(place: Storage<'a>) -> Self {
         let len = match place {
-            Place::Memory(bytes) => bytes.len() as u64,
-            Place::File(_, len) => len,
+            Storage::Memory(bytes) => bytes.len() as u64,
+            Storage::File(_, len) => len,
         };
         Self { place, first: 0, len }
     }
@@ -38,8 +38,8 @@ impl<'a> Part<'a> {
     pub(super) fn copy(self, at: u64, bytes: &mut [u8]) -> Result<(), String> {
         let first = self.first + at;
         match self.place {
-            Place::Memory(all) => bytes.copy_from_slice(&all[first as usize..][..bytes.len()]),
-            Place::File(mut file, _) => {
+            Storage::Memory(all) => bytes.copy_from_slice(&all[first as usize..][..bytes.len()]),
+            Storage::File(mut file, _) => {
                 let sought = file.seek(SeekFrom::Start(first));
                 sought.and_then(|_| file.read_exact(bytes)).map_err(|error| error.to_string())?;
             }

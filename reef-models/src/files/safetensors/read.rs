@@ -1,7 +1,7 @@
 //! Reads the tensors of a file.
 
 use super::header::{Entry, Header};
-use super::part::{Part, Place};
+use super::part::{Part, Storage};
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
@@ -25,7 +25,7 @@ pub fn load(path: impl AsRef<Path>, budget: &Budget) -> Result<Params> {
     let io = |error: io::Error| Error::Io { file: name.clone(), why: error.to_string() };
     let file = reef_files::regular(path).map_err(io)?;
     let bytes = file.metadata().map_err(io)?.len();
-    named(&name, budget, |ledger| read(Place::File(&file, bytes), ledger))
+    named(&name, budget, |ledger| read(Storage::File(&file, bytes), ledger))
 }
 
 /// Parses the bytes of a file with memory of `budget`; `file` names it in errors.
@@ -34,7 +34,7 @@ pub fn load(path: impl AsRef<Path>, budget: &Budget) -> Result<Params> {
 ///
 /// `Safetensors`, `Memory`.
 pub fn from_bytes(bytes: &[u8], file: &str, budget: &Budget) -> Result<Params> {
-    named(file, budget, |ledger| read(Place::Memory(bytes), ledger))
+    named(file, budget, |ledger| read(Storage::Memory(bytes), ledger))
 }
 
 /// Reads a file within `budget`. An error of `read` gets the name of the file.
@@ -53,7 +53,7 @@ fn named(
     })
 }
 
-fn read(place: Place<'_>, ledger: &Ledger) -> Result<Params, String> {
+fn read(place: Storage<'_>, ledger: &Ledger) -> Result<Params, String> {
     let (header, data) = Header::read(place, ledger)?;
     let mut params = Params::default();
     for (name, entry) in header.entries {

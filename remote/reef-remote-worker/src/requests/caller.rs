@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 /// A thread of the client, at the time of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lane {
+pub(crate) struct CallingThread {
     number: u32,
     /// Number of its current context; zero: none.
     pub(crate) context: u64,
@@ -73,18 +73,18 @@ impl Caller {
     }
 
     /// Makes the context of a thread of the client current.
-    pub(crate) fn enter(&mut self, number: u32) -> Lane {
+    pub(crate) fn enter(&mut self, number: u32) -> CallingThread {
         let context = self.lanes.get(&number).copied().unwrap_or(0);
         if let Some((current, handle)) = self.current
             && current == context
         {
-            return Lane { number, context, handle };
+            return CallingThread { number, context, handle };
         }
         let found = lock(&self.shared.handles).get(Kind::Context, context);
         let handle = found.unwrap_or(0); // it has ended: calls need one, and say so
         self.shared.driver.set_context(handle);
         self.current = found.ok().map(|handle| (context, handle)); // its end may be refused
-        Lane { number, context, handle }
+        CallingThread { number, context, handle }
     }
 
     /// Returns the driver's handle of an object.
@@ -92,7 +92,12 @@ impl Caller {
     /// # Errors
     ///
     /// The driver's code for a handle that isn't there.
-    pub(crate) fn resolve(&mut self, lane: Lane, kind: Kind, id: u64) -> Result<usize, u32> {
+    pub(crate) fn resolve(
+        &mut self,
+        lane: CallingThread,
+        kind: Kind,
+        id: u64,
+    ) -> Result<usize, u32> {
         match (kind, id) {
             (Kind::Stream, 0 | LEGACY_STREAM) => Ok(LEGACY_STREAM as usize),
             (Kind::Stream, OWN_STREAM) => self.own_stream(lane),
@@ -101,7 +106,7 @@ impl Caller {
     }
 
     /// A stream that waits for the legacy default stream, as a thread's own default stream does.
-    fn own_stream(&mut self, lane: Lane) -> Result<usize, u32> {
+    fn own_stream(&mut self, lane: CallingThread) -> Result<usize, u32> {
         if lane.handle == 0 {
             return Err(INVALID_CONTEXT); // it has ended, or is about to
         }
@@ -123,7 +128,7 @@ impl Caller {
     }
 
     /// Puts a call of a host function into a stream.
-    pub(crate) fn call_host(&mut self, lane: Lane, call: &CallHost) -> u32 {
+    pub(crate) fn call_host(&mut self, lane: CallingThread, call: &CallHost) -> u32 {
         if call.token.get() == 0 {
             return INVALID_VALUE;
         }

@@ -1,6 +1,6 @@
 //! Copies between host and device.
 
-use super::caller::{Caller, Lane};
+use super::caller::{Caller, CallingThread};
 use crate::driver::{INVALID_CONTEXT, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
@@ -15,7 +15,7 @@ const SPIN: Duration = Duration::from_micros(20);
 /// Begins a copy to the device. A client that waits is answered when it has ended.
 pub(crate) fn to_device(
     caller: &mut Caller,
-    lane: Lane,
+    lane: CallingThread,
     request: Request,
     copy: &ToDevice,
     bytes: &[u8],
@@ -47,7 +47,7 @@ pub(crate) fn to_device(
 /// `Protocol` for a body that cannot be.
 pub(crate) fn to_host(
     caller: &mut Caller,
-    lane: Lane,
+    lane: CallingThread,
     request: Request,
     body: &[u8],
 ) -> Result<()> {
@@ -74,7 +74,7 @@ pub(crate) fn to_host(
 /// Begins a copy by way of a block, with the block's event behind it.
 fn begin(
     caller: &mut Caller,
-    lane: Lane,
+    lane: CallingThread,
     stream: u64,
     len: usize,
     copy: impl FnOnce(&mut Block, usize) -> u32,
@@ -109,7 +109,7 @@ fn begin(
 }
 
 /// Answers when the block's event has passed.
-fn finish(caller: &Caller, lane: Lane, request: Request, block: Block, len: usize) {
+fn finish(caller: &Caller, lane: CallingThread, request: Request, block: Block, len: usize) {
     let shared = &caller.shared;
     let (query, begin) = (shared.driver.of(Call::cuEventQuery), Instant::now());
     loop {

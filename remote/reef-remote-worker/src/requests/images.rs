@@ -1,6 +1,6 @@
 //! Modules, libraries, and their functions.
 
-use super::caller::{Caller, Lane};
+use super::caller::{Caller, CallingThread};
 use super::jit_options::{AskedOptions, JitOptions, read_options};
 use super::params::Layout;
 use crate::driver::{Function, INVALID_IMAGE, INVALID_VALUE, NOT_SUPPORTED};
@@ -17,7 +17,12 @@ use reef_wire::{Hot, Result};
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn load(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
+pub(crate) fn load(
+    caller: &Caller,
+    lane: CallingThread,
+    request: Request,
+    body: &[u8],
+) -> Result<()> {
     let (load, rest) = Load::split(body)?;
     let mut rest = Reader(rest);
     let options = read_options(&mut rest, load.options.get())?;
@@ -52,7 +57,7 @@ fn checked(image: &[u8]) -> Result<Option<Box<[u64]>>, u32> {
 
 fn make(
     shared: &Shared,
-    lane: Lane,
+    lane: CallingThread,
     id: u64,
     is_library: bool,
     image: usize,

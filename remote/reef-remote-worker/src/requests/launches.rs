@@ -1,6 +1,6 @@
 //! Launches of kernels.
 
-use super::caller::{Caller, Lane};
+use super::caller::{Caller, CallingThread};
 use crate::driver::{INVALID_HANDLE, INVALID_VALUE};
 use crate::state::lock::lock;
 use crate::state::shared::Shared;
@@ -26,7 +26,7 @@ struct Config {
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn launch(caller: &mut Caller, lane: Lane, body: &[u8]) -> Result<u32> {
+pub(crate) fn launch(caller: &mut Caller, lane: CallingThread, body: &[u8]) -> Result<u32> {
     let (launch, rest) = Launch::split(body)?;
     let count = launch.attributes.get() as usize;
     let too_many = || Error::Protocol(format!("launch: {count} attributes"));

@@ -1,6 +1,6 @@
 //! Memory of the session's window, which the client divides into allocations.
 
-use super::caller::{Caller, Lane};
+use super::caller::{Caller, CallingThread};
 use crate::driver::{INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY};
 use crate::reader::Reader;
 use crate::state::lock::lock;
@@ -13,7 +13,7 @@ use reef_wire::{Hot, Result};
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn lease(caller: &Caller, lane: Lane, body: &[u8]) -> Result<(u32, Vec<u8>)> {
+pub(crate) fn lease(caller: &Caller, lane: CallingThread, body: &[u8]) -> Result<(u32, Vec<u8>)> {
     let lease = Lease::split(body)?.0;
     let (least, wished) = (lease.least.get(), lease.wished.get());
     let shared = &caller.shared;
@@ -33,7 +33,7 @@ pub(crate) fn lease(caller: &Caller, lane: Lane, body: &[u8]) -> Result<(u32, Ve
 }
 
 /// The lane's context and its device.
-fn device(shared: &Shared, lane: Lane) -> Result<(u64, i32), u32> {
+fn device(shared: &Shared, lane: CallingThread) -> Result<(u64, i32), u32> {
     let mut device = 0_i32;
     if lane.handle == 0 {
         return Err(INVALID_CONTEXT);
@@ -50,7 +50,12 @@ fn device(shared: &Shared, lane: Lane) -> Result<(u64, i32), u32> {
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn free(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
+pub(crate) fn free(
+    caller: &Caller,
+    lane: CallingThread,
+    request: Request,
+    body: &[u8],
+) -> Result<()> {
     let (free, rest) = FreeLeased::split(body)?;
     let (context, mut rest) = (free.context.get(), Reader(rest));
     let mut ends = Vec::new();
@@ -69,7 +74,7 @@ pub(crate) fn free(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -
 
 /// Waits for what a free of the driver's waits for: by a free of a small allocation that is made
 /// for it. The context that the allocation was of may be another one than the lane's.
-fn wait(shared: &Shared, lane: Lane, context: u64) -> u32 {
+fn wait(shared: &Shared, lane: CallingThread, context: u64) -> u32 {
     let driver = &shared.driver;
     let of = lock(&shared.handles).get(Kind::Context, context).unwrap_or(lane.handle);
     let mut at = 0_usize;

@@ -1,6 +1,6 @@
 //! Links of several images to one.
 
-use super::caller::{Caller, Lane};
+use super::caller::{Caller, CallingThread};
 use super::jit_options::{AskedOptions, JitOptions, read_options};
 use crate::driver::{INVALID_IMAGE, INVALID_VALUE};
 use crate::reader::{Reader, words};
@@ -42,7 +42,12 @@ impl Image {
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn link(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
+pub(crate) fn link(
+    caller: &Caller,
+    lane: CallingThread,
+    request: Request,
+    body: &[u8],
+) -> Result<()> {
     let (link, rest) = Link::split(body)?;
     let mut rest = Reader(rest);
     let options = read_options(&mut rest, link.options.get())?;

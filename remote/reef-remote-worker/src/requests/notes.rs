@@ -1,6 +1,6 @@
 //! Messages are noted before their calls: some make objects that last.
 
-use super::caller::{Caller, Lane};
+use super::caller::{Caller, CallingThread};
 use crate::state::lock::lock;
 use crate::state::log::Logged;
 use crate::state::queue::Head;
@@ -10,7 +10,7 @@ use reef_remote_calls::{Call, Kind};
 use std::sync::atomic::Ordering;
 
 /// Notes a message before its call. Returns whether it has to be settled.
-pub(crate) fn note(caller: &mut Caller, lane: Lane, head: &Head, body: &[u8]) -> bool {
+pub(crate) fn note(caller: &mut Caller, lane: CallingThread, head: &Head, body: &[u8]) -> bool {
     let is_capturing = caller.shared.is_capturing.load(Ordering::Relaxed);
     if !is_capturing && !may_last(head.op, body) {
         return false;

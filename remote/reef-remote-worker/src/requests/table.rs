@@ -1,12 +1,12 @@
 //! Calls of the table.
 
 use super::addresses::{NamedMemory, filled, named};
-use super::caller::{Caller, Lane};
+use super::caller::{Caller, CallingThread};
 use super::charges::Change;
 use crate::driver::{Function, INVALID_VALUE, NOT_FOUND};
 use crate::reader::{Reader, words};
 use crate::state::lock::lock;
-use crate::state::places::Place;
+use crate::state::places::Allocation;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
 use reef_remote_calls::{Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way};
@@ -50,7 +50,7 @@ struct Prepared {
 /// `Protocol` for a body that cannot be.
 pub(crate) fn table_call(
     caller: &mut Caller,
-    lane: Lane,
+    lane: CallingThread,
     request: Request,
     body: &[u8],
 ) -> Result<()> {
@@ -98,7 +98,7 @@ fn is_about_contexts(spec: &Spec) -> bool {
 /// Reads the arguments. The inner error is the driver's code for a handle that isn't there.
 fn prepare(
     caller: &mut Caller,
-    lane: Lane,
+    lane: CallingThread,
     call: usize,
     spec: &'static Spec,
     mut rest: Reader<'_>,
@@ -262,7 +262,7 @@ impl Prepared {
     }
 
     /// Takes the memory that the call frees.
-    fn take_freed(&self, shared: &Shared, is_of_graph: bool) -> Option<(u64, Place)> {
+    fn take_freed(&self, shared: &Shared, is_of_graph: bool) -> Option<(u64, Allocation)> {
         let frees = self.is(Call::cuMemFree_v2) || self.is(Call::cuMemFreeAsync) && !is_of_graph;
         let at = self.args[0] as u64;
         frees.then(|| Some((at, lock(&shared.places).take(at)?))).flatten()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Memory at an address.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Allocation {
     bytes: u64,
     /// Number of the context, module or library with which it ends.
     owner: u64,
@@ -15,23 +15,23 @@ pub(crate) struct Place {
 
 /// Memory by its first addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<u64, Place>);
+pub(crate) struct Allocations(BTreeMap<u64, Allocation>);
 
-impl Places {
+impl Allocations {
     /// Notes memory that the program has been told of.
     pub(crate) fn put(&mut self, at: u64, bytes: u64, owner: u64, is_of_graph: bool) {
-        self.restore(at, Place { bytes, owner, is_of_graph });
+        self.restore(at, Allocation { bytes, owner, is_of_graph });
     }
 
     /// Takes memory before it is freed: its address may be another one's as soon as the driver has
     /// freed it. A graph's stays.
-    pub(crate) fn take(&mut self, at: u64) -> Option<Place> {
+    pub(crate) fn take(&mut self, at: u64) -> Option<Allocation> {
         let is_freed = self.0.get(&at).is_some_and(|place| !place.is_of_graph);
         if is_freed { self.0.remove(&at) } else { None }
     }
 
     /// Puts memory back that was not freed.
-    pub(crate) fn restore(&mut self, at: u64, place: Place) {
+    pub(crate) fn restore(&mut self, at: u64, place: Allocation) {
         self.0.insert(at, place);
     }
 
@@ -54,7 +54,7 @@ impl Places {
     /// Returns whether all of a range is in one piece of memory.
     pub(crate) fn has(&self, at: u64, bytes: u64) -> bool {
         let before = self.0.range(..=at).next_back();
-        let fits = |(from, place): (&u64, &Place)| {
+        let fits = |(from, place): (&u64, &Allocation)| {
             let (into, len) = (at - from, place.bytes);
             into < len && bytes <= len - into
         };
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn range_must_lie_in_one_piece() {
-        let mut places = Places::default();
+        let mut places = Allocations::default();
         places.put(1000, 100, 16, false);
         places.put(1100, 100, 16, true);
         for (at, bytes, has) in [

@@ -5,7 +5,7 @@ use super::handles::Handles;
 use super::host_calls::HostCalls;
 use super::lock::lock;
 use super::log::{Log, Logged};
-use super::places::Places;
+use super::places::Allocations;
 use super::printed::Printed;
 use super::quota::Quota;
 use super::staging::Staging;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// First of those addresses.
     window_at: Option<u64>,
     /// Memory outside of them that the program has been told of.
-    pub(crate) places: Mutex<Places>,
+    pub(crate) places: Mutex<Allocations>,
     /// Allocations that end when their streams come there.
     pub(crate) frees: Frees,
     /// Count of the program's memory, and its bound.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 struct Properties {
     kind: u32,
     handle_types: u32,
-    place: Place,
+    place: Location,
     meta: usize,
     flags: [u32; 2],
 }
@@ -20,7 +20,7 @@ struct Properties {
 /// `CUmemLocation`: a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Place {
+struct Location {
     kind: u32,
     device: i32,
 }
@@ -28,7 +28,7 @@ struct Place {
 /// `CUmemAccessDesc`: reads and writes of a device.
 #[repr(C)]
 struct Access {
-    place: Place,
+    place: Location,
     flags: u32,
 }
 
@@ -190,7 +190,7 @@ impl Window {
 fn back(driver: &Driver, at: u64, bytes: u64, device: i32) -> Result<usize, u32> {
     let functions = &driver.functions;
     let (at, bytes) = (at as usize, bytes as usize);
-    let place = Place { kind: 1, device };
+    let place = Location { kind: 1, device };
     let properties = Properties { kind: 1, handle_types: 0, place, meta: 0, flags: [0; 2] };
     let access = Access { place, flags: 3 };
     let mut handle = 0_usize;

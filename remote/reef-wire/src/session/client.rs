@@ -70,7 +70,7 @@ impl ClientOptions {
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
-        place: &Place,
+        place: &SessionLocation,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (program, request) = (self.program.clone(), self.request.clone());
         let hello = Hello { program, request, session, received, proof: None, tenant: None };
@@ -89,7 +89,7 @@ impl ClientOptions {
     fn begin(&self) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
-            match self.connect(None, Progress::default(), &Place::default()) {
+            match self.connect(None, Progress::default(), &SessionLocation::default()) {
                 Err(Error::Broken(_)) if begin.elapsed() < BEGIN_TIMEOUT => thread::sleep(pause),
                 result => return result,
             }
@@ -103,7 +103,7 @@ impl ClientOptions {
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
-        place: &Mutex<Place>,
+        place: &Mutex<SessionLocation>,
         is_over: impl Fn() -> bool,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
@@ -141,14 +141,14 @@ impl ClientOptions {
 
 /// Place of a session that has moved.
 #[derive(Debug, Clone, Default)]
-struct Place {
+struct SessionLocation {
     /// The last move.
     moved: Option<Moved>,
     /// Address of the last server that had the session: it is tried while none has it.
     server: Option<String>,
 }
 
-impl Place {
+impl SessionLocation {
     fn go(&mut self, to: Moved) {
         if !to.address.is_empty() {
             self.server = Some(to.address.clone());
@@ -176,7 +176,7 @@ impl Client {
     pub fn open(options: ClientOptions, handler: Box<dyn Handler>) -> Result<Self> {
         let (link, decoder, welcome) = options.begin()?;
         let (session, facts) = (welcome.session, welcome.facts);
-        let place = Mutex::new(Place::default());
+        let place = Mutex::new(SessionLocation::default());
         let reconnect = move |endpoint: &Endpoint, inbox: &mut Inbox| {
             let received = inbox.received();
             let is_over = || endpoint.ended().is_some();

@@ -14,7 +14,7 @@ pub(crate) fn is_on() -> bool {
 
 /// Memory that an address names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MemoryKind {
     Device,
     /// Memory of the host's that the driver has allocated.
     Host,
@@ -24,9 +24,9 @@ enum Place {
     Foreign,
 }
 
-fn place(world: &World, at: usize, bytes: usize) -> Place {
+fn place(world: &World, at: usize, bytes: usize) -> MemoryKind {
     if bytes == 0 {
-        return Place::Device;
+        return MemoryKind::Device;
     }
     let globals = world.globals.values().flatten().map(|(_, at, bytes)| (*at, *bytes));
     let known = world
@@ -35,17 +35,17 @@ fn place(world: &World, at: usize, bytes: usize) -> Place {
     let Some((from, len)) = known else {
         let reserved = world.reserved.range(..=at).next_back();
         let is_reserved = reserved.is_some_and(|(from, len)| at - from < *len);
-        return if is_reserved { Place::Nothing } else { Place::Foreign };
+        return if is_reserved { MemoryKind::Nothing } else { MemoryKind::Foreign };
     };
     let is_host = world.memory.contains_key(&from)
         && !world.taken.contains_key(&from)
         && !world.pooled.contains_key(&from);
     if bytes > from + len - at {
-        Place::Nothing
+        MemoryKind::Nothing
     } else if is_host {
-        Place::Host
+        MemoryKind::Host
     } else {
-        Place::Device
+        MemoryKind::Device
     }
 }
 
@@ -58,21 +58,21 @@ fn place(world: &World, at: usize, bytes: usize) -> Place {
 pub(crate) fn may_run(world: &World, op: &Op, is_inside: bool) -> bool {
     let places = match *op {
         Op::Copy { to, from, bytes } => vec![place(world, to, bytes), place(world, from, bytes)],
-        Op::Fill { to, bytes, .. } => vec![place(world, to, bytes), Place::Device],
-        Op::Write(at, _) => vec![place(world, at, 4), Place::Device],
+        Op::Fill { to, bytes, .. } => vec![place(world, to, bytes), MemoryKind::Device],
+        Op::Write(at, _) => vec![place(world, at, 4), MemoryKind::Device],
         // What a kernel does is the program's, and a fault of it the device's.
         Op::Kernel(Kernel::Digest, ..) | Op::Blocks(_) => return false,
         Op::Kernel(kernel, to, value) => {
             let from = if kernel == Kernel::Join { value } else { to };
             let all = [to, from].map(|at| place(world, at as usize, 8));
-            return all == [Place::Device; 2];
+            return all == [MemoryKind::Device; 2];
         }
         _ => return true,
     };
-    let hosts = places.iter().filter(|place| **place == Place::Host).count();
-    if places.contains(&Place::Foreign) || hosts > usize::from(!is_inside) {
+    let hosts = places.iter().filter(|place| **place == MemoryKind::Host).count();
+    if places.contains(&MemoryKind::Foreign) || hosts > usize::from(!is_inside) {
         eprintln!("fake driver: {op:?} names memory that is not the device's: {places:?}");
         std::process::abort();
     }
-    !places.contains(&Place::Nothing)
+    !places.contains(&MemoryKind::Nothing)
 }

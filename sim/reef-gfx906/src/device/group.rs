@@ -1,6 +1,6 @@
 //! A workgroup on a compute unit.
 
-use crate::dispatch::unit::Seat;
+use crate::dispatch::unit::Reservation;
 use crate::isa::wave::{Fault, Memory, Pause, Wave};
 
 /// Cost of a sleep, in instructions: without it a launch that waits would never use up its budget.
@@ -21,7 +21,7 @@ pub(crate) struct Group {
     pub(crate) launch: u64,
     pub(crate) queue: u32,
     pub(crate) unit: usize,
-    pub(crate) seat: Seat,
+    pub(crate) seat: Reservation,
     /// Its number in the trace.
     pub(crate) record: u64,
     /// Its number in the launch.

@@ -10,7 +10,7 @@ use super::residents::{Order, Residents};
 use super::trace::Trace;
 use crate::clock::Clock;
 use crate::dispatch::launch::Launch;
-use crate::dispatch::unit::{Seat, Unit};
+use crate::dispatch::unit::{Reservation, Unit};
 use crate::events::Events;
 use crate::isa::wave::poisoned;
 use crate::memory::Memory;
@@ -188,7 +188,7 @@ impl State {
         true
     }
 
-    fn settle_in(&mut self, id: u64, unit: usize, seat: Seat, memory: &Memory) {
+    fn settle_in(&mut self, id: u64, unit: usize, seat: Reservation, memory: &Memory) {
         let running = self.launches.get_mut(&id).expect("it was chosen by its number");
         let priority = self.queues[&running.queue].priority;
         let index = running.next;

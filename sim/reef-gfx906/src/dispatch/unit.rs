@@ -18,7 +18,7 @@ pub(crate) struct Need {
 
 /// Places of a workgroup's waves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct Reservation {
     waves: [u32; SIMDS],
     need: Need,
 }
@@ -50,13 +50,13 @@ impl Unit {
     }
 
     /// Takes what a workgroup needs; `None` and unchanged if it doesn't fit.
-    pub(crate) fn take(&mut self, need: Need) -> Option<Seat> {
+    pub(crate) fn take(&mut self, need: Need) -> Option<Reservation> {
         let barriers = u32::from(need.waves > 1);
         if need.lds > self.lds || barriers > self.barriers {
             return None;
         }
         let mut after = *self;
-        let mut seat = Seat { waves: [0; SIMDS], need };
+        let mut seat = Reservation { waves: [0; SIMDS], need };
         for _ in 0..need.waves {
             let simd = after.roomiest(need.vgprs)?;
             after.slots[simd] -= 1;
@@ -70,7 +70,7 @@ impl Unit {
     }
 
     /// Takes back what a workgroup had.
-    pub(crate) fn release(&mut self, seat: Seat) {
+    pub(crate) fn release(&mut self, seat: Reservation) {
         for (simd, waves) in seat.waves.into_iter().enumerate() {
             self.slots[simd] += waves;
             self.vgprs[simd] += waves * seat.need.vgprs;

@@ -1,6 +1,6 @@
 //! Devices of a daemon, and `reef ctl drain`.
 
-use crate::remote::daemon::{Daemon, Place, segment};
+use crate::remote::daemon::{Daemon, DaemonAddress, segment};
 use crate::report::output::print;
 use crate::report::table::{Table, table};
 use anyhow::{Context, Result};
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Device, as `reef ctl status` calls it, such as cuda:1.
     device: String,
     #[command(flatten)]
-    place: Place,
+    place: DaemonAddress,
     /// Print JSON.
     #[arg(long)]
     json: bool,

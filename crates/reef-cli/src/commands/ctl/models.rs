@@ -1,6 +1,6 @@
 //! `reef ctl models`, `load` and `unload`.
 
-use crate::remote::daemon::{Daemon, Place, segment};
+use crate::remote::daemon::{Daemon, DaemonAddress, segment};
 use crate::report::output::print;
 use crate::report::table::{Table, table};
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(clap::Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    place: Place,
+    place: DaemonAddress,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -27,7 +27,7 @@ pub(crate) struct One {
     /// Model, as the repository calls it.
     model: String,
     #[command(flatten)]
-    place: Place,
+    place: DaemonAddress,
     /// Print JSON.
     #[arg(long)]
     json: bool,

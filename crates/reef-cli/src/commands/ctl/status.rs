@@ -1,7 +1,7 @@
 //! `reef ctl status`: whether a daemon serves, on which devices, and what.
 
 use super::{devices, models};
-use crate::remote::daemon::{Error, Place};
+use crate::remote::daemon::{DaemonAddress, Error};
 use crate::report::output::print;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: DaemonAddress,
     /// Print JSON.
     #[arg(long)]
     json: bool,

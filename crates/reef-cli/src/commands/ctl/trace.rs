@@ -1,6 +1,6 @@
 //! `reef ctl trace`: a record of the blocks on a daemon's device, for Perfetto.
 
-use crate::remote::daemon::{Error, Place};
+use crate::remote::daemon::{DaemonAddress, Error};
 use crate::report::checks::check_file;
 use crate::report::output::print;
 use crate::report::progress::Progress;
@@ -20,7 +20,7 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: DaemonAddress,
     /// Time to trace, such as 500ms.
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     time: Duration,

@@ -118,7 +118,7 @@ fn remove_stale(folder: &Path) {
 }
 
 async fn serve_owner(listener: UnixListener, control: Arc<Control>) {
-    let mut places = Places::default();
+    let mut places = Connections::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) if is_owner(&stream) => {
@@ -132,7 +132,7 @@ async fn serve_owner(listener: UnixListener, control: Arc<Control>) {
 }
 
 async fn serve_metrics(listener: TcpListener, control: Arc<Control>) {
-    let mut places = Places::default();
+    let mut places = Connections::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -147,9 +147,9 @@ async fn serve_metrics(listener: TcpListener, control: Arc<Control>) {
 /// Connections that are served. The oldest one gives its place up for a new one: an answer takes
 /// milliseconds, and a client that is slower asks again.
 #[derive(Default)]
-struct Places(VecDeque<AbortHandle>);
+struct Connections(VecDeque<AbortHandle>);
 
-impl Places {
+impl Connections {
     fn take(&mut self, connection: AbortHandle) {
         self.0.retain(|connection| !connection.is_finished());
         if self.0.len() >= MAX_CONNECTIONS

@@ -3,7 +3,7 @@
 use super::lines::lines;
 use super::live;
 use super::watch::Watch;
-use crate::remote::daemon::Place;
+use crate::remote::daemon::DaemonAddress;
 use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -18,7 +18,7 @@ const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DaemonAddress,
     /// Time from one poll to the next, such as 200ms.
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     pub(crate) interval: Duration,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// Memory of the operands of an operation.
 #[derive(Debug)]
-pub(crate) struct Places<'a> {
+pub(crate) struct BoundOperands<'a> {
     pub(crate) inputs: &'a [OperandMemory],
     pub(crate) output: &'a OperandMemory,
     /// The input that has a packed form is in it.
@@ -37,9 +37,13 @@ pub(crate) struct Places<'a> {
 ///
 /// `Invalid` if the operation is not sound, a storage is too small, or the output overlaps what is
 /// read.
-pub(crate) fn bind(op: &Arc<TensorOp>, places: &Places<'_>, units: u32) -> Result<(Kernel, u32)> {
+pub(crate) fn bind(
+    op: &Arc<TensorOp>,
+    places: &BoundOperands<'_>,
+    units: u32,
+) -> Result<(Kernel, u32)> {
     op.check()?;
-    let Places { inputs, output, packed } = *places;
+    let BoundOperands { inputs, output, packed } = *places;
     if inputs.len() != op.inputs.len() {
         let text = format!(
             "cpu: {} must have {} inputs, got {}",

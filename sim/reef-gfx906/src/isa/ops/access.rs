@@ -40,14 +40,14 @@ impl Pointers {
 
 /// Value of less than a word, and the way in which it becomes one.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
+pub(super) enum SubWord {
     U8,
     I8,
     U16,
     I16,
 }
 
-impl Part {
+impl SubWord {
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
@@ -110,7 +110,7 @@ pub(super) fn load_words(w: &mut Wave, first: u8, words: u8, from: &Pointers) {
 }
 
 /// Loads less than a word.
-pub(super) fn load_part(w: &mut Wave, i: &Inst, part: Part, from: &Pointers) {
+pub(super) fn load_part(w: &mut Wave, i: &Inst, part: SubWord, from: &Pointers) {
     let mut value = [0; 64];
     // SAFETY: the maker of `from` has checked the bytes.
     each(from.mask, |lane| value[lane] = unsafe { part.read(from.at[lane]) });
@@ -118,7 +118,7 @@ pub(super) fn load_part(w: &mut Wave, i: &Inst, part: Part, from: &Pointers) {
 }
 
 /// Loads less than a word into one half of the register.
-pub(super) fn load_half(w: &mut Wave, i: &Inst, part: Part, shift: u32, from: &Pointers) {
+pub(super) fn load_half(w: &mut Wave, i: &Inst, part: SubWord, shift: u32, from: &Pointers) {
     let mut value = *w.regs.vgpr(i.dst);
     each(from.mask, |lane| {
         // SAFETY: the maker of `from` has checked the bytes.

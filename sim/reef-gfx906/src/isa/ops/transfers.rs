@@ -13,7 +13,7 @@ macro_rules! load {
     };
     ($part:ident) => {
         $crate::isa::inst::Run::Memory(|w, i, env| {
-            let part = $crate::isa::ops::access::Part::$part;
+            let part = $crate::isa::ops::access::SubWord::$part;
             let from = places(w, i, env, part.bytes())?;
             $crate::isa::ops::access::load_part(w, i, part, &from);
             Ok(())
@@ -21,7 +21,7 @@ macro_rules! load {
     };
     ($part:ident $shift:literal) => {
         $crate::isa::inst::Run::Memory(|w, i, env| {
-            let part = $crate::isa::ops::access::Part::$part;
+            let part = $crate::isa::ops::access::SubWord::$part;
             let from = places(w, i, env, part.bytes())?;
             $crate::isa::ops::access::load_half(w, i, part, $shift, &from);
             Ok(())

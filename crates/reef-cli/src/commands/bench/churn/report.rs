@@ -3,7 +3,7 @@
 use super::args::{Args, Stay};
 use super::measure::Row;
 use crate::report::columns::Column;
-use crate::report::results::{Place, Results};
+use crate::report::results::{BenchTarget, Results};
 use crate::report::table::{millis, p999_millis};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -72,7 +72,7 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
     );
     results.show(
         &args.common,
-        &Place::of(&args.common, device),
+        &BenchTarget::of(&args.common, device),
         &measured,
         &legend,
         plot.as_deref(),

@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::measure::Row;
 use crate::report::columns::Column;
-use crate::report::results::{Place, Results};
+use crate::report::results::{BenchTarget, Results};
 use crate::report::table::millis;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 }
 
 /// Writes the files, prints the table.
-pub(crate) fn show(args: &Args, place: &Place, rows: &[Row]) -> Result<()> {
+pub(crate) fn show(args: &Args, place: &BenchTarget, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save_at(&args.common, place)?;
     let measured =

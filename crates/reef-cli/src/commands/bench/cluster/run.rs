@@ -4,7 +4,7 @@ use super::args::Args;
 use super::measure::{Bench, Row};
 use super::report;
 use crate::report::progress::Progress;
-use crate::report::results::Place;
+use crate::report::results::BenchTarget;
 use crate::report::usage::Usage;
 use crate::workload::networks::check_all;
 use anyhow::Result;
@@ -30,7 +30,7 @@ impl reef::VisitAll for Devices<'_> {
             return Err(Usage(format!("{text}, got {:?}", args.common.device)).into());
         }
         args.common.make_folder()?;
-        let place = Place::of(&args.common, &devices[0]);
+        let place = BenchTarget::of(&args.common, &devices[0]);
         let progress = Progress::new(1 + 2 * args.repeat as usize, args.common.json);
         progress.expect(4 * args.repeat as usize, args.time);
         progress.begin("loading");

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::measure::{RT_ALONE, RT_COLD, Row};
 use crate::report::chart;
 use crate::report::columns::Column;
-use crate::report::results::{Place, Results};
+use crate::report::results::{BenchTarget, Results};
 use crate::report::table::{millis, p999_millis};
 use anyhow::{Context, Result};
 use reef::Device;
@@ -68,7 +68,13 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         draw(plot, args, rows).with_context(|| plot.display().to_string())?;
     }
     let measured = format!("RT {}, BE {} in a closed loop", args.sides.rt, args.sides.be);
-    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
+    results.show(
+        &args.common,
+        &BenchTarget::of(&args.common, device),
+        &measured,
+        LEGEND,
+        plot.as_deref(),
+    )
 }
 
 /// A point for each row with both sides; the best are low and to the right.

@@ -5,7 +5,7 @@ use super::config::Workload;
 use super::measure::Run;
 use super::report;
 use super::requests::Phases;
-use crate::report::results::Place;
+use crate::report::results::BenchTarget;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(crate) struct Record<'a> {
     workload: &'a Workload,
     /// The network for each name in the workload.
     networks: &'a BTreeMap<String, String>,
-    place: Place,
+    place: BenchTarget,
     /// Time of each task alone.
     pub(crate) alone: Vec<Phases>,
     time: Duration,
@@ -31,7 +31,7 @@ impl<'a> Record<'a> {
         args: &'a Args,
         workload: &'a Workload,
         networks: &'a BTreeMap<String, String>,
-        place: Place,
+        place: BenchTarget,
         alone: Vec<Phases>,
     ) -> Self {
         let time = args.options(workload).time;

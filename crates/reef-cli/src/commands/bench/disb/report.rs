@@ -8,7 +8,7 @@ use crate::report::chart;
 use crate::report::columns::{Column, as_table};
 use crate::report::date::date;
 use crate::report::output::print;
-use crate::report::results::{Place, Results, print_files};
+use crate::report::results::{BenchTarget, Results, print_files};
 use crate::report::table::{micros, millis, p999_millis};
 use anyhow::{Context, Result};
 use reef::{Stats, queue::Config};
@@ -244,7 +244,7 @@ pub(crate) fn save_disb(out: &Path, workload: &str, run: &Run, report: &Value) -
 /// Writes the files, prints the table: classes if there are several schedulers, else clients too.
 pub(crate) fn show(
     args: &Args,
-    place: &Place,
+    place: &BenchTarget,
     facts: Value,
     rows: &[Row],
     aliases: &str,

@@ -10,7 +10,7 @@ use super::names;
 use super::record::Record;
 use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
-use crate::report::results::Place;
+use crate::report::results::BenchTarget;
 use crate::workload::baselines;
 use crate::workload::networks::{Loader, NamedNetwork, check_all};
 use anyhow::Result;
@@ -45,7 +45,7 @@ fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>
     let folder = reef_serve::folder(args.folder.as_deref());
     let mut clients = Clients::connect(workload, models, options, &folder, &args.file, begins)?;
     let alone = clients.measure_alone(begins)?;
-    let place = Place {
+    let place = BenchTarget {
         title: format!("daemon in {}, a process for each client", folder.display()),
         facts: json!({ "daemon": folder }),
     };
@@ -81,7 +81,7 @@ impl reef::Visit for Disb<'_> {
         let bench = Bench { device: &device, workload, works, options };
         let alone =
             bench.measure_alone(Policy::baseline("reef", deepest), |step| progress.begin(step))?;
-        let place = Place::of(&args.common, &device);
+        let place = BenchTarget::of(&args.common, &device);
         let mut record = Record::new(args, workload, networks, place, alone);
         for (name, tasks_to_run) in plan {
             progress.begin(&name);

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::measure::Row;
 use crate::report::columns::Column;
 use crate::report::output::count;
-use crate::report::results::{Place, Results};
+use crate::report::results::{BenchTarget, Results};
 use crate::report::table::micros;
 use crate::report::time;
 use anyhow::Result;
@@ -70,5 +70,11 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         time::show(args.task),
         time::show(args.pause)
     );
-    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
+    results.show(
+        &args.common,
+        &BenchTarget::of(&args.common, device),
+        &measured,
+        LEGEND,
+        plot.as_deref(),
+    )
 }

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::measure::{Row, Way};
 use crate::report::chart::{self, Panel, Series};
 use crate::report::columns::Column;
-use crate::report::results::{Place, Results};
+use crate::report::results::{BenchTarget, Results};
 use crate::report::table::micros;
 use anyhow::{Context, Result};
 use reef::Device;
@@ -78,9 +78,15 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
             unit: ("µs", 1e3),
             series: rows.iter().map(series).collect(),
         };
-        chart::shares(plot, &Place::of(&args.common, device).title, &[panel])
+        chart::shares(plot, &BenchTarget::of(&args.common, device).title, &[panel])
             .with_context(|| plot.display().to_string())?;
     }
     let measured = format!("bursts of {} commands", args.burst);
-    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
+    results.show(
+        &args.common,
+        &BenchTarget::of(&args.common, device),
+        &measured,
+        LEGEND,
+        plot.as_deref(),
+    )
 }

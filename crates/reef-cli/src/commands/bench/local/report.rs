@@ -5,7 +5,7 @@ use super::measure::Row;
 use super::way::Side;
 use crate::report::columns::Column;
 use crate::report::output::count;
-use crate::report::results::{Place, Results};
+use crate::report::results::{BenchTarget, Results};
 use crate::report::table::{micros, millis};
 use crate::report::time;
 use anyhow::Result;
@@ -78,5 +78,5 @@ pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Re
         count(args.repeat as usize, "turn"),
         count(args.requests as usize, "request")
     );
-    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, None)
+    results.show(&args.common, &BenchTarget::of(&args.common, device), &measured, LEGEND, None)
 }

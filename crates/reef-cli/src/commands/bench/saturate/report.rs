@@ -4,7 +4,7 @@ use super::args::Args;
 use crate::commands::bench::colocate::measure::{RT_ALONE, RT_SINGLY, Row};
 use crate::report::chart;
 use crate::report::columns::Column;
-use crate::report::results::{Place, Results};
+use crate::report::results::{BenchTarget, Results};
 use crate::report::table::millis;
 use anyhow::{Context, Result};
 use reef::Device;
@@ -74,5 +74,11 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
             .with_context(|| plot.display().to_string())?;
     }
     let measured = format!("RT {} and BE {}, each in a closed loop", args.sides.rt, args.sides.be);
-    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
+    results.show(
+        &args.common,
+        &BenchTarget::of(&args.common, device),
+        &measured,
+        LEGEND,
+        plot.as_deref(),
+    )
 }

@@ -6,7 +6,7 @@ use super::measure::Row;
 use crate::report::chart::{self, Panel, Series};
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
-use crate::report::results::{Place, Results, print_files};
+use crate::report::results::{BenchTarget, Results, print_files};
 use crate::report::table::micros;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -107,7 +107,7 @@ pub(crate) fn show<D: Operators>(
     let results = results(loads, rows);
     let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {
-        let title = Place::of(&args.common, device).title;
+        let title = BenchTarget::of(&args.common, device).title;
         draw(plot, &title, rows).with_context(|| plot.display().to_string())?;
     }
     if args.common.json {

@@ -98,7 +98,7 @@ fn plain(
     inputs: &[OperandMemory],
     output: &OperandMemory,
 ) -> Result<(Kernel, u32)> {
-    bind(op, &Places { inputs, output, packed: false }, 2)
+    bind(op, &BoundOperands { inputs, output, packed: false }, 2)
 }
 
 fn content(place: &OperandMemory, spec: &Spec) -> Vec<u8> {

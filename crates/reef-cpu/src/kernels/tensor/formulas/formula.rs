@@ -5,7 +5,7 @@
 
 use super::access_pattern::{AccessPattern, Operand};
 use super::chain::find::Chain;
-use super::chain::steps::{Leaf, Part};
+use super::chain::steps::{ChainStep, Leaf};
 use super::gelu::{Step, steps};
 use super::terms::{cost, evaluate, gelu};
 use reef_core::tensor::{Domain, Element, Formula, Kind, Spec, TensorOp, Term};
@@ -163,22 +163,22 @@ impl Vectors {
 fn chain(terms: &[Step], seen: &[AccessPattern]) -> Option<(usize, Chain)> {
     let whole = seen.iter().enumerate().filter(|(_, seen)| matches!(seen, AccessPattern::Whole));
     whole.map(|(start, _)| start).find_map(|start| {
-        let parts: Vec<Part> = terms.iter().map(|term| part(term, start)).collect();
+        let parts: Vec<ChainStep> = terms.iter().map(|term| part(term, start)).collect();
         Some((start, Chain::of(&parts)?))
     })
 }
 
 /// A step as chains see it that begin with input `start`.
-fn part(step: &Step, start: usize) -> Part {
+fn part(step: &Step, start: usize) -> ChainStep {
     match *step {
-        Step::Unused => Part::Unused,
-        Step::Gelu(x) => Part::Gelu(x),
-        Step::Term(Term::Input(input)) if input == start => Part::Start,
-        Step::Term(Term::Input(input)) => Part::Leaf(Leaf::Input(input)),
-        Step::Term(Term::Scalar(scalar)) => Part::Leaf(Leaf::of(scalar)),
-        Step::Term(Term::Unary(function, a)) => Part::Unary(function, a),
-        Step::Term(Term::Binary(function, a, b)) => Part::Binary(function, a, b),
-        Step::Term(Term::Select(..)) => Part::Other,
+        Step::Unused => ChainStep::Unused,
+        Step::Gelu(x) => ChainStep::Gelu(x),
+        Step::Term(Term::Input(input)) if input == start => ChainStep::Start,
+        Step::Term(Term::Input(input)) => ChainStep::Leaf(Leaf::Input(input)),
+        Step::Term(Term::Scalar(scalar)) => ChainStep::Leaf(Leaf::of(scalar)),
+        Step::Term(Term::Unary(function, a)) => ChainStep::Unary(function, a),
+        Step::Term(Term::Binary(function, a, b)) => ChainStep::Binary(function, a, b),
+        Step::Term(Term::Select(..)) => ChainStep::Other,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::access_pattern::{AccessPattern, Operand};
 use super::chain::find::Chain;
-use super::chain::steps::{Leaf, Part};
+use super::chain::steps::{ChainStep, Leaf};
 use super::folds::fold;
 use super::formula::{BLOCK, FEW, TERMS};
 use super::standard::{RowStep, steps};
@@ -135,15 +135,15 @@ impl RowVectors {
 /// Finds an input of which each row is standardised, and a chain behind it.
 fn standard(steps: &[RowStep], seen: &[AccessPattern]) -> Option<(usize, f32, Chain)> {
     let part = |step: &RowStep| match *step {
-        RowStep::Unused => Part::Unused,
-        RowStep::Standard(..) => Part::Start,
-        RowStep::Row(RowTerm::Element(Term::Input(input))) => Part::Leaf(Leaf::Input(input)),
-        RowStep::Row(RowTerm::Element(Term::Scalar(scalar))) => Part::Leaf(Leaf::of(scalar)),
-        RowStep::Row(RowTerm::Element(Term::Unary(function, a))) => Part::Unary(function, a),
+        RowStep::Unused => ChainStep::Unused,
+        RowStep::Standard(..) => ChainStep::Start,
+        RowStep::Row(RowTerm::Element(Term::Input(input))) => ChainStep::Leaf(Leaf::Input(input)),
+        RowStep::Row(RowTerm::Element(Term::Scalar(scalar))) => ChainStep::Leaf(Leaf::of(scalar)),
+        RowStep::Row(RowTerm::Element(Term::Unary(function, a))) => ChainStep::Unary(function, a),
         RowStep::Row(RowTerm::Element(Term::Binary(function, a, b))) => {
-            Part::Binary(function, a, b)
+            ChainStep::Binary(function, a, b)
         }
-        RowStep::Row(_) => Part::Other,
+        RowStep::Row(_) => ChainStep::Other,
     };
     let chain = Chain::of(&steps.iter().map(part).collect::<Vec<_>>())?;
     steps

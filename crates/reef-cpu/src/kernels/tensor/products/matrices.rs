@@ -30,7 +30,7 @@ const MIN_COLUMNS: usize = 8;
 const PLACES: usize = 1 << 22;
 
 /// Places in an input and in the output, or in both inputs.
-type Places = Vec<[usize; 2]>;
+type OffsetPairs = Vec<[usize; 2]>;
 
 /// A contraction as products of matrices.
 #[derive(Debug)]
@@ -40,11 +40,11 @@ pub(in crate::kernels::tensor) struct Matrices {
     /// First elements of each matrix: in the left input, the right one, the output.
     batch: Vec<[usize; 3]>,
     /// Places of rows in the left input and the output.
-    rows: Places,
+    rows: OffsetPairs,
     /// Places of columns in the right input and the output.
-    columns: Places,
+    columns: OffsetPairs,
     /// Places of terms in the left and the right input.
-    terms: Places,
+    terms: OffsetPairs,
     /// Elements from row to row of the left input, if its rows need no packing.
     pitch: Option<usize>,
     rows_of_block: usize,
@@ -79,7 +79,7 @@ impl Matrices {
         if !pays || sizes.iter().any(|&size| size > PLACES) {
             return None;
         }
-        let pair = |axes: &[Axis], first, second| -> Places {
+        let pair = |axes: &[Axis], first, second| -> OffsetPairs {
             places(axes).into_iter().map(|place| [place[first], place[second]]).collect()
         };
         let batch = places(&batch).into_iter().map(|at| [at[left], at[right], at[2]]).collect();
@@ -207,7 +207,7 @@ fn places(axes: &[Axis]) -> Vec<[usize; 3]> {
 }
 
 /// Distance from row to row, if terms adjoin and rows are equally far apart.
-fn pitch(rows: &Places, terms: &Places) -> Option<usize> {
+fn pitch(rows: &OffsetPairs, terms: &OffsetPairs) -> Option<usize> {
     let pitch = rows.get(1).map_or(0, |row| row[0]);
     let even = rows.iter().enumerate().all(|(k, row)| row[0] == k * pitch);
     (even && is_run(terms.iter().map(|term| term[0]))).then_some(pitch)

@@ -99,7 +99,7 @@ fn with_packed(
     assert_eq!(buffer.bytes(), packed.bytes);
     let mut inputs = inputs.to_vec();
     inputs[packed.input] = OperandMemory { buffer, offset: 0 };
-    bind(op, &Places { inputs: &inputs, output, packed: true }, 2)
+    bind(op, &BoundOperands { inputs: &inputs, output, packed: true }, 2)
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn wrongly_packed_operand_is_refused() {
     let all = [op.inputs[0].bytes(), packed.bytes, op.output.bytes()];
     let said = |[rows, matrix, output]: [usize; 3]| {
         let inputs = [place(rows), place(matrix)];
-        bind(&op, &Places { inputs: &inputs, output: &place(output), packed: true }, 2).err()
+        bind(&op, &BoundOperands { inputs: &inputs, output: &place(output), packed: true }, 2).err()
     };
     assert_eq!(said(all), None);
     for k in 0..3 {
@@ -129,12 +129,14 @@ fn wrongly_packed_operand_is_refused() {
     }
     let same = place(packed.bytes.max(all[2]));
     let inputs = [place(all[0]), same.clone()];
-    let over = bind(&op, &Places { inputs: &inputs, output: &same, packed: true }, 2);
+    let over = bind(&op, &BoundOperands { inputs: &inputs, output: &same, packed: true }, 2);
     assert_eq!(over.unwrap_err().to_string(), "cpu: the output overlaps what is read");
     let other = Arc::new(products().remove(0));
     let inputs = [0, 1].map(|k| place(other.inputs[k].bytes()));
     let output = place(other.output.bytes());
-    assert!(bind(&other, &Places { inputs: &inputs, output: &output, packed: true }, 2).is_err());
+    assert!(
+        bind(&other, &BoundOperands { inputs: &inputs, output: &output, packed: true }, 2).is_err()
+    );
 }
 
 #[test]

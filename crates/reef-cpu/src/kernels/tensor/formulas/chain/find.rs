@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::registers;
-use super::steps::{Leaf, Link, Part};
+use super::steps::{ChainStep, Leaf, Link};
 use crate::kernels::tensor::formulas::access_pattern::{AccessPattern, Operand};
 use reef_core::tensor::Binary;
 
@@ -16,29 +16,29 @@ pub(in crate::kernels::tensor::formulas) struct Chain(Vec<(Link, Leaf)>);
 impl Chain {
     /// `None` if `parts`, of which each reads earlier ones and the last one is the result, are not
     /// a chain, or this machine has no vectors for it.
-    pub(in crate::kernels::tensor::formulas) fn of(parts: &[Part]) -> Option<Self> {
+    pub(in crate::kernels::tensor::formulas) fn of(parts: &[ChainStep]) -> Option<Self> {
         let leaf = |k: usize| match parts[k] {
-            Part::Leaf(leaf) => Some(leaf),
+            ChainStep::Leaf(leaf) => Some(leaf),
             _ => None,
         };
         let (mut last, mut links) = (None, Vec::new());
         for (k, part) in parts.iter().enumerate() {
             let (before, link) = match *part {
-                Part::Unused | Part::Leaf(_) => continue,
-                Part::Start if last.is_none() => {
+                ChainStep::Unused | ChainStep::Leaf(_) => continue,
+                ChainStep::Start if last.is_none() => {
                     last = Some(k);
                     continue;
                 }
-                Part::Unary(function, a) => (a, (Link::unary(function)?, Leaf::Number(0.0))),
-                Part::Gelu(a) => (a, (Link::Gelu, Leaf::Number(0.0))),
-                Part::Binary(function, a, b) => match (leaf(a), leaf(b)) {
+                ChainStep::Unary(function, a) => (a, (Link::unary(function)?, Leaf::Number(0.0))),
+                ChainStep::Gelu(a) => (a, (Link::Gelu, Leaf::Number(0.0))),
+                ChainStep::Binary(function, a, b) => match (leaf(a), leaf(b)) {
                     (None, Some(leaf)) => (a, (Link::binary(function)?, leaf)),
                     (Some(leaf), None) if matches!(function, Binary::Add | Binary::Mul) => {
                         (b, (Link::binary(function)?, leaf))
                     }
                     _ => return None,
                 },
-                Part::Start | Part::Other => return None,
+                ChainStep::Start | ChainStep::Other => return None,
             };
             if last.replace(k) != Some(before) {
                 return None;
@@ -94,12 +94,12 @@ fn has_vectors() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Part::{Gelu, Other, Start, Unused};
+    use ChainStep::{Gelu, Other, Start, Unused};
 
-    const INPUT: Part = Part::Leaf(Leaf::Input(1));
-    const TWO: Part = Part::Leaf(Leaf::Number(2.0));
+    const INPUT: ChainStep = ChainStep::Leaf(Leaf::Input(1));
+    const TWO: ChainStep = ChainStep::Leaf(Leaf::Number(2.0));
 
-    fn links(parts: &[Part]) -> Option<Vec<(Link, Leaf)>> {
+    fn links(parts: &[ChainStep]) -> Option<Vec<(Link, Leaf)>> {
         Chain::of(parts).map(|chain| chain.0)
     }
 
@@ -108,8 +108,8 @@ mod tests {
         if !has_vectors() {
             return eprintln!("skipped: no AVX-512");
         }
-        let add = Part::Binary(Binary::Add, 0, 1);
-        let half = Part::Binary(Binary::Div, 2, 4);
+        let add = ChainStep::Binary(Binary::Add, 0, 1);
+        let half = ChainStep::Binary(Binary::Div, 2, 4);
         let parts = [INPUT, Start, add, Unused, TWO, half, Gelu(5)];
         let want = [
             (Link::Add, Leaf::Input(1)),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn steps_that_read_others_than_the_last_are_no_chain() {
-        let of = |function, a, b| Part::Binary(function, a, b);
+        let of = |function, a, b| ChainStep::Binary(function, a, b);
         for parts in [
             &[Start, of(Binary::Mul, 0, 0)][..],
             &[Start, INPUT, of(Binary::Sub, 1, 0)],

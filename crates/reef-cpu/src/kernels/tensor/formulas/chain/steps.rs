@@ -4,7 +4,7 @@ use reef_core::tensor::{Binary, Scalar, Unary};
 
 /// A step of any formula, as chains see it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::kernels::tensor::formulas) enum Part {
+pub(in crate::kernels::tensor::formulas) enum ChainStep {
     /// No later step reads it.
     Unused,
     /// The values that are given.
