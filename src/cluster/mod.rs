@@ -7,10 +7,11 @@
 //! client any more, and each client that was on it goes to another one or gets an error.
 //!
 //! From top to bottom: `start` (the cluster's interface), `placed` (a client, and its moves),
-//! `replicas` (what clients on one device share), `nodes` (the search for a device), `seat` (a
-//! client on a device), `node` (a device with its dispatcher), `health` (checks of a device),
-//! `ledger` and `demand` (promises of each device, in numbers), `failure`.
+//! `replicas` (what clients on one device share), `nodes` (the search for a device),
+//! `assignment` (a client on a device), `node` (a device with its dispatcher), `health` (checks of
+//! a device), `ledger` and `demand` (promises of each device, in numbers), `failure`.
 
+mod assignment;
 mod demand;
 mod failure;
 mod health;
@@ -19,14 +20,13 @@ mod node;
 mod nodes;
 mod placed;
 mod replicas;
-mod seat;
 mod start;
 
+pub use assignment::PlacedClient;
 pub use demand::Demand;
 pub use failure::Failure;
 pub use health::{Prober, SILENCE_TIMEOUT};
 pub use node::Node;
 pub use placed::{BePlaced, Placed, RtPlaced};
 pub use replicas::{Replica, Replicas};
-pub use seat::PlacedClient;
 pub use start::Cluster;

@@ -1,9 +1,9 @@
 //! The devices of a cluster, and the search for one that takes a client.
 
+use super::assignment::{Assignment, PlacedClient, Spec};
 use super::failure::Failure;
 use super::ledger::Ledger;
 use super::node::Node;
-use super::seat::{Assignment, PlacedClient, Spec};
 use reef_core::{Device, Error, Result};
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! A client on one device of a cluster, and its moves.
 
+use super::assignment::{Assignment, LostAssignment, PlacedClient, Spec};
 use super::failure::Failure;
 use super::node::Node;
 use super::nodes::Nodes;
-use super::seat::{Assignment, LostAssignment, PlacedClient, Spec};
 use reef_core::{BeClient, Device, Error, Result, RtClient};
 use std::fmt;
 use std::sync::Arc;

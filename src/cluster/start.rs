@@ -1,5 +1,6 @@
 //! The cluster, which devices and clients enter.
 
+use super::assignment::Spec;
 use super::demand::Demand;
 use super::failure::Failure;
 use super::ledger::Ledger;
@@ -7,7 +8,6 @@ use super::node::Node;
 use super::nodes::Nodes;
 use super::placed::{BePlaced, Placed, RtPlaced};
 use super::replicas::Replicas;
-use super::seat::Spec;
 use reef_core::scheduler::Scheduler;
 use reef_core::{ClientConfig, Device, Dispatcher, Error, Result};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! State of a session.
 
+use super::allocations::Allocations;
 use super::frees::Frees;
 use super::handles::Handles;
 use super::host_calls::HostCalls;
 use super::lock::lock;
 use super::log::{Log, Logged};
-use super::places::Allocations;
 use super::printed::Printed;
 use super::quota::Quota;
 use super::staging::Staging;
