@@ -1,8 +1,9 @@
 //! Renders `docs/measured.md` from the JSON that `reef bench … --out` wrote.
 //!
-//! In: `docs/results/published.txt`, a line for each result: its file, then a heading. Out: a
-//! section for each with device, date, command and a table. A bench has the columns that
-//! [`columns`] names; a column that is empty in every row is left out.
+//! In: `docs/results/published.txt`, a line for each section: the newest file, perhaps older ones
+//! of the same work behind commas, then a heading. Out: a section for each with device, date,
+//! command, links to the files and a table of the newest. A bench has the columns that [`columns`]
+//! names; a column that is empty in every row is left out.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -16,7 +17,8 @@ const HEAD: &str = "# Measured
 Made by `cargo xtask tables` from the [results](research/results.md); don't edit. What the columns mean stands in
 [benchmarks.md](benchmarks.md), what was tried and dropped in the [lab book](lab/nvidia.md), where figures are that were only printed, and
 which of them [are missed](lab/nvidia.md#what-is-missed-and-why). On NVIDIA GPUs a request's start is one launch since
-2026-11-23, and launches of a graph start early; headings say what was measured before.
+2026-11-23, and launches of a graph start early; headings say what was measured before. Each section has the newest measurement of its
+command, with links to older ones.
 
 Columns and files have today's names. Commands have the names of their day, most of which still work; today's are:
 
@@ -54,12 +56,44 @@ fn page(folder: &Path) -> Result<String, String> {
     let lines = list.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let mut page = HEAD.to_owned();
     for line in lines {
-        let (file, heading) = line.split_once(' ').ok_or(format!("no heading: {line}"))?;
-        let text = read(&folder.join(file))?;
-        let result: Value = serde_json::from_str(&text).map_err(|e| format!("{file}: {e}"))?;
-        page += &section(file, heading.trim(), &result).ok_or(format!("{file}: not a result"))?;
+        let (files, heading) = line.split_once(' ').ok_or(format!("no heading: {line}"))?;
+        let files = files
+            .split(',')
+            .map(|file| result(&folder.join(file)).map(|result| (file, result)))
+            .collect::<Result<Vec<_>, String>>()?;
+        let [(file, newest), others @ ..] = &files[..] else { continue };
+        let older = older(newest, others)?;
+        page += &section(file, heading.trim(), newest, &older)
+            .ok_or(format!("{file}: not a result"))?;
     }
     Ok(page)
+}
+
+fn result(path: &Path) -> Result<Value, String> {
+    serde_json::from_str(&read(path)?).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Links to older measurements, by their days.
+///
+/// # Errors
+///
+/// One of them is not older.
+fn older(newest: &Value, others: &[(&str, Value)]) -> Result<String, String> {
+    let mut links = Vec::new();
+    for (file, result) in others {
+        let date = day(result).ok_or(format!("{file}: not a result"))?;
+        if Some(date) >= day(newest) {
+            return Err(format!("{file}: must be older than the first file, got {date}"));
+        }
+        links.push(format!("[{date}](results/{file})"));
+    }
+    let links = links.join(", ");
+    Ok(if links.is_empty() { links } else { format!(", older: {links}") })
+}
+
+/// Day of a measurement.
+fn day(result: &Value) -> Option<&str> {
+    result["date"].as_str()?.get(..10)
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -71,16 +105,17 @@ fn today(command: &str) -> String {
     MOVED.iter().fold(command.to_owned(), |command, (then, now)| command.replace(then, now))
 }
 
-/// One result; `None` if it is not of the form that `reef bench` writes.
-fn section(file: &str, heading: &str, result: &Value) -> Option<String> {
+/// One result, with links to older ones; `None` if it is not of the form that `reef bench` writes.
+fn section(file: &str, heading: &str, result: &Value, older: &str) -> Option<String> {
     let columns = columns(result["bench"].as_str()?)?;
     let rows = result["rows"].as_array()?;
     let shown: Vec<_> =
         columns.iter().filter(|c| rows.iter().any(|row| !row[c.0].is_null())).collect();
-    let (name, date) = (result["device"]["name"].as_str()?, result["date"].as_str()?.get(..10)?);
+    let (name, date) = (result["device"]["name"].as_str()?, day(result)?);
     let command = today(result["command"].as_str()?);
-    let mut text =
-        format!("\n## {heading}\n\n{name}, {date}, `{command}` ([file](results/{file}))\n\n");
+    let mut text = format!(
+        "\n## {heading}\n\n{name}, {date}, `{command}` ([file](results/{file}){older})\n\n"
+    );
     let titles: Vec<_> = shown.iter().map(|column| column.1).collect();
     let _ = writeln!(text, "| {} |\n|{}", titles.join(" | "), "---|".repeat(titles.len()));
     for row in rows {
@@ -243,7 +278,7 @@ mod tests {
             json!([{ "policy": "none", "rt_p50_ms": 0.39, "requests": 7 }, { "policy": "x" }]);
         let result = json!({ "bench": "pad", "command": "reef bench pad", "date": "2026-11-21T20:00:00Z",
             "device": { "name": "H200" }, "rows": rows });
-        let text = section("a/pad.json", "Padding", &result).unwrap();
+        let text = section("a/pad.json", "Padding", &result, "").unwrap();
         let table = text.lines().skip(5).collect::<Vec<_>>();
         let want = [
             "| next to RT | RT p50 ms | requests |",
@@ -277,7 +312,19 @@ mod tests {
 
     #[test]
     fn file_without_results_is_refused() {
-        assert!(section("a", "b", &json!({ "bench": "pad" })).is_none());
-        assert!(section("a", "b", &json!({ "bench": "none", "rows": [] })).is_none());
+        assert!(section("a", "b", &json!({ "bench": "pad" }), "").is_none());
+        assert!(section("a", "b", &json!({ "bench": "none", "rows": [] }), "").is_none());
+    }
+
+    #[test]
+    fn older_measurements_are_linked_and_newer_ones_refused() {
+        let of = |date: &str| json!({ "date": date });
+        let newest = of("2026-11-23T20:00:00Z");
+        assert_eq!(older(&newest, &[]).unwrap(), "");
+        let before = [("a.json", of("2026-11-22T20:00:00Z")), ("b.json", of("2026-11-21"))];
+        let want = ", older: [2026-11-22](results/a.json), [2026-11-21](results/b.json)";
+        assert_eq!(older(&newest, &before).unwrap(), want);
+        let fault = older(&newest, &[("c.json", of("2026-11-24"))]).unwrap_err();
+        assert_eq!(fault, "c.json: must be older than the first file, got 2026-11-24");
     }
 }
