@@ -4,12 +4,19 @@ use super::lock::lock;
 use super::quota::{Charge, Quota};
 use crate::driver::Driver;
 use reef_remote_calls::Call;
+use std::mem;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ends that streams have not reached, as far as is known.
 #[derive(Debug, Default)]
-pub(crate) struct Frees(Mutex<Vec<Pending>>, AtomicBool);
+pub(crate) struct Frees(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    ends: Vec<Pending>,
+    /// A thread settles until no end is left that may be reached.
+    has_thread: bool,
+}
 
 /// An end, and the event after it; zero: there is none, so it lasts until its context ends.
 #[derive(Debug)]
@@ -27,35 +34,33 @@ impl Frees {
     /// The lane's context is current, and is so again afterwards.
     pub(crate) fn add(&self, driver: &Driver, lane: usize, stream: usize, charge: Charge) -> bool {
         let event = record(driver, lane, stream);
-        let mut all = lock(&self.0);
-        all.push(Pending { event, stream, charge });
-        event != 0 && !self.1.swap(true, Ordering::SeqCst)
+        let mut state = lock(&self.0);
+        state.ends.push(Pending { event, stream, charge });
+        event != 0 && !mem::replace(&mut state.has_thread, true)
     }
 
     /// Returns whether no end is left that may be reached. The thread that settles ends by that.
     pub(crate) fn is_over(&self) -> bool {
-        let all = lock(&self.0);
-        let is_over = all.iter().all(|pending| pending.event == 0);
-        if is_over {
-            self.no_thread();
-        }
+        let mut state = lock(&self.0);
+        let is_over = state.ends.iter().all(|pending| pending.event == 0);
+        state.has_thread &= !is_over;
         is_over
     }
 
     /// Notes that no thread settles.
     pub(crate) fn no_thread(&self) {
-        self.1.store(false, Ordering::SeqCst);
+        lock(&self.0).has_thread = false;
     }
 
     /// Releases what streams have reached.
     pub(crate) fn settle(&self, driver: &Driver, quota: &Quota) {
-        let mut all = lock(&self.0);
+        let mut state = lock(&self.0);
         let reached = |pending: &mut Pending| {
             // SAFETY: an event of ours.
             pending.event != 0
                 && unsafe { driver.of(Call::cuEventQuery).call([pending.event]) } == 0
         };
-        for Pending { event, charge, .. } in all.extract_if(.., reached) {
+        for Pending { event, charge, .. } in state.ends.extract_if(.., reached) {
             // SAFETY: an event of ours, which has passed.
             unsafe { driver.of(Call::cuEventDestroy_v2).call([event]) };
             quota.release(charge.bytes);
@@ -65,18 +70,18 @@ impl Frees {
     /// Takes the bytes of a new allocation from one of the same pool that ends in the same stream:
     /// the driver gives it that memory. Returns whether there is one.
     pub(crate) fn inherit(&self, stream: usize, pool: usize, bytes: u64) -> bool {
-        let mut all = lock(&self.0);
+        let mut state = lock(&self.0);
         let is_known = stream != 0 && pool != 0;
         let fits = |Pending { stream: of, charge, .. }: &&mut Pending| {
             is_known && *of == stream && charge.pool == pool && charge.bytes >= bytes
         };
-        let found = all.iter_mut().find(fits);
+        let found = state.ends.iter_mut().find(fits);
         found.map(|pending| pending.charge.bytes -= bytes).is_some()
     }
 
     /// A stream is destroyed: no other memory comes from what ends in it.
     pub(crate) fn end_stream(&self, stream: usize) {
-        for pending in lock(&self.0).iter_mut().filter(|pending| pending.stream == stream) {
+        for pending in lock(&self.0).ends.iter_mut().filter(|end| end.stream == stream) {
             pending.stream = 0;
         }
     }
@@ -84,7 +89,7 @@ impl Frees {
     /// Releases what ends with a context, whose events have ended.
     pub(crate) fn end_context(&self, context: u64, quota: &Quota) {
         let is_its = |pending: &mut Pending| pending.charge.context == context;
-        for pending in lock(&self.0).extract_if(.., is_its) {
+        for pending in lock(&self.0).ends.extract_if(.., is_its) {
             quota.release(pending.charge.bytes);
         }
     }
