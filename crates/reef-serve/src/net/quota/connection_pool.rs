@@ -21,7 +21,6 @@ use parking_lot::Mutex;
 use reef_guest::places::{Activity, Parts, Places, Timeouts};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -176,8 +175,8 @@ impl ConnectionSlot {
             uses.first = None;
             uses.stages[Stage::Arriving as usize] += 1;
         });
-        let (stage, has_more) = (Mutex::new(Stage::Arriving), AtomicBool::new(false));
-        Ok(OpenRequest { slot: self.clone(), stage, has_more })
+        let progress = Mutex::new(Progress { stage: Stage::Arriving, has_more: false });
+        Ok(OpenRequest { slot: self.clone(), progress })
     }
 
     /// Notes that the daemon waits for the first request. Over TCP it must come soon, because the
@@ -225,15 +224,21 @@ impl Drop for ConnectionSlot {
 pub(crate) struct OpenRequest {
     slot: Arc<ConnectionSlot>,
     /// Locked before the slot's uses.
-    stage: Mutex<Stage>,
-    /// True while a process makes further parts of the answer. Changes with `stage` locked.
-    has_more: AtomicBool,
+    progress: Mutex<Progress>,
+}
+
+/// Progress of an open request.
+#[derive(Debug)]
+struct Progress {
+    stage: Stage,
+    /// A process makes further parts of the answer.
+    has_more: bool,
 }
 
 impl OpenRequest {
     /// Notes progress: the request waits for something from now on.
     pub(crate) fn enter(&self, next: Stage) {
-        self.change(&mut self.stage.lock(), next);
+        self.change(&mut self.progress.lock().stage, next);
     }
 
     fn change(&self, stage: &mut Stage, next: Stage) {
@@ -246,37 +251,38 @@ impl OpenRequest {
 
     /// Notes whether a process makes further parts of the answer.
     pub(crate) fn set_has_more(&self, has_more: bool) {
-        let mut stage = self.stage.lock();
-        self.has_more.store(has_more, Ordering::Relaxed);
-        if !has_more && *stage == Stage::Working {
-            self.change(&mut stage, Stage::Streaming);
+        let mut progress = self.progress.lock();
+        progress.has_more = has_more;
+        if !has_more && progress.stage == Stage::Working {
+            self.change(&mut progress.stage, Stage::Streaming);
         }
     }
 
     /// Notes that the client has read the answer as far as it is there.
     pub(crate) fn note_read(&self) {
-        let mut stage = self.stage.lock();
-        let has_more = self.has_more.load(Ordering::Relaxed);
-        if *stage == Stage::Answering {
-            self.change(&mut stage, if has_more { Stage::Working } else { Stage::Streaming });
+        let mut progress = self.progress.lock();
+        if progress.stage == Stage::Answering {
+            let next = if progress.has_more { Stage::Working } else { Stage::Streaming };
+            self.change(&mut progress.stage, next);
         }
     }
 
     /// Notes progress if the request waits for `from`.
     pub(crate) fn leave(&self, from: Stage, next: Stage) {
-        if self.stage() == from {
-            self.enter(next);
+        let mut progress = self.progress.lock();
+        if progress.stage == from {
+            self.change(&mut progress.stage, next);
         }
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        *self.stage.lock()
+        self.progress.lock().stage
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let stage = *self.stage.get_mut();
+        let stage = self.progress.get_mut().stage;
         self.slot.change(|uses| {
             uses.stages[stage as usize] -= 1;
             uses.is_served = true;
