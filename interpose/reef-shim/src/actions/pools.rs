@@ -30,17 +30,21 @@ pub(crate) fn allocate(
         LimitState::Broken => OUT_OF_MEMORY,
         LimitState::Limited(_) if calls::is_capturing(stream) => real(),
         LimitState::Limited(device) => match pool_of_request(pool, device) {
-            Some(found) => {
-                // From the pool in which there is room: another one may be current by now.
-                // SAFETY: the program's place for an address, which the driver demands.
-                let named = || unsafe { calls::alloc_from(to, bytes, found, stream.0) };
-                let named = || named().filter(|code| *code != OUT_OF_MEMORY);
-                let real = || if pool.is_some() { real() } else { named().unwrap_or_else(real) };
-                from_pool(device, to, bytes as u64, found, stream, real)
-            }
+            Some(found) => from_pool(device, to, bytes as u64, found, stream, || match pool {
+                Some(_) => real(),
+                None => allocate_from(to, bytes, found, stream).unwrap_or_else(real),
+            }),
             None => real(), // the driver says why
         },
     })
+}
+
+/// Allocates from the pool in which there is room: another one may be current by now. Returns the
+/// driver's code, or `None` if that pool has no memory or can't be named.
+fn allocate_from(to: *mut usize, bytes: usize, pool: usize, stream: Stream) -> Option<u32> {
+    // SAFETY: the program's place for an address, which the driver demands.
+    let code = unsafe { calls::alloc_from(to, bytes, pool, stream.0) };
+    code.filter(|code| *code != OUT_OF_MEMORY)
 }
 
 /// Returns the pool that is asked for, or a device's current one.
