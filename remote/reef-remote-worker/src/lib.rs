@@ -44,7 +44,7 @@ mod state;
 
 pub use arguments::Arguments;
 pub use migration::commands::{
-    MigrationReport, Place, SessionName, listen_for_server, migrate, restore, snapshot,
+    Destination, MigrationReport, SessionName, listen_for_server, migrate, restore, snapshot,
 };
 pub use process::run_worker;
 pub use server::{WorkerOptions, Workers};

@@ -1,7 +1,8 @@
 //! `reef-remote-worker`: serves one program, or starts a server of such processes.
 
 use reef_remote_worker::{
-    Arguments, Place, SessionName, WorkerOptions, Workers, migrate, restore, run_worker, snapshot,
+    Arguments, Destination, SessionName, WorkerOptions, Workers, migrate, restore, run_worker,
+    snapshot,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,7 +51,7 @@ fn run() -> Result<(), String> {
 fn migrate_by(command: &str, words: &[&str]) -> Result<(), String> {
     let place = |text: &str| {
         let (address, line) = text.split_once(',').unwrap_or((text, ""));
-        let mut place = Place::new(address);
+        let mut place = Destination::new(address);
         place.emulate = (!line.is_empty()).then(|| line.into());
         place
     };

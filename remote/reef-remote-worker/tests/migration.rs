@@ -10,7 +10,7 @@ mod support;
 
 use common::{Driver, call, fake_copy, until};
 use reef_remote::server::{Resource, Tenants};
-use reef_remote_worker::{Place, migrate, restore, snapshot};
+use reef_remote_worker::{Destination, migrate, restore, snapshot};
 use server::{Server, open, open_with, prepare};
 use std::io::Read;
 use std::os::unix::net::UnixListener;
@@ -235,7 +235,7 @@ fn moves_twenty_times(name: &str, replay: &str) {
                 // sleep: any length is right
                 std::thread::sleep(Duration::from_millis((seed >> (moves % 40)) % 20));
                 let worker = servers[moves % 2].worker();
-                let to = Place::new(&servers[1 - moves % 2].address);
+                let to = Destination::new(&servers[1 - moves % 2].address);
                 let migrated = loop {
                     match migrate(worker, &to) {
                         Ok(migrated) => break migrated,
@@ -288,7 +288,7 @@ fn session_in_a_folder_goes_on_where_it_is_restored() {
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 1;
     std::fs::write(&path, &damaged).unwrap();
-    let place = Place::new(&server.address);
+    let place = Destination::new(&server.address);
     let why = restore(&folder, &place).unwrap_err();
     assert!(why.contains("checksum"), "{why}");
     std::fs::write(&path, &whole).unwrap();
@@ -316,7 +316,7 @@ fn session_in_a_folder_goes_on_at_its_last_server() {
     let servers = [Server::start("migration-last-a"), Server::start("migration-last-b")];
     let mut program = Program::begin(open("migration-last", &servers[0].address), seed);
     (0..STEPS / 2).for_each(|_| program.step());
-    let last = Place::new(&servers[1].address);
+    let last = Destination::new(&servers[1].address);
     migrate(servers[0].worker(), &last).unwrap();
     let folder = std::env::temp_dir().join(format!("reef-migration-last-{}", std::process::id()));
     snapshot(servers[1].worker(), &folder, true).unwrap();
@@ -350,7 +350,7 @@ fn command_to_move_names_no_secret() {
         listener.accept().unwrap().0.read_to_end(&mut heard).unwrap();
         heard
     });
-    let mut to = Place::new("10.1.2.3:4567");
+    let mut to = Destination::new("10.1.2.3:4567");
     to.token = Some(token.clone());
     let why = migrate(4242, &to).unwrap_err();
     assert!(why.contains("it has ended"), "{why}");
@@ -373,7 +373,7 @@ fn piece_that_has_not_changed_is_not_read_in_the_pause() {
     let (mut large, bytes) = (0_usize, 24_usize << 20);
     assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut large, bytes)), 0);
     assert_eq!(call!(driver, cuMemsetD8_v2(large, 9, bytes)), 0);
-    let migrated = migrate(servers[0].worker(), &Place::new(&servers[1].address)).unwrap();
+    let migrated = migrate(servers[0].worker(), &Destination::new(&servers[1].address)).unwrap();
     println!("{migrated:?}");
     assert!(migrated.memory >= 24 << 20, "{migrated:?}");
     assert_eq!(migrated.read, 0, "{migrated:?}");
@@ -389,7 +389,7 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     let servers = [Server::start("migration-refused-a"), Server::start("migration-refused-b")];
     let driver = open("migration-refused", &servers[0].address);
     let mut program = Program::begin(driver, 1);
-    let to = Place::new(&servers[1].address);
+    let to = Destination::new(&servers[1].address);
     let why = || migrate(servers[0].worker(), &to).unwrap_err();
     let mut pooled = 0_usize;
     assert_eq!(call!(driver, cuMemAllocAsync(&raw mut pooled, 100, 0_usize)), 0);
@@ -401,7 +401,7 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     let said = why();
     assert!(said.contains("a capture that is open") || said.contains("code 900"), "{said}");
     call!(driver, cuStreamEndCapture(stream, &raw mut graph));
-    let nowhere = Place::new("unix:/nowhere/reef.sock");
+    let nowhere = Destination::new("unix:/nowhere/reef.sock");
     assert!(migrate(servers[0].worker(), &nowhere).is_err());
     (0..100).for_each(|_| program.step());
     migrate(servers[0].worker(), &to).unwrap();
@@ -432,11 +432,11 @@ fn bounded_state() {
     let full = support::serve_with(&support::socket("carry-bounded-b"), |options| {
         options.security.tenants = tenants.clone();
     });
-    let said = migrate(from.worker(), &Place::new(&full)).unwrap_err();
+    let said = migrate(from.worker(), &Destination::new(&full)).unwrap_err();
     assert!(said.contains("state: the sessions that come to this tenant have too much"), "{said}");
     (0..100).for_each(|_| program.step());
     drop(other);
-    migrate(from.worker(), &Place::new(&full)).unwrap();
+    migrate(from.worker(), &Destination::new(&full)).unwrap();
     (0..100).for_each(|_| program.step());
     // What it took has come back.
     tenants.open(None).unwrap().reserve(Resource::State, 4 << 30).unwrap();
@@ -458,7 +458,7 @@ fn killed_server_leaves_the_session_at_one_or_none() {
         let word = begun.memory;
         let (mix, stream) = (begun.mix, begun.streams[0]);
         let worker = servers[0].worker();
-        let to = Place::new(&servers[1].address);
+        let to = Destination::new(&servers[1].address);
         let victim = (case % 2) as usize;
         let delay = Duration::from_micros((seed >> (case % 16)) % 12_000);
         let moved = std::thread::scope(|scope| {

@@ -186,7 +186,7 @@ pub enum RemoteCommand {
 pub type Section = (u64, u64, u64);
 
 /// A storage: a buffer and the first byte in it.
-pub type Place = (u64, u64);
+pub type StorageStart = (u64, u64);
 
 /// Operation whose launches are prepared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -195,11 +195,11 @@ pub type Place = (u64, u64);
 pub enum Operation {
     Image {
         op: Op,
-        input: Place,
-        residual: Option<Place>,
-        output: Place,
+        input: StorageStart,
+        residual: Option<StorageStart>,
+        output: StorageStart,
         constants: Option<u64>,
-        scratch: Option<Place>,
+        scratch: Option<StorageStart>,
         rounded: [bool; 2],
     },
     /// One operation on tensors, or several that run as one.
@@ -211,10 +211,10 @@ pub enum Operation {
 #[expect(missing_docs, reason = "as the operands of reef-core")]
 pub struct TensorCall {
     pub op: TensorOp,
-    pub inputs: Vec<Place>,
-    pub output: Place,
+    pub inputs: Vec<StorageStart>,
+    pub output: StorageStart,
     pub packed: bool,
-    pub scratch: Option<Place>,
+    pub scratch: Option<StorageStart>,
 }
 
 /// Grid and block of a prepared launch, and what a block takes: threads, registers, shared memory.

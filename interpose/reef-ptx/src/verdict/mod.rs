@@ -13,5 +13,5 @@ pub(crate) mod rerun;
 pub(crate) mod rounding;
 
 pub use answer::Verdict;
-pub use reason::{Cause, Place, Reason};
+pub use reason::{Cause, KernelMemory, Reason};
 pub use rerun::{Idempotent, Rerun};

@@ -5,14 +5,14 @@ use std::fmt::{self, Display};
 
 /// Memory of a kernel, as reports name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum KernelMemory {
     /// Pointer in a parameter: its position from 0, and the bytes into it.
     Parameter(usize, u64),
     /// Variable of the module.
     Variable(String),
 }
 
-impl Display for Place {
+impl Display for KernelMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Parameter(at, 0) => write!(f, "parameter {at}"),
@@ -75,7 +75,7 @@ pub enum Cause {
     /// A load through an address whose origin is not known, next to stores.
     LostLoad,
     /// Memory is both read and written.
-    SameMemory(Place),
+    SameMemory(KernelMemory),
     /// An instruction that is not known names memory.
     UnknownInstruction(String),
     /// Functions are called.

@@ -5,7 +5,7 @@
 //! only a launch shows.
 
 use super::facts::Facts;
-use super::reason::{Cause, Place, Reason};
+use super::reason::{Cause, KernelMemory, Reason};
 use super::refuse::callee;
 use crate::flow::access::{Access, AccessKind};
 use crate::flow::roots::{Mask, Root, UNKNOWN};
@@ -27,7 +27,7 @@ pub enum Rerun {
     /// A second run changes nothing.
     Yes(Idempotent),
     /// As `Yes`, if the memory of these pairs does not overlap. The first of each is written.
-    IfDistinct(Vec<(Place, Place)>),
+    IfDistinct(Vec<(KernelMemory, KernelMemory)>),
     /// A second run may change results.
     No(Reason),
     /// The text does not tell.
@@ -151,7 +151,7 @@ fn distinct(facts: &Facts<'_, '_>) -> Rerun {
     let read: Mask = reads.iter().fold(0, |mask, access| mask | access.roots);
     if let Some(access) = writes.iter().find(|access| access.roots & read != 0) {
         let root = facts.roots.named(access.roots & read).next().map(place);
-        let root = root.unwrap_or(Place::Variable(String::new()));
+        let root = root.unwrap_or(KernelMemory::Variable(String::new()));
         return Rerun::Unknown(facts.reason(Cause::SameMemory(root), access.op));
     }
     let mut pairs = BTreeSet::new();
@@ -163,9 +163,9 @@ fn distinct(facts: &Facts<'_, '_>) -> Rerun {
     Rerun::IfDistinct(pairs.into_iter().collect())
 }
 
-fn place(root: Root<'_>) -> Place {
+fn place(root: Root<'_>) -> KernelMemory {
     match root {
-        Root::Parameter(at, offset) => Place::Parameter(at, offset),
-        Root::Variable(name) => Place::Variable(name.to_owned()),
+        Root::Parameter(at, offset) => KernelMemory::Parameter(at, offset),
+        Root::Variable(name) => KernelMemory::Variable(name.to_owned()),
     }
 }

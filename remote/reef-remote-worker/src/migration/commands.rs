@@ -31,7 +31,7 @@ const MAX_LEN: u64 = 64 << 10;
 /// Another server, as a command names it.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Place {
+pub struct Destination {
     /// Its address: `HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`.
     pub address: String,
     /// File with its token.
@@ -42,7 +42,7 @@ pub struct Place {
     pub emulate: Option<String>,
 }
 
-impl Place {
+impl Destination {
     /// A server without a token.
     pub fn new(address: &str) -> Self {
         Self { address: address.into(), ..Self::default() }
@@ -163,7 +163,10 @@ impl From<Report> for MigrationReport {
 /// # Errors
 ///
 /// Why it runs on where it is, or has ended.
-pub fn migrate(session: impl Into<SessionName>, to: &Place) -> Result<MigrationReport, String> {
+pub fn migrate(
+    session: impl Into<SessionName>,
+    to: &Destination,
+) -> Result<MigrationReport, String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let target = to.target()?;
     let (pid, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -195,7 +198,7 @@ pub fn snapshot(
 /// # Errors
 ///
 /// The file is damaged, or the server can't make the session.
-pub fn restore(folder: &Path, to: &Place) -> Result<u64, String> {
+pub fn restore(folder: &Path, to: &Destination) -> Result<u64, String> {
     file::restore(folder, &to.target()?)
 }
 

@@ -6,7 +6,7 @@ use crate::cage::users::Users;
 use crate::state::lock::lock;
 use reef_core::{Error, Result};
 use reef_remote::observe::{Facts, Kind, Refusal};
-use reef_remote::server::{Listener, Place};
+use reef_remote::server::{Listener, LobbySlot};
 use reef_remote_calls::{Class, Request, SCHEMA};
 use reef_wire::{
     Acceptor, Address, Hello, Key, Link, Moved, NO_SESSION, TlsServer, codec, redirect, refuse,
@@ -118,7 +118,7 @@ impl Workers {
 impl Shared {
     /// Greets a client, and hands its connection to its worker. If its session is new, this thread
     /// stays with the worker.
-    fn answer(&self, socket: OwnedFd, is_tcp: bool, place: Place) -> reef_wire::Result<()> {
+    fn answer(&self, socket: OwnedFd, is_tcp: bool, place: LobbySlot) -> reef_wire::Result<()> {
         let broken = |e: io::Error| reef_wire::Error::Broken(e.to_string());
         let (mut link, socket) = match (&self.tls, is_tcp) {
             (Some(tls), true) => (self.counted(tls.accept(socket.into()))?, None),

@@ -5,7 +5,7 @@ use crate::support;
 use crate::tenants::{ALICE, BOB, Deaf, open, tenants};
 use reef_remote::observe::Sessions;
 use reef_remote_calls::{Class, Request, SCHEMA};
-use reef_remote_worker::{Place, WorkerOptions, Workers, migrate, snapshot};
+use reef_remote_worker::{Destination, WorkerOptions, Workers, migrate, snapshot};
 use reef_wire::{Client, ClientOptions, Error, Token, codec};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -169,7 +169,7 @@ fn session_has_a_user_of_its_own_where_the_server_may() {
     let pid = worker(&sessions);
     let stays = "its worker has a user of its own, 210000, so it does not move and is not written";
     let expected = Err(format!("session {pid}: {stays}"));
-    assert_eq!(migrate(pid, &Place::new(&format!("unix:{path}"))).map(drop), expected);
+    assert_eq!(migrate(pid, &Destination::new(&format!("unix:{path}"))).map(drop), expected);
     assert_eq!(snapshot(pid, &folder.join("saved"), true).map(drop), expected);
     let said = sessions.migration(sessions.list()[0].id).map(drop).unwrap_err();
     assert!(said.ends_with(&format!("must be named by its worker, {pid}")), "{said}");

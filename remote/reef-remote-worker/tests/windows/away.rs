@@ -3,7 +3,7 @@
 use crate::common::{self, Driver, call, until};
 use crate::gate::Gate;
 use crate::server::{Server, open, prepare};
-use reef_remote_worker::{Place, migrate};
+use reef_remote_worker::{Destination, migrate};
 use std::time::Duration;
 
 /// A program with memory.
@@ -52,7 +52,7 @@ fn program_whose_connection_was_closed_is_told_of_a_move() {
             std::thread::sleep(Duration::from_millis(1300));
             gate.open();
         });
-        migrate(servers[0].worker(), &Place::new(&servers[1].address)).unwrap()
+        migrate(servers[0].worker(), &Destination::new(&servers[1].address)).unwrap()
     });
     assert!(moved.is_client_told);
     program.reads_its_memory();
@@ -67,9 +67,9 @@ fn session_that_comes_back_at_once_is_found_by_its_program() {
     gate.shut();
     std::thread::scope(|scope| {
         let first = servers[0].worker();
-        let to = Place::new(&servers[1].address);
+        let to = Destination::new(&servers[1].address);
         let there = scope.spawn(move || migrate(first, &to));
-        let back = Place::new(&servers[0].address);
+        let back = Destination::new(&servers[0].address);
         until("it goes back", || migrate(servers[1].worker(), &back).is_ok());
         assert!(!there.join().unwrap().unwrap().is_client_told);
     });
@@ -82,6 +82,6 @@ fn session_moves_to_its_own_server() {
     let _one = prepare();
     let server = Server::start("away-self");
     let program = Program::begin(open("away-self", &server.address));
-    migrate(server.worker(), &Place::new(&server.address)).unwrap();
+    migrate(server.worker(), &Destination::new(&server.address)).unwrap();
     program.reads_its_memory();
 }

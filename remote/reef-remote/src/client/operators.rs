@@ -4,8 +4,8 @@ use super::objects::{Buffer, Handle, Kernel, KernelSource};
 use super::remote::Remote;
 use crate::error::RemoteError;
 use crate::messages::{
-    Ask, BUFFER, LAUNCHES, MAX_PIECE_LEN, Operation, Pack, PackInput, PackedSpec, Place, Prepare,
-    PrepareEach, Question, Shape, Stage, TensorCall,
+    Ask, BUFFER, LAUNCHES, MAX_PIECE_LEN, Operation, Pack, PackInput, PackedSpec, Prepare,
+    PrepareEach, Question, Shape, Stage, StorageStart, TensorCall,
 };
 use reef_core::dkp::Resources;
 use reef_core::op::{
@@ -129,7 +129,7 @@ fn group(ops: &[(&Arc<TensorOp>, TensorOperands<'_, Remote>)]) -> Operation {
     Operation::Tensors { ops, is_group: true }
 }
 
-fn place(storage: &Storage<'_, Remote>) -> Place {
+fn place(storage: &Storage<'_, Remote>) -> StorageStart {
     storage.buffer.expose();
     (storage.buffer.id(), storage.offset as u64)
 }

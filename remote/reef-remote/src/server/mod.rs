@@ -20,7 +20,7 @@ mod shared;
 mod tenants;
 
 pub use host::{Admission, Begun, DeviceHost, Devices, Enlist, Host};
-pub use listen::{Listener, Place, Security};
+pub use listen::{Listener, LobbySlot, Security};
 pub use migration::restore;
 pub use tenants::accounts::{Account, Grant, Tenants};
 pub use tenants::resource::Resource;

@@ -5,8 +5,8 @@ use super::tenants::accounts::{Account, Charge};
 use super::tenants::resource::Resource;
 use crate::error::NAME;
 use crate::messages::{
-    BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, Operation, PREEMPTOR, Place,
-    RemoteCommand, Section,
+    BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, Operation, PREEMPTOR, RemoteCommand,
+    Section, StorageStart,
 };
 use parking_lot::Mutex;
 use reef_core::op::{Operators, Storage};
@@ -382,7 +382,7 @@ impl<D: Operators> Objects<D> {
         sections.iter().map(part).collect()
     }
 
-    pub(super) fn storage(&self, place: Place) -> Outcome<Storage<'_, D>> {
+    pub(super) fn storage(&self, place: StorageStart) -> Outcome<Storage<'_, D>> {
         let (id, offset) = place;
         Ok(Storage { buffer: self.buffer(id)?, offset: offset as usize })
     }

@@ -4,7 +4,7 @@ use super::names::{demangled, shortened};
 use super::verdicts::{Found, Row};
 use crate::report::output::count;
 use crate::report::table::table;
-use reef_ptx::verdict::{Place, Reason, Rerun};
+use reef_ptx::verdict::{KernelMemory, Reason, Rerun};
 use serde_json::{Value, json};
 
 /// Meaning of the columns.
@@ -116,10 +116,10 @@ fn rerun(rerun: &Rerun) -> Value {
     json!({ "answer": rerun.name(), "distinct": pairs, "reason": rerun.reason().map(reason) })
 }
 
-fn place(place: &Place) -> Value {
+fn place(place: &KernelMemory) -> Value {
     match place {
-        Place::Parameter(at, offset) => json!({ "parameter": at, "offset": offset }),
-        Place::Variable(name) => json!({ "variable": name }),
+        KernelMemory::Parameter(at, offset) => json!({ "parameter": at, "offset": offset }),
+        KernelMemory::Variable(name) => json!({ "variable": name }),
     }
 }
 

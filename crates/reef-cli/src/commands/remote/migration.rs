@@ -3,7 +3,7 @@
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use anyhow::{Result, anyhow, bail};
-use reef_remote_worker::{MigrationReport, Place, SessionName, migrate, restore, snapshot};
+use reef_remote_worker::{Destination, MigrationReport, SessionName, migrate, restore, snapshot};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -66,11 +66,11 @@ pub(crate) struct Restore {
 }
 
 impl To {
-    fn place(&self) -> Result<Place> {
+    fn place(&self) -> Result<Destination> {
         if self.to.is_empty() {
             bail!(Usage("--to: must be an address".into()));
         }
-        let mut place = Place::new(&self.to);
+        let mut place = Destination::new(&self.to);
         (place.token, place.ca) = (self.token_file.clone(), self.remote_ca.clone());
         Ok(place)
     }

@@ -1,6 +1,6 @@
 //! A listening socket, and the connections that come by it.
 
-use super::lobby::{Lobby, Place};
+use super::lobby::{Lobby, LobbySlot};
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::Sessions;
 use crate::server::tenants::accounts::{Tenants, token};
@@ -171,7 +171,7 @@ impl Listener {
     /// # Errors
     ///
     /// The system's.
-    pub fn accept(&self) -> std::io::Result<(OwnedFd, bool, Place)> {
+    pub fn accept(&self) -> std::io::Result<(OwnedFd, bool, LobbySlot)> {
         let (socket, machine): (OwnedFd, _) = match &self.socket {
             Socket::Unix(socket, ..) => (socket.accept()?.0.into(), None),
             Socket::Tcp(socket) => {
@@ -184,7 +184,7 @@ impl Listener {
     }
 
     /// As [`accept`](Self::accept), and returns what makes a link of the connection.
-    fn accept_link(&self) -> std::io::Result<(Place, OpenLink)> {
+    fn accept_link(&self) -> std::io::Result<(LobbySlot, OpenLink)> {
         let (socket, _, place) = self.accept()?;
         let open: OpenLink = match &self.socket {
             Socket::Unix(_, _, is_shared) => {
@@ -231,7 +231,7 @@ impl Listener {
 /// Serves one connection, as [`Server::serve`] does, and counts a client without a session.
 fn serve(
     link: impl FnOnce() -> reef_wire::Result<Link>,
-    place: Place,
+    place: LobbySlot,
     server: &Server,
     sessions: &Sessions,
 ) -> reef_wire::Result<()> {

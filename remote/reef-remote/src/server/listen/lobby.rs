@@ -34,7 +34,7 @@ struct Waiting {
 /// A place, until this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Place {
+pub struct LobbySlot {
     number: u64,
     of: Lobby,
 }
@@ -45,7 +45,11 @@ impl Lobby {
     /// # Errors
     ///
     /// The system's: too many files are open.
-    pub(super) fn enter(&self, machine: Option<IpAddr>, socket: impl AsFd) -> io::Result<Place> {
+    pub(super) fn enter(
+        &self,
+        machine: Option<IpAddr>,
+        socket: impl AsFd,
+    ) -> io::Result<LobbySlot> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let mut state = self.state();
         if state.waiting.len() >= MAX_WAITING
@@ -56,7 +60,7 @@ impl Lobby {
         state.last += 1;
         let number = state.last;
         state.waiting.push_back(Waiting { number, machine, socket });
-        Ok(Place { number, of: self.clone() })
+        Ok(LobbySlot { number, of: self.clone() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -77,7 +81,7 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for LobbySlot {
     fn drop(&mut self) {
         self.of.state().waiting.retain(|waiting| waiting.number != self.number);
     }

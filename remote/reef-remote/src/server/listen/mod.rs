@@ -8,4 +8,4 @@ mod listener;
 mod lobby;
 
 pub use listener::{Listener, Security};
-pub use lobby::Place;
+pub use lobby::LobbySlot;
