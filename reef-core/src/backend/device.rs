@@ -59,6 +59,16 @@ pub trait Device: Backend {
 
     /// Opens device number `ordinal`.
     ///
+    /// ```
+    /// use reef_core::Device;
+    /// use reef_cpu::{Cpu, Options};
+    ///
+    /// let mut options = Options::default();
+    /// options.units = 2;
+    /// assert_eq!(Cpu::open_with(0, options)?.info().units, 2);
+    /// # Ok::<(), reef_core::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` if the library is not installed or has no such device, `Invalid` for an option.

@@ -18,6 +18,14 @@ pub struct Rounding {
 }
 
 /// Numbers of an op that are rounded.
+///
+/// ```
+/// use reef_core::rounding::{Rounded, Rounding};
+///
+/// let kernels = Rounding { input: true, output: false, keeps: false };
+/// let asked = Rounded { input: true, output: true };
+/// assert_eq!(asked.within(kernels), Rounded { input: true, output: false });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rounded {

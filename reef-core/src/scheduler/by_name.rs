@@ -11,6 +11,13 @@ use crate::suggest::did_you_mean;
 
 /// A scheduler by the name that [`Scheduler::name`] gives, with its defaults; with a
 /// [target](LatencyTarget) behind an `@`, such as `reef@1.10`.
+///
+/// ```
+/// use reef_core::scheduler::by_name;
+///
+/// assert_eq!(by_name("reef").map(|scheduler| scheduler.name()), Some("reef"));
+/// assert!(by_name("reef@1.10").is_some());
+/// ```
 pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
     if let Some((name, ratio)) = name.split_once('@') {
         let target = LatencyTarget::new(by_name(name)?, ratio.parse().ok()?).ok()?;
