@@ -114,6 +114,13 @@ impl reef_core::Queue for Queue {
         self.check().map(Seq)
     }
 
+    fn padding_ended(&mut self) -> Result<Seq> {
+        let done = self.check()?; // first: no block begins next to what has ended
+        let id = self.handle.id;
+        let oldest = self.device.shared().change(|hardware| hardware.queue(id).oldest_padding());
+        Ok(Seq(oldest.map_or(done, |oldest| oldest.min(done))))
+    }
+
     fn try_drain(&mut self) -> Result<Option<Drained<Cpu>>> {
         self.device.shared().change(|hardware| hardware.try_drain(self.handle.id))
     }

@@ -30,6 +30,8 @@ pub(crate) struct HwQueue {
     pub(super) items: VecDeque<Item>,
     /// Blocks on units now, padding included.
     pub(super) running: u32,
+    /// Position of the real-time command, for each block that runs next to one.
+    padding: Vec<u64>,
     /// All commands before this have finished.
     pub(crate) done: Arc<AtomicU64>,
     waker: Option<Thread>,
@@ -53,6 +55,7 @@ impl HwQueue {
             stop,
             items: VecDeque::new(),
             running: 0,
+            padding: Vec::new(),
             done: handle.done.clone(),
             waker: None,
             wake_at: handle.wake_at.clone(),
@@ -104,6 +107,7 @@ impl HwQueue {
         };
         pad.quota -= 1;
         self.running += 1;
+        self.padding.push(item.seq.0);
         Ok(Some(Task {
             queue: self.id,
             priority: Priority::BestEffort,
@@ -115,6 +119,18 @@ impl HwQueue {
             stop: pad.stop.clone(),
             alone_until: None,
         }))
+    }
+
+    /// A block that ran next to the command at `seq` has ended.
+    pub(super) fn end_padding(&mut self, seq: Seq) {
+        if let Some(at) = self.padding.iter().position(|of| *of == seq.0) {
+            self.padding.swap_remove(at);
+        }
+    }
+
+    /// The oldest command next to which a block runs; it may have ended.
+    pub(crate) fn oldest_padding(&self) -> Option<u64> {
+        self.padding.iter().copied().min()
     }
 
     /// Pops items whose blocks have all finished into `abandoned`, and wakes all waiters.

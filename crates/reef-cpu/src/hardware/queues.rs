@@ -185,6 +185,9 @@ impl Hardware {
         self.failure |= matches!(ended, TaskEnd::Failed(_));
         let (queue, abandoned) = self.find(task.queue);
         queue.running -= 1;
+        if task.padding {
+            queue.end_padding(task.seq);
+        }
         let is_orphan = queue.is_orphan;
         queue.show_failure();
         match ended {

@@ -2,6 +2,7 @@
 
 use super::{LONG, finish, launch, reporting};
 use crate::{Cpu, Kernel, Outcome, Queue};
+use reef_core::dkp::Padding;
 use reef_core::{
     Checkpoint as _, Device, Launch, PreemptLevel, Preemptor, Priority, Queue as _, Seq,
 };
@@ -142,4 +143,29 @@ fn launch_on_a_stopped_queue_waits_for_a_drain() {
     queue.launch(Seq(0), &launch, None).unwrap();
     finish(&mut queue, 1);
     assert_eq!(ran.try_iter().count(), 3);
+}
+
+/// A block that was told to stop by the end of its real-time kernel, and runs on.
+#[test]
+fn padding_has_ended_when_its_last_block_has() {
+    let device = Cpu::open(0, "units=2&pin=0").unwrap();
+    let mut rt = device.queue(Priority::RealTime, None).unwrap();
+    let deaf = Deaf::default();
+    let (be, begun) = (deaf.launch(1), deaf.begun.clone());
+    let record = device.checkpoint(&be).unwrap();
+    let waits = Kernel::new("waits", move |_, _| {
+        wait_until("its padding runs", || begun.load(Ordering::SeqCst) == 1);
+        Outcome::Done
+    });
+    let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 1 };
+    rt.launch_padded(Seq(0), &super::launch(1, waits), &padding, &be, &record).unwrap();
+    finish(&mut rt, 1);
+    assert_eq!(rt.padding_ended(), Ok(Seq(0)), "its client may not leave yet");
+    deaf.end(1);
+    let begin = Instant::now();
+    while rt.padding_ended() == Ok(Seq(0)) {
+        assert!(begin.elapsed() < LONG, "its block has ended");
+        std::thread::yield_now();
+    }
+    assert_eq!((rt.padding_ended(), record.remaining()), (Ok(Seq(1)), 0));
 }
