@@ -149,8 +149,11 @@ impl<D: Device> Dispatch<D> {
     fn combine(&self, max_passes: usize) {
         let pass = |state: &mut PassState<D>| {
             catch_unwind(AssertUnwindSafe(|| self.pass_inside(state))).unwrap_or_else(|_| {
+                // This pass took the device's report and asked for no other, and best-effort work
+                // may be held: the next pass, which asks no scheduler, does both.
+                let is_first = state.closed.is_none();
                 state.close(Error::state("the scheduler", "it panicked"));
-                false
+                is_first
             })
         };
         self.combiner.combine(max_passes, pass, || self.wake_service());

@@ -620,6 +620,43 @@ fn task_is_prepared_again_after_a_failure_and_elsewhere() {
     assert_eq!(prepared(), 3, "another dispatcher's queue is of another class");
 }
 
+/// REEF that panics when a task has ended; the device ends the next one meanwhile.
+#[derive(Debug)]
+struct PanicsAtEnd(Reef, Fake);
+
+impl Scheduler for PanicsAtEnd {
+    fn name(&self) -> &'static str {
+        "panics at an end"
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        if !view.rt_ended.is_empty() {
+            script(&self.1).rt_hangs_at.store(0, Ordering::SeqCst);
+            panic!("on purpose");
+        }
+        self.0.decide(now, view, plan);
+    }
+}
+
+/// The device wakes no thread a second time for what it has told.
+#[test]
+fn scheduler_that_panics_leaves_no_ticket_and_no_hold() {
+    let device = Fake::default();
+    script(&device).claims_to_wake.store(true, Ordering::SeqCst); // passes are the test's alone
+    let panics = PanicsAtEnd(Reef::default(), device.clone());
+    let dispatcher = Dispatcher::start(&device, panics).expect("a dispatcher");
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let rt = dispatcher.real_time().expect("a client");
+    // Four positions each: both events, the kernel, and one that is not used.
+    let [first, second] = [(); 2].map(|()| rt.clone().submit(&one_kernel()).expect("room"));
+    assert_eq!((first.try_wait(), dispatcher.is_preempted()), (None, true));
+    script(&device).rt_hangs_at.store(5, Ordering::SeqCst);
+    dispatcher.run_pass();
+    eventually("both end", || first.try_wait().is_some() && second.try_wait().is_some());
+    eventually("best-effort work is released", || !dispatcher.is_preempted());
+}
+
 /// A waker on the service thread, and one on a client's.
 #[test]
 fn waker_that_panics_ends_no_thread_of_the_dispatcher() {
