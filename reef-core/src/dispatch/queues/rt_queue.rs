@@ -80,7 +80,7 @@ impl<D: Device> Launched<D> {
         match self.refused {
             None => Some(self.request.finish(now)),
             Some(ref error) => {
-                self.request.charge();
+                self.request.charge_refused();
                 self.request.fail(error.clone());
                 None
             }

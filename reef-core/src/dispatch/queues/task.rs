@@ -279,11 +279,16 @@ impl<D: Device> Request<D> {
         }
     }
 
-    /// Charges it, and returns the times of its start and end.
-    pub(crate) fn charge(&self) -> [Duration; 2] {
-        let [started, ended] = self.events.each_ref().map(|e| e.reached().unwrap_or_default());
-        self.account.charge(started, ended);
-        [started, ended]
+    /// Times of its start and end; 0 for an event that was not recorded.
+    fn times(&self) -> [Duration; 2] {
+        self.events.each_ref().map(|e| e.reached().unwrap_or_default())
+    }
+
+    /// Charges what was launched of a task that was refused. If its start was not recorded, the
+    /// event has no time or that of an older task, and the time since the submission counts.
+    pub(crate) fn charge_refused(&self) {
+        let [started, ended] = self.times();
+        self.account.charge(started.max(self.view.since), ended);
     }
 
     /// Ends a task that has failed on the device.
@@ -293,7 +298,8 @@ impl<D: Device> Request<D> {
     }
 
     pub(crate) fn finish(&self, now: Duration) -> RtEnd {
-        let [started, ended] = self.charge();
+        let [started, ended] = self.times();
+        self.account.charge(started, ended);
         self.ran.set(self.dispatcher); // before the client sees the end
         let submitted = self.view.since;
         let total = now.saturating_sub(submitted);

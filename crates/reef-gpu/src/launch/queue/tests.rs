@@ -5,9 +5,10 @@ use crate::hal::fake::{Fake, Put};
 use crate::hal::options::Options;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::preempt::preemptor::Preemptor;
+use reef_core::scheduler::Reef;
 use reef_core::{
-    Args, Command, Device, Drained, Error, Launch, PreemptLevel, Preemptor as _, Priority,
-    Queue as _, Seq,
+    Args, Command, Copy, Device, Dispatcher, Drained, Error, Launch, PreemptLevel, Preemptor as _,
+    Priority, Queue as _, Seq, Task,
 };
 
 /// A device on which no block ends before an eviction, and a queue at this level.
@@ -216,6 +217,30 @@ fn capped_queue_runs_narrow_graphs_as_graphs() {
         gpu.vendor().puts.lock().iter().filter(|put| matches!(put, Put::Graph(_))).count()
     };
     assert_eq!([graphs_with(3), graphs_with(4)], [0, 1], "of four blocks");
+}
+
+/// The device records the end of a task whose first command it refused, and no start: that event
+/// has no time at first, and then that of the client's task before.
+#[test]
+fn refused_task_is_not_charged_for_the_time_before_it() {
+    let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+    let dispatcher = Dispatcher::start(&gpu, Reef::default()).unwrap();
+    let [from, to] = [(); 2].map(|()| gpu.alloc(8).unwrap());
+    let copy = |to_offset| {
+        let (from, to) = (from.clone(), to.clone());
+        let copy = Copy { from, from_offset: 0, to, to_offset, bytes: 8, to_host: false };
+        Task::new(vec![Command::Copy(copy)]).unwrap()
+    };
+    let mut client = dispatcher.real_time().unwrap();
+    // The fake's clock ticks when it is looked at, so its ends have places before submissions.
+    for tasks in [1, 3] {
+        let before = client.account().usage().served;
+        let error = client.run(&copy(4)).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        let usage = client.account().usage();
+        assert_eq!((usage.tasks, usage.served), (tasks, before));
+        client.run(&copy(0)).unwrap();
+    }
 }
 
 mod lag;
