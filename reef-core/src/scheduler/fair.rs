@@ -44,8 +44,10 @@ impl FairShare {
         self.accounts.retain(|id, _| view.queues.iter().any(|q| q.id == *id));
         for q in view.queues {
             if let Some(account) = self.accounts.get_mut(&q.id) {
-                account.virtual_time += (q.served - account.served) / q.weight.max(1);
-                account.served = q.served;
+                let weight = q.weight.max(1);
+                let passed = q.served.saturating_sub(account.served) / weight;
+                account.virtual_time += passed;
+                account.served += passed * weight; // less than a nanosecond counts the next time
             }
         }
         let least = self.accounts.values().filter(|a| a.ready).map(|a| a.virtual_time).min();
@@ -131,6 +133,25 @@ mod tests {
     fn time_is_shared_by_weight() {
         let ran = simulate(&[1, 3], &[0, 0], 400);
         assert_eq!([ran[0].len(), ran[1].len()], [100, 300]);
+    }
+
+    /// A pass every 20 µs, in which a queue of a large weight has no whole nanosecond.
+    #[test]
+    fn time_is_shared_by_large_weights_between_short_passes() {
+        const PASS: Duration = Duration::from_micros(20);
+        let (mut fair, mut served) = (FairShare::quantum(ms(1)), [Duration::ZERO; 2]);
+        for pass in 0..30_000 {
+            let queues = [(0, 100_000), (1, 50_000)].map(|(id, weight)| QueueView {
+                weight,
+                served: served[id as usize],
+                ..queue(id, 0, 1)
+            });
+            let plan = decide(&mut fair, PASS * pass, &view(0, 0, &queues));
+            let open = plan.limits.iter().position(|&limit| limit == LaunchLimit::Open);
+            served[open.expect("one of two is ready")] += PASS;
+        }
+        let [first, second] = served.map(|time| time.as_millis());
+        assert!((398..=402).contains(&first), "{first} and {second} of 600 ms");
     }
 
     #[test]
