@@ -4,6 +4,9 @@ use crate::scheduler::policy::{Plan, QueueView, Scheduler, View};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Shortest quantum: with less, a thread of the dispatcher would make passes all the time.
+const MIN_QUANTUM: Duration = Duration::from_micros(100);
+
 /// The ready best-effort queue that has had the least device time for its weight runs, for a
 /// quantum.
 ///
@@ -34,8 +37,9 @@ impl Default for FairShare {
 }
 
 impl FairShare {
-    /// Lets a queue run for `quantum` before another gets its turn.
+    /// Lets a queue run for `quantum`, but 100 µs at least, before another gets its turn.
     pub fn quantum(quantum: Duration) -> Self {
+        let quantum = quantum.max(MIN_QUANTUM);
         Self { quantum, accounts: BTreeMap::new(), running: None }
     }
 
@@ -152,6 +156,13 @@ mod tests {
         }
         let [first, second] = served.map(|time| time.as_millis());
         assert!((398..=402).contains(&first), "{first} and {second} of 600 ms");
+    }
+
+    #[test]
+    fn quantum_of_zero_leaves_time_between_two_turns() {
+        let mut fair = FairShare::quantum(Duration::ZERO);
+        let plan = decide(&mut fair, ms(5), &view(0, 0, &[queue(0, 0, 1), queue(1, 0, 1)]));
+        assert_eq!(plan.wake, Some(ms(5) + MIN_QUANTUM));
     }
 
     #[test]
