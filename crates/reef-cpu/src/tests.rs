@@ -261,3 +261,34 @@ fn a_kernel_that_fails_ends_on_all_units() {
     assert!(queue.completed().is_err(), "the failure is told");
     assert!(ran.load(Ordering::Relaxed) < BLOCKS / 2, "the others went on");
 }
+
+/// Value that a kernel owns.
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "on purpose");
+    }
+}
+
+#[test]
+fn kernel_whose_drop_panics_ends_no_unit() {
+    let device = Cpu::open(0, "units=1").unwrap();
+    let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+    let owned = PanicsWhenDropped;
+    let owner = Kernel::new("owns", move |_, _| {
+        let _owned = &owned;
+        Outcome::Done
+    });
+    let owner = launch(1, owner);
+    device.shared().change(|_| {
+        queue.launch(Seq(0), &owner, None).unwrap();
+        drop(owner); // the device alone has it, and no unit before this returns
+    });
+    let (next, ran) = reporting(1);
+    queue.launch(Seq(1), &next, None).unwrap();
+    let outcome = ran.recv_timeout(LONG);
+    queue.is_abandoned = outcome.is_err(); // a block that is lost would be waited for
+    outcome.expect("the unit goes on");
+    finish(&mut queue, 2);
+}

@@ -5,6 +5,7 @@ use crate::checkpoint::Checkpoint;
 use crate::kernel::{RESET, RUN};
 use crate::sync::claims::Claim;
 use reef_core::{Error, Priority, Seq};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -89,4 +90,17 @@ pub(crate) enum Message {
 pub(crate) struct AbandonedTask {
     pub(super) items: Vec<Item>,
     pub(super) tasks: Vec<Task>,
+}
+
+impl AbandonedTask {
+    /// Drops all of them. A drop that panics ends no unit, which may have claimed a block, and
+    /// keeps no other from being dropped; the panic has been printed.
+    pub(super) fn drop_each(self) {
+        self.items.into_iter().for_each(drop_caught);
+        self.tasks.into_iter().for_each(drop_caught);
+    }
+}
+
+fn drop_caught<T>(value: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }

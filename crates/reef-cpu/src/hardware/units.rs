@@ -95,7 +95,8 @@ impl Shared {
             self.sleepers.wake();
         }
         // Not under the lock: a kernel may own anything, this device included.
-        drop((abandoned, later));
+        abandoned.drop_each();
+        later.into_iter().for_each(AbandonedTask::drop_each);
         result
     }
 
