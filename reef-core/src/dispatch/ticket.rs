@@ -172,6 +172,7 @@ impl<D: Device> Drop for Ticket<D> {
     fn drop(&mut self) {
         if self.is_polled {
             self.state.end_wait();
+            self.state.forget_waker();
         }
     }
 }

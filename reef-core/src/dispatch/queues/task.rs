@@ -168,12 +168,14 @@ struct Waiters {
 }
 
 impl Waiters {
-    fn add(&mut self, waiter: Waiter) {
+    /// Returns the waker that is replaced, if one is.
+    fn add(&mut self, waiter: Waiter) -> Option<Waker> {
         match waiter {
-            Waiter::Waker(waker) => self.waker = Some(waker),
+            Waiter::Waker(waker) => self.waker.replace(waker),
             Waiter::Thread(thread) => {
                 self.remove(&thread);
                 self.more.extend(self.thread.replace(thread));
+                None
             }
         }
     }
@@ -230,7 +232,15 @@ impl TaskState {
     /// Wakes `waiter` when the task ends, together with the waiters before it; of wakers the newest
     /// counts. If the task has ended by now, look again.
     pub(crate) fn wake_at_end(&self, waiter: Waiter) {
-        self.waiters.lock().add(waiter);
+        let replaced = self.waiters.lock().add(waiter);
+        drop(replaced); // without the lock: its drop is the executor's code too
+    }
+
+    /// No future waits any more. The waker is dropped here, and not by the pass that is the last to
+    /// know of the task.
+    pub(crate) fn forget_waker(&self) {
+        let waker = self.waiters.lock().waker.take();
+        drop(waker);
     }
 
     /// This thread waits no more.
@@ -358,6 +368,48 @@ mod tests {
         }
         to_wake.wake();
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    }
+
+    /// Waker whose drop ends its task, as one may that has the last of a client.
+    struct EndsTask(Arc<TaskState>);
+
+    impl Wake for EndsTask {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for EndsTask {
+        fn drop(&mut self) {
+            self.0.fail(Error::Cancelled);
+        }
+    }
+
+    #[test]
+    fn dropped_waker_may_end_its_task() {
+        let (to_wake, count) = (Arc::default(), Arc::new(Count::default()));
+        let state = Arc::new(TaskState::new(&to_wake));
+        state.wake_at_end(Waiter::Waker(Arc::new(EndsTask(state.clone())).into()));
+        let (later, waker) = (state.clone(), count.clone().into());
+        let (done, replaced) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            later.wake_at_end(Waiter::Waker(waker));
+            done.send(())
+        });
+        replaced.recv_timeout(TEST_TIMEOUT).expect("no lock is held while it is dropped");
+        assert_eq!(state.outcome(), Some(&Err(Error::Cancelled)));
+        to_wake.wake();
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn forgotten_waker_is_dropped_and_not_woken() {
+        let (to_wake, count) = (Arc::default(), Arc::new(Count::default()));
+        let state = TaskState::new(&to_wake);
+        state.wake_at_end(Waiter::Waker(count.clone().into()));
+        state.forget_waker();
+        assert_eq!(Arc::strong_count(&count), 1);
+        state.fail(Error::Cancelled);
+        to_wake.wake();
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
     }
 
     /// A ticket that is polled and then waited for by threads, which is not told of by the type.
