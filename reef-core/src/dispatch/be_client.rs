@@ -61,9 +61,15 @@ impl<D: Device> BeClient<D> {
             return Err(error.clone());
         }
         let service = dispatch.service().clone();
+        let has_parked = !parked.commands().is_empty();
         let (submitter, queue) = dispatch.group.enable_watched(config.queue, service, parked)?;
         let id = dispatch.new_id();
-        let (producer, tasks) = Tasks::new(config.queue.capacity);
+        let (mut producer, tasks) = Tasks::new(config.queue.capacity);
+        if has_parked {
+            // They count as a task that came now, or schedulers would not let them age.
+            let task = TaskView::new(dispatch.now(), submitter.submitted());
+            let _ = producer.push(task); // the first, for which there is room
+        }
         let be_queue = BeQueue {
             id,
             queue,

@@ -260,6 +260,22 @@ fn unlaunched_rest_of_a_task_can_be_cancelled() {
     rt.run(&one_kernel()).expect("the next one starts");
 }
 
+/// Schedulers let tasks age, and order them by their times.
+#[test]
+fn parked_commands_are_a_task_of_their_new_client() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let be = busy_client(&dispatcher, &device);
+    let parked = be.park().map_err(|(error, _)| error).expect("it stops");
+    let before = dispatcher.dispatch.now();
+    let _be = dispatcher.best_effort_parked(ClientConfig::default(), parked).expect("a client");
+    let _at_last = AtLast(device.clone());
+    let task = || dispatcher.dispatch.with(|state| state.queues[0].view().task).flatten();
+    eventually("it has a task", || {
+        task().is_some_and(|task| task.since >= before && task.end == Seq(1))
+    });
+}
+
 #[test]
 fn task_longer_than_the_queue_is_submitted() {
     let device = Fake::default();
