@@ -122,6 +122,19 @@ impl<V: Vendor> Buffer<V> {
         self.0.bytes
     }
 
+    /// Checks that work of this context reaches it. On memory of another device it faults, and with
+    /// it all work on its own.
+    pub(crate) fn check_device(&self, context: &Context<V>) -> Result<()> {
+        let is_on_device = matches!(self.0.owner, Owner::Device | Owner::Process);
+        if is_on_device && !context.is_same_device(&self.0.context) {
+            return Err(Error::Invalid(format!(
+                "{}: a buffer must be of the device that works on it, got one of another device",
+                V::NAME
+            )));
+        }
+        Ok(())
+    }
+
     /// The address of `bytes` bytes from `offset` on, which must be inside.
     pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<u64> {
         let end = offset.checked_add(bytes);

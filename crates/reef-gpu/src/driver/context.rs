@@ -60,6 +60,12 @@ impl<V: Vendor> Context<V> {
         }
     }
 
+    /// Returns whether both are of one device, so that work of one reaches memory of the other.
+    pub(crate) fn is_same_device(&self, other: &Self) -> bool {
+        let uuid = self.vendor.facts().uuid;
+        std::ptr::eq(self, other) || (uuid.is_some() && uuid == other.vendor.facts().uuid)
+    }
+
     /// A stream of this kind that was closed, if one is kept.
     pub(crate) fn kept_stream(&self, kind: StreamKind) -> Option<V::Stream> {
         let mut kept = self.streams.lock();

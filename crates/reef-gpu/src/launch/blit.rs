@@ -20,18 +20,20 @@ fn divide(bytes: usize) -> (usize, u32) {
 
 /// The launch that does a copy.
 pub(crate) fn copy_launch<V: Vendor>(gpu: &Gpu<V>, copy: &Copy<Gpu<V>>) -> Result<Launch<Gpu<V>>> {
+    [&copy.from, &copy.to].into_iter().try_for_each(|of| of.check_device(gpu.context()))?;
     let from = copy.from.range(copy.from_offset, copy.bytes)?;
     let to = copy.to.range(copy.to_offset, copy.bytes)?;
     let (chunk, blocks) = divide(copy.bytes);
     let args = Args::new(&[from, to, copy.bytes as u64, chunk as u64]);
     let kernel = gpu.builtin().copy.clone();
-    // SAFETY: the kernel's parameters; the ranges are inside the buffers, and blocks write disjoint
-    // parts.
+    // SAFETY: the kernel's parameters; the ranges are inside the buffers, which the device reaches,
+    // and blocks write disjoint parts.
     Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [BLIT_BLOCK, 1, 1], args) })
 }
 
 /// The launch that does a fill.
 pub(crate) fn fill_launch<V: Vendor>(gpu: &Gpu<V>, fill: &Fill<Gpu<V>>) -> Result<Launch<Gpu<V>>> {
+    fill.buffer.check_device(gpu.context())?;
     let to = fill.buffer.range(fill.offset, fill.bytes)?;
     if !fill.bytes.is_multiple_of(4) || !to.is_multiple_of(4) {
         let (bytes, offset) = (fill.bytes, fill.offset);
@@ -42,7 +44,7 @@ pub(crate) fn fill_launch<V: Vendor>(gpu: &Gpu<V>, fill: &Fill<Gpu<V>>) -> Resul
     let (chunk, blocks) = divide(fill.bytes);
     let args = Args::new(&[to, fill.bytes as u64 / 4, fill.word.into(), chunk as u64 / 4]);
     let kernel = gpu.builtin().fill.clone();
-    // SAFETY: the kernel's parameters; the range is inside the buffer, and blocks write disjoint
-    // parts.
+    // SAFETY: the kernel's parameters; the range is inside the buffer, which the device reaches,
+    // and blocks write disjoint parts.
     Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [BLIT_BLOCK, 1, 1], args) })
 }

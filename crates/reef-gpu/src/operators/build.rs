@@ -216,6 +216,41 @@ mod tests {
         }
     }
 
+    /// Builds an activation with this output and this scratch memory.
+    fn activate(
+        gpu: &Gpu<Fake>,
+        output: Storage<'_, Gpu<Fake>>,
+        scratch: Option<Storage<'_, Gpu<Fake>>>,
+    ) -> Result<()> {
+        let memory = gpu.alloc(1 << 12).unwrap();
+        let input = Tensor::new(Layout::Native, [1, 8, 6, 6]);
+        let function = Function::Clamp(Bounds::RELU6);
+        let op = Op::Activate(Activate { input, output: input, function });
+        let operands = Operands {
+            input: Storage { buffer: &memory, offset: 0 },
+            residual: None,
+            output,
+            constants: None,
+            scratch,
+            rounded: Rounded::default(),
+        };
+        gpu.operator(&op, &operands).map(drop)
+    }
+
+    #[test]
+    fn operand_of_another_device_is_refused() {
+        let [gpu, other] = [(); 2].map(|()| Gpu::new(Fake::default(), Options::default()).unwrap());
+        let [own, theirs] = [&gpu, &other].map(|gpu| gpu.alloc(1 << 12).unwrap());
+        let storage = |buffer| Storage { buffer, offset: 0 };
+        assert_eq!(activate(&gpu, storage(&own), None), Ok(()));
+        let said = activate(&gpu, storage(&theirs), None).unwrap_err().to_string();
+        assert!(said.ends_with("got one of another device"), "{said}");
+        assert!(
+            activate(&gpu, storage(&own), Some(storage(&theirs))).is_err(),
+            "as scratch memory"
+        );
+    }
+
     /// Functions of sums are in the kernels of the sums, unless there are two.
     #[test]
     fn an_activation_is_no_launch_of_its_own() {

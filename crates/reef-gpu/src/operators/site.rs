@@ -47,6 +47,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
         let mut buffers: Vec<_> =
             storages.into_iter().flatten().map(|s| s.buffer.clone()).collect();
         buffers.extend(operands.constants.cloned());
+        buffers.iter().try_for_each(|buffer| buffer.check_device(gpu.context()))?;
         let [weights, bias] = constants(op, element, operands.constants)?;
         Ok(Self {
             gpu,
@@ -107,7 +108,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
     ) -> Result<Launch<Gpu<V>>> {
         let kernel = Kernel::preemptible(builds, name, shared, &params.words())?;
         // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their
-        // buffers, and blocks write disjoint parts of the output.
+        // buffers, which the device reaches, and blocks write disjoint parts of the output.
         let launch =
             unsafe { Launch::new(kernel, [blocks, 1, 1], [threads, 1, 1], Args::default()) };
         Ok(launch.keep(self.buffers.clone()))

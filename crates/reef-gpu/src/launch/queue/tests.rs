@@ -7,8 +7,8 @@ use crate::launch::queue::hardware_queue::Queue;
 use crate::preempt::preemptor::Preemptor;
 use reef_core::scheduler::Reef;
 use reef_core::{
-    Args, Command, Copy, Device, Dispatcher, Drained, Error, Launch, PreemptLevel, Preemptor as _,
-    Priority, Queue as _, Seq, Task,
+    Args, Command, Copy, Device, Dispatcher, Drained, Error, Fill, Launch, PreemptLevel,
+    Preemptor as _, Priority, Queue as _, Seq, Task,
 };
 
 /// A device on which no block ends before an eviction, and a queue at this level.
@@ -89,6 +89,22 @@ fn a_kernel_whose_running_blocks_do_not_stop_is_launched_anew() {
     assert_eq!(drained.resume_at, Seq(0));
     assert!(drained.partial.is_none(), "there are no stops to keep");
     assert_eq!(sorted(&gpu), []);
+}
+
+#[test]
+fn memory_of_another_device_is_refused() {
+    let [gpu, other] = [(); 2].map(|()| Gpu::new(Fake::default(), Options::default()).unwrap());
+    let mut queue = gpu.queue(Priority::BestEffort, None).unwrap();
+    let [own, theirs] = [&gpu, &other].map(|gpu| gpu.alloc(8).unwrap());
+    for (from, to) in [(&own, &theirs), (&theirs, &own)] {
+        let (from, to) = (from.clone(), to.clone());
+        let copy = Copy { from, from_offset: 0, to, to_offset: 0, bytes: 8, to_host: false };
+        let error = queue.copy(Seq(0), &copy).unwrap_err();
+        assert!(error.to_string().ends_with("got one of another device"), "{error}");
+    }
+    let mut fill = |buffer| queue.fill(Seq(0), &Fill { buffer, offset: 0, bytes: 8, word: 1 });
+    assert!(matches!(fill(theirs), Err(Error::Invalid(_))));
+    assert_eq!(fill(other.alloc_host(8).unwrap()), Ok(()), "the host's is all devices'");
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
             buffers: storages.map(|storage| storage.buffer.clone()).collect(),
             op,
         };
+        bound.buffers.iter().try_for_each(|buffer| buffer.check_device(gpu.context()))?;
         bound.check_apart()?;
         Ok(bound)
     }
