@@ -44,8 +44,9 @@ impl<V: Vendor> Gpu<V> {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// `Invalid` for options that are 0 or contradict each other; the driver's.
     pub fn new(vendor: V, options: Options) -> Result<Self> {
+        options.check(V::NAME)?;
         if options.gates.is_some() && !vendor.facts().waits_values {
             let what = "gates: this driver's streams can't wait for values".into();
             return Err(Error::Unsupported { backend: V::NAME, what });

@@ -103,8 +103,18 @@ impl Options {
         Ok(options)
     }
 
-    /// Refuses options that contradict each other.
-    fn check(&self, backend: &str) -> Result<()> {
+    /// Refuses options that are 0 or contradict each other; they may have been set one by one.
+    pub(crate) fn check(&self, backend: &str) -> Result<()> {
+        for (key, want, is_zero) in [
+            ("colocated_blocks", "a number of blocks", self.colocated_blocks == Some(0)),
+            ("split", "a number of units", self.split == Some(0)),
+            ("gates", "a number of launches", self.gates == Some(0)),
+            ("timeout", "a number of seconds", self.timeout == Some(Duration::ZERO)),
+        ] {
+            if is_zero {
+                return Err(bad(backend, key, want, "0"));
+            }
+        }
         let key = "colocation";
         match self.colocation {
             Some(mode) if self.gates.is_some() && mode != ColocationMode::Never => {
@@ -128,20 +138,20 @@ impl Options {
             ("colocation", "none") => self.colocation = Some(ColocationMode::Never),
             ("colocation", _) => return Err(bad(backend, key, "padded, capped or none", value)),
             ("colocated_blocks", blocks) => match blocks.parse() {
-                Ok(n) if n > 0 => self.colocated_blocks = Some(n),
+                Ok(n) => self.colocated_blocks = Some(n),
                 _ => return Err(bad(backend, key, "a number of blocks", value)),
             },
             #[cfg(feature = "baselines")]
             ("split", units) => match units.parse() {
-                Ok(n) if n > 0 => self.split = Some(n),
+                Ok(n) => self.split = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
             },
             ("gates", launches) => match launches.parse() {
-                Ok(n) if n > 0 => self.gates = Some(n),
+                Ok(n) => self.gates = Some(n),
                 _ => return Err(bad(backend, key, "a number of launches", value)),
             },
             ("timeout", seconds) => match seconds.parse() {
-                Ok(n) if n > 0 => self.timeout = Some(Duration::from_secs(n)),
+                Ok(n) => self.timeout = Some(Duration::from_secs(n)),
                 _ => return Err(bad(backend, key, "a number of seconds", value)),
             },
             ("tune", "on") => self.tune = true,
@@ -167,6 +177,8 @@ fn bad(backend: &str, key: &str, want: &str, value: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::Gpu;
+    use crate::hal::fake::Fake;
 
     #[test]
     fn options_are_read_and_checked() {
@@ -232,6 +244,23 @@ mod tests {
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    /// Behind gates, padding would run blocks of a kernel before those that are held.
+    #[test]
+    fn options_set_one_by_one_are_checked_as_text_is() {
+        let own = Options::default();
+        for bad in [
+            Options { gates: Some(2), colocation: Some(ColocationMode::Padded), ..own },
+            Options { colocated_blocks: Some(8), colocation: Some(ColocationMode::Never), ..own },
+            Options { gates: Some(0), ..own },
+            Options { colocated_blocks: Some(0), ..own },
+            Options { split: Some(0), ..own },
+            Options { timeout: Some(Duration::ZERO), ..own },
+        ] {
+            let error = Gpu::new(Fake::default(), bad).unwrap_err();
+            assert!(matches!(error, Error::Invalid(_)), "{bad:?}: {error}");
         }
     }
 
