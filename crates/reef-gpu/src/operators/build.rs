@@ -251,6 +251,16 @@ mod tests {
         );
     }
 
+    #[test]
+    fn scratch_memory_off_a_multiple_of_64_is_refused() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let buffer = gpu.alloc(1 << 12).unwrap();
+        let at = |offset| Storage { buffer: &buffer, offset };
+        assert_eq!(activate(&gpu, at(0), Some(at(64))), Ok(()));
+        let said = activate(&gpu, at(0), Some(at(4))).unwrap_err().to_string();
+        assert!(said.contains("offset 4 is not a multiple of 64"), "{said}");
+    }
+
     /// Functions of sums are in the kernels of the sums, unless there are two.
     #[test]
     fn an_activation_is_no_launch_of_its_own() {

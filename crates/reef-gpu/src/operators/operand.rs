@@ -10,6 +10,15 @@ use reef_core::{Error, Result};
 /// Elements of one storage, so that kernels can count in 31 bits.
 const MAX_ELEMENTS: usize = 1 << 31;
 
+/// Checks that a storage begins where kernels may take several words at a time: elsewhere they
+/// fault, and with them all work on the device.
+pub(super) fn check_offset(storage: &Storage<'_, Gpu<impl Vendor>>) -> Result<()> {
+    if storage.offset.is_multiple_of(64) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("offset {} is not a multiple of 64", storage.offset)))
+}
+
 /// A tensor whose storage lies inside its buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operand {
@@ -28,12 +37,7 @@ impl Operand {
         element: Stored,
     ) -> Result<Self> {
         check(&tensor)?;
-        if !storage.offset.is_multiple_of(64) {
-            return Err(Error::invalid(format!(
-                "offset {} is not a multiple of 64",
-                storage.offset
-            )));
-        }
+        check_offset(storage)?;
         let room = tensor.storage_elements() * size_of::<f32>();
         let operand = Self::at(storage.buffer.range(storage.offset, room)?, tensor, element);
         Ok(operand)

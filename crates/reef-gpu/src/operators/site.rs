@@ -1,7 +1,7 @@
 //! Operands of an operator, checked, and the launch of one of its kernels.
 
 use super::element::Element;
-use super::operand::Operand;
+use super::operand::{Operand, check_offset};
 use super::pack;
 use super::params::Params;
 use crate::code::kernel::Kernel;
@@ -41,6 +41,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
         let element = Element::of(gpu);
         let operand = |storage, tensor: &_| Operand::new(storage, *tensor, element);
         let scratch = operands.scratch.as_ref();
+        scratch.map_or(Ok(()), check_offset)?;
         let second = op.second().unwrap_or(op.output());
         let storages =
             [Some(&operands.input), operands.residual.as_ref(), Some(&operands.output), scratch];

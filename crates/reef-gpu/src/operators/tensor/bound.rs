@@ -4,6 +4,7 @@ use super::plan::Plan;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
+use crate::operators::operand::check_offset;
 use reef_core::op::{Storage, TensorOperands};
 use reef_core::tensor::{Domain, Spec, TensorOp, View};
 use reef_core::{Error, Result};
@@ -74,6 +75,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         }
         let inputs = operands.inputs.iter().zip(&op.inputs);
         let scratch = operands.scratch.as_ref();
+        scratch.map_or(Ok(()), check_offset)?;
         let storages = operands.inputs.iter().chain([&operands.output]).chain(scratch);
         let bound = Self {
             gpu,
