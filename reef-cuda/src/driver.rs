@@ -163,8 +163,11 @@ impl Driver {
 
 /// `CUDA_ERROR_NOT_READY`: the answer of queries, not an error.
 pub(crate) const NOT_READY: u32 = 600;
-/// Codes after which nothing works in the context: uncorrectable memory errors, faults of kernels.
-const LOST: [u32; 13] = [46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
+/// Codes after which nothing works in the context: uncorrectable memory errors, faults of kernels,
+/// also those that the device contains (226) and of tensor memory (721), and the end of an MPS
+/// client (810).
+const LOST: [u32; 16] =
+    [46, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810];
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

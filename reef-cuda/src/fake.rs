@@ -512,9 +512,11 @@ mod tests {
         QUERY.store(600, Ordering::Relaxed); // not ready
         let polls = (0..100_000).map(|_| queue.completed().unwrap()).filter(|&seq| seq > Seq(0));
         assert_eq!(polls.count(), 0, "nothing has completed");
-        QUERY.store(700, Ordering::Relaxed);
-        let error = (0..100_000).find_map(|_| queue.completed().err());
-        assert!(matches!(error, Some(Error::DeviceLost { .. })), "{error:?}");
+        for code in [700, 226, 721, 810] {
+            QUERY.store(code, Ordering::Relaxed);
+            let error = (0..100_000).find_map(|_| queue.completed().err());
+            assert!(matches!(error, Some(Error::DeviceLost { .. })), "{code}: {error:?}");
+        }
     }
 
     #[test]
