@@ -314,6 +314,35 @@ fn dropped_dispatcher_finishes_running_and_cancels_waiting() {
     assert_eq!(waits.wait(), Err(Error::Cancelled));
 }
 
+/// Value that a task owns.
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        assert!(thread::panicking(), "on purpose");
+    }
+}
+
+#[test]
+fn task_whose_drop_panics_in_a_pass_ends_no_other() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let owned = PanicsWhenDropped;
+    // Real-time tasks have no host code: here it is what a kernel may own.
+    let owner = Command::Host(Arc::new(move || {
+        let _owned = &owned;
+    }));
+    let owns = Task { commands: vec![kernel(), owner].into(), ..one_kernel() };
+    let mut rt = dispatcher.real_time().expect("a client");
+    let ticket = rt.submit(&owns).expect("room");
+    drop(owns); // the pass that notes the end of the task has the last of it
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
+    rt.run(&one_kernel()).expect("the dispatcher goes on");
+}
+
 /// A device that wakes no thread is polled, whether or not a client waits.
 #[test]
 fn task_ends_without_a_waiting_client() {

@@ -6,6 +6,7 @@
 //! steps, and its model tries them all.
 
 pub(crate) mod combiner;
+pub(crate) mod drops;
 pub(crate) mod park;
 pub(crate) mod primitives;
 #[allow(unsafe_code)] // see its module docs

@@ -13,6 +13,7 @@
 //! `submitted` is stored with `Release` by the producer and loaded with `Acquire` by the consumer;
 //! `completed` the other way round. `launched` is private to the consumer.
 
+use crate::sync::drops::drop_caught;
 use crate::sync::primitives::{Arc, AtomicU64, Cell, Ordering};
 use std::mem::MaybeUninit;
 
@@ -184,7 +185,7 @@ impl<T> Consumer<T> {
             let value = self.ring.slot(at).with_mut(|slot| unsafe { (*slot).assume_init_read() });
             self.completed = at + 1;
             self.ring.completed.0.store(at + 1, Ordering::Release);
-            drop(value); // last: if it panics, the cursors are right
+            drop_caught(value);
         }
         true
     }
@@ -250,6 +251,26 @@ mod tests {
         p.push(value.clone()).unwrap();
         drop((p, c));
         assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    struct PanicsWhenDropped;
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "on purpose");
+        }
+    }
+
+    #[test]
+    fn entry_whose_drop_panics_completes_with_those_after_it() {
+        let (mut p, mut c) = ring(2);
+        for _ in 0..2 {
+            assert!(p.push(PanicsWhenDropped).is_ok());
+            assert!(c.next().is_some());
+            c.launch();
+        }
+        assert!(c.complete_to(2));
+        assert_eq!(c.cursors().read(), (2, 2));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::backend::info::{DeviceInfo, Priority, Seq};
 use crate::backend::queue::Queue;
 use crate::dispatch::queues::task::{Request, TaskState};
 use crate::scheduler::policy::{RtEnd, RtTaskView};
+use crate::sync::drops::drop_caught;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::Thread;
@@ -217,7 +218,9 @@ impl<D: Device> RtQueue<D> {
         }
         match self.queue.padding_ended() {
             Ok(Seq(ended)) => {
-                while self.donated.pop_front_if(|donation| donation.end <= ended).is_some() {}
+                while let Some(over) = self.donated.pop_front_if(|of| of.end <= ended) {
+                    drop_caught(over);
+                }
             }
             Err(error) => self.replace(&error),
         }
@@ -248,7 +251,7 @@ impl<D: Device> RtQueue<D> {
                 self.queue = fresh; // drops the old one, so that nothing of it runs any more
                 (self.next, self.percent) = (0, 100);
                 self.paddable.clear();
-                self.donated.clear();
+                self.donated.drain(..).for_each(drop_caught);
                 self.wake_service();
                 error.clone()
             }

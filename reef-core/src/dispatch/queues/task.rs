@@ -6,6 +6,7 @@ use crate::backend::error::{Error, Result};
 use crate::backend::types::Event;
 use crate::dispatch::queues::account::Account;
 use crate::scheduler::policy::{RtEnd, RtTaskView};
+use crate::sync::drops::drop_caught;
 use crate::sync::wait_list::WaitList;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -327,6 +328,7 @@ impl<D: Device> Request<D> {
 impl<D: Device> Drop for Request<D> {
     fn drop(&mut self) {
         self.ticket.fail(Error::Cancelled);
+        drop_caught(std::mem::take(&mut self.commands)); // perhaps in a pass
     }
 }
 
