@@ -2,7 +2,7 @@
 
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
-use crate::backend::error::{Error, Result};
+use crate::backend::error::Error;
 use crate::backend::info::{Caps, DeviceInfo, Seq};
 use crate::dispatch::loss::Refusals;
 use crate::dispatch::neighbours::Neighbourhood;
@@ -324,18 +324,16 @@ impl<D: Device> PaddingSource<D> for Donors<'_, D> {
         self.queues.is_empty()
     }
 
-    /// Takes blocks of the first queue that has some that fit.
-    fn pad(&mut self, rt: &Launch<D>, info: &DeviceInfo) -> Result<Option<Padded<D>>> {
+    /// Takes blocks of the first queue that has some that fit. A queue whose next kernel the device
+    /// makes no record of is left out: real-time work does not fail for it.
+    fn pad(&mut self, rt: &Launch<D>, info: &DeviceInfo) -> Option<Padded<D>> {
         if !self.group.is_preempted() {
-            return Ok(None);
+            return None;
         }
-        for queue in self.queues.iter_mut().filter(|be_queue| be_queue.queue.shared().is_quiesced())
-        {
-            if let Some(padded) = queue.padding(self.device, rt, info)? {
-                return Ok(Some(padded));
-            }
-        }
-        Ok(None)
+        let device = self.device;
+        let mut queues =
+            self.queues.iter_mut().filter(|be_queue| be_queue.queue.shared().is_quiesced());
+        queues.find_map(|be_queue| be_queue.padding(device, rt, info).ok().flatten())
     }
 }
 

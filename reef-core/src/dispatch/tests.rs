@@ -587,6 +587,23 @@ fn kernels_are_padded_with_blocks_of_drained_clients() {
     other.run(&[kernel()]).expect("it goes on");
 }
 
+/// A queue that runs its kernel from the first block on needs no checkpoint of it.
+#[test]
+fn real_time_kernels_run_unpadded_without_a_checkpoint() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).checkpoint_fails.store(u32::MAX, Ordering::SeqCst);
+    let _be = busy_client_of(profiled(64), &dispatcher, &device);
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
+    eventually("quiesced", || dispatcher.dispatch.group.is_quiesced());
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it runs unpadded");
+    assert_eq!(dispatcher.stats().padded_launches, 0);
+}
+
 /// An executor's waker that asks the dispatcher for something.
 struct Asks {
     dispatcher: Dispatcher<Fake>,

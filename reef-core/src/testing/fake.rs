@@ -59,6 +59,8 @@ pub(crate) struct Script {
     pub(crate) parts: Mutex<Vec<(Priority, u32)>>,
     /// Number of launches on real-time queues that panic.
     pub(crate) rt_launch_panics: AtomicU32,
+    /// Number of checkpoints that are refused.
+    pub(crate) checkpoint_fails: AtomicU32,
     pub(crate) evict_fails: AtomicU32,
     pub(crate) reset_fails: AtomicU32,
     pub(crate) reactivate_fails: AtomicU32,
@@ -478,6 +480,9 @@ impl Device for Fake {
     }
 
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<BlocksLeft> {
+        if use_up(&self.0.checkpoint_fails) {
+            return Err(Error::state("a checkpoint", "as the script says"));
+        }
         Ok(BlocksLeft(launch.blocks()))
     }
 

@@ -1,7 +1,6 @@
 //! Source of the blocks that run next to a real-time kernel.
 
 use crate::backend::command::Launch;
-use crate::backend::error::Result;
 use crate::backend::info::DeviceInfo;
 use crate::backend::resources::Padding;
 use crate::backend::types::Backend;
@@ -12,7 +11,7 @@ pub(crate) trait PaddingSource<B: Backend> {
     fn is_empty(&self) -> bool;
 
     /// Returns a padding of `rt`, if some kernel has blocks that fit.
-    fn pad(&mut self, rt: &Launch<B>, info: &DeviceInfo) -> Result<Option<Padded<B>>>;
+    fn pad(&mut self, rt: &Launch<B>, info: &DeviceInfo) -> Option<Padded<B>>;
 }
 
 /// A padding, with the kernel that it takes blocks from.

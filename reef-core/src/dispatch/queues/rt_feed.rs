@@ -166,7 +166,7 @@ impl<D: Device> RtQueue<D> {
                 return Ok(None);
             }
             self.paddable.push_back(self.next + 1);
-            if let Some(padded) = source.pad(rt, &self.info)? {
+            if let Some(padded) = source.pad(rt, &self.info) {
                 let seq = self.take_seq();
                 let Padded { owner, padding, be, record } = padded;
                 self.queue.launch_padded(seq, rt, &padding, &be, &record)?;
