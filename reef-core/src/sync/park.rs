@@ -90,6 +90,12 @@ impl EventCount {
         }
     }
 
+    /// Returns whether a thread waits.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
     /// Passing through the lock orders this after a waiter's look.
     #[cold]
     fn notify_slowly(&self) {

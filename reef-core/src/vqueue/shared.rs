@@ -360,10 +360,13 @@ impl<D: Device> Shared<D> {
         self.waiters.notify();
     }
 
-    /// Waits until the worker has ended, for no longer than `time`. Returns whether it has.
-    pub(crate) fn wait_for_worker(&self, time: Duration) -> bool {
+    /// Waits until the worker has ended, for no longer than `time` and, unless the queue
+    /// `has_failed`, until it fails. Returns whether the worker has ended.
+    pub(crate) fn wait_for_worker(&self, time: Duration, has_failed: bool) -> bool {
         let has_ended = || self.worker_ended.load(Ordering::Acquire);
-        self.waiters.wait_until_or(Instant::now() + time, has_ended)
+        let fails = || !has_failed && self.failed.get().is_some();
+        self.waiters.wait_until_or(Instant::now() + time, || has_ended() || fails());
+        has_ended()
     }
 
     /// Makes the worker look again.

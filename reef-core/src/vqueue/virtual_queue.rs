@@ -246,13 +246,14 @@ impl<D: Device> VirtualQueue<D> {
     fn wait_for_worker(&self) -> bool {
         let mut watch = Watch::default();
         loop {
+            let has_failed = self.shared.failed().is_some(); // first: a loss is an error, too
             let is_lost = self.group.is_lost() || self.shared.is_abandoned();
             let interval = match self.drain_timeout {
                 _ if is_lost => LOST_TIMEOUT,
                 Some(limit) => (limit / Watch::SAMPLES).max(MIN_WATCH_INTERVAL),
                 None => WATCH_INTERVAL,
             };
-            if self.shared.wait_for_worker(interval) {
+            if self.shared.wait_for_worker(interval, has_failed) {
                 return true;
             }
             let hangs = self.drain_timeout.is_some() && watch.sample(self.shared.calls());
@@ -477,6 +478,26 @@ mod tests {
         dropped.recv_timeout(TEST_TIMEOUT).expect("the worker is left behind");
         let said = submitter.wait(Seq(0)).expect_err("its work is lost").to_string();
         assert!(said.contains("a call of the driver has not returned"), "{said}");
+    }
+
+    #[test]
+    fn dropped_queue_of_a_hung_worker_hears_of_a_loss() {
+        let device = Fake::default();
+        let config = Config::default().drain_timeout(Duration::from_secs(3600));
+        let (mut submitter, queue) = VirtualQueue::enable(&device, config).expect("a queue");
+        let _at_last = AtLast(device.clone());
+        device.0.hang.set(Some(Call::Launch(Priority::BestEffort)));
+        submitter.submit(kernel()).expect("room");
+        eventually("it launches", || device.0.hang.is_inside());
+        let (group, shared) = (queue.group().clone(), queue.shared().clone());
+        let (done, dropped) = channel();
+        std::thread::spawn(move || {
+            drop(queue);
+            done.send(())
+        });
+        eventually("it is waited for", || shared.waiters().has_waiters());
+        group.mark_lost(&Error::Cancelled);
+        dropped.recv_timeout(TEST_TIMEOUT).expect("the worker is left behind");
     }
 
     #[test]
