@@ -143,6 +143,8 @@ messages! {
     /// Of another server: the session runs here from now on. Its client's clock had this time when
     /// the calendar had that one, at most so long ago, in nanoseconds.
     cold 55 MigrateCommit { clock: u64, calendar: u64, within: u64 }
+    /// Of the server: all padding of commands of a lane before `seq` has ended.
+    hot 56 PaddingEnded { seq: U64 }
 }
 
 /// One command of a queue.

@@ -3,7 +3,7 @@
 use super::event::Event;
 use super::mirror::Mirror;
 use crate::error::of_ended;
-use crate::messages::{Advance, Failed, Returned};
+use crate::messages::{Advance, Failed, PaddingEnded, Returned};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_wire::{Cold, Cursor, Endpoint, Handler, Hot, Message};
@@ -25,6 +25,8 @@ pub(crate) struct Lane {
     marks: Mutex<VecDeque<(u64, Mark)>>,
     /// Answer to the newest drain.
     returned: Mutex<Option<Returned>>,
+    /// Positions of the commands whose padding may not have ended, in order.
+    padded: Mutex<VecDeque<u64>>,
 }
 
 /// Something to be told when a command has ended.
@@ -79,6 +81,26 @@ impl Lane {
     /// Forgets what was to be told of commands from `seq` on: they are taken back.
     pub(crate) fn unmark(&self, seq: u64) {
         self.marks.lock().retain(|(at, _)| *at < seq);
+        self.padded.lock().retain(|at| *at < seq);
+    }
+
+    /// The command at `seq` has padding.
+    pub(crate) fn pad(&self, seq: u64) {
+        self.padded.lock().push_back(seq);
+    }
+
+    /// Returns the position before which all padding has ended.
+    ///
+    /// # Errors
+    ///
+    /// Why the lane has failed.
+    pub(crate) fn padding_ended(&self) -> Result<u64> {
+        let done = self.completed()?;
+        Ok(self.padded.lock().front().map_or(done, |oldest| done.min(*oldest)))
+    }
+
+    fn end_padding(&self, seq: u64) {
+        self.padded.lock().retain(|at| *at >= seq);
     }
 
     /// Takes the answer to a drain, if it is there.
@@ -177,6 +199,12 @@ impl Handler for Pushed {
                     lane.cursor.wake();
                 }
             }
+            PaddingEnded::OP => {
+                let (ended, _) = PaddingEnded::split(message.body)?;
+                if let Some(lane) = lane {
+                    lane.end_padding(ended.seq.get());
+                }
+            }
             Failed::OP => {
                 let error = Failed::from_bytes(message.body)?.error.into();
                 match lane {
@@ -195,5 +223,25 @@ impl Handler for Pushed {
     fn ended(&mut self, why: &reef_wire::Error) {
         let error = of_ended(why);
         self.0.lanes.lock().values().for_each(|lane| lane.fail(error.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef_wire::little_endian::U64;
+
+    #[test]
+    fn padding_ends_when_the_server_says_so() {
+        let lane = Lane::default();
+        [1, 4].into_iter().for_each(|seq| lane.pad(seq));
+        assert_eq!(lane.padding_ended(), Ok(0));
+        let [done, none] = [6, 0].map(U64::new);
+        lane.advance(&Advance { done, began: none, ended: none, left: none }, &[]).unwrap();
+        assert_eq!((lane.completed(), lane.padding_ended()), (Ok(6), Ok(1)));
+        lane.end_padding(2);
+        assert_eq!(lane.padding_ended(), Ok(4));
+        lane.end_padding(5);
+        assert_eq!(lane.padding_ended(), Ok(6));
     }
 }

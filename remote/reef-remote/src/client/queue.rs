@@ -211,6 +211,7 @@ impl reef_core::Queue for Queue {
         let checkpoint = record.id()?;
         self.begin(seq)?;
         self.lane.mark(seq.0, Mark::Left(record.left.clone()));
+        self.lane.pad(seq.0);
         let padding = [padding.rt_units, padding.be_per_unit, padding.be_blocks];
         let (command, other, seq) = (launch_of(rt), launch_of(be), seq.0);
         self.send(&RunPadded { seq, command, padding, other, checkpoint }, &[])
@@ -254,6 +255,11 @@ impl reef_core::Queue for Queue {
     fn completed(&mut self) -> Result<Seq> {
         self.flush();
         self.lane.completed().map(Seq)
+    }
+
+    fn padding_ended(&mut self) -> Result<Seq> {
+        self.flush();
+        self.lane.padding_ended().map(Seq)
     }
 
     /// The first call asks the server. Its answer unparks the thread.

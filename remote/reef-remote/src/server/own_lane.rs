@@ -10,7 +10,7 @@ use super::objects::{Checkpoints, Outputs, read_outputs};
 use super::origin::{Origin, Record, Source};
 use super::shared::{LaneThread, Outlet};
 use crate::error::{NAME, RemoteError};
-use crate::messages::{Advance, Drain, Failed, Returned};
+use crate::messages::{Advance, Drain, Failed, PaddingEnded, Returned};
 use parking_lot::Mutex;
 use reef_core::dkp::Padding;
 use reef_core::op::Operators;
@@ -108,8 +108,8 @@ struct State<D: Operators> {
     /// Upper bound of the lane's blocks.
     blocks: Option<u32>,
     has_failed: bool,
-    /// Blocks of other launches may run yet when all commands have ended.
-    has_padding: bool,
+    /// Commands whose padding may not have ended, in order.
+    padded: VecDeque<u64>,
     /// The device wakes no thread.
     has_to_poll: bool,
     closing: Option<Closing>,
@@ -158,7 +158,7 @@ impl<D: Operators> OwnLane<D> {
             taken: None,
             blocks: None,
             has_failed: false,
-            has_padding: false,
+            padded: VecDeque::new(),
             has_to_poll: false,
             closing: None,
         });
@@ -201,7 +201,9 @@ impl<D: Operators> OwnLane<D> {
         if state.has_failed || state.taken.is_some() {
             return Ok(());
         }
-        state.has_padding |= matches!(issue, Issue::Padded { .. });
+        if matches!(issue, Issue::Padded { .. }) {
+            state.padded.push_back(seq);
+        }
         state.commands.extend(source.map(|source| (seq, source)));
         let was_idle = state.told == state.next;
         let issued = state.issue(&self.inner.device, seq, issue);
@@ -210,7 +212,7 @@ impl<D: Operators> OwnLane<D> {
         if let Err(error) = issued {
             self.inner.fail(&mut state, &error);
         }
-        if was_idle && state.has_to_poll {
+        if was_idle && state.wants_polls() {
             self.thread.unpark();
         }
         Ok(())
@@ -245,7 +247,7 @@ impl<D: Operators> OwnLane<D> {
         if let Err(error) = self.inner.poll(state) {
             self.inner.fail(state, &error);
         }
-        if state.has_to_poll {
+        if state.wants_polls() {
             self.thread.unpark();
         }
     }
@@ -296,10 +298,8 @@ impl<D: Operators> OwnLane<D> {
             return Ok(false);
         }
         if state.told == state.next {
-            if state.has_padding {
-                state.has_padding = state.queue()?.try_drain()?.is_none();
-            }
-            return Ok(!state.has_padding);
+            self.inner.tell_padding(&mut state)?;
+            return Ok(state.padded.is_empty());
         }
         let Some(drained) = state.queue()?.try_drain()? else { return Ok(false) };
         if drained.held {
@@ -310,7 +310,8 @@ impl<D: Operators> OwnLane<D> {
         if state.told < state.next {
             state.taken = Some(state.take_back(drained)?);
         }
-        Ok(true)
+        self.inner.tell_padding(&mut state)?;
+        Ok(state.padded.is_empty())
     }
 
     /// Returns the objects of its commands.
@@ -366,6 +367,17 @@ impl<D: Operators> State<D> {
         !self.has_failed && (self.told != self.next || self.draining.is_some())
     }
 
+    /// Returns whether blocks run, or may, next to a command that has ended: no device wakes a
+    /// thread for their end.
+    fn has_late_padding(&self) -> bool {
+        !self.has_failed && self.padded.front().is_some_and(|seq| *seq < self.told)
+    }
+
+    /// Returns whether the lane's thread has to poll the device.
+    fn wants_polls(&self) -> bool {
+        (self.has_to_poll && self.is_waiting()) || self.has_late_padding()
+    }
+
     /// Position of the hardware queue of which the client is told.
     fn target(&self) -> Seq {
         let next = if self.wanted > self.told { self.wanted.min(self.next) } else { self.told + 1 };
@@ -393,6 +405,7 @@ impl<D: Operators> State<D> {
             *seq < resume_at
         });
         self.notes.retain(|note| note.seq < resume_at);
+        self.padded.retain(|seq| *seq < resume_at);
         self.next = self.told;
         let record = |checkpoint| {
             let source =
@@ -467,7 +480,7 @@ impl<D: Operators> Inner<D> {
             if let Err(error) = polled {
                 self.fail(&mut state, &error);
             }
-            let polls = state.has_to_poll && state.is_waiting();
+            let polls = state.wants_polls();
             drop(state);
             self.outlet.flush();
             if polls { thread::sleep(POLL_INTERVAL) } else { thread::park() }
@@ -490,6 +503,11 @@ impl<D: Operators> Inner<D> {
 
     /// Tells what has ended and was taken back, and asks to be woken for more.
     fn poll(&self, state: &mut State<D>) -> Result<()> {
+        self.poll_commands(state)?;
+        self.tell_padding(state)
+    }
+
+    fn poll_commands(&self, state: &mut State<D>) -> Result<()> {
         loop {
             if state.draining.is_some() || state.queue()?.completed()? >= state.target() {
                 self.tell_completed(state)?;
@@ -533,6 +551,22 @@ impl<D: Operators> Inner<D> {
             let advance = Advance { done: U64::new(done), began: none, ended: none, left: none };
             self.push(&advance, &[]);
             state.told = done;
+        }
+        Ok(())
+    }
+
+    /// Tells which padding has ended, of commands that have.
+    fn tell_padding(&self, state: &mut State<D>) -> Result<()> {
+        if !state.has_late_padding() {
+            return Ok(());
+        }
+        let Seq(ended) = state.queue()?.padding_ended()?;
+        let mut last = None;
+        while let Some(seq) = state.padded.pop_front_if(|seq| *seq < ended / POSITIONS) {
+            last = Some(seq);
+        }
+        if let Some(seq) = last {
+            self.push(&PaddingEnded { seq: U64::new(seq + 1) }, &[]);
         }
         Ok(())
     }
