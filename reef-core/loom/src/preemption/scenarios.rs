@@ -2,11 +2,14 @@
 
 use super::device::Device;
 use super::{Fault, Queue, Stop};
+use crate::backend::error::Error;
 use crate::backend::preemptor::Preemptor as _;
+use crate::sync::primitives::Mutex;
 use crate::sync::primitives::thread::{self, Thread};
 use crate::vqueue::shared::Shutdown;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Beginning of a model.
 #[derive(Clone, Copy)]
@@ -169,6 +172,49 @@ fn ended_while_held(fault: Fault) {
         working.join().unwrap(); // it ends before the group is restored
         end(queue);
     });
+}
+
+/// The owner of a queue waits for its worker, which hangs, while the device is lost. It checks
+/// whether the queue has failed before it checks for the loss, or after that.
+fn lost_while_waited_for(checks_error_first: bool) {
+    check(Fault::None, move || {
+        let begin = Begin::with(Fault::None, Stop::ALONE, 1, 0, 0);
+        let queue = begin.queue(Device::new(begin.fault, begin.long));
+        let is_lost = Arc::new(Mutex::new(false));
+        let seen = ManuallyDrop::new(is_lost.clone());
+        let shared = queue.shared.clone();
+        let losing = thread::spawn(move || {
+            *is_lost.lock() = true;
+            shared.end(Error::Cancelled);
+        });
+        let has_failed = || queue.shared.failed().is_some();
+        let had_failed = has_failed();
+        let was_lost = *seen.lock();
+        if !was_lost {
+            let failed = if checks_error_first {
+                had_failed
+            } else {
+                thread::yield_now();
+                has_failed()
+            };
+            // Models have no time: a deadlock if the error is missed.
+            queue.shared.wait_for_worker(Duration::from_secs(3600), failed);
+        }
+        losing.join().unwrap();
+        drop(ManuallyDrop::into_inner(seen));
+        end(queue);
+    });
+}
+
+#[test]
+fn loss_ends_the_wait_for_a_hung_worker() {
+    lost_while_waited_for(true);
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn loss_noted_before_its_error_is_missed() {
+    lost_while_waited_for(false);
 }
 
 #[test]
