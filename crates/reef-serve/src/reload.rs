@@ -31,7 +31,7 @@ impl Source {
         let fresh = (self.read)()?;
         fresh.check()?;
         let mut last = self.last.lock();
-        let fixed = server.config.take_over(&last, &fresh);
+        let fixed = server.config.take_over(&last, &fresh)?;
         if !fixed.is_empty() {
             tracing::warn!(keys = fixed.join(", "), "changed keys take effect at a restart");
         }

@@ -2,6 +2,7 @@
 
 use super::settings::Config;
 use crate::config::rights::RealTime;
+use crate::error::Result;
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,13 +26,20 @@ impl LiveConfig {
     /// without passed sockets.
     ///
     /// Returns the keys that differ and take effect at a restart.
-    pub(crate) fn take_over(&self, before: &Config, fresh: &Config) -> Vec<String> {
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if they contradict a setting that stays, such as an address beyond loopback that no
+    /// token would guard any more. Then all settings stay.
+    pub(crate) fn take_over(&self, before: &Config, fresh: &Config) -> Result<Vec<String>> {
         let mut config = Config::clone(&self.get());
         change(&mut config, fresh);
+        let stays = |why: &str| format!("with the keys that take effect at a restart: {why}");
+        config.check().map_err(|error| error.map_text(stays))?;
         *self.0.write() = Arc::new(config);
         let mut expected = before.clone();
         change(&mut expected, fresh);
-        differing_keys(&expected, fresh)
+        Ok(differing_keys(&expected, fresh))
     }
 }
 
@@ -91,7 +99,7 @@ mod tests {
         fresh.rights.insert("user 7".into(), Right { rt: true, ..Right::default() });
         fresh.rt.over = OverBudget::Refused;
         fresh.limits.tensors = 3;
-        assert!(live.take_over(&before, &fresh).is_empty());
+        assert!(live.take_over(&before, &fresh).unwrap().is_empty());
         let now = live.get();
         assert_eq!((&now.rights, now.limits.tensors), (&fresh.rights, 3));
         assert_eq!(now.rt.over, OverBudget::Refused);
@@ -115,8 +123,27 @@ mod tests {
             "times.idle_ms",
             "tls.cert",
         ];
-        assert_eq!(live.take_over(&before, &fresh), want, "each key, and no section");
+        let fixed = live.take_over(&before, &fresh).unwrap();
+        assert_eq!(fixed, want, "each key, and no section");
         let now = live.get();
         assert_eq!((now.memory.client_mib, now.memory.total_mib, now.limits.queue), (9, 4096, 64));
+    }
+
+    /// The address may be one that a service manager passed, which no configuration has.
+    #[test]
+    fn reload_without_the_last_token_of_an_open_address_is_refused() {
+        let before = Config::default();
+        let mut started = before.clone();
+        started.listen.grpc = Some(([0, 0, 0, 0], 8001).into());
+        started.listen.insecure = true;
+        let right = Right { token_file: Some("ci.token".into()), ..Right::default() };
+        started.rights.insert("token ci".into(), right);
+        started.check().unwrap();
+        let live = LiveConfig::new(started.clone());
+        let said = live.take_over(&before, &before).unwrap_err().to_string();
+        let want = "with the keys that take effect at a restart: listen.grpc: 0.0.0.0:8001 is not \
+                    loopback: set listen.token_file or tls.client_ca";
+        assert_eq!(said, want);
+        assert_eq!(*live.get(), started, "its clients still need a token");
     }
 }
