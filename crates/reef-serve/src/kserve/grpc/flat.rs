@@ -2,20 +2,23 @@
 
 use super::infer::Answers;
 use super::proto::ModelStreamInferResponse;
+use crate::net::quota::charge::Charge;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio_stream::Stream;
 use tonic::Status;
 
-/// Answers to the requests of a stream, one request after the other.
+/// Answers to the requests of a stream, one request after the other. A request and its answers stay
+/// charged until the next request is read, which is after the client has read the answers.
 pub(super) struct Flat<S> {
     requests: Pin<Box<S>>,
     answers: Option<Answers>,
+    charge: Option<Charge>,
 }
 
 impl<S> Flat<S> {
-    pub(super) fn new(requests: S) -> Self {
-        Self { requests: Box::pin(requests), answers: None }
+    pub(super) fn new(requests: S, charge: Option<Charge>) -> Self {
+        Self { requests: Box::pin(requests), answers: None, charge }
     }
 }
 
@@ -30,6 +33,7 @@ impl<S: Stream<Item = Result<Answers, Status>>> Stream for Flat<S> {
                     return Poll::Ready(Some(answer));
                 }
                 this.answers = None;
+                this.charge.iter().for_each(Charge::clear);
             }
             match ready!(this.requests.as_mut().poll_next(context)) {
                 Some(Ok(answers)) => this.answers = Some(answers),
@@ -37,5 +41,33 @@ impl<S: Stream<Item = Result<Answers, Status>>> Stream for Flat<S> {
                 None => return Poll::Ready(None),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::identity::peer::Peer;
+    use crate::net::quota::charge::Memory;
+    use std::task::Waker;
+
+    #[test]
+    fn answer_is_charged_until_the_next_one_is_wanted() {
+        let memory = Memory::new(100, 100, 100, 100);
+        let charge = memory.charge(&Peer::UNKNOWN);
+        charge.add(60).unwrap();
+        let answer = || -> Result<Answers, Status> {
+            let one = Ok(ModelStreamInferResponse::default());
+            Ok(Box::pin(tokio_stream::once(one)))
+        };
+        let requests = tokio_stream::iter([answer(), answer()]);
+        let mut answers = Box::pin(Flat::new(requests, Some(charge)));
+        let mut context = Context::from_waker(Waker::noop());
+        let first = answers.as_mut().poll_next(&mut context);
+        assert!(matches!(first, Poll::Ready(Some(Ok(_)))));
+        assert_eq!(memory.taken(), 60, "its client has not read it");
+        let second = answers.as_mut().poll_next(&mut context);
+        assert!(matches!(second, Poll::Ready(Some(Ok(_)))));
+        assert_eq!(memory.taken(), 0);
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Caller {
     peer: Peer,
     /// Default class of its requests, if the client sends one.
     class: Option<Class>,
-    charge: Option<Charge>,
+    pub(super) charge: Option<Charge>,
     open: Option<Arc<OpenRequest>>,
 }
 
@@ -67,7 +67,8 @@ pub(super) async fn infer(
 pub(super) type Answers =
     Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
-/// Runs an inference of a stream. An error becomes an answer, so that the stream continues.
+/// Runs an inference of a stream. An error becomes an answer, so that the stream continues. The
+/// caller clears the charge once the answers have been passed on.
 pub(super) async fn infer_in_stream(
     server: &Arc<Server>,
     caller: &Caller,
@@ -86,7 +87,6 @@ pub(super) async fn infer_in_stream(
         }
         Err(error) => failure(String::new(), &error),
     };
-    caller.charge.iter().for_each(Charge::clear);
     Box::pin(tokio_stream::once(Ok(answer)))
 }
 
@@ -123,7 +123,6 @@ fn parts(server: Arc<Server>, caller: Caller, slot: RequestSlot, request: InferR
         let end = server.answer_in_parts(&caller.peer, request, &to).await;
         drop(slot);
         caller.open.iter().for_each(|open| open.set_has_more(false));
-        caller.charge.iter().for_each(Charge::clear);
         let _ = to.send(end.map(|()| None)).await; // the client may be gone
     });
     let response = move |answer: Result<Option<InferResponse>>| match answer {

@@ -89,12 +89,12 @@ impl GrpcInferenceService for Service {
         request: Request<Streaming<RawMessage>>,
     ) -> Reply<Self::ModelStreamInferStream> {
         let caller = Caller::of(&request).map_err(status)?;
-        let server = self.0.clone();
+        let (server, charge) = (self.0.clone(), caller.charge.clone());
         let answers = request.into_inner().then(move |request| {
             let (server, caller) = (server.clone(), caller.clone());
             async move { Ok(infer::infer_in_stream(&server, &caller, request?).await) }
         });
-        Ok(Response::new(Box::pin(Flat::new(answers))))
+        Ok(Response::new(Box::pin(Flat::new(answers, charge))))
     }
 
     async fn repository_index(
