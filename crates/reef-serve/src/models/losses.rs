@@ -55,7 +55,7 @@ impl Registry {
     /// Moves all models off a lost device. Blocks, but not for work on that device: a kernel there
     /// may never end. Once the daemon ends, no model is moved.
     fn evacuate(&self, device: usize) {
-        let _change = self.change.lock();
+        let _change = self.changes.all.write();
         let mut refused = Vec::new();
         for LostReplica { lost, moving } in self.remove_replicas(device) {
             let moved = if self.is_closing() { Ok(()) } else { self.make_elsewhere(&moving) };

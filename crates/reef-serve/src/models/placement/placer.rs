@@ -3,12 +3,14 @@
 use super::choice::{Candidate, best, candidates};
 use super::load_thread::run_on_thread;
 use crate::config::limits::Limits;
+use crate::engine::instance_count::CountGuard;
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
 use crate::models::shaped::factory::VariantFactory;
 use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Creates replicas of models.
@@ -19,6 +21,8 @@ pub(crate) struct Placer {
     pub(crate) limits: Limits,
     /// Number of devices of a model whose description does not set it; 0 is all.
     pub(crate) usual: usize,
+    /// Held while a device is chosen.
+    pub(crate) choice: Mutex<()>,
 }
 
 impl Placer {
@@ -62,11 +66,13 @@ impl Placer {
                 kept.iter().chain(&*made).any(|replica| replica.node().index == *at)
                     || refused.iter().any(|(index, _)| index == at)
             };
-            let free = devices.iter().filter(|at| works(at) && !has(at));
-            let Some(at) = best(free.map(|&at| self.candidate(at))) else {
+            let free = devices.iter().copied().filter(|at| works(at) && !has(at));
+            let Some((at, counted)) = self.choose(spec, free) else {
                 return Err(self.placement_error(spec, &devices, refused));
             };
-            match self.load(spec, at, stats.clone()) {
+            let loaded = self.load(spec, at, stats.clone());
+            drop(counted); // a loaded one counts itself
+            match loaded {
                 Ok(replica) => made.push(replica),
                 Err(error @ Error::Exhausted(_)) => refused.push((at, error)),
                 Err(error) if self.factories[at].node.is_lost_after(&error) => {
@@ -82,6 +88,19 @@ impl Placer {
         let names: Vec<&str> = self.factories.iter().map(|factory| &*factory.node.name).collect();
         let of = |text: &str| format!("model {}/{}: {text}", spec.name, spec.version);
         candidates(&spec.placing, self.usual, &names).map_err(|error| error.map_text(of))
+    }
+
+    /// Chooses one of these devices. Its instances count there while it is loaded, so that models
+    /// that are loaded at the same time choose others.
+    fn choose(
+        &self,
+        spec: &ModelSpec,
+        devices: impl Iterator<Item = usize>,
+    ) -> Option<(usize, CountGuard)> {
+        let _alone = self.choice.lock();
+        let at = best(devices.map(|at| self.candidate(at)))?;
+        let instances = [spec.instances.rt, spec.instances.be];
+        Some((at, self.factories[at].node.count_instances(instances)))
     }
 
     fn candidate(&self, index: usize) -> Candidate {

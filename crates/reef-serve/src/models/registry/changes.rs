@@ -10,7 +10,8 @@ use crate::models::placement::replicas::Replicas;
 use crate::models::retiring::Retiring;
 use crate::models::sequences::table::Sequences;
 use crate::name::ModelName;
-use std::collections::BTreeSet;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,12 +53,30 @@ impl Registry {
 
     /// Loads one model again, unless it was unloaded since its name was noted.
     pub(crate) fn reload_model(&self, name: &ModelName) {
-        let _change = self.change.lock();
-        if !self.loaded.read().contains_key(name) && self.unavailable.reason(name, None).is_none() {
-            return;
-        }
-        let given = self.replacements.lock().get(name).cloned().unwrap_or_default();
-        let _ = self.load_now(name, given).inspect_err(|error| log_refused(name, error));
+        let reload = || {
+            if !self.loaded.read().contains_key(name)
+                && self.unavailable.reason(name, None).is_none()
+            {
+                return Ok(());
+            }
+            let given = self.replacements.lock().get(name).cloned().unwrap_or_default();
+            self.load_now(name, given)
+        };
+        let _ = self.change(name, reload).inspect_err(|error| log_refused(name, error));
+    }
+
+    /// Runs a change of one model: after those of the same model, and together with others.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` once the daemon ends; errors of `change`.
+    fn change<T>(&self, name: &ModelName, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.changes.of_model(name, || {
+            if self.is_closing() {
+                return Err(Error::Unavailable("the daemon is shutting down".into()));
+            }
+            change()
+        })
     }
 
     /// Loads the versions of a model that its description selects, again if they are loaded.
@@ -70,8 +89,7 @@ impl Registry {
     ///
     /// `NotFound`; `Invalid` if its files are wrong; `Exhausted`; errors of the device.
     pub(crate) fn load(&self, name: &ModelName) -> Result<()> {
-        let _change = self.change.lock();
-        self.load_now(name, Replacement::default())
+        self.change(name, || self.load_now(name, Replacement::default()))
     }
 
     /// Loads a model for a client, with the parameters `given` in place of the repository's
@@ -82,12 +100,11 @@ impl Registry {
     /// Errors of [`load`](Self::load) and of the parameters.
     pub(crate) fn load_with(&self, name: &ModelName, given: &LoadParameters) -> Result<()> {
         let given = Replacement::new(name, given, &self.budget, self.model_bytes)?;
-        // Not held while a client's parameters are read and its files written.
-        let _change = self.change.lock();
-        self.load_for_client(name, given)
+        // Nothing is held while a client's parameters are read and its files written.
+        self.change(name, || self.load_for_client(name, given))
     }
 
-    /// Loads a model for a caller that holds `change`, and logs a failure.
+    /// Loads a model within a change of it, and logs a failure.
     fn load_for_client(&self, name: &ModelName, given: Replacement) -> Result<()> {
         let log = |error: &Error| {
             if !matches!(error, Error::NotFound(_)) {
@@ -97,17 +114,20 @@ impl Registry {
         self.load_now(name, given).inspect_err(log)
     }
 
-    /// Loads a model for a caller that holds `change` and reports a failure itself.
+    /// Loads a model within a change of it, for a caller that reports a failure itself.
     fn load_now(&self, name: &ModelName, given: Replacement) -> Result<()> {
         let specs = self.repository.specs(name, None, &given)?;
-        self.check_version_limit(name, specs.len())?;
+        let pending = self.reserve_versions(name, specs.len())?;
         let made = self.make_all(specs)?;
         made.iter().flat_map(|replicas| replicas.each()).for_each(|served| log_loaded(served));
         let number = |replicas: &Replicas| replicas.first().spec.version;
         let new =
             made.into_iter().map(|replicas| (number(&replicas), Arc::new(replicas))).collect();
         self.note_replacement(name, given);
-        let old = self.loaded.write().insert(name.clone(), new);
+        let mut loaded = self.loaded.write();
+        let old = loaded.insert(name.clone(), new);
+        drop(pending); // they count among the loaded ones from now on
+        drop(loaded);
         self.unavailable.forget(name);
         old.into_iter().flatten().for_each(|(_, served)| served.retire());
         Ok(())
@@ -131,7 +151,10 @@ impl Registry {
     ///
     /// `NotFound`.
     pub(crate) fn unload(&self, name: &ModelName) -> Result<()> {
-        let _change = self.change.lock();
+        self.change(name, || self.unload_now(name))
+    }
+
+    fn unload_now(&self, name: &ModelName) -> Result<()> {
         let versions = self.loaded.write().remove(name);
         if !self.unavailable.forget(name) && versions.is_none() {
             return Err(not_loaded(name, self.loaded.read().keys()));
@@ -144,10 +167,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Unloads everything, finally. Blocks, but not for changes that have not begun.
+    /// Unloads everything, finally. Blocks, but not for changes that have not begun: they are
+    /// refused.
     pub(crate) fn clear(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        let _change = self.change.lock();
+        let _change = self.changes.all.write();
         let all = std::mem::take(&mut *self.loaded.write());
         let replacements = std::mem::take(&mut *self.replacements.lock());
         drop(replacements);
@@ -170,12 +194,14 @@ impl Registry {
         if let Ok(served) = self.get(name, "") {
             return Ok(served);
         }
-        let _change = self.change.lock();
-        if let Err(Error::NotFound(_)) = self.get(name, "") {
-            // No other thread has loaded it meanwhile.
-            self.load_for_client(&ModelName::new(name)?, Replacement::default())?;
-        }
-        self.get(name, "")
+        let model = ModelName::new(name)?;
+        self.change(&model, || {
+            if let Err(Error::NotFound(_)) = self.get(name, "") {
+                // No other thread has loaded it meanwhile.
+                self.load_for_client(&model, Replacement::default())?;
+            }
+            self.get(name, "")
+        })
     }
 
     /// Drops networks of shapes that have been unused for `idle`. Blocks until their memory is
@@ -193,11 +219,15 @@ impl Registry {
         }
     }
 
-    /// Refuses more versions than allowed, before any of them is created.
-    fn check_version_limit(&self, name: &ModelName, more: usize) -> Result<()> {
-        let (max, have) = (self.placer.limits.models, self.len());
+    /// Refuses more versions than allowed, before any of them is created. They count until the
+    /// result is dropped.
+    fn reserve_versions(&self, name: &ModelName, more: usize) -> Result<PendingVersions<'_>> {
+        let (max, loaded) = (self.placer.limits.models, self.loaded.read());
+        let mut pending = self.pending.lock();
+        let have = *pending + loaded.values().map(BTreeMap::len).sum::<usize>();
         if have.saturating_add(more) <= max {
-            return Ok(());
+            *pending += more;
+            return Ok(PendingVersions { count: &self.pending, versions: more });
         }
         Err(Error::Exhausted(format!(
             "model {name}: loaded versions must be at most {max} (limits.models), got {have} + {more}"
@@ -222,6 +252,18 @@ impl Registry {
     fn make(&self, spec: &ModelSpec) -> Result<Replicas> {
         let made = Replicas::new(self.placer.place(spec, &[], &Arc::default())?);
         made.ok_or_else(|| Error::Failed("no replica was made".into()))
+    }
+}
+
+/// Versions that are being created, until this is dropped.
+struct PendingVersions<'a> {
+    count: &'a Mutex<usize>,
+    versions: usize,
+}
+
+impl Drop for PendingVersions<'_> {
+    fn drop(&mut self) {
+        *self.count.lock() -= self.versions;
     }
 }
 

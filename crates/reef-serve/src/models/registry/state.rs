@@ -1,5 +1,6 @@
 //! State of the registry: loaded models and the repository.
 
+use super::change_locks::ChangeLocks;
 use crate::config::settings::Config;
 use crate::engine::node::Node;
 use crate::error::Result;
@@ -33,8 +34,10 @@ pub(crate) struct Registry {
     pub(in crate::models) unavailable: UnavailableModels,
     /// Replacements of models that were loaded with parameters.
     pub(super) replacements: Mutex<BTreeMap<ModelName, Replacement>>,
-    /// Held while models are loaded or unloaded: one change at a time.
-    pub(crate) change: Mutex<()>,
+    /// Held while models are loaded or unloaded.
+    pub(crate) changes: ChangeLocks,
+    /// Number of versions that are being created. Locked after `loaded`.
+    pub(super) pending: Mutex<usize>,
     /// Set when the daemon ends: no further change begins.
     pub(in crate::models) closing: Arc<AtomicBool>,
 }
@@ -66,9 +69,9 @@ impl Registry {
         };
         let factories = nodes.iter().map(factory).collect();
         let (limits, usual) = (config.limits.clone(), config.models.replicas);
-        let placer = Placer { factories, limits, usual };
+        let placer = Placer { factories, limits, usual, choice: Mutex::default() };
         let model_bytes = config.memory.model_mib << 20;
-        let (loaded, unavailable, replacements, change) = Default::default();
+        let (loaded, unavailable, replacements, changes, pending) = Default::default();
         Self {
             repository,
             placer,
@@ -77,7 +80,8 @@ impl Registry {
             loaded,
             unavailable,
             replacements,
-            change,
+            changes,
+            pending,
             closing,
         }
     }

@@ -1,11 +1,15 @@
 //! Loads with parameters: a configuration, and files.
 
+use super::losses::{Losable, until};
 use super::shapes::{open, peer};
 use super::*;
+use crate::engine::api::Engine;
+use crate::engine::device;
 use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::principal::Principal;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 fn parse(parameters: &[(&str, LoadValue)]) -> LoadParameters {
     let mut parsed = LoadParameters::default();
@@ -189,7 +193,7 @@ fn files_of_a_load_are_charged_until_its_thread_ends() {
     let charge = server.memory.charge(&owner);
     charge.add(1000).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let change = server.registry.change.lock();
+    let change = server.registry.changes.all.write();
     runtime.block_on(async {
         let load = server.load(&owner, sums(), parse(&[config(BATCHING)]), Some(charge));
         let gone = tokio::time::timeout(Duration::from_millis(20), load).await;
@@ -199,4 +203,42 @@ fn files_of_a_load_are_charged_until_its_thread_ends() {
     drop(change);
     runtime.shutdown_timeout(Duration::from_secs(60)); // waits for the thread
     assert_eq!(server.memory.taken(), 0);
+}
+
+/// Versions that are being loaded count, and others come and go meanwhile.
+#[test]
+fn slow_load_of_one_model_delays_no_other() {
+    let mut devices = Vec::new();
+    let start = |config: Config| {
+        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
+        devices = inner.into_iter().map(Losable::new).collect();
+        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
+        Server::on(Nodes::new("cpu:0,cpu:1", engines.collect()), config)
+    };
+    let fixture = Fixture::open("load-slow", |config| config.limits.models = 2, start);
+    for (name, device) in [("other", "cpu:1"), ("third", "cpu:0")] {
+        let folder = fixture.folder.join(name);
+        std::fs::create_dir_all(folder.join("1")).unwrap();
+        let of = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
+        let text = format!("{of}devices = [\"{device}\"]\n");
+        std::fs::write(folder.join("model.toml"), text).unwrap();
+    }
+    let [tiny, other, third] = ["tiny", "other", "third"].map(|name| ModelName::new(name).unwrap());
+    let registry = fixture.server.registry.clone();
+    devices[1].slow.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| fixture.server.registry.load(&other));
+        until("it loads", || (devices[1].loads.load(Ordering::SeqCst) > 0).then_some(()));
+        let (sender, done) = channel();
+        std::thread::spawn(move || {
+            let full = registry.load(&third).map_err(|error| error.kind());
+            let next = registry.unload(&tiny).and_then(|()| registry.load(&third));
+            let _ = sender.send((full, next));
+        });
+        let said = done.recv_timeout(Duration::from_secs(60));
+        devices[1].slow.store(false, Ordering::SeqCst); // whatever came of it
+        assert_eq!(said, Ok((Err("exhausted"), Ok(()))), "they do not wait for the slow one");
+        assert_eq!(slow.join().unwrap(), Ok(()));
+    });
+    assert_eq!(fixture.server.registry.len(), 2);
 }

@@ -28,9 +28,9 @@ pub(super) struct Losable {
     /// The memory that it reports, in bytes.
     pub(super) memory: Option<u64>,
     /// Loads and questions whether it works don't end.
-    slow: Arc<AtomicBool>,
+    pub(super) slow: Arc<AtomicBool>,
     /// The number of loads that have begun, and of checks.
-    loads: Arc<AtomicUsize>,
+    pub(super) loads: Arc<AtomicUsize>,
     checks: Arc<AtomicUsize>,
     /// Memory of other processes: the first byte of a handle is its place here.
     pub(super) shared: Arc<Mutex<Vec<Arc<dyn SharedMemory>>>>,
@@ -235,7 +235,7 @@ impl Fixture {
     }
 }
 
-fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+pub(super) fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
         if let Some(found) = find() {
