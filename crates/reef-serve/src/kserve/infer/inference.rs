@@ -160,10 +160,22 @@ impl Server {
     /// Refuses unknown regions; the length of an output is not known yet.
     fn check_regions(&self, peer: &Peer, outputs: &[ResponseOutput]) -> Result<()> {
         let mut parts = outputs.iter().filter_map(|output| output.to.as_ref());
-        parts.try_for_each(|part| {
-            let want = usize::try_from(part.bytes).unwrap_or(usize::MAX);
-            self.slice(peer, part, want).map(drop)
-        })
+        parts.try_for_each(|part| self.check_part(peer, part))
+    }
+
+    /// Refuses a part of an unknown region, or one that is not inside of it.
+    fn check_part(&self, peer: &Peer, part: &RegionPart) -> Result<()> {
+        let all = usize::try_from(part.bytes).unwrap_or(usize::MAX);
+        self.slice(peer, part, all).map(drop)
+    }
+
+    /// Returns the first `want` bytes of a part for an output, which may be longer, as with Triton.
+    fn output_slice(&self, peer: &Peer, part: &RegionPart, want: usize) -> Result<RegionSlice> {
+        if part.bytes <= want as u64 {
+            return self.slice(peer, part, want);
+        }
+        self.check_part(peer, part)?;
+        self.slice(peer, &RegionPart { bytes: want as u64, ..part.clone() }, want)
     }
 
     /// Binds all inputs of the model, each once.
@@ -225,7 +237,7 @@ impl Server {
                 charge.iter().try_for_each(|charge| charge.add(all))?;
                 Output::Bytes
             }
-            Some(part) => match self.slice(peer, part, bytes)? {
+            Some(part) => match self.output_slice(peer, part, bytes)? {
                 RegionSlice::System(slice) => Output::Region(slice),
                 RegionSlice::Device(slice) => {
                     slice.check_device(variant.node())?;

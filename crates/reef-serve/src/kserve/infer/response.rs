@@ -77,6 +77,7 @@ impl ResponseOutput {
             _ => bytes,
         };
         self.sized = info.bound.map(|_| info.shape_of(bytes.len()));
+        self.to.iter_mut().for_each(|part| part.bytes = info.bytes() as u64); // it may be shorter
         self.bytes = match &self.classes {
             Some((count, _)) => classes::to_bytes(info, &bytes, *count).into(),
             None => bytes.into(),

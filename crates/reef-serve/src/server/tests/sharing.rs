@@ -131,6 +131,25 @@ fn a_tensor_in_a_region_leaves_the_other_bytes_unchanged() {
     assert!(said.contains("must lie inside its"), "{said}");
 }
 
+/// `perf_analyzer` reserves 100 KiB for each output of open size.
+#[test]
+fn output_may_be_shorter_than_its_part_of_a_region() {
+    let (fixture, devices) = two("cuda-long", |_| ());
+    let (me, _connected) = client();
+    let (memory, handle) = allocate(&devices[0], OUTPUT + 16);
+    fixture.share(&me, "out", (handle, 0), OUTPUT + 16).unwrap();
+    memory.write(&[9; OUTPUT + 16]);
+    let ask = |to| asking(2, TensorData::Bytes(image(1).into()), to);
+    let want = answered(&fixture, &me, ask(None)).unwrap();
+    let answer = block_on(fixture.server.answer(&me, ask(Some(place("out", OUTPUT + 16)))));
+    assert_eq!(answer.unwrap().outputs[0].to, Some(place("out", OUTPUT)), "its own bytes");
+    assert!(memory.read() == [&want[..], &[9; 16]].concat());
+    for bytes in [OUTPUT - 1, OUTPUT + 17] {
+        let said = answered(&fixture, &me, ask(Some(place("out", bytes))));
+        assert!(matches!(said, Err(Error::Invalid(_))), "{bytes}: {said:?}");
+    }
+}
+
 #[test]
 fn regions_on_a_device_without_a_replica_are_refused() {
     let (fixture, devices) = two("cuda-other", |_| ());
