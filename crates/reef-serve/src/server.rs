@@ -315,7 +315,7 @@ impl Server {
     }
 
     /// Returns the timeout and the deadline of a request that arrived at `arrived`.
-    fn time(&self, arrived: Instant, timeout: Option<Duration>) -> (Duration, Instant) {
+    pub(crate) fn time(&self, arrived: Instant, timeout: Option<Duration>) -> (Duration, Instant) {
         let max = self.config.get().times.request();
         let time = timeout.map_or(max, |timeout| timeout.min(max));
         (time, arrived + time)

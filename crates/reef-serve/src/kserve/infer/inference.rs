@@ -38,13 +38,16 @@ impl Server {
         if model.spec.is_process() {
             return self.answer_by_process(peer, model, request).await;
         }
-        let mut sequence = self.sequence(peer, &model, &request).await?;
+        let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
+        let (time, deadline) = self.time(arrived, timeout);
+        let turn = tokio::time::timeout_at(deadline.into(), self.sequence(peer, &model, &request));
+        let late = |_| Error::Deadline(format!("timed out after {time:?} in its sequence"));
+        let mut sequence = turn.await.map_err(late)??;
         if let Some(sequence) = &sequence {
             request.inputs.extend(sequence.inputs(&model, &request.inputs)?);
         }
         let tenant = self.tenants.of(&peer.principal);
         let (priority, account) = self.class_of(peer, &model, &tenant, &request)?;
-        let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
         let mut answered = response_outputs(&model, request.outputs, request.is_binary)?;
         let order = in_order(&model, &request.inputs)?;
         let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {

@@ -7,6 +7,7 @@ use super::sharing_by_grpc::proto::{DataType, ModelConfigRequest};
 use super::*;
 use crate::kserve::infer::request::{InferRequest, RequestedOutput, SequenceParameters};
 use crate::kserve::infer::response::InferResponse;
+use crate::models::sequences::table::SequenceKey;
 
 /// Sums of all rows that a sequence has given: `y = sum(past ++ x)`.
 fn history() -> Vec<u8> {
@@ -95,6 +96,24 @@ fn state_of_one_size_takes_two_buffers() {
     assert_eq!(budget.used(), used, "nothing more is allocated");
     fixture.second("a", "7", LAST).unwrap();
     assert_eq!(budget.used(), used - 16, "both are returned");
+}
+
+/// A request before it takes longer than this one may.
+#[test]
+fn wait_for_a_sequence_ends_with_the_timeout() {
+    let fixture = opened("turn", &total(), TOTAL);
+    assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0));
+    let (model, key) = (fixture.sums(), SequenceKey::new(&peer("a"), "7").unwrap());
+    block_on(async {
+        let turn = model.sequences.as_ref().unwrap().enter(&key, false, 64).await.unwrap();
+        let hasty = InferRequest { timeout: 20_000, ..step("7", false, false) };
+        let answer = fixture.server.answer(&peer("a"), hasty);
+        let said = tokio::time::timeout(Duration::from_secs(60), answer).await;
+        let said = said.expect("it waits for its turn").unwrap_err();
+        assert_eq!(said, Error::Deadline("timed out after 20ms in its sequence".into()));
+        turn.leave();
+    });
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0), "its state is as it was");
 }
 
 #[test]
