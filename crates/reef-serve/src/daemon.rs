@@ -139,15 +139,23 @@ async fn serve(
 }
 
 /// Forgets shared memory of clients that have disconnected, connections without progress, networks
-/// of unused shapes and unused sequences, until the runtime ends.
+/// of unused shapes and unused sequences, until the runtime ends. A network may take any time to
+/// leave a device that hangs, and the connections do not wait for that.
 async fn prune(server: Arc<Server>) {
+    let mut expiring: Option<JoinHandle<()>> = None;
     loop {
         tokio::time::sleep(CLOSE_TIMEOUT).await;
         server.regions.prune();
         server.clients.sweep();
         let (idle, server) = (server.config.get().times.shapes(), server.clone());
-        let expire = move || server.registry.expire_unused(idle);
-        let _ = tokio::task::spawn_blocking(expire).await; // a panic has already been printed
+        start_next(&mut expiring, move || server.registry.expire_unused(idle));
+    }
+}
+
+/// Starts work on a thread that may block, unless the work before it has not ended.
+fn start_next(running: &mut Option<JoinHandle<()>>, work: impl FnOnce() + Send + 'static) {
+    if running.as_ref().is_none_or(JoinHandle::is_finished) {
+        *running = Some(tokio::task::spawn_blocking(work)); // which prints its panic
     }
 }
 
@@ -200,6 +208,7 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
     /// The client of the second case ends when its sender is dropped.
@@ -222,5 +231,23 @@ mod tests {
         };
         runtime.block_on(leave(local, Duration::from_millis(1), is_lost));
         assert!(checks.take().is_none(), "is_lost was called, and the wait went on");
+    }
+
+    #[test]
+    fn work_that_hangs_is_neither_awaited_nor_doubled() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (release, held) = channel::<()>();
+        let count = Arc::new(AtomicUsize::new(0));
+        let add = |count: Arc<AtomicUsize>| move || _ = count.fetch_add(1, Ordering::SeqCst);
+        runtime.block_on(async {
+            let mut running = None;
+            start_next(&mut running, move || held.recv().unwrap_or(()));
+            start_next(&mut running, add(count.clone()));
+            drop(release);
+            running.take().expect("the first").await.expect("no panic");
+            start_next(&mut running, add(count.clone()));
+            running.take().expect("the last").await.expect("no panic");
+        });
+        assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 }
