@@ -147,7 +147,9 @@ async fn identify(
             next.run(request).await
         }
         Err(error) => {
-            let mut refusal = close(middleware.protocol, refuse(middleware.protocol, error));
+            let message = middleware.server.config.get().limits.message_mib << 20;
+            let (max, _) = max_body(message, request.uri().path());
+            let mut refusal = refuse_unread(middleware.protocol, request, max, error).await;
             if refusal.status() == StatusCode::UNAUTHORIZED && is_page {
                 refusal.headers_mut().insert(header::WWW_AUTHENTICATE, PASSWORD);
             }
@@ -189,11 +191,11 @@ async fn charge(
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::UNKNOWN);
     let charge = middleware.server.memory.charge(&peer);
     let head = middleware.server.memory.charge(&peer);
-    if let Err(error) = head.add(head_bytes(&request)) {
-        return close(middleware.protocol, refuse(middleware.protocol, error));
-    }
     let message = middleware.server.config.get().limits.message_mib << 20;
     let (max, is_stream) = max_body(message, request.uri().path());
+    if let Err(error) = head.add(head_bytes(&request)) {
+        return refuse_unread(middleware.protocol, request, max, error).await;
+    }
     if is_load(request.uri().path())
         && let Err(error) = middleware.server.check_control(&peer)
     {

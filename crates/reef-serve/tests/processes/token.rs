@@ -46,6 +46,19 @@ fn http_over_tcp_wants_the_token_on_each_path() {
     assert_eq!(unix.ask(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap().0, 200);
 }
 
+/// Most clients read nothing before they have sent all of their request.
+#[test]
+fn long_request_without_the_token_hears_why() {
+    let (daemon, _files) = daemon("token-long", &[]);
+    let body = "x".repeat(8 << 20);
+    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    // The daemon listens for a while only, in which a busy machine may not send all.
+    within(SOON, "it may send all of it and hears why not", || {
+        daemon.sent(request.as_bytes()).is_ok_and(|said| said.starts_with("HTTP/1.1 401"))
+    });
+}
+
 /// Requests without the token are answered and win no time.
 #[test]
 fn grpc_clients_without_the_token_are_sent_away() {

@@ -113,7 +113,7 @@ async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, format.content_type())], server.metrics(format).await)
 }
 
-/// Refuses a request without a free slot before its body is read. It takes no slot until it has
+/// Refuses a request without a free slot before its body is held. It takes no slot until it has
 /// arrived completely.
 async fn check_slot(
     State(server): App,
@@ -121,10 +121,11 @@ async fn check_slot(
     request: Request,
     next: Next,
 ) -> Response {
-    match server.request(&peer).map(drop) {
-        Ok(()) => next.run(request).await,
-        Err(error) => Failure(error).into_response(),
-    }
+    let Err(error) = server.request(&peer).map(drop) else { return next.run(request).await };
+    let (head, body) = request.into_parts();
+    let max = server.config.get().limits.message_mib << 20;
+    discard_body::discard(&head.headers, body, max).await;
+    Failure(error).into_response()
 }
 
 /// Takes a slot for a request that has arrived.
