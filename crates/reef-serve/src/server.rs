@@ -67,8 +67,11 @@ pub(crate) struct Server {
     pub(crate) workers: WorkerPool,
     /// Buffers of long messages.
     pub(crate) buffers: Arc<BufferPool>,
-    /// Threads that create networks for request shapes.
-    network_workers: WorkerPool,
+    /// Threads that create networks for request shapes and allocate memory of sequences: a device
+    /// that hangs keeps them, and those that read messages go on.
+    pub(crate) network_workers: WorkerPool,
+    /// Threads that list the repository, whose file system may hang.
+    pub(crate) repository_workers: WorkerPool,
     scrapes: Scrapes,
 }
 
@@ -148,6 +151,7 @@ impl Server {
             workers: WorkerPool::start()?,
             buffers: BufferPool::new((config.memory.total_mib as usize) << 20 >> POOL_SHIFT),
             network_workers: WorkerPool::start()?,
+            repository_workers: WorkerPool::start()?,
             scrapes: Scrapes::default(),
             config: LiveConfig::new(config),
             nodes,

@@ -103,7 +103,7 @@ impl GrpcInferenceService for Service {
     ) -> Reply<RepositoryIndexResponse> {
         let (server, peer) = (self.0.clone(), peer(&request));
         let list = move || repository::index(&server.registry, &request.into_inner());
-        reply(self.0.workers.run_blocking(&peer.principal, (), list).await)
+        reply(self.0.repository_workers.run_blocking(&peer.principal, (), list).await)
     }
 
     async fn repository_model_load(

@@ -119,7 +119,7 @@ impl SequenceStep {
             Vec::new()
         } else {
             let alloc = move || memory.alloc(&missing);
-            server.workers.run_blocking(&tenant.principal, (), alloc).await?
+            server.network_workers.run_blocking(&tenant.principal, (), alloc).await?
         };
         let next = sequence.next(tensors, variant, fresh);
         let outputs = next.outputs(tensors, variant);

@@ -27,7 +27,7 @@ pub(super) struct Losable {
     hangs: Arc<AtomicBool>,
     /// The memory that it reports, in bytes.
     pub(super) memory: Option<u64>,
-    /// Loads and questions whether it works don't end.
+    /// Loads, allocations and questions whether it works don't end.
     pub(super) slow: Arc<AtomicBool>,
     /// The number of loads that have begun, and of checks.
     pub(super) loads: Arc<AtomicUsize>,
@@ -92,6 +92,7 @@ impl Engine for Losable {
     }
 
     fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>> {
+        self.wait_if_slow();
         self.inner.alloc_shared(bytes)
     }
 

@@ -1,13 +1,17 @@
 //! State that stays on the device from one request of a sequence to the next.
 
+use super::losses::Losable;
 use super::shapes::handmade::{file, int, ints, node};
 use super::shapes::{asking, open_file, peer, port};
 use super::sharing_by_grpc::connected;
 use super::sharing_by_grpc::proto::{DataType, ModelConfigRequest};
 use super::*;
+use crate::engine::api::Engine;
+use crate::engine::device;
 use crate::kserve::infer::request::{InferRequest, RequestedOutput, SequenceParameters};
 use crate::kserve::infer::response::InferResponse;
 use crate::models::sequences::table::SequenceKey;
+use std::sync::atomic::Ordering;
 
 /// Sums of all rows that a sequence has given: `y = sum(past ++ x)`.
 fn history() -> Vec<u8> {
@@ -125,6 +129,37 @@ fn sequence_that_was_not_started_is_refused() {
     fixture.second("b", "7", NEXT).unwrap_err(); // it is another principal's
     fixture.second("a", "7", LAST).unwrap();
     fixture.second("a", "7", NEXT).unwrap_err();
+}
+
+/// As many wait for their memory as there are threads that read messages.
+#[test]
+fn memory_of_a_device_that_hangs_delays_no_message() {
+    let mut devices = Vec::new();
+    let start = |config: Config| {
+        let inner = device::start("cpu:0?units=1", "reef", 0.0)?.remove(0);
+        devices.push(Losable::new(inner));
+        let engine: Arc<dyn Engine> = Arc::new(devices[0].clone());
+        Server::on(Nodes::new("cpu:0", vec![engine]), config)
+    };
+    let fixture = Fixture::open("state-hangs", |config| config.models.load.clear(), start);
+    let folder = fixture.folder.join("sums");
+    std::fs::create_dir_all(folder.join("1")).unwrap();
+    std::fs::write(folder.join("1/model.onnx"), total()).unwrap();
+    std::fs::write(folder.join("model.toml"), TOTAL).unwrap();
+    fixture.server.registry.load(&ModelName::new("sums").unwrap()).unwrap();
+    devices[0].slow.store(true, Ordering::SeqCst);
+    block_on(async {
+        let mut hung = ["a", "b"].map(|principal| Box::pin(fixture.step(principal, "7", FIRST)));
+        for step in &mut hung {
+            let waits = tokio::time::timeout(Duration::from_millis(100), step).await;
+            assert!(waits.is_err(), "its memory is not there");
+        }
+        let principal = peer("c").principal;
+        let read = fixture.server.workers.run_blocking(&principal, (), || Ok(()));
+        let read = tokio::time::timeout(Duration::from_secs(30), read).await;
+        devices[0].slow.store(false, Ordering::SeqCst); // whatever came of it
+        assert_eq!(read.expect("no thread is free"), Ok(()));
+    });
 }
 
 #[test]
