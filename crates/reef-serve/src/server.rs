@@ -386,8 +386,13 @@ impl Server {
     }
 
     /// Returns the metrics as text, possibly shared with concurrent scrapes.
-    pub(crate) async fn metrics(&self, format: Exposition) -> Bytes {
-        self.scrapes.text(format, || self.metrics_now()).await
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Scrapes::text`].
+    pub(crate) async fn metrics(self: &Arc<Self>, format: Exposition) -> Result<Bytes> {
+        let server = self.clone();
+        self.scrapes.text(format, move || server.metrics_now()).await
     }
 
     /// Returns the current metrics, as OpenMetrics.

@@ -122,7 +122,9 @@ async fn ready(State(server): App, probe: Option<Extension<Probe>>) -> Response 
     if let Some(devices) = degraded {
         body["degraded"] = devices;
     }
-    if let Some(devices) = abandoned(&server).filter(|_| probe.is_none()) {
+    if probe.is_none()
+        && let Some(devices) = abandoned(&server).await
+    {
         body["abandoned"] = devices;
     }
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

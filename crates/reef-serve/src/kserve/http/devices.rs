@@ -3,6 +3,7 @@
 
 use super::reply::{App, Reply};
 use crate::engine::node::Node;
+use crate::error::Error;
 use crate::net::identity::peer::Peer;
 use crate::server::Server;
 use axum::extract::{Path, State};
@@ -17,7 +18,13 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/reef/devices/{device}/mark-lost", post(mark_lost))
 }
 
-async fn devices(State(server): App) -> Json<Value> {
+/// Lists the devices on a blocking thread: one that is busy may answer late.
+async fn devices(State(server): App) -> Reply<Json<Value>> {
+    let listed = tokio::task::spawn_blocking(move || list(&server)).await;
+    Ok(listed.map_err(|e| Error::system("a thread that lists devices", e))?)
+}
+
+fn list(server: &Server) -> Json<Value> {
     let models = server.registry.models_by_device();
     let one = |node: &Arc<Node>| {
         json!({
@@ -39,7 +46,7 @@ async fn mark_lost(
     Path(device): Path<String>,
 ) -> Reply<Json<Value>> {
     server.mark_lost(&peer, &device).await?;
-    Ok(devices(State(server)).await)
+    devices(State(server)).await
 }
 
 /// Returns the lost devices, for a probe of a degraded daemon; `None` if all devices work.
@@ -50,9 +57,12 @@ pub(super) fn degraded(server: &Server) -> Option<Value> {
 }
 
 /// Returns the devices with abandoned queues, which may use their memory for ever; `None` if there
-/// are none.
-pub(super) fn abandoned(server: &Server) -> Option<Value> {
-    with_abandoned(server.nodes.iter().map(|node| (&*node.name, node.stats().abandoned)))
+/// are none. They are counted on a blocking thread: a device that is busy may answer late.
+pub(super) async fn abandoned(server: &Arc<Server>) -> Option<Value> {
+    let nodes = server.nodes.clone();
+    let count =
+        move || with_abandoned(nodes.iter().map(|node| (&*node.name, node.stats().abandoned)));
+    tokio::task::spawn_blocking(count).await.ok().flatten() // a panic has already been printed
 }
 
 /// Lists devices with the number of their abandoned queues, without those that have none.

@@ -2,7 +2,7 @@
 
 use super::page::feed::Feed;
 use super::page::serve as page;
-use super::reply::App;
+use super::reply::{App, Reply};
 use super::{describe, devices, generate, infer, memory, repository, suspended, trace};
 use crate::error::Error;
 use crate::kserve::discard_body;
@@ -107,10 +107,11 @@ async fn unknown_path(request: Request) -> Failure {
 }
 
 /// Returns the metrics, in the requested format.
-async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
+async fn metrics(State(server): App, headers: HeaderMap) -> Reply<impl IntoResponse> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Exposition::for_accept(accept.unwrap_or_default());
-    ([(header::CONTENT_TYPE, format.content_type())], server.metrics(format).await)
+    let text = server.metrics(format).await?;
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text))
 }
 
 /// Refuses a request without a free slot before its body is held. It takes no slot until it has
