@@ -10,6 +10,7 @@ use crate::systemd::notify;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 /// Source of the configuration, and the last version read from it.
 pub(crate) struct Source {
@@ -86,16 +87,27 @@ pub(crate) fn hangups() -> Result<Signal> {
     signal(SignalKind::hangup()).map_err(|e| Error::system("signals", e))
 }
 
-/// Reloads at each SIGHUP, one after the other, until the runtime ends.
+/// Reloads at each SIGHUP until the runtime ends. Configuration, certificates and tokens do not
+/// wait for models that are loaded: a token may have been withdrawn.
 pub(crate) async fn reload_at(mut hangups: Signal, server: Arc<Server>, files: Arc<Files>) {
+    let wanted = Arc::new(Notify::new());
+    tokio::spawn(reload_models(server.clone(), wanted.clone()));
     while hangups.recv().await.is_some() {
         tracing::info!("SIGHUP: configuration, certificates, tokens and models are read anew");
         let (server, files) = (server.clone(), files.clone());
-        let reload = move || {
-            files.reload(&server);
-            server.registry.reload();
-        };
         notify::reloading();
+        let read = move || files.reload(&server);
+        let _ = tokio::task::spawn_blocking(read).await; // a panic has already been printed
+        wanted.notify_one();
+    }
+}
+
+/// Reloads all models each time that this is wanted, and once more if it was wanted meanwhile.
+async fn reload_models(server: Arc<Server>, wanted: Arc<Notify>) {
+    loop {
+        wanted.notified().await;
+        let server = server.clone();
+        let reload = move || server.registry.reload();
         let _ = tokio::task::spawn_blocking(reload).await; // a panic has already been printed
         notify::ready();
     }

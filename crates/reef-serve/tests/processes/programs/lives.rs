@@ -11,6 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 fn load(daemon: &Daemon, name: &str) -> (u16, Value) {
@@ -222,4 +223,32 @@ fn every_request_gets_its_own_answer() {
     assert_eq!(served, all.iter().map(|(ok, _)| ok).sum::<u32>(), "each is counted once");
     let processes: BTreeSet<u32> = models.iter().map(|model| pid(&daemon, model)).collect();
     assert_eq!(processes.len(), models.len());
+}
+
+fn write_token(folder: &Path, token: &str) -> PathBuf {
+    let path = folder.join("token");
+    std::fs::write(&path, token).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    path
+}
+
+/// Its new program is never ready, for which the daemon waits for minutes.
+#[test]
+fn hangup_reads_tokens_while_a_program_starts() {
+    let folder = Daemon::place("process-hangup");
+    put(folder.path(), "echo", RAW, "", "");
+    let token = write_token(folder.path(), "0123456789abcdef");
+    let token = format!("listen.token_file={}", token.display());
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"echo\"]", &token]);
+    let program = daemon.folder().join("models/echo/1/model.py");
+    std::fs::write(program, "import time\ntime.sleep(200)\n").unwrap();
+    let before = children(&daemon).len();
+    daemon.signal("HUP");
+    within(SOON, "its program starts", || children(&daemon).len() > before);
+    write_token(daemon.folder(), "fedcba9876543210");
+    daemon.signal("HUP");
+    let head = "GET /v2 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let shown = format!("{head}authorization: Bearer fedcba9876543210\r\n\r\n");
+    let is_known = || daemon.say(shown.as_bytes()).starts_with("HTTP/1.1 200");
+    within(SOON, "the new token", is_known);
 }
