@@ -128,6 +128,7 @@ async fn serve(
     server.clients.close();
     let local = tokio::task::spawn_blocking(|| local.stop());
     drain(&server.requests, server.config.get().times.drain()).await;
+    server.registry.close(); // a client of the local path may wait for a program
     leave(local, CLOSE_TIMEOUT, || server.nodes.iter().any(|node| node.lost().is_some())).await;
     drop(guests); // real-time guests go on among themselves
     feed.close();

@@ -170,7 +170,7 @@ impl Registry {
     /// Unloads everything, finally. Blocks, but not for changes that have not begun: they are
     /// refused.
     pub(crate) fn clear(&self) {
-        self.closing.store(true, Ordering::SeqCst);
+        self.close();
         let _change = self.changes.all.write();
         let all = std::mem::take(&mut *self.loaded.write());
         let replacements = std::mem::take(&mut *self.replacements.lock());
@@ -178,6 +178,11 @@ impl Registry {
         let all = all.into_values().flatten();
         let retiring: Vec<_> = all.flat_map(|(_, served)| served.start_retiring()).collect();
         retiring.into_iter().for_each(Retiring::wait);
+    }
+
+    /// Refuses changes from now on, and ends loads that wait for a program: the daemon ends.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
     }
 
     /// True if everything is being unloaded.

@@ -4,10 +4,11 @@ use super::{
     RAW, SDK, TRUSTED, ask, ask_as, children, error, numbers, pid, post, put, python, runs,
 };
 use crate::daemon::Daemon;
-use crate::{SOON, within};
+use crate::{SOON, options, within};
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use reef_serve::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -146,6 +147,20 @@ fn daemon_ends_while_a_process_loads() {
     let processes = children(&daemon);
     daemon.ends();
     within(SOON, "their end", || processes.iter().all(|pid| !runs(*pid)));
+}
+
+/// A client of the local endpoint waits for a model that is loaded for it.
+#[test]
+fn daemon_ends_while_a_process_loads_on_demand() {
+    let folder = Daemon::place("process-on-demand");
+    put(folder.path(), "slow", RAW, "slow", "");
+    let mut daemon = Daemon::start_in(folder, &[TRUSTED]);
+    let options = options(daemon.folder(), None);
+    let client = thread::spawn(move || Client::connect("slow", &options).map(drop));
+    within(SOON, "its start", || children(&daemon).len() == 2);
+    daemon.terminate();
+    daemon.ends();
+    assert!(client.join().unwrap().is_err(), "there is no daemon");
 }
 
 /// Requests of both classes have processes of their own.
