@@ -90,7 +90,7 @@ async fn serve(
     ready: impl FnOnce(&Endpoints),
 ) -> Result<()> {
     let tokens = Arc::new(Tokens::read(&server.config.get())?);
-    let listeners = Listeners::open(server, &tokens, passed)?;
+    let listeners = Listeners::open(server, passed)?;
     let Listeners { grpc, http, local, folder, certificates, sockets } = listeners;
     let guests = Guests::start(server, &tokens, &folder, sockets.access)?;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);

@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::local::session::listen::Local;
 use crate::net::access::Access;
 use crate::net::folder::{folder, make_folder};
-use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
 use crate::net::listener::{Listener, bind};
 use crate::net::tls::Tls;
@@ -46,11 +45,7 @@ impl Listeners {
     /// # Errors
     ///
     /// The error of the first endpoint that cannot listen.
-    pub(crate) fn open(
-        server: &Arc<Server>,
-        tokens: &Tokens,
-        mut passed: PassedSockets,
-    ) -> Result<Self> {
+    pub(crate) fn open(server: &Arc<Server>, mut passed: PassedSockets) -> Result<Self> {
         let config = server.config.get();
         let Config { listen, tls, guests, .. } = &*config;
         let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
@@ -68,7 +63,7 @@ impl Listeners {
         let listener = |protocol, socket| Listener::unix(socket, access, protocol, &server.clients);
         let mut grpc = vec![listener(Protocol::Grpc, grpc?)?];
         let mut http = vec![listener(Protocol::Http, http?)?];
-        let may_share = !tokens.is_empty() || listen.tcp_shared_memory;
+        let may_share = listen.tcp_shared_memory;
         let mut certificates = Vec::new();
         for (address, protocol, listeners) in
             [(listen.grpc, Protocol::Grpc, &mut grpc), (listen.http, Protocol::Http, &mut http)]

@@ -271,3 +271,13 @@ fn unauthenticated_peers_over_tcp_register_no_memory() {
     let said = fixture.server.register(&Peer::UNKNOWN, "r", "/reef-there-is-none", 0, 4);
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
 }
+
+/// The token may have come with a reload, after the connection.
+#[test]
+fn holder_of_a_token_over_tcp_may_register_memory() {
+    let fixture = Fixture::new("holder", |_| ());
+    let principal = Principal::Token("ci".into());
+    let holder = Peer { principal, ..Peer::UNKNOWN };
+    let said = fixture.server.register(&holder, "r", "/reef-there-is-none", 0, 4);
+    assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
+}

@@ -11,7 +11,7 @@ pub(crate) struct Peer {
     pub(crate) id: ClientId,
     /// Principal of the connection; a request that shows a token has the token's.
     pub(crate) principal: Principal,
-    /// True if it may register shared memory.
+    /// True if it may register shared memory without a token.
     pub(crate) may_share: bool,
     /// True if its connection is open.
     pub(crate) life: Life,
