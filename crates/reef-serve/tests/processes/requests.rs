@@ -196,4 +196,13 @@ fn bodies_may_be_compressed() {
     assert!(status == 400 && said.contains("compressed body"), "{status} {said}");
     let (status, said) = ask(text.len(), &body, "br");
     assert!(status == 501 && said.contains("have: gzip, deflate"), "{status} {said}");
+    let body = packed(format!("{{\"input\":[{}]}}", vec!["0.5"; VALUES].join(",")).as_bytes());
+    let head = format!(
+        "POST /v2/models/tiny/generate HTTP/1.1\r\nhost: localhost\r\ncontent-encoding: gzip\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut http = Http::connect(daemon.folder()).expect("it listens");
+    let (status, said) = http.ask(&[head.as_bytes(), &body].concat()).expect("an answer");
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&said));
 }

@@ -133,7 +133,7 @@ fn start(
     Ok(answers)
 }
 
-/// Reads a request; a long one on a worker thread.
+/// Reads a request, which may be compressed; a long one on a worker thread.
 async fn read(
     server: &Arc<Server>,
     peer: &Peer,
@@ -142,6 +142,7 @@ async fn read(
     body: Bytes,
     charge: &Charge,
 ) -> Result<InferRequest> {
+    let body = infer::decompress(server, peer, charge, &headers, body).await?;
     let (own, held, bytes) = (server.clone(), charge.clone(), body.len());
     let work = move || parse(&own, path, &headers, &body, &held);
     server.workers.run(&peer.principal, charge.clone(), bytes, work).await

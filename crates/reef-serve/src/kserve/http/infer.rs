@@ -21,7 +21,6 @@ use crate::kserve::parameter::{classes, region_part};
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
 use crate::requests::buffer_pool::BufferPool;
-#[cfg(feature = "fuzzing")]
 use crate::server::Server;
 use crate::tensor::{TEXTS, TensorInfo, element, short};
 use axum::Extension;
@@ -73,14 +72,7 @@ pub(super) async fn version(
     body: Bytes,
 ) -> Reply<Response> {
     let (max, principal) = (server.config.get().limits.tensors, &peer.principal);
-    let body = match Encoding::of(&headers, header::CONTENT_ENCODING)? {
-        None => body,
-        Some(encoding) => {
-            let (max, work_charge) = (server.config.get().limits.message_mib << 20, charge.clone());
-            let work = move || inflate(&body, encoding, max, &work_charge);
-            server.workers.run_blocking(principal, charge.clone(), work).await?
-        }
-    };
+    let body = decompress(&server, &peer, &charge, &headers, body).await?;
     let (json, binary) = split(&headers, body)?;
     let (bytes, work_charge, buffers) = (json.len(), charge.clone(), server.buffers.clone());
     let read = move || read(&headers, &json, binary, max, Some(&work_charge), &buffers);
@@ -95,6 +87,20 @@ pub(super) async fn version(
     });
     charge.add(text)?;
     Ok(server.workers.run(principal, charge.clone(), bytes, move || Ok(write(&answer))).await?)
+}
+
+/// Returns a body without its compression, if it has one. It is charged as it grows.
+pub(super) async fn decompress(
+    server: &Server,
+    peer: &Peer,
+    charge: &Charge,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Bytes> {
+    let Some(encoding) = Encoding::of(headers, header::CONTENT_ENCODING)? else { return Ok(body) };
+    let (max, work_charge) = (server.config.get().limits.message_mib << 20, charge.clone());
+    let work = move || inflate(&body, encoding, max, &work_charge);
+    server.workers.run_blocking(&peer.principal, charge.clone(), work).await
 }
 
 /// Runs a request with this body and, optionally, this length of its JSON; for fuzzers.
