@@ -3,6 +3,7 @@
 
 use crate::SOON;
 use crate::daemon::Daemon;
+use crate::wire::proto::InferTensorContents;
 use crate::wire::{Grpc, infer_request};
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame};
@@ -88,6 +89,23 @@ fn messages_do_not_grow_when_they_are_decoded() {
     assert!(said.starts_with("HTTP/1.1 400") && said.contains("got 0"), "{said}");
     let grown = (daemon.usage().0 - before) >> 20;
     assert!(grown < 100, "{grown} MiB more");
+}
+
+/// Each number takes a byte in the message, and eight where all are of 64 bits.
+#[test]
+fn typed_numbers_do_not_grow_before_they_are_checked() {
+    let daemon = Daemon::start("typed", &[]);
+    let mut grpc = Grpc::connect(daemon.folder());
+    let mut request = infer_request("tiny", Class::BestEffort);
+    grpc.infer(request.clone()).unwrap();
+    let before = daemon.peak();
+    let flags = InferTensorContents { bool_contents: vec![true; 32 << 20], ..Default::default() };
+    (request.inputs[0].datatype, request.inputs[0].contents) = ("BOOL".into(), Some(flags));
+    request.raw_input_contents.clear();
+    let said = grpc.infer(request).unwrap_err();
+    assert_eq!(said.code(), tonic::Code::InvalidArgument, "{said}");
+    let grown = (daemon.peak() - before) >> 20;
+    assert!(grown < 300, "{grown} MiB more, of a message of 32 MiB");
 }
 
 /// A message over gRPC that drips in is cut off as one over HTTP is.

@@ -242,19 +242,21 @@ fn encode_list(datatype: &str, contents: InferTensorContents) -> Vec<u8> {
         return bytes;
     }
     let Some(element) = element(datatype) else { return Vec::new() };
-    let wide = |ints: Vec<i64>| Array::from_i64(element, ints);
     let array = match element {
         Element::F32 => Array::F32(contents.fp32_contents),
         Element::F64 => Array::F64(contents.fp64_contents),
         Element::I64 => Array::I64(contents.int64_contents),
         Element::U64 => Array::U64(contents.uint64_contents),
+        // One by one: all of them as 64 bits would take eight times the bytes of the message.
         Element::I32 | Element::I16 | Element::I8 => {
-            wide(contents.int_contents.into_iter().map(i64::from).collect())
+            Array::from_i64(element, contents.int_contents.into_iter().map(i64::from))
         }
         Element::U32 | Element::U16 | Element::U8 => {
-            wide(contents.uint_contents.into_iter().map(i64::from).collect())
+            Array::from_i64(element, contents.uint_contents.into_iter().map(i64::from))
         }
-        Element::Bool => wide(contents.bool_contents.into_iter().map(i64::from).collect()),
+        Element::Bool => {
+            Array::from_i64(element, contents.bool_contents.into_iter().map(i64::from))
+        }
         Element::F16 | Element::BF16 => return Vec::new(),
     };
     array.to_le_bytes()
