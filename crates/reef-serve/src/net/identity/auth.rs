@@ -111,15 +111,23 @@ pub(crate) fn identify(tokens: &Tokens, peer: &Peer, given: Option<&[u8]>) -> Re
     if !peer.is_tcp() || tokens.is_empty() {
         return Ok(peer.principal.clone());
     }
-    let shown = given.and_then(|given| given.strip_prefix(b"Bearer "));
+    let shown = given.and_then(|given| credentials(given, "Bearer"));
     shown.and_then(|shown| tokens.holder(shown)).ok_or_else(|| {
         Error::Unauthenticated("a token is required: authorization: Bearer TOKEN".into())
     })
 }
 
+/// Returns the credentials of an `authorization` header with this scheme, which may be in any case
+/// and be followed by several spaces (RFC 9110).
+fn credentials<'a>(given: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
+    let (name, rest) = given.split_at_checked(scheme.len())?;
+    let is_scheme = name.eq_ignore_ascii_case(scheme.as_bytes()) && rest.starts_with(b" ");
+    is_scheme.then(|| rest.trim_ascii_start())
+}
+
 /// Returns a browser's password as the header that shows it as a token; `None` if `given` has none.
 pub(crate) fn bearer_of_basic(given: &[u8]) -> Option<Vec<u8>> {
-    let pair = STANDARD.decode(given.strip_prefix(b"Basic ")?).ok()?;
+    let pair = STANDARD.decode(credentials(given, "Basic")?).ok()?;
     let colon = pair.iter().position(|byte| *byte == b':')?;
     Some([b"Bearer ", &pair[colon + 1..]].concat())
 }
@@ -139,9 +147,20 @@ mod tests {
         let opens = |peer: &Peer, given: Option<&[u8]>| principal(peer, given).is_ok();
         let right = Some(&b"Bearer 0123456789abcdef"[..]);
         assert_eq!(principal(tcp, right), Ok(Principal::Token("ci".into())));
+        for same in ["bearer 0123456789abcdef", "BEARER  0123456789abcdef"] {
+            assert!(opens(tcp, Some(same.as_bytes())), "{same}");
+        }
         assert_eq!(principal(unix, None), Ok(Principal::User(0)));
         assert_eq!(principal(unix, right), Ok(Principal::User(0)), "the kernel has precedence");
-        for bad in ["", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcdeF", "Bearer 0"] {
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer0123456789abcdef",
+            "0123456789abcdef",
+            "Bearer 0123456789abcdeF",
+            "Bearer 0",
+        ] {
             assert!(!opens(tcp, Some(bad.as_bytes())), "{bad}");
         }
         assert!(!opens(tcp, Some(b"Bearer 0123456789abcdef0")));
@@ -155,6 +174,8 @@ mod tests {
             |pair: &str| bearer_of_basic(format!("Basic {}", STANDARD.encode(pair)).as_bytes());
         assert_eq!(said("any:0123:456").as_deref(), Some(&b"Bearer 0123:456"[..]));
         assert_eq!(said(":0123").as_deref(), Some(&b"Bearer 0123"[..]));
+        let lower = format!("basic {}", STANDARD.encode(":0123"));
+        assert_eq!(bearer_of_basic(lower.as_bytes()).as_deref(), Some(&b"Bearer 0123"[..]));
         assert_eq!(said("0123"), None);
         for bad in ["", "Basic", "Basic !", "Bearer 0123"] {
             assert_eq!(bearer_of_basic(bad.as_bytes()), None, "{bad}");
