@@ -22,7 +22,7 @@ pub(super) fn index(
         name: indexed.name.to_string(),
         version: indexed.version.map(|v| v.to_string()).unwrap_or_default(),
         state: indexed.state().into(),
-        reason: String::new(),
+        reason: indexed.reason,
     };
     let listed = registry.index()?.into_iter().filter(|i| i.is_ready || !request.ready);
     Ok(RepositoryIndexResponse { models: listed.map(entry).collect() })

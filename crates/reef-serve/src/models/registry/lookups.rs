@@ -17,6 +17,8 @@ pub(crate) struct IndexEntry {
     pub(crate) name: ModelName,
     pub(crate) version: Option<u32>,
     pub(crate) is_ready: bool,
+    /// Reason for which its devices do not serve it; empty if it is ready, or was not loaded.
+    pub(crate) reason: String,
 }
 
 impl IndexEntry {
@@ -137,10 +139,11 @@ impl Registry {
             } else {
                 versions.into_iter().map(Some).collect()
             };
-            versions.into_iter().map(move |version| IndexEntry {
-                name: name.clone(),
-                version,
-                is_ready: version.is_some_and(|version| ready.contains(&version)),
+            versions.into_iter().map(move |version| {
+                let is_ready = version.is_some_and(|version| ready.contains(&version));
+                let why = self.unavailable.reason(&name, version).filter(|_| !is_ready);
+                let reason = why.map(|why| why.text().to_owned()).unwrap_or_default();
+                IndexEntry { name: name.clone(), version, is_ready, reason }
             })
         };
         Ok(all.into_iter().flat_map(indexed).collect())

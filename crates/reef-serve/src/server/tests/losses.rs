@@ -293,6 +293,9 @@ fn a_model_that_no_device_takes_says_why() {
         assert!(said.contains(device), "{said}");
     }
     assert!(said.contains("it fell off the bus"), "{said}");
+    let listed = registry.index().unwrap();
+    let tiny = listed.iter().find(|entry| entry.name.as_str() == "tiny").unwrap();
+    assert_eq!((tiny.is_ready, &tiny.reason), (false, &said), "the index says it, too");
     assert!(!fixture.server.is_ready(), "no device works");
     assert!(registry.load(&ModelName::new("tiny").unwrap()).is_err());
     registry.unload(&ModelName::new("tiny").unwrap()).unwrap();
