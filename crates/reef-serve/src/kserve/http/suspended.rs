@@ -93,7 +93,13 @@ fn limit_id(pid: u32) -> Option<String> {
     String::from_utf8(id.to_vec()).ok().filter(|id| !id.is_empty())
 }
 
-async fn list(State(server): App) -> Json<Value> {
+/// Lists suspended programs on a blocking thread, which reads their records and their variables.
+async fn list(State(server): App) -> Reply<Json<Value>> {
+    let listed = tokio::task::spawn_blocking(move || entries(&server)).await;
+    Ok(listed.map_err(|e| Error::system("a thread that lists suspended programs", e))?)
+}
+
+fn entries(server: &Server) -> Json<Value> {
     let all = server.observer.suspensions.get().map(|all| all.all()).unwrap_or_default();
     let all: Vec<_> = all.into_iter().map(ListEntry::new).collect();
     Json(json!({ "suspended": all }))
