@@ -1,8 +1,8 @@
 //! The daemon as a whole: opens its devices, listens, and ends in order.
 //!
 //! On SIGTERM or SIGINT it takes no more connections and requests. It answers those that it has for
-//! at most [`Times::drain_ms`](crate::config::Times), unloads everything and returns. A service
-//! manager is told of each step.
+//! at most [`Times::drain_ms`](crate::config::Times), or until the next such signal, unloads
+//! everything and returns. A service manager is told of each step.
 
 use crate::config::settings::Config;
 use crate::endpoints::{Listeners, with_passed};
@@ -116,7 +116,7 @@ async fn serve(
     tokio::spawn(notify::report_signs_of_life(server.clone()));
     let files = Arc::new(Files { source, tokens, tls: certificates });
     tokio::spawn(reload_at(hangups()?, server.clone(), files));
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     ready(&endpoints);
     notify::ready();
     tracing::info!(device = %endpoints.device, folder = %endpoints.folder.display(), "serving");
@@ -127,9 +127,15 @@ async fn serve(
     notify::stopping();
     server.clients.close();
     let local = tokio::task::spawn_blocking(|| local.stop());
-    drain(&server.requests, server.config.get().times.drain()).await;
-    server.registry.close(); // a client of the local path may wait for a program
-    leave(local, CLOSE_TIMEOUT, || server.nodes.iter().any(|node| node.lost().is_some())).await;
+    let requests = async {
+        drain(&server.requests, server.config.get().times.drain()).await;
+        server.registry.close(); // a client of the local path may wait for a program
+        leave(local, CLOSE_TIMEOUT, || server.nodes.iter().any(|node| node.lost().is_some())).await;
+    };
+    tokio::select! {
+        () = requests => {}
+        () = signals.next() => tracing::warn!("signalled again: open requests abandoned"),
+    }
     drop(guests); // real-time guests go on among themselves
     feed.close();
     let _ = end.send(true);
@@ -198,7 +204,7 @@ impl Signals {
         Ok(Self(wanted(SignalKind::terminate())?, wanted(SignalKind::interrupt())?))
     }
 
-    async fn next(mut self) {
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.0.recv() => {}
             _ = self.1.recv() => {}

@@ -11,6 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use reef_serve::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -161,6 +163,31 @@ fn daemon_ends_while_a_process_loads_on_demand() {
     daemon.terminate();
     daemon.ends();
     assert!(client.join().unwrap().is_err(), "there is no daemon");
+}
+
+/// The first one waits for open requests, for up to `times.drain_ms`.
+#[test]
+fn second_signal_ends_the_wait_for_open_requests() {
+    let folder = Daemon::place("process-signals");
+    put(folder.path(), "echo", RAW, "", "");
+    let long = ["times.request_ms=600000", "times.drain_ms=600000"];
+    let flags = [TRUSTED, "models.load=[\"echo\"]", long[0], long[1]];
+    let mut daemon = Daemon::start_in(folder, &flags);
+    let body = json!({
+        "id": "never",
+        "inputs": [{ "name": "x", "datatype": "FP32", "shape": [1], "data": [0.0] }],
+    });
+    let text = body.to_string();
+    let head = "POST /v2/models/echo/infer HTTP/1.1\r\nhost: localhost\r\n";
+    let mut open = TcpStream::connect(&daemon.http).unwrap();
+    let request = format!("{head}content-length: {}\r\n\r\n{text}", text.len());
+    open.write_all(request.as_bytes()).unwrap();
+    within(SOON, "the request", || daemon.metric("reef_open_requests") == 1.0);
+    daemon.terminate();
+    let refuses = || !daemon.get("/v2/health/ready").starts_with("HTTP/1.1 200");
+    within(SOON, "the first signal", refuses);
+    daemon.terminate();
+    assert!(daemon.ends().success());
 }
 
 /// Requests of both classes have processes of their own.
