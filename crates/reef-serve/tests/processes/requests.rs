@@ -206,3 +206,19 @@ fn bodies_may_be_compressed() {
     let (status, said) = http.ask(&[head.as_bytes(), &body].concat()).expect("an answer");
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(&said));
 }
+
+/// Digits make it long, and not its numbers.
+#[test]
+fn long_generate_request_is_charged_for_its_numbers() {
+    let flags = ["limits.message_mib=1", "memory.connection_mib=2"];
+    let daemon = Daemon::start("generate-charge", &flags);
+    let number = format!("0.5{}", "0".repeat(100));
+    let text = format!("{{\"input\":[{}]}}", vec![&*number; VALUES].join(","));
+    let head = format!(
+        "POST /v2/models/tiny/generate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        text.len()
+    );
+    let mut http = Http::connect(daemon.folder()).expect("it listens");
+    let (status, said) = http.ask(format!("{head}{text}").as_bytes()).expect("an answer");
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&said));
+}

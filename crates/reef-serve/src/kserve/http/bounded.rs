@@ -1,7 +1,12 @@
-//! Bounded parts of a JSON request: lists and parameters with a maximum number of entries.
+//! Bounded parts of a JSON request: lists and parameters with a maximum number of entries, and the
+//! fields of an object that are asked for.
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -62,6 +67,51 @@ impl<'de> Visitor<'de> for Parameters {
                 return Err(A::Error::invalid_length(MAX_ENTRIES + 1, &self));
             }
             all.insert(key, value);
+        }
+        Ok(all)
+    }
+}
+
+/// Returns the fields of an object with these names, unread; the others are skipped. An empty body
+/// is an empty object.
+pub(super) fn fields<'a>(
+    json: &'a [u8],
+    names: &[&str],
+) -> serde_json::Result<BTreeMap<String, &'a RawValue>> {
+    if json.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut from = serde_json::Deserializer::from_slice(json);
+    let fields = Fields(names).deserialize(&mut from)?;
+    from.end()?;
+    Ok(fields)
+}
+
+struct Fields<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = BTreeMap<String, &'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = BTreeMap<String, &'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut all = BTreeMap::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if self.0.contains(&&*key) {
+                all.insert(key, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
         }
         Ok(all)
     }
@@ -134,6 +184,16 @@ mod tests {
 
     fn read(text: &str) -> serde_json::Result<Sections> {
         serde_json::from_str(text)
+    }
+
+    #[test]
+    fn fields_of_other_names_are_skipped() {
+        let json = format!("{{\"x\":[1, 2],\"mine\":[{}0],\"id\":\"a\"}}", "0,".repeat(1000));
+        let all = fields(json.as_bytes(), &["x", "id"]).unwrap();
+        let said: Vec<_> = all.iter().map(|(name, value)| (&**name, value.get())).collect();
+        assert_eq!(said, [("id", "\"a\""), ("x", "[1, 2]")]);
+        assert!(fields(b"", &["x"]).unwrap().is_empty());
+        assert!(fields(b"[]", &["x"]).is_err() && fields(b"{} 1", &["x"]).is_err());
     }
 
     #[test]

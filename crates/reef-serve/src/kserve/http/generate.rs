@@ -3,8 +3,9 @@
 //!
 //! A key with the name of an input is that input. `id` and `parameters` are as in inferences.
 
+use super::bounded;
 use super::infer::{self, class, text_per_byte};
-use super::json::{self, parameters};
+use super::json::parameters;
 use super::numbers::non_finite::{quote, to_json};
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
@@ -21,8 +22,10 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use serde_json::value::to_raw_value;
-use serde_json::{Map, Value, json};
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use serde_json::{Map, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -156,9 +159,13 @@ fn parse(
     body: &[u8],
     charge: &Charge,
 ) -> Result<InferRequest> {
-    charge.add(body.len() as u64 * BYTES_PER_BYTE)?;
-    let mut fields = json::object(&quote(body))?;
+    let body = quote(body);
+    let more = if matches!(body, Cow::Owned(_)) { body.len() as u64 } else { 0 };
+    charge.add(more)?;
     let model = server.registry.get(&path.model, &path.version)?;
+    let names = model.request_inputs().map(|info| &*info.name).chain(["id", "parameters"]);
+    let names: Vec<&str> = names.collect();
+    let mut fields = bounded::fields(&body, &names).map_err(|e| invalid(&e))?;
     let (model_name, version) = (path.model, path.version);
     let mut request = InferRequest {
         model: model_name,
@@ -173,30 +180,50 @@ fn parse(
         }
     }
     if let Some(id) = fields.remove("id") {
-        let wrong = || Error::Invalid("JSON: id must be a text".into());
-        request.id = id.as_str().ok_or_else(wrong)?.into();
+        let wrong = |_| Error::Invalid("JSON: id must be a text".into());
+        request.id = serde_json::from_str(id.get()).map_err(wrong)?;
     }
-    let nested = match fields.remove("parameters") {
-        None => Map::new(),
-        Some(Value::Object(nested)) => nested,
-        Some(_) => return Err(Error::Invalid("JSON: parameters must be an object".into())),
-    };
-    for (key, value) in parameters(&nested) {
-        request.parameter(key, &value)?;
+    if let Some(nested) = fields.remove("parameters") {
+        let mut nested = serde_json::Deserializer::from_str(nested.get());
+        let nested = bounded::parameters(&mut nested).map_err(|e| invalid(&e))?;
+        for (key, value) in parameters(&nested) {
+            request.parameter(key, &value)?;
+        }
     }
     Ok(request)
 }
 
-/// Upper bound of the memory for a byte of JSON: `0,` is a value of 32 bytes.
-const BYTES_PER_BYTE: u64 = 16;
+fn invalid(error: &serde_json::Error) -> Error {
+    Error::Invalid(format!("JSON: {error}"))
+}
 
 /// Returns an input of one value or a list.
-fn input(server: &Server, info: &TensorInfo, value: Value, charge: &Charge) -> Result<InputTensor> {
-    let list = if value.is_array() { value } else { Value::Array(vec![value]) };
-    let shape = shape(info, list.as_array().map_or(0, Vec::len))?;
-    let data = to_raw_value(&list).map_err(|e| Error::system("JSON", e))?;
+fn input(
+    server: &Server,
+    info: &TensorInfo,
+    value: &RawValue,
+    charge: &Charge,
+) -> Result<InputTensor> {
+    let text = value.get();
+    if text.starts_with('[') {
+        return list(server, info, value, charge);
+    }
+    charge.add(text.len() as u64)?;
+    let one = RawValue::from_string(format!("[{text}]")).map_err(|e| invalid(&e))?;
+    list(server, info, &one, charge)
+}
+
+/// Returns an input of a list.
+fn list(
+    server: &Server,
+    info: &TensorInfo,
+    values: &RawValue,
+    charge: &Charge,
+) -> Result<InputTensor> {
+    let counted: Vec<IgnoredAny> = serde_json::from_str(values.get()).map_err(|e| invalid(&e))?;
+    let shape = shape(info, counted.len())?;
     let (name, datatype) = (info.name.clone(), info.datatype().to_owned());
-    let bytes = infer::from_json(&name, &datatype, &data, Some(charge), &server.buffers)?;
+    let bytes = infer::from_json(&name, &datatype, values, Some(charge), &server.buffers)?;
     Ok(InputTensor { name, datatype, shape, from: TensorData::Bytes(bytes) })
 }
 
