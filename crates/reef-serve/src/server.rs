@@ -8,6 +8,7 @@ use crate::engine::node::{LoadGuard, Node, Nodes};
 use crate::error::{Error, Result};
 use crate::models::config::load::LoadParameters;
 use crate::models::declaration::Shapes;
+use crate::models::entries::EntryGuard;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::registry::state::Registry;
 use crate::models::repository::Repository;
@@ -89,6 +90,8 @@ pub(crate) struct Inference {
     pub(crate) tenant: Arc<Tenant>,
     pub(crate) model: Arc<LoadedModel>,
     pub(crate) variant: Arc<Variant>,
+    /// Keeps the model's queue open until the inference is queued.
+    pub(crate) entry: Option<EntryGuard>,
     pub(crate) priority: Priority,
     /// Account of the inference, if it is not its tenant's.
     pub(crate) account: Option<Account>,
@@ -337,6 +340,7 @@ impl Server {
             tenant,
             model,
             variant,
+            entry,
             priority,
             account,
             arrived,
@@ -370,6 +374,7 @@ impl Server {
                 reply,
             })
         });
+        drop(entry);
         let (result, phases) = match queued {
             Err(error) => (Err(error), None),
             Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {

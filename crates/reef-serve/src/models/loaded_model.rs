@@ -4,8 +4,8 @@
 //! Each class has a queue and instances of its own, so a real-time request never waits for an
 //! instance that runs a best-effort one. Clients of the local path have instances of their own.
 //!
-//! A model that is being unloaded refuses new requests and finishes the queued ones. Its memory is
-//! returned when its last instance is dropped.
+//! A model that is being unloaded refuses new requests and finishes those that have found it. Its
+//! memory is returned when its last instance is dropped.
 
 use crate::class::Class;
 use crate::engine::instance_count::CountGuard;
@@ -13,6 +13,7 @@ use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
 use crate::models::declaration::{Declaration, Shapes, rows_of};
+use crate::models::entries::{Entries, EntryGuard};
 use crate::models::model_spec::{ModelSpec, of};
 use crate::models::sequences::table::Sequences;
 use crate::models::shaped::factory::VariantFactory;
@@ -50,6 +51,8 @@ pub(crate) struct LoadedModel {
     pub(super) factory: Arc<VariantFactory>,
     /// One for each of [`Class::ALL`].
     queues: [Arc<Queue>; 2],
+    /// Requests that are not queued yet.
+    pub(super) entries: Entries,
     threads: Mutex<Vec<JoinHandle<()>>>,
     is_retired: AtomicBool,
     /// Count of its instances, until it is retired.
@@ -125,6 +128,7 @@ impl LoadedModel {
             declaration,
             factory,
             queues: [queue; 2].map(|max| Arc::new(Queue::new(max))),
+            entries: Entries::default(),
             threads: Mutex::default(),
             is_retired: AtomicBool::new(false),
             instance_count,
@@ -194,6 +198,11 @@ impl LoadedModel {
     pub(crate) fn batch(&self) -> u64 {
         let first = self.base.inputs.each.first().and_then(|input| input.shape.first());
         first.filter(|_| !self.spec.is_process()).map_or(1, |&size| size as u64)
+    }
+
+    /// Counts a request until it is queued; `None` if the model refuses new ones.
+    pub(crate) fn enter(&self) -> Option<EntryGuard> {
+        self.entries.enter()
     }
 
     /// Queues a request in its class.
@@ -287,13 +296,15 @@ impl LoadedModel {
     /// Refuses new requests from now on.
     pub(super) fn close(&self) {
         self.is_retired.store(true, Ordering::Release);
-        self.queues.iter().for_each(|queue| queue.close());
-        self.base.loaded.close();
+        self.entries.close();
     }
 
-    /// Waits for the queued requests, and drops the instances. Never returns if the device never
-    /// ends them.
+    /// Waits for the requests that have found it, and drops the instances. Never returns if the
+    /// device never ends them.
     pub(super) fn finish(&self) {
+        self.entries.wait(|| self.node().lost().is_none());
+        self.queues.iter().for_each(|queue| queue.close());
+        self.base.loaded.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join(); // a panic has already been printed
         }

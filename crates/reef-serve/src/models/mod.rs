@@ -9,6 +9,7 @@ pub(crate) mod budget;
 pub(crate) mod config;
 pub(crate) mod declaration;
 pub(crate) mod description;
+pub(crate) mod entries;
 pub(crate) mod loaded_model;
 mod loading;
 mod losses;

@@ -75,6 +75,7 @@ impl Fixture {
             tenant: Tenant::owner(),
             model,
             variant,
+            entry: None,
             priority: Priority::new(priority, Class::BestEffort),
             account: None,
             arrived: Instant::now(),

@@ -7,6 +7,7 @@ use crate::class::Priority;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::RegionPart;
+use crate::models::entries::EntryGuard;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::sequences::table::SequenceKey;
 use crate::models::shaped::variant::Variant;
@@ -34,9 +35,9 @@ impl Server {
         mut request: InferRequest,
     ) -> Result<InferResponse> {
         let arrived = Instant::now();
-        let model = self.model_of(peer, &request)?;
+        let (model, entry) = self.model_of(peer, &request)?;
         if model.spec.is_process() {
-            return self.answer_by_process(peer, model, request).await;
+            return self.answer_by_process(peer, model, entry, request).await;
         }
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
         let (time, deadline) = self.time(arrived, timeout);
@@ -74,6 +75,7 @@ impl Server {
             client: peer.id,
             model: model.clone(),
             variant: variant.clone(),
+            entry: Some(entry),
             tenant,
             priority,
             account,
@@ -89,14 +91,24 @@ impl Server {
         Ok(InferResponse { model, variant, id: request.id, outputs })
     }
 
-    /// Returns the model of a request, on the device that has its tensors.
+    /// Returns the model of a request, on the device that has its tensors, and enters it.
     ///
     /// # Errors
     ///
     /// `NotFound`.
-    pub(super) fn model_of(&self, peer: &Peer, request: &InferRequest) -> Result<Arc<LoadedModel>> {
+    pub(super) fn model_of(
+        &self,
+        peer: &Peer,
+        request: &InferRequest,
+    ) -> Result<(Arc<LoadedModel>, EntryGuard)> {
         let device = self.device_of(peer, request)?;
-        self.registry.get_on(&request.model, &request.version, device.as_deref())
+        loop {
+            let (name, version) = (&request.model, &request.version);
+            let model = self.registry.get_on(name, version, device.as_deref())?;
+            if let Some(entry) = model.enter() {
+                return Ok((model, entry));
+            } // else it was replaced or unloaded since the lookup
+        }
     }
 
     /// Returns the priority of a request, and its account if its client states a rate.

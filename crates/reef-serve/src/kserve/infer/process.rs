@@ -5,6 +5,7 @@ use super::request::{InferRequest, InputTensor, TensorData};
 use super::response::{InferResponse, ResponseOutput, response_outputs};
 use crate::engine::call::{CallHead, CallOutput};
 use crate::error::{Error, Result};
+use crate::models::entries::EntryGuard;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
@@ -53,6 +54,7 @@ impl Server {
         &self,
         peer: &Peer,
         model: Arc<LoadedModel>,
+        entry: EntryGuard,
         request: InferRequest,
     ) -> Result<InferResponse> {
         if model.base.streams() {
@@ -62,7 +64,8 @@ impl Server {
             );
             return Err(Error::Unimplemented(text));
         }
-        let ProcessRequest { inference, form } = self.process_request(peer, model, request).await?;
+        let prepared = self.process_request(peer, model, entry, request).await?;
+        let ProcessRequest { inference, form } = prepared;
         let made = self.infer(inference).await?;
         form.last(made)
     }
@@ -78,8 +81,8 @@ impl Server {
         request: InferRequest,
         to: &mpsc::Sender<Result<Option<InferResponse>>>,
     ) -> Result<()> {
-        let model = self.model_of(peer, &request)?;
-        let prepared = self.process_request(peer, model, request).await?;
+        let (model, entry) = self.model_of(peer, &request)?;
+        let prepared = self.process_request(peer, model, entry, request).await?;
         let ProcessRequest { mut inference, form } = prepared;
         let (sender, mut parts) = mpsc::channel(MAX_PARTS);
         inference.call.iter_mut().for_each(|call| call.parts = Some(sender.clone()));
@@ -108,6 +111,7 @@ impl Server {
         &self,
         peer: &Peer,
         model: Arc<LoadedModel>,
+        entry: EntryGuard,
         request: InferRequest,
     ) -> Result<ProcessRequest> {
         let arrived = Instant::now();
@@ -129,6 +133,7 @@ impl Server {
             tenant,
             model,
             variant,
+            entry: Some(entry),
             priority,
             account,
             arrived,

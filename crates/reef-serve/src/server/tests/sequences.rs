@@ -1,6 +1,6 @@
 //! State that stays on the device from one request of a sequence to the next.
 
-use super::losses::Losable;
+use super::losses::{Losable, until};
 use super::shapes::handmade::{file, int, ints, node};
 use super::shapes::{asking, open_file, peer, port};
 use super::sharing_by_grpc::connected;
@@ -118,6 +118,29 @@ fn wait_for_a_sequence_ends_with_the_timeout() {
         turn.leave();
     });
     assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0), "its state is as it was");
+}
+
+/// It waits for its turn, and the model that it has found answers it.
+#[test]
+fn request_that_found_a_model_before_its_reload_is_answered() {
+    let fixture = opened("found", &total(), TOTAL);
+    assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0));
+    let (model, key) = (fixture.sums(), SequenceKey::new(&peer("a"), "7").unwrap());
+    let registry = fixture.server.registry.clone();
+    block_on(async {
+        let turn = model.sequences.as_ref().unwrap().enter(&key, false, 64).await.unwrap();
+        let mut waits = Box::pin(fixture.step("a", "7", NEXT));
+        let first = tokio::time::timeout(Duration::from_millis(1), &mut waits).await;
+        assert!(first.is_err(), "it waits for its turn");
+        let reload = std::thread::spawn(move || registry.reload());
+        until("a new model", || (!Arc::ptr_eq(&fixture.sums(), &model)).then_some(()));
+        until("the old one's end", || model.is_retired().then_some(()));
+        turn.leave();
+        let answer = waits.await.unwrap();
+        let (_, output) = answer.tensors().next().unwrap();
+        assert_eq!(to_floats(&output.bytes).nth(1), Some(2.0));
+        reload.join().unwrap();
+    });
 }
 
 #[test]
