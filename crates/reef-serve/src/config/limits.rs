@@ -137,8 +137,8 @@ pub struct Times {
     pub request_ms: u64,
     /// Time for open requests to end before the daemon stops, in milliseconds; default 30000.
     pub drain_ms: u64,
-    /// Time in milliseconds, default 60000: for a handshake of TLS; over HTTP for the head of a
-    /// request, including the wait for it, and for its body; over gRPC for the first request.
+    /// Time in milliseconds, default 60000: for a handshake of TLS, for the first request of a
+    /// connection, including the wait for it, and for the body of each request.
     pub idle_ms: u64,
     /// Silence after which a gRPC client is pinged, and the time that it has to answer; in
     /// milliseconds, default 30000.

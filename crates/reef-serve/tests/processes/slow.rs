@@ -201,6 +201,17 @@ fn errors_are_short_whatever_was_said() {
     }
 }
 
+/// The regions that it has registered end with its connection.
+#[test]
+fn http_client_that_has_asked_may_be_idle() {
+    let daemon = Daemon::start("slow-http", &[IDLE]);
+    let live = b"GET /v2/health/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut asked = Http::connect(daemon.folder()).unwrap();
+    assert_eq!(asked.ask(live).unwrap().0, 200);
+    wait_until_sent_away(&mut tcp(&daemon.http)); // it came later, and has asked for nothing
+    assert_eq!(asked.ask(live).unwrap().0, 200);
+}
+
 /// Idle connections don't lock others out, neither on another endpoint nor on their own.
 #[test]
 fn idle_connections_make_room() {

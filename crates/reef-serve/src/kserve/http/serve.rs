@@ -25,10 +25,11 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Buf;
 use http_body_util::{BodyExt, Limited};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_stream::StreamExt;
 
 /// Maximum length of a request's head, which is not charged until it is complete. Bodies are read
@@ -37,8 +38,9 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Serves HTTP on `listener` until `end` completes; open requests are still answered.
 ///
-/// A connection is closed if a request's head does not arrive in time; otherwise a client that
-/// sends a byte now and then would keep its slot for ever.
+/// The rule of [`ConnectionPool`](crate::net::quota::connection_pool::ConnectionPool) ends a
+/// connection that sends no request. One that has asked may be idle: regions of shared memory that
+/// it has registered end with it.
 pub(crate) async fn serve(
     server: Arc<Server>,
     tokens: Arc<Tokens>,
@@ -48,7 +50,7 @@ pub(crate) async fn serve(
 ) {
     let idle = server.config.get().times.idle();
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD_BYTES);
+    http.header_read_timeout(None::<Duration>).max_buf_size(MAX_HEAD_BYTES);
     let router = router(server, tokens, feed);
     let graceful = GracefulShutdown::new();
     let mut connections = listener.connections(idle);
