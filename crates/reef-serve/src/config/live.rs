@@ -29,8 +29,8 @@ impl LiveConfig {
     ///
     /// # Errors
     ///
-    /// `Invalid` if they contradict a setting that stays, such as an address beyond loopback that no
-    /// token would guard any more. Then all settings stay.
+    /// `Invalid` if they contradict a setting that stays, such as an address beyond loopback that
+    /// no token would guard any more. Then all settings stay.
     pub(crate) fn take_over(&self, before: &Config, fresh: &Config) -> Result<Vec<String>> {
         let mut config = Config::clone(&self.get());
         change(&mut config, fresh);

@@ -1,5 +1,6 @@
-//! Requests that have found a model and are not in its queue yet. A model that is replaced waits for
-//! them before it closes its queues.
+//! Requests that have found a model and are not in its queue yet.
+//!
+//! A model that is replaced waits for them before it closes its queues.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl Entries {
     }
 
     /// True if none is there, and none will come.
-    pub(super) fn are_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         let state = self.0.state.lock();
         state.is_closed && state.count == 0
     }
@@ -76,13 +77,13 @@ mod tests {
         let entries = Entries::default();
         let guard = entries.enter().unwrap();
         entries.close();
-        assert!(entries.enter().is_none() && !entries.are_over());
+        assert!(entries.enter().is_none() && !entries.is_over());
         entries.wait(|| false); // its device is lost
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| entries.wait(|| true));
             drop(guard);
             waits.join().unwrap();
         });
-        assert!(entries.are_over());
+        assert!(entries.is_over());
     }
 }

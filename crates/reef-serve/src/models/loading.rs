@@ -79,7 +79,7 @@ impl LoadedModel {
             if let Some(made) = self.variants.get(shapes, &tenant.principal) {
                 return Ok(made); // by another request of its principal
             }
-            if self.entries.are_over() {
+            if self.entries.is_over() {
                 return Err(Error::Unavailable("the model is being unloaded".into()));
             }
             if !self.variants.make_room(&tenant.principal) {

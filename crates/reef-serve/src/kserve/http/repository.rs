@@ -38,7 +38,8 @@ async fn index(
     let listed = listed.into_iter().filter(|i| i.is_ready || !ready);
     let entry = |i: IndexEntry| {
         let version = i.version.map(|v| v.to_string()).unwrap_or_default();
-        json!({ "name": i.name.as_str(), "version": version, "state": i.state(), "reason": i.reason })
+        let (name, state) = (i.name.as_str(), i.state());
+        json!({ "name": name, "version": version, "state": state, "reason": i.reason })
     };
     Ok(Json(listed.map(entry).collect()))
 }
