@@ -102,7 +102,7 @@ pub(crate) async fn reload_at(mut hangups: Signal, server: Arc<Server>, files: A
     }
 }
 
-/// Reloads all models each time that this is wanted, and once more if it was wanted meanwhile.
+/// Reloads all models at each notification; those that come meanwhile count as one.
 async fn reload_models(server: Arc<Server>, wanted: Arc<Notify>) {
     loop {
         wanted.notified().await;

@@ -162,7 +162,7 @@ fn daemon_ends_while_a_process_loads_on_demand() {
     within(SOON, "its start", || children(&daemon).len() == 2);
     daemon.terminate();
     daemon.ends();
-    assert!(client.join().unwrap().is_err(), "there is no daemon");
+    assert!(client.join().unwrap().is_err(), "the daemon has ended");
 }
 
 /// The first one waits for open requests, for up to `times.drain_ms`.
