@@ -299,10 +299,11 @@ impl LoadedModel {
         self.entries.close();
     }
 
-    /// Waits for the requests that have found it, and drops the instances. Never returns if the
-    /// device never ends them.
+    /// Waits for the requests that have found it, unless the daemon ends, and drops the instances.
+    /// Never returns if the device never ends them.
     pub(super) fn finish(&self) {
-        self.entries.wait(|| self.node().lost().is_none());
+        let is_closing = || self.factory.closing.load(Ordering::SeqCst);
+        self.entries.wait(|| self.node().lost().is_none() && !is_closing());
         self.queues.iter().for_each(|queue| queue.close());
         self.base.loaded.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
