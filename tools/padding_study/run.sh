@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds padding.cu and runs it on the first GPU, which nothing else may use: 10 ways, 56 pairs, at most 150 s. Needs nvcc from CUDA 12.
+# Builds padding.cu and runs it on the first GPU, which nothing else may use: 10 ways, 56 pairs, at most 150 s. Needs nvcc of CUDA 12
+# or later and a GPU of capability 9.0.
 #   tools/padding_study/run.sh    OUT=FOLDER gets padding.tsv and log.txt; SECONDS_LEFT=135 after which no pair begins
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
