@@ -76,26 +76,33 @@ pub(crate) fn attribute(
 }
 
 /// Moves a range to a location, or refuses to.
-pub(crate) fn prefetch(at: usize, to: Location, real: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn prefetch(at: usize, bytes: usize, to: Location, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    match refuse_on_panic(|| refusal(at, to)) {
+    match refuse_on_panic(|| refusal(at, bytes, to)) {
         0 => real(),
         code => code,
     }
 }
 
 /// Tells the driver how a range is used, or refuses to: memory moves to its preferred location.
-pub(crate) fn advise(at: usize, advice: u32, to: Location, real: impl FnOnce() -> u32) -> u32 {
-    if advice == PREFER { prefetch(at, to, real) } else { real() }
+pub(crate) fn advise(
+    at: usize,
+    bytes: usize,
+    advice: u32,
+    to: Location,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    if advice == PREFER { prefetch(at, bytes, to, real) } else { real() }
 }
 
 /// Moves ranges to locations, or refuses to.
 ///
 /// # Safety
 ///
-/// The lists are null, or have `count` and twice `location_count` entries.
+/// The lists are null, or have twice `count` and twice `location_count` entries.
 pub(crate) unsafe fn prefetch_all(
     ranges: *const usize,
+    sizes: *const usize,
     count: usize,
     locations: *const Location,
     first: *const usize,
@@ -103,14 +110,15 @@ pub(crate) unsafe fn prefetch_all(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    if ranges.is_null() || locations.is_null() {
+    if ranges.is_null() || sizes.is_null() || locations.is_null() {
         return real(); // the driver says why
     }
-    // SAFETY: neither is null here, and `# Safety` demands `count` ranges and at least
+    // SAFETY: none is null here, and `# Safety` demands `count` ranges and sizes, and
     // `location_count` locations.
-    let (ranges, locations) = unsafe {
+    let (ranges, sizes, locations) = unsafe {
         (
             std::slice::from_raw_parts(ranges, count),
+            std::slice::from_raw_parts(sizes, count),
             std::slice::from_raw_parts(locations, location_count),
         )
     };
@@ -125,28 +133,49 @@ pub(crate) unsafe fn prefetch_all(
     let goes_to = |range: usize, to: usize| {
         first.is_empty() || first[to] <= range && first.get(to + 1).is_none_or(|next| range < *next)
     };
-    let mut moves = ranges.iter().enumerate().flat_map(|(range, at)| {
+    let moves = ranges.iter().zip(sizes).enumerate().flat_map(|(range, (at, bytes))| {
         let of = locations.iter().enumerate().filter(move |(to, _)| goes_to(range, *to));
-        of.map(|(_, to)| (*at, *to))
+        of.map(|(_, to)| (*at, *bytes, *to))
     });
     let code = refuse_on_panic(|| {
-        moves.find_map(|(at, to)| Some(refusal(at, to)).filter(|code| *code != 0)).unwrap_or(0)
+        let mut codes = moves.map(|(at, bytes, to)| refusal(at, bytes, to));
+        codes.find(|code| *code != 0).unwrap_or(0)
     });
     if code == 0 { real() } else { code }
 }
 
-/// Returns the code for memory that may not move to a location: it would pass the limit there, or
-/// the limit does not count it. Zero: it may.
-fn refusal(at: usize, to: Location) -> u32 {
+/// Returns the code for a range that may not move to a location: it would pass the limit there, or
+/// the limit does not count it. Zero: it may. A range may go on after the end of an allocation.
+fn refusal(at: usize, bytes: usize, to: Location) -> u32 {
     let device = match to.limit_state() {
         LimitState::Unlimited => return 0,
         LimitState::Broken => return OUT_OF_MEMORY,
         LimitState::Limited(device) => device,
     };
-    let (mut has_access, mut is_managed) = (0, 0);
-    if calls::pointer_attribute(&mut is_managed, IS_MANAGED, at) == Some(0) && is_managed != 0 {
-        return if count_managed(at, device) { 0 } else { OUT_OF_MEMORY };
+    let (mut from, end) = (at, at.saturating_add(bytes));
+    loop {
+        let (mut is_managed, mut base, mut len) = (0, 0, 0);
+        if calls::pointer_attribute(&mut is_managed, IS_MANAGED, from) != Some(0) || is_managed == 0
+        {
+            return refusal_of_ordinary(device);
+        }
+        if !count_managed(from, device) {
+            return OUT_OF_MEMORY;
+        }
+        if calls::address_range(&mut base, &mut len, from) != Some(0) {
+            return 0; // the driver says why
+        }
+        let next = base.saturating_add(len);
+        if next <= from || next >= end {
+            return 0;
+        }
+        from = next;
     }
+}
+
+/// Returns the code for ordinary memory, which no limit counts. Zero: the device does not move it.
+fn refusal_of_ordinary(device: &Limited) -> u32 {
+    let mut has_access = 0;
     // An error leaves zero.
     let _ = calls::device_attribute(&mut has_access, ACCESS, device.ordinal);
     if has_access == 0 {

@@ -92,31 +92,35 @@ hooks! {
     ) |real| pageable::attribute(value, which, device, real);
     cuMemAdvise(
         at: usize, bytes: usize, advice: u32, device: i32,
-    ) |real| pageable::advise(at, advice, Location::of_device(device), real);
+    ) |real| pageable::advise(at, bytes, advice, Location::of_device(device), real);
     cuMemAdvise_v2(
         at: usize, bytes: usize, advice: u32, to: Location,
-    ) |real| pageable::advise(at, advice, to, real);
+    ) |real| pageable::advise(at, bytes, advice, to, real);
 }
 
 ptsz_variants! {
     cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz(
         at: usize, bytes: usize, device: i32, stream: usize,
-    ) |_is_ptsz, real| pageable::prefetch(at, Location::of_device(device), real);
+    ) |_is_ptsz, real| pageable::prefetch(at, bytes, Location::of_device(device), real);
     cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz(
         at: usize, bytes: usize, to: Location, flags: u32, stream: usize,
-    ) |_is_ptsz, real| pageable::prefetch(at, to, real);
+    ) |_is_ptsz, real| pageable::prefetch(at, bytes, to, real);
     cuMemPrefetchBatchAsync / cuMemPrefetchBatchAsync_ptsz(
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
-        // SAFETY: the driver demands `count` ranges, and `location_count` locations and numbers, of
-        // the program. Sizes are passed on unread.
-    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, which, location_count, real) };
+        // SAFETY: the driver demands `count` ranges and sizes, and `location_count` locations and
+        // numbers, of the program.
+    ) |_is_ptsz, real| unsafe {
+        prefetch_all(ranges, sizes, count, locations, which, location_count, real)
+    };
     cuMemDiscardAndPrefetchBatchAsync / cuMemDiscardAndPrefetchBatchAsync_ptsz(
         ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
         location_count: usize, flags: u64, stream: usize,
-        // SAFETY: the driver demands `count` ranges, and `location_count` locations and numbers, of
-        // the program. Sizes are passed on unread.
-    ) |_is_ptsz, real| unsafe { prefetch_all(ranges, count, locations, which, location_count, real) };
+        // SAFETY: the driver demands `count` ranges and sizes, and `location_count` locations and
+        // numbers, of the program.
+    ) |_is_ptsz, real| unsafe {
+        prefetch_all(ranges, sizes, count, locations, which, location_count, real)
+    };
 }
 
 // Functions from before addresses had 64 bits.

@@ -306,7 +306,7 @@ unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
             2 => give(to.cast::<u32>(), 2), // CU_MEMORYTYPE_DEVICE
             3 => give(to.cast::<usize>(), at),
             6 => give(to.cast::<u32>(), 0), // no synchronous operations
-            8 => give(to.cast::<u32>(), u32::from(checkpoint::is_managed(at))),
+            8 => give(to.cast::<u32>(), u32::from(checkpoint::is_managed(from))),
             9 => give(to.cast::<u32>(), 0),
             11 => give(to.cast::<usize>(), from),
             12 => give(to.cast::<usize>(), bytes),

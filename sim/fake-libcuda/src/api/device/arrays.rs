@@ -68,16 +68,27 @@ unsafe fn managed(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
 }
 
 /// Managed memory is the device's here. The lower half of a place is its kind, and 1 is a device.
-/// Ordinary memory that is moved is that from then on, where the device has access to it
-/// (`REEF_FAKE_PAGEABLE`).
+/// Ordinary memory that is moved, or that follows managed memory in a range, is that from then on,
+/// where the device has access to it (`REEF_FAKE_PAGEABLE`).
 fn move_to(at: usize, bytes: usize, place: u64) -> u32 {
-    if place as u32 != 1 || checkpoint::is_managed(at) {
+    if place as u32 != 1 {
+        return SUCCESS;
+    }
+    let (mut from, end) = (at, at.saturating_add(bytes));
+    while from < end {
+        let range = world().range(from);
+        let managed = range.filter(|(base, _)| checkpoint::is_managed(*base));
+        let Some((base, len)) = managed else { break };
+        from = base + len;
+    }
+    let ordinary = end.saturating_sub(from);
+    if ordinary == 0 {
         return SUCCESS;
     }
     if setting("REEF_FAKE_PAGEABLE", 0) == 0 {
         return INVALID_VALUE;
     }
-    if device_memory::take(bytes as u64) { SUCCESS } else { OUT_OF_MEMORY }
+    if device_memory::take(ordinary as u64) { SUCCESS } else { OUT_OF_MEMORY }
 }
 
 unsafe fn prefetch(at: usize, bytes: usize, device: i32, _stream: usize) -> u32 {

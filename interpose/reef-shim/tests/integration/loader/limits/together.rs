@@ -456,6 +456,23 @@ impl Program {
         (bytes, 0)
     }
 
+    /// Ordinary memory that is moved to the device together with the managed memory before it.
+    fn range_past_managed(&self) -> Held {
+        let (driver, bytes) = (self.driver, 400 * MIB);
+        let (mut managed, device) = (0_usize, 1_usize);
+        assert_eq!(call!(driver, cuMemAllocManaged(&raw mut managed, bytes, 1)), 0);
+        let (range, more) = ([managed, 4 * bytes], 4 * bytes);
+        let (from, sizes, place) = (range.as_ptr(), range[1..].as_ptr(), &raw const device);
+        let codes = [
+            call!(driver, cuMemPrefetchAsync(managed, more, 0, 0)),
+            call!(driver, cuMemPrefetchAsync_v2(managed, more, device, 0, 0)),
+            call!(driver, cuMemPrefetchBatchAsync(from, sizes, 1, place, 0, 1, 0, 0)),
+            call!(driver, cuMemAdvise_v2(managed, more, 3, device)),
+        ];
+        assert_eq!(codes, [1; 4], "code 1: as a device without access");
+        (bytes, 0)
+    }
+
     fn run(&self, case: &str) -> Held {
         match case {
             "graphs launched again" => self.graphs_launched_again(),
@@ -471,6 +488,7 @@ impl Program {
             "pool after graphs" => self.pool_after_graphs(),
             "graph next to allocations" => self.graph_next_to_allocations(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
+            "range past managed" => self.range_past_managed(),
             "library in contexts" => self.library_in_contexts(),
             "library after contexts" => self.library_after_contexts(),
             "libraries in turn" => self.libraries_in_turn(),
@@ -584,6 +602,12 @@ fn exported_memory_is_charged_as_long_as_a_file_has_it() {
 #[test]
 fn ordinary_memory_does_not_move_to_a_limited_device() {
     let wrong = wrong(&[("ordinary memory moved", 400, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn prefetch_past_the_end_of_managed_memory_is_refused() {
+    let wrong = wrong(&[("range past managed", 400, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
