@@ -20,11 +20,20 @@ impl Footprint {
     /// An image that can't be read.
     pub const UNKNOWN: Self = Self { data: 0, code: 0, is_unknown: true };
 
-    /// Reads a CUBIN, a fatbin or PTX, for devices with this first digit of their compute
-    /// capability; zero: any. Of PTX the size of the machine code is unknown, and counts as none.
-    pub fn of(image: &[u8], major: u32) -> Self {
+    /// Reads a CUBIN, a fatbin or PTX, for devices of this compute capability, such as 90; zero:
+    /// any. Of PTX the size of the machine code is unknown, and counts as none.
+    pub fn of(image: &[u8], capability: u32) -> Self {
+        Self::read(image, capability, false)
+    }
+
+    /// Reads an image of which a driver may load the PTX although there is machine code.
+    pub fn of_any(image: &[u8]) -> Self {
+        Self::read(image, 0, true)
+    }
+
+    fn read(image: &[u8], capability: u32, may_ignore_machine: bool) -> Self {
         let read = if image.starts_with(&FATBIN) {
-            of_fatbin(image, major)
+            of_fatbin(image, capability, may_ignore_machine)
         } else if image.starts_with(&cubin::MAGIC) {
             of_cubin(image)
         } else {
@@ -57,21 +66,27 @@ fn of_text(text: &[u8]) -> Footprint {
     Footprint { data, ..Footprint::default() }
 }
 
-/// The largest entry for a device: machine code for it, or else text.
-fn of_fatbin(image: &[u8], major: u32) -> Result<Footprint, Error> {
+/// The largest entry for a device: its own machine code. If there is none, or the driver may ignore
+/// it: the largest one among text and machine code that the device can run.
+fn of_fatbin(image: &[u8], capability: u32, may_ignore_machine: bool) -> Result<Footprint, Error> {
     let entries: Vec<_> = fatbin::split(image)?.0.collect::<Result<_, _>>()?;
     let largest = |kind: Kind, fits: &dyn Fn(&Entry<'_>) -> bool| {
         let fitting = entries.iter().filter(|entry| entry.kind == kind && fits(entry));
         fitting.map(of_entry).reduce(Footprint::or)
     };
-    let fits = |entry: &Entry<'_>| major == 0 || entry.capability / 10 == major;
-    Ok(match largest(Kind::Machine, &fits) {
-        Some(machine) if !machine.is_unknown => machine,
-        machine => match (machine, largest(Kind::Ptx, &|_| true)) {
-            (Some(machine), Some(text)) => machine.or(text),
-            // Code of a kind that isn't read, perhaps.
-            (machine, text) => machine.or(text).unwrap_or(Footprint::UNKNOWN),
-        },
+    let is_own = |entry: &Entry<'_>| capability == 0 || entry.capability == capability;
+    let own = largest(Kind::Machine, &is_own).filter(|own| !own.is_unknown);
+    if let Some(own) = own.filter(|_| !may_ignore_machine) {
+        return Ok(own);
+    }
+    // A device runs the machine code of those before it with the same first digit. The driver may
+    // prefer to compile a text.
+    let is_run = |of: u32| of / 10 == capability / 10 && of <= capability;
+    let machine = largest(Kind::Machine, &|entry| capability == 0 || is_run(entry.capability));
+    Ok(match (machine, largest(Kind::Ptx, &|_| true)) {
+        (Some(machine), Some(text)) => machine.or(text),
+        // Code of a kind that isn't read, perhaps.
+        (machine, text) => machine.or(text).unwrap_or(Footprint::UNKNOWN),
     })
 }
 
@@ -124,19 +139,19 @@ mod tests {
     #[test]
     fn sections_with_variables_and_code_are_counted() {
         let want = Footprint { data: 256 << 20, code: 8, is_unknown: false };
-        assert_eq!(Footprint::of(&with_variables(256 << 20), 9), want);
-        assert_eq!(Footprint::of(&of(2, &with_variables(256 << 20), 0, 0), 9), want);
-        let file = Footprint::of(CUBIN, 9);
+        assert_eq!(Footprint::of(&with_variables(256 << 20), 90), want);
+        assert_eq!(Footprint::of(&of(2, &with_variables(256 << 20), 0, 0), 90), want);
+        let file = Footprint::of(CUBIN, 90);
         assert!(file.code > 0 && !file.is_unknown);
     }
 
     #[test]
     fn image_at_an_odd_address_is_read() {
-        let want = Footprint::of(CUBIN, 9);
+        let want = Footprint::of(CUBIN, 90);
         let mut room = vec![0; CUBIN.len() + 8];
         for begin in 0..8 {
             room[begin..begin + CUBIN.len()].copy_from_slice(CUBIN);
-            assert_eq!(Footprint::of(&room[begin..begin + CUBIN.len()], 9), want, "{begin}");
+            assert_eq!(Footprint::of(&room[begin..begin + CUBIN.len()], 90), want, "{begin}");
         }
     }
 
@@ -147,15 +162,33 @@ mod tests {
         assert_eq!(data(&joined(&[code(10), code(20), text.clone()])), (20, false));
         assert_eq!(data(&text), (30, false));
         let both = joined(&[code(20), text]);
-        let on = |major| Footprint::of(&both, major).data;
-        assert_eq!((on(9), on(8)), (20, 30), "machine code of 9.0 is none for 8.x");
+        let on = |capability| Footprint::of(&both, capability).data;
+        assert_eq!((on(90), on(86)), (20, 30), "machine code of 9.0 is none for 8.x");
+    }
+
+    #[test]
+    fn text_counts_where_no_machine_code_is_run() {
+        let code = |capability: u8| {
+            let mut image = of(2, &with_variables(20), 0, 0);
+            image[16 + 28] = capability;
+            image
+        };
+        let text = of(1, b".global .b8 a[30];\0", 0, 0);
+        let newer = joined(&[code(89), text.clone()]);
+        let on = |capability| Footprint::of(&newer, capability).data;
+        assert_eq!((on(89), on(86)), (20, 30), "machine code of 8.9 is none for 8.6");
+        let older = joined(&[code(80), text.clone()]);
+        assert_eq!(Footprint::of(&older, 86).data, 30, "either may be taken");
+        let own = joined(&[code(86), text]);
+        assert_eq!(Footprint::of(&own, 86).data, 20);
+        assert_eq!(Footprint::of_any(&own).data, 30, "the driver was told to take text");
     }
 
     #[test]
     fn image_that_is_cut_off_is_unknown() {
         let whole = with_variables(10);
         for len in 4..whole.len() {
-            assert_eq!(Footprint::of(&whole[..len], 9), Footprint::UNKNOWN, "{len}");
+            assert_eq!(Footprint::of(&whole[..len], 90), Footprint::UNKNOWN, "{len}");
         }
         assert_eq!(data(&of(2, b"packed somehow", 0, 0)), (0, true));
         assert_eq!(data(&of(8, b"intermediate code", 0, 0)), (0, true));

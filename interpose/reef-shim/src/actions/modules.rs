@@ -14,11 +14,33 @@ use reef_files::MAX_INPUT_BYTES;
 use reef_ptx::image::Footprint;
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// `CU_MODULE_EAGER_LOADING`: machine code takes memory at once, and not when it is used first.
 const EAGER: u32 = 1;
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
-const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
+
+/// Variables by which the driver compiles PTX although an image has machine code.
+const IGNORE_MACHINE_CODE: [&str; 2] = ["CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"];
+/// True once one of them was set: the driver may have read it then.
+static MAY_IGNORE_MACHINE_CODE: AtomicBool = AtomicBool::new(false);
+
+/// Reads the variables that choose among the code of an image.
+pub(crate) fn read_variables() {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| value != "0");
+    if IGNORE_MACHINE_CODE.into_iter().any(is_set) {
+        MAY_IGNORE_MACHINE_CODE.store(true, Relaxed);
+    }
+}
+
+/// Returns the memory of an image on a device of this compute capability.
+fn footprint(image: &[u8], capability: u32) -> Footprint {
+    read_variables();
+    if MAY_IGNORE_MACHINE_CODE.load(Relaxed) {
+        Footprint::of_any(image)
+    } else {
+        Footprint::of(image, capability)
+    }
+}
 
 /// Loads code from memory.
 pub(crate) fn load(
@@ -27,11 +49,11 @@ pub(crate) fn load(
     image: *const u8,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let read = |major| {
+    let read = |capability| {
         // SAFETY: the driver demands that `image` is null or the address of a complete image, which
         // is what `whole` demands. The program does not change it during the call.
         let image = unsafe { whole(image) };
-        image.map_or(Footprint::UNKNOWN, |image| Footprint::of(image, major))
+        image.map_or(Footprint::UNKNOWN, |image| footprint(image, capability))
     };
     charged(kind, to, read, real)
 }
@@ -43,12 +65,12 @@ pub(crate) fn load_file(
     path: *const c_char,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let read = |major| {
+    let read = |capability| {
         // SAFETY: not null, and the driver demands a path that ends with a zero, which stays until
         // the call returns.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
         let read = |path| reef_files::read(OsStr::from_bytes(path), MAX_INPUT_BYTES).ok();
-        path.and_then(read).map_or(Footprint::UNKNOWN, |bytes| Footprint::of(&bytes, major))
+        path.and_then(read).map_or(Footprint::UNKNOWN, |bytes| footprint(&bytes, capability))
     };
     charged(kind, to, read, real)
 }
@@ -69,7 +91,7 @@ fn charged(
             LimitState::Limited(device) => Some(device),
         };
         let bytes = || {
-            let footprint = footprint(major(ordinal));
+            let footprint = footprint(calls::capability(ordinal).unwrap_or(0));
             if footprint.is_unknown {
                 explain::refuse::<()>(
                     "code in a form that isn't read: its variables aren't charged",
@@ -144,13 +166,4 @@ pub(crate) fn unload_library(handle: usize, real: impl FnOnce() -> u32) -> u32 {
         None => {}
     }
     code
-}
-
-/// Returns the first digit of a device's compute capability; zero if the driver doesn't return it.
-fn major(ordinal: i32) -> u32 {
-    let mut major = 0;
-    match calls::device_attribute(&mut major, COMPUTE_CAPABILITY_MAJOR, ordinal) {
-        Some(0) => u32::try_from(major).unwrap_or(0),
-        _ => 0,
-    }
 }

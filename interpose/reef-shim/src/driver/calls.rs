@@ -186,6 +186,20 @@ pub(crate) fn is_capturing(stream: Stream) -> bool {
     capture_info(stream.0, &mut status, &mut id) == Some(0) && status != 0
 }
 
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
+const MAJOR: u32 = 75;
+const MINOR: u32 = 76;
+
+/// Returns a device's compute capability, such as 90.
+pub(crate) fn capability(ordinal: i32) -> Option<u32> {
+    let digit = |attribute| {
+        let mut digit = 0;
+        let code = device_attribute(&mut digit, attribute, ordinal);
+        u32::try_from(digit).ok().filter(|_| code == Some(0))
+    };
+    Some(10 * digit(MAJOR)? + digit(MINOR)?)
+}
+
 /// Returns the UUID of a device, or of its MIG instance.
 pub(crate) fn uuid(ordinal: i32) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];

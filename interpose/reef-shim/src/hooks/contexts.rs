@@ -3,6 +3,7 @@
 use super::declare::hooks;
 use crate::actions::context_memory;
 use crate::actions::memory;
+use crate::actions::modules;
 use crate::actions::primary;
 use crate::actions::sync;
 use crate::explain;
@@ -21,6 +22,7 @@ hooks! {
         match refusal::of_settings() {
             None => {
                 device::explain_limits();
+                modules::read_variables();
                 timed_init(real)
             }
             Some(code) => code,

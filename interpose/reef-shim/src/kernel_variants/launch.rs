@@ -2,7 +2,6 @@
 
 use super::builder::Order;
 use super::cut::StopKind;
-use super::driver::calls::capability;
 use super::driver::timing::Events;
 use super::fitting::{fit, function, measured};
 use super::kernels::{self, Kernel};
@@ -10,7 +9,7 @@ use super::report;
 use super::shape::{Plan, Shape, ShapeKey, State};
 use crate::actions::launch::{Work, launch_gated, launch_slice, wait_for_room};
 use crate::catch_panics::catch_panics;
-use crate::driver::calls::{self, Stream};
+use crate::driver::calls::{self, Stream, capability};
 use crate::driver::state::Inside;
 use crate::guest::capture;
 use crate::guest::device::Device;

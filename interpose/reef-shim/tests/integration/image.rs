@@ -58,7 +58,7 @@ fn image_at_the_end_of_memory_is_read_as_a_whole() {
     }
     assert_eq!(pages.read(b".version 8.0\n\0"), Ok(b".version 8.0\n".as_slice()));
     assert_eq!(pages.read(b"a\0"), Ok(b"a".as_slice()));
-    assert!(!Footprint::of(pages.read(CUBIN).unwrap(), 9).is_unknown);
+    assert!(!Footprint::of(pages.read(CUBIN).unwrap(), 90).is_unknown);
 }
 
 #[test]

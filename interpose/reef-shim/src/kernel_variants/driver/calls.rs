@@ -84,17 +84,10 @@ pub(in crate::kernel_variants) fn compile<T>(
 
 /// `CU_DEVICE_ATTRIBUTE_…`.
 pub(in crate::kernel_variants) const MULTIPROCESSORS: u32 = 16;
-const MAJOR: u32 = 75;
-const MINOR: u32 = 76;
 
 /// Returns an attribute of a device.
 pub(in crate::kernel_variants) fn of_device(attribute: u32, ordinal: i32) -> Option<u32> {
     let mut value = 0;
     let code = device_attribute(&mut value, attribute, ordinal);
     u32::try_from(value).ok().filter(|_| code == Some(0))
-}
-
-/// Returns a device's compute capability, as 90.
-pub(in crate::kernel_variants) fn capability(ordinal: i32) -> Option<u32> {
-    Some(10 * of_device(MAJOR, ordinal)? + of_device(MINOR, ordinal)?)
 }

@@ -34,6 +34,23 @@ fn node(bytes: usize) -> [usize; 15] {
     words
 }
 
+/// Machine code of 9.0 that has no variables.
+const CUBIN: &[u8] = include_bytes!("../../../../../reef-ptx/tests/corpus/scale_in_place.cubin");
+
+/// Fatbin of that machine code and a text.
+fn fatbin(text: &[u8]) -> Vec<u8> {
+    let entry = |kind: u8, code: &[u8]| {
+        let mut head = [0_u8; 64];
+        head[..8].copy_from_slice(&[kind, 0, 1, 1, 64, 0, 0, 0]);
+        head[8..16].copy_from_slice(&(code.len() as u64).to_le_bytes());
+        head[28] = 90;
+        [&head[..], code].concat()
+    };
+    let entries = [entry(2, CUBIN), entry(1, text)].concat();
+    let head = [0xba55_ed50 | 1 << 32 | 16 << 48, entries.len() as u64];
+    [head.map(u64::to_le_bytes).concat(), entries].concat()
+}
+
 /// Passes on an error.
 macro_rules! must {
     ($code:expr) => {
@@ -154,6 +171,10 @@ impl Holder {
         match how {
             "data" => call!(driver, cuModuleLoadData(to, image)),
             "options" => call!(driver, cuModuleLoadDataEx(to, image, 0, 0, 0)),
+            "forced" => {
+                let image = fatbin(text.as_bytes_with_nul());
+                call!(driver, cuModuleLoadData(to, image.as_ptr()))
+            }
             "file" => {
                 let path = std::env::temp_dir().join(format!("module-{}", std::process::id()));
                 std::fs::write(&path, text.as_bytes()).unwrap();
@@ -302,6 +323,9 @@ fn went(job: &Job, way: &str) -> (u64, u64, u64) {
         .env("REEF_MEMORY", LIMIT.to_string())
         .env("REEF_FAKE_BYTES", "8589934592");
     command.env_remove("REEF_FAKE_MEMORY");
+    if way == "module forced" {
+        command.env("CUDA_FORCE_PTX_JIT", "1"); // the driver takes the text
+    }
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line =
@@ -334,6 +358,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("heap", 4),
         ("module data", 4),
         ("module options", 4),
+        ("module forced", 4),
         ("module file", 4),
         ("module library", 4),
         ("module bare", 4),
