@@ -195,6 +195,23 @@ pub(crate) fn pool_of(
     own(pool, location.map_or(Owner::Any, |at| AllocationProperties::new(kind, *at).owner()), real)
 }
 
+/// Exports a pool to other processes, which may keep its memory: that end can't be seen.
+pub(crate) fn export_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let mut stores = stores(); // locked, so that no other thread destroys it meanwhile
+    let code = real();
+    if code == 0 {
+        stores.export(pool);
+    }
+    code
+}
+
+/// Imports a pool. The process that exported it is charged: there is nothing of this one's in it,
+/// though the driver says that it has reserved what was imported from it.
+pub(crate) fn import_pool(pool: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    own(pool, Owner::Host, real)
+}
+
 /// Has the driver free the unused memory of a pool.
 pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };

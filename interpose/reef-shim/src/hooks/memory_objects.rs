@@ -76,6 +76,12 @@ hooks! {
         pool: *mut usize, location: *const [u32; 2], kind: u32,
     ) |real| pools::pool_of(pool, location, kind, real);
     cuMemPoolDestroy(pool: usize) |real| pools::destroy_pool(pool, real);
+    cuMemPoolExportToShareableHandle(
+        to: *mut c_void, pool: usize, kind: u32, flags: u64,
+    ) |real| pools::export_pool(pool, real);
+    cuMemPoolImportFromShareableHandle(
+        pool: *mut usize, from: *mut c_void, kind: u32, flags: u64,
+    ) |real| pools::import_pool(pool, real);
     cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
     cuCtxCreate(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
     cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);

@@ -346,6 +346,9 @@ unsafe fn alloc_from_pool(
         return unsafe { alloc_in_capture(is_ptsz, to, bytes, stream) };
     }
     let mut world = world();
+    if world.pools.get(&pool).is_some_and(|pool| pool.imported.is_some()) {
+        return INVALID_VALUE;
+    }
     let at = match resolve(&mut world, is_ptsz, stream) {
         Ok(stream) => world.use_pool(pool, bytes as u64, stream),
         Err(code) => return code,

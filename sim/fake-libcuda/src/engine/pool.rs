@@ -46,6 +46,10 @@ pub(crate) struct Pool {
     pub(crate) is_host: bool,
     /// Its handle is gone: it ends with its last allocation.
     pub(crate) is_destroyed: bool,
+    /// A file names it: it gives nothing back before its end.
+    pub(crate) is_exported: bool,
+    /// The pool that it imports, whose memory it has.
+    pub(crate) imported: Option<usize>,
 }
 
 /// Bytes that an allocation takes of its pool.
@@ -139,8 +143,18 @@ impl Pool {
         self.free.insert(from, to);
     }
 
+    /// Ends a pool that nothing uses. A file may keep its memory, of which none goes back then.
+    pub(super) fn end(&mut self, is_kept: bool) {
+        self.is_exported = false;
+        self.is_host |= is_kept;
+        self.shrink(0);
+    }
+
     /// Gives back chunks of which nothing is used, but for `keep` bytes.
     pub(super) fn shrink(&mut self, keep: u64) {
+        if self.is_exported {
+            return;
+        }
         for chunk in self.chunks.clone() {
             if self.reserved() < keep.saturating_add(CHUNK as u64) {
                 return;

@@ -4,6 +4,7 @@ use super::graphs;
 use super::holes::{Freed, Holes, POOL_UNIT, StreamKey, granted};
 use crate::driver::calls::{self, Stream};
 use crate::limit::device::Limited;
+use crate::limit::exported;
 use crate::limit::sizes::round_up;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -83,6 +84,14 @@ pub(crate) fn stream_key(stream: Stream) -> StreamKey {
 struct StoreCharge {
     device: &'static Limited,
     bytes: u64,
+    /// Other processes may keep its memory.
+    is_exported: bool,
+}
+
+impl StoreCharge {
+    fn new(device: &'static Limited) -> Self {
+        Self { device, bytes: 0, is_exported: false }
+    }
 }
 
 /// Allocation from a pool.
@@ -131,7 +140,7 @@ pub(crate) fn stores() -> MutexGuard<'static, Stores> {
 impl Stores {
     /// Returns the device of a store: the known one, or `device` from now on.
     pub(crate) fn of(&mut self, store: Store, device: &'static Limited) -> &'static Limited {
-        self.charged.entry(store).or_insert(StoreCharge { device, bytes: 0 }).device
+        self.charged.entry(store).or_insert(StoreCharge::new(device)).device
     }
 
     /// Notes the device of a pool. The driver may reuse the address of a pool that was destroyed
@@ -154,7 +163,7 @@ impl Stores {
         store: Store,
         reserved: u64,
     ) -> Growth {
-        let charged = self.charged.entry(store).or_insert(StoreCharge { device, bytes: 0 });
+        let charged = self.charged.entry(store).or_insert(StoreCharge::new(device));
         if let Store::Ended(_) = store {
             return Growth::default(); // the driver returns nothing for it
         }
@@ -354,9 +363,16 @@ impl Stores {
         self.end_if_over(ended);
     }
 
+    /// Marks a pool as exported.
+    pub(crate) fn export(&mut self, pool: usize) {
+        let charged = self.charged.get_mut(&Store::Pool(pool));
+        charged.into_iter().for_each(|charged| charged.is_exported = true);
+    }
+
     fn give_back(&mut self, store: Store) {
-        if let Some(charged) = self.charged.remove(&store) {
-            charged.device.give_back(charged.bytes);
+        if let Some(StoreCharge { device, bytes, is_exported }) = self.charged.remove(&store) {
+            let end = if is_exported { exported::add } else { Limited::give_back };
+            end(device, bytes);
         }
     }
 }

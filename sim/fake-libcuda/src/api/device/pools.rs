@@ -3,8 +3,13 @@
 use crate::api::code::*;
 use crate::api::context::number_of;
 use crate::api::export::{give, plain};
+use crate::engine::exports::Export;
 use crate::engine::pool::own_pool;
 use crate::engine::world::world;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::unix::fs::FileExt;
 
 plain! {
     cuMemPoolGetAttribute(pool: usize, attribute: u32, value: *mut u64) = attribute;
@@ -12,6 +17,8 @@ plain! {
     cuMemPoolTrimTo(pool: usize, keep: usize) = trim;
     cuMemPoolCreate(pool: *mut usize, of: *const [u32; 4]) = create;
     cuMemPoolDestroy(pool: usize) = destroy;
+    cuMemPoolExportToShareableHandle(to: *mut i32, pool: usize, kind: u32, flags: u64) = export;
+    cuMemPoolImportFromShareableHandle(pool: *mut usize, from: usize, kind: u32, flags: u64) = import;
     cuDeviceGetMemPool(pool: *mut usize, device: i32) = current;
     cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32) = current;
     cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut u64) = of_graphs;
@@ -20,7 +27,8 @@ plain! {
 
 unsafe fn attribute(pool: usize, attribute: u32, value: *mut u64) -> u32 {
     let mut world = world();
-    let pool = world.pools.entry(pool).or_default();
+    let imported = world.pools.get(&pool).and_then(|pool| pool.imported);
+    let pool = world.pools.entry(imported.unwrap_or(pool)).or_default();
     let found = match attribute {
         _ if pool.is_destroyed => return INVALID_VALUE,
         4 => pool.threshold,
@@ -62,6 +70,43 @@ unsafe fn create(pool: *mut usize, of: *const [u32; 4]) -> u32 {
 
 unsafe fn destroy(pool: usize) -> u32 {
     world().destroy_pool(pool);
+    SUCCESS
+}
+
+/// A file that names the pool, and keeps its memory as long as it is open somewhere.
+unsafe fn export(to: *mut i32, pool: usize, _kind: u32, _flags: u64) -> u32 {
+    let mut world = world();
+    let found = world.pools.get_mut(&pool);
+    let Some(found) = found.filter(|of| !of.is_destroyed && of.imported.is_none()) else {
+        return INVALID_VALUE;
+    };
+    let Some((export, file)) = Export::new() else { return OUT_OF_MEMORY };
+    if file.write_all_at(&pool.to_le_bytes(), 0).is_err() {
+        return INVALID_VALUE;
+    }
+    found.is_exported = true;
+    world.exported.push((export, pool, None));
+    // SAFETY: cuMemPoolExportToShareableHandle demands that `to` may be written, an `int` for a
+    // file; null is left out.
+    unsafe { give(to, file.into_raw_fd()) };
+    SUCCESS
+}
+
+/// A handle for the pool that a file names, from which nothing can be allocated.
+unsafe fn import(pool: *mut usize, from: usize, _kind: u32, _flags: u64) -> u32 {
+    let mut name = [0; 8];
+    // SAFETY: cuMemPoolImportFromShareableHandle demands an open file, which stays the program's:
+    // this value is never dropped.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(from as i32) });
+    if file.read_exact_at(&mut name, 0).is_err() {
+        return INVALID_VALUE;
+    }
+    let mut world = world();
+    let handle = world.handle();
+    world.pools.entry(handle).or_default().imported = Some(usize::from_le_bytes(name));
+    // SAFETY: cuMemPoolImportFromShareableHandle demands that `pool` may be written; null is left
+    // out.
+    unsafe { give(pool, handle) };
     SUCCESS
 }
 
