@@ -47,6 +47,17 @@ pub(crate) fn instantiated(
     code
 }
 
+/// Updates an executable graph with another one by `real`, and notes the memory that the nodes of
+/// that one need.
+pub(crate) fn updated(exec: usize, graph: usize, real: impl FnOnce() -> u32) -> u32 {
+    let needs = Inside::limited().map(|_inside| memory::needs(graph));
+    let code = real(); // enters by itself
+    if let Some(needs) = needs.filter(|needs| code == 0 && !needs.each.is_empty()) {
+        needs::note_updated(exec, needs);
+    }
+    code
+}
+
 /// Destroys an executable graph. The driver keeps its memory for other graphs, or for allocations
 /// that no node has freed.
 pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {

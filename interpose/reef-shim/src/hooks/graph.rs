@@ -2,7 +2,7 @@
 
 use super::declare::{hooks, ptsz_variants};
 use crate::driver::calls::Stream;
-use crate::graph_gates::backing::{destroyed, instantiated};
+use crate::graph_gates::backing::{destroyed, instantiated, updated};
 use crate::graph_gates::instantiate::{destroy, instantiate};
 use crate::graph_gates::update::ParamsVersion::{First, Later};
 use crate::graph_gates::update::{child, enable, kernel, node, update};
@@ -132,10 +132,12 @@ hooks! {
     cuGraphExecDestroy(exec: usize) |real| destroyed(exec, || destroy(exec, real));
     cuGraphExecUpdate(
         exec: usize, graph: usize, error: *mut usize, result: *mut u32,
-    ) |real(graph)| update(exec, graph, [error], real);
+    ) |real(graph)| updated(exec, graph, || update(exec, graph, [error], real));
     cuGraphExecUpdate_v2(
         exec: usize, graph: usize, result: *mut UpdateResult,
-    ) |real(graph)| update(exec, graph, UpdateResult::nodes(result), real);
+    ) |real(graph)| updated(exec, graph, || {
+        update(exec, graph, UpdateResult::nodes(result), real)
+    });
     cuGraphExecChildGraphNodeSetParams(
         exec: usize, node: usize, inner: usize,
     ) |real(node, inner)| child(exec, node, inner, real);

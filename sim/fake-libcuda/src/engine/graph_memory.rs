@@ -56,7 +56,8 @@ impl GraphMemory {
             self.execs.iter().filter(|(other, of)| **other != exec && of.is_in_use(stream));
         let used: HashSet<u64> = others.flat_map(|(_, of)| of.pages.iter().copied()).collect();
         let own = self.execs.entry(exec).or_default();
-        if own.pages.is_empty() || own.pages.iter().any(|page| used.contains(page)) {
+        let has_enough = own.pages.len() as u64 >= bytes.div_ceil(PAGE); // it may have been updated
+        if !has_enough || own.pages.iter().any(|page| used.contains(page)) {
             let Some(pages) = Self::find(&mut self.pages, &mut self.last, bytes, &used) else {
                 return false;
             };

@@ -39,6 +39,12 @@ impl Exec {
         let its = self.needs.each.iter().filter(|need| need.ordinal == ordinal);
         its.map(|need| need.bytes).sum()
     }
+
+    /// Returns whether it has memory for other needs.
+    fn has_enough(&self, needs: &GraphNeeds) -> bool {
+        let fits = |need: &Need| need.bytes <= self.on(need.ordinal);
+        needs.each.iter().all(fits) && (self.needs.leaves || !needs.leaves)
+    }
 }
 
 /// Launch that may take memory.
@@ -78,6 +84,16 @@ pub(crate) fn note(exec: usize, needs: GraphNeeds) {
     let mut execs = execs();
     execs.all.insert(exec, Exec { needs, backed: None });
     COUNT.store(execs.all.len(), Relaxed);
+}
+
+/// Notes what a graph needs after an update. It keeps its memory if that is enough.
+pub(crate) fn note_updated(exec: usize, needs: GraphNeeds) {
+    let mut execs = execs();
+    let has_enough = execs.all.get(&exec).is_some_and(|known| known.has_enough(&needs));
+    if !has_enough {
+        execs.all.insert(exec, Exec { needs, backed: None });
+        COUNT.store(execs.all.len(), Relaxed);
+    }
 }
 
 pub(crate) fn forget(exec: usize) {

@@ -115,6 +115,22 @@ impl Program {
         (held, 0)
     }
 
+    /// A graph that an update gives larger memory nodes.
+    fn graph_updated(&self) -> Held {
+        let (driver, (small, _)) = (self.driver, self.graph(64 * MIB, true));
+        let (large, _) = self.graph(1200 * MIB, true);
+        let exec = small.instantiate();
+        assert_eq!(self.launch(exec, self.stream), 0);
+        self.wait();
+        let (mut node, mut result) = (0_usize, 0_u32);
+        let (node, result) = (&raw mut node, &raw mut result);
+        assert_eq!(call!(driver, cuGraphExecUpdate(exec, large.handle, node, result)), 0);
+        match self.launch(exec, self.stream) {
+            0 => (1200 * MIB, 0),
+            code => (64 * MIB, code),
+        }
+    }
+
     /// Graphs that are uploaded when they are instantiated.
     fn graphs_uploaded(&self) -> Held {
         let driver = self.driver;
@@ -522,6 +538,7 @@ impl Program {
         match case {
             "graphs launched again" => self.graphs_launched_again(),
             "graphs uploaded" => self.graphs_uploaded(),
+            "graph updated" => self.graph_updated(),
             "fragments" => self.fragments(),
             "refilled" => self.refilled(),
             "frees behind waits" => self.frees_behind_waits(),
@@ -599,6 +616,12 @@ fn graphs_launched_together_stay_within_the_limit() {
         ("graphs launched again", 800, OUT_OF_MEMORY),
         ("graphs uploaded", 800, OUT_OF_MEMORY),
     ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn graph_with_larger_memory_by_an_update_is_refused() {
+    let wrong = wrong(&[("graph updated", 64, OUT_OF_MEMORY)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
