@@ -85,13 +85,17 @@ pub(crate) fn send(
     send_with(socket.as_fd(), message, connection, SendFlags::NOSIGNAL)
 }
 
-/// Sends a message that never waits: a process that reads none any more misses it.
+/// As [`send`], and never waits: a process that reads none any more misses it.
 ///
 /// # Errors
 ///
 /// The other end is gone, or has not read the messages before.
-pub(crate) fn offer(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
-    send_with(socket.as_fd(), message, None, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+pub(crate) fn offer(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    connection: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    send_with(socket.as_fd(), message, connection, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
 fn send_with(
@@ -143,4 +147,18 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, 
     let message = codec::read(&bytes[..got.bytes]);
     let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
     Ok((message.map_err(invalid)?, connection))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_for_a_process_that_reads_nothing_is_refused() {
+        let (near, _far) = pair().unwrap();
+        let (connection, _other) = pair().unwrap();
+        let connection = Some(connection.as_fd());
+        let refused = (0..100_000).find_map(|_| offer(&near, &ToWorker::Ask, connection).err());
+        assert!(refused.is_some(), "no message waits for room");
+    }
 }

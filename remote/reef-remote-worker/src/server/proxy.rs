@@ -7,7 +7,7 @@
 //! *In*: another server. *Out*: a socket. *Invariant*: the secrets stay in this process. By them at
 //! most one session begins there.
 
-use super::bridge::bridge;
+use super::bridge::{Bridge, bridge};
 use crate::state::lock::lock;
 use reef_files::SocketFile;
 use reef_remote::migration::Target;
@@ -16,7 +16,7 @@ use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub(crate) struct Proxy {
 struct Begun {
     is_begun: bool,
     name: Option<[u8; 16]>,
+    /// Of its last connection.
+    bridge: Weak<Bridge>,
 }
 
 impl Begun {
@@ -95,7 +97,14 @@ fn pass_on(socket: UnixStream, target: &Target, begun: &Mutex<Begun>) -> reef_wi
         vouch(&mut client, &mut server, target.token.as_ref(), admit).map(|()| server)
     });
     match vouched {
-        Ok(server) => bridge(server, socket, Duration::ZERO).map_err(broken),
+        Ok(server) => {
+            let bridge = bridge(server, socket, Duration::ZERO).map_err(broken)?;
+            let former = std::mem::replace(&mut lock(begun).bridge, bridge);
+            if let Some(former) = former.upgrade() {
+                former.cut(); // the session has one connection
+            }
+            Ok(())
+        }
         Err(error) => {
             if lock(begun).name.is_none() {
                 refuse(&mut client, &text_of(&error));

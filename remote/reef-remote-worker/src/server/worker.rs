@@ -1,6 +1,6 @@
 //! A worker's process, as the server sees it.
 
-use super::bridge::bridge;
+use super::bridge::{Bridge, Bridges, bridge};
 use super::options::WorkerOptions;
 use crate::cage::environment::environment;
 use crate::cage::users::User;
@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,14 +45,14 @@ impl Greeted {
         }
     }
 
-    /// Returns a socket for the worker, and whether it is TCP.
-    fn into_socket(self) -> io::Result<(OwnedFd, bool)> {
+    /// Returns a socket for the worker, whether it is TCP, and the bridge that it needs.
+    fn into_socket(self) -> io::Result<(OwnedFd, bool, Option<Weak<Bridge>>)> {
         match self {
-            Self::Plain { socket, is_tcp, .. } => Ok((socket, is_tcp)),
+            Self::Plain { socket, is_tcp, .. } => Ok((socket, is_tcp, None)),
             Self::Tls(link) => {
                 let (near, far) = UnixStream::pair()?;
-                bridge(link, near, LINGER)?;
-                Ok((far.into(), false))
+                let bridge = bridge(link, near, LINGER)?;
+                Ok((far.into(), false, Some(bridge)))
             }
         }
     }
@@ -95,6 +95,7 @@ pub(super) struct Worker {
     asked: AtomicU64,
     /// The client's end of the last connection.
     peer: Mutex<String>,
+    bridges: Bridges,
     /// Name of the process by which it can be killed, whatever its number means then.
     process: Option<OwnedFd>,
     /// Reason for which the operator has ended it.
@@ -151,6 +152,7 @@ impl Worker {
             told: Condvar::new(),
             asked: AtomicU64::new(0),
             peer: Mutex::default(),
+            bridges: Bridges::default(),
             process,
             ended: OnceLock::new(),
         };
@@ -162,16 +164,20 @@ impl Worker {
         self.ended.get().map(String::as_str)
     }
 
-    /// Hands a connection to the process.
+    /// Hands a connection to the process. Never waits.
     ///
     /// # Errors
     ///
-    /// The process has ended.
+    /// The process has ended, or reads no messages.
     pub(super) fn hand(&self, greeted: Greeted, hello: Hello, name: [u8; 16]) -> io::Result<()> {
         *lock(&self.peer) = greeted.peer().to_owned();
-        let (socket, is_tcp) = greeted.into_socket()?;
+        let (socket, is_tcp, bridge) = greeted.into_socket()?;
         let message = ToWorker::Arrived { hello, name, is_tcp };
-        control::send(&self.control, &message, Some(socket.as_fd()))
+        control::offer(&self.control, &message, Some(socket.as_fd()))?;
+        if let Some(bridge) = bridge {
+            self.bridges.replace(name, bridge);
+        }
+        Ok(())
     }
 
     /// Reads the process's messages until it has ended.
@@ -211,7 +217,7 @@ impl Watched for Worker {
     fn ask(&self) {
         self.asked.store(lock(&self.status).0, Ordering::Relaxed);
         // A process that has ended answers no more, and its last answer counts.
-        let _ = control::offer(&self.control, &ToWorker::Ask);
+        let _ = control::offer(&self.control, &ToWorker::Ask, None);
     }
 
     fn counts(&self, until: Option<Instant>) -> SessionCounts {
@@ -236,7 +242,7 @@ impl Watched for Worker {
     fn end(&self, why: &str) {
         let _ = self.ended.set(why.into()); // the first reason counts
         // One that has ended, or reads no messages, is not told.
-        let _ = control::offer(&self.control, &ToWorker::End(why.into()));
+        let _ = control::offer(&self.control, &ToWorker::End(why.into()), None);
         let Some(process) = self.process.as_ref().and_then(|fd| fd.try_clone().ok()) else {
             return;
         };
