@@ -6,6 +6,30 @@ use crate::support::{client, serve, socket};
 use std::ffi::{CStr, c_char};
 
 #[test]
+fn option_of_one_image_of_a_link_is_refused() {
+    let _one = wait_for_turn();
+    let driver = client("link-options");
+    let address = serve(&socket("link-options"));
+    // SAFETY: one test at a time reads or writes the environment.
+    unsafe { std::env::set_var("REEF_REMOTE", &address) };
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    let (mut link, option, value) = (0_usize, 0_u32, 32_usize); // CU_JIT_MAX_REGISTERS
+    let (names, values) = (&raw const option, &raw const value);
+    assert_eq!(call!(driver, cuLinkCreate_v2(0, 0, 0, &raw mut link)), 0);
+    let text = c".version 8.0\n.target sm_70\n";
+    let (data, bytes) = (text.as_ptr(), text.to_bytes_with_nul().len());
+    let add = |count: usize| {
+        call!(driver, cuLinkAddData_v2(link, 1, data, bytes, 0, count, names, values))
+    };
+    assert_eq!([add(1), add(0)], [801, 0]);
+    let path = c"/no/such/file".as_ptr();
+    let add_file =
+        |count: usize| call!(driver, cuLinkAddFile_v2(link, 1, path, count, names, values));
+    assert_eq!([add_file(1), add_file(0)], [801, 301]);
+    assert_eq!(call!(driver, cuLinkDestroy(link)), 0);
+}
+
+#[test]
 fn host_memory_and_errors_are_answered_here() {
     let _one = wait_for_turn();
     let driver = client("local");

@@ -3,6 +3,7 @@
 use super::jit_options::Options;
 use crate::calls::export::{check, give, plain};
 use crate::codes::*;
+use crate::refused::refuse;
 use crate::session::session;
 use crate::state::lock::{lock, mint};
 use reef_remote_calls::Link as Message;
@@ -74,6 +75,11 @@ fn gather(link: u64, kind: u32, image: &[u8], name: &[u8]) -> Result<(), u32> {
     })
 }
 
+/// Refuses options of one image: a message has those of the link alone.
+fn check_options(count: u32) -> Result<(), u32> {
+    if count == 0 { Ok(()) } else { Err(refuse(c"an option of one image of a link")) }
+}
+
 #[allow(clippy::too_many_arguments)] // the driver's
 unsafe fn add(
     link: u64,
@@ -81,14 +87,15 @@ unsafe fn add(
     data: *const u8,
     bytes: usize,
     name: *const c_char,
-    _count: u32,
+    count: u32,
     _names: *const u32,
     _values: *mut usize,
 ) -> Result<(), u32> {
     if data.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: not null, and cuLinkAddData demands `bytes` bytes at `data`. Options are not read.
+    check_options(count)?;
+    // SAFETY: not null, and cuLinkAddData demands `bytes` bytes at `data`.
     let image = unsafe { std::slice::from_raw_parts(data, bytes) };
     let name = if name.is_null() {
         &[][..]
@@ -103,15 +110,15 @@ unsafe fn add_file(
     link: u64,
     kind: u32,
     path: *const c_char,
-    _count: u32,
+    count: u32,
     _names: *const u32,
     _values: *mut usize,
 ) -> Result<(), u32> {
     if path.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: not null, and cuLinkAddFile demands a path that ends with a zero. Options are not
-    // read.
+    check_options(count)?;
+    // SAFETY: not null, and cuLinkAddFile demands a path that ends with a zero.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let image = std::fs::read(OsStr::from_bytes(path)).map_err(|_| FILE_NOT_FOUND)?;
     gather(link, kind, &image, path)
