@@ -38,6 +38,8 @@ pub(crate) fn named(spec: &'static Spec, args: &[usize; MAX_ARGS]) -> Vec<NamedM
         vec![NamedMemory::Range(word(1), 4)]
     } else if is(Call::cuStreamWaitValue64_v2) || is(Call::cuStreamWriteValue64_v2) {
         vec![NamedMemory::Range(word(1), 8)]
+    } else if is(Call::cuMemGetAddressRange_v2) || is(Call::cuPointerGetAttribute) {
+        vec![NamedMemory::Range(word(2), 1)]
     } else if is(Call::cuMemFree_v2) || is(Call::cuMemFreeAsync) {
         vec![NamedMemory::Allocation(word(0))]
     } else {
@@ -86,14 +88,17 @@ mod tests {
         assert_eq!(of(Call::cuMemsetD2D8Async, &[64, 100, 0, 3, 0]), [NamedMemory::Range(64, 0)]);
         let huge = of(Call::cuMemsetD2D32Async, &[64, usize::MAX, 0, usize::MAX, usize::MAX]);
         assert_eq!(huge, [NamedMemory::Range(64, u64::MAX)]);
+        for call in [Call::cuPointerGetAttribute, Call::cuMemGetAddressRange_v2] {
+            assert_eq!(of(call, &[8, 2, 64]), [NamedMemory::Range(64, 1)]);
+        }
         assert_eq!(filled(&[64, 100, 4 << 32, 3, 2, 0]), NamedMemory::Range(64, 112));
     }
 
     /// A new line of the table with numbers of 64 bits must say whether they are addresses.
     #[test]
     fn each_call_with_long_words_is_known() {
-        // Sizes, indexes, flags, counts, and addresses that the driver only tells something of.
-        const OTHERS: [&str; 17] = [
+        // Sizes, indexes, flags and counts.
+        const OTHERS: [&str; 15] = [
             "cuCtxSetLimit",
             "cuMemPoolTrimTo",
             "cuMemAllocAsync",
@@ -109,8 +114,6 @@ mod tests {
             "cuGraphAddDependencies",
             "cuMemAlloc_v2",
             "cuMemAllocPitch_v2",
-            "cuMemGetAddressRange_v2",
-            "cuPointerGetAttribute",
         ];
         for spec in CALLS.iter().filter(|spec| spec.args.contains(&Arg::Word64)) {
             let name = spec.name.to_str().unwrap();

@@ -9,7 +9,9 @@ use crate::state::allocations::Allocation;
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
-use reef_remote_calls::{Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way};
+use reef_remote_calls::{
+    Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way, pointer_attribute_len,
+};
 use reef_wire::{Error, Hot, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -182,8 +184,10 @@ fn prepare(
             return Ok(Err(INVALID_VALUE));
         }
     }
-    if prepared.names_own_memory(&caller.shared) {
+    if prepared.asks_what_is_told() && prepared.names_own_memory(&caller.shared) {
         Ok(Ok(prepared))
+    } else if prepared.is(Call::cuMemGetAddressRange_v2) {
+        Ok(Err(NOT_FOUND))
     } else {
         Ok(Err(INVALID_VALUE))
     }
@@ -229,6 +233,12 @@ impl Prepared {
     /// Returns the first word of an argument's place. Zero: it has none, such as an empty list.
     fn first_word(&self, at: usize) -> u64 {
         self.places[at].as_deref().and_then(|place| place.first().copied()).unwrap_or(0)
+    }
+
+    /// Returns whether the call asks for no handle of the driver's, and no address of this process.
+    fn asks_what_is_told(&self) -> bool {
+        let attribute = self.args[1] as u32;
+        !self.is(Call::cuPointerGetAttribute) || pointer_attribute_len(attribute).is_some()
     }
 
     /// Returns whether all memory that the call names is the program's.

@@ -316,6 +316,20 @@ fn options_of_a_load_name_no_memory() {
     assert!(code == 0 && said.contains("ptxas info    : it was read"), "{code}: {said}");
 }
 
+/// Of an address a client is told no handle of the worker's driver, and nothing of other memory.
+#[test]
+fn attributes_and_ranges_are_told_of_own_memory_alone() {
+    let client = begin(&serve(&socket("hostile-pointers")));
+    let at = result(&client, Call::cuMemAlloc_v2, &[1, 64]);
+    let attribute = |which, at| table(&client, Call::cuPointerGetAttribute, &[1, which, at]);
+    let range = |at| table(&client, Call::cuMemGetAddressRange_v2, &[1, 1, at]);
+    assert_eq!([attribute(2, at), attribute(12, at + 63), range(at + 63)], [0; 3]);
+    assert_eq!([1, 4, 5, 16, 17, 19, 99].map(|which| attribute(which, at)), [1; 7]);
+    assert_eq!([attribute(2, at + 64), range(at + 64)], [1, 500]);
+    assert_eq!(table(&client, Call::cuMemFree_v2, &[at]), 0);
+    assert_eq!([attribute(2, at), range(at)], [1, 500]);
+}
+
 /// Of an image the driver reads what its headers name: all of it has come, or it is refused.
 #[test]
 fn image_that_is_cut_off_is_refused() {

@@ -303,6 +303,7 @@ unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
     // SAFETY: cuPointerGetAttribute demands a place of the attribute's type; null is left out.
     unsafe {
         match attribute {
+            1 => give(to.cast::<usize>(), super::current::handle()),
             2 => give(to.cast::<u32>(), 2), // CU_MEMORYTYPE_DEVICE
             3 => give(to.cast::<usize>(), at),
             6 => give(to.cast::<u32>(), 0), // no synchronous operations

@@ -7,7 +7,7 @@ use crate::codes::*;
 use crate::session::{Session, session};
 use crate::state::host_memory::HostMemory;
 use crate::state::leases::{Leases, is_in};
-use reef_remote_calls::{Call, MAX_PIECE_LEN, ToDevice, ToHost};
+use reef_remote_calls::{Call, MAX_PIECE_LEN, ToDevice, ToHost, pointer_attribute_len};
 use reef_replay::Op;
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};
@@ -167,17 +167,6 @@ fn fill32(is_ptsz: bool, to: u64, value: u32, count: usize) -> Result<(), u32> {
     unsafe { table(Call::cuMemsetD32Async, is_ptsz, &[to as usize, value as usize, count, 0]) }
 }
 
-/// Bytes of an attribute of an address; `None`: it is not told, as it has a handle or an address of
-/// the host's in it.
-fn attribute_len(attribute: u32) -> Option<usize> {
-    match attribute {
-        2 | 9 | 15 => Some(4),           // memory type, device, allowed handle types
-        6 | 8 | 10 | 13 | 14 => Some(4), // flags
-        3 | 7 | 11 | 12 | 20 => Some(8), // device pointer, buffer's number, range
-        _ => None,
-    }
-}
-
 unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> {
     let session = session()?;
     if value.is_null() {
@@ -210,13 +199,17 @@ unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> 
     if is_in(session.facts.window, at) {
         let block = Leases::find(at).ok_or(INVALID_VALUE)?;
         let told = device_memory::attribute(&block, attribute, at).ok_or(INVALID_VALUE)?;
-        let len = if attribute == 1 { 8 } else { attribute_len(attribute).ok_or(INVALID_VALUE)? };
+        let len = if attribute == 1 {
+            8
+        } else {
+            pointer_attribute_len(attribute).ok_or(INVALID_VALUE)?
+        };
         // SAFETY: not null, and cuPointerGetAttribute demands room for the attribute's type, which
         // has `len` bytes, at most 8.
         unsafe { std::ptr::copy_nonoverlapping(told.to_le_bytes().as_ptr(), value, len) };
         return Ok(());
     }
-    let len = attribute_len(attribute).ok_or(INVALID_VALUE)?;
+    let len = pointer_attribute_len(attribute).ok_or(INVALID_VALUE)?;
     let args = [found.as_mut_ptr() as usize, attribute as usize, at as usize];
     // SAFETY: a place of this size.
     unsafe { table(Call::cuPointerGetAttribute, false, &args) }?;
