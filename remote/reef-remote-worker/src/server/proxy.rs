@@ -20,6 +20,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
+/// Upper bound of connections that have not begun yet. A worker makes one or two.
+const MAX_WAITING: usize = 16;
+
 /// Proxy to another server, until it is dropped. Connections stay until an end closes them.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -60,6 +63,10 @@ impl Proxy {
         let body = move || {
             // An error is the end: the socket is shut down.
             while let Ok((socket, _)) = accepting.accept() {
+                // Each thread below has one more reference.
+                if Arc::strong_count(&begun) > MAX_WAITING {
+                    continue; // it is closed
+                }
                 let (target, begun) = (target.clone(), Arc::clone(&begun));
                 let connect = move || {
                     let _ = pass_on(socket, &target, &begun); // the worker was told, or is gone
@@ -125,6 +132,8 @@ fn text_of(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef_wire::Address;
+    use std::io::Read;
 
     #[test]
     fn proxy_admits_one_session_and_its_connections() {
@@ -135,5 +144,22 @@ mod tests {
         assert!(begun.admit(Some([1; 16])));
         assert!(begun.admit(Some([1; 16])));
         assert!(!begun.admit(Some([2; 16])), "another one");
+    }
+
+    #[test]
+    fn silent_connections_to_a_proxy_are_bounded() {
+        let folder = std::env::temp_dir().join(format!("reef-proxy-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("server");
+        let _server = UnixListener::bind(&path).unwrap(); // it says nothing
+        let target = Target::new(Address::Unix(path));
+        let proxy = Proxy::start(&folder.join("proxy"), target).unwrap();
+        let connect = || UnixStream::connect(proxy.path()).unwrap();
+        let _waiting: Vec<_> = (0..MAX_WAITING).map(|_| connect()).collect();
+        let mut more = connect();
+        more.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(more.read(&mut [0; 1]).unwrap(), 0, "it is closed");
+        drop(proxy);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }
