@@ -77,6 +77,15 @@ impl DeviceCode {
         self.texts.push(Text { is_inside, capability, packing, bytes, raw_size });
     }
 
+    /// Returns what a driver takes of the image that ignores machine code, with the copies of texts
+    /// inside of that.
+    #[must_use]
+    pub fn without_machine_code(mut self) -> Self {
+        self.machine.clear();
+        self.texts.retain(|text| !text.is_inside);
+        self
+    }
+
     /// Machine code that a device of this capability runs.
     fn machine(&self, capability: u32) -> Option<&Machine> {
         let fits = |of: u32| of / 10 == capability / 10 && of <= capability;
@@ -194,6 +203,22 @@ mod tests {
         assert!(same.text(90).is_ok());
         let none = DeviceCode::read(&of(2, b"code", 0, 0)).unwrap();
         assert_eq!(none.text(90), Err("no PTX"));
+    }
+
+    #[test]
+    fn newest_text_is_taken_where_machine_code_is_ignored() {
+        let older_text = b".version 9.0\n.target sm_80\n";
+        let entry = |kind: u8, bytes: &[u8], capability: u8| {
+            let mut entry = of(kind, bytes, 0, 0);
+            entry[16 + 28] = capability;
+            entry
+        };
+        let all = [entry(2, b"code", 80), entry(1, older_text, 80), entry(1, PTX, 86)];
+        let code = DeviceCode::read(&joined(&all)).unwrap();
+        assert_eq!(code.text(86).unwrap().as_bytes(), older_text, "as the code for 80 runs");
+        let code = code.without_machine_code();
+        assert_eq!(code.text(86).unwrap().as_bytes(), PTX);
+        assert!(!code.has_machine_code(86));
     }
 
     #[test]

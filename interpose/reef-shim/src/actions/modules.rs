@@ -32,10 +32,15 @@ pub(crate) fn read_variables() {
     }
 }
 
+/// Returns whether the driver may compile PTX although an image has machine code.
+pub(crate) fn may_ignore_machine_code() -> bool {
+    read_variables();
+    MAY_IGNORE_MACHINE_CODE.load(Relaxed)
+}
+
 /// Returns the memory of an image on a device of this compute capability.
 fn footprint(image: &[u8], capability: u32) -> Footprint {
-    read_variables();
-    if MAY_IGNORE_MACHINE_CODE.load(Relaxed) {
+    if may_ignore_machine_code() {
         Footprint::of_any(image)
     } else {
         Footprint::of(image, capability)

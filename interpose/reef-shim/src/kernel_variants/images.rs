@@ -1,5 +1,6 @@
 //! PTX of the modules and libraries that the program has loaded.
 
+use crate::actions::modules::may_ignore_machine_code;
 use crate::catch_panics::catch_panics;
 use crate::limit::charges::Kind;
 use crate::limit::image::whole;
@@ -45,7 +46,7 @@ pub(crate) unsafe fn load(
         // has just read both without an error.
         let read = || unsafe {
             check_options(options.0, options.1)?;
-            DeviceCode::read(whole(image)?).map_err(|error| error.to_string())
+            device_code(whole(image)?)
         };
         note(kind, to, read);
     }
@@ -72,12 +73,17 @@ pub(crate) unsafe fn load_file(
             check_options(options.0, options.1)?;
             let path = OsStr::from_bytes(CStr::from_ptr(path).to_bytes());
             let bytes = reef_files::read(path, MAX_INPUT_BYTES);
-            let bytes = bytes.map_err(|error| format!("its file: {error}"))?;
-            DeviceCode::read(&bytes).map_err(|error| error.to_string())
+            device_code(&bytes.map_err(|error| format!("its file: {error}"))?)
         };
         note(kind, to, read);
     }
     code
+}
+
+/// Reads the code that the driver takes of an image.
+fn device_code(image: &[u8]) -> Result<DeviceCode, String> {
+    let code = DeviceCode::read(image).map_err(|error| error.to_string())?;
+    Ok(if may_ignore_machine_code() { code.without_machine_code() } else { code })
 }
 
 /// # Safety
