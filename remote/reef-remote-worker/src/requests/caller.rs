@@ -10,6 +10,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Number of streams that stand for threads' own ones beyond which those without work are used
+/// again: the worker is not told that a thread of the client has ended.
+const MAX_OWN_STREAMS: usize = 256;
+
 /// A thread of the client, at the time of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallingThread {
@@ -115,6 +119,12 @@ impl Caller {
         if let Some(stream) = own_streams.get(&place) {
             return Ok(*stream);
         }
+        if own_streams.len() >= MAX_OWN_STREAMS
+            && let Some(stream) = self.take_idle(&mut own_streams, lane.context)
+        {
+            own_streams.insert(place, stream);
+            return Ok(stream);
+        }
         let mut stream = 0_usize;
         let create = self.shared.driver.of(Call::cuStreamCreate);
         // SAFETY: a place for a handle.
@@ -125,6 +135,24 @@ impl Caller {
             }
             code => Err(code),
         }
+    }
+
+    /// Takes a stream of a context that has no work left from its thread, which gets another one if
+    /// it goes on. `None`: there is none, or a capture is open, which the question would break.
+    fn take_idle(
+        &self,
+        own_streams: &mut HashMap<(u32, u64), usize>,
+        context: u64,
+    ) -> Option<usize> {
+        if self.shared.is_capturing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let query = self.shared.driver.of(Call::cuStreamQuery);
+        // SAFETY: a stream of the driver's, which ends with its context.
+        let is_idle = |stream: usize| unsafe { query.call([stream]) } == 0;
+        let mut all = own_streams.iter().filter(|((_, of), _)| *of == context);
+        let place = all.find(|(_, stream)| is_idle(**stream)).map(|(place, _)| *place)?;
+        own_streams.remove(&place)
     }
 
     /// Puts a call of a host function into a stream.

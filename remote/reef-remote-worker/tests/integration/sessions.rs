@@ -3,11 +3,12 @@
 use crate::common::{self, Driver, call, library, until};
 use crate::support::{self, CLIENT, children, serve, socket};
 use reef_remote_calls::{
-    Advance, Call, Define, FindFunction, KernelNode, Launch, Link, Load, SCHEMA, SetCurrent,
-    TableCall, ToDevice, ToHost,
+    Advance, Call, Define, FindFunction, KernelNode, Launch, Link, Load, OWN_STREAM, SCHEMA,
+    SetCurrent, TableCall, ToDevice, ToHost,
 };
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Hot, Message, hot_bytes};
+use std::collections::HashSet;
 use std::ffi::CStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -314,6 +315,22 @@ fn options_of_a_load_name_no_memory() {
     let (code, logs) = load(&client, 100, &options, TEXT);
     let said = String::from_utf8_lossy(&logs).into_owned();
     assert!(code == 0 && said.contains("ptxas info    : it was read"), "{code}: {said}");
+}
+
+/// The worker is not told that a thread of its client has ended.
+#[test]
+fn own_streams_of_ended_threads_are_used_again() {
+    let client = begin(&serve(&socket("many-threads")));
+    let context = SetCurrent { context: U64::new(1 << 46 | 1 << 4) };
+    let (head, words) = (table_call(Call::cuStreamGetId), [OWN_STREAM, 1].map(u64::to_le_bytes));
+    let mut streams = HashSet::new();
+    for lane in 2..1000 {
+        client.call(SetCurrent::OP, lane, &[hot_bytes(&context)]).unwrap();
+        let reply = client.call(TableCall::OP, lane, &[&head, &words.concat()]).unwrap();
+        assert_eq!(reply[..4], [0; 4], "thread {lane}");
+        streams.insert(reply[8..16].to_vec());
+    }
+    assert_eq!(streams.len(), 256);
 }
 
 /// Of an address a client is told no handle of the worker's driver, and nothing of other memory.
