@@ -193,20 +193,22 @@ impl Small {
         let steps = w.un(Unary::Round, steps);
         let near = w.mul(steps, step);
         let size = self.within(w, near, saturates);
-        let (minus, zero) = (w.un(Unary::Neg, size), w.real(0.0));
-        let is_negative = w.bin(Binary::Less, x, zero);
-        w.select(is_negative, minus, size)
+        let (sign, zero) = (w.un(Unary::Sign, x), w.real(0.0)); // the sign of -0 is -0
+        let made = w.mul(size, sign);
+        match self.beyond {
+            Beyond::Infinite | Beyond::Nan => made,
+            Beyond::NanForMinusZero => w.add(made, zero), // it has no -0
+            Beyond::Largest => {
+                let is_none = w.un(Unary::IsNan, made);
+                w.select(is_none, zero, made)
+            }
+        }
     }
 
     /// A rounded size that may be beyond the largest.
     fn within(self, w: &mut Writer, near: usize, saturates: bool) -> usize {
         let largest = w.real(self.size(self.last()));
-        if self.beyond == Beyond::Largest {
-            let (is_none, zero) = (w.un(Unary::IsNan, near), w.real(0.0));
-            let near = w.select(is_none, zero, near);
-            return w.bin(Binary::Min, near, largest);
-        }
-        if saturates {
+        if saturates || self.beyond == Beyond::Largest {
             return w.bin(Binary::Min, near, largest);
         }
         let is_infinite = self.beyond == Beyond::Infinite;

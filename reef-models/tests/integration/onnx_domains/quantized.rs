@@ -2,7 +2,7 @@
 
 use super::{assert_near, doubles, network, outputs};
 use crate::handmade::{int, ints, node, node_in, node_of, open, scalar, stored};
-use reef_core::tensor::{Array, Element};
+use reef_core::tensor::{Array, Element, Half};
 
 const FLOAT: i64 = 1;
 const U8: i64 = 2;
@@ -187,4 +187,26 @@ fn sums_of_quantized_tensors_are_quantized_again() {
     // 77.5 - 45 = 32.5, and 77.5 + 50.
     assert_eq!(made[0], Array::U8(vec![132, 228]));
     assert_eq!(made[0].element(), Element::U8);
+}
+
+/// Types without a -0 have 0 for it, and for what rounds to it.
+#[test]
+fn sign_of_zero_is_kept_where_the_type_has_it() {
+    let x = || Array::F32(vec![0.0, -0.0, -1e-9]);
+    for (to, minus) in [(17, 0x8000), (18, 0), (19, 0x8000), (20, 0), (23, 0x8000)] {
+        let want = Array::F16([0, minus, minus].map(Half).to_vec());
+        let cast = between(&[node("Cast", &["x"], "y", &[int("to", to)])], FLOAT, &["3"]);
+        assert_eq!(outputs(&cast, &[3], x())[0], want, "Cast to {to}");
+        let zero = stored("z", to, &[], &[0]);
+        let nodes = [node("QuantizeLinear", &["x", "s", "z"], "y", &[]), scalar("s", 1.0), zero];
+        let made = outputs(&between(&nodes, FLOAT, &["3"]), &[3], x());
+        assert_eq!(made[0], want, "QuantizeLinear to {to}");
+    }
+}
+
+#[test]
+fn number_of_four_bits_is_never_nan() {
+    let cast = between(&[node("Cast", &["x"], "y", &[int("to", 23)])], FLOAT, &["3"]);
+    let x = Array::F32(vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY]);
+    assert_eq!(doubles(&outputs(&cast, &[3], x)[0]), [0.0, 6.0, -6.0]);
 }

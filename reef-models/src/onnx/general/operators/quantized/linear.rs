@@ -178,13 +178,15 @@ pub(super) fn quantize_linear(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Va
     match to {
         Quantized::Whole(to) => quantized(b, x, &scale, &zero, to),
         Quantized::Real(few) => {
+            let is_moved = !matches!(zero, Factor::Number(0.0));
             let quotient =
                 b.map_in(Domain::F32, Element::F32, &operands(x, &[&scale, &zero]), |w| {
                     let mut inputs = 1;
                     let x = w.input(0);
                     let (scale, zero) = (scale.write(w, &mut inputs), zero.write(w, &mut inputs));
                     let quotient = w.div(x, scale);
-                    w.add(quotient, zero)
+                    // A sum with 0 would lose the sign of -0.
+                    if is_moved { w.add(quotient, zero) } else { quotient }
                 })?;
             few.cast(b, &quotient, saturates)
         }
