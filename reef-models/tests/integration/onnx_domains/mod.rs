@@ -6,6 +6,7 @@
 mod attention;
 mod branches;
 mod columns;
+mod edges;
 mod microsoft;
 mod quantized;
 mod ranges;

@@ -23,8 +23,9 @@ pub(super) fn window(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         "HammingWindow" => [25.0 / 46.0, 21.0 / 46.0, 0.0],
         _ => [0.42, 0.5, 0.08],
     };
+    // A symmetric window of one element is NaN, as in ONNX's reference and in ONNX Runtime.
     let number = |i: usize| {
-        let angle = std::f64::consts::TAU * i as f64 / around.max(1) as f64;
+        let angle = std::f64::consts::TAU * i as f64 / around as f64;
         middle - one * angle.cos() + two * (2.0 * angle).cos()
     };
     typed(b, call, vec![count], (0..count).map(number).collect())
