@@ -221,3 +221,13 @@ pub(crate) fn same_element(a: &Value, b: &Value) -> Result<()> {
         Err(format!("operands of types {} and {}", a.element(), b.element()))
     }
 }
+
+/// Refuses a tensor of integers or truth values.
+#[cfg(feature = "onnx")]
+pub(crate) fn ensure_float(value: &Value) -> Result<()> {
+    if value.element().is_float() {
+        Ok(())
+    } else {
+        Err(format!("an operand must have floats, got {}", value.spec))
+    }
+}

@@ -5,6 +5,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
+use crate::tensors::expressions::ensure_float;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Binary, Element, Gather, Kind, Spec, Target, Unary};
 
@@ -17,9 +18,7 @@ pub(super) fn align(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (&[_, _, height, width], &[count, 4]) = (x.dims(), regions.dims()) else {
         return Err(format!("regions {} of {}", regions.spec, x.spec));
     };
-    if !x.element().is_float() {
-        return Err(format!("floats wanted, {} there", x.spec));
-    }
+    ensure_float(x)?;
     if batches.dims() != [count] {
         return Err(format!("batches {} of {count} regions", batches.spec));
     }

@@ -2,6 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
+use crate::tensors::expressions::ensure_float;
 use crate::tensors::value::{Value, wide};
 use reef_core::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Target, Unary};
 
@@ -23,8 +24,9 @@ pub(super) struct Tap {
 impl Space {
     /// Of batches, channels and one axis or more.
     pub(super) fn of(b: &mut Builder<'_>, x: &Value) -> Result<Self> {
-        if x.rank() < 3 || !x.element().is_float() {
-            return Err(format!("floats of at least three dimensions wanted, {} there", x.spec));
+        ensure_float(x)?;
+        if x.rank() < 3 {
+            return Err(format!("a tensor must have at least three dimensions, got {}", x.spec));
         }
         let order: Vec<usize> = [0].into_iter().chain(2..x.rank()).chain([1]).collect();
         let (batches, channels, sizes) = (x.dims()[0], x.dims()[1], x.dims()[2..].to_vec());

@@ -4,6 +4,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{axis, elements, size};
 use crate::tensors::builder::Builder;
+use crate::tensors::expressions::ensure_float;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Array, Binary, Element, View};
 
@@ -72,9 +73,7 @@ impl Plan {
 
 /// Real and imaginary part of numbers, which the last axis of one or two has.
 fn parts(b: &mut Builder<'_>, x: &Value) -> Result<(Value, Option<Value>)> {
-    if !x.element().is_float() {
-        return Err(format!("floats wanted, {} there", x.spec));
-    }
+    ensure_float(x)?;
     let (last, dims) = (x.rank() - 1, x.dims()[..x.rank() - 1].to_vec());
     let mut part = |k: usize| {
         let part = b.cut(x, last, k, k + 1)?;
