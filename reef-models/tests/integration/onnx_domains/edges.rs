@@ -2,9 +2,11 @@
 //! of ONNX Runtime.
 
 use super::{assert_near, network, numbers};
-use crate::handmade::{int, node, open, typed, value};
+use crate::handmade::{int, node, open, singles, text, typed, value};
+use reef_core::tensor::Array;
 
 const FLOAT: i64 = 1;
+const INFINITE: f64 = f64::INFINITY;
 
 #[test]
 fn window_of_one_element_is_that_of_onnx_runtime() {
@@ -34,5 +36,67 @@ fn operators_of_floats_refuse_integers() {
         (say("GridSample", &["x", "others"], &[1, 1, 2, 2]), "int32[1, 1, 2, 2]"),
     ] {
         assert!(said.ends_with(&format!("an operand must have floats, got {got}")), "{said}");
+    }
+}
+
+/// Bins of regions of `x`, each as many samples as it is long or one.
+fn regions(dims: &[i64], x: Vec<f32>, regions: &[[f32; 4]], of: &[i64], more: &[Vec<u8>]) -> Array {
+    let corners = regions.concat();
+    let parts = [
+        value(11, "x", dims),
+        singles("regions", &[of.len() as i64, 4], |k| corners[k as usize]),
+        numbers("batch", of),
+        node("RoiAlign", &["x", "regions", "batch"], "y", more),
+        open(12, "y", FLOAT, &[]),
+    ];
+    network(&parts, &[]).unwrap().execute(&[Array::F32(x)]).unwrap().remove(0)
+}
+
+#[test]
+fn infinite_elements_outside_of_a_bin_do_not_change_it() {
+    let (nan, size) = (f64::NAN, [int("output_height", 2), int("output_width", 2)]);
+    let mut x: Vec<f32> = (0..36).map(|k| k as f32).collect();
+    (x[3], x[30], x[35]) = (f32::NAN, f32::NEG_INFINITY, f32::INFINITY);
+    let corners = [[0.3, 0.3, 2.7, 2.1], [1.0, 1.0, 4.9, 4.7], [0.25, 3.3, 5.25, 5.3]];
+    let made = regions(&[1, 1, 6, 6], x, &corners, &[0, 0, 0], &size);
+    let want = [1.9, 3.1, 7.3, 8.5, 10.025, nan, 21.125, 23.075, 20.8, 23.3, -INFINITE, INFINITE];
+    assert_near(&made, &want);
+    // Each channel of each batch has its own.
+    let mut x: Vec<f32> = [0, 1].iter().flat_map(|_| 0..16).map(|k| k as f32).collect();
+    x.extend((100..132).map(|k| if k < 116 { k as f32 } else { 116.0 - k as f32 }));
+    (x[0], x[63]) = (f32::NAN, f32::INFINITY);
+    let corners = [[0.8, 0.8, 3.1, 3.1], [0.3, 0.3, 2.2, 2.2]];
+    let made = regions(&[2, 2, 4, 4], x, &corners, &[1, 0], &size[1..]);
+    let want = [106.675, 107.825, -6.675, INFINITE, nan, 4.225, 3.275, 4.225];
+    assert_near(&made, &want);
+}
+
+#[test]
+fn region_outside_of_a_tensor_reads_nothing() {
+    let x = vec![1.0, 1.0, 1.0, f32::INFINITY];
+    for samples in [0, 1] {
+        let more = [int("sampling_ratio", samples)];
+        let made = regions(&[1, 1, 2, 2], x.clone(), &[[10.0, 10.0, 12.0, 12.0]], &[0], &more);
+        assert_near(&made, &[0.0]);
+    }
+}
+
+#[test]
+fn place_outside_of_a_tensor_reads_nothing() {
+    for (mode, want) in [
+        ("linear", [0.0, 0.0, 0.36, INFINITE]),
+        ("nearest", [0.0, 0.0, 1.0, 1.0]),
+        ("cubic", [0.0, 0.0, -INFINITE, INFINITE]),
+    ] {
+        let parts = [
+            value(11, "x", &[1, 1, 2, 2]),
+            value(11, "grid", &[1, 1, 4, 2]),
+            node("GridSample", &["x", "grid"], "y", &[text("mode", mode)]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let x = vec![1.0, 2.0, f32::INFINITY, 4.0];
+        let grid = vec![3.0, 0.0, 0.2, 3.0, -0.9, -0.9, -0.6, -0.3];
+        let network = network(&parts, &[]).unwrap();
+        assert_near(&network.execute(&[Array::F32(x), Array::F32(grid)]).unwrap()[0], &want);
     }
 }

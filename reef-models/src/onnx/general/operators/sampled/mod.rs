@@ -2,6 +2,7 @@
 
 mod deformed;
 mod grid;
+mod infinities;
 mod regions;
 mod taps;
 

@@ -1,5 +1,6 @@
 //! `RoiAlign`: regions of a tensor, each at the same number of bins.
 
+use super::infinities::{finite, with_infinite};
 use super::taps::{Space, Tap, of_places, with_channels_first};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
@@ -127,6 +128,11 @@ impl Axis {
             w.bin(Binary::Min, at, last)
         })?;
         let low = b.unary(Unary::Floor, &inside)?;
+        let outside = b.map_in(places.element().domain(), Element::Bool, &[&places], |w| {
+            let (at, first, end) = (w.input(0), w.real(-1.0), w.real(self.size as f64));
+            let (before, behind) = (w.bin(Binary::Less, at, first), w.bin(Binary::Less, end, at));
+            w.bin(Binary::Max, before, behind)
+        })?;
         let mut taps = Vec::new();
         for behind in 0..2 {
             let at = b.map_in(low.element().domain(), Element::I64, &[&low], |w| {
@@ -134,18 +140,12 @@ impl Axis {
                 let at = w.add(low, behind);
                 w.bin(Binary::Min, at, last)
             })?;
-            let weight = b.map(low.element(), &[&places, &inside, &low], |w| {
-                let (at, inside, low) = (w.input(0), w.input(1), w.input(2));
-                let (first, end) = (w.real(-1.0), w.real(self.size as f64));
-                let (zero, one) = (w.real(0.0), w.real(1.0));
+            let weight = b.map(low.element(), &[&inside, &low], |w| {
+                let (inside, low, one) = (w.input(0), w.input(1), w.real(1.0));
                 let part = w.sub(inside, low);
-                let weight = if behind == 0 { w.sub(one, part) } else { part };
-                let before = w.bin(Binary::Less, at, first);
-                let behind = w.bin(Binary::Less, end, at);
-                let is_outside = w.bin(Binary::Max, before, behind);
-                w.select(is_outside, zero, weight)
+                if behind == 0 { w.sub(one, part) } else { part }
             })?;
-            taps.push(Tap { at, weight: Some(weight) });
+            taps.push(Tap { at, weight: Some(weight), outside: Some(outside.clone()) });
         }
         Ok(taps)
     }
@@ -216,14 +216,12 @@ fn sampled(
     join: Binary,
 ) -> Result<Value> {
     let space = Space::of(b, x)?.with_batches();
-    let batches = b.cast(batches, Element::I64)?;
-    let batches = b.reshape(&batches, vec![batches.dims()[0], 1, 1])?;
+    let of_batch = Tap::of_batches(b, batches)?;
     let mut made: Option<Value> = None;
     for k in 0..samples * samples {
         let rows = axes[0].taps(b, k / samples, samples, false)?;
         let columns = axes[1].taps(b, k % samples, samples, true)?;
-        let of_batch = vec![Tap { at: batches.clone(), weight: None }];
-        let sample = space.blend(b, &[of_batch, rows, columns], join)?;
+        let sample = space.blend(b, &[vec![of_batch.clone()], rows, columns], join)?;
         made = Some(match made {
             None => sample,
             Some(others) => b.binary(join, &others, &sample)?,
@@ -238,20 +236,32 @@ fn sampled(
 
 /// Means of all samples, as products with the weights of rows and of columns.
 fn by_weights(b: &mut Builder<'_>, x: &Value, axes: &[Axis; 2], batches: &Value) -> Result<Value> {
-    let (rows, columns) = (axes[0].weights(b)?, axes[1].weights(b)?);
+    let weights = [axes[0].weights(b)?, axes[1].weights(b)?];
     let x = b.widened(x)?;
+    let finite = finite(b, &x)?;
+    let made = products(b, &finite, &weights, batches)?;
+    with_infinite(b, &made, &x, &weights, batches)
+}
+
+/// Elements of each region's batch, times weights `[regions, bins, size]` of rows and of columns.
+fn products(
+    b: &mut Builder<'_>,
+    x: &Value,
+    [rows, columns]: &[Value; 2],
+    batches: &Value,
+) -> Result<Value> {
     let (dims, count) = (x.dims().to_vec(), rows.dims()[0]);
     let each = if dims[0] == 1 {
-        b.reshape(&x, dims.clone())?
+        x.clone()
     } else {
         let inner = dims[1..].iter().product();
         let sizes = vec![dims[0]];
         let target = Target::Tuples { batches: 1, shared: true, sizes, inner, tuples: count };
         let spec = Spec { element: x.element(), dims: [&[count], &dims[1..]].concat() };
-        b.emit(Kind::Gather(Gather { target }), &[&x, batches], spec)?
+        b.emit(Kind::Gather(Gather { target }), &[x, batches], spec)?
     };
-    let rows = b.reshape(&rows, vec![count, 1, axes[0].bins, dims[2]])?;
-    let columns = b.reshape(&columns, vec![count, 1, axes[1].bins, dims[3]])?;
+    let rows = b.reshape(rows, vec![count, 1, rows.dims()[1], dims[2]])?;
+    let columns = b.reshape(columns, vec![count, 1, columns.dims()[1], dims[3]])?;
     let made = b.matmul(&rows, &each)?;
     let turned = b.transpose(&columns, &[0, 1, 3, 2])?;
     b.matmul(&made, &turned)

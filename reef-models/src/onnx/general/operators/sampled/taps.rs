@@ -16,9 +16,22 @@ pub(super) struct Space {
 }
 
 /// A neighbour along one axis: its place, and its weight if that isn't 1.
+#[derive(Clone)]
 pub(super) struct Tap {
     pub(super) at: Value,
     pub(super) weight: Option<Value>,
+    /// True where it lies outside of the tensor, so that nothing is read. A weight of 0 would make
+    /// NaN of an infinite element.
+    pub(super) outside: Option<Value>,
+}
+
+impl Tap {
+    /// The batch of each region, for rows and columns of bins.
+    pub(super) fn of_batches(b: &mut Builder<'_>, batches: &Value) -> Result<Self> {
+        let batches = b.cast(batches, Element::I64)?;
+        let at = b.reshape(&batches, vec![batches.dims()[0], 1, 1])?;
+        Ok(Self { at, weight: None, outside: None })
+    }
 }
 
 impl Space {
@@ -98,21 +111,39 @@ impl Space {
 
     fn weighted(&self, b: &mut Builder<'_>, taps: &[&Tap]) -> Result<Value> {
         let places: Vec<&Value> = taps.iter().map(|tap| &tap.at).collect();
-        let found = self.at(b, &places)?;
+        let mut found = self.at(b, &places)?;
         let factors: Vec<&Value> = taps.iter().filter_map(|tap| tap.weight.as_ref()).collect();
-        if factors.is_empty() {
+        if !factors.is_empty() {
+            let weight = for_channels(b, &factors, self.element(), Binary::Mul)?;
+            found = b.binary(Binary::Mul, &found, &weight)?;
+        }
+        let outside: Vec<&Value> = taps.iter().filter_map(|tap| tap.outside.as_ref()).collect();
+        if outside.is_empty() {
             return Ok(found);
         }
-        let weight = b.map(self.element(), &factors, |w| {
-            let first = w.input(0);
-            (1..factors.len()).fold(first, |product, k| {
-                let next = w.input(k);
-                w.mul(product, next)
-            })
-        })?;
-        let weight = b.reshape(&weight, [weight.dims(), &[1]].concat())?;
-        b.binary(Binary::Mul, &found, &weight)
+        let is_outside = for_channels(b, &outside, Element::Bool, Binary::Max)?;
+        b.map(found.element(), &[&found, &is_outside], |w| {
+            let (found, is_outside, zero) = (w.input(0), w.input(1), w.real(0.0));
+            w.select(is_outside, zero, found)
+        })
     }
+}
+
+/// Values of all axes put together, one for all channels.
+fn for_channels(
+    b: &mut Builder<'_>,
+    values: &[&Value],
+    element: Element,
+    join: Binary,
+) -> Result<Value> {
+    let made = b.map(element, values, |w| {
+        let first = w.input(0);
+        (1..values.len()).fold(first, |all, k| {
+            let next = w.input(k);
+            w.bin(join, all, next)
+        })
+    })?;
+    b.reshape(&made, [made.dims(), &[1]].concat())
 }
 
 /// Values outside of a tensor.
@@ -219,17 +250,14 @@ fn tap(
         w.bin(Binary::Min, at, high)
     })?;
     if outside != Outside::Zeros {
-        return Ok(Tap { at, weight });
+        return Ok(Tap { at, weight, outside: None });
     }
-    let inputs: Vec<&Value> = [&wanted].into_iter().chain(&weight).collect();
-    let weight = b.map(base.element(), &inputs, |w| {
+    let is_outside = b.map_in(base.element().domain(), Element::Bool, &[&wanted], |w| {
         let (at, zero, last) = (w.input(0), w.real(0.0), w.real(last));
-        let weight = if inputs.len() > 1 { w.input(1) } else { w.real(1.0) };
         let (is_behind, is_before) = (w.bin(Binary::Less, last, at), w.bin(Binary::Less, at, zero));
-        let is_outside = w.bin(Binary::Max, is_behind, is_before);
-        w.select(is_outside, zero, weight)
+        w.bin(Binary::Max, is_behind, is_before)
     })?;
-    Ok(Tap { at, weight: Some(weight) })
+    Ok(Tap { at, weight, outside: Some(is_outside) })
 }
 
 /// A whole place that is mirrored as often as it takes to be in range.
