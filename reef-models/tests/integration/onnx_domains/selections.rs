@@ -2,7 +2,9 @@
 //! compares numbers.
 
 use super::{doubles, network, numbers};
-use crate::handmade::{bytes, file, int, ints, node, node_in, open, scalar, stored, value};
+use crate::handmade::{
+    bytes, file, int, ints, node, node_in, node_of, open, scalar, stored, value,
+};
 use reef_core::tensor::Array;
 use reef_models::{Extent, Model};
 
@@ -178,6 +180,40 @@ fn mean_of_integers_is_that_of_real_rows() {
         open(12, "z", 6, &["1", "1"]),
     ];
     assert_eq!(made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 1.0, 5.0]), [2.0]);
+}
+
+#[test]
+fn last_of_equal_rows_is_a_real_one() {
+    let found = |op: &str, element: i64, [one, other]: [f32; 2]| {
+        let parts = [
+            node("Cast", &["y"], "cast", &[int("to", element)]),
+            node(op, &["cast"], "z", &[int("select_last_index", 1), int("keepdims", 0)]),
+            open(12, "z", I64, &["2"]),
+        ];
+        made_of_rows(&parts, [1.0, one, 0.0, 3.0, 1.0, other])
+    };
+    let (most, none) = (f32::INFINITY, f32::NAN);
+    for (op, rows, want) in [
+        ("ArgMax", [-most, -most], 1.0),
+        ("ArgMin", [most, most], 1.0),
+        ("ArgMax", [none, none], 0.0),
+        ("ArgMax", [-most, none], 0.0),
+        ("ArgMin", [most, none], 0.0),
+    ] {
+        assert_eq!(found(op, FLOAT, rows), [1.0, want], "{op} of {rows:?}");
+    }
+    assert_eq!(found("ArgMax", 2, [0.0, 0.0]), [1.0, 1.0]);
+    assert_eq!(found("ArgMin", 2, [255.0, 255.0]), [1.0, 1.0]);
+}
+
+#[test]
+fn smallest_rows_are_real_ones_even_if_they_are_nan() {
+    let parts = [
+        numbers("k", &[2]),
+        node_of("TopK", &["y", "k"], &["v", "z"], &[int("axis", 0), int("largest", 0)]),
+        open(12, "z", I64, &["2", "2"]),
+    ];
+    assert_eq!(made_of_rows(&parts, [1.0, f32::NAN, 0.0, 3.0, 1.0, 5.0]), [0.0, 1.0, 1.0, 0.0]);
 }
 
 #[test]

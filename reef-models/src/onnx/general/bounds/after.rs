@@ -128,6 +128,10 @@ pub(in crate::onnx::general) fn of_results(
             results[0] = of_real_rows(b, call, &results[0])?;
             Ok(none)
         }
+        Passed::Nothing if call.op().starts_with("Arg") => {
+            results[0] = among_real_rows(b, call, &results[0])?;
+            Ok(none)
+        }
         Passed::Nothing => Ok(none),
         Passed::Refused => Err(refusal(first)),
     }
@@ -298,6 +302,18 @@ fn of_real_rows(b: &mut Builder<'_>, call: &Call<'_>, mean: &Value) -> Result<Va
         w.div(sum, count)
     })?;
     b.cast(&made, mean.element())
+}
+
+/// Places of which those behind the real rows are the last of these: integers behind them may be
+/// equal to the best ones.
+fn among_real_rows(b: &mut Builder<'_>, call: &Call<'_>, places: &Value) -> Result<Value> {
+    let bound = call.bound(0).ok_or("no size")?;
+    b.map(Element::I64, &[places, &bound.size], |w| {
+        let (place, size, one, zero) = (w.input(0), w.input(1), w.whole(1), w.whole(0));
+        let last = w.sub(size, one);
+        let last = w.bin(Binary::Max, last, zero);
+        w.bin(Binary::Min, place, last)
+    })
 }
 
 /// Axes that a reduction folds.

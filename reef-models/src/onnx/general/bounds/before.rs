@@ -14,6 +14,9 @@ enum Behind {
     One,
     Lowest,
     Highest,
+    /// NaN, which is found only where it is first. Integers have the lowest or the highest.
+    NeverMost,
+    NeverLeast,
 }
 
 impl Behind {
@@ -24,10 +27,12 @@ impl Behind {
             ("ReduceSumSquare" | "ReduceLogSum" | "NonZero", 0) => Some(Self::Zero),
             ("Compress", 1) => Some(Self::Zero),
             ("ReduceProd", 0) => Some(Self::One),
-            ("ReduceMax" | "ArgMax" | "ReduceLogSumExp", 0) => Some(Self::Lowest),
-            ("Softmax" | "LogSoftmax", 0) => Some(Self::Lowest),
-            ("ReduceMin" | "ArgMin", 0) => Some(Self::Highest),
-            ("TopK", 0) => Some(if is_largest { Self::Lowest } else { Self::Highest }),
+            ("ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax", 0) => Some(Self::Lowest),
+            ("ReduceMin", 0) => Some(Self::Highest),
+            ("ArgMax", 0) => Some(Self::NeverMost),
+            ("ArgMin", 0) => Some(Self::NeverLeast),
+            // NaN is the largest, and of equals the first is the best.
+            ("TopK", 0) => Some(if is_largest { Self::Lowest } else { Self::NeverLeast }),
             _ => None,
         }
     }
@@ -38,13 +43,14 @@ impl Behind {
         match self {
             Self::Zero => Scalar::Whole(0),
             Self::One => Scalar::Whole(1),
+            Self::NeverMost | Self::NeverLeast if element.is_float() => Scalar::Real(f64::NAN),
             Self::Lowest if element.is_float() => Scalar::Real(f64::NEG_INFINITY),
             Self::Highest if element.is_float() => Scalar::Real(f64::INFINITY),
-            Self::Lowest if is_signed => Scalar::Whole(i64::MIN >> (64 - bits)),
-            Self::Highest if is_signed => Scalar::Whole(i64::MAX >> (64 - bits)),
-            Self::Lowest => Scalar::Whole(0),
-            Self::Highest if element == Element::Bool => Scalar::Whole(1),
-            Self::Highest => Scalar::Whole((u64::MAX >> (64 - bits)) as i64),
+            Self::Lowest | Self::NeverMost if is_signed => Scalar::Whole(i64::MIN >> (64 - bits)),
+            Self::Highest | Self::NeverLeast if is_signed => Scalar::Whole(i64::MAX >> (64 - bits)),
+            Self::Lowest | Self::NeverMost => Scalar::Whole(0),
+            _ if element == Element::Bool => Scalar::Whole(1),
+            _ => Scalar::Whole((u64::MAX >> (64 - bits)) as i64),
         }
     }
 }
