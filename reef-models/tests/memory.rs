@@ -444,6 +444,18 @@ fn long_axes_are_refused_before_their_places_are_made() {
 }
 
 #[test]
+fn part_of_an_empty_scan_is_charged_before_it_is_made() {
+    let size = 1 << 27;
+    let body = [value(11, "row", &[size]), node("Identity", &["row"], "part", &[])];
+    let body = handmade::graph("body", &[&body[..], &[value(12, "part", &[size])]].concat());
+    let scan = node("Scan", &["x"], "y", &[body, handmade::int("num_scan_inputs", 1)]);
+    let file = graph(&[0, size], &[scan]);
+    refused("an empty scan", |budget| {
+        Model::from_onnx(&file, "scan").tensors_only().budget(budget).read()
+    });
+}
+
+#[test]
 fn a_sequence_under_many_names() {
     let mut parts = vec![node("SequenceConstruct", &vec!["x"; 3000], "s0", &[])];
     let identity = |i: usize| node("Identity", &[&format!("s{i}")], &format!("s{}", i + 1), &[]);

@@ -3,14 +3,15 @@
 //! So their number must be known when the network is read: by constants, by shapes, or as a bound.
 //! An iteration that data may end sooner is computed, and its results are taken if it was reached.
 
+use super::stored::element;
 use super::walk::{Scope, Walk, body, select};
 use crate::onnx::fault::{Fault, Result};
-use crate::onnx::file::{AttributeFile, GraphFile, NodeFile};
+use crate::onnx::file::{AttributeFile, Dimension, GraphFile, NodeFile, ValueFile};
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Domain, Element, Truth};
+use reef_core::tensor::{Array, Binary, Domain, Element, Spec, Truth};
 use std::collections::HashMap;
 
 /// Maximum number of iterations of all loops of a file.
@@ -65,11 +66,13 @@ impl<'a> Walk<'a, '_> {
             condition = self.advance(&mut turn, &condition, made).map_err(fault)?;
             count += 1;
         }
-        if turn.given.is_empty() && body.graph.outputs.len() > turn.state.len() + 1 {
-            let made = self.iteration(&body, 0, &condition, &turn.state)?;
-            turn.given.push(made[turn.state.len() + 1..].to_vec()); // for their shapes alone
-        }
-        let stacked = stacked(&mut self.builder, &turn.given, count, &[]).map_err(fault)?;
+        let first = turn.state.len() + 1;
+        let stacked = if count == 0 && body.graph.outputs.len() > first {
+            let made = self.iteration(&body, 0, &condition, &turn.state);
+            self.of_none(&body, made, first, &[])?
+        } else {
+            stacked(&mut self.builder, &turn.given, &[]).map_err(fault)?
+        };
         Ok(turn.state.into_iter().chain(stacked).collect())
     }
 
@@ -211,20 +214,64 @@ impl<'a> Walk<'a, '_> {
         let outputs = body.graph.outputs.len() - operands.len();
         let sequences = Sequences::of(node, sequences, outputs).map_err(fault)?;
         let mut turn = Turn { state: operands, given: Vec::new() };
-        for at in 0..sequences.len.max(1) {
+        for at in 0..sequences.len {
             let parts = sequences.at(&mut self.builder, at).map_err(fault)?;
             let given = turn.state.iter().cloned().chain(parts).collect();
             let mut made = self.run_body(&body, given)?;
             turn.given.push(made.split_off(turn.state.len()));
-            if sequences.len > 0 {
-                turn.state = made;
-            }
+            turn.state = made;
         }
         let ends = &sequences.outputs;
-        let stacked =
-            stacked(&mut self.builder, &turn.given, sequences.len, ends).map_err(fault)?;
+        let stacked = if sequences.len == 0 {
+            let parts = sequences.zeros(&mut self.builder).map_err(fault)?;
+            let made = self.run_body(&body, turn.state.iter().cloned().chain(parts).collect());
+            self.of_none(&body, made, turn.state.len(), ends)?
+        } else {
+            stacked(&mut self.builder, &turn.given, ends).map_err(fault)?
+        };
         Ok(turn.state.into_iter().chain(stacked).collect())
     }
+
+    /// Results from `first` on of a body that never runs: none of each. It was read for their types
+    /// and sizes alone. A body that can't be read, such as one that takes a row of a tensor without
+    /// rows, has those that the file says; open sizes are 0, as in ONNX Runtime.
+    fn of_none(
+        &self,
+        body: &Body<'a, '_>,
+        made: Result<Vec<Value>, Fault>,
+        first: usize,
+        ways: &[Way],
+    ) -> Result<Vec<Value>, Fault> {
+        let specs: Vec<Spec> = match made {
+            Ok(made) => made.into_iter().skip(first).map(|value| value.spec).collect(),
+            Err(fault) => {
+                let is_final = self.builder.ledger.refusal().is_some() || !self.unbound.is_empty();
+                let said = body.graph.outputs.iter().skip(first).map(declared);
+                said.collect::<Option<Vec<_>>>().filter(|_| !is_final).ok_or(fault)?
+            }
+        };
+        let none = |(k, Spec { element, mut dims }): (usize, Spec)| {
+            let (at, _) = ways.get(k).copied().unwrap_or_default();
+            dims.insert(axis(at, dims.len() + 1)?, 0);
+            self.builder.constant(dims, Array::with_capacity(element, 0))
+        };
+        specs
+            .into_iter()
+            .enumerate()
+            .map(none)
+            .collect::<Result<_>>()
+            .map_err(|why| body.fault(why))
+    }
+}
+
+/// Type and sizes of an output, if the file says them.
+fn declared(output: &ValueFile<'_>) -> Option<Spec> {
+    let known = |dim: &Dimension<'_>| match dim {
+        Dimension::Fixed(number) => size(*number).ok(),
+        Dimension::Open(_) => Some(0),
+    };
+    let dims = output.dims.as_ref()?.iter().map(known).collect::<Option<_>>()?;
+    Some(Spec { element: element(output.element).ok()?, dims })
 }
 
 impl Body<'_, '_> {
@@ -276,21 +323,27 @@ impl Sequences {
         }
     }
 
-    /// The parts of iteration `at`; zeros if the sequences are empty.
+    /// The parts of iteration `at`.
     fn at(&self, b: &mut Builder<'_>, at: usize) -> Result<Vec<Value>> {
         let mut parts = Vec::new();
         for (value, axis, is_reverse) in &self.each {
             let mut dims = value.dims().to_vec();
             dims.remove(*axis);
-            if self.len == 0 {
-                let bytes = dims.iter().product::<usize>() * value.element().bytes();
-                let zeros = Array::from_le_bytes(value.element(), &vec![0; bytes]);
-                parts.push(b.constant(dims, zeros)?);
-                continue;
-            }
             let at = if *is_reverse { self.len - 1 - at } else { at };
             let part = b.cut(value, *axis, at, at + 1)?;
             parts.push(b.reshape(&part, dims)?);
+        }
+        Ok(parts)
+    }
+
+    /// Zeros as large as the parts of an iteration.
+    fn zeros(&self, b: &mut Builder<'_>) -> Result<Vec<Value>> {
+        let mut parts = Vec::new();
+        for (value, axis, _) in &self.each {
+            let mut dims = value.dims().to_vec();
+            dims.remove(*axis);
+            let zero = b.scalar(value.element(), 0.0)?;
+            parts.push(b.expand(&zero, &dims)?);
         }
         Ok(parts)
     }
@@ -321,14 +374,8 @@ fn number(node: &NodeFile<'_>, name: &str) -> Result<usize> {
     size(found.ok_or_else(|| format!("attribute {name} is missing"))?)
 }
 
-/// Results of all iterations along a new axis, the first unless `ways` says otherwise. `count` of
-/// them are taken.
-fn stacked(
-    b: &mut Builder<'_>,
-    given: &[Vec<Value>],
-    count: usize,
-    ways: &[Way],
-) -> Result<Vec<Value>> {
+/// Results of all iterations along a new axis, the first unless `ways` says otherwise.
+fn stacked(b: &mut Builder<'_>, given: &[Vec<Value>], ways: &[Way]) -> Result<Vec<Value>> {
     let outputs = given.first().map_or(0, Vec::len);
     let mut made = Vec::new();
     for k in 0..outputs {
@@ -343,8 +390,7 @@ fn stacked(
         if is_reverse {
             parts.reverse();
         }
-        let all = b.concat(&parts.iter().collect::<Vec<_>>(), at)?;
-        made.push(if count == 0 { b.cut(&all, at, 0, 0)? } else { all });
+        made.push(b.concat(&parts.iter().collect::<Vec<_>>(), at)?);
     }
     Ok(made)
 }

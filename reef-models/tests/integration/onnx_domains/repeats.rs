@@ -1,8 +1,9 @@
 //! `Loop` and `Scan`: what is known when the network is read, and what isn't. `runtime.rs` compares
 //! their results.
 
-use super::network;
+use super::{doubles, network};
 use crate::handmade::{graph, int, ints, node, node_of, open, scalar, value};
+use reef_core::tensor::Array;
 
 const FLOAT: i64 = 1;
 const BOOL: i64 = 9;
@@ -114,4 +115,74 @@ fn scan_that_does_not_fit_is_refused() {
     assert!(said.ends_with("attribute scan_input_axes must have 1 numbers, got 2"), "{said}");
     let axes = ints("scan_input_axes", &[2]);
     assert!(scanned(&[int("num_scan_inputs", 1), axes]).is_err());
+}
+
+/// A body that takes row `i` of `x`, which has no rows, so that it can't be read.
+fn of_each_row(part: Vec<u8>) -> Vec<u8> {
+    let parts = [
+        open(11, "i", 7, &[]),
+        open(11, "going", BOOL, &[]),
+        open(11, "h", FLOAT, &[]),
+        node("Gather", &["x", "i"], "row", &[]),
+        node("Add", &["h", "row"], "sum", &[]),
+        node("Neg", &["row"], "part", &[]),
+        node("Identity", &["going"], "same", &[]),
+        open(12, "same", BOOL, &[]),
+        value(12, "sum", &[2]),
+        part,
+    ];
+    graph("body", &parts)
+}
+
+#[test]
+fn loop_over_rows_of_nothing_gives_what_the_body_declares() {
+    let looped = |part: Vec<u8>| {
+        let parts = [
+            node("Shape", &["x"], "sizes", &[]),
+            whole("first", &[0]),
+            node("Gather", &["sizes", "first"], "count", &[]),
+            node_of("Loop", &["count", "", "z"], &["y", "parts"], &[of_each_row(part)]),
+            value(11, "x", &[0, 2]),
+            value(11, "z", &[2]),
+            value(12, "y", &[2]),
+            value(12, "parts", &[0, 2]),
+        ];
+        let network = network(&parts, &[]).unwrap();
+        let made = network.execute(&[Array::F32(vec![]), Array::F32(vec![1.0, 2.0])]).unwrap();
+        assert_eq!((doubles(&made[0]), made[1].len()), (vec![1.0, 2.0], 0));
+        network.outputs[1].spec.dims.clone()
+    };
+    assert_eq!(looped(value(12, "part", &[2])), [0, 2]);
+    assert_eq!(looped(open(12, "part", FLOAT, &["columns"])), [0, 0]);
+}
+
+#[test]
+fn scan_over_nothing_gives_its_state_and_no_rows() {
+    let scanned = |row: Vec<u8>| {
+        let body = graph(
+            "body",
+            &[
+                open(11, "s", FLOAT, &[]),
+                open(11, "row", FLOAT, &[]),
+                row,
+                node("Add", &["s", "used"], "sum", &[]),
+                value(12, "sum", &[3]),
+                value(12, "used", &[3]),
+            ],
+        );
+        let attributes = [body, int("num_scan_inputs", 1), ints("scan_output_axes", &[-1])];
+        let parts = [
+            node_of("Scan", &["z", "x"], &["y", "rows"], &attributes),
+            value(11, "x", &[0, 3]),
+            value(11, "z", &[3]),
+            value(12, "y", &[3]),
+            value(12, "rows", &[3, 0]),
+        ];
+        let network = network(&parts, &[]).unwrap();
+        let made = network.execute(&[Array::F32(vec![]), Array::F32(vec![1.0, 2.0, 3.0])]).unwrap();
+        assert_eq!(doubles(&made[0]), [1.0, 2.0, 3.0]);
+        assert_eq!(network.outputs[1].spec.dims, [3, 0]);
+    };
+    scanned(node("Identity", &["row"], "used", &[]));
+    scanned(node("Transpose", &["row"], "used", &[ints("perm", &[1, 0])])); // it can't be read
 }
