@@ -449,11 +449,15 @@ impl<'a, 'o> Walk<'a, 'o> {
         let both = [then, other].map(|graph| self.branch(node, graph, scope, outer, depth));
         let chosen = both.into_iter().collect::<Result<Vec<_>, _>>();
         let chosen = chosen.and_then(|both| {
-            let pairs = both[0].iter().zip(&both[1]);
-            pairs
-                .map(|(a, b)| select(&mut self.builder, condition, a, b))
-                .collect::<Result<_>>()
-                .map_err(fault)
+            let pairs = both[0].iter().zip(&both[1]).zip(&node.outputs);
+            let chosen = pairs.map(|((a, b), name)| {
+                // Nothing reads a result without a name.
+                if name.is_empty() {
+                    return Ok(a.clone());
+                }
+                select(&mut self.builder, condition, a, b)
+            });
+            chosen.collect::<Result<_>>().map_err(fault)
         });
         chosen.inspect_err(|_| self.unbound = self.builder.roots(condition))
     }

@@ -72,6 +72,30 @@ fn branches_of_other_shapes_need_a_known_condition() {
 }
 
 #[test]
+fn branches_may_differ_in_results_that_nothing_reads() {
+    let branch = |name: &str, op: &str| {
+        let parts = [
+            node("ReduceSum", &["x"], "sum", &[int("keepdims", i64::from(op == "Abs"))]),
+            node(op, &["x"], "made", &[]),
+            value(12, "sum", &[]),
+            value(12, "made", &[2]),
+        ];
+        graph(name, &parts)
+    };
+    let branches = [branch("then_branch", "Abs"), branch("else_branch", "Neg")];
+    let parts = [
+        node("ReduceSum", &["x"], "total", &[int("keepdims", 0)]),
+        node("Cast", &["total"], "is", &[int("to", 9)]),
+        node_of("If", &["is"], &["", "y"], &branches),
+        open(11, "x", FLOAT, &["2"]),
+        open(12, "y", FLOAT, &["2"]),
+    ];
+    for (x, want) in [([1.0, -2.0], [1.0, 2.0]), ([1.0, -1.0], [-1.0, 1.0])] {
+        assert_eq!(doubles(&outputs(&parts, &[2], Array::F32(x.to_vec()))[0]), want);
+    }
+}
+
+#[test]
 fn branches_that_are_none_are_refused() {
     let graph_of = |attributes: &[Vec<u8>]| {
         let parts = [
