@@ -439,8 +439,21 @@ fn long_axes_are_refused_before_their_places_are_made() {
     read("an output", &[node("Identity", &["x"], "y", &[])]);
     read("all of it", &[node("Split", &["x"], "y", &[handmade::int("axis", 1)])]);
     read("what is not 0", &[node("NonZero", &["x"], "y", &[])]);
+    read("the largest", &[node("Hardmax", &["x"], "y", &[handmade::int("axis", 1)])]);
+    let window = ints("kernel_shape", &[1]);
+    read("places of a pool", &[handmade::node_of("MaxPool", &["x"], &["most", "y"], &[window])]);
+    let wide = sizes("wide", &[1, 1 << 25, 1]);
+    read("a resolution", &[wide, node("Resize", &["x", "", "", "wide"], "y", &[])]);
     let parts = node("SplitToSequence", &["x"], "parts", &[handmade::int("axis", 1)]);
     read("a sequence", &[parts, node("SequenceLength", &["parts"], "y", &[])]);
+}
+
+#[test]
+fn triangle_of_a_matrix_is_charged_before_it_is_made() {
+    let file = graph(&[1 << 14, 1 << 14], &[node("Trilu", &["x"], "y", &[])]);
+    refused("a triangle", |budget| {
+        Model::from_onnx(&file, "triangle").tensors_only().budget(budget).read()
+    });
 }
 
 #[test]

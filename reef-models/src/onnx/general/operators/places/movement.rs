@@ -206,6 +206,7 @@ fn trilu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let &[.., rows, columns] = x.dims() else {
         return Err(format!("matrices wanted, {} there", x.spec));
     };
+    let _making = b.ledger.charge(elements(&[rows, columns])? as u64)?;
     let stays = |i: usize| {
         let right = (i % columns) as i64 - (i / columns) as i64;
         Truth(u8::from(if upper { right >= k } else { right <= k }))

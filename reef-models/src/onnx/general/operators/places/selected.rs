@@ -206,6 +206,7 @@ fn unique(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
         let one = w.whole(1);
         w.sub(x, one)
     })?;
+    let _making = b.ledger.charge(16 * len as u64)?;
     let zeros = b.whole(vec![len], vec![0; len])?;
     let inverse = put(b, &zeros, &from, &number, ScatterKind::Replace)?;
     let ones = b.whole(vec![len], vec![1; len])?;
