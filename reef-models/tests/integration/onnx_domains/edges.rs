@@ -1,9 +1,9 @@
 //! Operators at their edges: infinite numbers and NaN, sizes of 0 and 1. Expected numbers are those
 //! of ONNX Runtime.
 
-use super::{assert_near, network, numbers};
-use crate::handmade::{int, node, open, singles, text, typed, value};
-use reef_core::tensor::Array;
+use super::{assert_near, doubles, network, numbers};
+use crate::handmade::{float, int, ints, node, ones, open, singles, text, typed, value};
+use reef_core::tensor::{Array, Element};
 
 const FLOAT: i64 = 1;
 const INFINITE: f64 = f64::INFINITY;
@@ -99,4 +99,72 @@ fn place_outside_of_a_tensor_reads_nothing() {
         let network = network(&parts, &[]).unwrap();
         assert_near(&network.execute(&[Array::F32(x), Array::F32(grid)]).unwrap()[0], &want);
     }
+}
+
+#[test]
+fn summand_with_a_factor_of_0_is_not_read() {
+    let parts = [
+        value(11, "x", &[1, 2]),
+        ones("w", &[2, 1]),
+        singles("c", &[1], |_| f32::INFINITY),
+        node("Gemm", &["x", "w", "c"], "y", &[float("beta", 0.0)]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    let made = network(&parts, &[]).unwrap().execute(&[Array::F32(vec![1.0, 2.0])]).unwrap();
+    assert_eq!(doubles(&made[0]), [3.0]);
+}
+
+#[test]
+fn part_that_starts_before_the_first_row_goes_back_from_it() {
+    for (rows, start, want) in
+        [(3, -10, vec![1.0]), (3, -3, vec![1.0]), (3, 9, vec![3.0, 2.0, 1.0]), (0, -10, vec![])]
+    {
+        let parts = [
+            value(11, "x", &[rows]),
+            numbers("starts", &[start]),
+            numbers("ends", &[-100]),
+            numbers("axes", &[0]),
+            numbers("steps", &[-1]),
+            node("Slice", &["x", "starts", "ends", "axes", "steps"], "y", &[]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let x = Array::F32((1..=rows).map(|k| k as f32).collect());
+        let made = network(&parts, &[]).unwrap().execute(&[x]).unwrap();
+        assert_eq!(doubles(&made[0]), want, "from {start} of {rows}");
+    }
+}
+
+/// The fraction is dropped.
+#[test]
+fn integers_are_resized_as_floats() {
+    let parts = [
+        typed(11, "x", 2, &[1, 1, 2, 2]),
+        singles("scales", &[4], |k| if k < 2 { 1.0 } else { 2.0 }),
+        node("Resize", &["x", "", "scales"], "y", &[text("mode", "linear")]),
+        open(12, "y", 2, &[]),
+    ];
+    let made = network(&parts, &[]).unwrap().execute(&[Array::U8(vec![0, 255, 7, 100])]).unwrap();
+    let want = vec![0, 63, 191, 255, 1, 55, 162, 216, 5, 38, 105, 138, 7, 30, 76, 100];
+    assert_eq!(made[0], Array::U8(want));
+}
+
+/// Their sums are beyond the largest half.
+#[test]
+fn sums_of_halves_are_wider() {
+    let made = |op: &str, number: f64, width: i64, attributes: &[Vec<u8>]| {
+        let parts = [
+            typed(11, "x", 10, &[1, 1, 1, width]),
+            node(op, &["x"], "y", attributes),
+            open(12, "y", 10, &[]),
+        ];
+        let x = Array::from_f64(Element::F16, (0..width).map(|_| number));
+        network(&parts, &[]).unwrap().execute(&[x]).unwrap().remove(0)
+    };
+    assert_near(&made("GlobalAveragePool", 30.0, 4096, &[]), &[30.0]);
+    assert_near(&made("GlobalLpPool", 300.0, 2, &[]), &[424.25]);
+    let window = [ints("kernel_shape", &[1, 2])];
+    assert_near(&made("LpPool", 300.0, 2, &window), &[424.25]);
+    let half = 0.707_031_25;
+    assert_near(&made("LpNormalization", 300.0, 2, &[]), &[half, half]);
+    assert_near(&made("LRN", 300.0, 1, &[int("size", 1)]), &[53.343_75]);
 }

@@ -5,7 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Truth, View};
+use reef_core::tensor::{Array, Element, Truth, View};
 
 pub(in crate::onnx::general::operators) fn resize(
     b: &mut Builder<'_>,
@@ -66,10 +66,15 @@ impl Plan {
     }
 
     fn apply(&self, b: &mut Builder<'_>, x: &Value) -> Result<Value> {
-        let mut made = if self.mode == "nearest" { x.clone() } else { b.widened(x)? };
+        let mut made = match self.mode.as_str() {
+            "nearest" => x.clone(),
+            _ if x.element().is_float() => b.widened(x)?,
+            _ => b.cast(x, Element::F32)?, // weights are no integers
+        };
         let changed =
             |axis: &&Axis| axis.from != axis.to || axis.scale != 1.0 || axis.cut != [0.0, 1.0];
         for axis in self.axes.iter().filter(changed) {
+            let _places = b.ledger.charge(16 * axis.to as u64)?;
             let places = (0..axis.to).map(|to| self.place(axis, to)).collect::<Result<Vec<_>>>()?;
             made = match self.mode.as_str() {
                 "nearest" => {

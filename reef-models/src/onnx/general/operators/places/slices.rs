@@ -63,7 +63,8 @@ fn strided(size: usize, start: i64, end: i64, step: i64) -> Result<Vec<usize>> {
     let bound = |place: i64| {
         if place < 0 { place.saturating_add(size).max(least) } else { place.min(most) }
     };
-    let (start, end) = (bound(start).clamp(least, most), bound(end));
+    // A start beyond either end is the outermost element on the way.
+    let (start, end) = (bound(start).clamp(most.min(0), most), bound(end));
     let count = match step {
         0 => return Err("a step of 0".into()),
         1.. => (end - start).max(0) as u64,

@@ -41,10 +41,9 @@ fn softmax(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         let made = b.softmax(x, &axes, call.op() == "LogSoftmax")?;
         return b.cast(&made, x.element());
     }
-    let count: usize = axes.iter().map(|&axis| x.dims()[axis]).product();
     let best = b.fold_axes(x, &axes, FoldKind::ArgMax { last: false })?;
     let dims = (0..x.rank()).map(|k| if axes.contains(&k) { x.dims()[k] } else { 1 }).collect();
-    let places = b.whole(dims, (0..count as i64).collect())?;
+    let places = b.count(dims)?;
     let is = b.binary(Binary::Equal, &places, &best)?;
     b.cast(&is, x.element())
 }
@@ -139,10 +138,11 @@ fn batch(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 fn by_norm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let at = axis(call.int("axis", -1)?, x.rank())?;
+    let wide = b.widened(x)?;
     let norm = match call.int("p", 2)? {
-        1 => b.fold_axes(x, &[at], FoldKind::SumAbs)?,
+        1 => b.fold_axes(&wide, &[at], FoldKind::SumAbs)?,
         2 => {
-            let squares = b.fold_axes(x, &[at], FoldKind::SumSquares)?;
+            let squares = b.fold_axes(&wide, &[at], FoldKind::SumSquares)?;
             b.unary(Unary::Sqrt, &squares)?
         }
         other => return Err(format!("attribute p = {other}")),
@@ -165,7 +165,8 @@ fn local_response(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
     let (mut before, mut after) = (vec![0; x.rank()], vec![0; x.rank()]);
     (before[1], after[1]) = (((near - 1) / 2) as i64, (near / 2) as i64);
-    let padded = b.pad(x, &before, &after, Scalar::Whole(0))?;
+    let wide = b.widened(x)?;
+    let padded = b.pad(&wide, &before, &after, Scalar::Whole(0))?;
     let dense = View::dense(padded.dims());
     let kept = View { dims: x.dims().to_vec(), strides: dense.strides.clone() };
     let folded = View { dims: vec![near], strides: vec![dense.strides[1]] };

@@ -3,6 +3,7 @@
 use super::window::{Sliding, kernel};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
+use crate::tensors::axes::elements;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use crate::tensors::windows::windows;
@@ -24,30 +25,36 @@ pub(in crate::onnx::general::operators) fn pool(
             let powers = powers(b, x, p)?;
             let (padded, [kept, taps], dims) = pad_and_view(b, &powers, &window, Scalar::Whole(0))?;
             let sum = b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)?;
-            one(b.with_number(Binary::Pow, &sum, 1.0 / p)?)
+            let root = b.with_number(Binary::Pow, &sum, 1.0 / p)?;
+            one(b.cast(&root, x.element())?)
         }
         "GlobalAveragePool" => {
-            let axes = space(call.get(0)?)?;
-            one(b.mean(call.get(0)?, &axes)?)
+            let x = call.get(0)?;
+            let (axes, wide) = (space(x)?, b.widened(x)?);
+            let mean = b.mean(&wide, &axes)?;
+            one(b.cast(&mean, x.element())?)
         }
         "GlobalMaxPool" => {
             let axes = space(call.get(0)?)?;
             one(b.fold_axes(call.get(0)?, &axes, FoldKind::Max)?)
         }
         "GlobalLpPool" => {
-            let axes = space(call.get(0)?)?;
+            let x = call.get(0)?;
+            let axes = space(x)?;
             let p = call.int("p", 2)? as f64;
-            let powers = powers(b, call.get(0)?, p)?;
+            let powers = powers(b, x, p)?;
             let sum = b.fold_axes(&powers, &axes, FoldKind::Sum)?;
-            one(b.with_number(Binary::Pow, &sum, 1.0 / p)?)
+            let root = b.with_number(Binary::Pow, &sum, 1.0 / p)?;
+            one(b.cast(&root, x.element())?)
         }
         _ => Ok(None),
     }
 }
 
-/// `|x|` to the power of `p`.
+/// `|x|` to the power of `p`, in a wide type.
 fn powers(b: &mut Builder<'_>, x: &Value, p: f64) -> Result<Value> {
-    let magnitudes = b.unary(Unary::Abs, x)?;
+    let wide = b.widened(x)?;
+    let magnitudes = b.unary(Unary::Abs, &wide)?;
     b.with_number(Binary::Pow, &magnitudes, p)
 }
 
@@ -173,6 +180,7 @@ fn places(
             .map(|k| (tap / dense[k] % window.size[k] * window.dilation[k] * strides[k + 2]) as i64)
             .sum()
     };
+    let _making = b.ledger.charge(8 * elements(&window.size)? as u64)?;
     let taps: Vec<i64> = (0..window.size.iter().product()).map(tap).collect();
     let taps = b.whole(vec![taps.len()], taps)?;
     let target = Target::Tuples {
@@ -193,6 +201,7 @@ fn places(
         };
         let mut dims = vec![1; which.rank()];
         dims[k] = size;
+        let _making = b.ledger.charge(8 * size as u64)?;
         let starts = b.constant(dims, Array::I64((0..size).map(start).collect()))?;
         made = b.binary(Binary::Add, &made, &starts)?;
     }

@@ -36,7 +36,8 @@ pub(in crate::onnx::general::operators) fn gemm(
     if alpha != 1.0 {
         made = b.with_number(Binary::Mul, &made, alpha)?;
     }
-    let Some(c) = call.maybe(2) else { return Ok(made) };
+    // A factor of 0 takes the summand away, even if it is infinite.
+    let Some(c) = call.maybe(2).filter(|_| beta != 0.0) else { return Ok(made) };
     let c = if beta == 1.0 { c.clone() } else { b.with_number(Binary::Mul, c, beta)? };
     b.binary(Binary::Add, &made, &c)
 }
