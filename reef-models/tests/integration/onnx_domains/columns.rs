@@ -130,3 +130,27 @@ fn scores_with_labels_are_the_scores() {
     let made = network.execute(&[Array::F32(vec![0.25, 0.75, 1.0, 0.0])]).unwrap();
     assert_near(&made[0], &[0.75, 0.25, 0.0, 1.0]);
 }
+
+/// 2⁵³ and the next integer are the same double.
+#[test]
+fn large_integers_are_told_apart() {
+    let large = 1 << 53;
+    let made = |op: &str, attributes: &[Vec<u8>]| {
+        let graph = one_node(op, INT64, &["3"], attributes);
+        outputs(&graph, &[3], Array::I64(vec![large, large + 1, 5])).remove(0)
+    };
+    let keys = [ints("keys_int64s", &[large, large + 1]), ints("values_int64s", &[10, 20])];
+    assert_eq!(made("LabelEncoder", &keys), Array::I64(vec![10, 20, -1]));
+    let values = [ints("imputed_value_int64s", &[7]), int("replaced_value_int64", large + 1)];
+    assert_eq!(made("Imputer", &values), Array::I64(vec![large, 7, 5]));
+    let categories = [ints("cats_int64s", &[large, large + 1])];
+    let want = vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
+    assert_eq!(made("OneHotEncoder", &categories), Array::F32(want));
+}
+
+#[test]
+fn categories_of_floats_are_those_of_their_integers() {
+    let graph = one_node("OneHotEncoder", FLOAT, &["4"], &[ints("cats_int64s", &[5, 0])]);
+    let made = outputs(&graph, &[4], Array::F32(vec![5.7, 4.0, -0.5, f32::NAN]));
+    assert_eq!(made[0], Array::F32(vec![1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]));
+}

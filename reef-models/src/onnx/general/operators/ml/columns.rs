@@ -8,7 +8,7 @@ use crate::onnx::general::stored::array;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Domain, Element, FoldKind, Unary};
+use reef_core::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Unary};
 
 pub(super) fn column(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
     match call.op() {
@@ -83,9 +83,9 @@ fn imputed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let columns = x.dims().last().copied().unwrap_or(1);
     let is_float = x.element().is_float();
     let missing = if is_float {
-        call.float("replaced_value_float", 0.0)?
+        Scalar::Real(call.float("replaced_value_float", 0.0)?)
     } else {
-        call.int("replaced_value_int64", 0)? as f64
+        Scalar::Whole(call.int("replaced_value_int64", 0)?)
     };
     let values = if is_float {
         for_columns(b, call.floats("imputed_value_floats")?.unwrap_or_default(), columns, VALUES)?
@@ -98,11 +98,14 @@ fn imputed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     };
     b.map_in(x.element().domain(), x.element(), &[x, &values], |w| {
         let (x, value) = (w.input(0), w.input(1));
-        let is = if missing.is_nan() {
-            w.un(Unary::IsNan, x)
-        } else {
-            let missing = w.real(missing);
-            w.bin(Binary::Equal, x, missing)
+        let missing = match missing {
+            Scalar::Real(number) if number.is_nan() => None,
+            Scalar::Real(number) => Some(w.real(number)),
+            Scalar::Whole(number) => Some(w.whole(number)),
+        };
+        let is = match missing {
+            None => w.un(Unary::IsNan, x),
+            Some(missing) => w.bin(Binary::Equal, x, missing),
         };
         w.select(is, value, x)
     })
@@ -184,7 +187,7 @@ fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let count = keys.len();
     let keys = b.constant(vec![count], keys)?;
     let column = b.reshape(x, [x.dims(), &[1]].concat())?;
-    let is = b.map_in(Domain::F64, Element::I64, &[&column, &keys], |w| {
+    let is = b.map_in(x.element().domain(), Element::I64, &[&column, &keys], |w| {
         let (x, key) = (w.input(0), w.input(1));
         let (same, first, second) =
             (w.bin(Binary::Equal, x, key), w.un(Unary::IsNan, x), w.un(Unary::IsNan, key));
@@ -228,8 +231,11 @@ fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let column = b.reshape(x, [x.dims(), &[1]].concat())?;
     let categories = b.whole(vec![categories.len()], categories.to_vec())?;
-    b.map_in(Domain::F64, Element::F32, &[&column, &categories], |w| {
+    let domain = if x.element().is_float() { Domain::F64 } else { Domain::I64 };
+    b.map_in(domain, Element::F32, &[&column, &categories], |w| {
         let (x, category) = (w.input(0), w.input(1));
+        // Floats are those of their integers, as in ONNX Runtime.
+        let x = if domain == Domain::F64 { w.un(Unary::Trunc, x) } else { x };
         w.bin(Binary::Equal, x, category)
     })
 }
