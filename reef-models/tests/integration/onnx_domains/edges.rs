@@ -168,3 +168,44 @@ fn sums_of_halves_are_wider() {
     assert_near(&made("LpNormalization", 300.0, 2, &[]), &[half, half]);
     assert_near(&made("LRN", 300.0, 1, &[int("size", 1)]), &[53.343_75]);
 }
+
+#[test]
+fn padding_repeats_what_is_left_of_a_cut_tensor() {
+    for (mode, want) in [
+        ("wrap", [1.0, 2.0, 3.0, 1.0, 2.0]),
+        ("reflect", [1.0, 2.0, 3.0, 2.0, 1.0]),
+        ("edge", [1.0, 2.0, 3.0, 3.0, 3.0]),
+    ] {
+        let parts = [
+            value(11, "x", &[4]),
+            numbers("pads", &[-1, 2]),
+            node("Pad", &["x", "pads"], "y", &[text("mode", mode)]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let x = Array::F32(vec![0.0, 1.0, 2.0, 3.0]);
+        let made = network(&parts, &[]).unwrap().execute(&[x]).unwrap();
+        assert_eq!(doubles(&made[0]), want, "{mode}");
+    }
+}
+
+#[test]
+fn squeeze_of_no_axes_is_that_of_all_of_one_element() {
+    let parts = [
+        value(11, "x", &[1, 3, 1]),
+        numbers("axes", &[]),
+        node("Squeeze", &["x", "axes"], "y", &[]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    assert_eq!(network(&parts, &[]).unwrap().outputs[0].spec.dims, [3]);
+}
+
+#[test]
+fn sequences_of_no_batches_are_reversed_to_nothing() {
+    let parts = [
+        value(11, "x", &[4, 0]),
+        numbers("lengths", &[]),
+        node("ReverseSequence", &["x", "lengths"], "y", &[]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    assert_eq!(network(&parts, &[]).unwrap().outputs[0].spec.dims, [4, 0]);
+}

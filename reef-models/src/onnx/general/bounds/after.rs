@@ -429,7 +429,9 @@ fn moved_by_new(call: &Call<'_>, result: &Value, at: usize) -> Result<Option<usi
 
 /// Number of an axis when others are gone.
 fn without(call: &Call<'_>, x: &Value, at: usize) -> Result<Option<usize>> {
-    let Some(list) = call.ints_of("axes", 1)? else { return Ok(None) };
+    let Some(list) = call.ints_of("axes", 1)?.filter(|list| !list.is_empty()) else {
+        return Ok(None);
+    };
     let gone = axes(&list, x.rank())?;
     Ok((0..x.rank()).filter(|axis| !gone.contains(axis)).position(|axis| axis == at))
 }

@@ -121,7 +121,14 @@ fn pad(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
             };
             b.pad(x, &before, &after, fill)
         }
-        mode => mirrored(b, x, [&before, &after], mode),
+        mode => {
+            // What is cut off is gone before the rest is repeated.
+            let cut = |list: &[i64]| list.iter().map(|&more| more.min(0)).collect::<Vec<_>>();
+            let x = b.pad(x, &cut(&before), &cut(&after), Scalar::Whole(0))?;
+            let [before, after] = [before, after]
+                .map(|list| list.into_iter().map(|more| more.max(0)).collect::<Vec<_>>());
+            mirrored(b, &x, [&before, &after], mode)
+        }
     }
 }
 

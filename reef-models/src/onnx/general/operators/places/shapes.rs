@@ -101,7 +101,8 @@ fn flatten(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
 fn squeeze(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let all_ones = || (0..x.rank()).filter(|&k| x.dims()[k] == 1).collect();
-    let gone: Vec<usize> = call.axes_of(1, x.rank())?.unwrap_or_else(all_ones);
+    let listed = call.axes_of(1, x.rank())?.filter(|axes| !axes.is_empty());
+    let gone: Vec<usize> = listed.unwrap_or_else(all_ones);
     if let Some(&k) = gone.iter().find(|&&k| x.dims()[k] != 1) {
         return Err(format!("axis {k} of {:?} has more than one element", x.dims()));
     }
