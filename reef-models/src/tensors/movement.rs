@@ -3,7 +3,7 @@
 use super::axes::{Result, elements, sizes_around};
 use super::builder::Builder;
 use super::value::Value;
-use reef_core::tensor::{Concat, Kind, Move, NOWHERE, Scalar, Spec, View};
+use reef_core::tensor::{Array, Concat, Element, Kind, Move, NOWHERE, Scalar, Spec, View};
 
 impl Builder<'_> {
     /// Gives the elements another shape. Nothing is moved.
@@ -27,6 +27,10 @@ impl Builder<'_> {
             return Ok(value.clone());
         }
         elements(&dims)?;
+        let is_nowhere = |places: &Vec<usize>| places.iter().all(|&at| at == NOWHERE);
+        if value.spec.elements() == 0 && places.iter().any(is_nowhere) {
+            return self.filled(value.element(), dims, fill);
+        }
         let strides = View::dense(value.dims()).strides;
         let table = |(places, stride): (Vec<usize>, usize)| -> Vec<usize> {
             let offset = |at: usize| if at == NOWHERE { at } else { at * stride };
@@ -34,6 +38,16 @@ impl Builder<'_> {
         };
         let tables = places.into_iter().zip(strides).map(table).collect();
         self.moved(value, tables, dims, fill)
+    }
+
+    /// The same number everywhere.
+    fn filled(&mut self, element: Element, dims: Vec<usize>, fill: Scalar) -> Result<Value> {
+        let one = match fill {
+            Scalar::Real(number) => Array::from_f64(element, [number]),
+            Scalar::Whole(number) => Array::from_i64(element, [number]),
+        };
+        let one = self.constant(Vec::new(), one)?;
+        self.expand(&one, &dims)
     }
 
     /// All places along each axis, for which there is memory.

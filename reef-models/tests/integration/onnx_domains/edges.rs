@@ -209,3 +209,17 @@ fn sequences_of_no_batches_are_reversed_to_nothing() {
     ];
     assert_eq!(network(&parts, &[]).unwrap().outputs[0].spec.dims, [4, 0]);
 }
+
+#[test]
+fn padding_of_nothing_is_all_padding() {
+    let parts = [
+        value(11, "x", &[0, 2]),
+        numbers("pads", &[1, 0, 1, 0]),
+        singles("fill", &[], |_| 3.0),
+        node("Pad", &["x", "pads", "fill"], "y", &[]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    assert_eq!(network.outputs[0].spec.dims, [2, 2]);
+    assert_eq!(doubles(&network.execute(&[Array::F32(vec![])]).unwrap()[0]), [3.0; 4]);
+}
