@@ -40,7 +40,7 @@ impl Builder<'_> {
         self.moved(value, tables, dims, fill)
     }
 
-    /// The same number everywhere.
+    /// One number everywhere.
     fn filled(&mut self, element: Element, dims: Vec<usize>, fill: Scalar) -> Result<Value> {
         let one = match fill {
             Scalar::Real(number) => Array::from_f64(element, [number]),

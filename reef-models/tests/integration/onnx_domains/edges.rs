@@ -2,7 +2,7 @@
 //! of ONNX Runtime.
 
 use super::{assert_near, doubles, network, numbers};
-use crate::handmade::{float, int, ints, node, ones, open, singles, text, typed, value};
+use crate::handmade::{float, int, ints, node, node_of, ones, open, singles, text, typed, value};
 use reef_core::tensor::{Array, Element};
 
 const FLOAT: i64 = 1;
@@ -222,4 +222,19 @@ fn padding_of_nothing_is_all_padding() {
     let network = network(&parts, &[]).unwrap();
     assert_eq!(network.outputs[0].spec.dims, [2, 2]);
     assert_eq!(doubles(&network.execute(&[Array::F32(vec![])]).unwrap()[0]), [3.0; 4]);
+}
+
+#[test]
+fn place_of_the_largest_is_never_on_padding() {
+    let window = [ints("kernel_shape", &[2]), ints("pads", &[1, 1])];
+    let places = |element: i64, x: Array| {
+        let parts = [
+            typed(11, "x", element, &[1, 1, 3]),
+            node_of("MaxPool", &["x"], &["most", "places"], &window),
+            open(12, "places", 7, &[]),
+        ];
+        doubles(&network(&parts, &[]).unwrap().execute(&[x]).unwrap()[0])
+    };
+    assert_eq!(places(FLOAT, Array::F32(vec![f32::NEG_INFINITY; 3])), [0.0, 0.0, 1.0, 2.0]);
+    assert_eq!(places(3, Array::I8(vec![-128, -128, 1])), [0.0, 0.0, 2.0, 2.0]);
 }

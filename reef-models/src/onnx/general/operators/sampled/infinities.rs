@@ -66,7 +66,7 @@ fn ends(b: &mut Builder<'_>, weights: &Value, is_column: bool) -> Result<Vec<Tap
     Ok(taps)
 }
 
-/// How many infinite elements of this sign each bin has; NaN counts as one of either.
+/// Number of infinite elements of this sign in each bin; NaN counts as one of either.
 fn count(b: &mut Builder<'_>, x: &Value, sign: f64, axes: &[Vec<Tap>; 3]) -> Result<Value> {
     let is = b.each(x, |w, x| {
         let (is_infinite, is_none) = (w.un(Unary::IsInf, x), w.un(Unary::IsNan, x));

@@ -8,7 +8,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use crate::tensors::windows::windows;
 use reef_core::tensor::{
-    Array, Binary, Element, FoldKind, Gather, Kind, Scalar, Spec, Target, Unary, View,
+    Array, Binary, Domain, Element, FoldKind, Gather, Kind, Scalar, Spec, Target, Unary, View,
 };
 
 pub(in crate::onnx::general::operators) fn pool(
@@ -141,6 +141,7 @@ fn max(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
         return Ok(vec![largest]);
     }
     let which = b.fold_view(&padded, kept, taps, dims, FoldKind::ArgMax { last: false })?;
+    let which = on_input(b, &window, &which)?;
     Ok(vec![largest, places(b, x, &window, &which, by_column)?])
 }
 
@@ -153,6 +154,41 @@ fn min_value(element: Element) -> i64 {
         Element::I8 => i8::MIN.into(),
         _ => 0,
     }
+}
+
+/// Numbers of taps, of which those on padding before the input are the first on the input: padding
+/// is the least number, and so may be all that a window sees.
+fn on_input(b: &mut Builder<'_>, window: &Sliding, which: &Value) -> Result<Value> {
+    if window.before.iter().all(|&before| before <= 0) {
+        return Ok(which.clone());
+    }
+    let strides = View::dense(&window.size).strides;
+    let mut made: Option<Value> = None;
+    for (k, &count) in window.count.iter().enumerate() {
+        let first = |i: usize| {
+            let before = window.before[k].saturating_sub((i * window.stride[k]) as i64).max(0);
+            (before as u64).div_ceil(window.dilation[k] as u64) as i64
+        };
+        let mut dims = vec![1; which.rank()];
+        dims[k + 2] = count;
+        let _making = b.ledger.charge(8 * count as u64)?;
+        let firsts = b.whole(dims, (0..count).map(first).collect())?;
+        let inputs: Vec<&Value> = [which, &firsts].into_iter().chain(&made).collect();
+        made = Some(b.map_in(Domain::I64, Element::I64, &inputs, |w| {
+            let (which, first) = (w.input(0), w.input(1));
+            let (stride, size) = (w.whole(strides[k] as i64), w.whole(window.size[k] as i64));
+            let along = w.bin(Binary::Div, which, stride);
+            let along = w.bin(Binary::Mod, along, size);
+            let along = w.bin(Binary::Max, along, first);
+            let place = w.mul(along, stride);
+            if inputs.len() == 2 {
+                return place;
+            }
+            let others = w.input(2);
+            w.add(others, place)
+        })?);
+    }
+    made.ok_or_else(|| "a window of no axes".into())
 }
 
 /// Place of each window's largest element in the input: the window's place, and that of the tap
