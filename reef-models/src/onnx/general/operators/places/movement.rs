@@ -122,7 +122,7 @@ fn pad(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
             b.pad(x, &before, &after, fill)
         }
         mode => {
-            // What is cut off is gone before the rest is repeated.
+            // Elements that are cut off are gone before the rest is repeated.
             let cut = |list: &[i64]| list.iter().map(|&more| more.min(0)).collect::<Vec<_>>();
             let x = b.pad(x, &cut(&before), &cut(&after), Scalar::Whole(0))?;
             let [before, after] = [before, after]

@@ -69,7 +69,7 @@ impl Plan {
         let mut made = match self.mode.as_str() {
             "nearest" => x.clone(),
             _ if x.element().is_float() => b.widened(x)?,
-            _ => b.cast(x, Element::F32)?, // weights are no integers
+            _ => b.cast(x, Element::F32)?, // weights are not integers
         };
         let changed =
             |axis: &&Axis| axis.from != axis.to || axis.scale != 1.0 || axis.cut != [0.0, 1.0];
