@@ -238,3 +238,24 @@ fn place_of_the_largest_is_never_on_padding() {
     assert_eq!(places(FLOAT, Array::F32(vec![f32::NEG_INFINITY; 3])), [0.0, 0.0, 1.0, 2.0]);
     assert_eq!(places(3, Array::I8(vec![-128, -128, 1])), [0.0, 0.0, 2.0, 2.0]);
 }
+
+#[test]
+fn infinite_element_that_is_resized_stays_where_it_is() {
+    let resized = |x: &[f32], to: i64, more: &[Vec<u8>]| {
+        let parts = [
+            value(11, "x", &[1, 1, 1, x.len() as i64]),
+            numbers("sizes", &[1, 1, 1, to]),
+            node("Resize", &["x", "", "", "sizes"], "y", more),
+            open(12, "y", FLOAT, &[]),
+        ];
+        network(&parts, &[]).unwrap().execute(&[Array::F32(x.to_vec())]).unwrap().remove(0)
+    };
+    let linear = [text("mode", "linear")];
+    let made = resized(&[1.0, 2.0, 4.0, f32::INFINITY], 8, &linear);
+    assert_near(&made, &[1.0, 1.25, 1.75, 2.5, 3.5, INFINITE, INFINITE, INFINITE]);
+    let made = resized(&[1.0, 2.0, 3.0, 4.0, 5.0, f32::NEG_INFINITY], 4, &linear);
+    assert_near(&made, &[1.25, 2.75, 4.25, -INFINITE]);
+    let made = resized(&[1.0, 2.0, 4.0, f32::INFINITY], 8, &[text("mode", "cubic")]);
+    assert_near(&Array::F64(doubles(&made)[..3].to_vec()), &[0.894_531_25, 1.156_25, 1.5625]);
+    assert!(doubles(&made)[3..].iter().all(|x| !x.is_finite()), "{made:?}");
+}

@@ -134,13 +134,56 @@ impl Plan {
         Ok(near.clamp(0.0, size.saturating_sub(1) as f64) as usize)
     }
 
-    /// Sums of neighbours: a product with a matrix of weights.
+    /// Sums of neighbours. Each is read where it has a weight alone, so that an infinite element
+    /// stays where it is.
     fn blend(&self, b: &mut Builder<'_>, x: &Value, axis: &Axis, places: &[f64]) -> Result<Value> {
+        if axis.to == 0 {
+            return b.pick_axis(x, axis.axis, Vec::new());
+        }
+        if self.antialias {
+            return self.product(b, x, axis, places);
+        }
+        let _neighbours = b.ledger.charge(128 * axis.to as u64)?;
+        let taps = |&place: &f64| self.taps(axis.from, place, axis.scale);
+        let each: Vec<Vec<(usize, f64)>> = places.iter().map(taps).collect();
+        let count = each[0].len(); // of all places
+        let mut inputs = Vec::new();
+        for k in 0..count {
+            let near = each.iter().map(|taps| taps[k].0).collect();
+            inputs.push(b.pick_axis(x, axis.axis, near)?);
+            let mut dims = vec![1; x.rank()];
+            dims[axis.axis] = axis.to;
+            let weights = each.iter().map(|taps| taps[k].1).collect();
+            let weights = b.constant(dims, Array::F64(weights))?;
+            inputs.push(b.cast(&weights, x.element())?);
+        }
+        b.map(x.element(), &inputs.iter().collect::<Vec<_>>(), |w| {
+            let mut sum = w.real(0.0);
+            for k in 0..count {
+                let (x, weight, zero) = (w.input(2 * k), w.input(2 * k + 1), w.real(0.0));
+                let product = w.mul(weight, x);
+                let part = w.select(weight, product, zero);
+                sum = w.add(sum, part);
+            }
+            sum
+        })
+    }
+
+    /// Sums of neighbours as a product with a matrix of weights: a place may have many.
+    fn product(
+        &self,
+        b: &mut Builder<'_>,
+        x: &Value,
+        axis: &Axis,
+        places: &[f64],
+    ) -> Result<Value> {
         let (from, to) = (axis.from, axis.to);
         let _weights = b.ledger.charge(8 * elements(&[to, from])? as u64)?;
         let mut weights = vec![0.0; to * from];
         for (row, &place) in weights.chunks_exact_mut(from).zip(places) {
-            self.weigh(row, place, axis.scale);
+            for (near, weight) in self.taps(from, place, axis.scale) {
+                row[near] += weight;
+            }
         }
         let weights = b.constant(vec![to, from], Array::F64(weights))?;
         let weights = b.cast(&weights, x.element())?;
@@ -159,27 +202,26 @@ impl Plan {
         b.contract([x, &weights], kept, summed, dims, x.element())
     }
 
-    /// Weights of the neighbours of a place; those outside of the axis are the outermost ones, or
-    /// are left out.
-    fn weigh(&self, row: &mut [f64], place: f64, scale: f64) {
+    /// Neighbours of a place on an axis of `len`, with their weights; those outside of the axis are
+    /// the outermost ones, or have no weight.
+    fn taps(&self, len: usize, place: f64, scale: f64) -> Vec<(usize, f64)> {
         // A cut that reaches far beyond the axis can have a scale that spreads one place over more
         // than all of it.
-        let least = 1.0 / row.len() as f64;
+        let least = 1.0 / len as f64;
         let scale = if self.antialias { scale.clamp(least, 1.0) } else { 1.0 };
         let radius = if self.mode == "linear" { 1.0 } else { 2.0 };
         let (base, ratio) = (place.floor(), place - place.floor());
         let first = (-radius / scale).floor() as i64 + 1;
         let taps = first..2 - first;
-        let weight = |tap: i64| self.weight((tap as f64 - ratio) * scale);
         let at = |tap: i64| (base as i64).saturating_add(tap);
-        let inside = |tap: i64| (0..row.len() as i64).contains(&at(tap));
-        let counts = |tap: &i64| !self.excludes || inside(*tap);
-        let all: f64 = taps.clone().filter(counts).map(weight).sum();
-        let counted: Vec<i64> = taps.filter(counts).collect();
-        for tap in counted {
-            let nearest = at(tap).clamp(0, row.len() as i64 - 1) as usize;
-            row[nearest] += weight(tap) / all;
-        }
+        let weight = |tap: i64| {
+            let counts = !self.excludes || (0..len as i64).contains(&at(tap));
+            if counts { self.weight((tap as f64 - ratio) * scale) } else { 0.0 }
+        };
+        let all: f64 = taps.clone().map(weight).sum();
+        let share = |weight: f64| if weight == 0.0 { 0.0 } else { weight / all };
+        let nearest = |tap: i64| at(tap).clamp(0, len as i64 - 1) as usize;
+        taps.map(|tap| (nearest(tap), share(weight(tap)))).collect()
     }
 
     /// Of a neighbour at this distance.
