@@ -259,3 +259,21 @@ fn infinite_element_that_is_resized_stays_where_it_is() {
     assert_near(&Array::F64(doubles(&made)[..3].to_vec()), &[0.894_531_25, 1.156_25, 1.5625]);
     assert!(doubles(&made)[3..].iter().all(|x| !x.is_finite()), "{made:?}");
 }
+
+#[test]
+fn ignored_target_of_an_infinite_loss_counts_nothing() {
+    for (target, ignored) in [([-100, 1], -100), ([0, 1], 0)] {
+        for (reduction, want) in [("none", vec![0.0, 2.0]), ("mean", vec![2.0]), ("sum", vec![2.0])]
+        {
+            let more = [int("ignore_index", ignored), text("reduction", reduction)];
+            let parts = [
+                value(11, "x", &[2, 3]),
+                numbers("target", &target),
+                node("NegativeLogLikelihoodLoss", &["x", "target"], "y", &more),
+                open(12, "y", FLOAT, &[]),
+            ];
+            let x = Array::F32(vec![f32::NEG_INFINITY, 0.0, -1.0, -1.0, -2.0, -3.0]);
+            assert_near(&network(&parts, &[]).unwrap().execute(&[x]).unwrap()[0], &want);
+        }
+    }
+}

@@ -34,8 +34,13 @@ fn likelihood(b: &mut Builder<'_>, call: &Call<'_>, x: &Value) -> Result<Value> 
     let one_channel = [&[target.dims()[0], 1], &target.dims()[1..]].concat();
     let column = b.reshape(&target, one_channel)?;
     let chosen = gather_elements(b, x, &column, 1)?;
-    let chosen = b.reshape(&chosen, target.dims().to_vec())?;
-    let weights = weights(b, call.maybe(2), &target, ignored, x)?;
+    let mut chosen = b.reshape(&chosen, target.dims().to_vec())?;
+    let mut weights = weights(b, call.maybe(2), &target, x)?;
+    if let Some(ignored) = ignored {
+        // Both, since 0 times an infinite element is NaN.
+        chosen = without(b, &chosen, &target, ignored)?;
+        weights = without(b, &weights, &target, ignored)?;
+    }
     let products = b.binary(Binary::Mul, &weights, &chosen)?;
     let losses = b.unary(Unary::Neg, &products)?;
     let all: Vec<usize> = (0..losses.rank()).collect();
@@ -54,32 +59,29 @@ fn likelihood(b: &mut Builder<'_>, call: &Call<'_>, x: &Value) -> Result<Value> 
     }
 }
 
-/// The weight of each target, 0 for one that is ignored.
-fn weights(
-    b: &mut Builder<'_>,
-    given: Option<&Value>,
-    target: &Value,
-    ignored: Option<i64>,
-    x: &Value,
-) -> Result<Value> {
-    let weights = match given {
+/// The weight of each target.
+fn weights(b: &mut Builder<'_>, given: Option<&Value>, target: &Value, x: &Value) -> Result<Value> {
+    match given {
         None => {
             let one = b.scalar(x.element(), 1.0)?;
-            b.expand(&one, target.dims())?
+            b.expand(&one, target.dims())
         }
         Some(given) => {
             let sizes = vec![given.spec.elements()];
             let tuples = target.spec.elements();
             let points = Target::Tuples { batches: 1, shared: true, sizes, inner: 1, tuples };
             let spec = Spec { element: given.element(), dims: target.dims().to_vec() };
-            b.emit(Kind::Gather(Gather { target: points }), &[given, target], spec)?
+            b.emit(Kind::Gather(Gather { target: points }), &[given, target], spec)
         }
-    };
-    let Some(ignored) = ignored else { return Ok(weights) };
-    let number = b.whole(Vec::new(), vec![ignored])?;
-    let is = b.binary(Binary::Equal, target, &number)?;
-    b.map(weights.element(), &[&is, &weights], |w| {
-        let (is, weight, zero) = (w.input(0), w.input(1), w.real(0.0));
-        w.select(is, zero, weight)
+    }
+}
+
+/// 0 in the place of numbers of targets that are ignored.
+fn without(b: &mut Builder<'_>, numbers: &Value, target: &Value, ignored: i64) -> Result<Value> {
+    let ignored = b.whole(Vec::new(), vec![ignored])?;
+    let is = b.binary(Binary::Equal, target, &ignored)?;
+    b.map(numbers.element(), &[&is, numbers], |w| {
+        let (is, number, zero) = (w.input(0), w.input(1), w.real(0.0));
+        w.select(is, zero, number)
     })
 }
