@@ -323,6 +323,30 @@ fn boxes_whose_score_is_no_number_are_not_chosen() {
 }
 
 #[test]
+fn boxes_of_any_score_are_chosen_without_a_threshold() {
+    for (inputs, want) in [
+        (&["boxes", "scores", "most"][..], &[2.0, 0.0, 1.0][..]),
+        (&["boxes", "scores", "most", "overlap", "least"][..], &[2.0, 0.0][..]),
+    ] {
+        let parts = [
+            value(11, "boxes", &[1, 3, 4]),
+            value(11, "scores", &[1, 1, 3]),
+            numbers("most", &[3]),
+            scalar("overlap", 0.5),
+            scalar("least", f32::MIN),
+            node("NonMaxSuppression", inputs, "y", &[]),
+            open(12, "y", I64, &["n", "3"]),
+        ];
+        let network = network(&parts, &[]).unwrap();
+        let boxes = [0.0f32, 5.0, 9.0].iter().flat_map(|&x| [x, 0.0, x + 1.0, 1.0]).collect();
+        let scores = Array::F32(vec![0.8, f32::NEG_INFINITY, 0.9]);
+        let made = network.execute(&[Array::F32(boxes), scores]).unwrap();
+        let chosen: Vec<f64> = doubles(&made[0]).chunks(3).map(|row| row[2]).collect();
+        assert_eq!(chosen, want);
+    }
+}
+
+#[test]
 fn boxes_that_do_not_fit_are_refused() {
     let say = |most: i64| {
         let parts = [

@@ -54,7 +54,12 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         ));
     }
     let all = Boxes::of(b, boxes, is_centred)?;
-    let scores = real(b, call, scores)?;
+    let scores = match call.maybe(4) {
+        Some(_) => scores.clone(),
+        // Without a threshold each score counts, and -inf stands for none below.
+        None => b.with_number(Binary::Max, scores, f64::from(f32::MIN))?,
+    };
+    let scores = real(b, call, &scores)?;
     let mut left = above(b, &scores, &least)?;
     let (mut chosen, mut best) = (Vec::new(), Vec::new());
     for _ in 0..most {
