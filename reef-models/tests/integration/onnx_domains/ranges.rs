@@ -105,3 +105,18 @@ fn zero_points_of_shorter_rows_are_refused() {
     ];
     refused(&parts, "bytes uint8[2, 1] of rows of 4 numbers of 4 bits");
 }
+
+#[test]
+fn windows_that_reach_too_far_are_refused() {
+    let dilation = ints("dilations", &[1 << 24]);
+    let window = ints("kernel_shape", &[1 << 40]);
+    let same = [window, dilation.clone(), text("auto_pad", "SAME_UPPER")];
+    let parts = [value(11, "x", &[1, 1, 1 << 25]), node("MaxPool", &["x"], "y", &same)];
+    refused(&parts, "a window of [1099511627776] over 33554432 elements of axis 0");
+    let parts = [
+        value(11, "x", &[1, 1, 1 << 25]),
+        value(11, "w", &[1, 1, 1 << 40]),
+        node("ConvTranspose", &["x", "w"], "y", &[dilation]),
+    ];
+    refused(&parts, "a transposed convolution of float32[1, 1, 33554432]");
+}

@@ -8,6 +8,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::{Value, wide};
 use crate::tensors::windows::convolution as views;
+use reef_core::op::MAX_ELEMENTS;
 use reef_core::tensor::{Binary, Kind, NOWHERE, Scalar, Spec};
 
 pub(in crate::onnx::general::operators) fn convolution(
@@ -101,6 +102,9 @@ fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let reach: Vec<usize> =
         (0..rank).map(|k| taps[k].saturating_sub(1) * dilation[k] + 1).collect();
     let spread: Vec<usize> = (0..rank).map(|k| over[k].saturating_sub(1) * stride[k] + 1).collect();
+    if reach.iter().chain(&spread).any(|&len| len > MAX_ELEMENTS) {
+        return Err(format!("a transposed convolution of {} with {}", x.spec, w.spec));
+    }
     let [before, after] = cut(call, &spread, &reach, &stride, over)?;
     if taps.contains(&0)
         || over.contains(&0)

@@ -61,9 +61,13 @@ impl Sliding {
             ("NOTSET" | "" | "VALID", _) => {}
             ("SAME_UPPER" | "SAME_LOWER", _) => {
                 for (k, &n) in over.iter().enumerate() {
-                    let covered = n.div_ceil(self.stride[k]).saturating_sub(1) * self.stride[k]
-                        + self.reach(k);
-                    let zeros = covered.saturating_sub(n) as i64;
+                    let last = n.div_ceil(self.stride[k]).saturating_sub(1) * self.stride[k];
+                    let zeros = last.saturating_add(self.reach(k)).saturating_sub(n);
+                    if zeros > MAX_SIZE {
+                        let size = &self.size;
+                        return Err(format!("a window of {size:?} over {n} elements of axis {k}"));
+                    }
+                    let zeros = zeros as i64;
                     let (less, more) = (zeros / 2, zeros - zeros / 2);
                     let lower = auto == "SAME_LOWER";
                     (self.before[k], self.after[k]) =
