@@ -20,7 +20,7 @@ pub(crate) const NOT_FOUND: u32 = 500;
 pub(crate) const NOT_SUPPORTED: u32 = 801;
 
 /// Errors after which the device's context can't be used: each later call has them too.
-const STICKY: [u32; 12] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721];
+const STICKY: [u32; 14] = [214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810];
 
 /// Returns whether an error stays a thread's last one after it was asked for.
 pub(crate) fn is_sticky(code: u32) -> bool {

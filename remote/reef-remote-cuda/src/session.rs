@@ -61,8 +61,8 @@ static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 /// A code has come that the driver gives for good.
 static IS_BROKEN: AtomicBool = AtomicBool::new(false);
-/// Codes that all later calls of a context return: faults of kernels.
-const STICKY: [u32; 9] = [700, 702, 710, 714, 715, 716, 717, 718, 719];
+/// Codes that all later calls of a context return: faults of kernels, and the end of an MPS client.
+const STICKY: [u32; 12] = [226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810];
 
 /// First failed call of a thread that the program has not been told of.
 static FAILED: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
