@@ -293,12 +293,20 @@ impl<D: Operators> OwnLane<D> {
         if state.has_failed || state.queue.is_none() {
             return Ok(true);
         }
-        self.inner.tell_completed(&mut state)?;
+        let is_quiet = self.quiesce(&mut state);
+        if state.wants_polls() {
+            self.thread.unpark(); // commands have ended since, but not their padding
+        }
+        is_quiet
+    }
+
+    fn quiesce(&self, state: &mut State<D>) -> Result<bool> {
+        self.inner.tell_completed(state)?;
         if state.draining.is_some() {
             return Ok(false);
         }
         if state.told == state.next {
-            self.inner.tell_padding(&mut state)?;
+            self.inner.tell_padding(state)?;
             return Ok(state.padded.is_empty());
         }
         let Some(drained) = state.queue()?.try_drain()? else { return Ok(false) };
@@ -306,11 +314,11 @@ impl<D: Operators> OwnLane<D> {
             let what = "moving work that waits on the device behind a gate".into();
             return Err(Error::Unsupported { backend: NAME, what });
         }
-        self.inner.tell_completed(&mut state)?;
+        self.inner.tell_completed(state)?;
         if state.told < state.next {
             state.taken = Some(state.take_back(drained)?);
         }
-        self.inner.tell_padding(&mut state)?;
+        self.inner.tell_padding(state)?;
         Ok(state.padded.is_empty())
     }
 
