@@ -171,6 +171,11 @@ impl Queue for LosableQueue {
         self.1.completed()
     }
 
+    fn padding_ended(&mut self) -> Result<Seq> {
+        self.0.check()?;
+        self.1.padding_ended()
+    }
+
     fn try_drain(&mut self) -> Result<Option<Drained<Losable>>> {
         self.0.check()?;
         let Some(drained) = self.1.try_drain()? else { return Ok(None) };
