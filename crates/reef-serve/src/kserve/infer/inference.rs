@@ -69,7 +69,10 @@ impl Server {
             |output: &ResponseOutput| self.bind_output(peer, &variant, output, &request.charge);
         let mut outputs = answered.iter().map(of).collect::<Result<Vec<_>>>()?;
         if let Some(sequence) = &mut sequence {
-            outputs.extend(sequence.outputs(self, &tenant, &model, &variant).await?);
+            let state = sequence.outputs(self, &tenant, &model, &variant);
+            let state = tokio::time::timeout_at(deadline.into(), state).await;
+            let text = || format!("timed out after {time:?} while allocating its state");
+            outputs.extend(state.map_err(|_| Error::Deadline(text()))??);
         }
         let inference = Inference {
             client: peer.id,

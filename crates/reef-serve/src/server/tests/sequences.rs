@@ -154,23 +154,26 @@ fn sequence_that_was_not_started_is_refused() {
     fixture.second("a", "7", NEXT).unwrap_err();
 }
 
-/// As many wait for their memory as there are threads that read messages.
-#[test]
-fn memory_of_a_device_that_hangs_delays_no_message() {
-    let mut devices = Vec::new();
-    let start = |config: Config| {
-        let inner = device::start("cpu:0?units=1", "reef", 0.0)?.remove(0);
-        devices.push(Losable::new(inner));
-        let engine: Arc<dyn Engine> = Arc::new(devices[0].clone());
-        Server::on(Nodes::new("cpu:0", vec![engine]), config)
-    };
-    let fixture = Fixture::open("state-hangs", |config| config.models.load.clear(), start);
+/// A daemon with sequences of `total` on a device that can hang.
+fn on_losable(test: &str) -> (Fixture, Losable) {
+    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
+    let device = Losable::new(inner);
+    let engine: Arc<dyn Engine> = Arc::new(device.clone());
+    let start = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
+    let fixture = Fixture::open(test, |config| config.models.load.clear(), start);
     let folder = fixture.folder.join("sums");
     std::fs::create_dir_all(folder.join("1")).unwrap();
     std::fs::write(folder.join("1/model.onnx"), total()).unwrap();
     std::fs::write(folder.join("model.toml"), TOTAL).unwrap();
     fixture.server.registry.load(&ModelName::new("sums").unwrap()).unwrap();
-    devices[0].slow.store(true, Ordering::SeqCst);
+    (fixture, device)
+}
+
+/// As many wait for their memory as there are threads that read messages.
+#[test]
+fn memory_of_a_device_that_hangs_delays_no_message() {
+    let (fixture, device) = on_losable("state-hangs");
+    device.slow.store(true, Ordering::SeqCst);
     block_on(async {
         let mut hung = ["a", "b"].map(|principal| Box::pin(fixture.step(principal, "7", FIRST)));
         for step in &mut hung {
@@ -180,9 +183,25 @@ fn memory_of_a_device_that_hangs_delays_no_message() {
         let principal = peer("c").principal;
         let read = fixture.server.workers.run_blocking(&principal, (), || Ok(()));
         let read = tokio::time::timeout(Duration::from_secs(30), read).await;
-        devices[0].slow.store(false, Ordering::SeqCst); // whatever came of it
+        device.slow.store(false, Ordering::SeqCst); // whatever came of it
         assert_eq!(read.expect("no thread is free"), Ok(()));
     });
+}
+
+/// Its model waits for it before it closes its queue.
+#[test]
+fn wait_for_memory_that_hangs_ends_with_the_timeout() {
+    let (fixture, device) = on_losable("state-late");
+    device.slow.store(true, Ordering::SeqCst);
+    let hasty = InferRequest { timeout: 20_000, ..step("7", true, false) };
+    let said = block_on(async {
+        let answer = fixture.server.answer(&peer("a"), hasty);
+        tokio::time::timeout(Duration::from_secs(30), answer).await
+    });
+    device.slow.store(false, Ordering::SeqCst); // whatever came of it
+    let want = "timed out after 20ms while allocating its state";
+    assert_eq!(said.expect("it waits").unwrap_err(), Error::Deadline(want.into()));
+    assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0));
 }
 
 #[test]
