@@ -31,6 +31,7 @@ use crate::observe::triton::GpuCollector;
 use crate::requests::buffer_pool::BufferPool;
 use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
 use crate::requests::regions::Regions;
+use crate::requests::serial_work::SerialWork;
 use crate::requests::worker_pool::WorkerPool;
 use crate::suspend::suspensions::Suspensions;
 use crate::tenants::registry::Tenants;
@@ -73,6 +74,9 @@ pub(crate) struct Server {
     pub(crate) network_workers: WorkerPool,
     /// Threads that list the repository, whose file system may hang.
     pub(crate) repository_workers: WorkerPool,
+    /// Questions to devices, and lists of suspended programs.
+    pub(crate) device_questions: SerialWork,
+    pub(crate) suspended_lists: SerialWork,
     scrapes: Scrapes,
 }
 
@@ -155,6 +159,8 @@ impl Server {
             buffers: BufferPool::new((config.memory.total_mib as usize) << 20 >> POOL_SHIFT),
             network_workers: WorkerPool::start()?,
             repository_workers: WorkerPool::start()?,
+            device_questions: SerialWork::default(),
+            suspended_lists: SerialWork::default(),
             scrapes: Scrapes::default(),
             config: LiveConfig::new(config),
             nodes,

@@ -14,5 +14,6 @@ pub(crate) mod job;
 pub(crate) mod queue;
 pub(crate) mod region_memory;
 pub(crate) mod regions;
+pub(crate) mod serial_work;
 pub(crate) mod shared_memory;
 pub(crate) mod worker_pool;

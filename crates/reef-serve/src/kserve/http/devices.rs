@@ -3,7 +3,6 @@
 
 use super::reply::{App, Reply};
 use crate::engine::node::Node;
-use crate::error::Error;
 use crate::net::identity::peer::Peer;
 use crate::server::Server;
 use axum::extract::{Path, State};
@@ -20,8 +19,8 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 
 /// Lists the devices on a blocking thread: one that is busy may answer late.
 async fn devices(State(server): App) -> Reply<Json<Value>> {
-    let listed = tokio::task::spawn_blocking(move || list(&server)).await;
-    Ok(listed.map_err(|e| Error::system("a thread that lists devices", e))?)
+    let here = server.clone();
+    Ok(server.device_questions.run(move || list(&here)).await?)
 }
 
 fn list(server: &Server) -> Json<Value> {
@@ -62,7 +61,7 @@ pub(super) async fn abandoned(server: &Arc<Server>) -> Option<Value> {
     let nodes = server.nodes.clone();
     let count =
         move || with_abandoned(nodes.iter().map(|node| (&*node.name, node.stats().abandoned)));
-    tokio::task::spawn_blocking(count).await.ok().flatten() // a panic has already been printed
+    server.device_questions.run(count).await.ok().flatten() // a panic has already been printed
 }
 
 /// Lists devices with the number of their abandoned queues, without those that have none.

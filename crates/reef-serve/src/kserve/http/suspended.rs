@@ -95,8 +95,8 @@ fn limit_id(pid: u32) -> Option<String> {
 
 /// Lists suspended programs on a blocking thread, which reads their records and their variables.
 async fn list(State(server): App) -> Reply<Json<Value>> {
-    let listed = tokio::task::spawn_blocking(move || entries(&server)).await;
-    Ok(listed.map_err(|e| Error::system("a thread that lists suspended programs", e))?)
+    let here = server.clone();
+    Ok(server.suspended_lists.run(move || entries(&here)).await?)
 }
 
 fn entries(server: &Server) -> Json<Value> {
