@@ -418,6 +418,8 @@ class Texts(unittest.TestCase):
             head, data = tensors.pop()
             self.assertEqual((head["datatype"], head["shape"], head["parameters"]), ("BYTES", [2], {"binary_data_size": 11}))
             self.assertEqual(data, b"\1\0\0\0a\2\0\0\0bc")
+        daemon.run(model, ["é", b"\xff"])  # which NumPy alone cannot hold as one type of texts
+        self.assertEqual(tensors.pop()[1], b"\2\0\0\0\xc3\xa9\1\0\0\0\xff")
         with self.assertRaisesRegex(reef.InvalidError, "input x: each text must be str or bytes"):
             daemon.run(model, [7, "a"])
 

@@ -97,7 +97,8 @@ class Lists(unittest.TestCase):
             )
             self.assertEqual(rt.run(whole, [1, 2]).tolist(), [2, 4])
             self.assertEqual(rt.run(large, [2**63 - 1, 1]).tolist(), [2**64 - 2, 2])
-            self.assertEqual(rt.run(large, [2**63, 1]).tolist()[1], 2)
+            for each in (2**63, np.uint64(2**63)):
+                self.assertEqual(rt.run(large, [each, 1]).tolist()[1], 2)
             self.assertEqual(rt.run(real, [1, 2.5]).tolist(), [2.0, 5.0])
             self.assertEqual(rt.run(one, 1.5).tolist(), 3.0)
             for net, given, said in [

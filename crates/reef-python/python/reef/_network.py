@@ -301,11 +301,14 @@ def _numbers(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
     import numpy
 
     made = numpy.asarray(value, dtype=port.dtype)
+    if made.size == 0 or made.dtype.kind == "O":
+        return made
     found = numpy.asarray(value).dtype
-    kinds = "biuf" if made.dtype.kind == "f" else "biu"
-    fits = made.size == 0 or made.dtype.kind == "O" or found.kind in kinds
+    if found.kind in ("biuf" if made.dtype.kind == "f" else "biu"):
+        return made
     # Integers that int64 and uint64 can't both hold are floats for NumPy.
-    if not fits and not all(isinstance(each, int) for each in numpy.asarray(value, dtype=object).flat):
+    whole = (int, numpy.integer)
+    if not all(isinstance(each, whole) for each in numpy.asarray(value, dtype=object).flat):
         raise TypeError(f"values must be {port.dtype}, got {found}")
     return made
 
