@@ -150,7 +150,9 @@ class Serve(unittest.TestCase):
     def test_outputs_are_not_cut_to_integers(self):
         whole, real = Spec.of("n", ("INT64", [-1])), Spec.of("x", ("FP32", [-1]))
         large = Spec.of("u", ("UINT64", [-1]))
-        for spec, value in [(whole, [1, 2]), (large, [2**63, 1]), (whole, np.zeros((2, 0))), (real, [1, 2.5]), (real, np.float64(3))]:
+        values = [(whole, [1, 2]), (large, [2**63, 1]), (large, [np.uint64(2**63), 1]), (whole, np.zeros((2, 0)))]
+        values += [(real, [1, 2.5]), (real, np.float64(3)), (real, np.array([1, 2.5], object))]
+        for spec, value in values:
             header, data = spec.encode(value)
             self.assertEqual((header["shape"], len(data)), (list(np.shape(value)), header["bytes"]))
         for spec, value, found in [(whole, [1.5, 2.0], "float64"), (whole, np.ones(2), "float64"), (real, [None], "object")]:

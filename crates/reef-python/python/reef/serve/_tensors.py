@@ -82,7 +82,7 @@ class Spec(NamedTuple):
             data = b"".join(_text(self.name, text) for text in flat)
         elif numpy is not None and self.datatype != "BF16" and self.scalar is None:
             array = numpy.asarray(value, dtype=numpy.dtype("<" + FORMATS[self.datatype]))
-            self._check_kind(array, value)
+            self._check_kind(array, numpy.asarray(value).dtype, value)
             shape, data = list(array.shape), array.tobytes()
         elif isinstance(value, memoryview) and value.format == FORMATS[self.datatype]:
             shape, data = list(value.shape or []), value.tobytes()
@@ -94,13 +94,15 @@ class Spec(NamedTuple):
         header = {"name": self.name, "datatype": self.datatype, "shape": shape, "bytes": len(data)}
         return header, memoryview(data)
 
-    def _check_kind(self, made: Any, value: Any) -> None:
-        """Refuses values that NumPy would cut to integers, and None and texts, which it takes for numbers."""
-        found = numpy.asarray(value).dtype
-        if made.size == 0 or found.kind in ("biuf" if made.dtype.kind == "f" else "biu"):
+    def _check_kind(self, made: Any, found: Any, value: Any) -> None:
+        """Refuses values that NumPy would cut to integers, and None and texts, which it takes for numbers.
+        `made` is the array, and `found` the type that NumPy finds in `value`."""
+        is_real = made.dtype.kind == "f"
+        if made.size == 0 or found.kind in ("biuf" if is_real else "biu"):
             return
+        numbers: tuple[type, ...] = (int, float) if is_real else (int,)
         # Integers that int64 and uint64 can't both hold are floats for NumPy.
-        if not all(isinstance(each, int) for each in numpy.asarray(value, dtype=object).flat):
+        if not all(isinstance(each, numbers) for each in _flat(value)[1]):
             raise TypeError(f"tensor {self.name!r}: must be {self.datatype}, got {found}")
 
 
