@@ -186,7 +186,7 @@ class Clusters(unittest.TestCase):
 
     def test_interrupt_ends_a_wait(self):
         code = """
-import os, signal, threading, numpy, reef
+import os, signal, threading, time, numpy, reef
 cluster = reef.open_cluster("cpu:0?units=1", "rt-only")  # which runs no best-effort work
 net = cluster.load("resnet18", input_size=32)
 be, x = cluster.best_effort(net), numpy.zeros((1, 3, 32, 32), numpy.float32)
@@ -194,6 +194,7 @@ for call in (lambda: be.run(x), be.close):
     try:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         call()
+        time.sleep(60)  # sleep: until the signal, as it may have come before the first call waited
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 os._exit(0)
