@@ -161,9 +161,8 @@ class _Served(Closing):
                 made = _Answer(lambda: _reef.Session(folder, model, *args))
                 threading.Thread(target=made.make, daemon=True).start()
                 made.wait(None)
-                session = made.value
                 with self._lock:
-                    self._sessions[model] = session
+                    session = self._sessions[model] = made.value
             return session
 
     def _forget(self, model: str) -> None:

@@ -65,7 +65,7 @@ class Future:
     def _ends(self, timeout: float | None) -> bool:
         """Whether it has ended; waits for as long as `timeout`, or without limit."""
         if self._process != os.getpid():  # a thread of the parent may have had the lock at the fork
-            self._process, self._lock = os.getpid(), threading.Lock()
+            self._lock, self._process = threading.Lock(), os.getpid()
         lock = self._lock
         if not lock.acquire(blocking=False):  # another thread waits
             begin, limit = time.monotonic(), -1.0 if timeout is None else max(0.0, timeout)
