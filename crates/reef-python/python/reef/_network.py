@@ -307,8 +307,8 @@ def _numbers(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
     if found.kind in ("biuf" if made.dtype.kind == "f" else "biu"):
         return made
     # Integers that int64 and uint64 can't both hold are floats for NumPy.
-    whole = (int, numpy.integer)
-    if not all(isinstance(each, whole) for each in numpy.asarray(value, dtype=object).flat):
+    integers = (int, numpy.integer)
+    if not all(isinstance(each, integers) for each in numpy.asarray(value, dtype=object).flat):
         raise TypeError(f"values must be {port.dtype}, got {found}")
     return made
 
