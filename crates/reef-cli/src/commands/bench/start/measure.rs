@@ -62,7 +62,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn new(load: &str, policy: &str) -> Self {
+    pub(super) fn new(load: &str, policy: &str) -> Self {
         Self {
             load: load.into(),
             policy: policy.into(),

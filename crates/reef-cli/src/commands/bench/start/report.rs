@@ -141,16 +141,18 @@ fn load_json<D: Operators>(load: &Load<D>) -> Value {
     })
 }
 
-/// A panel for each load and number of queued commands, with the idle device in each.
 fn draw(path: &Path, title: &str, rows: &[Row]) -> Result<()> {
+    chart::shares(path, &format!("From submission to the run, {title}"), &panels(rows))
+}
+
+/// A panel for each load and number of queued commands, with the idle device in each.
+fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
     let mut cases: Vec<(&str, u64)> = Vec::new();
     for row in rows {
         let case = row.queued.map(|queued| (&*row.load, queued));
         cases.extend(case.filter(|case| !cases.contains(case)));
     }
-    let panels: Vec<_> =
-        cases.into_iter().map(|(load, queued)| panel(load, queued, rows)).collect();
-    chart::shares(path, &format!("From submission to the run, {title}"), &panels)
+    cases.into_iter().map(|(load, queued)| panel(load, queued, rows)).collect()
 }
 
 fn panel<'r>(load: &str, queued: u64, rows: &'r [Row]) -> Panel<'r> {
@@ -164,5 +166,31 @@ fn panel<'r>(load: &str, queued: u64, rows: &'r [Row]) -> Panel<'r> {
         caption: format!("Next to {load}, {queued} queued"),
         unit: ("µs", 1e3),
         series: rows.iter().filter(is_of).map(series).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(load: &str, policy: &str, queued: Option<u64>) -> Row {
+        Row { queued, ..Row::new(load, policy) }
+    }
+
+    /// As in figures 12 and 13 of REEF's paper, by the depth of the queue and by the load.
+    #[test]
+    fn each_load_and_depth_has_a_panel_with_the_idle_device() {
+        let cases = [("1 ms blocks", 1), ("1 ms blocks", 4), ("20 µs blocks", 1)];
+        let mut rows = vec![row("idle device", "", None)];
+        for (load, queued) in cases {
+            rows.extend(["All", "wait-based"].map(|policy| row(load, policy, Some(queued))));
+        }
+        let panels = panels(&rows);
+        assert_eq!(panels.len(), cases.len());
+        for (panel, (load, queued)) in panels.iter().zip(cases) {
+            assert_eq!(panel.caption, format!("Next to {load}, {queued} queued"));
+            let names: Vec<&str> = panel.series.iter().map(|series| &*series.name).collect();
+            assert_eq!(names, ["idle device", "All", "wait-based"]);
+        }
     }
 }
