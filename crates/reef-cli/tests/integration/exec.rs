@@ -87,6 +87,21 @@ fn takes_more_when_asked() {
     }
 }
 
+/// A program that launches ten kernels at each line of its input, and says the sum of all.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn launches_when_asked() {
+    let driver = Driver::start();
+    let sum = 0_u64;
+    let add = driver.adder(&raw const sum as usize);
+    while std::io::stdin().read_line(&mut String::new()).unwrap() > 0 {
+        (0..10).for_each(|_| add(2));
+        driver.synchronize();
+        // SAFETY: the number of this function; its work has ended.
+        println!("sum {}", unsafe { (&raw const sum).read_volatile() });
+    }
+}
+
 fn this_program() -> Vec<String> {
     this_test("program")
 }
@@ -133,6 +148,57 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("class be: kernels 10,"), "{said}");
     assert!(said.contains("  driver: ") && said.contains("libfake_libcuda.so"), "{said}");
+}
+
+/// Installs put a new file in the place of the library that a program has loaded, and removals take
+/// it away; daemons come and go.
+#[test]
+fn program_runs_on_while_reef_is_upgraded_and_removed() {
+    let folder = Folder::new("exec-upgraded");
+    let (shim, new) = (folder.path("libreef_cuda_shim.so"), folder.path("new.so"));
+    let install = || {
+        std::fs::copy(library("libreef_cuda_shim.so"), &new).unwrap();
+        std::fs::rename(&new, &shim).unwrap();
+    };
+    let end = |mut daemon: Daemon| {
+        let number = rustix::process::Pid::from_raw(daemon.0.id() as i32).unwrap();
+        rustix::process::kill_process(number, rustix::process::Signal::TERM).unwrap();
+        assert!(daemon.0.wait().unwrap().success(), "a daemon ends as it should");
+    };
+    install();
+    let daemon = Daemon::start_with(&folder, &["--guests"]);
+    let program = this_test("launches_when_asked");
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let mut command = exec(&folder, &["--strict"], &program);
+    command.env("REEF_SHIM", &shim);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut launch = || {
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        lines.find_map(|line| line.split_once("sum ").map(|(_, sum)| sum.to_owned())).unwrap()
+    };
+    let counts = |kernels: u32| {
+        let end = format!("}} {kernels}");
+        wait_until(&folder, &format!("{kernels} kernels"), |line| {
+            line.starts_with("reef_guest_kernels_total{") && line.ends_with(&end)
+        });
+    };
+    assert_eq!(launch(), "20");
+    counts(10);
+    install();
+    end(daemon);
+    assert_eq!(launch(), "40", "without a daemon");
+    let daemon = Daemon::start_with(&folder, &["--guests"]);
+    counts(20);
+    assert_eq!(launch(), "60", "under the next daemon");
+    counts(30);
+    std::fs::remove_file(&shim).unwrap();
+    end(daemon);
+    assert_eq!(launch(), "80", "without daemon and library");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]
