@@ -1,10 +1,11 @@
 //! `reef doctor` on a driver made of functions, on none, and on broken ones.
 
 use crate::common::daemon::Daemon;
+use crate::common::http::on_socket;
 use crate::common::{Folder, json, text};
 use crate::exec::may_bind;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Path of a library that cargo built.
@@ -79,6 +80,10 @@ fn refused_class_names_its_key() {
     assert!(ok && found["rights"]["state"] == "absent", "{found}");
     assert!(found["rights"]["found"].as_str().unwrap().contains("rights.\"user "), "{found}");
     assert!(!checks(&folder, &["--need", "rights"], &[]).0);
+    let output = doctor(&folder, &["--fix", "--json", "--need", "rights"], &[]);
+    assert_eq!(json(text(&output.stdout))["started"], json("[]"));
+    let said = "reef: nothing that --fix starts is missing\nreef: wrong: rights\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), said), "it grants nothing");
 }
 
 #[test]
@@ -142,50 +147,121 @@ impl Drop for Ends {
     }
 }
 
-/// A folder with a control program of MPS that leaves what the driver's would.
-fn mps_in_path(folder: &Folder) -> String {
+/// The daemon that a report says was started, alone.
+fn started(all: &Value) -> Ends {
+    let [daemon] = &all["started"].as_array().unwrap()[..] else { panic!("{all}") };
+    assert_eq!(daemon["check"], "daemon", "{all}");
+    assert!(Path::new(daemon["log"].as_str().unwrap()).is_file(), "{all}");
+    Ends(daemon["process"].as_u64().unwrap() as u32)
+}
+
+/// Control program of MPS that leaves what the driver's would.
+const CONTROLS: &str =
+    "mkdir -p \"$CUDA_MPS_PIPE_DIRECTORY\"\n: > \"$CUDA_MPS_PIPE_DIRECTORY/control\"\n";
+
+/// Value of `PATH` with a control program of MPS that notes its words, then does this.
+fn mps_in_path(folder: &Folder, does: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
-    let script = "#!/bin/sh\necho \"$@\" >> \"$0.calls\"\nmkdir -p \"$CUDA_MPS_PIPE_DIRECTORY\"\n\
-                  : > \"$CUDA_MPS_PIPE_DIRECTORY/control\"\n";
     std::fs::create_dir_all(folder.path("bin")).unwrap();
+    let script = format!("#!/bin/sh\necho \"$@\" >> \"$0.calls\"\n{does}");
     let file = folder.file("bin/nvidia-cuda-mps-control", script);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     format!("{}:{}", folder.path("bin"), std::env::var("PATH").unwrap())
 }
 
+/// Words of the calls of the control program, each in a line; `None` without a call.
+fn mps_calls(folder: &Folder) -> Option<String> {
+    std::fs::read_to_string(folder.path("bin/nvidia-cuda-mps-control.calls")).ok()
+}
+
 #[test]
 fn missing_daemon_is_started_once_and_said() {
     let folder = Folder::new("doctor-fix");
-    let path = mps_in_path(&folder);
+    let path = mps_in_path(&folder, CONTROLS);
     let set = [("PATH", &*path)];
     let output = doctor(&folder, &["--fix", "--json", "--need", "daemon,rights"], &set);
     let (all, said) = (json(text(&output.stdout)), text(&output.stderr).to_owned());
-    let [started] = &all["started"].as_array().unwrap()[..] else { panic!("{all} {said}") };
-    let _ends = Ends(started["process"].as_u64().unwrap() as u32);
+    let _ends = started(&all);
     assert_eq!((output.status.code(), &all["ok"]), (Some(0), &true.into()), "{all} {said}");
     assert!(said.starts_with("reef: starting a daemon: reef serve --guests "), "{said}");
-    assert!(std::path::Path::new(started["log"].as_str().unwrap()).is_file());
     let output = doctor(&folder, &["--fix", "--json"], &set);
     assert_eq!(json(text(&output.stdout))["started"], json("[]"));
     assert_eq!(text(&output.stderr), "reef: nothing that --fix starts is missing\n");
-    assert!(!std::path::Path::new(&folder.path("bin/nvidia-cuda-mps-control.calls")).exists());
+    assert_eq!(mps_calls(&folder), None);
     let output = doctor(&folder, &["--fix", "--mps", "--json"], &set);
     let all = json(text(&output.stdout));
     assert_eq!(all["started"][0]["check"], "mps", "{all}");
     assert!(text(&output.stderr).contains("quarter"), "{}", text(&output.stderr));
-    let calls = std::fs::read_to_string(folder.path("bin/nvidia-cuda-mps-control.calls")).unwrap();
-    assert_eq!(calls, "-d\n");
+    let output = doctor(&folder, &["--fix", "--mps"], &set);
+    assert_eq!(text(&output.stderr), "reef: nothing that --fix starts is missing\n");
+    assert_eq!(mps_calls(&folder).as_deref(), Some("-d\n"), "once");
+}
+
+#[test]
+fn daemon_that_died_is_started_again() {
+    let folder = Folder::new("doctor-left");
+    drop(std::os::unix::net::UnixListener::bind(folder.path("http.sock")).unwrap());
+    let output = doctor(&folder, &["--fix", "--json", "--need", "daemon"], &[]);
+    let all = json(text(&output.stdout));
+    let _ends = started(&all);
+    assert_eq!(output.status.code(), Some(0), "{all} {}", text(&output.stderr));
+}
+
+#[test]
+fn daemon_that_is_not_ready_is_not_started_again() {
+    let folder = Folder::new("doctor-loading");
+    on_socket(&folder.path("http.sock"), |_, _| (503, "{\"error\": \"loading\"}".into()));
+    let output = doctor(&folder, &["--fix", "--json"], &[]);
+    let (all, said) = (json(text(&output.stdout)), text(&output.stderr));
+    assert_eq!((output.status.code(), &all["started"]), (Some(1), &json("[]")), "{all} {said}");
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines[0].starts_with("reef: a daemon answers in "), "{said}");
+    assert_eq!(lines[1..], ["reef: wrong: daemon"]);
 }
 
 #[test]
 fn daemon_that_cannot_start_is_not_fixed() {
     let folder = Folder::new("doctor-unfixed");
-    let set = [("REEF_SERVE__SCHEDULER", "reaf")];
+    let path = mps_in_path(&folder, CONTROLS);
+    let set = [("REEF_SERVE__SCHEDULER", "reaf"), ("PATH", &*path)];
     let output = doctor(&folder, &["--fix"], &set);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("not fixed: the daemon ended: ") && said.contains("reaf"), "{said}");
     assert!(text(&output.stdout).contains("daemon"), "the findings come first");
+    let output = doctor(&folder, &["--fix", "--mps", "--json"], &set);
+    let all = json(text(&output.stdout));
+    assert_eq!((output.status.code(), &all["ok"]), (Some(1), &false.into()), "{all}");
+    let started = all["started"].as_array().unwrap();
+    assert!(started.len() == 1 && started[0]["check"] == "mps", "it runs: {all}");
     let none = doctor(&Folder::new("doctor-mps"), &["--mps"], &[]);
     assert_eq!(none.status.code(), Some(2), "--mps alone starts nothing");
+}
+
+#[test]
+fn mps_that_cannot_start_is_not_fixed() {
+    let folder = Folder::new("doctor-no-mps");
+    let (fails, nowhere) = (mps_in_path(&folder, "exit 3\n"), folder.path("nowhere"));
+    for (path, why) in [(&fails, "-d: exit status: 3"), (&nowhere, "No such file or directory")] {
+        let output = doctor(&folder, &["--fix", "--mps", "--json"], &[("PATH", &**path)]);
+        let (all, said) = (json(text(&output.stdout)), text(&output.stderr));
+        assert_eq!((output.status.code(), &all["started"]), (Some(1), &json("[]")), "{all} {said}");
+        assert!(said.contains("reef: not fixed: nvidia-cuda-mps-control"), "{said}");
+        assert!(said.contains(why), "{said}");
+        assert!(!Path::new(&folder.path("http.sock")).exists(), "a daemon would not use it");
+    }
+}
+
+#[test]
+fn mps_is_not_started_without_a_driver() {
+    let folder = Folder::new("doctor-no-driver");
+    let (path, nowhere) = (mps_in_path(&folder, CONTROLS), folder.path("nowhere.so"));
+    let set = [("PATH", &*path), ("REEF_CUDA", &*nowhere)];
+    let output = doctor(&folder, &["--fix", "--mps", "--json"], &set);
+    let (all, said) = (json(text(&output.stdout)), text(&output.stderr));
+    let _ends = started(&all);
+    assert_eq!(output.status.code(), Some(1), "the driver is still wrong: {all}");
+    assert!(said.starts_with("reef: MPS is not started: there must be a driver that works\n"));
+    assert!(said.contains("reef: starting a daemon: reef serve --socket-dir "), "{said}");
+    assert_eq!(mps_calls(&folder), None);
 }

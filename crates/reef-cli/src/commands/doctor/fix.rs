@@ -30,29 +30,33 @@ pub(super) struct Started {
     log: Option<PathBuf>,
 }
 
-/// Starts what is missing and may be started: REEF's daemon in this folder, and MPS if asked for.
+/// Starts what is missing and may be started, and adds it to `started`: MPS if asked for, as only
+/// programs that start after it use it, then REEF's daemon in this folder.
 ///
 /// # Errors
 ///
-/// A program that cannot be started, or that ends at once.
+/// A program that cannot be started, or that ends at once. Nothing else is started then.
 pub(super) fn fix(
     findings: &[Finding],
     folder: Option<&Path>,
     with_mps: bool,
-) -> Result<Vec<Started>> {
-    let state = |check| findings.iter().find(|of| of.check == check).map(|of| of.state);
-    let has_driver = state(Check::Driver) == Some(State::Ok);
-    let mut started = Vec::new();
-    if with_mps && has_driver && state(Check::Mps) != Some(State::Ok) {
+    started: &mut Vec<Started>,
+) -> Result<()> {
+    let is_ok = |check| findings.iter().any(|of| of.check == check && of.state == State::Ok);
+    let (lacks_mps, lacks_daemon) = (with_mps && !is_ok(Check::Mps), !is_ok(Check::Daemon));
+    let has_driver = is_ok(Check::Driver);
+    if lacks_mps && has_driver {
         started.push(start_mps()?);
+    } else if lacks_mps {
+        note!("reef: MPS is not started: there must be a driver that works");
     }
-    if state(Check::Daemon) != Some(State::Ok) {
+    if lacks_daemon {
         started.extend(start_daemon(folder, has_driver)?);
     }
-    if started.is_empty() {
+    if !lacks_mps && !lacks_daemon {
         note!("reef: nothing that --fix starts is missing");
     }
-    Ok(started)
+    Ok(())
 }
 
 fn start_mps() -> Result<Started> {
@@ -101,7 +105,7 @@ fn wait_until_ready(child: &mut Child, folder: &Path, log: &Path) -> Result<()> 
             bail!("the daemon ended: {status}: {}", said.lines().last().unwrap_or_default());
         }
         if Instant::now() > end {
-            bail!("the daemon is not ready yet: see {}", log.display());
+            bail!("the daemon {} is not ready yet: see {}", child.id(), log.display());
         }
         thread::sleep(POLL_INTERVAL);
     }

@@ -34,16 +34,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut findings = findings_of(args)?;
-    let mut fixed = Ok(Vec::new());
+    let (mut started, mut fixed) = (Vec::new(), Ok(()));
     if args.fix {
-        fixed = fix(&findings, args.folder.as_deref(), args.mps);
+        fixed = fix(&findings, args.folder.as_deref(), args.mps, &mut started);
         findings = findings_of(args)?;
     }
     let wrong = findings.iter().filter(|finding| finding.state == State::Wrong);
     let wrong: Vec<_> = wrong.map(|finding| finding.check.to_string()).collect();
     if args.json {
-        let (ok, started) =
-            (wrong.is_empty() && fixed.is_ok(), fixed.as_deref().unwrap_or_default());
+        let ok = wrong.is_empty() && fixed.is_ok();
         let all = json!({ "ok": ok, "checks": findings, "started": started });
         print(serde_json::to_string_pretty(&all)?)?;
     } else {
