@@ -30,7 +30,7 @@ impl Part {
     ///
     /// The reason for which its blocks don't run by parts.
     pub(crate) fn of(kernel: &Kernel, of: &KernelLaunch) -> Result<Self, String> {
-        let capability = calls::device().and_then(driver::capability);
+        let capability = calls::device().and_then(calls::capability);
         let capability = capability.ok_or("its device is not known")?;
         let wave = Duration::from_secs(1);
         let (duration, slice) = (PARTS * wave, wave);
@@ -97,7 +97,7 @@ pub(crate) fn parameters(kernel: &Kernel, handle: usize) -> Result<Vec<(usize, u
 pub(crate) fn verdict(kernel: &Kernel) -> String {
     let read = || {
         let loaded = kernel.code.as_ref().as_ref().ok()?;
-        let capability = calls::device().and_then(driver::capability)?;
+        let capability = calls::device().and_then(calls::capability)?;
         let text = loaded.text(capability).ok()?;
         let module = Module::read(&text).ok()?;
         let found = kernels(&module).find(|one| one.name() == kernel.name)?;
