@@ -195,13 +195,14 @@ pub(crate) fn pool_of(
     own(pool, location.map_or(Owner::Any, |at| AllocationProperties::new(kind, *at).owner()), real)
 }
 
-/// Exports a pool to other processes, which may keep its memory: that end can't be seen.
-pub(crate) fn export_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
+/// Exports an allocation to other processes, which keep its memory after it is freed: the driver
+/// does not say when that ends.
+pub(crate) fn export_pointer(at: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let mut stores = stores(); // locked, so that no other thread destroys it meanwhile
+    let mut stores = stores(); // locked, so that no stream frees it meanwhile
     let code = real();
     if code == 0 {
-        stores.export(pool);
+        stores.export(at);
     }
     code
 }

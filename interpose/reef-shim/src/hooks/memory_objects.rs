@@ -76,9 +76,7 @@ hooks! {
         pool: *mut usize, location: *const [u32; 2], kind: u32,
     ) |real| pools::pool_of(pool, location, kind, real);
     cuMemPoolDestroy(pool: usize) |real| pools::destroy_pool(pool, real);
-    cuMemPoolExportToShareableHandle(
-        to: *mut c_void, pool: usize, kind: u32, flags: u64,
-    ) |real| pools::export_pool(pool, real);
+    cuMemPoolExportPointer(data: *mut c_void, at: usize) |real| pools::export_pointer(at, real);
     cuMemPoolImportFromShareableHandle(
         pool: *mut usize, from: *mut c_void, kind: u32, flags: u64,
     ) |real| pools::import_pool(pool, real);

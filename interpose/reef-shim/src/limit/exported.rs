@@ -35,7 +35,9 @@ fn with(change: impl FnOnce(&mut Vec<Released>)) {
 
 /// Notes memory that was released, and stays charged.
 pub(crate) fn add(device: &'static Limited, bytes: u64) {
-    with(|released| released.push(Released { device, bytes }));
+    if bytes > 0 {
+        with(|released| released.push(Released { device, bytes }));
+    }
 }
 
 /// Gives back what is gone of a device's released memory, if that is the current context's device.

@@ -5,6 +5,7 @@
 
 use super::device_memory::{give_back, take};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The pool of the first device itself; the next devices' follow.
 const POOL: usize = 0x9001;
@@ -46,10 +47,10 @@ pub(crate) struct Pool {
     pub(crate) is_host: bool,
     /// Its handle is gone: it ends with its last allocation.
     pub(crate) is_destroyed: bool,
-    /// A file names it: it gives nothing back before its end.
-    pub(crate) is_exported: bool,
     /// The pool that it imports, whose memory it has.
     pub(crate) imported: Option<usize>,
+    /// Allocations that were imported: their memory is there after they are freed.
+    pub(crate) held: Vec<Range<usize>>,
 }
 
 /// Bytes that an allocation takes of its pool.
@@ -143,18 +144,8 @@ impl Pool {
         self.free.insert(from, to);
     }
 
-    /// Ends a pool that nothing uses. A file may keep its memory, of which none goes back then.
-    pub(super) fn end(&mut self, is_kept: bool) {
-        self.is_exported = false;
-        self.is_host |= is_kept;
-        self.shrink(0);
-    }
-
     /// Gives back chunks of which nothing is used, but for `keep` bytes.
     pub(super) fn shrink(&mut self, keep: u64) {
-        if self.is_exported {
-            return;
-        }
         for chunk in self.chunks.clone() {
             if self.reserved() < keep.saturating_add(CHUNK as u64) {
                 return;
@@ -170,7 +161,8 @@ impl Pool {
             self.chunks.remove(&chunk);
             // SAFETY: a mapping of ours, of which nothing is allocated.
             unsafe { libc::munmap(chunk as *mut _, CHUNK) };
-            if !self.is_host {
+            let is_held = self.held.iter().any(|of| of.start < chunk + CHUNK && chunk < of.end);
+            if !self.is_host && !is_held {
                 give_back(CHUNK as u64);
             }
         }

@@ -30,13 +30,9 @@ impl World {
     /// Ends a destroyed pool that nothing uses.
     fn end_pool(&mut self, pool: usize) {
         let found = self.pools.entry(pool).or_default();
-        if !found.is_destroyed || !found.is_unused() {
-            return;
-        }
-        let (is_exported, bytes) = (found.is_exported, found.reserved());
-        let is_kept = is_exported && self.keep_exported(pool, bytes);
-        if let Some(mut ended) = self.pools.remove(&pool) {
-            ended.end(is_kept);
+        if found.is_destroyed && found.is_unused() {
+            found.shrink(0);
+            self.pools.remove(&pool);
         }
     }
 

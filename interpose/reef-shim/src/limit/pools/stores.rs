@@ -84,7 +84,7 @@ pub(crate) fn stream_key(stream: Stream) -> StreamKey {
 struct StoreCharge {
     device: &'static Limited,
     bytes: u64,
-    /// Other processes may keep its memory.
+    /// Other processes may have imported an allocation, whose memory they keep.
     is_exported: bool,
 }
 
@@ -170,10 +170,14 @@ impl Stores {
         let before = charged.bytes;
         let now = store.reserved().unwrap_or(before); // what isn't known stays
         charged.bytes = now;
-        let (device, expected) = (charged.device, before.saturating_add(reserved));
+        let StoreCharge { device, is_exported, .. } = *charged;
+        let expected = before.saturating_add(reserved);
         let unreserved = now.saturating_sub(expected);
         device.add(unreserved);
-        device.give_back(expected.saturating_sub(now));
+        // The driver does not count what importers keep.
+        let kept = if is_exported { before.saturating_sub(now) } else { 0 };
+        device.give_back(expected.saturating_sub(now) - kept);
+        exported::add(device, kept);
         if now < before {
             self.shrank(store);
         }
@@ -363,16 +367,23 @@ impl Stores {
         self.end_if_over(ended);
     }
 
-    /// Marks a pool as exported.
-    pub(crate) fn export(&mut self, pool: usize) {
-        let charged = self.charged.get_mut(&Store::Pool(pool));
-        charged.into_iter().for_each(|charged| charged.is_exported = true);
+    /// Marks the pool of an allocation as exported: all pools, for one that is not known, as when
+    /// another thread is about to free it.
+    pub(crate) fn export(&mut self, at: usize) {
+        let before = self.live.range(..=at).next_back();
+        let found = before.filter(|(from, of)| ((at - **from) as u64) < of.bytes);
+        let store = found.map(|(_, of)| of.store);
+        for (known, charged) in &mut self.charged {
+            let is_pool = !matches!(known, Store::Graphs(_));
+            charged.is_exported |= is_pool && store.is_none_or(|store| store == *known);
+        }
     }
 
     fn give_back(&mut self, store: Store) {
-        if let Some(StoreCharge { device, bytes, is_exported }) = self.charged.remove(&store) {
-            let end = if is_exported { exported::add } else { Limited::give_back };
-            end(device, bytes);
+        match self.charged.remove(&store) {
+            Some(StoreCharge { device, bytes, is_exported: true }) => exported::add(device, bytes),
+            Some(StoreCharge { device, bytes, .. }) => device.give_back(bytes),
+            None => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::api::code::*;
 use crate::api::context::number_of;
 use crate::api::export::{give, plain};
 use crate::engine::exports::Export;
-use crate::engine::pool::own_pool;
+use crate::engine::pool::{Pool, own_pool};
 use crate::engine::world::world;
 use std::fs::File;
 use std::mem::ManuallyDrop;
@@ -19,6 +19,8 @@ plain! {
     cuMemPoolDestroy(pool: usize) = destroy;
     cuMemPoolExportToShareableHandle(to: *mut i32, pool: usize, kind: u32, flags: u64) = export;
     cuMemPoolImportFromShareableHandle(pool: *mut usize, from: usize, kind: u32, flags: u64) = import;
+    cuMemPoolExportPointer(data: *mut [usize; 8], at: usize) = export_pointer;
+    cuMemPoolImportPointer(at: *mut usize, pool: usize, data: *const [usize; 8]) = import_pointer;
     cuDeviceGetMemPool(pool: *mut usize, device: i32) = current;
     cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32) = current;
     cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut u64) = of_graphs;
@@ -73,19 +75,17 @@ unsafe fn destroy(pool: usize) -> u32 {
     SUCCESS
 }
 
-/// A file that names the pool, and keeps its memory as long as it is open somewhere.
+/// A file that names the pool. It keeps no memory.
 unsafe fn export(to: *mut i32, pool: usize, _kind: u32, _flags: u64) -> u32 {
-    let mut world = world();
-    let found = world.pools.get_mut(&pool);
-    let Some(found) = found.filter(|of| !of.is_destroyed && of.imported.is_none()) else {
+    let world = world();
+    let is_here = |of: &Pool| !of.is_destroyed && of.imported.is_none();
+    if !world.pools.get(&pool).is_some_and(is_here) {
         return INVALID_VALUE;
-    };
-    let Some((export, file)) = Export::new() else { return OUT_OF_MEMORY };
+    }
+    let Some((_, file)) = Export::new() else { return OUT_OF_MEMORY };
     if file.write_all_at(&pool.to_le_bytes(), 0).is_err() {
         return INVALID_VALUE;
     }
-    found.is_exported = true;
-    world.exported.push((export, pool, None));
     // SAFETY: cuMemPoolExportToShareableHandle demands that `to` may be written, an `int` for a
     // file; null is left out.
     unsafe { give(to, file.into_raw_fd()) };
@@ -107,6 +107,30 @@ unsafe fn import(pool: *mut usize, from: usize, _kind: u32, _flags: u64) -> u32 
     // SAFETY: cuMemPoolImportFromShareableHandle demands that `pool` may be written; null is left
     // out.
     unsafe { give(pool, handle) };
+    SUCCESS
+}
+
+/// The name of an allocation from a pool.
+unsafe fn export_pointer(data: *mut [usize; 8], at: usize) -> u32 {
+    let world = world();
+    let Some((pool, bytes)) = world.pooled.get(&at) else { return INVALID_VALUE };
+    // SAFETY: cuMemPoolExportPointer demands a `CUmemPoolPtrExportData` of 64 bytes; null is left
+    // out.
+    unsafe { give(data, [at, *pool, *bytes as usize, 0, 0, 0, 0, 0]) };
+    SUCCESS
+}
+
+/// The address of an exported allocation, whose memory stays from now on.
+unsafe fn import_pointer(to: *mut usize, pool: usize, data: *const [usize; 8]) -> u32 {
+    // SAFETY: cuMemPoolImportPointer demands a `CUmemPoolPtrExportData` of 64 bytes.
+    let [at, of, bytes, ..] = unsafe { *data };
+    let mut world = world();
+    if world.pools.get(&pool).is_none_or(|pool| pool.imported != Some(of)) {
+        return INVALID_VALUE;
+    }
+    world.pools.entry(of).or_default().held.push(at..at + bytes);
+    // SAFETY: cuMemPoolImportPointer demands that `to` may be written; null is left out.
+    unsafe { give(to, at) };
     SUCCESS
 }
 

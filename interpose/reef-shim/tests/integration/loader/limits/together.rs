@@ -441,31 +441,41 @@ impl Program {
         (64 * bytes, 0)
     }
 
-    /// Pool on the device that can be exported, and its file.
-    fn exported_pool(&self) -> (usize, i32) {
-        let (driver, mut pool, mut file) = (self.driver, 0_usize, 0_i32);
+    /// Pool on the device, and an import of it.
+    fn exported_pool(&self) -> (usize, usize) {
+        let (driver, [mut pool, mut import], mut file) = (self.driver, [0_usize; 2], 0_i32);
         let mut properties = [0_u32; 24];
         properties[..3].copy_from_slice(&[1, 1, 1]);
         assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, properties.as_ptr())), 0);
         let to = &raw mut file;
         assert_eq!(call!(driver, cuMemPoolExportToShareableHandle(to, pool, 1, 0)), 0);
-        (pool, file)
+        let from = &raw mut import;
+        assert_eq!(call!(driver, cuMemPoolImportFromShareableHandle(from, file, 1, 0)), 0);
+        self.close(file, true);
+        (pool, import)
     }
 
-    /// Pools that files keep, as long as they are open.
-    fn pools_in_turn(&self, is_closed: bool) -> Held {
+    /// Exported allocations that are freed, whose memory stays if they are imported.
+    fn pointers_in_turn(&self, is_imported: bool) -> Held {
         let (driver, bytes) = (self.driver, 64 * MIB);
         for step in 0..64 {
-            let ((pool, file), mut at) = (self.exported_pool(), 0_usize);
-            let to = &raw mut at;
+            let (pool, import) = self.exported_pool();
+            let ([mut at, mut other], mut data) = ([0_usize; 2], [0_usize; 8]);
+            let (to, data) = (&raw mut at, data.as_mut_ptr());
             match call!(driver, cuMemAllocFromPoolAsync(to, bytes, pool, self.stream)) {
                 0 => {}
                 code => return (step * bytes, code),
             }
+            assert_eq!(call!(driver, cuMemPoolExportPointer(data, at)), 0);
+            if is_imported {
+                let to = &raw mut other;
+                assert_eq!(call!(driver, cuMemPoolImportPointer(to, import, data)), 0);
+            }
             self.free(at, self.stream);
             self.wait();
-            assert_eq!(call!(driver, cuMemPoolDestroy(pool)), 0);
-            self.close(file, is_closed);
+            if step % 2 == 0 {
+                assert_eq!(call!(driver, cuMemPoolDestroy(pool)), 0);
+            }
         }
         (64 * bytes, 0)
     }
@@ -473,11 +483,9 @@ impl Program {
     /// Import of a pool, whose memory counts once.
     fn pool_imported(&self) -> Held {
         let (driver, bytes) = (self.driver, 400 * MIB);
-        let ((pool, file), [mut import, mut at]) = (self.exported_pool(), [0_usize; 2]);
+        let ((pool, import), mut at) = (self.exported_pool(), 0_usize);
         let to = &raw mut at;
         assert_eq!(call!(driver, cuMemAllocFromPoolAsync(to, bytes, pool, self.stream)), 0);
-        let from = &raw mut import;
-        assert_eq!(call!(driver, cuMemPoolImportFromShareableHandle(from, file, 1, 0)), 0);
         assert_eq!(call!(driver, cuMemAllocFromPoolAsync(to, bytes, import, self.stream)), 1);
         assert_eq!(call!(driver, cuMemPoolTrimTo(import, 0)), 0);
         match call!(driver, cuMemAlloc_v2(to, bytes)) {
@@ -558,8 +566,8 @@ impl Program {
             "exports open" => self.exported_in_turn(false),
             "ranges closed" => self.ranges_in_turn(true),
             "ranges open" => self.ranges_in_turn(false),
-            "pools closed" => self.pools_in_turn(true),
-            "pools open" => self.pools_in_turn(false),
+            "pointers exported" => self.pointers_in_turn(false),
+            "pointers imported" => self.pointers_in_turn(true),
             "pool imported" => self.pool_imported(),
             _ => unreachable!("{case}"),
         }
@@ -671,10 +679,10 @@ fn exported_memory_is_charged_as_long_as_a_file_has_it() {
 }
 
 #[test]
-fn exported_pool_is_charged_once_and_as_long_as_a_file_has_it() {
+fn exported_pool_is_charged_once_and_as_long_as_imports_have_it() {
     let wrong = wrong(&[
-        ("pools closed", 4096, 0),
-        ("pools open", 1024, OUT_OF_MEMORY),
+        ("pointers exported", 4096, 0),
+        ("pointers imported", 1024, OUT_OF_MEMORY),
         ("pool imported", 800, 0),
     ]);
     assert!(wrong.is_empty(), "{wrong:#?}");
