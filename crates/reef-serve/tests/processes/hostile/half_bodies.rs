@@ -42,14 +42,23 @@ fn others_are_served(test: &str, is_served: bool) {
     let mut known = Http::connect_to(&daemon.http).unwrap();
     let request = post(Class::BestEffort);
     assert_eq!(known.ask(&request).unwrap().0, 200);
-    // A connection that says nothing for long is closed.
-    let _attack = attack(&daemon, is_served, || assert_eq!(known.ask(&request).unwrap().0, 200));
+    // One that says nothing for half a second, as on a busy machine, gives way and comes again.
+    let mut is_served_still = || {
+        let is_answered = matches!(known.ask(&request), Ok((200, _)));
+        if !is_answered {
+            known = Http::connect_to(&daemon.http).unwrap();
+        }
+        is_answered
+    };
+    let _attack = attack(&daemon, is_served, || {
+        within(SOON, "a known client", &mut is_served_still);
+    });
     // sleep: the daemon reads from attackers; however many there are, others are served
     std::thread::sleep(Duration::from_millis(700));
     let mut unix = Http::connect(daemon.folder()).unwrap();
     assert_eq!(unix.ask(&request).unwrap().0, 200);
     Grpc::connect(daemon.folder()).infer(infer_request("tiny", Class::BestEffort)).unwrap();
-    assert_eq!(known.ask(&request).unwrap().0, 200);
+    within(SOON, "a known client", is_served_still);
     let comes = || {
         let newcomer = Http::connect_to(&daemon.http);
         newcomer.and_then(|mut http| http.ask(&request)).is_ok_and(|(status, _)| status == 200)
