@@ -108,10 +108,11 @@ fn wait_for_a_sequence_ends_with_the_timeout() {
     let fixture = opened("turn", &total(), TOTAL);
     assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0));
     let (model, key) = (fixture.sums(), SequenceKey::new(&peer("a"), "7").unwrap());
+    let client = peer("a");
     block_on(async {
         let turn = model.sequences.as_ref().unwrap().enter(&key, false, 64).await.unwrap();
         let hasty = InferRequest { timeout: 20_000, ..step("7", false, false) };
-        let answer = fixture.server.answer(&peer("a"), hasty);
+        let answer = fixture.server.answer(&client, hasty);
         let said = tokio::time::timeout(Duration::from_secs(60), answer).await;
         let said = said.expect("it waits for its turn").unwrap_err();
         assert_eq!(said, Error::Deadline("timed out after 20ms in its sequence".into()));
@@ -194,8 +195,9 @@ fn wait_for_memory_that_hangs_ends_with_the_timeout() {
     let (fixture, device) = on_losable("state-late");
     device.slow.store(true, Ordering::SeqCst);
     let hasty = InferRequest { timeout: 20_000, ..step("7", true, false) };
+    let client = peer("a");
     let said = block_on(async {
-        let answer = fixture.server.answer(&peer("a"), hasty);
+        let answer = fixture.server.answer(&client, hasty);
         tokio::time::timeout(Duration::from_secs(30), answer).await
     });
     device.slow.store(false, Ordering::SeqCst); // whatever came of it
