@@ -103,7 +103,7 @@ fn typed_numbers_do_not_grow_before_they_are_checked() {
     (request.inputs[0].datatype, request.inputs[0].contents) = ("BOOL".into(), Some(flags));
     request.raw_input_contents.clear();
     let said = grpc.infer(request).unwrap_err();
-    assert_eq!(said.code(), tonic::Code::InvalidArgument, "{said}");
+    assert!(said.message().contains("datatype must be FP32"), "{said}"); // after the conversion
     let grown = (daemon.peak() - before) >> 20;
     assert!(grown < 60, "{grown} MiB more, of a message of 8 MiB");
 }
