@@ -4,7 +4,7 @@ use crate::api::code::*;
 use crate::api::context::number_of;
 use crate::api::export::{give, plain};
 use crate::engine::exports::Export;
-use crate::engine::pool::{Pool, own_pool};
+use crate::engine::pool::own_pool;
 use crate::engine::world::world;
 use std::fs::File;
 use std::mem::ManuallyDrop;
@@ -78,8 +78,7 @@ unsafe fn destroy(pool: usize) -> u32 {
 /// A file that names the pool. It keeps no memory.
 unsafe fn export(to: *mut i32, pool: usize, _kind: u32, _flags: u64) -> u32 {
     let world = world();
-    let is_here = |of: &Pool| !of.is_destroyed && of.imported.is_none();
-    if !world.pools.get(&pool).is_some_and(is_here) {
+    if world.pools.get(&pool).is_none_or(|of| of.is_destroyed || of.imported.is_some()) {
         return INVALID_VALUE;
     }
     let Some((_, file)) = Export::new() else { return OUT_OF_MEMORY };
