@@ -84,6 +84,8 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, CudaFact
         memory: memory(driver, device),
         units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         be_units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        // With two, half of the blocks begin next to real-time ones (H200, docs/lab/nvidia.md).
+        padding_per_unit: 1,
         blocks_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
         threads_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         registers_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,

@@ -1,9 +1,9 @@
 //! Padding: a real-time kernel with best-effort blocks next to it, in one call.
 //!
 //! The blocks are a guarded launch in a stream of the lowest priority, which the device serves when
-//! no real-time block waits for a place. What they are and how many at a time is the same on all
-//! GPUs (`launch/companions.rs` in reef-gpu); the order of the parts, and the calls that keep it,
-//! are the vendor's:
+//! no real-time block waits for a place. What they are is the same on all GPUs
+//! (`launch/companions.rs` in reef-gpu), and how many at a time but for `Facts::padding_per_unit`;
+//! the order of the parts, and the calls that keep it, are the vendor's:
 //!
 //! | call | for |
 //! |---|---|

@@ -79,6 +79,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         memory: memory(driver, device.ordinal),
         units: get(attribute::UNITS)?,
         be_units: get(attribute::UNITS)?,
+        padding_per_unit: u32::MAX, // not measured
         blocks_per_unit: blocks,
         threads_per_unit: get(attribute::MAX_THREADS_PER_UNIT)?,
         registers_per_unit: registers,

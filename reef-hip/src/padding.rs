@@ -1,8 +1,9 @@
 //! Padding: a real-time kernel with best-effort blocks next to it, in one call.
 //!
 //! The blocks are a guarded launch in a stream of a lower priority, with a hardware queue of its
-//! own. What they are and how many at a time is the same on all GPUs (`launch/companions.rs` in
-//! reef-gpu); the order of the parts, and the calls that keep it, are the vendor's:
+//! own. What they are is the same on all GPUs (`launch/companions.rs` in reef-gpu), and how many at
+//! a time but for `Facts::padding_per_unit`; the order of the parts, and the calls that keep it,
+//! are the vendor's:
 //!
 //! | call | for |
 //! |---|---|

@@ -76,7 +76,7 @@ pub trait Queue: Debug + Send + 'static {
         resume: Option<&<Self::Backend as Backend>::Checkpoint>,
     ) -> Result<()>;
 
-    /// Launches `rt` with blocks of `be` next to it, as [`Padding`] says.
+    /// Launches `rt` with blocks of `be` next to it, at most as many as [`Padding`] says.
     ///
     /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
     /// are late are stopped. Which of its blocks have run stands in `record`. Only called where

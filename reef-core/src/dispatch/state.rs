@@ -50,11 +50,11 @@ pub struct Stats {
     pub preemptions: u64,
     /// Real-time tasks that finished.
     pub rt_finished: u64,
-    /// Real-time kernels that were launched with best-effort blocks next to them; on a device that
+    /// Real-time kernels that were to have best-effort blocks next to them; on a device that
     /// narrows queues, the number of times that it did.
     pub padded_launches: u64,
-    /// Best-effort blocks that were launched next to real-time kernels; some came too late to run
-    /// there. 0 on a device that narrows queues.
+    /// Best-effort blocks that were planned next to real-time kernels; some came too late to run
+    /// there, or found no room. 0 on a device that narrows queues.
     pub padded_blocks: u64,
     /// Number of times that the device refused to stop or to restore best-effort work, and was
     /// asked again.

@@ -154,7 +154,9 @@ pub(crate) fn run_padded(rt_blocks: u32, pad: u32, be_blocks: u32) -> Option<Ran
         let mut rt = Client::new(&device, queue(Priority::RealTime), rt_blocks);
         let record = device.checkpoint(&be.kernel_launch(ROUNDS)).unwrap();
         be.code = be.guarded_code();
-        let padding = Padding { rt_units: rt_blocks, be_per_unit: 1, be_blocks: pad };
+        // Places for the blocks of all kernels, because none ends while the device is held.
+        let be_per_unit = RT_KERNELS as u32;
+        let padding = Padding { rt_units: rt_blocks, be_per_unit, be_blocks: pad };
         let first = device.checkpoint(&be.kernel_launch(0)).unwrap();
         // Opens and allocates for launches, which would wait while held.
         (0..RT_KERNELS).for_each(|_| rt.launch_padded(0, &padding, &be.kernel_launch(0), &first));

@@ -13,6 +13,9 @@ pub struct Facts {
     pub units: u32,
     /// Units that best-effort streams run on.
     pub be_units: u32,
+    /// Maximum of best-effort blocks for each unit that a padded kernel leaves free. With more, the
+    /// device may put some next to real-time blocks.
+    pub padding_per_unit: u32,
     /// Maximum of blocks resident on one unit.
     pub blocks_per_unit: u32,
     /// Maximum of threads resident on one unit.

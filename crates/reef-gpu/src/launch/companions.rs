@@ -45,6 +45,8 @@ struct Companion<V: Vendor> {
 struct Running<V: Vendor> {
     /// Position of the real-time command that they run next to.
     seq: u64,
+    /// Blocks at a time.
+    width: u32,
     pad: Arc<Pad<V>>,
     /// The driver has the kernel that answers.
     is_asked: bool,
@@ -75,13 +77,15 @@ impl<V: Vendor> Companions<V> {
         })
     }
 
-    /// A stream with nothing in it.
-    pub(crate) fn free(&mut self) -> Option<usize> {
+    /// A stream with nothing in it, and the number of blocks at a time in all others.
+    pub(crate) fn free(&mut self) -> Option<(usize, u32)> {
         self.reap();
         let is_free = |companion: &Companion<V>| {
             companion.running.is_none() && !companion.stream.is_abandoned()
         };
-        self.streams.iter().position(is_free)
+        let at = self.streams.iter().position(is_free)?;
+        let running = self.streams.iter().filter_map(|companion| companion.running.as_ref());
+        Some((at, running.map(|running| running.width).sum()))
     }
 
     pub(crate) fn stream(&self, at: usize) -> &Stream<V> {
@@ -107,7 +111,9 @@ impl<V: Vendor> Companions<V> {
         seq: u64,
         plan: &mut Option<Plan<'_, V>>,
     ) -> Result<()> {
-        let Some(Plan { launch, record, segment, width }) = plan.as_ref() else { return Ok(()) };
+        let Some(&Plan { launch, record, ref segment, width }) = plan.as_ref() else {
+            return Ok(());
+        };
         let stop_list = self.guarded.stop_list(segment.count)?;
         let companion = &mut self.streams[at];
         let context = companion.stream.context();
@@ -117,7 +123,7 @@ impl<V: Vendor> Companions<V> {
             launch,
             segment,
             stop_list: &stop_list,
-            width: *width,
+            width,
             start: Start::InTurn,
             epoch: Epoch { live, value, word: 0, may_stop: true },
         };
@@ -128,7 +134,7 @@ impl<V: Vendor> Companions<V> {
         let (_kernel, _memory) = (launch.kernel().clone(), launch.memory());
         *plan = None;
         companion.timeout.restart();
-        companion.running = Some(Running { seq, pad, is_asked: false, _kernel, _memory });
+        companion.running = Some(Running { seq, width, pad, is_asked: false, _kernel, _memory });
         companion.ask(&self.guarded);
         Ok(())
     }

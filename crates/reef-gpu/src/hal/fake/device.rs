@@ -109,6 +109,13 @@ impl Fake {
         fake
     }
 
+    /// One that pads with a block for each free unit.
+    pub(crate) fn padding_one_per_unit() -> Self {
+        let mut fake = Self::default();
+        fake.facts.padding_per_unit = 1;
+        fake
+    }
+
     /// One whose streams set words by kernels.
     pub(crate) fn writing_by_kernels() -> Self {
         let mut fake = Self::default();
@@ -217,6 +224,7 @@ impl Default for Fake {
             uuid: None,
             units: 4,
             be_units: 4,
+            padding_per_unit: u32::MAX,
             blocks_per_unit: 8,
             threads_per_unit: 1024,
             registers_per_unit: 65536,

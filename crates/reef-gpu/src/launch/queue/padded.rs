@@ -64,7 +64,10 @@ impl<V: Vendor> Queue<V> {
             Some(companions) => companions,
             None => Box::new(Companions::open(&self.gpu)?),
         };
-        let plan = |at| self.plan(&be).map(|plan| (at, plan));
+        let plan = |(at, occupied)| {
+            let plan = self.plan(&be, rt.blocks(), occupied)?;
+            Some((at, plan))
+        };
         let launched = match companions.free().and_then(plan) {
             Some((at, plan)) => self.launch_parts(seq, rt, plan, at, &mut companions),
             None => self.launch(seq, rt, None),
@@ -99,21 +102,29 @@ impl<V: Vendor> Queue<V> {
         launched.unwrap_or_else(|| self.launch(seq, rt, None))
     }
 
-    /// Takes blocks out of the record that may run next to a real-time kernel; `None`: there are
-    /// none, or they can't be stopped.
-    fn plan<'a>(&self, be: &Be<'a, V>) -> Option<Plan<'a, V>> {
+    /// Takes blocks out of the record that may run next to a real-time kernel of `rt_blocks` while
+    /// earlier padding has `occupied` places; `None`: there are none, there is no room, or they
+    /// can't be stopped.
+    fn plan<'a>(&self, be: &Be<'a, V>, rt_blocks: u32, occupied: u32) -> Option<Plan<'a, V>> {
         let &Be { launch, record, padding } = be;
         let kernel = launch.kernel();
         let is_guarded = kernel.guarded().is_some() && launch.blocks() <= MAX_BLOCKS;
         if !is_guarded || kernel.check_words(launch.args().words().len()).is_err() {
             return None;
         }
-        // At a time no more than there is room for on units of their own.
-        let units = self.gpu.facts().units.saturating_sub(padding.rt_units);
-        let room = units.saturating_mul(padding.be_per_unit);
-        let takes_turns = room > 0 && kernel.turns().is_some();
-        let most = if takes_turns { padding.be_blocks } else { padding.be_blocks.min(room) };
-        let segment = record.take(most)?;
+        // At a time no more than there is room for on units of their own. The device spreads the
+        // real-time blocks over all units, where the plan has several of them on each.
+        let facts = self.gpu.facts();
+        let free = facts.units.saturating_sub(padding.rt_units.max(rt_blocks));
+        let per_unit = padding.be_per_unit.min(facts.padding_per_unit);
+        let room = free.saturating_mul(per_unit).saturating_sub(occupied);
+        if room == 0 {
+            return None;
+        }
+        // As many in turn as were planned for a place, however few places there are.
+        let planned = (facts.units - padding.rt_units).saturating_mul(padding.be_per_unit);
+        let turns = kernel.turns().map_or(1, |_| padding.be_blocks.div_ceil(planned));
+        let segment = record.take(padding.be_blocks.min(room.saturating_mul(turns)))?;
         let width = segment.count.min(room);
         Some(Plan { launch, record, segment, width })
     }

@@ -36,8 +36,12 @@ impl Bench {
     }
 
     fn with(blocks: u32, options: Options) -> Self {
+        Self::on(Fake::default(), blocks, options)
+    }
+
+    fn on(fake: Fake, blocks: u32, options: Options) -> Self {
         let options = Options { colocation: Some(ColocationMode::Padded), ..options };
-        let gpu = Gpu::new(Fake::default(), options).unwrap();
+        let gpu = Gpu::new(fake, options).unwrap();
         let rt = gpu.queue(Priority::RealTime, None).unwrap();
         let be = launch_of(&gpu, blocks);
         let record = gpu.checkpoint(&be).unwrap();
@@ -47,7 +51,11 @@ impl Bench {
     }
 
     fn pad(&mut self, padding: &Padding) {
-        let rt = launch_of(&self.gpu, RT_BLOCKS);
+        self.pad_next_to(RT_BLOCKS, padding);
+    }
+
+    fn pad_next_to(&mut self, rt_blocks: u32, padding: &Padding) {
+        let rt = launch_of(&self.gpu, rt_blocks);
         self.rt.launch_padded(Seq(self.next), &rt, padding, &self.be, &self.record).unwrap();
         self.next += 1;
     }
@@ -96,6 +104,44 @@ fn padding_takes_no_more_places_than_are_free() {
     assert_eq!(bench.launches(), (vec![3], 2), "no unit is free");
 }
 
+/// The device may put a second block of a unit next to real-time ones.
+#[test]
+fn padding_takes_no_more_places_of_a_unit_than_it_may() {
+    let mut bench = Bench::on(Fake::padding_one_per_unit(), 20, Options::default());
+    let padding = Padding { be_per_unit: 2, be_blocks: 12, ..PADDING };
+    bench.pad(&padding);
+    assert_eq!(bench.launches(), (vec![3], 1));
+    assert_eq!(bench.record.remaining(), 14, "two turns each, as planned");
+    bench.pad(&Padding { be_blocks: 2, ..padding });
+    assert_eq!((bench.launches(), bench.record.remaining()), ((vec![3, 2], 2), 12));
+}
+
+/// The plan has several real-time blocks on a unit, where the device spreads them.
+#[test]
+fn padding_keeps_off_all_units_with_real_time_blocks() {
+    let mut bench = Bench::new(8);
+    bench.pad_next_to(6, &Padding { rt_units: 3, be_blocks: 1, ..PADDING });
+    assert_eq!((bench.launches(), bench.record.remaining()), ((vec![], 1), 8), "on all four");
+    bench.pad_next_to(2, &PADDING);
+    assert_eq!((bench.launches(), bench.record.remaining()), ((vec![2], 2), 6));
+}
+
+#[test]
+fn padding_counts_blocks_that_earlier_padding_still_runs() {
+    let mut bench = Bench::new(100);
+    bench.gpu.vendor().slow_down();
+    bench.pad(&Padding { be_blocks: 2, ..PADDING });
+    bench.pad(&PADDING);
+    bench.pad(&PADDING);
+    assert_eq!(bench.launches(), (vec![2, 1], 3), "three places, and one kernel alone");
+    assert_eq!(bench.rt.padding_ended(), Ok(Seq(0)));
+    bench.gpu.vendor().proceed(usize::MAX);
+    assert_eq!(bench.rt.padding_ended(), Ok(Seq(3)));
+    assert_eq!(bench.record.remaining(), 97);
+    bench.pad(&PADDING);
+    assert_eq!(bench.launches(), (vec![2, 1, 3], 4));
+}
+
 #[test]
 fn late_padding_is_void_and_stays_in_the_record() {
     let mut bench = Bench::new(5);
@@ -127,17 +173,18 @@ fn padding_that_is_stopped_twice_runs_through() {
 fn padding_that_does_not_end_costs_others_nothing() {
     let mut bench = Bench::new(100);
     bench.gpu.vendor().slow_down();
+    let padding = Padding { be_per_unit: 2, be_blocks: 1, ..PADDING };
     for _ in 0..6 {
-        bench.pad(&PADDING);
+        bench.pad(&padding);
     }
-    assert_eq!(bench.launches(), (vec![3; 4], 6), "four streams, and two kernels alone");
+    assert_eq!(bench.launches(), (vec![1; 4], 6), "four streams, and two kernels alone");
     assert_eq!(bench.record.remaining(), 100, "the device has not told");
     assert_eq!(bench.rt.padding_ended(), Ok(Seq(0)));
     bench.gpu.vendor().proceed(usize::MAX);
     assert_eq!(bench.rt.padding_ended(), Ok(Seq(6)));
-    assert_eq!(bench.record.remaining(), 88);
-    bench.pad(&PADDING);
-    assert_eq!(bench.launches(), (vec![3; 5], 7));
+    assert_eq!(bench.record.remaining(), 96);
+    bench.pad(&padding);
+    assert_eq!(bench.launches(), (vec![1; 5], 7));
 }
 
 #[test]
@@ -247,6 +294,8 @@ fn padding_that_never_ends_is_abandoned_with_what_it_uses() {
         bench.gpu.vendor().proceed_behind_first(); // all but the end of the padding
     }
     assert_eq!(bench.rt.padding_ended(), Ok(Seq(1)), "its client may leave");
+    bench.pad(&PADDING);
+    assert_eq!(bench.launches(), (vec![3], 2), "its places are not free");
     bench.be = launch_of(&bench.gpu, 8);
     drop(bench.rt);
     assert!(!bench.gpu.vendor().freed.lock().contains(&address), "its blocks may run");
