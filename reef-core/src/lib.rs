@@ -17,21 +17,15 @@
 //! * [`Group`] preempts several virtual queues with one flag.
 //! * [`scheduler`] decides which queues run; the [`Dispatcher`] applies it for many clients.
 //! * [`dkp`] sizes best-effort blocks to fill the units that a real-time kernel leaves idle.
-//! * [`op`] describes what the launches of a neural network for images compute, [`tensor`] what
-//!   those of any other network do; [`program`] is a network that brings its kernels as source.
 
-#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod backend;
 mod dispatch;
 mod limits;
-pub mod op;
-pub mod program;
 pub mod scheduler;
 mod suggest;
 mod sync;
-pub mod tensor;
 mod testing;
 mod vqueue;
 
@@ -57,7 +51,6 @@ pub use dispatch::rt_client::RtClient;
 pub use dispatch::state::Stats;
 pub use dispatch::ticket::Ticket;
 pub use limits::{Class, ClientConfig, Rate};
-pub use op::rounding;
 pub use suggest::{did_you_mean, did_you_mean_in};
 pub use testing::cells::{Cells, appended};
 pub use vqueue::config::Config;

@@ -8,10 +8,9 @@
 //! that its call states. [`Program::trusted`] takes on trust, once, that the kernels use no more of
 //! it.
 
-use crate::backend::command::{Args, Launch};
-use crate::backend::error::{Error, Result};
 use crate::op::operators::Operators;
 pub use crate::op::source::{Call, Program, ProgramText, SourceFile};
+use reef_core::{Args, Error, Launch, Result};
 use std::sync::Arc;
 
 /// A program on a device: compiled and loaded, for any number of instances.

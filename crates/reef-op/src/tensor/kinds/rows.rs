@@ -1,11 +1,11 @@
 //! Operations on whole rows: running sums, and the largest elements.
 
 use super::job::{Job, Outputs, with_domain};
-use crate::backend::error::{Error, Result};
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::View;
+use reef_core::{Error, Result};
 
 /// Running sums over rows of `len` elements that are `inner` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Kernels that come as source, and the launches of one inference: plain data that a caller trusts.
 
-use crate::backend::command::Dim3;
+use reef_core::Dim3;
 
 /// One source file, which becomes one module.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::array::Values;
 use super::number::Number;
-use crate::backend::error::{Error, Result};
+use reef_core::{Error, Result};
 
 /// Upper bound of the elements of a tensor. In bytes it doesn't wrap.
 pub(crate) const MAX_ELEMENTS: usize = 1 << 40;

@@ -3,12 +3,10 @@
 use super::operands::{Operands, PackedInput, Scratch, TensorOperands};
 use super::ops::Op;
 use super::quantized::{Format, Quantization};
-use crate::backend::command::Launch;
-use crate::backend::device::Device;
-use crate::backend::error::{Error, Result};
 use crate::op::rounding::{Rounded, Rounding};
 use crate::op::source::Program;
 use crate::tensor::op::TensorOp;
+use reef_core::{Device, Error, Launch, Result};
 use std::sync::Arc;
 
 /// A device that has kernels for neural networks.

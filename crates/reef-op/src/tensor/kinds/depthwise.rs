@@ -1,10 +1,10 @@
 //! Depthwise convolutions: each channel by itself.
 
 use super::job::{Job, Outputs, TILE};
-use crate::backend::error::{Error, Result};
 use crate::tensor::element::Element;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::{View, product};
+use reef_core::{Error, Result};
 
 /// `output[n, c, y, x] = bias[c] + sum over i, j of weights[c, i, j] * input[n, c, v, w]`, with
 /// `v = y * stride[0] + i - before[0]` and `w = x * stride[1] + j - before[1]`, where the input is

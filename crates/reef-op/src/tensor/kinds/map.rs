@@ -2,11 +2,11 @@
 
 use super::formula::{Formula, Term};
 use super::job::{Job, Outputs, TILE, with_domain};
-use crate::backend::error::{Error, Result};
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::{View, can_broadcast};
+use reef_core::{Error, Result};
 
 /// `output[i] = formula(inputs[i])`; inputs are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,11 +2,11 @@
 
 use super::formula::{larger, smaller};
 use super::job::{Job, Outputs, TILE, with_domain};
-use crate::backend::error::{Error, Result};
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::View;
+use reef_core::{Error, Result};
 
 /// Result of a fold of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

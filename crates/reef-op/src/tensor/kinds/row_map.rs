@@ -4,9 +4,9 @@ use super::fold::FoldKind;
 use super::formula::{Binary, Formula, Scalar, Term, Unary, larger, smaller};
 use super::job::{Job, Outputs};
 use super::map::{Map, term_of};
-use crate::backend::error::{Error, Result};
 use crate::tensor::element::{Domain, Element};
 use crate::tensor::spec::Spec;
+use reef_core::{Error, Result};
 
 /// A step of a formula of rows. Operands are numbers of earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,10 +4,10 @@ use super::contract::Contract;
 use super::formula::Formula;
 use super::job::{Job, Outputs};
 use super::map::Map;
-use crate::backend::error::{Error, Result};
 use crate::tensor::array::{Array, Values};
 use crate::tensor::element::{Domain, Element};
 use crate::tensor::spec::Spec;
+use reef_core::{Error, Result};
 
 /// `output[i] = formula(sum[i], inputs[2][i], inputs[3][i], …)`, where `sum` is the result of
 /// `contract` on the first two inputs.

@@ -2,12 +2,12 @@
 
 use super::formula::Scalar;
 use super::job::{Job, Outputs, TILE};
-use crate::backend::error::{Error, Result};
 use crate::tensor::array::{Array, ElementType, Values, with_values};
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::stored::Stored;
 use crate::tensor::view::product;
+use reef_core::{Error, Result};
 
 /// Entry in a table of [`Move`] for a place without an element: it gets the filling.
 pub const NOWHERE: usize = usize::MAX;

@@ -1,7 +1,7 @@
 //! Memory that operations work on.
 
-use crate::backend::device::Device;
 use crate::op::rounding::Rounded;
+use reef_core::Device;
 
 /// A storage: a buffer from a byte offset on.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! Sums of products: matrix products, convolutions and the like.
 
 use super::job::{Job, Outputs, TILE, with_domain};
-use crate::backend::error::{Error, Result};
 use crate::tensor::array::Values;
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::View;
+use reef_core::{Error, Result};
 use std::borrow::Cow;
 
 /// `output[i] = sum over j of a[kept_a(i) + summed_a(j)] * b[kept_b(i) + summed_b(j)]`.

@@ -2,7 +2,7 @@
 
 use super::function::Function;
 use super::tensor::{Layout, MAX_ELEMENTS, Tensor, Window, product};
-use crate::backend::error::{Error, Result};
+use reef_core::{Error, Result};
 
 /// `output = function?(relu?(convolve(input, weights) + bias + residual?))`.
 ///

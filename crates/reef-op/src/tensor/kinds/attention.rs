@@ -6,12 +6,12 @@
 
 use super::formula::larger;
 use super::job::{Job, Outputs};
-use crate::backend::error::{Error, Result};
 use crate::tensor::array::Values;
 use crate::tensor::element::Element;
 use crate::tensor::spec::Spec;
 use crate::tensor::stored::Stored as _;
 use crate::tensor::view::{Placed, View};
+use reef_core::{Error, Result};
 use std::borrow::Cow;
 
 /// `output[r, j] = sum over i of p[r, i] * v[r, i, j]`, for each output row `r`, with

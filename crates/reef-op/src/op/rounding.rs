@@ -20,7 +20,7 @@ pub struct Rounding {
 /// Numbers of an op that are rounded.
 ///
 /// ```
-/// use reef_core::rounding::{Rounded, Rounding};
+/// use reef_op::rounding::{Rounded, Rounding};
 ///
 /// let kernels = Rounding { input: true, output: false, keeps: false };
 /// let asked = Rounded { input: true, output: true };

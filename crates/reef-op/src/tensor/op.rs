@@ -14,7 +14,7 @@ use super::kinds::row_map::RowMap;
 use super::kinds::rows::{Scan, TopK};
 use super::spec::Spec;
 use super::view::MAX_ELEMENTS;
-use crate::backend::error::{Error, Result};
+use reef_core::{Error, Result};
 use std::ops::Range;
 
 /// Kind of an operation.

@@ -5,11 +5,11 @@
 
 use super::formula::{larger, smaller};
 use super::job::{Job, Outputs, TILE, with_domain};
-use crate::backend::error::{Error, Result};
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::{View, product};
+use reef_core::{Error, Result};
 
 /// Elements that one index, or several that belong together, point at within a tensor of `sizes`.
 #[derive(Debug, Clone, PartialEq, Eq)]

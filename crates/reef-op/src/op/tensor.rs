@@ -1,7 +1,7 @@
 //! Tensors of images, and windows over them.
 
 use super::quantized::Quantized;
-use crate::backend::error::{Error, Result};
+use reef_core::{Error, Result};
 
 /// Upper bound of each size of a tensor or a window.
 pub const MAX_SIZE: usize = 1 << 28;
