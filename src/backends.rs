@@ -2,7 +2,7 @@
 
 use crate::name::DeviceName;
 use reef_core::Result;
-use reef_core::op::Operators;
+use reef_op::Operators;
 
 /// Code that runs on the device that was named; compiled once for each backend.
 ///

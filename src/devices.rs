@@ -2,8 +2,8 @@
 
 use crate::backends::{BuiltIn, Visit, with_device_of};
 use crate::name::DeviceName;
-use reef_core::op::Operators;
 use reef_core::{Error, Result};
+use reef_op::Operators;
 
 /// Name that stands for a GPU if there is one, else for the CPU: in commands and configurations.
 pub const AUTO: &str = "auto";

@@ -73,9 +73,10 @@ pub use reef_core::{
     Colocation, Command, Device, DeviceInfo, Dispatcher, Error, Event, Group, HostMemory, Launch,
     LaunchBuilder, Neighbours, NoGraph, Parked, PreemptLevel, Preemptor, Priority, Queue, Rate,
     Result, RtClient, Seq, Span, Stats, Stopwatch, Submitter, Task, Ticket, Timing, Usage,
-    VirtualQueue, did_you_mean, did_you_mean_in, dkp, op, program, rounding, scheduler, tensor,
-    words,
+    VirtualQueue, did_you_mean, did_you_mean_in, dkp, scheduler, words,
 };
+pub use reef_op as op;
+pub use reef_op::{program, rounding, tensor};
 
 /// Names of a program that shares a device: `use reef::prelude::*;`.
 pub mod prelude {

@@ -60,7 +60,7 @@ fn resolved(name: &str) -> Cow<'_, str> {
 #[cfg(all(test, feature = "cpu", not(any(feature = "cuda", feature = "hip"))))]
 mod tests {
     use super::*;
-    use reef_core::op::Operators;
+    use reef_op::Operators;
 
     struct Name;
 

@@ -6,11 +6,11 @@
 //! under way.
 
 use reef_core::dkp::Padding;
-use reef_core::op::{Op, Operands, Operators, Storage};
 use reef_core::{
     Args, Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Event, Fill, Launch,
     NoGraph, PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
+use reef_op::{Op, Operands, Operators, Storage};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

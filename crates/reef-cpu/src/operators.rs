@@ -9,9 +9,9 @@ use crate::kernels::tensor::bind::{BoundOperands, bind, has_joined, packed_input
 use crate::kernels::tensor::products::layers;
 use crate::memory::borrow::Access;
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Op, Operands, Operators, PackedInput, Storage, TensorOperands};
-use reef_core::tensor::TensorOp;
 use reef_core::{Args, Device, Launch, Result};
+use reef_op::tensor::TensorOp;
+use reef_op::{Op, Operands, Operators, PackedInput, Storage, TensorOperands};
 use std::iter;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Writes, reads, copies and fills of the same bytes at the same time: torn, never undefined. Miri
 //! says so if one of them races.
 
-use reef_core::op::{Activate, Bounds, Function, Layout, Op, Operands, Operators, Storage, Tensor};
-use reef_core::rounding::Rounded;
 use reef_core::{Cells, Command, Config, Copy, Device, Fill, VirtualQueue, appended};
 use reef_cpu::{Buffer, Cpu};
+use reef_op::rounding::Rounded;
+use reef_op::{Activate, Bounds, Function, Layout, Op, Operands, Operators, Storage, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that are fought over, from an odd offset on, so that words are shared at both ends.

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! ```
-//! use reef_core::op::Operators;
+//! use reef_op::Operators;
 //! use reef_core::{Config, Submitter, VirtualQueue};
 //! use reef_models::{Model, Network};
 //! use reef_snapshot::{Result, Snapshot, Work, write};

@@ -95,8 +95,8 @@ impl ImageModel {
 
 impl Constants {
     /// Returns whether `op` can take them.
-    fn fit(&self, op: &reef_core::op::Op) -> bool {
-        use reef_core::op::Op;
+    fn fit(&self, op: &reef_op::Op) -> bool {
+        use reef_op::Op;
         match self {
             Self::None | Self::Biased { .. } => true,
             Self::Conv { .. } => matches!(op, Op::Conv2d(_)),

@@ -7,7 +7,7 @@
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use reef_core::tensor::{Array, Element, Spec};
+use reef_op::tensor::{Array, Element, Spec};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header.

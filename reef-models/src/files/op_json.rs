@@ -14,9 +14,9 @@
 //! (with a `function`: `{"clamp": {"low": 0.0, "high": 6.0}}`, where `null` bounds nothing,
 //! `"hard_sigmoid"`, `"hard_swish"`, `"sigmoid"` or `"swish"`) and `multiply` (with a `factor`,
 //! which is a tensor). `conv2d` and `linear` may have a `function` too. These types only mirror
-//! those of [`reef_core::op`], field by field.
+//! those of [`reef_op`], field by field.
 
-use reef_core::op::{
+use reef_op::{
     Activate, Bounds, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, Quantized,
     ScaleShift, Tensor, Window,
 };

@@ -10,7 +10,7 @@ use crate::errors::error::{Error, Result};
 use crate::graph::problem::{Fault, Problem};
 use crate::graph::schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
 use crate::model::tensor::Constants;
-use reef_core::op::Op;
+use reef_op::Op;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

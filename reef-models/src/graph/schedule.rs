@@ -5,7 +5,7 @@
 //! reads, so that liveness, hazards and restart safety follow from the graph alone.
 
 use reef_core::Dim3;
-use reef_core::op::Op;
+use reef_op::Op;
 
 /// Type of a storage's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use crate::model::builder::{self, Builder};
 use crate::model::image_model::ImageModel;
 use crate::model::params::Params;
 use crate::model::tensor::Constants;
-use reef_core::op::{
+use reef_op::{
     Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Window,
 };
 use std::borrow::Cow;

@@ -5,7 +5,7 @@
 use super::value::{Affine, Conv, Id, Make, Net, Value};
 use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
-use reef_core::op::Function;
+use reef_op::Function;
 
 /// Results of fusing: for each value, the one that it became or is part of.
 struct Fused<'l> {

@@ -7,7 +7,7 @@ use crate::memory::list::List;
 use crate::model::seeded::Seeded;
 use crate::run::reference;
 use proptest::prelude::*;
-use reef_core::op::{
+use reef_op::{
     Activate, Bounds, Conv2d, Function, Layout, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
     Window,
 };

@@ -3,7 +3,7 @@
 use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use reef_core::op::{Function, PoolKind, Window};
+use reef_op::{Function, PoolKind, Window};
 
 /// A value's position in its network.
 pub(crate) type Id = usize;
@@ -75,7 +75,7 @@ pub(crate) struct Conv {
     pub(crate) x: Id,
     pub(crate) window: Window,
     pub(crate) groups: usize,
-    /// As `reef_core::op::Conv2d` orders them.
+    /// As `reef_op::Conv2d` orders them.
     pub(crate) weights: List<f32>,
     /// One for each output channel.
     pub(crate) bias: List<f32>,

@@ -7,9 +7,7 @@
 use super::image_model::{ImageModel, Layer};
 use super::tensor::{Constants, Norm};
 use crate::graph::schedule::{ScheduleGraph, Step, Storage, Work};
-use reef_core::op::{
-    Conv2d, Function, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
-};
+use reef_op::{Conv2d, Function, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
 
 /// A tensor and the storage it lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

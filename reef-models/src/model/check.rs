@@ -9,7 +9,7 @@ use super::tensor::Constants;
 use crate::graph::problem::Fault;
 use crate::graph::problem::Problem;
 use crate::graph::schedule::Step;
-use reef_core::op::{Conv2d, Layout, Op, Pool2d, Tensor, Window};
+use reef_op::{Conv2d, Layout, Op, Pool2d, Tensor, Window};
 use std::ops::Range;
 
 /// Elements of the largest storage: kernels count in 31 bits.

@@ -5,7 +5,7 @@
 
 use super::tensor::{Constants, Norm, Source, TensorSpec};
 use crate::errors::error::Result;
-use reef_core::op::Op;
+use reef_op::Op;
 
 /// Weights and bias as operations take them.
 pub type Folded = (Vec<f32>, Vec<f32>);

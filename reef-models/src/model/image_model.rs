@@ -6,8 +6,8 @@ use super::ports::{Extent, Port};
 use super::tensor::{Constants, Source, TensorSpec};
 use crate::errors::error::{Error, Result};
 use crate::graph::schedule::ScheduleGraph;
-use reef_core::op::{Op, Tensor};
-use reef_core::tensor::{Element, Spec};
+use reef_op::tensor::{Element, Spec};
+use reef_op::{Op, Tensor};
 use std::collections::HashSet;
 use std::sync::Arc;
 

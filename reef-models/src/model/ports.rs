@@ -1,6 +1,6 @@
 //! Inputs and outputs of a network, and their layout in memory that is copied at once.
 
-use reef_core::tensor::Spec;
+use reef_op::tensor::Spec;
 
 /// Every port starts at a multiple of this many bytes: whatever the type, and however wide the
 /// vectors.
@@ -132,7 +132,7 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::Element;
+    use reef_op::tensor::Element;
 
     #[test]
     fn ports_lie_apart_and_aligned() {

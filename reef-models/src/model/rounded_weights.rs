@@ -1,6 +1,6 @@
 //! Weights in numbers of 8 bits.
 
-use reef_core::op::Format;
+use reef_op::Format;
 
 /// Returns the values nearest to weights that have numbers, symmetric and by output: the scale of
 /// each is that of its largest weight. Kernels that take an input of 8 bits multiply by these.

@@ -25,7 +25,7 @@
 use crate::errors::error::Result;
 use crate::model::ports::Ports;
 use crate::model::tensor::{Kind, Source, TensorSpec};
-use reef_core::tensor::{Array, Element, Spec};
+use reef_op::tensor::{Array, Element, Spec};
 
 /// Weights made up from a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

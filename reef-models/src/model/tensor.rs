@@ -1,7 +1,7 @@
 //! The tensors that a network's constants are made of, under the names that torchvision gives them.
 
 use crate::errors::error::Result;
-use reef_core::op::Op;
+use reef_op::Op;
 use serde::{Deserialize, Serialize};
 
 /// Use of a tensor. It decides how a made-up one is scaled.

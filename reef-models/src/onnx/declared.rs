@@ -8,7 +8,7 @@ use crate::errors::error::Result;
 use crate::files::whole;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use reef_core::tensor::Element;
+use reef_op::tensor::Element;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 

@@ -5,11 +5,11 @@
 //!                                        └─ otherwise ───► network of tensors
 //! ```
 //!
-//! One reader makes operations of [`reef_core::tensor`] of all nodes (`general`). Where a file has
+//! One reader makes operations of [`reef_op::tensor`] of all nodes (`general`). Where a file has
 //! one input of images, operator sets 13 to 21 and [`OPERATORS`] alone (`images`), these are
 //! recognised as convolutions, channel-wise affine maps, pools, activations, sums, products and
-//! concatenations (`ir::recognise`), and put together again as few operations of
-//! [`reef_core::op`]: normalisations go into weights, sums and ReLU into convolutions,
+//! concatenations (`ir::recognise`), and put together again as few operations for images
+//! ([`reef_op::Op`]): normalisations go into weights, sums and ReLU into convolutions,
 //! concatenations cost nothing. What can't be expressed exactly stays a network of tensors: means
 //! over windows of different sizes at the edge, pools whose padding differs between the sides so
 //! that it matters, outputs with more than one row and column.

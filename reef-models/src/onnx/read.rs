@@ -16,7 +16,7 @@ use crate::memory::ledger::Ledger;
 use crate::model::image_model::ImageModel;
 use crate::model::params::Params;
 use crate::tensors::model::TensorModel;
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

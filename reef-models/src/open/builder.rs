@@ -27,9 +27,9 @@ use crate::run::network::Network;
 use crate::tensors::model::TensorModel;
 use crate::zoo::by_name::{NAMES, build};
 use crate::zoo::tensors_by_name::{TENSOR_NAMES, build_tensors};
-use reef_core::op::Operators;
+use reef_op::Operators;
 #[cfg(feature = "onnx")]
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 #[cfg(feature = "onnx")]
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use crate::errors::error::{Error, Result};
 use crate::quantize::plan::check_any;
 use crate::quantize::probes::Probes;
 use crate::quantize::scales::{Scales, check_percentile};
-use reef_core::op::{Format, Operators};
+use reef_op::{Format, Operators};
 use std::collections::BTreeMap;
 
 impl Model {

@@ -12,7 +12,7 @@ use crate::run::memory::{scratch, tensor_scratch};
 use crate::run::rounded::rounded;
 use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
-use reef_core::op::Operators;
+use reef_op::Operators;
 use std::sync::Arc;
 
 /// Kernels that a network runs on, with its constants.

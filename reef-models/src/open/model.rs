@@ -18,8 +18,8 @@ use crate::quantize::scales::Scales;
 use crate::run::network::Network;
 use crate::run::reference;
 use crate::tensors::model::TensorModel;
-use reef_core::op::Operators;
-use reef_core::program::{Program, ProgramText};
+use reef_op::Operators;
+use reef_op::program::{Program, ProgramText};
 use std::path::Path;
 #[cfg(feature = "onnx")]
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ use std::sync::Arc;
 /// On a device it becomes [`Weights`], which instances share, or a [`Network`] at once:
 ///
 /// ```
-/// use reef_core::op::Operators;
+/// use reef_op::Operators;
 /// use reef_models::{Model, Network, Result};
 ///
 /// fn load<D: Operators>(device: &D) -> Result<Network<D>> {

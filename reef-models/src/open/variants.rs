@@ -3,7 +3,7 @@
 use super::builder::ModelBuilder;
 use super::weights::Weights;
 use crate::errors::error::Result;
-use reef_core::op::Operators;
+use reef_op::Operators;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ type Shapes = BTreeMap<String, Vec<usize>>;
 /// longest ago is dropped. Its memory is free when its instances are dropped.
 ///
 /// ```no_run
-/// use reef_core::op::Operators;
+/// use reef_op::Operators;
 /// use reef_models::{Model, Network, Result};
 ///
 /// fn two<D: Operators>(device: &D) -> Result<[Network<D>; 2]> {

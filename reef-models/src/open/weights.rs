@@ -11,8 +11,8 @@ use crate::quantize::scales::Scales;
 use crate::run::constants::{PackedWeights, TensorWeights};
 use crate::run::network::Network;
 use crate::tensors::model::TensorModel;
-use reef_core::op::{Op, Operators};
-use reef_core::program::Program;
+use reef_op::program::Program;
+use reef_op::{Op, Operators};
 use std::sync::Arc;
 
 /// The constants of a network on a device: any number of instances share them.
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A clone is the same memory. It lives until the last clone and the last instance are dropped.
 ///
 /// ```
-/// use reef_core::op::Operators;
+/// use reef_op::Operators;
 /// use reef_models::{Model, Network, Result};
 ///
 /// fn two<D: Operators>(device: &D) -> Result<[Network<D>; 2]> {

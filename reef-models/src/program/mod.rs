@@ -2,7 +2,7 @@
 //!
 //! In: a schedule (`NAME.json`), sources in HIP C++ (`NAME.cu`), and weights (`NAME.param`) or
 //! none. Out: a [`ProgramModel`](model::ProgramModel), the text of a
-//! [`Program`](reef_core::program::Program) for its caller to trust, and on a device a
+//! [`Program`](reef_op::program::Program) for its caller to trust, and on a device a
 //! [`Network`](crate::Network).
 //!
 //! Invariants: a kernel is called with as many pointers as it has parameters, in one geometry; what

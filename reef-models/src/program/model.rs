@@ -7,7 +7,7 @@ use crate::files::json;
 use crate::files::schedule_json::File;
 use crate::graph::schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
 use crate::model::params::Params;
-use reef_core::program::{Call, ProgramText, SourceFile};
+use reef_op::program::{Call, ProgramText, SourceFile};
 
 /// An input, and where it is in what a [`Network`](crate::Network) takes as one input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl ProgramModel {
     }
 
     /// Sources and launches for a device, for
-    /// [`Program::trusted`](reef_core::program::Program::trusted).
+    /// [`Program::trusted`](reef_op::program::Program::trusted).
     pub fn text(&self) -> ProgramText {
         let file = |source: &Source| SourceFile {
             name: source.name.clone(),

@@ -10,9 +10,9 @@ use crate::model::tensor::{Kind, Source, TensorSpec};
 use crate::run::launch_name::launch_names;
 use crate::run::memory::{Memory, Side};
 use crate::run::network::Network;
-use reef_core::op::Operators;
-use reef_core::program::{LoadedProgram, Part, Program, Region};
-use reef_core::tensor::{Element, Spec};
+use reef_op::Operators;
+use reef_op::program::{LoadedProgram, Part, Program, Region};
+use reef_op::tensor::{Element, Spec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::errors::error::{Error, Result};
 use crate::files::json;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use reef_core::op::Format;
+use reef_op::Format;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use super::storages::storages;
 use crate::errors::error::{Error, Result};
 use crate::graph::schedule::Work;
 use crate::model::image_model::{ImageModel, Layer};
-use reef_core::op::{Layout, Op, Operators, Quantization, Quantized, Tensor};
+use reef_op::{Layout, Op, Operators, Quantization, Quantized, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

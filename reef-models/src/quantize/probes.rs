@@ -11,9 +11,9 @@ use crate::model::image_model::ImageModel;
 use crate::model::tensor::Source;
 use crate::run::constants::PackedWeights;
 use crate::run::network::Network;
-use reef_core::op::{Layout, Op, Operands, Operators, ScaleShift, Scratch, Storage, Tensor};
-use reef_core::rounding::Rounded;
 use reef_core::{Command, Priority, Queue, Seq, issue};
+use reef_op::rounding::Rounded;
+use reef_op::{Layout, Op, Operands, Operators, ScaleShift, Scratch, Storage, Tensor};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 

@@ -2,7 +2,7 @@
 
 use crate::errors::error::{Error, Result};
 use crate::model::image_model::ImageModel;
-use reef_core::op::Format;
+use reef_op::Format;
 use std::collections::BTreeMap;
 
 /// The largest values of a network's storages, from which the scales of their numbers of 8 bits

@@ -1,7 +1,7 @@
 //! Storages that may have numbers of 8 bits.
 
 use crate::model::image_model::ImageModel;
-use reef_core::op::{Layout, Op, Quantization, Tensor};
+use reef_op::{Layout, Op, Quantization, Tensor};
 
 /// A step as far as numbers of 8 bits are concerned.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@ use super::network::Network;
 use crate::errors::error::Result;
 use crate::files::profile::{Latencies, Profiles};
 use reef_core::dkp::Profile;
-use reef_core::op::Operators;
 use reef_core::{Launch, Priority, Stopwatch};
+use reef_op::Operators;
 use std::time::Duration;
 
 /// Times each launch is measured; the least counts, as the others were disturbed.

@@ -5,9 +5,9 @@ use crate::graph::arena::ArenaPlan;
 use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
 use crate::tensors::step::TensorStep;
-use reef_core::op::{Operators, Scratch, Storage};
-use reef_core::rounding::Rounded;
 use reef_core::{Command, Copy, Fill};
+use reef_op::rounding::Rounded;
+use reef_op::{Operators, Scratch, Storage};
 
 /// Scratch memory of a network's steps. They share it, so it is the largest step's. `rounded` has
 /// the numbers of each step that are rounded.

@@ -21,9 +21,9 @@ use crate::model::ports::Ports;
 use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
 use crate::tensors::step::TensorStep;
-use reef_core::op::{Operands, Operators, Storage, TensorOperands};
-use reef_core::rounding::Rounded;
 use reef_core::{Command, Launch};
+use reef_op::rounding::Rounded;
+use reef_op::{Operands, Operators, Storage, TensorOperands};
 use std::sync::Arc;
 
 /// One instance of a network.
@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// several instances share.
 ///
 /// ```
-/// use reef_core::op::Operators;
+/// use reef_op::Operators;
 /// use reef_core::{RtClient, Task};
 /// use reef_models::{Model, Result};
 ///

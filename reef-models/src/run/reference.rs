@@ -8,7 +8,7 @@ use crate::errors::error::{Error, Result};
 use crate::model::image_model::ImageModel;
 use crate::model::rounded_weights::nearest;
 use crate::model::tensor::Source;
-use reef_core::op::{
+use reef_op::{
     Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
     Window,
 };

@@ -1,8 +1,8 @@
 //! Activations that are rounded where they are written, because all their readers round them.
 
 use crate::model::image_model::{ImageModel, Layer};
-use reef_core::op::{Operators, Tensor};
-use reef_core::rounding::{Rounded, Rounding};
+use reef_op::rounding::{Rounded, Rounding};
+use reef_op::{Operators, Tensor};
 use std::collections::HashSet;
 
 /// Storages that a step reads, the one it writes, and its rounding.

@@ -5,9 +5,9 @@ use super::network::Network;
 use crate::errors::error::{Error, Result};
 use crate::model::ports::{Port, Ports};
 use crate::model::seeded::Seeded;
-use reef_core::op::Operators;
-use reef_core::tensor::{Array, Element};
 use reef_core::{Command, Copy};
+use reef_op::Operators;
+use reef_op::tensor::{Array, Element};
 
 impl<D: Operators> Network<D> {
     /// Inputs of the network.

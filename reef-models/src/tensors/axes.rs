@@ -1,6 +1,6 @@
 //! Arithmetic of shapes.
 
-use reef_core::tensor::Spec;
+use reef_op::tensor::Spec;
 
 /// Result with a fault in words that follow the name of a node.
 pub(crate) type Result<T> = std::result::Result<T, String>;
@@ -55,7 +55,7 @@ pub(crate) fn size(number: i64) -> Result<usize> {
 /// Number of elements, if a tensor can have it. Sizes of one without elements are bounded likewise.
 pub(crate) fn elements(dims: &[usize]) -> Result<usize> {
     let most = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n.max(1)));
-    let fits = most.filter(|&n| n <= reef_core::op::MAX_ELEMENTS && dims.len() <= MAX_RANK);
+    let fits = most.filter(|&n| n <= reef_op::MAX_ELEMENTS && dims.len() <= MAX_RANK);
     let fits = fits.ok_or_else(|| format!("a tensor of {dims:?} is out of range"))?;
     Ok(if dims.contains(&0) { 0 } else { fits })
 }

@@ -12,7 +12,7 @@ use crate::memory::ledger::Ledger;
 use crate::model::ports::{Extent, Port};
 use crate::model::seeded::Seeded;
 use crate::model::tensor::TensorSpec;
-use reef_core::tensor::{Array, Element, Kind, Move, Scalar, Spec, TensorOp};
+use reef_op::tensor::{Array, Element, Kind, Move, Scalar, Spec, TensorOp};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 

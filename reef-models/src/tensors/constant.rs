@@ -2,7 +2,7 @@
 
 use crate::model::seeded::Seeded;
 use crate::model::tensor::TensorSpec;
-use reef_core::tensor::{Array, Element};
+use reef_op::tensor::{Array, Element};
 use std::borrow::Cow;
 
 /// A constant of a network.

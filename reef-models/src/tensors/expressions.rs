@@ -3,7 +3,7 @@
 use super::axes::{Result, broadcast, elements};
 use super::builder::Builder;
 use super::value::{Value, wide};
-use reef_core::tensor::{
+use reef_op::tensor::{
     Array, Binary, Domain, Element, Formula, Kind, Map, Scalar, Spec, Term, Unary,
 };
 

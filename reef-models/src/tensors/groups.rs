@@ -5,8 +5,8 @@
 //! groups and not by steps.
 
 use crate::tensors::step::TensorStep;
-use reef_core::op::Operators;
-use reef_core::tensor::TensorOp;
+use reef_op::Operators;
+use reef_op::tensor::TensorOp;
 
 /// Maximum number of steps that a device is asked about at once.
 const MAX_STEPS: usize = 4;
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use crate::model::ports::{Extent, Port};
     use crate::tensors::model::TensorModel;
-    use reef_core::tensor::{Domain, Element, Formula, Kind, Map, Spec, Term};
+    use reef_op::tensor::{Domain, Element, Formula, Kind, Map, Spec, Term};
     use std::sync::Arc;
 
     /// A step that reads some storages and writes one.

@@ -10,8 +10,8 @@ use crate::tensors::join::joined::joined;
 use crate::tensors::layout::turn::channels_last;
 use crate::tensors::narrow::narrowed;
 use crate::tensors::step::TensorStep;
-use reef_core::op::Operators;
-use reef_core::tensor::{Array, Spec, TensorOp};
+use reef_op::Operators;
+use reef_op::tensor::{Array, Spec, TensorOp};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 

@@ -3,7 +3,7 @@
 use super::axes::{Result, elements, sizes_around};
 use super::builder::Builder;
 use super::value::Value;
-use reef_core::tensor::{Array, Concat, Element, Kind, Move, NOWHERE, Scalar, Spec, View};
+use reef_op::tensor::{Array, Concat, Element, Kind, Move, NOWHERE, Scalar, Spec, View};
 
 impl Builder<'_> {
     /// Gives the elements another shape. Nothing is moved.

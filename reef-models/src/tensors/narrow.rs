@@ -2,7 +2,7 @@
 //! memory that is read and written, and not one bit of what comes out is another.
 
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Element, TensorOp};
+use reef_op::tensor::{Element, TensorOp};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn changed(step: &TensorStep, halves: &HashSet<usize>) -> Option<TensorOp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Domain, Formula, Kind, Map, Spec, Term};
+    use reef_op::tensor::{Domain, Formula, Kind, Map, Spec, Term};
 
     fn step(reads: &[usize], writes: usize) -> TensorStep {
         let spec = Spec { element: Element::F32, dims: vec![4] };

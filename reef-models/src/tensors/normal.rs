@@ -3,7 +3,7 @@
 use super::axes::Result;
 use super::builder::Builder;
 use super::value::Value;
-use reef_core::tensor::{Binary, FoldKind, Unary};
+use reef_op::tensor::{Binary, FoldKind, Unary};
 
 impl Builder<'_> {
     /// `exp(x) / sum(exp(x))` along axes, or its logarithm, in a wide type.

@@ -1,7 +1,7 @@
 //! Formulas of single numbers that are known: those become terms, and small powers products.
 
 use super::value::Value;
-use reef_core::tensor::{Array, Binary, Formula, Kind, Map, Scalar, Term};
+use reef_op::tensor::{Array, Binary, Formula, Kind, Map, Scalar, Term};
 
 /// Makes known single numbers part of the formula, and returns the inputs that are left. All stay
 /// if all are known: then the result is.

@@ -1,6 +1,6 @@
 //! Steps of a network of tensors, and operations that several of them share: layers repeat.
 
-use reef_core::tensor::{Kind, Map, Scalar, TensorOp, Term};
+use reef_op::tensor::{Kind, Map, Scalar, TensorOp, Term};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn bits(number: Scalar) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Binary, Domain, Element, Formula, Move, NOWHERE, Spec};
+    use reef_op::tensor::{Binary, Domain, Element, Formula, Move, NOWHERE, Spec};
 
     /// `max(x, bound)` of `len` numbers.
     fn bounded(bound: f64, len: usize) -> TensorOp {

@@ -4,7 +4,7 @@ use super::axes::{Result, broadcast};
 use super::builder::Builder;
 use super::value::{Value, wide};
 use super::windows::product;
-use reef_core::tensor::{
+use reef_op::tensor::{
     Binary, Contract, Domain, Element, Fold, FoldKind, Kind, Scan, Spec, TopK, View,
 };
 

@@ -1,7 +1,7 @@
 //! Values of a network while it is built.
 
 use crate::memory::budget::Charge;
-use reef_core::tensor::{Array, Element, Spec};
+use reef_op::tensor::{Array, Element, Spec};
 use std::rc::Rc;
 
 /// Something with a type and a shape: values that are known, or a storage that will hold them.

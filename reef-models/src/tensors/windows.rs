@@ -1,7 +1,7 @@
 //! Windows over the axes behind batch and channels, convolutions and products of matrices, as
 //! views: the builder and the recogniser of images agree on them here.
 
-use reef_core::tensor::{Contract, Domain, View};
+use reef_op::tensor::{Contract, Domain, View};
 
 /// Windows of a tensor as axes of their own, behind all others. Where windows lie is `strides`
 /// apart, where their elements lie `dilations`.

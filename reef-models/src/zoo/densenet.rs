@@ -6,7 +6,7 @@
 use crate::model::builder::{Builder, Concat, Conv, square};
 use crate::model::image_model::ImageModel;
 use crate::model::tensor::Norm;
-use reef_core::op::PoolKind;
+use reef_op::PoolKind;
 
 /// Channels that each layer adds.
 const GROWTH: usize = 32;

@@ -5,7 +5,7 @@
 use crate::model::builder::{Builder, Concat, Conv, Value, square};
 use crate::model::image_model::ImageModel;
 use crate::model::tensor::Norm;
-use reef_core::op::{PoolKind, Window};
+use reef_op::{PoolKind, Window};
 
 /// Layers of one branch: name, channels, window.
 type Branch<'a> = &'a [(&'a str, usize, Window)];

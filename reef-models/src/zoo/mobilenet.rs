@@ -7,7 +7,7 @@
 use crate::model::builder::{Builder, Conv, Value, square};
 use crate::model::image_model::ImageModel;
 use crate::model::tensor::{Constants, Norm};
-use reef_core::op::{Bounds, Function, Layout, Multiply, Op};
+use reef_op::{Bounds, Function, Layout, Multiply, Op};
 
 /// Activation after a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

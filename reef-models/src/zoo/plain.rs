@@ -6,7 +6,7 @@
 
 use crate::model::builder::{Builder, Conv, Value, square};
 use crate::model::image_model::ImageModel;
-use reef_core::op::{PoolKind, Window};
+use reef_op::{PoolKind, Window};
 
 /// Rows and columns of the image that both take.
 pub(crate) const SIZE: usize = 224;

@@ -3,7 +3,7 @@
 use crate::model::builder::{Builder, Conv, Value, square};
 use crate::model::image_model::ImageModel;
 use crate::model::tensor::Norm;
-use reef_core::op::PoolKind;
+use reef_op::PoolKind;
 
 /// Residual branch that a network repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

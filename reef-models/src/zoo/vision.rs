@@ -15,7 +15,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, Spec, View};
+use reef_op::tensor::{Binary, Element, Spec, View};
 
 /// Added to variances.
 const EPSILON: f64 = 1e-6;
@@ -144,7 +144,7 @@ impl Vision {
 mod tests {
     use super::*;
     use crate::model::seeded::Seeded;
-    use reef_core::tensor::Array;
+    use reef_op::tensor::Array;
 
     const SEED: Seeded = Seeded(5);
 

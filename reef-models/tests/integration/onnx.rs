@@ -3,9 +3,9 @@
 #![cfg(feature = "onnx")]
 
 use crate::handmade::{bytes, file, node, scalar, value};
-use reef_core::op::Op;
 use reef_models::kinds::{ImageModel, Tensors, reference};
 use reef_models::{Budget, Model, Seeded, onnx};
+use reef_op::Op;
 use std::path::{Path, PathBuf};
 
 /// As `tools/onnx_cases.py` and `tools/make_onnx.py` write it.

@@ -4,9 +4,9 @@
 
 use crate::handmade::{bytes, file, float, int, ints, node, number, ones, scalar, value};
 use proptest::prelude::*;
-use reef_core::tensor::Array;
 use reef_models::kinds::reference;
 use reef_models::{Budget, Error, Model, Seeded, onnx};
+use reef_op::tensor::Array;
 use std::path::Path;
 
 /// Error of reading `nodes`, or "fine", between an input `x` of 1x2x4x4 and an output `y`, with

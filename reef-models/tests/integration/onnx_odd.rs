@@ -5,9 +5,9 @@
 use crate::handmade::{
     file, float, int, ints, node, ones, scalar, singles, text, texts, typed, value,
 };
-use reef_core::tensor::Array;
 use reef_models::Model;
 use reef_models::kinds::TensorModel;
+use reef_op::tensor::Array;
 
 /// Reads `graph` with these shapes of inputs.
 fn read(graph: &[Vec<u8>], shapes: &[(&str, &[usize])]) -> Result<TensorModel, String> {

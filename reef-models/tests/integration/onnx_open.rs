@@ -4,10 +4,10 @@
 
 use crate::eight_bits::device::plain;
 use crate::handmade::{file, node, ones, open, value};
-use reef_core::tensor::Array;
 use reef_models::kinds::reference;
 use reef_models::onnx::DeclaredSize;
 use reef_models::{Error, Model};
+use reef_op::tensor::Array;
 
 /// Means of three planes of 4 × 4, and what the file says of its output.
 fn means(declared: &[i64]) -> Model {

@@ -1,8 +1,8 @@
-//! Types of `reef-core` as parts of messages, and back.
+//! Types of `reef-core` and `reef-op` as parts of messages, and back.
 
 use crate::messages::{BlocksLeft, ColocationKind, PackedSpec, Traced};
-use reef_core::op::PackedInput;
 use reef_core::{Blocks, Caps, Colocation, PreemptLevel, Priority, Seq, Span};
+use reef_op::PackedInput;
 use std::time::Duration;
 
 /// Level of a number.

@@ -1,6 +1,6 @@
 //! A device of another machine.
 //!
-//! [`Remote`] implements [`Device`](reef_core::Device) and [`Operators`](reef_core::op::Operators)
+//! [`Remote`] implements [`Device`](reef_core::Device) and [`Operators`](reef_op::Operators)
 //! over a session of `reef-wire`. A [`server`] has the real device.
 //! There are two sorts of sessions:
 //!

@@ -5,8 +5,8 @@
 //! the session.
 
 use crate::error::RemoteError;
-use reef_core::op::{Format, Op};
-use reef_core::tensor::TensorOp;
+use reef_op::tensor::TensorOp;
+use reef_op::{Format, Op};
 use reef_wire::little_endian::U64;
 use reef_wire::messages;
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ pub type StorageStart = (u64, u64);
 
 /// Operation whose launches are prepared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as the operands of reef-core")]
+#[expect(missing_docs, reason = "as the operands of reef-op")]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Operation {
     Image {
@@ -210,7 +210,7 @@ pub enum Operation {
 
 /// An operation on tensors with its operands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as the operands of reef-core")]
+#[expect(missing_docs, reason = "as the operands of reef-op")]
 pub struct TensorCall {
     pub op: TensorOp,
     pub inputs: Vec<StorageStart>,
@@ -275,7 +275,7 @@ pub enum Question {
     TakesHalves(TensorOp),
 }
 
-/// [`PackedInput`](reef_core::op::PackedInput) as a message.
+/// [`PackedInput`](reef_op::PackedInput) as a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as `PackedInput`")]
 pub struct PackedSpec {

@@ -1,7 +1,7 @@
 //! Hash of all that both ends must agree on.
 //!
 //! It covers the declarations of messages, and the form of every type in them: each field and each
-//! variant, of this crate and of `reef-core`, as serde sees them. So two builds whose networks
+//! variant, of this crate and of `reef-op`, as serde sees them. So two builds whose networks
 //! have other operations refuse each other, also if their release is the same.
 
 use crate::error::RemoteError;
@@ -9,11 +9,11 @@ use crate::messages::{
     BlocksLeft, Change, ColocationKind, DECLARED, Event, Facts, Operation, PackedSpec, Question,
     RemoteCommand, Request, Shape, Traced,
 };
-use reef_core::op::{Format, Function, Layout, Op, PoolKind};
-use reef_core::tensor::{
+use reef_op::tensor::{
     self, Binary, Domain, Element, FoldKind, RowTerm, Scalar, ScatterKind, ScoreStep, Target, Term,
     Unary,
 };
+use reef_op::{Format, Function, Layout, Op, PoolKind};
 use reef_wire::codec;
 use serde_reflection::{Samples, Tracer, TracerConfig};
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
 //! Kernels of neural networks.
 //!
-//! In: an operation of [`reef_core::op`] (`images`) or of [`reef_core::tensor`] (`tensor`), and
-//! where its operands lie. Out: kernels, each with its number of blocks. Below both: `blocks` has
-//! what all of them are made of, `product` the innermost product of matrices, `values` functions of
-//! single values and of vectors.
+//! In: an operation of [`reef_op`], on images (`images`) or on tensors (`tensor`), and where its
+//! operands lie. Out: kernels, each with its number of blocks. Below both: `blocks` has what all of
+//! them are made of, `product` the innermost product of matrices, `values` functions of single
+//! values and of vectors.
 //!
 //! A native tensor lies pixel after pixel, each with all its channels (NHWC): a range of channels
 //! is a narrower row with the same pitch, a 1×1 convolution is a plain matrix product, and

@@ -1,6 +1,6 @@
 //! Functions of a value before it is stored, as kernels/activation.h is told.
 
-use reef_core::op::Function;
+use reef_op::Function;
 
 /// `Work` in kernels/activation.h.
 #[derive(Debug, Clone, Copy)]

@@ -15,14 +15,14 @@ use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::op::{
+use reef_core::{Launch, Result};
+use reef_op::program::Program;
+use reef_op::rounding::{Rounded, Rounding};
+use reef_op::tensor::TensorOp;
+use reef_op::{
     Activate, Format, Function, Op, Operands, Operators, PackedInput, Pool2d, PoolKind,
     Quantization, Scratch, TensorOperands,
 };
-use reef_core::program::Program;
-use reef_core::rounding::{Rounded, Rounding};
-use reef_core::tensor::TensorOp;
-use reef_core::{Launch, Result};
 use std::sync::Arc;
 
 impl<V: Vendor> Operators for Gpu<V> {
@@ -156,9 +156,9 @@ mod tests {
     use super::*;
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
-    use reef_core::op::{Bounds, Conv2d, Layout, Linear, Storage, Tensor, Window};
-    use reef_core::rounding::Rounded;
     use reef_core::{Device, Error};
+    use reef_op::rounding::Rounded;
+    use reef_op::{Bounds, Conv2d, Layout, Linear, Storage, Tensor, Window};
 
     /// In a release build, products of such sizes would wrap to small ones, and pass for what fits.
     #[test]

@@ -2,7 +2,7 @@
 
 use super::activation::ActivationParams;
 use super::params::{Divisor, Params, View};
-use reef_core::op::Window;
+use reef_op::Window;
 
 /// Threads of a block, and what they share: as in kernels/depthwise.h.
 pub(super) const THREADS: u32 = 128;

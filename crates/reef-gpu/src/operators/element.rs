@@ -3,8 +3,8 @@
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::hal::options::Precision;
-use reef_core::op::{Format, Layout, Tensor};
-use reef_core::tensor::{Half, Stored};
+use reef_op::tensor::{Half, Stored};
+use reef_op::{Format, Layout, Tensor};
 
 /// Element of native tensors and packed weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::params::{Divisor, LinearParams, MapParams};
 use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::op::{Linear, ScaleShift};
 use reef_core::{Error, Launch, Result};
+use reef_op::{Linear, ScaleShift};
 
 const THREADS: u32 = 256;
 /// Outputs of a block of the linear kernel: one for each warp.
@@ -104,8 +104,8 @@ mod tests {
     use crate::hal::options::Options;
     use crate::operators::pack;
     use reef_core::Device;
-    use reef_core::op::{Layout, Op, Operands, Operators, Storage, Tensor};
-    use reef_core::rounding::Rounded;
+    use reef_op::rounding::Rounded;
+    use reef_op::{Layout, Op, Operands, Operators, Storage, Tensor};
 
     /// The kernel finds a warp's output from the number of its thread: beyond 2³² threads two warps
     /// would have one.

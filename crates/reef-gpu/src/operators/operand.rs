@@ -4,8 +4,8 @@ use super::element::Element as Stored;
 use super::params::View;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::op::{Layout, Storage, Tensor, Window};
 use reef_core::{Error, Result};
+use reef_op::{Layout, Storage, Tensor, Window};
 
 /// Elements of one storage, so that kernels can count in 31 bits.
 const MAX_ELEMENTS: usize = 1 << 31;

@@ -10,8 +10,8 @@
 
 use super::element::Element;
 use super::tiles::slabs::{ImplicitGemm, SLAB};
-use reef_core::op::{Conv2d, Op, Quantized, Tensor};
 use reef_core::{Error, Result};
+use reef_op::{Conv2d, Op, Quantized, Tensor};
 
 /// Offset of the biases, and the number of all bytes, of an op that was checked.
 ///
@@ -132,7 +132,7 @@ fn write_slabs(op: &Conv2d, gemm: &ImplicitGemm, element: Element, to: &mut [u8]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::op::{Layout, Window};
+    use reef_op::{Layout, Window};
 
     #[test]
     fn channels_of_a_tap_lie_side_by_side() {

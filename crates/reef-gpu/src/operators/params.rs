@@ -1,7 +1,7 @@
 //! Parameters that kernels of kernels/network.cu take after the guard, field by field.
 
 use super::activation::ActivationParams;
-use reef_core::op::Window;
+use reef_op::Window;
 
 /// A struct that a kernel takes by value.
 ///

@@ -6,8 +6,8 @@ use super::params::{Divisor, PointwiseParams, View};
 use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::op::{Activate, Multiply};
 use reef_core::{Error, Launch, Result};
+use reef_op::{Activate, Multiply};
 
 const THREADS: u32 = 256;
 

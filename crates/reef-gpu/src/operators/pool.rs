@@ -5,8 +5,8 @@ use super::params::{PoolParams, window};
 use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::op::{Pool2d, PoolKind};
 use reef_core::{Error, Launch, Result};
+use reef_op::{Pool2d, PoolKind};
 
 /// `POOL_THREADS` in kernels/pool.h.
 const THREADS: u32 = 256;

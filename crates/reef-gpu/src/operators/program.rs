@@ -6,8 +6,8 @@ use crate::code::module::{Module, ModuleKind};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::hal::image::Build;
-use reef_core::program::{Call, Program, ProgramText, SourceFile};
 use reef_core::{Error, Result};
+use reef_op::program::{Call, Program, ProgramText, SourceFile};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ mod tests {
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
     use reef_core::Device;
-    use reef_core::program::{LoadedProgram, Part};
+    use reef_op::program::{LoadedProgram, Part};
 
     fn program(args: Vec<usize>) -> Program {
         let file = SourceFile { name: "a.cu".into(), text: String::new(), guarded: true };

@@ -10,9 +10,9 @@ use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::launch::blit::MAX_CHOSEN_BLOCKS;
-use reef_core::op::{Op, Operands, Storage};
-use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Args, Error, Launch, Result};
+use reef_op::rounding::{Rounded, Rounding};
+use reef_op::{Op, Operands, Storage};
 
 /// An operator with its operands, checked.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use crate::digest::{Digest, DigestWriter};
 use crate::format::manifest::DeviceFacts;
-use reef_core::op::Operators;
 use reef_core::{Command, Device};
 use reef_models::{Model, Network};
+use reef_op::Operators;
 use std::fmt::Write;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::model::params::Params;
-use reef_core::tensor::{Brain, Half, Stored};
+use reef_op::tensor::{Brain, Half, Stored};
 use std::io;
 use std::path::Path;
 

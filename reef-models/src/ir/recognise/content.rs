@@ -1,7 +1,7 @@
 //! Content of storages while steps are read.
 
 use crate::ir::value::Id;
-use reef_core::op::Window;
+use reef_op::Window;
 
 /// Content of a storage, as far as images have it.
 #[derive(Debug, Clone, Copy)]

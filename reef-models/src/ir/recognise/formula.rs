@@ -5,8 +5,8 @@ use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::tensors::expressions::Writer;
-use reef_core::op::Function;
-use reef_core::tensor::{Binary, Formula, Scalar, Term};
+use reef_op::Function;
+use reef_op::tensor::{Binary, Formula, Scalar, Term};
 
 /// Largest difference of a constant of a function: files have it rounded to 32 bits.
 const ROUNDED: f64 = 1e-6;

@@ -10,11 +10,11 @@ use crate::ir::value::{Affine, Conv, Id, Make, POINT};
 use crate::memory::list::List;
 use crate::tensors::step::TensorStep;
 use crate::tensors::windows::{is_convolution, product, windows};
-use reef_core::op::{Bounds, Function, PoolKind, Window};
-use reef_core::tensor::{
+use reef_op::tensor::{
     Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Kind, Move, NOWHERE,
     Scalar, View,
 };
+use reef_op::{Bounds, Function, PoolKind, Window};
 
 impl<'b> Reading<'b, '_> {
     /// Reads step `k`.

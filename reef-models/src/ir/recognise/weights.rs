@@ -5,8 +5,8 @@ use crate::ir::value::{Id, Make, Net};
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::tensors::value::KnownValues;
-use reef_core::op::Window;
-use reef_core::tensor::Array;
+use reef_op::Window;
+use reef_op::tensor::Array;
 use std::rc::Rc;
 
 /// Weights of a convolution that has none yet.

@@ -3,7 +3,7 @@
 
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use reef_core::op::Window;
+use reef_op::Window;
 
 /// Taps of the largest window after its gaps were filled.
 const MAX_TAPS: usize = 1 << 12;

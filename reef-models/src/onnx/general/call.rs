@@ -6,7 +6,7 @@ use crate::onnx::file::{AttributeFile, NodeFile};
 use crate::onnx::reads::{Attribute, Reads};
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::value::{Bound, Value};
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;

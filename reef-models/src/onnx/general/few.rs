@@ -7,7 +7,7 @@ use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Domain, Element, Half, Stored, Unary};
+use reef_op::tensor::{Array, Binary, Domain, Element, Half, Stored, Unary};
 
 /// A type of few bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Reads networks of ordinary tensors: any rank and type, several inputs and outputs.
 //!
 //! In: the messages of a file. Out: a [`TensorModel`](crate::kinds::TensorModel). Each node becomes
-//! operations of [`reef_core::tensor`], by the function that [`operators`] has for it; a function
+//! operations of [`reef_op::tensor`], by the function that [`operators`] has for it; a function
 //! of the file becomes those of its body.
 //!
 //! Invariants: all shapes are known when a network has been read. Where values of an input decide

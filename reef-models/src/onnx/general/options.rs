@@ -1,6 +1,6 @@
 //! Sizes and values that a file leaves open.
 
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Domain, Element, Spec, Truth};
+use reef_op::tensor::{Array, Binary, Domain, Element, Spec, Truth};
 use std::collections::HashMap;
 
 /// Maximum number of iterations of all loops of a file.

@@ -9,7 +9,7 @@ use crate::onnx::external::External;
 use crate::onnx::fault::{Fault, Result, unsupported};
 use crate::onnx::file::TensorFile;
 use crate::onnx::protobuf::Malformed;
-use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth};
+use reef_op::tensor::{Array, Brain, Element, Half, Spec, Truth};
 use std::path::Path;
 
 /// The type that `TensorProto.DataType` calls so, or the one that holds its numbers.

@@ -20,7 +20,7 @@ use crate::onnx::opset::version;
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::{Bound, Value};
-use reef_core::tensor::Spec;
+use reef_op::tensor::Spec;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 

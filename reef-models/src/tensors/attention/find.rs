@@ -8,7 +8,7 @@ use super::softmax::softmax;
 use super::steps::{Steps, needed};
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Attention, Contract, Kind, Placed, ScoreStep, TensorOp, View};
+use reef_op::tensor::{Attention, Contract, Kind, Placed, ScoreStep, TensorOp, View};
 use std::collections::HashMap;
 use std::sync::Arc;
 

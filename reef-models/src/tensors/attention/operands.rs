@@ -4,9 +4,7 @@ use super::places::{arithmetic, split, split_last, through};
 use super::scores::{Change, Read};
 use super::steps::Steps;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{
-    Binary, Kind, Move, Placed, Scalar, ScoreStep, Spec, TensorOp, Term, View,
-};
+use reef_op::tensor::{Binary, Kind, Move, Placed, Scalar, ScoreStep, Spec, TensorOp, Term, View};
 
 /// A storage, where each row begins in it, and the axes inside of a row.
 pub(super) struct Operand {

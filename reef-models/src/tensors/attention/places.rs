@@ -1,6 +1,6 @@
 //! Views of views: where elements come from that were moved.
 
-use reef_core::tensor::{Move, NOWHERE, Placed, View};
+use reef_op::tensor::{Move, NOWHERE, Placed, View};
 
 /// Reason for which places are not a view: the size at which an axis would have to be split, if
 /// that may help.

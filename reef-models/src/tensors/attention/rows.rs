@@ -1,7 +1,7 @@
 //! Sizes of rows with which all that rows read are views.
 
 use super::places::{Uneven, split, view_of};
-use reef_core::tensor::{Placed, View};
+use reef_op::tensor::{Placed, View};
 
 /// Maximum number of splits of an axis.
 const SPLITS: usize = 4;

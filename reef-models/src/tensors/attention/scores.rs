@@ -3,7 +3,7 @@
 use super::places::split_last;
 use super::steps::Steps;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Binary, Element, Kind, Scalar, Spec, Term, View};
+use reef_op::tensor::{Binary, Element, Kind, Scalar, Spec, Term, View};
 
 /// A change of a score, as the network has it.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use super::places::are_rows;
 use super::steps::Steps;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Binary, FoldKind, Kind, Map, Scalar, Spec, Term, Unary, View};
+use reef_op::tensor::{Binary, FoldKind, Kind, Map, Scalar, Spec, Term, Unary, View};
 
 /// Parts of a softmax.
 pub(super) struct Softmax {

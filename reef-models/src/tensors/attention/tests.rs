@@ -7,7 +7,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use heads::{Heads, NEVER, any_heads, heads};
 use proptest::prelude::*;
-use reef_core::tensor::{Array, Attention, Element, FoldKind, Kind, ScoreStep, Spec};
+use reef_op::tensor::{Array, Attention, Element, FoldKind, Kind, ScoreStep, Spec};
 
 mod heads;
 

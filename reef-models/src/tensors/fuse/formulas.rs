@@ -2,7 +2,7 @@
 
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Binary, Domain, Element, Formula, Kind, Map, Spec, TensorOp, Term, Unary};
+use reef_op::tensor::{Binary, Domain, Element, Formula, Kind, Map, Spec, TensorOp, Term, Unary};
 use std::sync::Arc;
 
 /// Most terms of a formula that is made of several: devices hold all of them at once.

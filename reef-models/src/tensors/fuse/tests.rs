@@ -4,7 +4,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
 use proptest::prelude::*;
-use reef_core::tensor::{Array, Binary, Element, FoldKind, Kind, Spec, Term, Unary};
+use reef_op::tensor::{Array, Binary, Element, FoldKind, Kind, Spec, Term, Unary};
 
 /// Writes a network and gives what its values are.
 type Write<'a> = &'a dyn Fn(&mut Builder<'_>, &Value) -> Vec<Value>;

@@ -3,7 +3,7 @@
 use super::readers::Readers;
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{
+use reef_op::tensor::{
     Binary, Contract, Depthwise, Domain, Element, Formula, Kind, Move, NOWHERE, Scalar, Spec,
     TensorOp, Term, View,
 };

@@ -3,7 +3,7 @@
 use super::readers::Readers;
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Contract, Domain, Element, Finished, Formula, Kind, Map, TensorOp, Term};
+use reef_op::tensor::{Contract, Domain, Element, Finished, Formula, Kind, Map, TensorOp, Term};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ mod tests {
     use crate::tensors::builder::Builder;
     use crate::tensors::model::TensorModel;
     use crate::tensors::value::Value;
-    use reef_core::tensor::{Array, Binary, Spec};
+    use reef_op::tensor::{Array, Binary, Spec};
 
     /// `x - (x · w) + b`, and the product itself as an output if `also`.
     fn model(also: bool) -> TensorModel {

@@ -3,7 +3,7 @@
 use super::{finished, rows};
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::TensorOp;
+use reef_op::tensor::TensorOp;
 
 /// `steps` with those joined that `takes` takes.
 pub(in crate::tensors) fn joined(

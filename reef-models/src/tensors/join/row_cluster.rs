@@ -3,7 +3,7 @@
 
 use super::readers::Readers;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Domain, Element, FoldKind, Kind, Spec, View};
+use reef_op::tensor::{Domain, Element, FoldKind, Kind, Spec, View};
 use std::collections::{HashMap, HashSet};
 
 /// Result of a step on rows.

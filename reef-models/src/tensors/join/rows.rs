@@ -4,7 +4,7 @@ use super::readers::Readers;
 use super::row_cluster::{Makes, Rows, cluster};
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Kind, RowMap, RowTerm, Spec, TensorOp, Term};
+use reef_op::tensor::{Kind, RowMap, RowTerm, Spec, TensorOp, Term};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -154,7 +154,7 @@ mod tests {
     use crate::tensors::builder::Builder;
     use crate::tensors::model::TensorModel;
     use crate::tensors::value::Value;
-    use reef_core::tensor::{Array, Binary, Element, Kind, Spec};
+    use reef_op::tensor::{Array, Binary, Element, Kind, Spec};
 
     fn model(write: impl FnOnce(&mut Builder<'_>, &Value) -> Vec<Value>) -> TensorModel {
         let ledger = Ledger::new(&Budget::default());

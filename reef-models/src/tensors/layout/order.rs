@@ -1,6 +1,6 @@
 //! Both orders of an image's axes, and views of one as views of the other.
 
-use reef_core::tensor::{Move, View};
+use reef_op::tensor::{Move, View};
 use std::cmp::Reverse;
 
 /// Images, rows, columns, channels: which axes of images, channels, rows, columns these are.

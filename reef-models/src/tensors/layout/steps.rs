@@ -2,7 +2,7 @@
 
 use super::order::{image, relaid, reordered, turns_from_last, turns_to_last};
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Kind, Spec, TensorOp};
+use reef_op::tensor::{Kind, Spec, TensorOp};
 
 /// Needs of a step.
 #[derive(Debug, Default)]

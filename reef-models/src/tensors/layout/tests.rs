@@ -7,7 +7,7 @@ use crate::tensors::join::depthwise;
 use crate::tensors::join::joined::joined;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Element, FoldKind, Kind, Scalar, Spec, View};
+use reef_op::tensor::{Array, Binary, Element, FoldKind, Kind, Scalar, Spec, View};
 
 const CHANNELS: usize = 8;
 

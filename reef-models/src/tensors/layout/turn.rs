@@ -5,7 +5,7 @@ use super::order::{by_steps, last, relaid, reordered, turns_from_last, turns_to_
 use crate::model::ports::Port;
 use crate::tensors::fuse::formulas::fuse;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Contract, Depthwise, Fold, Kind, Spec, TensorOp};
+use reef_op::tensor::{Contract, Depthwise, Fold, Kind, Spec, TensorOp};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Some places of one axis of a tensor.
 
-use reef_core::tensor::{Spec, View};
+use reef_op::tensor::{Spec, View};
 
 /// Some places of an axis, in their order: elements `e` with `e / inner % size` among them.
 ///

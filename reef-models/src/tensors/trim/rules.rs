@@ -1,7 +1,7 @@
 //! Operations that make a part of their results, and parts of inputs that they read for it.
 
 use super::cut::Cut;
-use reef_core::tensor::{Contract, Fold, Kind, Map, Move, NOWHERE, Spec, TensorOp, View};
+use reef_op::tensor::{Contract, Fold, Kind, Map, Move, NOWHERE, Spec, TensorOp, View};
 
 /// An operation that reads parts of its inputs.
 #[derive(Debug, Clone)]

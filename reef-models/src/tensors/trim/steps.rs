@@ -5,7 +5,7 @@ use super::rules::{Trimmed, of_move, of_result};
 use crate::model::ports::Port;
 use crate::tensors::axes::Result;
 use crate::tensors::step::TensorStep;
-use reef_core::tensor::{Kind, Move, Scalar, Spec, TensorOp, View};
+use reef_op::tensor::{Kind, Move, Scalar, Spec, TensorOp, View};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

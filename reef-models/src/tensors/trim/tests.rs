@@ -6,7 +6,7 @@ use crate::tensors::axes::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Element, Spec, Unary};
+use reef_op::tensor::{Array, Binary, Element, Spec, Unary};
 
 const TOKENS: usize = 6;
 const WIDTH: usize = 8;

@@ -10,7 +10,7 @@ use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
 use crate::zoo::transformer::attention::{Heads, bias_of};
 use crate::zoo::transformer::layers::{Layers, as_it_is};
-use reef_core::tensor::{Binary, Element, Spec, Unary};
+use reef_op::tensor::{Binary, Element, Spec, Unary};
 
 /// Names of inputs: numbers of tokens, and which of them are looked at.
 pub(crate) const INPUTS: [&str; 2] = ["input_ids", "attention_mask"];

@@ -12,7 +12,7 @@ use crate::run::constants::TensorWeights;
 use crate::run::network::Network;
 use crate::tensors::builder::Builder;
 use reef_conformance::Null;
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 const SEED: Seeded = Seeded(5);
 const TEXTS: usize = 2;

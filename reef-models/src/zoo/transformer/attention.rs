@@ -6,7 +6,7 @@
 use crate::tensors::axes::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Domain, Element, View};
+use reef_op::tensor::{Domain, Element, View};
 
 /// Numbers of texts, of tokens, of heads and of a head's columns.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use crate::tensors::axes::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Element, FoldKind, Gather, Kind as Operation, Spec, Target, Unary};
+use reef_op::tensor::{Array, Element, FoldKind, Gather, Kind as Operation, Spec, Target, Unary};
 
 /// A network under construction, and where its tensors come from.
 pub(in crate::zoo) struct Layers<'a> {

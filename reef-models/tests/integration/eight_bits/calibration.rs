@@ -2,9 +2,9 @@
 
 use super::device::plain;
 use super::scaled;
-use reef_core::op::Format;
 use reef_models::kinds::reference;
 use reef_models::{Model, Seeded};
+use reef_op::Format;
 
 #[test]
 fn ranges_of_a_device_are_those_of_plain_loops() {

@@ -1,12 +1,12 @@
 //! A device that has all kernels of 8 bits, and computes with plain loops.
 
 use reef_conformance::Null;
-use reef_core::op::{Format, Op, Operands, Operators, Quantization, Storage};
 use reef_core::{
     Backend, Copy, Device, DeviceInfo, Drained, Fill, Launch, NoGraph, PreemptLevel, Priority,
     Queue, Result, Seq,
 };
 use reef_models::kinds::{full_quantization, reference};
+use reef_op::{Format, Op, Operands, Operators, Quantization, Storage};
 use std::thread::Thread;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Storages that get numbers of 8 bits.
 
 use super::{scale_of, scaled, text};
-use reef_core::op::{Format, Op, PoolKind, Quantization};
 use reef_models::kinds::{ImageModel, full_quantization, plan};
 use reef_models::{Model, NAMES, Scales};
+use reef_op::{Format, Op, PoolKind, Quantization};
 
 /// The network on a device that has all kernels of 8 bits.
 fn planned(name: &str, size: usize) -> ImageModel {

@@ -2,10 +2,10 @@
 
 use super::device::{Eight, plain};
 use super::{scaled, text};
-use reef_core::op::{Format, Operators};
 use reef_core::{Priority, Queue, Seq, issue};
 use reef_models::kinds::{Layer, Source, TensorSpec, full_quantization, plan, reference};
 use reef_models::{Model, Network, Result, Scales, Seeded};
+use reef_op::{Format, Operators};
 
 /// Output of an inference.
 fn infer<D: Operators>(device: &D, network: &Network<D>, input: &[f32]) -> Vec<f32> {

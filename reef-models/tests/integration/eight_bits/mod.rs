@@ -6,9 +6,9 @@ mod layouts;
 mod loading;
 mod values;
 
-use reef_core::op::Format;
 use reef_models::kinds::{ImageModel, reference};
 use reef_models::{Model, Scales, Seeded};
+use reef_op::Format;
 
 /// A network by name, and scales of its values for a made-up image, by plain loops.
 fn scaled(name: &str, size: usize, format: Format) -> (Model, Scales) {

@@ -2,11 +2,11 @@
 
 use super::{scaled, text};
 use proptest::prelude::*;
-use reef_core::op::{Conv2d, Format, Layout, Op, Pool2d, PoolKind, Quantized, Tensor, Window};
 use reef_models::kinds::reference::{self, Inputs, apply};
 use reef_models::kinds::{ImageModel, Source, TensorSpec, Tensors, full_quantization, plan};
 use reef_models::param::Params;
 use reef_models::{Result, Scales, Seeded};
+use reef_op::{Conv2d, Format, Layout, Op, Pool2d, PoolKind, Quantized, Tensor, Window};
 
 fn numbers(format: Format, scale: f32) -> Layout {
     Layout::Quantized(Quantized::new(format, scale).unwrap())

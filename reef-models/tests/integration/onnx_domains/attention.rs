@@ -2,7 +2,7 @@
 
 use super::{assert_near, network};
 use crate::handmade::{float, int, ints, node_in, singles, stored, value};
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 const MS: &str = "com.microsoft";
 const I32: i64 = 6;

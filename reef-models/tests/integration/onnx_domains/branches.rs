@@ -2,7 +2,7 @@
 
 use super::{assert_near, doubles, network, outputs};
 use crate::handmade::{graph, int, ints, node, node_of, open, scalar, value};
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
 

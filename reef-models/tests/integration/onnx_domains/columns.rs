@@ -2,7 +2,7 @@
 
 use super::{assert_near, network, outputs};
 use crate::handmade::{float, floats, int, ints, node_in, open, stored, text, texts};
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 const ML: &str = "ai.onnx.ml";
 const FLOAT: i64 = 1;

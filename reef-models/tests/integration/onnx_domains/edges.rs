@@ -3,7 +3,7 @@
 
 use super::{assert_near, doubles, network, numbers};
 use crate::handmade::{float, int, ints, node, node_of, ones, open, singles, text, typed, value};
-use reef_core::tensor::{Array, Element};
+use reef_op::tensor::{Array, Element};
 
 const FLOAT: i64 = 1;
 const INFINITE: f64 = f64::INFINITY;

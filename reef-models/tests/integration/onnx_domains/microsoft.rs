@@ -2,7 +2,7 @@
 
 use super::{assert_near, network, outputs};
 use crate::handmade::{float, floats, int, node_in, open, scalar, singles, stored, text, value};
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 const MS: &str = "com.microsoft";
 const FLOAT: i64 = 1;

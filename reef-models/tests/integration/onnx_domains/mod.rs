@@ -17,9 +17,9 @@ mod sizes;
 mod trees;
 
 use crate::handmade::{file, stored};
-use reef_core::tensor::Array;
 use reef_models::Model;
 use reef_models::kinds::TensorModel;
+use reef_op::tensor::Array;
 
 /// The network of these parts of a graph, for shapes of inputs.
 fn network(graph: &[Vec<u8>], shapes: &[(&str, &[usize])]) -> Result<TensorModel, String> {

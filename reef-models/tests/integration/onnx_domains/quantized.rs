@@ -2,7 +2,7 @@
 
 use super::{assert_near, doubles, network, outputs};
 use crate::handmade::{int, ints, node, node_in, node_of, open, scalar, stored};
-use reef_core::tensor::{Array, Element, Half};
+use reef_op::tensor::{Array, Element, Half};
 
 const FLOAT: i64 = 1;
 const U8: i64 = 2;

@@ -2,7 +2,7 @@
 
 use super::{assert_near, network, numbers};
 use crate::handmade::{int, ints, node, node_in, open, scalar, stored, text, typed, value};
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
 const I64: i64 = 7;

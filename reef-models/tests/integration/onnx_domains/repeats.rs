@@ -3,7 +3,7 @@
 
 use super::{doubles, network};
 use crate::handmade::{graph, int, ints, node, node_of, open, scalar, value};
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
 const BOOL: i64 = 9;

@@ -1,8 +1,8 @@
 //! Files as exporters and optimizers write them give what ONNX Runtime gives.
 //! `tools/onnx_runtime.py` writes them.
 
-use reef_core::tensor::{Array, Element};
 use reef_models::{Extent, Model};
+use reef_op::tensor::{Array, Element};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -5,8 +5,8 @@ use super::{doubles, network, numbers};
 use crate::handmade::{
     bytes, file, int, ints, node, node_in, node_of, open, scalar, stored, value,
 };
-use reef_core::tensor::Array;
 use reef_models::{Extent, Model};
+use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
 const I64: i64 = 7;

@@ -2,8 +2,8 @@
 
 use super::{doubles, network};
 use crate::handmade::{file, int, ints, node, node_in, open};
-use reef_core::tensor::Array;
 use reef_models::Model;
+use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
 

@@ -8,12 +8,12 @@ use crate::messages::{
     PrepareEach, Question, Shape, Stage, StorageStart, TensorCall,
 };
 use reef_core::dkp::Resources;
-use reef_core::op::{
+use reef_core::{Args, Error, Launch, Result};
+use reef_op::rounding::{Rounded, Rounding};
+use reef_op::tensor::TensorOp;
+use reef_op::{
     Format, Op, Operands, Operators, PackedInput, Quantization, Scratch, Storage, TensorOperands,
 };
-use reef_core::rounding::{Rounded, Rounding};
-use reef_core::tensor::TensorOp;
-use reef_core::{Args, Error, Launch, Result};
 use reef_wire::Cold;
 use reef_wire::little_endian::U64;
 use serde::de::DeserializeOwned;

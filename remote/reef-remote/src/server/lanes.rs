@@ -4,10 +4,10 @@ use super::objects::{Outputs, read_outputs};
 use super::shared::{LaneThread, Outlet};
 use crate::error::{NAME, RemoteError};
 use crate::messages::{Advance, Failed};
-use reef_core::op::Operators;
 use reef_core::{
     BeClient, ClientConfig, Dispatcher, Error, Result, RtClient, Task, Ticket, Timing,
 };
+use reef_op::Operators;
 use reef_wire::little_endian::U64;
 use reef_wire::{Cold, Hot, hot_bytes};
 use std::collections::VecDeque;

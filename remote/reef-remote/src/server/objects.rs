@@ -9,8 +9,8 @@ use crate::messages::{
     Section, StorageStart,
 };
 use parking_lot::Mutex;
-use reef_core::op::{Operators, Storage};
 use reef_core::{Args, Backend, Command, Copy, Dim3, Error, Fill, Launch, Task};
+use reef_op::{Operators, Storage};
 use reef_wire::{Id, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! does its origin, and the living origins in their order are the log of the session.
 
 use crate::messages::{Operation, RemoteCommand, Shape};
-use reef_core::op::Operators;
 use reef_core::{Backend, Launch, Task};
+use reef_op::Operators;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -13,11 +13,11 @@ use crate::error::{NAME, RemoteError};
 use crate::messages::{Advance, Drain, Failed, PaddingEnded, Returned};
 use parking_lot::Mutex;
 use reef_core::dkp::Padding;
-use reef_core::op::Operators;
 use reef_core::{
     Checkpoint as _, Command, Drained, Error, Event as _, Launch, Queue as _, Result, Seq, Span,
     issue,
 };
+use reef_op::Operators;
 use reef_wire::little_endian::U64;
 use reef_wire::{Cold, Hot, Id, hot_bytes};
 use std::collections::VecDeque;

@@ -13,8 +13,8 @@ use crate::messages::{
     Traced, WakeAt, WriteCheckpoint,
 };
 use reef_core::dkp::Padding;
-use reef_core::op::Operators;
 use reef_core::{Blocks, Command, Error, Launch, PreemptLevel, Preemptor, Priority, Span};
+use reef_op::Operators;
 use reef_wire::{Cold, Hot, Id, Message};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -15,10 +15,10 @@ use crate::messages::{
 };
 use parking_lot::Mutex;
 use reef_core::dkp::Resources;
-use reef_core::op::{Operands, Operators, Quantization, TensorOperands};
-use reef_core::rounding::Rounded;
-use reef_core::tensor::TensorOp;
 use reef_core::{Command, Device, Error, Launch, Task};
+use reef_op::rounding::Rounded;
+use reef_op::tensor::TensorOp;
+use reef_op::{Operands, Operators, Quantization, TensorOperands};
 use reef_wire::{Cold, Endpoint, Handler, Hot, Message, codec};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -425,9 +425,8 @@ impl<D: Operators> Session<D> {
 
     pub(super) fn ask(&self, question: Question) -> Outcome<Vec<u8>> {
         let device = &self.host.device;
-        let pair = |scratch: reef_core::op::Scratch| {
-            encode(&[scratch.zeroed as u64, scratch.bytes as u64])
-        };
+        let pair =
+            |scratch: reef_op::Scratch| encode(&[scratch.zeroed as u64, scratch.bytes as u64]);
         match question {
             Question::Scratch(op, [input, output]) => {
                 op.check()?;
@@ -490,10 +489,8 @@ fn buffer_len<D: Device>(device: &D, buffer: &D::Buffer) -> u64 {
 }
 
 fn borrow<'a, D: Operators>(operands: &TensorOperands<'a, D>) -> TensorOperands<'a, D> {
-    let storage = |at: &reef_core::op::Storage<'a, D>| reef_core::op::Storage {
-        buffer: at.buffer,
-        offset: at.offset,
-    };
+    let storage =
+        |at: &reef_op::Storage<'a, D>| reef_op::Storage { buffer: at.buffer, offset: at.offset };
     TensorOperands {
         inputs: operands.inputs.iter().map(storage).collect(),
         output: storage(&operands.output),

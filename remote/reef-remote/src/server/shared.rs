@@ -4,8 +4,8 @@
 use super::tenants::accounts::{Account, Charge};
 use super::tenants::resource::Resource;
 use crate::conversions::shifted;
-use reef_core::op::Operators;
 use reef_core::{Dispatcher, Error};
+use reef_op::Operators;
 use reef_wire::{Endpoint, Result};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

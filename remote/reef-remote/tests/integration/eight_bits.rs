@@ -5,10 +5,10 @@ mod device;
 
 use crate::support;
 use device::Eight;
-use reef_core::op::{Format, Operators, Quantization};
 use reef_core::scheduler::Reef;
 use reef_core::{Device, Dispatcher, PreemptLevel, Task};
 use reef_models::{Model, Scales, Seeded};
+use reef_op::{Format, Operators, Quantization};
 use reef_remote::Remote;
 
 /// Output of the network for a made-up image.

@@ -9,7 +9,7 @@ use reef_remote::Remote;
 use std::time::{Duration, Instant};
 
 /// Output of a network for an image of its own.
-fn outputs<D: reef_core::op::Operators>(device: &D, name: &str) -> Vec<u32> {
+fn outputs<D: reef_op::Operators>(device: &D, name: &str) -> Vec<u32> {
     let weights = Model::open(name).input_size(32).read().unwrap().weights(device).unwrap();
     let network = weights.network().unwrap();
     let input: Vec<f32> =

@@ -1,9 +1,9 @@
 //! Bounds of what the sessions of a tenant have together.
 
 use crate::support;
-use reef_core::op::{Layout, Linear, Op, Operators as _, Tensor};
 use reef_core::{Device, Priority};
 use reef_cpu::Cpu;
+use reef_op::{Layout, Linear, Op, Operators as _, Tensor};
 use reef_remote::Remote;
 use reef_remote::server::{DeviceHost, Devices, Host, Listener, Resource, Security, Tenants};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 #![allow(dead_code)] // each test program uses a part
 
 use reef_core::Device;
-use reef_core::op::Operators;
 use reef_cpu::Cpu;
+use reef_op::Operators;
 use reef_remote::observe::Sessions;
 use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
 use reef_wire::{Address, Server, Token};

@@ -8,7 +8,7 @@ use crate::kernels::values::lanes::{LANES, lanes, write};
 use crate::kernels::values::register_epilogue::RegisterEpilogue;
 use crate::kernels::values::scalar::relu;
 use crate::kernels::values::simd::widest;
-use reef_core::op::Function;
+use reef_op::Function;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 use std::ops::Range;

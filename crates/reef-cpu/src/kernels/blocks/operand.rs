@@ -2,8 +2,8 @@
 
 use super::operand_layout::{OperandMemory, unsupported};
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Layout, Tensor, Window};
 use reef_core::{Error, Result};
+use reef_op::{Layout, Tensor, Window};
 
 /// A tensor whose storage has been checked to lie inside its buffer.
 #[derive(Debug)]

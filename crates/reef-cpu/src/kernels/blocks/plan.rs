@@ -6,7 +6,7 @@
 use super::shape::GroupShape;
 use crate::kernels::product::tile::{COLUMNS, ROWS};
 #[cfg(target_arch = "x86_64")]
-use reef_core::op::Tensor;
+use reef_op::Tensor;
 use std::ops::Range;
 
 /// Rows, columns and groups of blocks over a layer's outputs.

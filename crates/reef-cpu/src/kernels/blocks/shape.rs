@@ -1,7 +1,7 @@
 //! Shape of a convolution as products of matrices.
 
 use crate::kernels::product::tile::COLUMNS;
-use reef_core::op::Conv2d;
+use reef_op::Conv2d;
 
 /// The product that one group of a convolution is.
 #[derive(Debug, Clone, Copy)]

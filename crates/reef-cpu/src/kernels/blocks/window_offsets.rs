@@ -1,6 +1,6 @@
 //! Pixels that a window sees.
 
-use reef_core::op::{Tensor, Window};
+use reef_op::{Tensor, Window};
 
 /// A window over an image.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use crate::kernel::Kernel;
 use crate::kernels::blocks::operand::Operand;
 use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Linear, Op, Tensor};
 use reef_core::{Error, Result};
+use reef_op::{Linear, Op, Tensor};
 use std::ops::Range;
 
 /// The kernels that compute `op` on `units` units, in launch order, each with its number of blocks.

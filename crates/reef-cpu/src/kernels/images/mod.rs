@@ -1,8 +1,8 @@
 //! Operations of networks for images.
 //!
-//! In: an operation of [`reef_core::op`] and where its operands lie, with constants in the kernels'
-//! order ([`pack`]). Out: its kernels ([`build`]). What stays true: an operation was checked before
-//! a kernel is made of it, and what it writes overlaps nothing that it reads.
+//! In: an [`Op`](reef_op::Op) and where its operands lie, with constants in the kernels' order
+//! ([`pack`]). Out: its kernels ([`build`]). What stays true: an operation was checked before a
+//! kernel is made of it, and what it writes overlaps nothing that it reads.
 
 pub(crate) mod build;
 pub(super) mod convolution;

@@ -17,8 +17,8 @@ use crate::kernels::blocks::operand::is_planar;
 use crate::kernels::blocks::shape::{GroupShape, taps};
 use crate::kernels::product::tile::COLUMNS;
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Conv2d, Linear, Op, Window};
 use reef_core::{Error, Result};
+use reef_op::{Conv2d, Linear, Op, Window};
 
 /// Refuses numbers of 8 bits, for which there are no kernels.
 ///

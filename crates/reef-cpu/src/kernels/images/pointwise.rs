@@ -10,8 +10,8 @@ use crate::kernels::blocks::plan::Plan;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::function::{apply, name};
 use crate::kernels::values::simd::widest;
-use reef_core::op::{Activate, Multiply, Tensor};
 use reef_core::{Error, Result};
+use reef_op::{Activate, Multiply, Tensor};
 
 /// Floats of a block.
 const FLOATS: usize = 12 * 1024;

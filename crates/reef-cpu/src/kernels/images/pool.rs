@@ -9,8 +9,8 @@ use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::blocks::window_offsets::WindowOffsets;
 use crate::kernels::values::scalar::larger;
 use crate::kernels::values::simd::widest;
-use reef_core::op::{Pool2d, PoolKind};
 use reef_core::{Error, Result};
+use reef_op::{Pool2d, PoolKind};
 
 pub(in crate::kernels) fn build(
     op: &Pool2d,

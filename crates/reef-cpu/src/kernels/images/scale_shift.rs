@@ -11,8 +11,8 @@ use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::scalar::relu;
 use crate::kernels::values::simd::widest;
 use crate::memory::buffer::Buffer;
-use reef_core::op::ScaleShift;
 use reef_core::{Error, Result};
+use reef_op::ScaleShift;
 
 /// Floats of a block.
 const FLOATS: usize = 12 * 1024;

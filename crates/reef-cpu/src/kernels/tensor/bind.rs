@@ -17,9 +17,9 @@ use crate::kernels::blocks::operand_layout::{OperandMemory, grid};
 use crate::kernels::blocks::scratch_epilogue::ScratchEpilogue;
 use crate::kernels::images::convolution::bound_conv::BoundConv;
 use crate::kernels::images::convolution::gathered::block as gathered;
-use reef_core::op::PackedInput;
-use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Error, Result};
+use reef_op::PackedInput;
+use reef_op::tensor::{Kind, TensorOp};
 use std::sync::Arc;
 
 /// Memory of the operands of an operation.

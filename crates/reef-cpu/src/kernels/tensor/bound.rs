@@ -12,8 +12,8 @@ use super::products::matrices::Matrices;
 use crate::kernel::{Block, Outcome};
 use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::blocks::stop_token::StopToken;
-use reef_core::tensor::TensorOp;
 use reef_core::{Error, Result};
+use reef_op::tensor::TensorOp;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::memory::buffer::Buffer;
 use reef_core::Result;
-use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth, Values};
+use reef_op::tensor::{Array, Brain, Element, Half, Spec, Truth, Values};
 use std::ops::Range;
 
 /// A dense tensor in memory, which was checked to hold it.

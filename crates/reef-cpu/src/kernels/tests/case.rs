@@ -8,7 +8,7 @@ use crate::kernels::images::build::build;
 use crate::kernels::images::pack::pack;
 use crate::memory::buffer::Buffer;
 use reef_core::Args;
-use reef_core::op::{Op, Tensor};
+use reef_op::{Op, Tensor};
 use std::sync::atomic::AtomicU8;
 
 /// Content of storages outside of their tensors.

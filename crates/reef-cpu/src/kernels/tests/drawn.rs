@@ -2,7 +2,7 @@
 
 use super::ops::{FUNCTIONS, activate, conv, multiply, native, pool, widened, window};
 use super::reference::Random;
-use reef_core::op::{Conv2d, Layout, Op, PoolKind, Tensor};
+use reef_op::{Conv2d, Layout, Op, PoolKind, Tensor};
 
 pub(super) fn random_conv(random: &mut Random) -> Op {
     let axis = |random: &mut Random| {

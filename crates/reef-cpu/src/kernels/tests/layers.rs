@@ -6,7 +6,7 @@ use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::images::build::build;
 use crate::kernels::images::pack::pack;
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, Tensor, Window};
+use reef_op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, Tensor, Window};
 
 /// A step of the network.
 pub(super) struct Layer {

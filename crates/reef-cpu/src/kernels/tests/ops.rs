@@ -1,6 +1,6 @@
 //! Operators in few words.
 
-use reef_core::op::{
+use reef_op::{
     Activate, Bounds, Conv2d, Function, Layout, Multiply, Op, Pool2d, PoolKind, Tensor, Window,
 };
 

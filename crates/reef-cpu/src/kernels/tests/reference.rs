@@ -1,6 +1,6 @@
 //! The operators as their definitions say, in `f64` and dense NCHW, and a small random generator.
 
-use reef_core::op::{
+use reef_op::{
     Activate, Conv2d, Function, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
 };
 

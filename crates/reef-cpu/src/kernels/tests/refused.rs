@@ -8,7 +8,7 @@ use crate::kernels::images::build::build;
 use crate::kernels::images::pack::pack;
 use crate::memory::buffer::Buffer;
 use reef_core::Error;
-use reef_core::op::{
+use reef_op::{
     Bounds, Conv2d, Format, Function, Layout, Linear, Op, Pool2d, PoolKind, Quantized, ScaleShift,
     Tensor,
 };

@@ -1,7 +1,7 @@
 //! Odd shapes of every operator.
 
 use super::ops::{FUNCTIONS, activate, conv, multiply, native, pool, widened, window};
-use reef_core::op::{Bounds, Conv2d, Function, Layout, Linear, Op, PoolKind, ScaleShift, Tensor};
+use reef_op::{Bounds, Conv2d, Function, Layout, Linear, Op, PoolKind, ScaleShift, Tensor};
 
 /// All of them.
 pub(super) fn table() -> Vec<Op> {

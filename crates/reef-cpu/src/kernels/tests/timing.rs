@@ -12,7 +12,7 @@ use crate::kernels::product::portable;
 use crate::kernels::product::tile::{COLUMNS, Hints, ROWS, Tile};
 use crate::memory::buffer::Buffer;
 use reef_core::Args;
-use reef_core::op::{Conv2d, Layout, Op, PoolKind, ScaleShift, Tensor, Window};
+use reef_op::{Conv2d, Layout, Op, PoolKind, ScaleShift, Tensor, Window};
 use std::cell::Cell;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};

@@ -5,7 +5,7 @@ use super::drawn::{random_conv, random_depthwise, random_pointwise, random_pool}
 use super::ops::{native, pool, window};
 use super::reference::{Random, indices};
 use super::table::table;
-use reef_core::op::{Op, PoolKind};
+use reef_op::{Op, PoolKind};
 
 #[test]
 fn odd_shapes_give_what_the_definition_says() {

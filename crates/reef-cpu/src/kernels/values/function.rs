@@ -4,7 +4,7 @@ use super::functions::exp;
 use super::scalar::clamp;
 #[cfg(target_arch = "x86_64")]
 use super::sigmoid::sigmoids;
-use reef_core::op::Function;
+use reef_op::Function;
 
 /// Gives each of `values` to `function`.
 #[inline(always)]

@@ -6,7 +6,7 @@
 //! take the second.
 
 use super::sigmoid::{gated_sigmoid, sigmoid};
-use reef_core::op::Function;
+use reef_op::Function;
 use std::arch::x86_64::*;
 
 /// Operations after bias and residual.
@@ -108,7 +108,7 @@ mod tests {
     use super::super::lanes::LANES;
     use super::super::scalar::relu;
     use super::*;
-    use reef_core::op::Bounds;
+    use reef_op::Bounds;
 
     #[test]
     fn vectors_have_the_bits_of_single_values() {

@@ -63,7 +63,7 @@ pub(in crate::kernels) fn exp(x: __m512) -> __m512 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::op::Function;
+    use reef_op::Function;
 
     #[test]
     fn sigmoids_are_as_exact_as_they_say() {

@@ -15,9 +15,9 @@ use crate::operators::params::{ConvAnyParams, View, window};
 use crate::operators::site::{BoundOp, blocks};
 use crate::operators::tiles::slabs::ImplicitGemm;
 use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES, WITH_GROUPS};
-use reef_core::op::{Conv2d, Scratch};
-use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Error, Launch, Result};
+use reef_op::rounding::{Rounded, Rounding};
+use reef_op::{Conv2d, Scratch};
 
 /// The scratch memory of the plan that [`build`] will choose if these of `op`'s numbers are
 /// rounded.
@@ -131,8 +131,8 @@ mod tests {
     use super::*;
     use crate::hal::fake::Fake;
     use crate::hal::options::{Options, Precision};
-    use reef_core::op::{Function, Layout, Op, Operands, Operators, Storage, Tensor, Window};
     use reef_core::{Backend, Device, Launch};
+    use reef_op::{Function, Layout, Op, Operands, Operators, Storage, Tensor, Window};
 
     /// A caller may say that all is rounded: where kernels don't, launches are those for numbers
     /// that aren't.

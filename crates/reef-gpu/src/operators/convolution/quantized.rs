@@ -6,8 +6,8 @@ use crate::operators::element::{Element, has_quantized};
 use crate::operators::operand::{is_in_fours, is_planar};
 use crate::operators::tiles::slabs::ImplicitGemm;
 use crate::operators::tiles::tile::{FP8, FP8_WITH_GROUPS, INT8, INT8_WITH_GROUPS, Tile};
-use reef_core::op::{Conv2d, Format, Function, Layout, Op, Quantization, Quantized, Tensor};
 use reef_core::{Error, Result};
+use reef_op::{Conv2d, Format, Function, Layout, Op, Quantization, Quantized, Tensor};
 
 /// Numbers of 8 bits that this device's kernels for `op`, which was checked, take.
 pub(in crate::operators) fn quantization<V: Vendor>(
@@ -125,9 +125,9 @@ mod tests {
     use crate::hal::fake::Fake;
     use crate::hal::options::{Options, Precision};
     use crate::operators::pack;
-    use reef_core::op::{Bounds, Linear, Operands, Operators, Pool2d, PoolKind, Storage, Window};
-    use reef_core::rounding::Rounded;
     use reef_core::{Device, Launch};
+    use reef_op::rounding::Rounded;
+    use reef_op::{Bounds, Linear, Operands, Operators, Pool2d, PoolKind, Storage, Window};
 
     fn gpu(precision: Precision) -> Gpu<Fake> {
         let options = Options { precision: Some(precision), ..Options::default() };

@@ -13,9 +13,9 @@ use crate::operators::params::{ConvParams, Divisor, window};
 use crate::operators::site::BoundOp;
 use crate::operators::tiles::slabs::{ImplicitGemm, Shape};
 use crate::operators::tiles::tile::{Body, Plan, Tile};
-use reef_core::op::{Conv2d, Scratch};
-use reef_core::rounding::Rounded;
 use reef_core::{Error, Launch, Result};
+use reef_op::rounding::Rounded;
+use reef_op::{Conv2d, Scratch};
 
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile
 /// of a split sum. There are fewer tiles, as two parts of each are blocks.

@@ -16,9 +16,9 @@ use crate::operators::site::BoundOp;
 use crate::operators::tiles::slabs::{ImplicitGemm, Shape};
 use crate::operators::tiles::tile::{Plan, Tile};
 use crate::tuning::{Choice, TunedPlans, Tuning, tell};
-use reef_core::op::{Conv2d, Op, Operands, Storage, Tensor};
-use reef_core::rounding::Rounded;
 use reef_core::{Command, Device, Event, Launch, Priority, Queue as _, Result, Seq};
+use reef_op::rounding::Rounded;
+use reef_op::{Conv2d, Op, Operands, Storage, Tensor};
 use std::time::Duration;
 
 /// Runs of a candidate in one measurement; launched one by one, short ones would wait for the host.
@@ -178,7 +178,7 @@ mod tests {
     use crate::hal::fake::Fake;
     use crate::hal::options::{Options, Precision};
     use crate::operators::tiles::tile::WARPS;
-    use reef_core::op::{Layout, Window};
+    use reef_op::{Layout, Window};
 
     /// The kernels that are timed for a convolution of this number of channels.
     fn timed(channels: usize, rounded: Rounded) -> Vec<String> {

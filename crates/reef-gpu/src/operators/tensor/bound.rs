@@ -5,9 +5,9 @@ use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::operand::check_offset;
-use reef_core::op::{Storage, TensorOperands};
-use reef_core::tensor::{Domain, Spec, TensorOp, View};
 use reef_core::{Error, Result};
+use reef_op::tensor::{Domain, Spec, TensorOp, View};
+use reef_op::{Storage, TensorOperands};
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 

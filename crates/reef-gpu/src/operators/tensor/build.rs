@@ -9,9 +9,9 @@ use super::products::{contract, group};
 use super::{depthwise, fold, formula, indexed, movement, row_map, rows};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::op::{PackedInput, Scratch, TensorOperands};
-use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Kind, TensorOp};
+use reef_op::{PackedInput, Scratch, TensorOperands};
 use std::sync::Arc;
 
 /// The scratch memory that [`build`] wants for `op`.
@@ -152,11 +152,9 @@ mod tests {
     use super::*;
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
-    use reef_core::op::Storage;
-    use reef_core::tensor::{
-        Domain, Element, Fold, FoldKind, Formula, Map, Spec, Term, Unary, View,
-    };
     use reef_core::{Device, Error};
+    use reef_op::Storage;
+    use reef_op::tensor::{Domain, Element, Fold, FoldKind, Formula, Map, Spec, Term, Unary, View};
 
     /// Why `op` is refused that reads what begins at the buffer's front and writes what begins at
     /// `output`.

@@ -7,9 +7,9 @@ use crate::hal::calls::Vendor;
 use crate::operators::activation::ActivationParams;
 use crate::operators::depthwise::{Sliding, THREADS, kernel};
 use crate::operators::params::{Params, View};
-use reef_core::op::Window;
-use reef_core::tensor::Depthwise;
 use reef_core::{Launch, Result};
+use reef_op::Window;
+use reef_op::tensor::Depthwise;
 
 /// Returns whether there is a kernel for `op`, which was checked.
 pub(super) fn fits(op: &Depthwise) -> bool {

@@ -5,8 +5,8 @@ use super::plan::Plan;
 use super::scalar::bits;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::tensor::{Domain, Fold, FoldKind, Scalar};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Domain, Fold, FoldKind, Scalar};
 
 /// Threads that a fold has if it is large enough: fewer leave a device idle.
 const AT_ONCE: usize = 1 << 16;

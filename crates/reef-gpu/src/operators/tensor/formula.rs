@@ -8,8 +8,8 @@ use super::plan::{NOWHERE, Plan};
 use super::scalar::bits;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::tensor::{Binary, Domain, Map, Term, Unary, View};
 use reef_core::{Error, Launch, Result};
+use reef_op::tensor::{Binary, Domain, Map, Term, Unary, View};
 
 /// Steps of the interpreter that a thread makes at most, if that is enough for an output.
 const STEPS: usize = 256;
@@ -179,7 +179,7 @@ fn read_by(term: &Term) -> [Option<usize>; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::Binary;
+    use reef_op::tensor::Binary;
 
     #[test]
     fn a_chain_needs_no_slots() {

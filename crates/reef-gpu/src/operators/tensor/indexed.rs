@@ -6,8 +6,8 @@ use super::plan::Plan;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::params::Divisor;
-use reef_core::tensor::{Gather, Scatter, Target, View};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Gather, Scatter, Target, View};
 
 /// Outputs of a block: `SCATTERED` in kernels/indexed.h.
 const SCATTERED: usize = 1024;

@@ -6,8 +6,8 @@ use super::scalar::stored;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::params::Divisor;
-use reef_core::tensor::{Concat, Move, NOWHERE};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Concat, Move, NOWHERE};
 
 /// Outputs of a thread at most.
 const ROUNDS: usize = 8;

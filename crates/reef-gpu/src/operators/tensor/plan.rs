@@ -1,7 +1,7 @@
 //! Plan of an operation, for a kernel of kernels/tensor.cu.
 
 use crate::operators::params::{Divisor, Params};
-use reef_core::tensor::{Element, View};
+use reef_op::tensor::{Element, View};
 
 /// Instead of a place: there is none.
 pub(super) const NOWHERE: u32 = u32::MAX;

@@ -8,8 +8,8 @@ use super::normal::launch as normal;
 use super::plan::Plan;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::tensor::{Domain, RowMap, RowTerm, Term, Unary};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Domain, RowMap, RowTerm, Term, Unary};
 
 /// Elements of a row at most.
 const MAX_WIDTH: usize = 2048;
@@ -76,7 +76,7 @@ fn shared(op: &RowMap, slots: &Slots) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Binary, FoldKind};
+    use reef_op::tensor::{Binary, FoldKind};
 
     #[test]
     fn wide_rows_and_many_values_do_not_fit() {

@@ -4,8 +4,8 @@ use super::bound::{BoundTensors, THREADS, suffix};
 use super::plan::Plan;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
-use reef_core::tensor::{Domain, Scan, TopK};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Domain, Scan, TopK};
 
 /// Parts of a row: each begins with the sum of those before it, which it makes itself.
 const PARTS: usize = 16;

@@ -1,6 +1,6 @@
 //! Numbers as words.
 
-use reef_core::tensor::{Array, Domain, Element, Scalar};
+use reef_op::tensor::{Array, Domain, Element, Scalar};
 
 /// A number of a domain, the low half first.
 pub(super) fn bits(scalar: Scalar, domain: Domain) -> [u32; 2] {
@@ -33,7 +33,7 @@ fn halves(bits: u64) -> [u32; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Half, Stored};
+    use reef_op::tensor::{Half, Stored};
 
     #[test]
     fn numbers_are_stored_as_their_elements_are() {

@@ -2,7 +2,7 @@
 
 use crate::operators::element::Element;
 use crate::operators::operand::{Operand, is_planar};
-use reef_core::op::{Conv2d, Layout, Tensor};
+use reef_op::{Conv2d, Layout, Tensor};
 
 /// `SLAB` in kernels/mma.h.
 pub(in crate::operators) const SLAB: usize = 256;
@@ -93,7 +93,7 @@ impl ImplicitGemm {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use reef_core::op::Window;
+    use reef_op::Window;
 
     fn conv(channels: usize, width: usize, [rows, columns]: [usize; 2]) -> Conv2d {
         let tensor = Tensor::new(Layout::Native, [1, channels, rows, width]);

@@ -6,7 +6,7 @@ use crate::onnx::general::call::Call;
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value, ValueData};
-use reef_core::tensor::{Binary, Element, FoldKind};
+use reef_op::tensor::{Binary, Element, FoldKind};
 
 /// Operators that compute each element by itself.
 const ELEMENTWISE: &[&str] = &[

@@ -5,7 +5,7 @@ use crate::onnx::file::NodeFile;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value};
-use reef_core::tensor::{Binary, Domain, Element, Scalar};
+use reef_op::tensor::{Binary, Domain, Element, Scalar};
 
 /// Values of rows behind the real ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

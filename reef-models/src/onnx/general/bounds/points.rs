@@ -8,7 +8,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, Marks, Points};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value, ValueData};
-use reef_core::tensor::Element;
+use reef_op::tensor::Element;
 
 /// The first mark. Marks are exact as integers of 32 bits and as singles.
 const MARK: i64 = 8_000_000;

@@ -6,7 +6,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
 use proptest::prelude::*;
-use reef_core::tensor::{Array, Binary, Element, Spec, Truth, Unary};
+use reef_op::tensor::{Array, Binary, Element, Spec, Truth, Unary};
 
 /// Attention of heads to a text of `texts` rows of tokens.
 #[derive(Debug, Clone)]

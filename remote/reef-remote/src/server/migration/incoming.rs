@@ -10,7 +10,7 @@ use crate::server::objects::{Fault, Outcome};
 use crate::server::session::Session;
 use crate::server::tenants::accounts::Charge;
 use reef_core::Error;
-use reef_core::op::Operators;
+use reef_op::Operators;
 use reef_wire::{Cold, Endpoint, Handler, Hot, Key, Message};
 use std::collections::HashMap;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use crate::server::origin::{Object, Origin, Record, Source};
 use crate::server::session::{Lane, Session};
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::Error;
-use reef_core::op::Operators;
+use reef_op::Operators;
 use reef_wire::{Held, Key, Moved, Server, codec};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};

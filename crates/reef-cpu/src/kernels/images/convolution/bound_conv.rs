@@ -4,8 +4,8 @@ use crate::kernels::blocks::epilogue::Epilogue;
 use crate::kernels::blocks::operand::{Constants, Operand, check_window, is_planar};
 use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::memory::buffer::Buffer;
-use reef_core::op::Conv2d;
 use reef_core::{Error, Result};
+use reef_op::Conv2d;
 
 /// A convolution and where its operands lie.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::product::tile::{COLUMNS, ROWS};
 use crate::kernels::tensor::products::pack::{Axis, pack_columns};
 use crate::kernels::tensor::products::tiles::{Pitched, multiply_tile};
-use reef_core::tensor::{Attention, Element, Kind, TensorOp, Values};
+use reef_op::tensor::{Attention, Element, Kind, TensorOp, Values};
 use std::ops::Range;
 
 /// Keys of a tile: a panel of values for all of them stays in the first cache.

@@ -4,7 +4,7 @@ use crate::kernels::tensor::formulas::folds::{LANES, combine_lanes, gather};
 use crate::kernels::values::functions::exp;
 use crate::kernels::values::scalar::larger;
 use crate::kernels::values::simd::widest;
-use reef_core::tensor::{ScoreStep, Truth, Values};
+use reef_op::tensor::{ScoreStep, Truth, Values};
 
 /// State of a row of the softmax.
 #[derive(Debug, Clone, Copy)]

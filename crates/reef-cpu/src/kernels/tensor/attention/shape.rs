@@ -1,7 +1,7 @@
 //! Rows that see the same keys, and their places in memory.
 
 use crate::kernels::product::tile::ROWS;
-use reef_core::tensor::{Attention, View};
+use reef_op::tensor::{Attention, View};
 use std::ops::Range;
 
 /// Places that tables may have.

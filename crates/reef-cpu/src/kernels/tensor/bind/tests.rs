@@ -5,7 +5,7 @@ use crate::kernel::{Block, Outcome, RUN};
 use crate::kernels::blocks::stop_token::stop_at_poll;
 use crate::memory::buffer::Buffer;
 use reef_core::Args;
-use reef_core::tensor::{
+use reef_op::tensor::{
     Array, Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Gather, Half, Kind,
     Map, Move, Scalar, Scan, Scatter, ScatterKind, Spec, Target, Term, TopK, Unary, View,
 };

@@ -1,6 +1,6 @@
 //! Access patterns: how a formula reads an input for each of its outputs.
 
-use reef_core::tensor::{Element, Spec, View};
+use reef_op::tensor::{Element, Spec, View};
 
 /// Value of an earlier term.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@ use crate::kernels::blocks::plan::Share;
 use crate::kernels::blocks::scratch_epilogue::ScratchEpilogue;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::tensor::dense::Dense;
-use reef_core::tensor::{Contract, Domain, Element, Finished, Kind, TensorOp};
+use reef_op::tensor::{Contract, Domain, Element, Finished, Kind, TensorOp};
 use std::iter;
 
 /// Sums that are finished between two polls of the stop word.

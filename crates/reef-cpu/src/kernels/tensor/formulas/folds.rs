@@ -3,7 +3,7 @@
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::scalar::{larger, smaller};
 use crate::kernels::values::simd::widest;
-use reef_core::tensor::{Domain, Element, FoldKind, Kind, TensorOp, View};
+use reef_op::tensor::{Domain, Element, FoldKind, Kind, TensorOp, View};
 
 /// Partial sums that are made side by side.
 pub(in crate::kernels::tensor) const LANES: usize = 64;

@@ -8,7 +8,7 @@ use super::chain::find::Chain;
 use super::chain::steps::{ChainStep, Leaf};
 use super::gelu::{Step, steps};
 use super::terms::{cost, evaluate, gelu};
-use reef_core::tensor::{Domain, Element, Formula, Kind, Spec, TensorOp, Term};
+use reef_op::tensor::{Domain, Element, Formula, Kind, Spec, TensorOp, Term};
 
 /// Outputs that are made at a time: all terms of them stay in the second cache.
 pub(super) const TILE: usize = 512;
@@ -185,7 +185,7 @@ fn part(step: &Step, start: usize) -> ChainStep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Binary, Scalar, Unary};
+    use reef_op::tensor::{Binary, Scalar, Unary};
     use std::f64::consts::SQRT_2;
 
     /// Sums with a bias, GELU, a scale, a residual, bounds and a root.

@@ -1,6 +1,6 @@
 //! Finds `x / 2 * (1 + erf(x / √2))`, which files hold as five terms, in a formula.
 
-use reef_core::tensor::{Binary, Scalar, Term, Unary};
+use reef_op::tensor::{Binary, Scalar, Term, Unary};
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 /// Largest error of constants in files.

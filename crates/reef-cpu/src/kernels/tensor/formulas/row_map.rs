@@ -14,7 +14,7 @@ use super::terms::{cost, evaluate};
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
 use crate::kernels::values::simd::widest;
-use reef_core::tensor::{Element, FoldKind, Kind, RowTerm, TensorOp, Term};
+use reef_op::tensor::{Element, FoldKind, Kind, RowTerm, TensorOp, Term};
 
 /// Largest cost of a row: a block has one at least.
 const ROW: usize = 4 * BLOCK;

@@ -1,6 +1,6 @@
 //! Finds `(x - mean) / √(variance + ε)`, which is a dozen terms, in a formula of rows.
 
-use reef_core::tensor::{Binary, FoldKind, RowTerm, Term, Unary};
+use reef_op::tensor::{Binary, FoldKind, RowTerm, Term, Unary};
 
 /// A step of a formula of rows.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +85,7 @@ impl Terms<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::Scalar;
+    use reef_op::tensor::Scalar;
 
     /// A row of eight, standardised, as networks have it.
     fn terms() -> Vec<RowTerm> {

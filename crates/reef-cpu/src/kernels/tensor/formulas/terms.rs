@@ -5,7 +5,7 @@ use super::access_pattern::Operand;
 use super::vectors;
 use crate::kernels::values::functions::{erf, exp, tanh};
 use crate::kernels::values::simd::widest;
-use reef_core::tensor::{Binary, Scalar, Term, Unary};
+use reef_op::tensor::{Binary, Scalar, Term, Unary};
 
 /// Cost of a term for one output, in single instructions; `None` if it has no vectors.
 pub(super) fn cost(term: &Term) -> Option<usize> {

@@ -4,7 +4,7 @@ use super::access_pattern::Operand;
 use crate::kernels::values::functions::{ERF_FAR, ERF_NEAR};
 use crate::kernels::values::lanes::{LANES, lanes};
 use crate::kernels::values::sigmoid::exp;
-use reef_core::tensor::{Binary, Unary};
+use reef_op::tensor::{Binary, Unary};
 use std::arch::x86_64::*;
 
 /// Computes a function of each of `x`; false if it has no vectors here.

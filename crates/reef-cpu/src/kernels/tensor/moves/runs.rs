@@ -1,6 +1,6 @@
 //! Singles from elsewhere, by runs: paddings, slices, and axes in another order.
 
-use reef_core::tensor::{Element, Kind, Move, NOWHERE, Scalar, TensorOp};
+use reef_op::tensor::{Element, Kind, Move, NOWHERE, Scalar, TensorOp};
 use std::ops::Range;
 
 /// Outputs of a block at most.
@@ -171,7 +171,7 @@ fn runs(table: &[usize]) -> Vec<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Array, Spec};
+    use reef_op::tensor::{Array, Spec};
 
     fn op(input: usize, tables: Vec<Vec<usize>>) -> TensorOp {
         let single = |dims| Spec { element: Element::F32, dims };

@@ -1,7 +1,7 @@
 //! Rows and columns that change places: columns of the input become rows of the output, a tile at a
 //! time.
 
-use reef_core::tensor::{Element, Kind, NOWHERE, TensorOp};
+use reef_op::tensor::{Element, Kind, NOWHERE, TensorOp};
 use std::ops::Range;
 
 /// Rows and columns of a tile.
@@ -138,7 +138,7 @@ fn even(table: &[usize]) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Array, Move, Scalar, Spec};
+    use reef_op::tensor::{Array, Move, Scalar, Spec};
 
     #[test]
     fn places_that_are_nowhere_are_not_even() {

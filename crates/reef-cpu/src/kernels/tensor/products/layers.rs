@@ -8,9 +8,9 @@ use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::tensor::formulas::finish::{formula, sums};
 use crate::kernels::tensor::formulas::formula::Vectors;
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Conv2d, Layout, PackedInput, Tensor, Window};
-use reef_core::tensor::{Kind, TensorOp, View};
 use reef_core::{Error, Result};
+use reef_op::tensor::{Kind, TensorOp, View};
+use reef_op::{Conv2d, Layout, PackedInput, Tensor, Window};
 
 /// Fewest outputs for which a matrix is packed.
 const MIN_OUTPUTS: usize = 32;

@@ -14,7 +14,7 @@ use super::tiles::{Pitched, multiply_tile};
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::product::tile::{COLUMNS, ROWS};
 use crate::kernels::tensor::formulas::finish::sums;
-use reef_core::tensor::{TensorOp, View};
+use reef_op::tensor::{TensorOp, View};
 use std::ops::Range;
 
 /// Terms for which a panel is packed: with it, a tile's rows stay in the second cache.

@@ -11,7 +11,7 @@ use super::window::{LINES, Window};
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::tensor::formulas::finish;
 use crate::kernels::values::simd::widest;
-use reef_core::tensor::{TensorOp, View};
+use reef_op::tensor::{TensorOp, View};
 
 /// Most lines: a table of them is kept.
 const LINES_OF_ALL: usize = 1 << 20;

@@ -7,8 +7,8 @@ use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
-use reef_core::tensor::{Attention, Element, Placed, ScoreStep, TensorOp, View};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Attention, Element, Placed, ScoreStep, TensorOp, View};
 
 /// Elements of a key and of a value at most: `LINE_ELEMENTS` in kernels/attention.h.
 const LINE: usize = 64;

@@ -2,7 +2,7 @@
 
 use crate::operators::params::Params;
 use crate::operators::tensor::plan::Plan;
-use reef_core::tensor::View;
+use reef_op::tensor::View;
 
 /// `Places` there: how far it is from one to the next, or which view of the plan says where they
 /// are.

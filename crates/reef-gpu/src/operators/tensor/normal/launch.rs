@@ -6,8 +6,8 @@ use crate::hal::calls::Vendor;
 use crate::operators::params::Params;
 use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::launch::Grid;
-use reef_core::tensor::{Element, RowMap, Spec, TensorOp, View};
 use reef_core::{Launch, Result};
+use reef_op::tensor::{Element, RowMap, Spec, TensorOp, View};
 
 /// `NORMAL_THREADS` and `NORMAL_CHUNKS` in kernels/normal.h: threads of a block and chunks of a
 /// thread at most.
@@ -118,8 +118,8 @@ mod tests {
     use crate::hal::options::Options;
     use crate::operators::tensor::build;
     use reef_core::Device;
-    use reef_core::op::{Storage, TensorOperands};
-    use reef_core::tensor::{Binary, FoldKind, Kind, RowTerm, Scalar, TensorOp, Term, Unary};
+    use reef_op::tensor::{Binary, FoldKind, Kind, RowTerm, Scalar, TensorOp, Term, Unary};
+    use reef_op::{Storage, TensorOperands};
 
     /// `x / √(mean square + 1) · gain` of rows.
     fn op(rows: usize, width: usize, gain: Vec<usize>) -> TensorOp {

@@ -1,6 +1,6 @@
 //! Finds a normalisation in a formula of rows, as networks spell it.
 
-use reef_core::tensor::{Binary, FoldKind, RowMap, RowTerm, Term, Unary};
+use reef_op::tensor::{Binary, FoldKind, RowMap, RowTerm, Term, Unary};
 
 /// `(x - mean) / √(variance + ε) · gain + shift` of rows, or
 /// `x / √(mean square + ε) · gain + shift`. Numbers are inputs.
@@ -123,7 +123,7 @@ impl Terms<'_> {
 mod tests {
     use super::*;
     use RowTerm::{Element, Fold};
-    use reef_core::tensor::Scalar;
+    use reef_op::tensor::Scalar;
 
     fn input(number: usize) -> RowTerm {
         Element(Term::Input(number))

@@ -10,9 +10,9 @@ use crate::hal::calls::Vendor;
 use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::{BoundTensors, KernelOp, THREADS, suffix};
 use crate::operators::tensor::plan::Plan;
-use reef_core::op::Scratch;
-use reef_core::tensor::{Contract, Domain, Kind, TensorOp};
 use reef_core::{Launch, Result};
+use reef_op::Scratch;
+use reef_op::tensor::{Contract, Domain, Kind, TensorOp};
 
 /// Rows and columns of tiles, and their kernels.
 const TILES: [(usize, &str); 2] = [(64, "contract_64x64"), (32, "contract_32x32")];

@@ -4,7 +4,7 @@
 use super::gelu::{gelu_from, number};
 use super::params::{AFTERS, AfterParams, Code};
 use super::tiled::Product;
-use reef_core::tensor::{Binary, Element, Formula, TensorOp, Term, View};
+use reef_op::tensor::{Binary, Element, Formula, TensorOp, Term, View};
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,7 +111,7 @@ fn reads(term: &Term, at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Scalar, Unary};
+    use reef_op::tensor::{Scalar, Unary};
 
     fn of(terms: &[Term]) -> Option<Vec<EpilogueStep>> {
         chain(terms, &|input| Some([input as u32, 1]))

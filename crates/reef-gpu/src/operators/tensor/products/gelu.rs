@@ -2,7 +2,7 @@
 //! function of `x`.
 
 use super::params::Code;
-use reef_core::tensor::{Binary, Scalar, Term, Unary};
+use reef_op::tensor::{Binary, Scalar, Term, Unary};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 /// Coefficients of powers of `x` up to the third.

@@ -8,8 +8,8 @@ use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::plan::{NOWHERE, Plan};
-use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
+use reef_op::tensor::TensorOp;
 
 /// Number of `ops`, from the first on, that are best one launch.
 pub(in crate::operators::tensor) fn count<V: Vendor>(gpu: &Gpu<V>, ops: &[&TensorOp]) -> usize {
@@ -71,11 +71,11 @@ mod tests {
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
     use crate::operators::tensor::build::build_group;
-    use reef_core::op::{Storage, TensorOperands};
-    use reef_core::tensor::{
+    use reef_core::{Device, Error};
+    use reef_op::tensor::{
         Binary, Contract, Domain, Element, Finished, Formula, Kind, Spec, Term, View,
     };
-    use reef_core::{Device, Error};
+    use reef_op::{Storage, TensorOperands};
     use std::sync::Arc;
 
     fn gpu() -> Gpu<Fake> {

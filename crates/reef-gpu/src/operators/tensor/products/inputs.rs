@@ -1,7 +1,7 @@
 //! Storage of the inputs of products, and the tiles for it.
 
 use crate::operators::tiles::tile::{Tile, WARPS};
-use reef_core::tensor::Element as Stored;
+use reef_op::tensor::Element as Stored;
 
 /// Tiles of rows and columns: `PRODUCTS` in kernels/tensor.cu. Slabs of singles take longer than
 /// those of convolutions, which have half the bytes: fitted to 400 timings on one H200

@@ -1,6 +1,6 @@
 //! Products of matrices among contractions.
 
-use reef_core::tensor::View;
+use reef_op::tensor::View;
 
 /// Two views of the same sizes, their axes merged where they can be in both. From the outermost on:
 /// a size, and the stride of each.

@@ -7,9 +7,9 @@ use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::element::Element as Native;
 use crate::operators::tensor::bound::KernelOp;
-use reef_core::op::PackedInput;
-use reef_core::tensor::{Element, Finished, Kind, Spec, TensorOp, View};
 use reef_core::{Error, Result};
+use reef_op::PackedInput;
+use reef_op::tensor::{Element, Finished, Kind, Spec, TensorOp, View};
 
 /// The columns of `op`, which was checked, in their packed form: for each column its terms, side by
 /// side. And the operation on those. `None` if columns are not a matrix of singles, or tensor cores
@@ -99,8 +99,8 @@ mod tests {
     use crate::hal::options::{Options, Precision};
     use crate::operators::tensor::build;
     use reef_core::Device;
-    use reef_core::op::{Storage, TensorOperands};
-    use reef_core::tensor::{Contract, Domain, Half, Stored as _};
+    use reef_op::tensor::{Contract, Domain, Half, Stored as _};
+    use reef_op::{Storage, TensorOperands};
 
     fn gpu(precision: Precision) -> Gpu<Fake> {
         let options = Options { precision: Some(precision), ..Options::default() };

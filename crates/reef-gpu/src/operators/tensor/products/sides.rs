@@ -3,7 +3,7 @@
 use super::matrices::{Axes, Matrices};
 use super::params::SideParams;
 use crate::operators::tensor::plan::Plan;
-use reef_core::tensor::View;
+use reef_op::tensor::View;
 
 /// Elements that are copied at once.
 const WIDE: usize = 4;

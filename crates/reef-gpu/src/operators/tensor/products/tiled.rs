@@ -15,9 +15,9 @@ use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
 use crate::operators::tiles::slabs::{SLAB, Shape};
 use crate::operators::tiles::tile::{Body, Plan as Cut, Tile};
-use reef_core::op::Scratch;
-use reef_core::tensor::{Contract, Domain, Element as Stored, Kind, TensorOp, View};
 use reef_core::{Error, Launch, Result};
+use reef_op::Scratch;
+use reef_op::tensor::{Contract, Domain, Element as Stored, Kind, TensorOp, View};
 
 /// Terms of a slab.
 const TERMS: usize = SLAB / size_of::<f32>();

@@ -5,7 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Unary};
+use reef_op::tensor::{Binary, Unary};
 
 /// Activations, and functions of one number.
 pub(in crate::onnx::general::operators) fn activation(

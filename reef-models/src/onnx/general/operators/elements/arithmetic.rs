@@ -5,7 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::{Writer, same_element};
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element, Unary};
+use reef_op::tensor::{Binary, Domain, Element, Unary};
 
 pub(in crate::onnx::general::operators) fn arithmetic(
     b: &mut Builder<'_>,

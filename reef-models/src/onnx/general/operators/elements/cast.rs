@@ -7,7 +7,7 @@ use crate::onnx::general::stored::{array, element};
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Element, Truth};
+use reef_op::tensor::{Array, Element, Truth};
 
 pub(in crate::onnx::general::operators) fn cast(
     b: &mut Builder<'_>,
@@ -118,7 +118,7 @@ fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         return Err("data decide where numbers end that are not counted from 0 by 1".into());
     }
     let count = ((limit - start) / delta).ceil();
-    if !count.is_finite() || count > reef_core::op::MAX_SIZE as f64 {
+    if !count.is_finite() || count > reef_op::MAX_SIZE as f64 {
         return Err(format!("from {start} to {limit} by {delta}"));
     }
     let count = count.max(0.0) as usize;

@@ -6,7 +6,7 @@ use crate::onnx::general::operators::elements::activations::{gelu_by_tanh, slope
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Unary};
+use reef_op::tensor::{Binary, Unary};
 
 /// `gelu(x + bias)`, exact or approximate, or `x · sigmoid(alpha · x)`.
 pub(super) fn gelu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {

@@ -6,7 +6,7 @@ use crate::onnx::general::operators::places::indexed::rows_at;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element};
+use reef_op::tensor::{Binary, Domain, Element};
 
 /// Queries, keys and values: batches, heads, tokens, columns each.
 struct Tokens {

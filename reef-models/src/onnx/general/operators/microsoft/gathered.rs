@@ -6,7 +6,7 @@ use crate::onnx::general::call::Call;
 use crate::tensors::axes::{axis, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Domain, Element, Gather, Kind, Spec, Target};
+use reef_op::tensor::{Domain, Element, Gather, Kind, Spec, Target};
 
 /// Numbers of a table, and a scale and a zero point for each block of them along an axis.
 struct Table {

@@ -15,7 +15,7 @@ use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element, Scalar};
+use reef_op::tensor::{Binary, Domain, Element, Scalar};
 
 /// Operands: queries (or all three in one), keys, values, both of the past, numbers of tokens less
 /// one, the largest number of tokens, tables of cosines and of sines, places, summand of the

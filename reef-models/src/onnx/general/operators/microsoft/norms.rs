@@ -5,7 +5,7 @@ use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::places::indexed::rows_at;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, FoldKind};
+use reef_op::tensor::{Binary, Element, FoldKind};
 
 /// Operands: input, skip, scale, shift (of one that is centred), bias. Results: the normalised sum,
 /// its means and inverse deviations, and the sum.

@@ -8,7 +8,7 @@ use crate::onnx::general::operators::sums::products::gemm as product;
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Domain};
+use reef_op::tensor::{Array, Binary, Domain};
 
 /// `alpha · a · b`, each transposed or not in its last two axes.
 pub(super) fn matmul(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {

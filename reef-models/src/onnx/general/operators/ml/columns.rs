@@ -8,7 +8,7 @@ use crate::onnx::general::stored::array;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Unary};
+use reef_op::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Unary};
 
 pub(super) fn column(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
     match call.op() {

@@ -10,7 +10,7 @@ use crate::onnx::general::stored::array;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Element};
+use reef_op::tensor::{Array, Element};
 
 /// The input as rows of columns.
 pub(super) fn rows(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
@@ -149,7 +149,7 @@ fn of_one_class(
     let scores = if column == 0 {
         pair(b, score, transform, is_probability)?
     } else {
-        let none = b.with_number(reef_core::tensor::Binary::Mul, score, 0.0)?;
+        let none = b.with_number(reef_op::tensor::Binary::Mul, score, 0.0)?;
         let both = b.concat(&[&none, score], 1)?;
         transform.applied(b, &both)?
     };

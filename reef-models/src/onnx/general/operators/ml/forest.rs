@@ -8,7 +8,7 @@ use crate::tensors::axes::elements;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{
+use reef_op::tensor::{
     Array, Binary, Domain, Element, FoldKind, Gather, Kind, Spec, Target, Unary,
 };
 

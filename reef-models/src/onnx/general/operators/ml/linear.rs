@@ -8,7 +8,7 @@ use crate::onnx::general::call::Call;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::Element;
+use reef_op::tensor::Element;
 
 /// `x · coefficientsᵀ + intercepts`, of which there are `targets` rows; as many as there are
 /// coefficients for if `targets` is not given.

@@ -5,7 +5,7 @@ use super::forest::numbers_of;
 use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, FoldKind, Unary};
+use reef_op::tensor::{Binary, Element, FoldKind, Unary};
 
 /// Rounds of the iteration. It converged in 4 at most for thousands of random probabilities of 2 to
 /// 10 classes; a row that has converged is left as it is.

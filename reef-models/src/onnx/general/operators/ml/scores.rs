@@ -6,7 +6,7 @@ use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element, FoldKind, Unary};
+use reef_op::tensor::{Binary, Domain, Element, FoldKind, Unary};
 
 /// Last step of scores (`post_transform`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::onnx::general::call::Call;
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, FoldKind, Unary};
+use reef_op::tensor::{Binary, Element, FoldKind, Unary};
 
 /// Similarity of rows and vectors.
 #[derive(Debug, Clone, Copy)]

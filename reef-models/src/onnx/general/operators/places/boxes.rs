@@ -8,7 +8,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element, FoldKind, Gather, Kind, Spec, Target};
+use reef_op::tensor::{Binary, Domain, Element, FoldKind, Gather, Kind, Spec, Target};
 
 /// Maximum number of boxes of a class that are chosen one after the other.
 const MAX_BOXES: usize = 1024;

@@ -7,7 +7,7 @@ use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::{Bound, Value};
-use reef_core::tensor::{
+use reef_op::tensor::{
     Array, Binary, Domain, Element, Gather, Kind, Scalar, Scatter, ScatterKind, Spec, Target,
 };
 
@@ -252,7 +252,7 @@ fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     places[at] = size;
     let places = b.count(places)?;
     let out = |number: i64| move |w: &mut crate::tensors::expressions::Writer| w.whole(number);
-    let is = b.map_in(reef_core::tensor::Domain::I64, Element::I64, &[&indices, &places], |w| {
+    let is = b.map_in(reef_op::tensor::Domain::I64, Element::I64, &[&indices, &places], |w| {
         let (index, place, depth, zero) = (w.input(0), w.input(1), out(depth)(w), out(0)(w));
         let below = w.bin(Binary::Less, index, zero);
         let from_end = w.add(index, depth);

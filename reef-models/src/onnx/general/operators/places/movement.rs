@@ -9,7 +9,7 @@ use crate::onnx::general::operators::elements::cast::sizes;
 use crate::tensors::axes::{axis, broadcast, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value};
-use reef_core::tensor::{Array, NOWHERE, Scalar, Truth};
+use reef_op::tensor::{Array, NOWHERE, Scalar, Truth};
 
 pub(in crate::onnx::general::operators) fn movement(
     b: &mut Builder<'_>,

@@ -5,7 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Element, Truth, View};
+use reef_op::tensor::{Array, Element, Truth, View};
 
 pub(in crate::onnx::general::operators) fn resize(
     b: &mut Builder<'_>,
@@ -296,9 +296,8 @@ fn axes(call: &Call<'_>, old: bool) -> Result<Vec<Axis>> {
             }
             (false, None) => (number / from as f64, number, number),
         };
-        let sound = scale > 0.0
-            && scale.is_finite()
-            && (0.0..=reef_core::op::MAX_SIZE as f64).contains(&size);
+        let sound =
+            scale > 0.0 && scale.is_finite() && (0.0..=reef_op::MAX_SIZE as f64).contains(&size);
         if sound && from > 0 {
             Ok(Axis { axis, from, to: size as usize, scale, exact, cut })
         } else {

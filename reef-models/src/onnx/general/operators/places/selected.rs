@@ -10,7 +10,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value};
-use reef_core::tensor::{
+use reef_op::tensor::{
     Array, Binary, Domain, Element, FoldKind, Gather, Kind, ScatterKind, Spec, Target,
 };
 

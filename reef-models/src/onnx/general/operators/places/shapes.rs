@@ -5,7 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::Element;
+use reef_op::tensor::Element;
 
 pub(in crate::onnx::general::operators) fn shape(
     b: &mut Builder<'_>,

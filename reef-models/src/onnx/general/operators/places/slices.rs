@@ -7,7 +7,7 @@ use crate::onnx::general::operators::elements::cast::sizes;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::Scalar;
+use reef_op::tensor::Scalar;
 
 pub(in crate::onnx::general::operators) fn slice(
     b: &mut Builder<'_>,

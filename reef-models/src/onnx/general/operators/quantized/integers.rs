@@ -6,7 +6,7 @@ use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::sums::convolutions::{biased, convolved};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element};
+use reef_op::tensor::{Binary, Domain, Element};
 
 /// `x - zero` as integers of 32 bits.
 pub(super) fn moved(b: &mut Builder<'_>, x: &Value, zero: &Factor) -> Result<Value> {

@@ -8,7 +8,7 @@ use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element, FoldKind, Unary};
+use reef_op::tensor::{Binary, Domain, Element, FoldKind, Unary};
 
 /// Type of quantized numbers: as they are stored, and their bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -9,7 +9,7 @@ use crate::onnx::general::operators::sums::pools::average;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element};
+use reef_op::tensor::{Binary, Element};
 
 pub(in crate::onnx::general::operators) fn quantized_of_microsoft(
     b: &mut Builder<'_>,

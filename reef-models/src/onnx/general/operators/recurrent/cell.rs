@@ -7,7 +7,7 @@ use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_core::tensor::Binary;
+use reef_op::tensor::Binary;
 
 /// One direction of a node.
 pub(super) struct Cell<'a> {

@@ -4,7 +4,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::elements::activations;
 use crate::tensors::expressions::Writer;
-use reef_core::tensor::{Binary, Unary};
+use reef_op::tensor::{Binary, Unary};
 
 /// A function of one number.
 #[derive(Debug, Clone, Copy, PartialEq)]

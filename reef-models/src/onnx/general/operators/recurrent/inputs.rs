@@ -3,7 +3,7 @@
 use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Scalar};
+use reef_op::tensor::{Binary, Scalar};
 
 /// A row of all gates for each step and batch, as far as they come from the input. Biases are
 /// included.

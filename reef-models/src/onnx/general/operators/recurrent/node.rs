@@ -9,7 +9,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Value, wide};
-use reef_core::tensor::{Binary, Element, Spec};
+use reef_op::tensor::{Binary, Element, Spec};
 
 /// Operations that a node may be unrolled to.
 const MAX_OPERATIONS: usize = 1 << 17;

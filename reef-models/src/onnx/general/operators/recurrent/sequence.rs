@@ -6,7 +6,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::Element;
+use reef_op::tensor::Element;
 
 /// The state after each step, in the order of the sequence, and the last one. In `reverse` the last
 /// step comes first.

@@ -2,7 +2,7 @@
 
 use crate::onnx::general::operators::handmade::{int, texts};
 use case::{CASE, Case};
-use reef_core::tensor::Kind;
+use reef_op::tensor::Kind;
 
 mod case;
 mod functions;

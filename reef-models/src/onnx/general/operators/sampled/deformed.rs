@@ -8,7 +8,7 @@ use crate::onnx::general::operators::sums::window::Sliding;
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary};
+use reef_op::tensor::{Array, Binary};
 
 /// Operands: batches, channels, rows and columns; filters; how far off each tap lies; a bias; a
 /// factor of each tap.

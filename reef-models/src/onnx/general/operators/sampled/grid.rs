@@ -7,7 +7,7 @@ use crate::onnx::general::operators::elements::cast::sizes;
 use crate::tensors::axes::elements;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary};
+use reef_op::tensor::{Array, Binary};
 
 /// Operands: batches, channels and space; batches, sizes of the result and a place for each of its
 /// elements, the last axis first, from -1 to 1.

@@ -9,7 +9,7 @@ use super::taps::{Space, Tap, with_channels_first};
 use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, FoldKind, Scalar, Unary};
+use reef_op::tensor::{Binary, Element, FoldKind, Scalar, Unary};
 
 /// Returns `x` with 0 in the place of what is infinite or NaN.
 pub(super) fn finite(b: &mut Builder<'_>, x: &Value) -> Result<Value> {

@@ -8,7 +8,7 @@ use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::ensure_float;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, Gather, Kind, Spec, Target, Unary};
+use reef_op::tensor::{Binary, Element, Gather, Kind, Spec, Target, Unary};
 
 /// Most samples of a bin along an axis.
 const MAX_SAMPLES: usize = 16;

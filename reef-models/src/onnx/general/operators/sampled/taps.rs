@@ -4,7 +4,7 @@ use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::ensure_float;
 use crate::tensors::value::{Value, wide};
-use reef_core::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Target, Unary};
+use reef_op::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Target, Unary};
 
 /// A tensor whose channels lie behind its space, so that a place has all of them.
 pub(super) struct Space {

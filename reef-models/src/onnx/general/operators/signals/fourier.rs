@@ -6,7 +6,7 @@ use crate::tensors::axes::{axis, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::ensure_float;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Element, View};
+use reef_op::tensor::{Array, Binary, Element, View};
 
 /// One transform.
 struct Plan {
@@ -97,7 +97,7 @@ fn joined(b: &mut Builder<'_>, parts: &[Option<Value>; 2]) -> Result<Value> {
 fn of_length(b: &mut Builder<'_>, x: &Value, at: usize, len: usize) -> Result<Value> {
     let (before, mut after) = (vec![0; x.rank()], vec![0; x.rank()]);
     after[at] = len as i64 - x.dims()[at] as i64;
-    b.pad(x, &before, &after, reef_core::tensor::Scalar::Whole(0))
+    b.pad(x, &before, &after, reef_op::tensor::Scalar::Whole(0))
 }
 
 /// Operands: a tensor whose last axis has one or two parts, a length, and from operator set 20 on

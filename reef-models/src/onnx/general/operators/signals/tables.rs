@@ -6,7 +6,7 @@ use crate::onnx::general::stored::element;
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 /// As the type that attribute `output_datatype` names.
 fn typed(b: &mut Builder<'_>, call: &Call<'_>, dims: Vec<usize>, table: Vec<f64>) -> Result<Value> {

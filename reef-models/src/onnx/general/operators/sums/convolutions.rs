@@ -8,8 +8,8 @@ use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::{Value, wide};
 use crate::tensors::windows::convolution as views;
-use reef_core::op::MAX_ELEMENTS;
-use reef_core::tensor::{Binary, Kind, NOWHERE, Scalar, Spec};
+use reef_op::MAX_ELEMENTS;
+use reef_op::tensor::{Binary, Kind, NOWHERE, Scalar, Spec};
 
 pub(in crate::onnx::general::operators) fn convolution(
     b: &mut Builder<'_>,

@@ -5,7 +5,7 @@ use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::places::indexed::gather_elements;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Element, FoldKind, Gather, Kind, Spec, Target, Unary};
+use reef_op::tensor::{Binary, Element, FoldKind, Gather, Kind, Spec, Target, Unary};
 
 pub(in crate::onnx::general::operators) fn loss(
     b: &mut Builder<'_>,

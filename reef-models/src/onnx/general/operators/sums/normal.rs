@@ -6,7 +6,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, FoldKind, Scalar, Unary, View};
+use reef_op::tensor::{Binary, FoldKind, Scalar, Unary, View};
 
 pub(in crate::onnx::general::operators) fn normalisation(
     b: &mut Builder<'_>,

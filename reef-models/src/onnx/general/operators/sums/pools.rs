@@ -7,7 +7,7 @@ use crate::tensors::axes::elements;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use crate::tensors::windows::windows;
-use reef_core::tensor::{
+use reef_op::tensor::{
     Array, Binary, Domain, Element, FoldKind, Gather, Kind, Scalar, Spec, Target, Unary, View,
 };
 

@@ -5,7 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::{Writer, same_element};
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, View};
+use reef_op::tensor::{Binary, View};
 use std::collections::BTreeMap;
 
 pub(in crate::onnx::general::operators) fn product(

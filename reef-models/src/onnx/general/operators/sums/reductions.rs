@@ -6,7 +6,7 @@ use crate::onnx::general::operators::places::selected::bounded;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Element, FoldKind, Unary};
+use reef_op::tensor::{Array, Binary, Element, FoldKind, Unary};
 
 pub(in crate::onnx::general::operators) fn reduction(
     b: &mut Builder<'_>,
@@ -140,14 +140,14 @@ fn top(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
         let mut dims = x.dims().to_vec();
         dims[at] = 0;
         let none = |element| b.constant(dims.clone(), Array::with_capacity(element, 0));
-        return Ok(vec![none(x.element())?, none(reef_core::tensor::Element::I64)?]);
+        return Ok(vec![none(x.element())?, none(reef_op::tensor::Element::I64)?]);
     }
     let rows = b.transpose(x, &order)?;
     let [values, places] = b.top(&rows, k, largest)?;
     let both = [b.transpose(&values, &order)?, b.transpose(&places, &order)?];
     let Some(computed) = computed else { return Ok(both.into()) };
     let size = b.reshape(computed, Vec::new())?;
-    let size = b.cast(&size, reef_core::tensor::Element::I64)?;
+    let size = b.cast(&size, reef_op::tensor::Element::I64)?;
     let [values, places] = both;
     Ok(vec![bounded(b, call, 0, values, at, &size)?, bounded(b, call, 1, places, at, &size)?])
 }

@@ -8,7 +8,7 @@ use crate::onnx::general::operators::places::indexed::scattered;
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Scalar, ScatterKind, Target};
+use reef_op::tensor::{Scalar, ScatterKind, Target};
 
 pub(in crate::onnx::general::operators) fn unpooled(
     b: &mut Builder<'_>,

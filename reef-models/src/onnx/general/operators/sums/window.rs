@@ -3,7 +3,7 @@
 use crate::onnx::fault::{Result, few};
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{elements, size};
-use reef_core::op::MAX_SIZE;
+use reef_op::MAX_SIZE;
 
 /// A window; each list has one number for each axis.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::stored::element;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Value, wide};
-use reef_core::tensor::{Binary, Element, Unary, View};
+use reef_op::tensor::{Binary, Element, Unary, View};
 
 pub(in crate::onnx::general::operators) fn of_tokens(
     b: &mut Builder<'_>,

@@ -6,7 +6,7 @@ use crate::tensors::axes::{axis, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Target};
+use reef_op::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Target};
 
 pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (cache, new) = (call.get(0)?, call.get(1)?);

@@ -3,7 +3,7 @@
 use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::View;
+use reef_op::tensor::View;
 
 /// A tensor of batches, heads, tokens and the columns of a head, in this order or with heads as
 /// columns of tokens.

@@ -4,7 +4,7 @@ use crate::onnx::fault::Result;
 use crate::tensors::axes::{broadcast, elements};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Truth};
+use reef_op::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Truth};
 
 /// Masks of scores. All have four dimensions that can be broadcast to those of scores.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use crate::onnx::general::call::Call;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, Gather, Kind, Spec, Target};
+use reef_op::tensor::{Array, Binary, Gather, Kind, Spec, Target};
 
 /// `x * cos + other * sin` for each column, `other` being the other one of its pair, negative for
 /// the first of both.

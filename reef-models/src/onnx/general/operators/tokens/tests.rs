@@ -2,7 +2,7 @@
 
 use crate::tensors::attention::find::joined;
 use case::{CASE, Case, Mask};
-use reef_core::tensor::Kind;
+use reef_op::tensor::Kind;
 
 mod case;
 mod places;

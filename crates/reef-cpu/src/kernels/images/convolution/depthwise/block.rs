@@ -11,7 +11,7 @@ use crate::kernels::images::convolution::bound_conv::BoundConv;
 use crate::kernels::values::simd::widest;
 use reef_core::Result;
 #[cfg(target_arch = "x86_64")]
-use reef_core::op::{Conv2d, Tensor};
+use reef_op::{Conv2d, Tensor};
 #[cfg(target_arch = "x86_64")]
 use {
     super::avx512::{Line, Sum, of_shape},

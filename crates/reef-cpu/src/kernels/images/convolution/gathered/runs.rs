@@ -10,7 +10,7 @@
 //! ```
 
 use crate::kernels::blocks::operand::is_planar;
-use reef_core::op::Conv2d;
+use reef_op::Conv2d;
 
 /// Adjoining floats of a line that adjoin in the matrix too.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@
 
 use super::runs::{Columns, Run};
 use crate::kernels::blocks::operand::{Operand, is_planar};
-use reef_core::op::{Conv2d, Window};
+use reef_op::{Conv2d, Window};
 use std::ops::Range;
 
 /// Positions of the windows of an image.

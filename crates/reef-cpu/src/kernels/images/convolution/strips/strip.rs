@@ -3,7 +3,7 @@
 use crate::kernels::blocks::operand::Operand;
 use crate::kernels::images::convolution::gathered::windows::first_element;
 use crate::kernels::product::tile::ROWS;
-use reef_core::op::{Conv2d, Window};
+use reef_op::{Conv2d, Window};
 
 /// Most floats of a strip: they are copied between two polls of the stop word, and stay in the L1
 /// cache.

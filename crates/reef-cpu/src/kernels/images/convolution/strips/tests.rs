@@ -9,7 +9,7 @@ use crate::kernels::images::pack::pack;
 use crate::kernels::tests::reference::Random;
 use crate::memory::buffer::Buffer;
 use reef_core::Args;
-use reef_core::op::{Conv2d, Layout, Op, Tensor, Window};
+use reef_op::{Conv2d, Layout, Op, Tensor, Window};
 use std::sync::atomic::AtomicU8;
 
 fn place(floats: &[f32]) -> OperandMemory {

@@ -10,7 +10,7 @@ use crate::kernels::blocks::operand::is_planar;
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::values::lanes::LANES;
-use reef_core::op::{Conv2d, Window};
+use reef_op::{Conv2d, Window};
 
 /// Most filters: layers with more have few tiles in most networks, and bringing in the turned
 /// filters, 16 numbers for nine, then takes longer than the products.
@@ -93,7 +93,7 @@ pub(super) fn weight([row, column]: [usize; 2], number: impl Fn(usize) -> f32) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::op::{Layout, Tensor};
+    use reef_op::{Layout, Tensor};
 
     /// A convolution of images with this batch, rows and columns, and this many channels in and
     /// out.

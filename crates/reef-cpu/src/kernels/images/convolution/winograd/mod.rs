@@ -11,7 +11,7 @@
 //! outputs         Y = Aᵀ M A
 //! ```
 //!
-//! What comes in are the operands of a [`Conv2d`](reef_core::op::Conv2d), with filters as
+//! What comes in are the operands of a [`Conv2d`](reef_op::Conv2d), with filters as
 //! [`filters`] turned them; what goes out is its output. What stays true: sums of which one isn't
 //! finite are made anew as the definition says, so that what is not a number stays where it
 //! belongs; and a block keeps the contract of all others.

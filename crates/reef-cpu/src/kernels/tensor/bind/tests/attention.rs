@@ -1,7 +1,7 @@
 //! Attention by tiles of keys, compared with its definition.
 
 use super::*;
-use reef_core::tensor::{Attention, Placed, ScoreStep, Truth};
+use reef_op::tensor::{Attention, Placed, ScoreStep, Truth};
 
 /// Sizes, and what becomes of scores.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernels::tensor::products::layers;
-use reef_core::tensor::{Finished, RowMap, RowTerm};
+use reef_op::tensor::{Finished, RowMap, RowTerm};
 
 /// `op` with a formula behind its sums: a number for each column, a residual, and the largest of
 /// that and zero.

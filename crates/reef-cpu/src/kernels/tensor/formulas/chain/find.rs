@@ -4,7 +4,7 @@
 use super::registers;
 use super::steps::{ChainStep, Leaf, Link};
 use crate::kernels::tensor::formulas::access_pattern::{AccessPattern, Operand};
-use reef_core::tensor::Binary;
+use reef_op::tensor::Binary;
 
 /// Most steps.
 const STEPS: usize = 8;

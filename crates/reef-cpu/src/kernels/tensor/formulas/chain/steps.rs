@@ -1,6 +1,6 @@
 //! Steps of any formula, as chains see them, and what becomes of a value in a chain.
 
-use reef_core::tensor::{Binary, Scalar, Unary};
+use reef_op::tensor::{Binary, Scalar, Unary};
 
 /// A step of any formula, as chains see it.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use crate::onnx::general::operators::handmade::{
     file, float, floats, int, node_of, singles, text, texts, typed,
 };
 use crate::tensors::model::TensorModel;
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 pub(super) const BATCH: usize = 2;
 const SIZE: usize = 3;

@@ -3,7 +3,7 @@
 use crate::onnx::general::operators::handmade::{file, float, int, node_of, typed};
 use crate::tensors::model::TensorModel;
 use crate::{Model, Port};
-use reef_core::tensor::{Array, Truth};
+use reef_op::tensor::{Array, Truth};
 
 /// Sizes of a node, and what it has.
 #[derive(Debug, Clone, Copy)]

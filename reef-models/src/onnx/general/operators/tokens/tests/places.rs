@@ -4,7 +4,7 @@ use super::case::singles;
 use crate::Model;
 use crate::onnx::general::operators::handmade::{file, int, node_of, text, typed};
 use crate::tensors::model::TensorModel;
-use reef_core::tensor::Array;
+use reef_op::tensor::Array;
 
 /// A network of one node, of inputs with their types and sizes.
 fn model(
