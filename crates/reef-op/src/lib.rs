@@ -1,9 +1,9 @@
 //! Operations of neural networks: the vocabulary that networks and devices share.
 //!
-//! reef-models describes networks with these types, and a backend turns each operation into launches
-//! of its own kernels. So neither needs to see the other.
+//! reef-models describes networks with these types, and a backend turns each operation into
+//! launches of its own kernels. So neither needs to see the other.
 //!
-//! * [`Op`] is an operation of a network for images, in logical shapes ([`Tensor`]).
+//! * [`Op`] is an operation of a network for images: what its launches compute.
 //! * [`tensor`] has the operations of all other networks, and defines each by plain loops.
 //! * [`program`] is a network that brings its kernels as source.
 //! * [`Operators`] is a device with kernels for these.
@@ -11,6 +11,14 @@
 //!
 //! Operations are plain data, which the feature `serde` brings to other processes. Queues,
 //! preemption and schedulers are in [`reef_core`].
+//!
+//! Shapes of an [`Op`] are batch, channels, height, width. How a tensor lies in memory is the
+//! backend's own business ([`Layout::Native`]) except for a network's inputs and outputs, which are
+//! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape
+//! has. Between them tensors may have numbers of 8 bits ([`Layout::Quantized`]).
+//!
+//! Sizes come from files. [`Op::check`] bounds them: after it, no sum or product that a backend
+//! makes of them wraps. Values computed before saturate.
 //!
 //! ```
 //! use reef_op::tensor::{Array, Binary, Domain, Element, Formula, Kind, Map, Spec, Term, TensorOp};
