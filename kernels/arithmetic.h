@@ -1,4 +1,4 @@
-// Functions of one and of two numbers, as `Unary` and `Binary` in reef_core::tensor have them.
+// Functions of one and of two numbers, as `Unary` and `Binary` in reef_op::tensor have them.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Attention on tensor cores: `Attention` of singles in reef_core::tensor. Softmax is made while keys go by (Milakov and
+// Attention on tensor cores: `Attention` of singles in reef_op::tensor. Softmax is made while keys go by (Milakov and
 // Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022), so scores are never
 // in memory.
 //

@@ -1,4 +1,4 @@
-// Sums of products: `Contract` in reef_core::tensor. Each sum is made in the order of its terms, in the domain.
+// Sums of products: `Contract` in reef_op::tensor. Each sum is made in the order of its terms, in the domain.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Many elements as one: `Fold` in reef_core::tensor. Several threads share an output, and their parts meet in a tree.
+// Many elements as one: `Fold` in reef_op::tensor. Several threads share an output, and their parts meet in a tree.
 
 #pragma once
 

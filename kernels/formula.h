@@ -1,4 +1,4 @@
-// A formula of elements, one output at a time: `Map` in reef_core::tensor.
+// A formula of elements, one output at a time: `Map` in reef_op::tensor.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What indices say: `Gather` and `Scatter` in reef_core::tensor.
+// What indices say: `Gather` and `Scatter` in reef_op::tensor.
 
 #pragma once
 
@@ -48,7 +48,7 @@ __device__ __forceinline__ void gather(reef::Block &block, const Job &job) {
 // Outputs of a block of `scatter`.
 const u32 SCATTERED = 4 * THREADS;
 
-// `ScatterKind` in reef_core::tensor.
+// `ScatterKind` in reef_op::tensor.
 enum ScatterKind : u32 { REPLACE, ADD_TO, MULTIPLY, RAISE, LOWER };
 
 template <class T> __device__ inline T updated(u32 kind, T number, T update) {

@@ -1,4 +1,4 @@
-// Elements from elsewhere, as they are: `Move`, `Concat` and `Gather` in reef_core::tensor.
+// Elements from elsewhere, as they are: `Move`, `Concat` and `Gather` in reef_op::tensor.
 
 #pragma once
 

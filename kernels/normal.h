@@ -1,4 +1,4 @@
-// Normalisation of rows: what `RowMap` in reef_core::tensor has most often, as a kernel of its own. It is a few hundred
+// Normalisation of rows: what `RowMap` in reef_op::tensor has most often, as a kernel of its own. It is a few hundred
 // instructions, which stay in the cache of instructions; the interpreter of row_map.h is 8,000, and waits for them.
 //
 //   output = (x - mean) / root of (variance + epsilon) * gain + shift, or x / root of (mean square + epsilon) * gain + shift

@@ -1,5 +1,5 @@
 // Elements of tensors of any type, and the four numbers that they are computed with. They convert as
-// `reef_core::tensor::Stored` says: floats lose their fraction on the way to integers, and integers that are too
+// `reef_op::tensor::Stored` says: floats lose their fraction on the way to integers, and integers that are too
 // large wrap.
 
 #pragma once
@@ -10,7 +10,7 @@ typedef long long i64;
 
 namespace tensor {
 
-// In the order of `Element` in reef_core::tensor.
+// In the order of `Element` in reef_op::tensor.
 enum Element : u32 { F32, F16, BF16, F64, I64, I32, I16, I8, U64, U32, U16, U8, BOOL };
 
 #if REEF_AMD

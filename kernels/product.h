@@ -1,4 +1,4 @@
-// Products of matrices on tensor cores: `Contract` of singles in reef_core::tensor, where outputs are batches of rows of
+// Products of matrices on tensor cores: `Contract` of singles in reef_op::tensor, where outputs are batches of rows of
 // columns. Both inputs are rounded once, to tf32 or to halves; sums are singles.
 //
 //   block = (part of the sum, batch, tile of rows, tile of columns)

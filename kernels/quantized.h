@@ -1,4 +1,4 @@
-// Numbers of 8 bits, as they lie in memory (`Format` in reef_core::op). What one is worth is its number times its tensor's scale, which
+// Numbers of 8 bits, as they lie in memory (`Format` in reef_op). What one is worth is its number times its tensor's scale, which
 // kernels never see: it is in the factors of sums, biases and bounds (`pack.rs` in operators).
 
 #pragma once

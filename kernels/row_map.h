@@ -1,4 +1,4 @@
-// A formula of elements and of what their whole row becomes: `RowMap` in reef_core::tensor. Several threads share a row,
+// A formula of elements and of what their whole row becomes: `RowMap` in reef_op::tensor. Several threads share a row,
 // each has every `lanes`th of its elements, and their parts of a fold meet in a tree.
 
 #pragma once

@@ -1,4 +1,4 @@
-// What looks at whole rows: `Scan` and `TopK` in reef_core::tensor.
+// What looks at whole rows: `Scan` and `TopK` in reef_op::tensor.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Kernels of operations on ordinary tensors (reef_core::tensor): one for each kind, and for each of the numbers that
+// Kernels of operations on ordinary tensors (reef_op::tensor): one for each kind, and for each of the numbers that
 // it computes with. Parameters are the guard and one struct. Whatever is long looks at the flag between its terms and
 // writes at its end; `operators/tensor` in reef-gpu says what their plans hold.
 
