@@ -109,6 +109,8 @@ pub(crate) fn destroy_stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 
     pools::end_stream(stream);
     let Some(_inside) = Inside::enter() else { return real() };
     if !stream.is_default() {
+        // A mark that the watchdog had begun would come after the last one, with an older number.
+        capture::settle();
         catch_panics(|| mark_last(stream).into_iter().for_each(find::forget));
         capture::forget(stream);
     }
@@ -186,9 +188,9 @@ pub(crate) fn end_green(green: usize, real: impl FnOnce() -> u32) -> u32 {
         find::find_context(context).filter(|_| code == Some(0))
     });
     let Some(branch) = branch else { return real() };
-    catch_panics(|| branch.mark_last());
     branch.context.set(State::Ending);
     capture::settle();
+    catch_panics(|| branch.mark_last()); // after all marks of the watchdog
     order::settle();
     let code = real();
     catch_panics(|| match code {
