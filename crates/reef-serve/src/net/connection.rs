@@ -57,6 +57,9 @@ impl Connection {
     /// Errors of [`Tls::accept`]; `Exhausted` if it loses its slot meanwhile.
     pub(super) async fn greet(mut self, tls: Option<Tls>) -> Result<Self> {
         let Some(mut lost) = self.lost.take() else { return Ok(self) };
+        if tls.is_some() {
+            self.slot.expect_handshake();
+        }
         let greeted = tokio::select! {
             greeted = self.shake_hands(tls) => greeted?,
             _ = &mut lost => {

@@ -3,7 +3,8 @@
 //!
 //! | a connection | its slot goes to another that needs it after | it goes in any case after |
 //! |---|---|---|
-//! | has sent no request | 0.5 s; over TCP 50 ms once it is waited for | `times.idle_ms` |
+//! | has not been read from | never | never |
+//! | has sent no request | 0.5 s; over TCP 50 ms, after the handshake of TLS | `times.idle_ms` |
 //! | had its first request refused | 50 ms | a second, in which it can read the reason |
 //! | owes the rest of a request | 0.5 s, or 5 s if it was served before | `times.idle_ms` |
 //! | reads nothing of its answers | 0.5 s, or 5 s | `times.write_ms` |
@@ -69,9 +70,8 @@ impl ConnectionPool {
         is_late: bool,
     ) -> Result<(ConnectionSlot, SlotLoss)> {
         let ((keep, lost), standing) = (oneshot::channel(), principal.standing());
-        // Its request may have come already: the daemon may be slow.
-        let yields = Some(IDLE_TIMEOUT);
-        let first = Timeouts { activity: Activity::New, yields, ends: Some(self.idle) };
+        // Until it is waited for: its request may have come already, and the daemon may be slow.
+        let first = Timeouts { activity: Activity::New, yields: None, ends: None };
         let is_local = principal.is_local();
         let holder = is_local.then(|| principal.clone());
         let mut table = self.table.lock();
@@ -182,19 +182,29 @@ impl ConnectionSlot {
     /// Notes that the daemon waits for the first request. Over TCP it must come soon, because the
     /// client may show nothing.
     pub(crate) fn expect(&self) {
-        let uses = self.uses.lock();
-        if let Some(first) = uses.first.filter(|_| !self.is_local) {
-            let (yields, mut table) = (Some(PROOF_TIMEOUT), self.pool.table.lock());
-            table.set(self.number, Timeouts { yields, ..first }, Instant::now());
-        }
+        self.wait_at_most(if self.is_local { IDLE_TIMEOUT } else { PROOF_TIMEOUT });
+    }
+
+    /// Notes that the daemon waits for a handshake, which the first request follows.
+    pub(crate) fn expect_handshake(&self) {
+        self.wait_at_most(IDLE_TIMEOUT);
+    }
+
+    /// Has its time begin, unless it has made a request.
+    fn wait_at_most(&self, time: Duration) {
+        let mut uses = self.uses.lock();
+        let Some(first) = &mut uses.first else { return };
+        first.yields = Some(first.yields.map_or(time, |before| before.min(time)));
+        first.ends = first.ends.or(Some(self.pool.idle));
+        self.pool.table.lock().set(self.number, *first, Instant::now());
     }
 
     /// Notes that a request was refused. If none was admitted, the connection soon ends.
     pub(crate) fn refuse(&self) {
         self.change(|uses| {
             if let Some(first) = &mut uses.first {
-                let yields = first.yields.map(|time| time.min(PROOF_TIMEOUT));
-                *first = Timeouts { yields, ends: Some(REFUSAL_TIMEOUT), ..*first };
+                let (yields, ends) = (Some(PROOF_TIMEOUT), Some(REFUSAL_TIMEOUT));
+                *first = Timeouts { yields, ends, ..*first };
             }
         });
     }

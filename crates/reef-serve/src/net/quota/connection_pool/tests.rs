@@ -65,6 +65,21 @@ fn timeouts_follow_the_stage_of_a_request() {
     drop((second, working));
 }
 
+/// A busy machine may give the daemon no processor for a while.
+#[test]
+fn slot_is_kept_until_the_daemon_waits_for_a_request() {
+    for begin in [ConnectionSlot::expect, ConnectionSlot::expect_handshake] {
+        let pool = pool(1, 1);
+        let mut client = Client::enter(&pool, user(1)).unwrap();
+        std::thread::sleep(IDLE_TIMEOUT); // sleep: its timeouts, measured by the clock
+        assert!(Client::enter(&pool, user(2)).is_err(), "its request may have come");
+        begin(&client.0);
+        std::thread::sleep(IDLE_TIMEOUT); // sleep: its timeouts, measured by the clock
+        let _other = Client::enter(&pool, user(2)).unwrap();
+        assert!(client.is_lost());
+    }
+}
+
 #[test]
 fn answer_in_parts_waits_for_the_daemon_between_them() {
     let pool = pool(4, 4);
@@ -100,10 +115,12 @@ fn refused_first_request_ends_the_connection_soon() {
 fn connection_belongs_to_principal_of_its_last_request() {
     let pool = pool(4, 1);
     let mut client = Client::enter(&pool, user(1)).unwrap();
-    drop(client.begin(&user(2)));
+    let request = client.begin(&user(2));
+    request.enter(Stage::Working);
     let other = Client::enter(&pool, user(1)).unwrap();
     let said = other.0.begin(&user(2)).unwrap_err();
-    assert!(matches!(said, Error::Exhausted(_)), "{said}: the other has only just been served");
+    assert!(matches!(said, Error::Exhausted(_)), "{said}: the daemon works for the other");
+    drop(request);
     std::thread::sleep(IDLE_TIMEOUT); // sleep: its timeouts, measured by the clock
     let _using = other.begin(&user(2));
     assert!(client.is_lost() && client.0.begin(&user(2)).is_err());
