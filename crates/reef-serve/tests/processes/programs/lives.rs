@@ -139,14 +139,15 @@ fn daemon_ends_while_a_process_loads() {
     let folder = Daemon::place("process-loading");
     put(folder.path(), "slow", RAW, "slow", "");
     let mut daemon = Daemon::start_in(folder, &[TRUSTED]);
-    thread::scope(|scope| {
+    let processes = thread::scope(|scope| {
         let body = b"POST /v2/repository/models/slow/load HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
         let asked = &daemon;
         scope.spawn(move || asked.say(body));
         within(SOON, "its start", || children(&daemon).len() == 2);
+        let processes = children(&daemon);
         daemon.terminate();
+        processes
     });
-    let processes = children(&daemon);
     daemon.ends();
     within(SOON, "their end", || processes.iter().all(|pid| !runs(*pid)));
 }
@@ -244,7 +245,8 @@ fn every_request_gets_its_own_answer() {
             let said = post(&daemon, &format!("/v2/models/{model}/infer"), &body);
             match said.0 {
                 200 => assert_eq!(numbers(&said), [value], "another request's answer"),
-                _ => assert!(crashes, "{said:?}"),
+                // After three crashes in a row requests don't wait for a start.
+                _ => assert!(crashes || error(&said).1.contains("does not start"), "{said:?}"),
             }
             answers =
                 if said.0 == 200 { (answers.0 + 1, answers.1) } else { (answers.0, answers.1 + 1) };

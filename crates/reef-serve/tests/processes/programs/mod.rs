@@ -31,7 +31,7 @@ fn put(folder: &Path, name: &str, program: &str, args: &str, keys: &str) {
     let words: Vec<String> = args.split_whitespace().map(|word| format!(", {word:?}")).collect();
     let text = format!(
         "engine = \"process\"\n{keys}\n[process]\ncommand = [{:?}, \"-S\", \"model.py\"{}]\n\
-         env = {{ PYTHONPATH = {package:?} }}\npass_env = [\"PATH\"]\ncancel_ms = 1000\nstop_ms = 2000\n",
+         env = {{ PYTHONPATH = {package:?} }}\npass_env = [\"PATH\"]\n",
         python(),
         words.concat()
     );
