@@ -222,7 +222,7 @@ fn requests_that_came_in_are_answered_at_the_end() {
 fn the_end_waits_for_requests_that_take_their_time() {
     let endless = "scheduler=rt-only"; // best-effort requests end with their time
     for (time, drain, code) in [
-        ("times.request_ms=6000", "times.drain_ms=60000", "504"),
+        ("times.request_ms=12000", "times.drain_ms=60000", "504"),
         ("times.request_ms=60000", "times.drain_ms=100", "none"),
     ] {
         let flags = [endless, time, drain];
@@ -263,7 +263,7 @@ fn overload_is_refused_at_once() {
     println!("{} served, {} refused", count("200"), count("429"));
     assert_eq!(count("200") + count("429"), 40, "{codes:?}");
     assert!(count("200") >= 2, "as many as may wait: {codes:?}");
-    assert_eq!(daemon.metric("reef_open_requests"), 0.0);
+    within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
     assert!(daemon.say(request.as_bytes()).starts_with("HTTP/1.1 200"));
 }
 
@@ -295,9 +295,9 @@ fn two_hundred_clients_leave_nothing() {
         let (memory, threads) = daemon.usage();
         (0..200).for_each(|_| round());
         within(SOON, "all to go", || daemon.clients() == 1.0);
-        let (after, threads_after) = daemon.usage();
+        within(SOON, "their threads' end", || daemon.usage().1 <= threads + PARSERS);
+        let (after, _) = daemon.usage();
         println!("{memory} and {after} bytes resident");
-        assert!(threads_after <= threads + PARSERS, "{threads} grew to {threads_after}");
         after >= memory + (2 << 20)
     };
     assert!(!(0..3).all(grows), "memory grew with each 200 clients");

@@ -74,10 +74,15 @@ fn places_are_not_kept_by_saying_nothing_or_little() {
 #[test]
 fn a_body_that_drips_is_cut_off_and_its_request_counts_no_more() {
     let daemon = Daemon::start("slow-body", &[IDLE]);
-    let mut body = TcpStream::connect(&daemon.http).unwrap();
     let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
-    body.write_all(format!("{head}content-length: 100000\r\n\r\n").as_bytes()).unwrap();
-    let said = drip(body, b" ");
+    let head = format!("{head}content-length: 100000\r\n\r\n");
+    let mut said = String::new();
+    within(SOON, "a client that asks in time", || {
+        let mut body = TcpStream::connect(&daemon.http).unwrap();
+        let _ = body.write_all(head.as_bytes()); // it may have been sent away
+        said = drip(body, b" ");
+        !said.is_empty()
+    });
     assert!(
         said.starts_with("HTTP/1.1 504") && said.contains("the body must arrive within"),
         "{said}"
@@ -115,7 +120,7 @@ fn grpc_clients_that_ask_for_nothing_are_sent_away() {
 /// A client whose machine is gone says nothing for ever; one that answers pings is there.
 #[test]
 fn grpc_clients_that_answer_no_ping_are_sent_away() {
-    let daemon = Daemon::start("dead-grpc", &["times.keepalive_ms=1000"]);
+    let daemon = Daemon::start("dead-grpc", &["times.keepalive_ms=3000"]);
     let alive = connect_and_ask(daemon.folder());
     let mut dead = tcp(&daemon.grpc);
     dead.write_all(PREFACE).unwrap();
@@ -126,7 +131,7 @@ fn grpc_clients_that_answer_no_ping_are_sent_away() {
         }
         sent_away.join().unwrap();
     });
-    alive.rest(Duration::from_secs(4));
+    alive.rest(Duration::from_secs(9));
     within(SOON, "the living one is left", || {
         alive.rest(Duration::from_millis(20));
         daemon.clients() == 2.0
@@ -145,8 +150,14 @@ fn messages_have_a_largest_size() {
     assert_eq!(said.code(), tonic::Code::OutOfRange, "{said}");
     assert!(said.message().ends_with("(limits.message_mib)"), "{said}");
     let body = vec![b' '; (1 << 20) + 1];
-    let mut http = Http::connect(daemon.folder()).unwrap();
-    let (status, said) = http.ask(&request(None, &body)).unwrap();
+    let (mut status, mut said) = (0, Vec::new());
+    // The daemon listens for a while only, in which a busy machine may not send all.
+    within(SOON, "it may send all of it and hears why not", || {
+        let http = Http::connect(daemon.folder());
+        let asked = http.and_then(|mut http| http.ask(&request(None, &body)));
+        (status, said) = asked.unwrap_or_default();
+        status != 0
+    });
     let said = String::from_utf8_lossy(&said);
     assert!(
         status == 413 && said.contains("at most 1048576 bytes (limits.message_mib)"),

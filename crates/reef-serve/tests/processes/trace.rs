@@ -23,10 +23,12 @@ fn trace(daemon: &Daemon, seconds: &str) -> Vec<Value> {
 }
 
 /// A connection on which a long trace is being taken. One that comes after another trace's begin is
-/// refused, so it is tried until a short one is.
+/// refused, so it is tried until a short one is. An earlier try that is still there would refuse
+/// both.
 fn long(daemon: &Daemon) -> TcpStream {
     let mut taken = None;
     within(SOON, "a trace", || {
+        within(SOON, "no earlier one", || daemon.clients() == 1.0);
         let mut stream = TcpStream::connect(&daemon.http).unwrap();
         stream
             .write_all(b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n")
