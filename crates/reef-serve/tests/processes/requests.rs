@@ -32,8 +32,9 @@ fn an_open_request_keeps_its_place_until_it_is_answered() {
     let flags = ["limits.open_requests=1", endless, "times.request_ms=2000"];
     let daemon = Daemon::start("open", &flags);
     for ask in [refused_over_grpc, refused_over_http] {
-        // On a busy machine the first may have had its time before the second comes.
-        let late = |said: &str| said.contains("timed out after 2s");
+        // On a busy machine the first may have had its time before the second comes, or before a
+        // worker begins with it.
+        let late = |said: &str| said.contains("timed out after 2");
         within(SOON, "two at a time", || {
             let said: [String; 2] = thread::scope(|scope| {
                 let both = [(); 2].map(|()| scope.spawn(|| ask(daemon.folder())));
