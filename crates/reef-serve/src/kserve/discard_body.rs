@@ -5,8 +5,9 @@ use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use std::time::Duration;
 
-/// Time for which a refused client may go on sending, so that it reads the reason.
-const DISCARD_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time for which a refused client may go on sending, so that it reads the reason. Its machine may
+/// be busy, and the daemon's.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads and discards up to `max` bytes of a client that would otherwise be cut off while it sends,
 /// before it reads its answer. A client that waits for `100 Continue` gets the answer at once.

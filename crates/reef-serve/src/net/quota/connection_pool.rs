@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | has not been read from | never | never |
 //! | has sent no request | 0.5 s; over TCP 50 ms, after the handshake of TLS | `times.idle_ms` |
-//! | had its first request refused | 50 ms | a second, in which it can read the reason |
+//! | had its first request refused | 50 ms | 3 s, in which it can read the reason |
 //! | owes the rest of a request | 0.5 s, or 5 s if it was served before | `times.idle_ms` |
 //! | reads nothing of its answers | 0.5 s, or 5 s | `times.write_ms` |
 //! | waits for the daemon | never | never |
@@ -35,8 +35,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// of one that was.
 const PROGRESS_TIMEOUTS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// Time that a refused client has to read the reason.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time that a refused client has to send the rest of its request and to read the reason.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Pool of one kind of endpoint.
 #[derive(Debug)]
