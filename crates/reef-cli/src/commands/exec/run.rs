@@ -25,8 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longest time of the daemon's answer.
-const TIMEOUT: Duration = Duration::from_millis(500);
+/// Longest time of the daemon's answer, without which the program is not run: the machine may be
+/// busy.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Run an unmodified CUDA program under REEF, as a guest of a daemon (`reef serve --guests`).
 ///
