@@ -6,7 +6,7 @@ mod common;
 use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
 use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page::Class;
-use reef_guest::registry::Registry;
+use reef_guest::registry::{Registry, Rules};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,9 @@ fn begin() -> (Driver, Registry, PathBuf) {
 
 fn registry_at(path: &Path) -> Registry {
     let _ = std::fs::remove_file(path);
-    Registry::open(path, Box::new(|_, wish| Ok(wish.class))).unwrap()
+    // A kernel whose thread stands still is none without progress.
+    let rules = Rules { hold_timeout: 2 * SOON, ..Rules::default() };
+    Registry::open_with(path, rules, Box::new(|_, wish| Ok(wish.class))).unwrap()
 }
 
 fn best_effort(path: &Path) -> Joined {
@@ -47,11 +49,17 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     let be = best_effort(&path);
     let is_closed = || be.page.holders.is_closed();
     let launch = |name, stream| assert_eq!(driver.launch(name, mix, stream, memory, 1), 0);
-    let held = || until("held", is_closed);
+    // Returns whether others are held while the stream has work: a busy machine may be late.
+    let is_held_in_time = || {
+        while call!(driver, cuStreamQuery(stream)) == 600 && !is_closed() {}
+        is_closed()
+    };
 
     // The first launch joins; others hold at once.
-    launch("cuLaunchKernel", stream);
-    until("held", is_closed);
+    until("held", || {
+        launch("cuLaunchKernel", stream);
+        is_held_in_time()
+    });
     until("released", || !is_closed());
     for (name, on) in [
         ("cuLaunchKernel", stream),
@@ -82,7 +90,9 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     // A newcomer while a kernel runs.
     until("a newcomer that is there in time", || {
         launch("cuLaunchKernel", stream);
-        held();
+        if !is_held_in_time() {
+            return false;
+        }
         let newcomer = best_effort(&path);
         let is_held = newcomer.page.holders.is_closed();
         let is_in_time = call!(driver, cuStreamQuery(stream)) == 600;
@@ -100,8 +110,10 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     assert_eq!(call!(driver, cuGraphGetNodes(graph, 0, &raw mut nodes)), 0);
     assert_eq!(nodes, 40);
     assert_eq!(call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)), 0);
-    assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
-    held();
+    until("held", || {
+        assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
+        is_held_in_time()
+    });
     until("released", || !is_closed());
 
     // Others on a device are released when it is idle, whatever this program does on another one.
@@ -115,14 +127,14 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
         until("held", || is_held_elsewhere() || call!(driver, cuStreamQuery(0)) == 0);
         assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
         launch("cuLaunchKernel", stream);
-        held();
+        let is_held_here = is_held_in_time();
         until("released here", || !is_closed());
         let is_held_elsewhere = is_held_elsewhere();
         assert_eq!(call!(driver, cuCtxSetCurrent(2)), 0);
         let works_elsewhere = call!(driver, cuStreamQuery(0)) == 600;
         assert_eq!((call!(driver, cuCtxSynchronize()), call!(driver, cuCtxSetCurrent(1))), (0, 0));
         assert!(is_held_elsewhere || !works_elsewhere, "held there while it works there");
-        works_elsewhere
+        is_held_here && works_elsewhere
     });
     until("released elsewhere", || !elsewhere.page.holders.is_closed());
 
@@ -139,15 +151,18 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     };
     launch("cuLaunchKernel", stream);
     assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
-    let before = iterations();
-    (0..3).for_each(|_| {
-        (0..2).for_each(|_| launch("cuLaunchKernel", stream));
-        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
-        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0, "without an iteration");
+    // Of a thread that stands still between its calls for long, the watchdog sees some as well.
+    until("four iterations", || {
+        let before = iterations();
+        (0..3).for_each(|_| {
+            (0..2).for_each(|_| launch("cuLaunchKernel", stream));
+            assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+            assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0, "without an iteration");
+        });
+        launch("cuLaunchKernel", stream);
+        assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+        iterations() == before + 4
     });
-    launch("cuLaunchKernel", stream);
-    assert_eq!(call!(driver, cuCtxSynchronize()), 0);
-    assert_eq!(iterations(), before + 4);
 
     // The daemon ends, and no guest holds; the next one's guests are held as soon as this one has
     // joined it.
@@ -171,5 +186,5 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
         time < Duration::from_millis(100)
     };
     // Where others have the processor, it is tried again.
-    assert!((0..8).any(|at| join_again(&at)), "none of eight within 100 ms");
+    assert!((0..30).any(|at| join_again(&at)), "none of thirty within 100 ms");
 }
