@@ -89,8 +89,8 @@ fn limited_program_is_held_and_outlives_its_daemon() {
 }
 
 /// Launches a long kernel and waits for it; then, unless it lasts for no time, one more from each
-/// of several threads. Says how long the last launch waited before it was made. The process ends
-/// with the others waiting.
+/// of several threads. Says how long the first launch waited, or the time from its begin until the
+/// next one was made. The process ends with the others waiting.
 #[test]
 #[ignore = "is a program that other tests run"]
 fn launches_long_kernels() {
@@ -104,7 +104,7 @@ fn launches_long_kernels() {
     if std::env::var(LASTS).is_ok_and(|lasts| lasts == "0") {
         return println!("waited: {}", waited.as_millis());
     }
-    let (begin, (say, said)) = (Instant::now(), std::sync::mpsc::channel());
+    let (say, said) = std::sync::mpsc::channel();
     for seed in 1..9 {
         let say = say.clone();
         std::thread::spawn(move || {
@@ -131,7 +131,7 @@ fn waited(job: &Job, kernel: u64, set: &[(&str, &str)]) -> u64 {
 #[test]
 fn debt_of_a_long_kernel_is_waited_for_in_all_threads() {
     let waited = waited(&Job::new("debt"), 600, &[("REEF_COMPUTE", "5%")]);
-    assert!((11_000..40_000).contains(&waited), "{waited} ms of 11,400");
+    assert!((11_000..40_000).contains(&waited), "{waited} ms of 12,000");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn real_time_program_without_a_daemon_keeps_its_part() {
     let (job, nowhere) = (Job::new("alone"), "/nowhere/guests.sock");
     let set = [("REEF_COMPUTE", "10%"), ("REEF_CLASS", "rt"), ("REEF_GUESTS", nowhere)];
     let waited = waited(&job, 200, &set);
-    assert!(waited >= 1_600, "{waited} ms of 1,800");
+    assert!(waited >= 1_800, "{waited} ms of 2,000");
 }
 
 /// A process that ends after each kernel has no more time than one that stays.
@@ -147,10 +147,14 @@ fn real_time_program_without_a_daemon_keeps_its_part() {
 fn debt_of_a_named_job_waits_for_its_next_process() {
     let job = Job::new("again");
     let set = |name| [("REEF_COMPUTE", "10%"), ("REEF_JOB", name), (LASTS, "0")];
-    assert!(waited(&job, 700, &set("again")) < 2_000, "no debt");
-    assert!(waited(&job, 700, &set("another")) < 2_000, "no debt of its own");
+    assert!(waited(&job, 700, &set("again")) < 3_000, "no debt");
+    let begin = Instant::now();
+    assert!(waited(&job, 700, &set("another")) < 3_000, "no debt of its own");
     let waited = waited(&job, 700, &set("again"));
-    assert!((2_000..7_000).contains(&waited), "{waited} ms of 6,300 less two starts");
+    // Processes of a busy machine may take that long to start.
+    let passed = begin.elapsed();
+    assert!(passed >= Duration::from_secs(4), "{passed:?} of 7 s until it has run again");
+    assert!(waited < 30_000, "{waited} ms of 6,300 less two starts");
 }
 
 #[test]
