@@ -49,21 +49,25 @@ fn real_time_work_preempts_work_of_another_session() {
     let (best_effort, real_time) = (start(&first), start(&second));
     let mut background = best_effort.best_effort(ClientConfig::default()).unwrap();
     let graph = long.graphs(8).unwrap();
-    let mut last = background.submit(&graph).unwrap();
-    for _ in 0..15 {
-        last = background.submit(&graph).unwrap();
-    }
     let task = Task::new(short.graphs(usize::MAX).unwrap()).unwrap();
     let mut client = real_time.real_time().unwrap();
-    for _ in 0..3 {
+    // Best-effort work may end while this thread stands still: then it is tried again.
+    let is_overtaken = |_: u32| {
+        let mut last = background.submit(&graph).unwrap();
+        for _ in 0..15 {
+            last = background.submit(&graph).unwrap();
+        }
+        for _ in 0..3 {
+            client.run(&task).unwrap();
+        }
+        let begin = Instant::now();
         client.run(&task).unwrap();
-    }
-    let begin = Instant::now();
-    client.run(&task).unwrap();
-    let took = begin.elapsed();
-    let is_waiting = background.wait_timeout(last, Duration::ZERO).is_none();
-    assert!(is_waiting, "the real-time task waited for best-effort work: {took:?}");
-    background.wait(last).unwrap();
+        println!("a real-time task of {:?}", begin.elapsed());
+        let is_waiting = background.wait_timeout(last, Duration::ZERO).is_none();
+        background.wait(last).unwrap();
+        is_waiting
+    };
+    assert!((0..10).any(is_overtaken), "real-time tasks waited for best-effort work");
     let stats = served.host.get().unwrap().stats();
     assert!(stats.preemptions > 0 && stats.rt_finished >= 4, "{stats:?}");
 }
