@@ -46,9 +46,11 @@ fn real_time_work_starts_between_two_slices() {
     let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
     program.learn_slices(tiles, &shape);
     let blocks = shape.blocks();
-    let mut stops = Vec::new();
-    for _ in 0..5 {
+    let mut stops: Vec<usize> = Vec::new();
+    // Five, and more if this thread was late at all of them.
+    while stops.len() < 5 || stops.len() < 20 && stops.iter().all(|at| *at == blocks) {
         program.clear();
+        let reliefs = program.reliefs();
         assert_eq!(program.launch(tiles, &shape, 3), 0);
         let done = || program.memory().iter().filter(|word| **word != 0).count();
         until("some blocks ran", || done() > 0);
@@ -56,8 +58,10 @@ fn real_time_work_starts_between_two_slices() {
         until_at_rest();
         let at = done();
         until_at_rest();
-        assert_eq!(done(), at, "held: no block runs");
-        stops.push(at);
+        let again = done();
+        let is_relieved = program.reliefs() > reliefs;
+        assert!(again == at || is_relieved, "held: no block runs");
+        stops.push(if is_relieved { blocks } else { at });
         program.hold(false);
         program.synchronize();
         assert_eq!(program.memory(), expected(&shape, &[3]));

@@ -313,6 +313,13 @@ impl Program {
         guests.iter().map(|guest| guest.sliced).sum()
     }
 
+    /// Starvation reliefs so far. A thread of this program that stands still for a second while it
+    /// holds meets one, in which what is held runs.
+    pub(crate) fn reliefs(&self) -> u64 {
+        let guests = self.registry.guests();
+        guests.iter().map(|guest| guest.starvation_reliefs).sum()
+    }
+
     /// Gates so far.
     pub(crate) fn gates(&self) -> u64 {
         let guests = self.registry.guests();

@@ -22,21 +22,34 @@ fn stop(program: &Held, tiles: usize, shape: &Shape, value: u32) -> usize {
     done(program)
 }
 
+/// Launches and holds as [`stop`] does. A thread that is late finds that all blocks have run: it
+/// tries again.
+fn stop_in_the_middle(program: &Held, tiles: usize, shape: &Shape, value: u32) -> usize {
+    let stopped = (0..20).find_map(|_| {
+        let at = stop(program, tiles, shape, value);
+        if at == shape.blocks() {
+            program.hold(false);
+            return None;
+        }
+        Some(at)
+    });
+    stopped.expect("one of twenty stops in its middle")
+}
+
 #[test]
 fn held_kernel_stops_in_the_middle_of_a_slice() {
     let program = program();
     let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
     program.learn_slices(tiles, &shape);
-    let (mut stops, gates) = (Vec::new(), program.gates());
+    let gates = program.gates();
     for _ in 0..8 {
-        stops.push(stop(&program, tiles, &shape, 3));
+        // Slices have about 40 waves of 16 blocks, so one of them is all of this kernel.
+        stop_in_the_middle(&program, tiles, &shape, 3);
         program.hold(false);
         program.synchronize();
         assert!(program.memory() == expected(&shape, &[3]), "after a stop");
     }
     assert!(program.gates() - gates >= 8, "each slice has a gate");
-    // Slices have about 40 waves of 16 blocks, so one of them is all of this kernel.
-    assert!(stops.iter().all(|at| *at < shape.blocks()), "stopped after {stops:?}");
 }
 
 #[test]
@@ -46,14 +59,14 @@ fn work_behind_a_stopped_kernel_waits_for_all_of_it() {
     program.learn_slices(tiles, &shape);
     let mut event = 0_usize;
     assert_eq!(call!(driver, cuEventCreate(&raw mut event, 0)), 0);
-    let at = stop(&program, tiles, &shape, 5);
-    assert!(at < shape.blocks(), "stopped after {at}");
+    let reliefs = program.reliefs();
+    let at = stop_in_the_middle(&program, tiles, &shape, 5);
     assert_eq!(call!(driver, cuEventRecord(event, program.stream)), 0);
     assert_eq!(program.launch_cooperative(tiles, &shape, 8), 0);
     until_at_rest();
-    assert_eq!(call!(driver, cuEventQuery(event)), 600);
-    assert_eq!(call!(driver, cuStreamQuery(program.stream)), 600);
-    assert_eq!(done(&program), at);
+    let codes = [call!(driver, cuEventQuery(event)), call!(driver, cuStreamQuery(program.stream))];
+    let is_held = (codes, done(&program)) == ([600; 2], at);
+    assert!(is_held || program.reliefs() > reliefs, "{codes:?}, {} blocks", done(&program));
     program.hold(false);
     program.synchronize();
     assert_eq!(call!(driver, cuEventQuery(event)), 0);
@@ -82,8 +95,7 @@ fn thread_inside_the_driver_delays_no_resume() {
         }),
     ];
     for (name, call) in calls {
-        let at = stop(&program, tiles, &shape, 3);
-        assert!(at < shape.blocks(), "{name}: stopped after {at}");
+        stop_in_the_middle(&program, tiles, &shape, 3);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| {
                 call!(driver, cuCtxSetCurrent(1));
@@ -284,8 +296,7 @@ fn program_of_long_blocks() {
     let (shape, rounds) = (Shape { grid: [200, 1, 1], ..Shape::line() }, program.kernel("rounds"));
     program.learn_slices(rounds, &shape);
     for _ in 0..4 {
-        let at = stop(&program, rounds, &shape, 3);
-        assert!(at < shape.blocks(), "stopped after {at}");
+        stop_in_the_middle(&program, rounds, &shape, 3);
         program.hold(false);
         program.synchronize();
         assert!(program.memory() == expected(&shape, &[3]), "after a stop");

@@ -607,10 +607,20 @@ fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
     (held, code as u32, peak)
 }
 
+/// Cases whose allocations wait for a second for what another thread does after 50 ms: where that
+/// thread is late, they are tried again.
+const TIMED: [&str; 2] = ["frees reached soon", "pool after graphs"];
+
 fn wrong(cases: &[(&str, usize, u32)]) -> Vec<String> {
     let mut wrong = Vec::new();
     for &(case, held, code) in cases {
-        let found = ran(&Job::new(&case.replace(' ', "-")), case);
+        let run = || ran(&Job::new(&case.replace(' ', "-")), case);
+        let mut found = run();
+        for _ in 0..5 {
+            if TIMED.contains(&case) && found.1 != code {
+                found = run();
+            }
+        }
         if (found.0, found.1) != (held, code) || found.2 > LIMIT / MIB {
             wrong.push(format!("{case}: {found:?}, not {held} MiB and code {code}"));
         }
