@@ -123,7 +123,7 @@ fn terminated_run_leaves_a_snapshot() {
     let folder = Folder::new("snapshot-signal");
     let stopped = folder.path("stopped");
     let images = vec![image("wide.png"); 200];
-    for tries in 1..=10 {
+    for tries in 1..=20 {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
         command.args(["run", "resnet18", "--size", "96", "--checkpoint", &stopped]).args(&images);
         let child =
