@@ -195,7 +195,7 @@ pub(crate) fn refuses(folder: &Folder, args: &[&str]) -> String {
     text
 }
 
-/// The one session of a server.
+/// The one session of a server, once its worker has answered.
 #[track_caller]
 fn session(folder: &Folder, server: &Server) -> Value {
     let begin = Instant::now();
@@ -206,7 +206,10 @@ fn session(folder: &Folder, server: &Server) -> Value {
         let servers = all.as_array().unwrap().iter();
         let sessions = servers.flat_map(|server| server["sessions"].as_array().unwrap());
         let its: Vec<&Value> = sessions.filter(its).collect();
-        if let [one] = its[..] {
+        // A worker that answers late is listed with nothing.
+        if let [one] = its[..]
+            && one["replies"].as_u64() > Some(0)
+        {
             return one.clone();
         }
         assert!(begin.elapsed() < SOON, "{all} of {workers:?}");
