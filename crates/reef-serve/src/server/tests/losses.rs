@@ -531,7 +531,8 @@ fn one_thread_asks_whether_a_device_works() {
             std::thread::sleep(Duration::from_millis(50));
             assert_eq!(device.checks.load(Ordering::SeqCst), 1, "at a time");
             device.slow.store(false, Ordering::SeqCst);
-            jobs.into_iter().fold(true, |told, job| job.join().unwrap() == is_lost && told)
+            let told: Vec<_> = jobs.into_iter().map(|job| job.join().unwrap()).collect();
+            told.into_iter().all(|told| told == is_lost)
         });
         (are_told, device.checks.load(Ordering::SeqCst))
     };
