@@ -114,6 +114,7 @@ impl Program {
             assert_eq!(call!(self.driver, cuStreamSynchronize(work.stream)), 0);
             self.registry.guests().iter().any(|guest| guest.kernels > 0)
         });
+        until("released", || !self.is_held());
         self
     }
 

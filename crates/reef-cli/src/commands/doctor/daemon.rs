@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Longest time of an answer.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Commands that start one: where programs can be guests, and where only networks can run.
 const START_WITH_GUESTS: &str = "reef serve --guests &";
 const START: &str = "reef serve &";

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Time within which the daemon must answer, and this process's thread with it.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-const THREAD_TIMEOUT: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const THREAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without a phase after which the daemon need not know it: it counts as a real-time program.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between polls whether that time has passed.

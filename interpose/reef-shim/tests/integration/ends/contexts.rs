@@ -20,6 +20,7 @@ fn a_released_reference_ends_no_other_devices_work() {
             let guests = program.registry.guests();
             guests.iter().filter(|guest| guest.kernels > 0).count() == 2
         });
+        until("released", || !program.is_held());
         program.launch(stream, MANY);
         let event = program.event(stream);
         // One reference of two, and then another device's last one.
