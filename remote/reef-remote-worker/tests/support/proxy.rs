@@ -46,11 +46,13 @@ impl Proxy {
     }
 
     fn forward(&self, near: TcpStream, far: TcpStream, cuts: &Arc<Cuts>) {
-        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let number = self.connections.load(Ordering::Relaxed);
         let left = cuts(number).map_or(i64::MAX, |bytes| bytes as i64);
         let left = Arc::new(AtomicI64::new(left));
         *self.now.lock().unwrap() = [&near, &far].map(|end| end.try_clone().unwrap()).into();
         self.said.lock().unwrap().clear();
+        // Counted once it can be cut.
+        self.connections.store(number + 1, Ordering::Release);
         for end in [&near, &far] {
             end.set_nodelay(true).unwrap();
         }
@@ -92,7 +94,7 @@ impl Proxy {
     /// Number of connections so far.
     #[allow(dead_code)] // not all tests need it
     pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.connections.load(Ordering::Acquire)
     }
 
     /// Number of connections that broke after their bytes.
