@@ -37,7 +37,7 @@ fn program() -> std::sync::MutexGuard<'static, Option<Program>> {
 fn begin() -> Program {
     let path = std::env::temp_dir().join(format!("reef-held-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
-    // A hold of this program's is none without progress, however late it is.
+    // A hold makes no progress here, and lasts although a thread stands still.
     let rules = Rules { hold_timeout: 2 * SOON, ..Rules::default() };
     let registry = Registry::open_with(&path, rules, Box::new(|_, wish| Ok(wish.class))).unwrap();
     // SAFETY: no other thread reads the environment: all tests wait for the lock.

@@ -32,7 +32,7 @@ fn begin() -> (Driver, Registry, PathBuf) {
 
 fn registry_at(path: &Path) -> Registry {
     let _ = std::fs::remove_file(path);
-    // A kernel whose thread stands still is none without progress.
+    // A kernel makes no progress while its thread stands still, and others stay held.
     let rules = Rules { hold_timeout: 2 * SOON, ..Rules::default() };
     Registry::open_with(path, rules, Box::new(|_, wish| Ok(wish.class))).unwrap()
 }
