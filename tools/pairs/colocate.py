@@ -292,7 +292,8 @@ class Table:
     def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan")):
         first, second = pair.split("+")
         plain, other, nan = self.alone.get((False, first)), self.alone.get((False, second)), float("nan")
-        both = figures.Pair(rt["marks"], be["ends"], alone["marks"], other["per_s"]) if other and be else None
+        is_pair = other and way.kind[0] != "alone"
+        both = figures.Pair(rt["marks"], be["ends"], alone["marks"], other["per_s"]) if is_pair else None
         target = float(way.kind[1]) if way.kind[0] == "slo" else 1.10
         values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
         values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
@@ -314,7 +315,7 @@ class Table:
                 self.alone[key] = session.alone(program, session.args.seconds)
         first, second = pair.split("+")
         one = self.alone[(way.is_mps, first)]
-        self.add(pair, way, one, None, one)
+        self.add(pair, way, one, self.alone.get((False, second)), one)
 
     def repeated(self):
         """Prints the median of repetitions, and the least and the greatest."""

@@ -66,11 +66,6 @@ class Pair:
     def __init__(self, first, second, alone, per_s):
         self.first, self.second, self.alone, self.per_s = first, second, alone, per_s
 
-    def ratio(self, part):
-        """Returns a quantile of the first program's steps as a multiple of the 99th percentile alone, or of p50."""
-        base = 0.5 if part == 0.5 else 0.99
-        return quantile(lengths(self.first), part) / quantile(lengths(self.alone), base)
-
     def kept(self):
         """Returns the percentage of its speed alone that the second program has in the first one's window."""
         return 100 * rate(self.second, self.first[0], self.first[-1]) / self.per_s
