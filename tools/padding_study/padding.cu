@@ -22,7 +22,7 @@
 
 typedef unsigned u32;
 const int THREADS = 256, ROUNDS = 4, PER_ROUND = 500, WARM_UP = 20, STREAMS = 4;
-const u32 NONE = ~0u, INDEX = (1u << 30) - 1, RING = 1u << 20, PATIENCE = 2, MOST = 1u << 26;
+const u32 NONE = ~0u, INDEX = (1u << 30) - 1, RING = 1u << 20, MAX_STOPS = 2, MAX_BLOCKS = 1u << 26;
 const size_t RT_SLABS = 2048, BE_SLABS = 32768; // of 4 and 32 KiB
 
 // Where best-effort blocks come from, and what became of them.
@@ -131,7 +131,7 @@ __device__ void best_effort(const Be &be, u32 worker) {
         __syncthreads();
         u32 entry = given, id = entry & INDEX, stops = entry >> 30;
         if (entry == NONE) return;
-        bool may_stop = be.flags & STOPS && !(be.flags & PATIENT && stops >= PATIENCE), stopped = false;
+        bool may_stop = be.flags & STOPS && !(be.flags & PATIENT && stops >= MAX_STOPS), stopped = false;
         for (int c = 0; c < be.chunks && !stopped; c++) {
             u32 seen = leader && may_stop ? fresh(be.stop) : 0;
             a = chunk(be, id, c, a);
@@ -141,7 +141,7 @@ __device__ void best_effort(const Be &be, u32 worker) {
         if (!leader) continue;
         if (stopped) {
             u32 at = atomicAdd(&be.queue->back_count, 1) % RING;
-            while (atomicCAS(&be.back[at], NONE, min(stops + 1, PATIENCE) << 30 | id) != NONE) {}
+            while (atomicCAS(&be.back[at], NONE, min(stops + 1, MAX_STOPS) << 30 | id) != NONE) {}
             atomicAdd(&be.queue->returned, 1);
         } else {
             atomicAdd(&be.count[id], 1);
@@ -219,7 +219,7 @@ static u32 settle(Be be, u32 total, bool is_fixed) {
     be.flags = RETURNED, be.turns = NONE;
     companion<<<4 * units, THREADS, 0, rt_stream>>>(be);
     if (!is_fixed) total = read_queue().next;
-    if (total + 4096 > MOST) std::printf("too many blocks: %u\n", total), exit(1);
+    if (total + 4096 > MAX_BLOCKS) std::printf("too many blocks: %u\n", total), exit(1);
     check<<<(total + 4096 + 255) / 256, 256, 0, rt_stream>>>(queue, be.count, total);
     u32 wrong = read_queue().wrong;
     CHECK(cudaMemsetAsync(be.count, 0, (size_t(total) + 4096) * 4, rt_stream));
@@ -417,8 +417,8 @@ static void set_up() {
     CHECK(cudaMalloc(&sink, 4096));
     fill<<<1024, 256>>>(data, count);
     rt_base.data = be_base.data = (const float4 *)data, rt_base.sink = be_base.sink = sink;
-    CHECK(cudaMalloc(&be_base.count, size_t(MOST) * 4));
-    CHECK(cudaMemset(be_base.count, 0, size_t(MOST) * 4));
+    CHECK(cudaMalloc(&be_base.count, size_t(MAX_BLOCKS) * 4));
+    CHECK(cudaMemset(be_base.count, 0, size_t(MAX_BLOCKS) * 4));
     CHECK(cudaMalloc(&be_base.back, size_t(RING) * 4));
     CHECK(cudaMemset(be_base.back, 0xff, size_t(RING) * 4));
     be_base.queue = queue, be_base.busy = rt_base.busy, be_base.stop = rt_base.live;
