@@ -99,13 +99,13 @@ fn typed_numbers_do_not_grow_before_they_are_checked() {
     let mut request = infer_request("tiny", Class::BestEffort);
     grpc.infer(request.clone()).unwrap();
     let before = daemon.peak();
-    let flags = InferTensorContents { bool_contents: vec![true; 8 << 20], ..Default::default() };
+    let flags = InferTensorContents { bool_contents: vec![true; 4 << 20], ..Default::default() };
     (request.inputs[0].datatype, request.inputs[0].contents) = ("BOOL".into(), Some(flags));
     request.raw_input_contents.clear();
     let said = grpc.infer(request).unwrap_err();
     assert!(said.message().contains("datatype must be FP32"), "{said}"); // after the conversion
     let grown = (daemon.peak() - before) >> 20;
-    assert!(grown < 60, "{grown} MiB more, of a message of 8 MiB");
+    assert!(grown < 32, "{grown} MiB more, of a message of 4 MiB");
 }
 
 /// A message over gRPC that drips in is cut off as one over HTTP is.

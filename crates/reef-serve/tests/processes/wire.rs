@@ -33,7 +33,7 @@ use proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice}
 /// Values of the input of `tiny`.
 pub(crate) const VALUES: usize = 3 * 32 * 32;
 /// The maximum time of an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A way to a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
