@@ -157,11 +157,13 @@ pub(crate) fn run_padded(rt_blocks: u32, pad: u32, be_blocks: u32) -> Option<Ran
         // Places for the blocks of all kernels, because none ends while the device is held.
         let be_per_unit = RT_KERNELS as u32;
         let padding = Padding { rt_units: rt_blocks, be_per_unit, be_blocks: pad };
-        let first = device.checkpoint(&be.kernel_launch(0)).unwrap();
-        // Opens and allocates for launches, which would wait while held.
-        (0..RT_KERNELS).for_each(|_| rt.launch_padded(0, &padding, &be.kernel_launch(0), &first));
+        // Opens and allocates for launches, which would wait while held: a list each, because a
+        // record keeps its own until it is resumed, also if its blocks have ended.
+        let first = be.kernel_launch(0);
+        let records: Vec<_> = (0..RT_KERNELS).map(|_| device.checkpoint(&first).unwrap()).collect();
+        records.iter().for_each(|record| rt.launch_padded(0, &padding, &first, record));
         rt.wait_for_padding();
-        be.resume(&be.kernel_launch(0), first); // whose lists are used again
+        records.into_iter().for_each(|record| be.resume(&first, record));
         let software = software();
         software.forget_trace();
         software.hold(true);
