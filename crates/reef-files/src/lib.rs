@@ -1,12 +1,15 @@
-//! Files that a user names: configurations, tokens, models' descriptions, and sockets.
+//! Files that a user names: configurations, tokens, models' descriptions, and sockets; and file
+//! descriptors that processes send each other.
 //!
-//! - **In**: a path.
-//! - **Out**: a file's contents, or the right to put a socket at a path.
+//! - **In**: a path, or a connected socket.
+//! - **Out**: a file's contents, the right to put a socket at a path, or a peer's descriptor.
 //! - **Invariant**: reading ends, whatever is at the path: only regular files are read, up to a
-//!   bound. Nothing is removed but a socket without a listener.
+//!   bound. Nothing is removed but a socket without a listener. A descriptor that no caller gets is
+//!   closed.
 //!
 //! Crates whose users name files have a `clippy.toml` that refuses other ways to read one.
 
+pub mod descriptors;
 mod read;
 mod socket;
 

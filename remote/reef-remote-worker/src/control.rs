@@ -3,18 +3,13 @@
 //! The server greets each client and keeps all secrets. What a worker gets is a connection whose
 //! client may have its session.
 
+use reef_files::descriptors;
 use reef_remote::server::Resource;
 use reef_wire::{Hello, Key, Moved, Traffic, codec};
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Maximum number of bytes of a message.
@@ -82,7 +77,7 @@ pub(crate) fn send(
     message: &impl Serialize,
     connection: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    send_with(socket.as_fd(), message, connection, SendFlags::NOSIGNAL)
+    descriptors::send(socket, &encode(message)?, connection).map(|_| ())
 }
 
 /// As [`send`], and never waits: a process that reads none any more misses it.
@@ -95,27 +90,11 @@ pub(crate) fn offer(
     message: &impl Serialize,
     connection: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    send_with(socket.as_fd(), message, connection, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    descriptors::try_send(socket, &encode(message)?, connection).map(|_| ())
 }
 
-fn send_with(
-    socket: BorrowedFd<'_>,
-    message: &impl Serialize,
-    connection: Option<BorrowedFd<'_>>,
-    flags: SendFlags,
-) -> io::Result<()> {
-    let bytes = codec::write(message).map_err(io::Error::other)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = SendAncillaryBuffer::new(&mut space);
-    if let Some(connection) = &connection {
-        along.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(connection)));
-    }
-    loop {
-        match sendmsg(socket, &[IoSlice::new(&bytes)], &mut along, flags) {
-            Err(Errno::INTR) => {}
-            sent => return Ok(sent.map(|_| ())?),
-        }
-    }
+fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    codec::write(message).map_err(io::Error::other)
 }
 
 /// Waits for a message, and returns it with the connection that came along.
@@ -125,28 +104,16 @@ fn send_with(
 /// `UnexpectedEof` if the other end is gone; `InvalidData` for a message that cannot be.
 pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, Option<OwnedFd>)> {
     let mut bytes = vec![0; MAX_LEN];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = RecvAncillaryBuffer::new(&mut space);
-    let got = loop {
-        let to = &mut [IoSliceMut::new(&mut bytes)];
-        match recvmsg(&socket, to, &mut along, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            got => break got?,
-        }
-    };
-    let connection = along.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let got = descriptors::receive(socket, &mut bytes)?;
     if got.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if got.flags.contains(ReturnFlags::TRUNC) {
+    if got.is_truncated {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
     }
     let message = codec::read(&bytes[..got.bytes]);
     let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-    Ok((message.map_err(invalid)?, connection))
+    Ok((message.map_err(invalid)?, got.descriptor))
 }
 
 #[cfg(test)]

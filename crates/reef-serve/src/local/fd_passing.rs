@@ -1,13 +1,9 @@
 //! Messages over the Unix socket, with file descriptors.
 
 use crate::error::{Error, Result};
+use reef_files::descriptors;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
-use std::io::{IoSlice, IoSliceMut, Write};
-use std::mem::MaybeUninit;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -21,14 +17,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// `Unavailable` if the other side is gone.
 pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<()> {
-    let fds = fd.map(AsFd::as_fd);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = SendAncillaryBuffer::new(&mut space);
-    if let Some(fd) = &fds {
-        along.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(fd)));
-    }
-    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut along, SendFlags::NOSIGNAL);
-    let sent = sent.map_err(|e| gone(&e))?;
+    let sent = descriptors::send(stream, bytes, fd.map(AsFd::as_fd)).map_err(|e| gone(&e))?;
     stream.write_all(&bytes[sent..]).map_err(|e| gone(&e))
 }
 
@@ -39,21 +28,12 @@ pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) 
 ///
 /// Errors of [`send`].
 pub(super) fn receive(stream: &UnixStream, bytes: &mut [u8]) -> Result<Option<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let got = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut along, flags);
-    let got = got.map_err(|e| gone(&e))?.bytes;
+    let message = descriptors::receive_all(stream, bytes).map_err(|e| gone(&e))?;
+    let got = message.bytes;
     if got < bytes.len() {
         return Err(gone(&format!("closed or timed out after {got} bytes")));
     }
-    let mut fd = None;
-    for message in along.drain() {
-        if let RecvAncillaryMessage::ScmRights(fds) = message {
-            fd = fds.last(); // others are closed
-        }
-    }
-    Ok(fd)
+    Ok(message.descriptor)
 }
 
 /// True if the other side has closed its end, or has sent an unexpected message.
@@ -113,21 +93,5 @@ mod tests {
             drop(b);
         });
         assert!(begin.elapsed() < Duration::from_secs(60), "all 1000 bytes: {:?}", begin.elapsed());
-    }
-
-    #[test]
-    fn surplus_file_descriptors_are_closed() {
-        let (a, b) = UnixStream::pair().unwrap();
-        let (reader, writer) = std::io::pipe().unwrap();
-        let fds = [writer.as_fd(); 8];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
-        let mut along = SendAncillaryBuffer::new(&mut space);
-        assert!(along.push(SendAncillaryMessage::ScmRights(&fds)));
-        sendmsg(&a, &[IoSlice::new(b"hello")], &mut along, SendFlags::NOSIGNAL).unwrap();
-        drop(receive(&b, &mut [0; 5]).unwrap());
-        drop(writer);
-        let mut said = String::new();
-        File::from(OwnedFd::from(reader)).read_to_string(&mut said).unwrap();
-        assert_eq!(said, "", "no process has the other end any more");
     }
 }

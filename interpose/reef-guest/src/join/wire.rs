@@ -3,13 +3,8 @@
 use super::guest_info::GuestInfo;
 use crate::colocation::share::ShareRequest;
 use crate::page::layout::{Class, Identity};
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use reef_files::descriptors;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// UUID of a device (`cuDeviceGetUuid`), the same in all processes.
@@ -176,15 +171,7 @@ pub(crate) fn send(
     message: &Message,
     file: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let bytes = message.encode();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = SendAncillaryBuffer::new(&mut space);
-    if let Some(file) = &file {
-        along.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(file)));
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(socket, &[IoSlice::new(&bytes)], &mut along, flags)?;
-    Ok(())
+    descriptors::try_send(socket, &message.encode(), file).map(|_| ())
 }
 
 /// Receives a message, and the file that came with it. Doesn't block. `None`: there is no message
@@ -196,24 +183,16 @@ pub(crate) fn send(
 /// message.
 pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
     let mut bytes = [0; BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut along, flags) {
-        Ok(got) => got.bytes,
-        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let got = match descriptors::try_receive(socket, &mut bytes) {
+        Ok(got) => got,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
     };
-    let mut file = None;
-    for message in along.drain() {
-        if let RecvAncillaryMessage::ScmRights(files) = message {
-            file = files.last(); // others are closed
-        }
+    if got.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    match got {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        got => Message::decode(&bytes[..got]).map(|it| Some((it, file))).map_err(invalid),
-    }
+    let message = Message::decode(&bytes[..got.bytes]).map_err(invalid)?;
+    Ok(Some((message, got.descriptor)))
 }
 
 fn invalid(why: String) -> io::Error {

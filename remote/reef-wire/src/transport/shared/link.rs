@@ -4,13 +4,10 @@ use super::mapping::Mapping;
 use super::ring::{Receiver, Sender};
 use crate::transport::link::{Control, Link, ReceiveHalf, SendHalf};
 use crate::transport::socket::{PEER_TIMEOUT, Socket, peer};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use reef_files::descriptors;
+use rustix::net::sockopt;
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,11 +41,7 @@ impl Link {
     /// The system's.
     pub fn share(stream: UnixStream) -> io::Result<Self> {
         let (mapping, file) = Mapping::create()?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut offer = SendAncillaryBuffer::new(&mut space);
-        let files = [file.as_fd()];
-        offer.push(SendAncillaryMessage::ScmRights(&files));
-        sendmsg(&stream, &[IoSlice::new(&[0])], &mut offer, SendFlags::NOSIGNAL)?;
+        descriptors::send(&stream, &[0], Some(file.as_fd()))?;
         link(mapping, stream, 0)
     }
 
@@ -59,18 +52,11 @@ impl Link {
     /// `InvalidData` for a peer that sends none within 10 s, or one that can shrink; the system's.
     pub fn shared(stream: UnixStream) -> io::Result<Self> {
         sockopt::set_socket_timeout(&stream, sockopt::Timeout::Recv, Some(OFFER_TIMEOUT))?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut offer = RecvAncillaryBuffer::new(&mut space);
-        let mut byte = [0];
-        recvmsg(&stream, &mut [IoSliceMut::new(&mut byte)], &mut offer, RecvFlags::CMSG_CLOEXEC)?;
+        let offer = descriptors::receive(&stream, &mut [0])?;
         sockopt::set_socket_timeout(&stream, sockopt::Timeout::Recv, None)?;
-        let files = offer.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(files) => Some(files),
-            _ => None,
-        });
-        let file: Option<OwnedFd> = files.flatten().next();
         let text = "shared memory: the peer sent none";
-        let file = file.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))?;
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, text);
+        let file = offer.descriptor.ok_or_else(invalid)?;
         link(Mapping::open(file)?, stream, 1)
     }
 }
