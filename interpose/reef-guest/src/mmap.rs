@@ -1,11 +1,11 @@
 //! Mapped files: their memory as a struct of atomics, shared with other processes.
 
+use reef_files::Mapping;
 use rustix::io::pread;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::ptr::NonNull;
 
 /// Contents of a file that processes map.
 ///
@@ -20,34 +20,24 @@ pub unsafe trait InFile {
 
 /// Mapping of a file.
 #[derive(Debug)]
-pub struct Mapped<T: InFile>(NonNull<T>);
-
-// SAFETY: atomics alone, in memory that any thread may unmap.
-unsafe impl<T: InFile> Send for Mapped<T> {}
-// SAFETY: `InFile` demands that `T` consists of atomics alone, so any number of threads may use it
-// through a shared reference.
-unsafe impl<T: InFile> Sync for Mapped<T> {}
+pub struct Mapped<T: InFile>(Mapping, PhantomData<T>);
 
 impl<T: InFile> Mapped<T> {
     /// Maps a file that is and stays at least `T::BYTES` long.
     pub(crate) fn new(file: impl AsFd) -> io::Result<Self> {
         const { assert!(size_of::<T>() <= T::BYTES) };
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping, where the system has room.
-        let at = unsafe { mmap(std::ptr::null_mut(), T::BYTES, access, flags, file, 0) }?;
-        Ok(Self(NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?))
+        Ok(Self(Mapping::of_file(file, T::BYTES)?, PhantomData))
     }
 
     /// Keeps the mapping from child processes.
     pub(crate) fn not_for_children(self) -> io::Result<Self> {
-        // SAFETY: the range is the mapping's. That a child has no such memory harms none of ours.
-        unsafe { madvise(self.0.as_ptr().cast(), T::BYTES, Advice::LinuxDontFork) }?;
+        self.0.not_for_children()?;
         Ok(self)
     }
 
     /// Returns the address, for a driver that registers the memory.
     pub fn address(&self) -> *mut u8 {
-        self.0.as_ptr().cast()
+        self.0.start().as_ptr()
     }
 }
 
@@ -73,14 +63,8 @@ impl<T: InFile> Deref for Mapped<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: mapped until `drop`, and long enough for it, which is atomics alone.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T: InFile> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and no reference outlives `self`.
-        let _ = unsafe { munmap(self.0.as_ptr().cast(), T::BYTES) }; // can't fail
+        // SAFETY: mapped as long as `self` lives, at a page's start, and long enough for it, which
+        // is atomics alone.
+        unsafe { self.0.start().cast::<T>().as_ref() }
     }
 }

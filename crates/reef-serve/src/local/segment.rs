@@ -11,10 +11,11 @@
 //! of two. Its tensors are in the buffer that the slot names; there are as many buffers as slots.
 
 use super::channel::Channel;
-use super::mmap::Mapping;
+use super::mmap;
 use super::slot::{Slot, Tensor};
 use crate::error::{Error, Result};
 use reef::HostMemory;
+use reef_files::Mapping;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -81,10 +82,10 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// Errors of [`Mapping::create`].
+    /// Errors of [`mmap::create`].
     pub(super) fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
         layout.check()?;
-        let (mapping, fd) = Mapping::create(layout.bytes())?;
+        let (mapping, fd) = mmap::create(layout.bytes())?;
         let segment = Self { mapping: Arc::new(mapping), layout };
         segment.requests().publish(FIRST);
         segment.answers().publish(FIRST);
@@ -95,10 +96,10 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// Errors of [`Mapping::open`].
+    /// Errors of [`mmap::open`].
     pub(super) fn open(fd: impl AsFd, layout: Layout) -> Result<Self> {
         layout.check()?;
-        Ok(Self { mapping: Arc::new(Mapping::open(fd, layout.bytes())?), layout })
+        Ok(Self { mapping: Arc::new(mmap::open(fd, layout.bytes())?), layout })
     }
 
     pub(super) fn layout(&self) -> Layout {
@@ -107,7 +108,7 @@ impl Segment {
 
     /// Returns all of it, for devices to copy tensors from and to.
     pub(super) fn host_memory(&self) -> HostMemory {
-        self.mapping.host_memory()
+        mmap::host_memory(&self.mapping)
     }
 
     /// Returns the offsets of input and output of each buffer.

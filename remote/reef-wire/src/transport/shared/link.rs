@@ -1,10 +1,9 @@
 //! The two halves of a link.
 
-use super::mapping::Mapping;
-use super::ring::{Receiver, Sender};
+use super::ring::{Receiver, Rings, Sender};
 use crate::transport::link::{Control, Link, ReceiveHalf, SendHalf};
 use crate::transport::socket::{PEER_TIMEOUT, Socket, peer};
-use reef_files::descriptors;
+use reef_files::{Mapping, descriptors};
 use rustix::net::sockopt;
 use std::io;
 use std::os::fd::AsFd;
@@ -40,7 +39,7 @@ impl Link {
     ///
     /// The system's.
     pub fn share(stream: UnixStream) -> io::Result<Self> {
-        let (mapping, file) = Mapping::create()?;
+        let (mapping, file) = Rings::create()?;
         descriptors::send(&stream, &[0], Some(file.as_fd()))?;
         link(mapping, stream, 0)
     }
@@ -57,7 +56,7 @@ impl Link {
         let text = "shared memory: the peer sent none";
         let invalid = || io::Error::new(io::ErrorKind::InvalidData, text);
         let file = offer.descriptor.ok_or_else(invalid)?;
-        link(Mapping::open(file)?, stream, 1)
+        link(Rings::open(file)?, stream, 1)
     }
 }
 
@@ -108,7 +107,7 @@ struct Sending {
 
 impl SendHalf for Sending {
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let ring = &self.connection.mapping.get().rings[self.connection.own];
+        let ring = Rings::of(&self.connection.mapping, self.connection.own);
         let mut begin = None;
         while !bytes.is_empty() {
             self.connection.check()?;
@@ -151,8 +150,8 @@ struct Receiving {
 impl ReceiveHalf for Receiving {
     fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
-            let count = self.connection.mapping.get().rings[1 - self.connection.own]
-                .take(&mut self.end, to)?;
+            let ring = Rings::of(&self.connection.mapping, 1 - self.connection.own);
+            let count = ring.take(&mut self.end, to)?;
             if count > 0 || to.is_empty() {
                 return Ok(count);
             }
@@ -166,7 +165,7 @@ impl ReceiveHalf for Receiving {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let ring = &self.connection.mapping.get().rings[1 - self.connection.own];
+        let ring = Rings::of(&self.connection.mapping, 1 - self.connection.own);
         let is_ready = |end: &Receiver, is_closed: bool| {
             ring.has_bytes(end) || is_closed || self.connection.is_cut.load(Ordering::Relaxed)
         };

@@ -7,9 +7,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `mapping` | sealed memory that both have mapped |
 //! | `cursor` | a position that one side moves, and whether the other one sleeps |
-//! | `ring` | bytes between two cursors |
+//! | `ring` | bytes between two cursors, in sealed memory that both have mapped |
 //! | `link` | the two halves; the socket wakes, and says that the peer is gone |
 //!
 //! *In*: a connected UNIX socket. *Out*: a [`Link`](super::Link). *Invariant*: a receiver does not
@@ -17,5 +16,4 @@
 
 mod cursor;
 mod link;
-mod mapping;
 mod ring;

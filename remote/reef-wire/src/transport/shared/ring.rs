@@ -1,8 +1,10 @@
 //! Bytes between two cursors.
 
 use super::cursor::Cursor;
+use reef_files::{Mapping, Shared};
 use std::cell::UnsafeCell;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// Bytes of a ring: a power of two.
 pub(super) const LEN: usize = 1 << 20;
@@ -10,8 +12,34 @@ pub(super) const LEN: usize = 1 << 20;
 /// Both rings, as they lie in the memory.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Shared {
-    pub(super) rings: [Ring; 2],
+pub(super) struct Rings([Ring; 2]);
+
+// SAFETY: positions are atomics, and bytes are in cells that only `Ring` touches, by raw pointers.
+// Its halves keep bytes that are written apart from those that are read. Any bits are a value.
+unsafe impl Shared for Rings {}
+
+impl Rings {
+    /// Maps new memory, whose file the peer needs.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn create() -> io::Result<(Mapping, OwnedFd)> {
+        Mapping::create("reef-wire", size_of::<Self>())
+    }
+
+    /// Maps the memory that the peer has made.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` for memory of another size, or that can shrink; the system's.
+    pub(super) fn open(file: OwnedFd) -> io::Result<Mapping> {
+        Mapping::open(file, size_of::<Self>())
+    }
+
+    pub(super) fn of(mapping: &Mapping, index: usize) -> &Ring {
+        &mapping.at::<Self>(0).0[index]
+    }
 }
 
 /// A ring: positions count bytes, and wrap around.
