@@ -10,7 +10,7 @@ use reef_core::{
     Args, Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Event, Fill, Launch,
     NoGraph, PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
-use reef_op::{Op, Operands, Operators, Storage};
+use reef_op::{Format, Op, Operands, Operators, Quantization, Storage};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,7 @@ struct Open {
     /// Nanoseconds after `opened`. Written by queues.
     launched_at: AtomicU64,
     compute: Compute,
+    quantization: QuantizationFn,
 }
 
 /// Inputs of one operation of a network.
@@ -44,6 +45,7 @@ pub struct Inputs {
 }
 
 type ComputeFn = dyn Fn(&Op, &Inputs, &mut [f32]) + Send + Sync;
+type QuantizationFn = fn(&Op) -> Quantization;
 
 /// Computes operations of networks; `None`: they do nothing.
 #[derive(Clone)]
@@ -59,12 +61,18 @@ impl Null {
     /// A device on which operations of networks do what `compute` does: it reads the inputs, and
     /// writes the storage of [`Op::output`].
     pub fn computing(compute: impl Fn(&Op, &Inputs, &mut [f32]) + Send + Sync + 'static) -> Self {
-        Self::with(Compute(Some(Arc::new(compute))))
+        Self::with(Compute(Some(Arc::new(compute))), |_| Quantization::default())
     }
 
-    fn with(compute: Compute) -> Self {
+    /// The device with kernels that take numbers of 8 bits, of any format: `quantization` returns
+    /// the tensors of an operation that may have them.
+    pub fn with_quantization(self, quantization: fn(&Op) -> Quantization) -> Self {
+        Self::with(self.0.compute.clone(), quantization)
+    }
+
+    fn with(compute: Compute, quantization: QuantizationFn) -> Self {
         let launched_at = AtomicU64::new(0);
-        Self(Arc::new(Open { opened: Instant::now(), launched_at, compute }))
+        Self(Arc::new(Open { opened: Instant::now(), launched_at, compute, quantization }))
     }
 
     /// When the newest command came, on the [clock](Device::clock) of the device.
@@ -252,7 +260,7 @@ impl Device for Null {
     }
 
     fn open_with(_: usize, (): ()) -> Result<Self> {
-        Ok(Self::with(Compute(None)))
+        Ok(Self::with(Compute(None), |_| Quantization::default()))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -299,8 +307,9 @@ impl Device for Null {
         Ok(Done)
     }
 
+    /// Operations that are computed have no blocks that could run as padding.
     fn colocation(&self) -> Colocation {
-        Colocation::Padded
+        if self.0.compute.0.is_some() { Colocation::Never } else { Colocation::Padded }
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<NullPreemptor> {
@@ -317,6 +326,10 @@ impl Operators for Null {
         let buffer = self.alloc((weights.len() + bias.len()) * 4)?;
         buffer.put(0, &[weights, bias].concat());
         Ok(buffer)
+    }
+
+    fn quantization(&self, op: &Op, _: Format) -> Quantization {
+        (self.0.quantization)(op)
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {

@@ -1,6 +1,6 @@
 //! Networks with scales on devices.
 
-use super::device::{Eight, plain};
+use super::device::{eight, plain};
 use super::{scaled, text};
 use reef_core::{Priority, Queue, Seq, issue};
 use reef_models::kinds::{Layer, Source, TensorSpec, full_quantization, plan, reference};
@@ -27,9 +27,9 @@ fn device_gets_the_layouts_of_its_kernels() {
         let planned = plan(floats, &scales, full_quantization).unwrap();
         let want = reference::execute(&planned, tensors, &input).unwrap();
         let opened = Model::open(name).input_size(size).scales(&scales).read().unwrap();
-        assert_eq!(*opened.image_on(&Eight::new()).unwrap(), planned);
-        let network = opened.load(&Eight::new()).unwrap();
-        assert_eq!(infer(&Eight::new(), &network, &input), want, "{name}");
+        assert_eq!(*opened.image_on(&eight()).unwrap(), planned);
+        let network = opened.load(&eight()).unwrap();
+        assert_eq!(infer(&eight(), &network, &input), want, "{name}");
         assert_ne!(want, opened.expected(&input).unwrap(), "{name}: these are floats");
     }
 }
@@ -68,7 +68,7 @@ fn infinite_weight_of_8_bits_is_refused_by_its_channel() {
 fn scales_serve_any_size_and_constants_of_others_do_not() {
     let (_, scales) = scaled("resnet18", 32, Format::Fp8);
     let open = |size| Model::open("resnet18").input_size(size);
-    let device = Eight::new();
+    let device = eight();
     let floats = open(32).read().unwrap().weights(&device).unwrap();
     let model = open(64).scales(&scales).read().unwrap();
     let shared = model.weights_sharing(&floats).unwrap();
@@ -98,7 +98,7 @@ fn network_without_steps_of_8_bits_says_so_on_any_device() {
     for model in [mobile.with_scales(&some).unwrap(), resnet] {
         let name = model.name();
         let want = format!("{name}: scales: no step of it can have numbers of 8 bits: ");
-        let errors = [model.load(&Eight::new()).map(drop), model.load(&plain()).map(drop)];
+        let errors = [model.load(&eight()).map(drop), model.load(&plain()).map(drop)];
         for error in errors.map(|loaded| loaded.unwrap_err().to_string()) {
             assert!(error.starts_with(&want), "{error}");
         }
@@ -133,7 +133,7 @@ fn scales_serve_a_file_that_was_renamed() {
     let input = Seeded(3).input(model.input_len());
     let [want, got] = [scales, old].map(|scales| {
         let model = model.clone().with_scales(&scales).unwrap();
-        infer(&Eight::new(), &model.load(&Eight::new()).unwrap(), &input)
+        infer(&eight(), &model.load(&eight()).unwrap(), &input)
     });
     assert_eq!(got, want);
 }

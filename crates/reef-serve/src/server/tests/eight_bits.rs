@@ -1,14 +1,13 @@
 //! Models with numbers of 8 bits.
 
 #[path = "../../../../../reef-models/tests/integration/eight_bits/device.rs"]
-#[expect(unsafe_code, reason = "it makes a launch anew")]
 mod device;
 
 use super::*;
 use crate::engine::device::start_on;
 use crate::engine::node::Nodes;
 use crate::models::config::load::{LoadParameters, LoadValue};
-use device::{Eight, plain};
+use device::{eight, plain};
 use reef::models::Scales;
 use reef::op::Format;
 
@@ -25,7 +24,7 @@ fn scales() -> Scales {
 
 /// A daemon on a device with kernels of 8 bits, and a model `net` with scales.
 fn open(test: &str) -> Fixture {
-    let on = |config| Server::on(Nodes::new("eight", start_on(vec![Eight::new()])?), config);
+    let on = |config| Server::on(Nodes::new("eight", start_on(vec![eight()])?), config);
     let fixture = Fixture::open(test, |config| config.models.load = Vec::new(), on);
     fixture.file("net/model.toml", format!("{DESCRIPTION}scales = \"int8.json\"\n"));
     fixture.file("net/1/int8.json", scales().to_json().unwrap());
@@ -50,7 +49,7 @@ fn model_with_scales_computes_in_8_bits() {
     for name in ["net", "tiny"] {
         fixture.load(name).unwrap();
     }
-    let device = Eight::new();
+    let device = eight();
     let network = model().with_scales(&scales()).unwrap().load(&device).unwrap();
     network.stage_input(&Seeded(1).input(network.input_len())).unwrap();
     let scheduler = reef::scheduler::by_name("reef").unwrap();
