@@ -1,11 +1,10 @@
 //! Sessions through shared memory, and peers that keep to no rule of it.
 
 use crate::support::{ADD, Bench, ECHO, PUSH, sessions_end};
+use reef_files::descriptors;
 use reef_wire::{Client, Link};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use std::io::{IoSlice, Write};
-use std::mem::MaybeUninit;
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -82,13 +81,8 @@ fn session_ends_with_its_client() {
     sessions_end(&bench.server());
 }
 
-fn offer(stream: &UnixStream, files: &[BorrowedFd<'_>]) {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut offer = SendAncillaryBuffer::new(&mut space);
-    if !files.is_empty() {
-        offer.push(SendAncillaryMessage::ScmRights(files));
-    }
-    sendmsg(stream, &[IoSlice::new(&[0])], &mut offer, SendFlags::NOSIGNAL).unwrap();
+fn offer(stream: &UnixStream, file: Option<BorrowedFd<'_>>) {
+    descriptors::send(stream, &[0], file).unwrap();
 }
 
 fn memory(len: u64, seals: SealFlags) -> OwnedFd {
@@ -103,8 +97,7 @@ fn memory_that_could_shrink_is_refused() {
     let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let offered = |file: Option<OwnedFd>| {
         let (near, far) = UnixStream::pair().unwrap();
-        let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
-        offer(&near, &files);
+        offer(&near, file.as_ref().map(AsFd::as_fd));
         Link::shared(far).map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(offered(Some(memory(LEN, all))), Ok(()));
@@ -126,7 +119,7 @@ fn positions_of_a_hostile_peer_are_errors() {
     for (position, what) in [(0, "sent"), (128, "taken")] {
         let (mut near, far) = UnixStream::pair().unwrap();
         let file = memory(LEN, all);
-        offer(&near, &[file.as_fd()]);
+        offer(&near, Some(file.as_fd()));
         let mut link = Link::shared(far).unwrap();
         // The peer sends by the first ring; this end's bytes are in the second.
         let at = position + if what == "taken" { LEN / 2 } else { 0 };
