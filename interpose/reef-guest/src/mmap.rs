@@ -5,7 +5,7 @@ use rustix::io::pread;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Contents of a file that processes map.
 ///
@@ -23,10 +23,27 @@ pub unsafe trait InFile {
 pub struct Mapped<T: InFile>(Mapping, PhantomData<T>);
 
 impl<T: InFile> Mapped<T> {
+    /// Length of the file, in which `T` has room.
+    const LEN: usize = {
+        assert!(size_of::<T>() <= T::BYTES);
+        T::BYTES
+    };
+
+    /// Creates a file of zeros whose length can't change, and maps it. The name is for tools that
+    /// list memory.
+    pub(crate) fn create(name: &str) -> io::Result<(Self, OwnedFd)> {
+        let (mapping, file) = Mapping::create(name, Self::LEN)?;
+        Ok((Self(mapping, PhantomData), file))
+    }
+
+    /// Maps a file that another process has created, if its length can't change.
+    pub(crate) fn open(file: impl AsFd) -> io::Result<Self> {
+        Ok(Self(Mapping::open(file, Self::LEN)?, PhantomData))
+    }
+
     /// Maps a file that is and stays at least `T::BYTES` long.
     pub(crate) fn new(file: impl AsFd) -> io::Result<Self> {
-        const { assert!(size_of::<T>() <= T::BYTES) };
-        Ok(Self(Mapping::of_file(file, T::BYTES)?, PhantomData))
+        Ok(Self(Mapping::of_file(file, Self::LEN)?, PhantomData))
     }
 
     /// Keeps the mapping from child processes.
@@ -63,8 +80,8 @@ impl<T: InFile> Deref for Mapped<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: mapped as long as `self` lives, at a page's start, and long enough for it, which
-        // is atomics alone.
+        // SAFETY: mapped as long as `self` lives, at a page's start, and `LEN` is enough for it. By
+        // `InFile` it is atomics alone, of which any bytes are a value.
         unsafe { self.0.start().cast::<T>().as_ref() }
     }
 }

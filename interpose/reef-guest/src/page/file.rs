@@ -1,15 +1,10 @@
 //! File of a page's memory, which can be sent to other processes and can't shrink.
 
-use super::layout::{BYTES, Identity};
-use super::mapping::{Mapping, map};
-use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
-};
+use super::layout::Identity;
+use super::mapping::{Mapping, create, open};
+use rustix::fs::fstat;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-/// Seals by which no process can take the memory away from another one that has it mapped.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Identity of a page's memory: device and inode of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +21,7 @@ impl PageFile {
     ///
     /// The system has no memory.
     pub fn create(who: &Identity) -> io::Result<(Self, Mapping)> {
-        let file = memfd_create("reef-guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, BYTES as u64)?;
-        fcntl_add_seals(&file, SEALS)?;
-        let page = map(&file)?;
+        let (page, file) = create()?;
         page.header.write(who);
         Ok((Self(file), page))
     }
@@ -41,8 +33,10 @@ impl PageFile {
     ///
     /// `InvalidData`: its size may change, or it isn't a page of this version.
     pub fn open(file: OwnedFd) -> io::Result<(Identity, Self, Mapping)> {
-        let page = Self::checked(&file)?;
-        let who = page.header.read().map_err(|why| invalid(&format!("not a page: {why}")))?;
+        let page = open(&file)?;
+        let who = page.header.read().map_err(|why| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("not a page: {why}"))
+        })?;
         Ok((who, Self(file), page))
     }
 
@@ -56,18 +50,6 @@ impl PageFile {
         let stat = fstat(&self.0)?;
         Ok(FileId(stat.st_dev, stat.st_ino))
     }
-
-    fn checked(file: &OwnedFd) -> io::Result<Mapping> {
-        let seals = fcntl_get_seals(file)?;
-        if !seals.contains(SEALS) {
-            return Err(invalid(&format!("a page whose size may change (seals {seals:?})")));
-        }
-        let length = fstat(file)?.st_size;
-        if length != BYTES as i64 {
-            return Err(invalid(&format!("a page of {length} bytes")));
-        }
-        map(file)
-    }
 }
 
 impl AsFd for PageFile {
@@ -76,14 +58,11 @@ impl AsFd for PageFile {
     }
 }
 
-fn invalid(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Class;
+    use crate::page::{BYTES, Class};
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     const WHO: Identity = Identity { guest: 7, class: Class::BestEffort, holder: 0, pid: 99 };
 
@@ -103,8 +82,9 @@ mod tests {
     fn page_without_seals_is_refused() {
         let file = memfd_create("page", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, BYTES as u64).unwrap();
-        let error = PageFile::open(file).unwrap_err().to_string();
-        assert!(error.starts_with("a page whose size may change"), "{error}");
+        let error = PageFile::open(file).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("must have 4096 sealed bytes"), "{error}");
     }
 
     #[test]
