@@ -1,6 +1,7 @@
 //! Messages over UNIX sockets that bring a file descriptor along.
 //!
-//! A signal ends no call early. Received descriptors are closed on `exec`.
+//! A call that a signal interrupts before its first byte is made again. Received descriptors are
+//! closed on `exec`.
 
 use rustix::io::retry_on_intr;
 use rustix::net::{
@@ -18,7 +19,8 @@ pub struct Message {
     pub bytes: usize,
     /// True if the message was longer than the buffer. The rest of it is lost.
     pub is_truncated: bool,
-    /// Last descriptor that came along. All others are closed.
+    /// Last descriptor that came along. All others are closed, so a peer that sends many uses up
+    /// none of this process's. `None` also if this process may have no more of them.
     pub descriptor: Option<OwnedFd>,
 }
 
@@ -73,8 +75,8 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
     receive_with(socket.as_fd(), bytes, RecvFlags::empty())
 }
 
-/// Waits until a stream has filled all of `bytes`. Fewer come if the stream ends, or at the
-/// socket's timeout, which is for all of them.
+/// Waits until a stream has filled all of `bytes`. Fewer come if the stream ends, at the socket's
+/// timeout, which is for all of them, or if a signal interrupts the call between two of them.
 ///
 /// # Errors
 ///

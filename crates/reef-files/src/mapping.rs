@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// # Safety
 ///
 /// * Any bytes are a value of the type.
-/// * It consists of atomics, and of cells whose owner accesses them by raw pointers alone. So any
-///   number of threads may have references to it, and any process may write any byte of it while
-///   they live.
+/// * It consists of atomics, and of cells that are accessed by raw pointers alone. So any number of
+///   threads may have references to it, and any process may write any byte of it while they live.
+/// * If there are cells, mappings with the type are private to the code that accesses them:
+///   [`Mapping::slice`] gives all code that has a mapping atomics in the same bytes.
 pub unsafe trait Shared {}
 
 // SAFETY: an atomic, of which any bytes are a value.

@@ -15,7 +15,8 @@ pub(super) const LEN: usize = 1 << 20;
 pub(super) struct Rings([Ring; 2]);
 
 // SAFETY: positions are atomics, and bytes are in cells that only `Ring` touches, by raw pointers.
-// Its halves keep bytes that are written apart from those that are read. Any bits are a value.
+// Its halves keep bytes that are written apart from those that are read. Any bytes are a value.
+// The mapping stays in the two halves of a link, which take nothing but rings from it.
 unsafe impl Shared for Rings {}
 
 impl Rings {
