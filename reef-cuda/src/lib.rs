@@ -2,7 +2,7 @@
 //!
 //! The driver library is opened at run time, so this builds and starts on machines without it;
 //! opening a device there is an error that says what was tried. Device code ships with the crate.
-//! What all GPU backends do alike is in `reef-gpu`; here is what the driver does for an open
+//! The common part of all GPU backends is in `reef-gpu`; here is what the driver does for an open
 //! device:
 //!
 //! | file | what it does |

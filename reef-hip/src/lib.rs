@@ -2,8 +2,8 @@
 //!
 //! The runtime library is opened at run time, so this builds and starts on machines without it;
 //! opening a device there is an error that says what was tried. Device code ships with the crate.
-//! It runs with HIP 5.2 to 7. What all GPU backends do alike is in `reef-gpu`; here is what AMD's
-//! runtime does for an open device, and what it doesn't:
+//! It runs with HIP 5.2 to 7. The common part of all GPU backends is in `reef-gpu`; here is what
+//! AMD's runtime does for an open device, and what it doesn't:
 //!
 //! | file | what it does |
 //! |---|---|

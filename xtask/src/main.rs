@@ -324,7 +324,7 @@ fn features() -> Vec<Command> {
         command
     })
     .into();
-    // What only the fuzz targets use; all but that crate is checked for the documentation as well.
+    // Code that only the fuzz targets use; all else is checked for the documentation as well.
     commands.push(cargo(
         "check --quiet --workspace --lib \
          --features cuda,hip,reef-serve/fuzzing,reef-guest/fuzzing,reef-wire/fuzzing",

@@ -39,7 +39,7 @@ const MOVED: [(&str, &str); 1] = [(" reef-cli/disb/", " crates/reef-cli/disb/")]
 ///
 /// # Errors
 ///
-/// What is wrong with a file, or that the page is out of date.
+/// The fault of a file, or that the page is out of date.
 pub(crate) fn run(check: bool) -> Result<(), String> {
     let page = page(Path::new(RESULTS))?;
     if !check {

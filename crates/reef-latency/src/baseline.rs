@@ -153,7 +153,7 @@ mod tests {
             (0..100).for_each(|at| all.note(1, factor * varied(at)));
             all.settle()
         };
-        // What came between belongs to the program: it is kept as well.
+        // The latency in between belongs to the program: it is kept as well.
         assert_eq!([1.0, 3.0, 3.0, 1.0, 9.0, 9.0, 9.0].map(&mut measure), {
             [false, false, false, false, false, false, true]
         });

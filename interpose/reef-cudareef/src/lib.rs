@@ -6,8 +6,8 @@
 //! restore          ──► the host stores `gate`
 //! ```
 //!
-//! What is submitted behind a closed gate waits on the device, in order; what was submitted before
-//! runs to its end. The numbers of a slot only grow, so a late write or wait of an old gate harms
+//! Work that is submitted behind a closed gate waits on the device, in order; earlier work runs to
+//! its end. The numbers of a slot only grow, so a late write or wait of an old gate harms
 //! no new one.
 //!
 //! The port itself replaces the driver and keeps commands in queues of its own. This library

@@ -138,7 +138,7 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     });
     until("released elsewhere", || !elsewhere.page.holders.is_closed());
 
-    // What it held for is counted, on both sides.
+    // The time for which it held is counted, on both sides.
     let views = registry.guests();
     let held = |guest| views.iter().find(|view| view.who.guest == guest).map(|view| view.held);
     assert!(views.iter().any(|view| view.who.class == Class::RealTime && view.busy >= LENGTH));

@@ -11,7 +11,7 @@ use std::path::Path;
 const PARSED: u64 = 48;
 
 /// Reads a file and parses its text with `parse`, which gets the text and the name of the file.
-/// What that takes stays charged.
+/// The memory that this takes stays charged.
 ///
 /// # Errors
 ///

@@ -63,7 +63,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// The first fault of the bytes.
     pub fn from_bytes(bytes: &[u8], budget: &Budget) -> Result<Self, Problem> {
         let ledger = Ledger::new(budget);
         let mut reader = Reader { bytes, at: 0 };

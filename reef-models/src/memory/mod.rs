@@ -7,7 +7,8 @@
 //! Invariant: apart from some kilobytes, a reader holds at a time no more than it has charged. So
 //! an untrusted file takes no more memory than its reader was given, whatever the file says.
 //!
-//! What a reader hands over (a network, its weights) stays charged until the budget is dropped.
+//! Memory that a reader hands over (a network, its weights) stays charged until the budget is
+//! dropped.
 
 pub(crate) mod budget;
 pub(crate) mod ledger;

@@ -24,7 +24,7 @@ const MAX_KERNELS: usize = 1024;
 ///
 /// # Errors
 ///
-/// What is wrong, in words.
+/// The first fault, in words.
 pub(crate) fn kernels<'a>(tokens: &[Token<'a>]) -> Result<Vec<Kernel<'a>>, String> {
     let (mut kernels, mut at) = (Vec::<Kernel<'a>>::new(), 0);
     while let Some(found) = tokens[at..].iter().position(|token| token.is("__global__")) {

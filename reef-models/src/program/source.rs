@@ -30,7 +30,7 @@ pub(crate) struct KernelFacts {
 impl Source {
     /// # Errors
     ///
-    /// What is wrong, in words.
+    /// The first fault, in words.
     pub(crate) fn read(name: &str, text: &str) -> Result<Self, String> {
         let tokens = token::tokens(text)
             .map_err(|at| format!("byte {at}: what begins there doesn't end"))?;

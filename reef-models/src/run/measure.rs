@@ -13,7 +13,7 @@ const REPEATS: usize = 3;
 
 /// Runs each launch of `network` alone on an idle device and notes its time.
 ///
-/// What a round of `n` blocks per unit takes is derived from the whole: all rounds of a launch are
+/// The time of a round of `n` blocks per unit is derived from the whole: all rounds of a launch are
 /// taken to be equal.
 ///
 /// # Errors

@@ -31,7 +31,7 @@ impl Pixels {
     ///
     /// # Errors
     ///
-    /// What is wrong with the file, without its name.
+    /// The fault of the file, without its name.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let mut file = BufReader::new(reef_files::regular(path)?);
         let begin = file.fill_buf()?;

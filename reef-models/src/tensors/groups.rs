@@ -1,8 +1,8 @@
 //! Steps that a device runs as one: neighbours that read the same first, such as queries, keys and
 //! values of attention.
 //!
-//! What a group reads and writes is in use all the time that it runs, so memory is planned by
-//! groups and not by steps.
+//! All storages of a group are in use all the time that it runs, so memory is planned by groups and
+//! not by steps.
 
 use crate::tensors::step::TensorStep;
 use reef_op::Operators;

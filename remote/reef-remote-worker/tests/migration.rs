@@ -121,7 +121,7 @@ impl Program {
                 assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut graph)), 0);
                 let code = call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
                 assert_eq!(code, 0);
-                // What was instantiated lives without the graph.
+                // An executable graph lives without the graph.
                 assert_eq!(call!(driver, cuGraphDestroy(graph)), 0);
                 self.graphs.push(exec);
                 if self.graphs.len() > 3 {
@@ -438,7 +438,7 @@ fn bounded_state() {
     drop(other);
     migrate(from.worker(), &Destination::new(&full)).unwrap();
     (0..100).for_each(|_| program.step());
-    // What it took has come back.
+    // The memory that it took has come back.
     tenants.open(None).unwrap().reserve(Resource::State, 4 << 30).unwrap();
     program.end();
 }

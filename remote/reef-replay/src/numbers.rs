@@ -25,7 +25,7 @@ impl Numbers {
         let mut state = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.is_taken.resize(MAX_TEMPLATES, false);
         state.held.resize(MAX_TEMPLATES, 0);
-        // What the server keeps for no use is replaced first.
+        // A template that the server keeps for no use is replaced first.
         let free = (0..MAX_TEMPLATES).filter(|number| !state.is_taken[*number]);
         let number = free.max_by_key(|number| state.held[*number])?;
         let others = state.held.iter().sum::<usize>() - state.held[number];

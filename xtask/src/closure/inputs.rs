@@ -106,7 +106,7 @@ pub(super) fn faults(packages: &Packages, files: &Files) -> Result<Vec<String>, 
         .filter(|(of, path)| !packages.contains_key(**of) || !known.contains(Path::new(path)))
         .map(|(of, path)| format!("inputs of {of}: {path} must be there"))
         .collect();
-    // What xtask reads is what its steps check, and these always run.
+    // Files that xtask reads are those that its steps check, and these always run.
     for name in packages.keys().filter(|name| *name != "xtask") {
         let of = files.get(&Some(name.clone())).into_iter().flatten();
         for source in of.filter(|file| file.extension().is_some_and(|e| e == "rs")) {
@@ -154,7 +154,7 @@ fn is_input(packages: &Packages, name: &str, path: &Path) -> bool {
 
 /// Path in the workspace that a text names from a folder, if it may be one.
 fn inside(base: &Path, text: &str) -> Option<PathBuf> {
-    // What stands before the first value that is put in.
+    // The part before the first value that is put in.
     let text = text.split('{').next()?;
     // `../..` alone is the workspace, as a base of other paths.
     let is_base = text.split('/').all(|part| ["", ".", ".."].contains(&part));

@@ -123,7 +123,7 @@ fn add(table: &mut BTreeMap<String, Requirement>, dependency: &Value, package: &
     requirement.version = text(&dependency["req"]).trim_start_matches('^').to_owned();
     requirement.has_defaults |= dependency["uses_default_features"] == true;
     requirement.features.extend(list(&dependency["features"]).iter().map(text));
-    // What the package's default features set in it.
+    // Features that the package's default ones set in it.
     let prefix = format!("{}/", local(dependency));
     let set = defaults(package);
     let set = set.iter().filter_map(|feature| feature.strip_prefix(&prefix));

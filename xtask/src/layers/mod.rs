@@ -6,7 +6,7 @@
 //! takes through a *face*. A face is a file that declares other files: `lib.rs`, `main.rs`,
 //! `mod.rs`.
 //!
-//! What a method call reaches is not seen, nor what a macro makes.
+//! Targets of method calls are not seen, nor items that a macro makes.
 
 pub(crate) mod check;
 mod circles;

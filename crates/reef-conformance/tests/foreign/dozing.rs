@@ -17,7 +17,7 @@ fn dozing() -> Toy {
 }
 
 /// The worker wakes up because its command ends, late for a preemption that is over when it looks.
-/// What its client submits next must run, also if no preemption follows that would wake it.
+/// The next command of its client must run, also if no preemption follows that would wake it.
 #[test]
 fn late_worker_runs_the_next_command_after_a_preemption() {
     let device = dozing();

@@ -183,7 +183,7 @@ impl HwQueue {
 
     /// # Errors
     ///
-    /// What ended the queue.
+    /// The one that ended the queue.
     pub(crate) fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }

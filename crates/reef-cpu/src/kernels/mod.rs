@@ -10,7 +10,7 @@
 //! elementwise work runs along the channels, whatever their number. `docs/cpu-kernels.md` has the
 //! reasons and the measurements.
 //!
-//! What stays true: every block obeys one contract, which makes preemption exactly-once. It
+//! Invariant: every block obeys one contract, which makes preemption exactly-once. It
 //! computes into the unit's scratch memory, looks at the stop word every few microseconds, and
 //! touches its part of the output (disjoint from every other block's) only once nothing can stop it
 //! any more. A block that lasts no longer than the time between two polls (`direct`, lines of

@@ -1,7 +1,7 @@
 //! Memory of the device.
 //!
 //! In: sizes, and memory of others. Out: a [`Buffer`](buffer::Buffer), whose bounds are checked.
-//! What stays true: plain loads and stores are made under a [borrow](borrow).
+//! Invariant: plain loads and stores are made under a [borrow](borrow).
 
 pub(crate) mod borrow;
 pub(crate) mod buffer;

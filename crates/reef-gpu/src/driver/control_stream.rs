@@ -4,8 +4,8 @@
 //! each priority, AMD's) would else put one of them, and with it a stop, behind a real-time kernel
 //! that shares its queue.
 //!
-//! What is set here takes effect in its order, so a word that is taken again and set to zero is
-//! never changed by what its last owner had set.
+//! Values that are set here take effect in their order, so a word that is taken again and set to
+//! zero is never changed by a value that its last owner had set.
 
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;

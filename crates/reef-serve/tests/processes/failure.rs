@@ -290,7 +290,7 @@ fn two_hundred_clients_leave_nothing() {
     };
     (0..100).for_each(|_| round());
     within(SOON, "the first to go", || daemon.clients() == 1.0);
-    // What clients leave grows each time; what the allocator keeps for a thread doesn't.
+    // Memory that clients leave grows each time; that of the allocator for a thread doesn't.
     let grows = |_| {
         let (memory, threads) = daemon.usage();
         (0..200).for_each(|_| round());

@@ -235,7 +235,7 @@ impl Controller {
     /// passed, in parts per million: it may be bounded otherwise. `work` is what best-effort
     /// programs have done, in any unit that grows.
     pub fn note(&mut self, iterations: &[Iteration], now: u64, applied: u32, work: u64) {
-        // What has not passed is not known to be harmless.
+        // Work that has not passed is not known to be harmless.
         let most = (MAX_RISE * PROBE.max(f64::from(applied) / f64::from(WHOLE))).min(1.0);
         iterations.iter().for_each(|iteration| self.note_iteration(iteration, most));
         let state = self.state;

@@ -155,7 +155,7 @@ fn wish_is_cut_and_lies_in_the_page_gain_nothing() {
     let rt = guest(&path, RealTime, ShareRequest::default());
     launch(&rt);
     until("held", || greedy.page.holders.is_closed());
-    // What a best-effort guest may write: activity, counts, spans and iterations.
+    // A best-effort guest may write activity, counts, spans and iterations.
     greedy.page.activity.hold();
     for at in 0..200 {
         greedy.page.iterations.add(Iteration { end: at, length: u64::MAX, kind: 1 });

@@ -148,7 +148,7 @@ impl Thread {
             }
             Step::NewStream { stream } if self.streams[stream] > 2 => {
                 let (mut new, flags) = (0_usize, usize::from(!self.is_blocking));
-                // What the former has still runs, and the new one goes on behind it.
+                // Work of the former still runs, and the new one goes on behind it.
                 self.note(call!(driver, cuEventRecord(self.event, self.streams[stream])));
                 self.note(call!(driver, cuStreamDestroy_v2(self.streams[stream])));
                 self.note(call!(driver, cuStreamCreate(&raw mut new, flags)));

@@ -58,7 +58,7 @@ fn parameters_go_to_all_slices_or_to_the_whole() {
     // As before.
     assert_eq!(tiles.set(&program, exec, nodes[0]), 0);
     assert!(is_stopped(&program, exec, &tiles.shape, &[3, 5]));
-    // What the driver refuses changes nothing.
+    // An update that the driver refuses changes nothing.
     let none = Shape { grid: [0, 1, 1], ..tiles.shape };
     assert_ne!(Call { shape: none, ..tiles }.set(&program, exec, nodes[0]), 0);
     let other = chain(&program, &[tiles]).1;

@@ -32,7 +32,7 @@ struct Turn {
 
 impl Turn {
     fn all(&self, steps: &[TensorStep]) -> Option<Vec<TensorStep>> {
-        // What a step that is gone would have filled, and what has the same elements.
+        // Storages that a step would have filled that is gone, and those with the same elements.
         let mut same: HashMap<usize, usize> = HashMap::new();
         let mut made = Vec::with_capacity(steps.len());
         for step in steps {

@@ -33,7 +33,7 @@ pub(in crate::tensors) fn trimmed(
             output.steps.push(step);
             continue;
         };
-        // What no step makes is there as a whole.
+        // A storage that no step makes is there as a whole.
         let is_whole = |storage: &usize| !own.contains(storage) || read[storage].is_none();
         let whole = plan.of_whole.filter(|_| step.reads.iter().all(is_whole));
         let (op, parts) = match whole {

@@ -130,7 +130,7 @@ impl Migration {
         let window = lock(&self.shared.window).as_ref().map(|window| window.base());
         let window = window.ok_or("it has memory without a window")?;
         let mut copy = Copy::begin(target, window, &self.program)?;
-        // What changes meanwhile is sent again.
+        // Bytes that change meanwhile are sent again.
         let (now, none) = (ranges(&self.shared), HashSet::new());
         let early = self.read(&now, &none, |range, at, bytes| copy.piece(range, at, bytes));
         // Memory that has just ended can't be read, and needn't be.

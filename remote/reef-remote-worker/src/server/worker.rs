@@ -135,7 +135,7 @@ impl Worker {
         let class = variables.iter().find(|(name, _)| *name == "REEF_CLASS");
         let class = class.map(|(_, class)| class.clone());
         command.envs(variables);
-        // What kernels print goes where this server's messages go.
+        // The output of kernels goes where this server's messages go.
         let messages = io::stderr().as_fd().try_clone_to_owned()?;
         let child = command.stdin(Stdio::from(theirs)).stdout(messages).spawn()?;
         // An old system has no such names: its workers end by themselves alone.

@@ -197,7 +197,7 @@ impl<D: Operators> OwnLane<D> {
             )));
         }
         state.draining = None;
-        // What follows commands that were taken back is taken back with them.
+        // Commands behind others that were taken back are taken back with them.
         if state.has_failed || state.taken.is_some() {
             return Ok(());
         }

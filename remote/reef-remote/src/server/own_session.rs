@@ -126,7 +126,7 @@ impl<D: Operators> Session<D> {
                 return Err(reef_wire::Error::Protocol(text).into());
             }
         }
-        // What was reset was evicted before.
+        // Work that is reset was evicted before.
         step.store(asked, Ordering::Relaxed);
         if asked == REACTIVATE {
             return Ok(());

@@ -645,6 +645,6 @@ fn state_that_comes_is_bounded_for_a_tenant() {
     drop(other);
     migrate(&from, &to(&full)).unwrap();
     device.alloc(1000).unwrap();
-    // What it took has come back.
+    // The memory that it took has come back.
     tenants.open(None).unwrap().reserve(Resource::State, 4 << 30).unwrap();
 }

@@ -157,7 +157,7 @@ impl Inbox {
 
     /// Receives once, and handles all whole frames.
     pub(super) fn read(&mut self, sink: &impl Sink) -> Result<()> {
-        // What a handshake has read beyond its own frames comes first.
+        // Bytes that a handshake has read beyond its own frames come first.
         if std::mem::take(&mut self.has_unread) {
             self.handle_frames(sink)?;
         } else {

@@ -60,7 +60,7 @@ pub(crate) fn may_run(world: &World, op: &Op, is_inside: bool) -> bool {
         Op::Copy { to, from, bytes } => vec![place(world, to, bytes), place(world, from, bytes)],
         Op::Fill { to, bytes, .. } => vec![place(world, to, bytes), MemoryKind::Device],
         Op::Write(at, _) => vec![place(world, at, 4), MemoryKind::Device],
-        // What a kernel does is the program's, and a fault of it the device's.
+        // The effect of a kernel is the program's matter, and a fault of it the device's.
         Op::Kernel(Kernel::Digest, ..) | Op::Blocks(_) => return false,
         Op::Kernel(kernel, to, value) => {
             let from = if kernel == Kernel::Join { value } else { to };

@@ -199,7 +199,7 @@ pub(crate) unsafe fn take_effect(op: &Op) {
             unsafe { &*(at as *const AtomicU32) }.store(value, Ordering::SeqCst);
         }
         Op::Host(function, data) => function(data),
-        // What else there is to these happens where they are made, or when they have ended.
+        // All others take effect where they are made, or when they have ended.
         _ => {}
     }
 }

@@ -221,7 +221,7 @@ fn check_admission(args: &Args, socket: &Path, credentials: &GuestInfo) -> Resul
     // A program that is not found is reported later.
     let program = program.unwrap_or_else(|| "/proc/self/exe".into());
     match would_join(socket, &wish, credentials, &program, TIMEOUT) {
-        // What it starts may be granted what it isn't: that asks again when it uses the device.
+        // A program that it starts may get what it doesn't: that asks when it uses the device.
         Err(Refusal::Refused(why)) if !args.strict => {
             note!("reef: {}: the daemon refuses: {why}", socket.display());
             Ok(())

@@ -4,7 +4,7 @@
 //! the part of each block ([`plan`]), its stop word ([`stop_token`]), and the formulas behind its
 //! sums ([`scratch_epilogue`], [`epilogue`]).
 //!
-//! What stays true: an [`Operand`](operand::Operand) was found inside of its buffer; shares of a
+//! Invariant: an [`Operand`](operand::Operand) was found inside of its buffer; shares of a
 //! plan are disjoint and are the whole layer together.
 
 pub(super) mod epilogue;

@@ -1,7 +1,7 @@
 //! The innermost product: a few rows times one panel, with the sums in registers.
 //!
 //! In: a [`Tile`](tile::Tile) of operands. Out: its sums in memory ([`multiply`]), or what becomes
-//! of them ([`avx512`]). What stays true: terms of a sum come in their order, whatever a tile's
+//! of them ([`avx512`]). Invariant: terms of a sum come in their order, whatever a tile's
 //! size, so a sum's bits don't hang on how a layer is cut into tiles.
 
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 //!
 //! In: operators of odd shapes (`table`) and of random ones (`drawn`), and what they should give
 //! ([`reference`]). Out: that blocks give it (`values`), stopped or not (`stops`), and that all
-//! else is refused (`refused`). What stays true: nothing outside of an output is written.
+//! else is refused (`refused`). Invariant: nothing outside of an output is written.
 //! [`timing`] measures, if it is asked to.
 
 mod case;

@@ -1,6 +1,6 @@
 //! Functions of values: of one at a time, and of a vector's.
 //!
-//! In and out: values in registers or in rows. What stays true: a vector of a function has the bits
+//! In and out: values in registers or in rows. Invariant: a vector of a function has the bits
 //! of single values unless the function says how far it is off; and what is not a number stays
 //! none.
 

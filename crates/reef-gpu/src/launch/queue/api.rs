@@ -91,7 +91,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         if !copy.to_host {
             return self.launch(seq, &launch, None);
         }
-        // What the host has read can't be undone: this one is never stopped.
+        // Bytes that the host has read can't be undone: this one is never stopped.
         if launch.blocks() > 0 {
             launch_plain(&self.stream, &launch)?;
         }

@@ -113,7 +113,7 @@ pub(super) fn family<V: Vendor>(
         return family;
     }
     match Element::of(gpu) {
-        // What is converted is rounded on the way.
+        // Converted values are rounded on the way.
         Element::Tf32 if rounded.input || gemm.converts => "rounded",
         Element::Tf32 => "tf32",
         Element::F32 => "fp32",

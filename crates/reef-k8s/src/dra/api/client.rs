@@ -88,7 +88,7 @@ impl Client {
         let status = answer.status().as_u16();
         let bytes = Limited::new(answer.into_body(), MAX_BYTES).collect().await?.to_bytes();
         connection.abort();
-        // What isn't JSON comes from something in between, and its status says enough.
+        // An answer that isn't JSON comes from something in between, and its status says enough.
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Reply { status, body })
     }

@@ -155,7 +155,7 @@ impl<D: Operators> Handler for Incoming<D> {
                 return Err(reef_wire::Error::Protocol(text));
             }
             _ => {
-                // What follows a failure is not looked at.
+                // Messages behind a failure are not read.
                 if self.failed.is_none() {
                     self.failed = self.take(message).err().map(|fault| reason(&fault));
                 }

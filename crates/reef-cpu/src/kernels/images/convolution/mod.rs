@@ -11,7 +11,7 @@
 //! | `direct.rs` | windows of one pixel, sums of few terms, with AVX-512 |
 //! | `gathered` | all |
 //!
-//! What stays true: sums of `strips` and `direct` have the bits that `gathered` would give them.
+//! Invariant: sums of `strips` and `direct` have the bits that `gathered` would give them.
 
 pub(in crate::kernels) mod bound_conv;
 pub(super) mod depthwise;

@@ -69,7 +69,7 @@ unsafe fn store_plain<const R: usize, const V: usize>(
         let bias = unsafe { _mm512_maskz_loadu_ps(mask, ends.bias.wrapping_add(v * LANES)) };
         for (r, row) in sums.iter().enumerate() {
             let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
-            // What is not a number stays none: of two that can't be compared, the second is taken.
+            // NaN stays NaN: of two values that can't be compared, the second is taken.
             let value = _mm512_max_ps(floor, _mm512_add_ps(row[v], bias));
             // SAFETY: the tile's columns of `R` rows are its own: `finish` demands it. The mask
             // leaves out others.

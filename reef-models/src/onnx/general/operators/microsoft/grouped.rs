@@ -135,7 +135,7 @@ impl Cache {
         }
         let lengths = b.reshape(lengths, vec![batch])?;
         let lengths = b.cast(&lengths, Element::I64)?;
-        // What a request says is kept within the cache.
+        // Lengths that a request gives are kept within the cache.
         let before = b.map_in(Domain::I64, Element::I64, &[&lengths], |w| {
             let (last, new) = (w.input(0), w.whole(new as i64 - 1));
             let before = w.sub(last, new);

@@ -154,7 +154,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
 ///
 /// # Safety
 ///
-/// What the masks name can be read.
+/// All floats that the masks name can be read.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load<const V: usize>(line: &Line, from: *const f32) -> [__m512; V] {

@@ -4,7 +4,7 @@
 //! Windows are gathered as runs of floats (`runs`, [`windows`]) unless pixels can be read where
 //! they lie, and multiplied (`products`).
 //!
-//! What stays true: terms of a sum come in the order in which the input lies in memory, which is
+//! Invariant: terms of a sum come in the order in which the input lies in memory, which is
 //! the order of the packed weights; and a block keeps the contract of all others.
 
 pub(in crate::kernels) mod block;

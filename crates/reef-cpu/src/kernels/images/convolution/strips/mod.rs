@@ -12,7 +12,7 @@
 //! row 1       └──── window ────┘         STEP floats behind row 0
 //! ```
 //!
-//! What stays true: sums have the bits of those over gathered windows, as their terms come in the
+//! Invariant: sums have the bits of those over gathered windows, as their terms come in the
 //! same order; and a block keeps the contract of all others.
 
 pub(in crate::kernels::images) mod block;

@@ -178,7 +178,7 @@ impl Winograd {
                     let rows = ROWS.min(share.pixels.len() - row);
                     assert!((rows - 1) * pitch + depth <= inputs.len());
                     assert!(rows * COLUMNS <= sums.len());
-                    // What comes next lies behind.
+                    // The next panel lies behind this one.
                     let next = panel.as_ptr().wrapping_add(depth * COLUMNS);
                     let (next, next_step) = part_of_panel(next, depth, [row / ROWS, all]);
                     let own = sums.as_ptr();

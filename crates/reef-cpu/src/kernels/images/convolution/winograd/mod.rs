@@ -11,10 +11,10 @@
 //! outputs         Y = Aᵀ M A
 //! ```
 //!
-//! What comes in are the operands of a [`Conv2d`](reef_op::Conv2d), with filters as
-//! [`filters`] turned them; what goes out is its output. What stays true: sums of which one isn't
-//! finite are made anew as the definition says, so that what is not a number stays where it
-//! belongs; and a block keeps the contract of all others.
+//! In: the operands of a [`Conv2d`](reef_op::Conv2d), with filters as [`filters`] turned them. Out:
+//! its output. Invariant: sums of which one isn't finite are made anew as the definition says, so
+//! that a value that is not a number spreads no further; and a block keeps the contract of all
+//! others.
 
 pub(in crate::kernels::images) mod block;
 pub(in crate::kernels::images) mod filters;

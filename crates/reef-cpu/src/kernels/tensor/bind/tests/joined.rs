@@ -188,7 +188,7 @@ fn a_gelu_is_that_of_the_definition() {
         real(0.5),
         Term::Binary(Binary::Mul, 6, 7),
     ];
-    // What is left of 1 + erf(x / √2) far below zero has few digits in either.
+    // Far below zero, 1 + erf(x / √2) has few digits in either.
     let x = Array::F32((-3000..3000).map(|k| k as f32 / 1000.0).collect());
     let row = spec(Element::F32, &[6000]);
     let kind = Kind::Map(Map { formula: Formula(terms), domain: Domain::F32 });

@@ -45,7 +45,7 @@ pub(super) fn apply(links: &[(Link, Operand<'_>)], values: &mut [f32]) {
 
 /// # Safety
 ///
-/// What the masks name can be read.
+/// All floats that the masks name can be read.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load(from: *const f32, masks: [__mmask16; VECTORS]) -> Values {
