@@ -4,8 +4,9 @@ use crate::alone::wait_for_turn;
 use crate::common::{self, Driver, SOON, Work, call, fake_copy};
 use crate::proxy::Proxy;
 use crate::support;
+use crate::tenants::Deaf;
 use reef_remote_calls::SCHEMA;
-use reef_wire::{Client, ClientOptions, Endpoint, Error, Handler, Message};
+use reef_wire::{Client, ClientOptions, Error};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -99,15 +100,6 @@ fn session_cut_at_every_byte_makes_each_call_once() {
     }
     assert!(cuts > 1000, "the whole of it was cut, {cuts} bytes");
     std::fs::remove_file(copy).unwrap();
-}
-
-/// Receiver of messages that does nothing.
-struct Deaf;
-
-impl Handler for Deaf {
-    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
-        Ok(())
-    }
 }
 
 fn dial(port: u16) -> ClientOptions {

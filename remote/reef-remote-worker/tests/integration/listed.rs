@@ -3,22 +3,14 @@
 use crate::common::{SOON, until};
 use crate::proxy::Proxy;
 use crate::support;
+use crate::tenants::Deaf;
 use reef_remote::observe::{Kind, SessionView, Sessions};
 use reef_remote_calls::{Barrier, Call, SCHEMA, SetCurrent, TableCall};
 use reef_wire::little_endian::{U16, U32, U64};
-use reef_wire::{Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, Token, hot_bytes};
+use reef_wire::{Client, ClientOptions, Error, Hot, Token, hot_bytes};
 use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
-
-/// Receiver of messages that does nothing.
-struct Deaf;
-
-impl Handler for Deaf {
-    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
-        Ok(())
-    }
-}
 
 /// A server of these sessions.
 fn serve() -> (String, Sessions) {

@@ -2,12 +2,13 @@
 
 use crate::common::{self, Driver, call, library, until};
 use crate::support::{self, CLIENT, children, serve, socket};
+use crate::tenants::Deaf;
 use reef_remote_calls::{
     Advance, Call, Define, FindFunction, KernelNode, Launch, Link, Load, OWN_STREAM, SCHEMA,
     SetCurrent, TableCall, ToDevice, ToHost,
 };
 use reef_wire::little_endian::{U16, U32, U64};
-use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Hot, Message, hot_bytes};
+use reef_wire::{Address, Client, ClientOptions, Hot, hot_bytes};
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::io::{BufRead, BufReader, Read};
@@ -193,15 +194,6 @@ fn all_names_are_exported_and_what_is_not_there_is_refused() {
         assert_eq!((call!(driver, cuGetProcAddress(name, to, 11080, 0)), at), (500, 0));
     }
     assert_eq!(find(c"cuLaunchKernelEx", 11000, 0), (0, 0, 2), "it is newer");
-}
-
-/// Receiver of messages that does nothing.
-struct Deaf;
-
-impl Handler for Deaf {
-    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
-        Ok(())
-    }
 }
 
 fn open(address: &str) -> Client {
