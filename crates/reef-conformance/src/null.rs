@@ -364,3 +364,20 @@ fn kernel(
         output.0.put(output.1, &result);
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It would lose the best-effort work: a padded launch runs the real-time kernel alone.
+    #[test]
+    fn device_that_computes_is_never_padded() {
+        let idle = Null::open(0, "").unwrap();
+        let computing = Null::computing(|_, _, _| ());
+        let quantized = computing.clone().with_quantization(|_| Quantization::default());
+        assert_eq!(idle.colocation(), Colocation::Padded);
+        for device in [computing, quantized] {
+            assert_eq!(device.colocation(), Colocation::Never);
+        }
+    }
+}
