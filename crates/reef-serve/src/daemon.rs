@@ -128,7 +128,7 @@ async fn serve(
     server.clients.close();
     let local = tokio::task::spawn_blocking(|| local.stop());
     let requests = async {
-        drain(&server.requests, server.config.get().times.drain()).await;
+        drain(&server.requests, &server.unsent, server.config.get().times.drain()).await;
         server.registry.close(); // a client of the local path may wait for a program
         leave(local, CLOSE_TIMEOUT, || server.nodes.iter().any(|node| node.lost().is_some())).await;
     };
@@ -166,17 +166,19 @@ fn start_next(running: &mut Option<JoinHandle<()>>, work: impl FnOnce() + Send +
     }
 }
 
-/// Refuses new requests and waits until all open requests have ended.
-async fn drain(requests: &Admission, max: Duration) {
+/// Refuses new requests and waits until all open requests have ended and their answers are sent.
+/// A client that reads nothing of its answer loses its connection after `times.write_ms`.
+async fn drain(requests: &Admission, unsent: &Admission, max: Duration) {
     requests.close();
     let begin = Instant::now();
-    tracing::info!(open = requests.in_use(), "draining");
-    while requests.in_use() > 0 && begin.elapsed() < max {
+    tracing::info!(open = requests.in_use(), unsent = unsent.in_use(), "draining");
+    // In this order: an answer is unsent before its request has ended.
+    while (requests.in_use() > 0 || unsent.in_use() > 0) && begin.elapsed() < max {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    match requests.in_use() {
-        0 => tracing::info!(time = ?begin.elapsed(), "drained"),
-        open => tracing::warn!(open, "requests abandoned"),
+    match (requests.in_use(), unsent.in_use()) {
+        (0, 0) => tracing::info!(time = ?begin.elapsed(), "drained"),
+        (open, unsent) => tracing::warn!(open, unsent, "requests abandoned"),
     }
 }
 
@@ -215,6 +217,7 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::quota::admission::AnswerPermit;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
@@ -238,6 +241,24 @@ mod tests {
         };
         runtime.block_on(leave(local, Duration::from_millis(1), is_lost));
         assert!(checks.take().is_none(), "is_lost was called, and the wait went on");
+    }
+
+    #[test]
+    fn drain_waits_for_an_answer_until_it_is_sent() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let [requests, unsent] = ["requests", "unsent answers"].map(|what| Admission::new(what, 9));
+        let answer = AnswerPermit::default();
+        answer.begin(&unsent);
+        let part = answer.pass_on();
+        drop(answer);
+        runtime.block_on(async {
+            let short = Duration::from_millis(20);
+            let long = Duration::from_secs(3600);
+            let mut drained = std::pin::pin!(drain(&requests, &unsent, long));
+            assert!(tokio::time::timeout(short, &mut drained).await.is_err(), "it is not sent");
+            drop(part);
+            drained.await;
+        });
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Server {
     pub(crate) clients: Arc<Clients>,
     /// Requests of gRPC and HTTP.
     pub(crate) requests: Arc<Admission>,
+    /// Calls with answers to such requests that are not yet in the socket.
+    pub(crate) unsent: Arc<Admission>,
     /// Open requests by principal, and of all unauthenticated clients.
     open: Arc<Shares<Principal>>,
     open_of_anonymous: Arc<Shares<&'static str>>,
@@ -146,6 +148,7 @@ impl Server {
             tenants: Tenants::new(&config, nodes.len()),
             clients: Clients::new(SlotCounts::new(config.limits.clients), &config),
             requests: Admission::new("requests", config.limits.open_requests),
+            unsent: Admission::new("unsent answers", usize::MAX),
             open: {
                 let part = config.limits.part(config.limits.open_requests as u64);
                 Shares::new("open requests", u64::MAX, part)
@@ -222,7 +225,8 @@ impl Server {
         done.unwrap_or_else(|e| Err(Error::system("a thread of the daemon", e)))
     }
 
-    /// Takes a slot for a request of `peer`. It should be released after the answer has been sent.
+    /// Takes a slot for a request of `peer`, until its answer is made. An
+    /// [`AnswerPermit`](crate::net::quota::admission::AnswerPermit) lasts until it has been sent.
     ///
     /// # Errors
     ///

@@ -1,10 +1,11 @@
 //! Bodies whose bytes are charged.
 //!
 //! A request's body is charged as it arrives, and must arrive in time. If a quota or the timeout is
-//! exceeded, it is not read on, and ends with an error. An answer's body is charged until it has
-//! been sent.
+//! exceeded, it is not read on, and ends with an error. An answer's body is charged, and keeps its
+//! [`AnswerPermit`], until it has been sent.
 
 use crate::error::Error;
+use crate::net::quota::admission::AnswerPermit;
 use crate::net::quota::charge::Charge;
 use crate::net::quota::connection_pool::{OpenRequest, Stage};
 use axum::body::{Body, Bytes, HttpBody};
@@ -152,6 +153,7 @@ pub(crate) struct AnswerBody {
     rest: Bytes,
     /// Told of its progress.
     open: Option<Arc<OpenRequest>>,
+    permit: AnswerPermit,
     /// Charge for the request's head and its state.
     _head: Charge,
 }
@@ -162,9 +164,10 @@ impl AnswerBody {
         charge: Charge,
         head: Charge,
         open: Option<Arc<OpenRequest>>,
+        permit: AnswerPermit,
     ) -> Self {
         open.iter().for_each(|open| open.leave(Stage::Working, Stage::Answering));
-        Self { body, charge, rest: Bytes::new(), open, _head: head }
+        Self { body, charge, rest: Bytes::new(), open, permit, _head: head }
     }
 
     /// Returns the next part of the rest.
@@ -186,9 +189,11 @@ impl HttpBody for AnswerBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Next<axum::Error> {
         if self.rest.is_empty() {
-            match Pin::new(&mut self.body).poll_frame(cx) {
+            let next = Pin::new(&mut self.body).poll_frame(cx);
+            let permit = self.permit.pass_on(); // returned here if there is no part
+            match next {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(bytes) => self.rest = self.charge.hold(bytes),
+                    Ok(bytes) => self.rest = self.charge.hold(bytes, permit),
                     Err(frame) => return Poll::Ready(Some(Ok(frame))),
                 },
                 Poll::Pending => {
@@ -213,5 +218,33 @@ impl HttpBody for AnswerBody {
         }
         hint.set_lower(hint.lower() + rest);
         hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::identity::peer::Peer;
+    use crate::net::quota::admission::Admission;
+    use crate::net::quota::charge::Memory;
+    use std::task::Waker;
+
+    #[test]
+    fn answer_keeps_its_permit_until_its_last_part_is_sent() {
+        let unsent = Admission::new("unsent answers", usize::MAX);
+        let memory = Memory::new(100, 100, 100, 100);
+        let charge = || memory.charge(&Peer::UNKNOWN);
+        let permit = AnswerPermit::default();
+        permit.begin(&unsent);
+        let mut body = AnswerBody::new(Body::from("answer"), charge(), charge(), None, permit);
+        let mut context = Context::from_waker(Waker::noop());
+        let part = match Pin::new(&mut body).poll_frame(&mut context) {
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().expect("bytes"),
+            other => panic!("{other:?}"),
+        };
+        drop(body);
+        assert_eq!((&*part, unsent.in_use()), (&b"answer"[..], 1), "it is not in the socket");
+        drop(part);
+        assert_eq!(unsent.in_use(), 0);
     }
 }

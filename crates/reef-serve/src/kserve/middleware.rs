@@ -15,6 +15,7 @@ use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use crate::net::keep_alive::ConnectionInfo;
+use crate::net::quota::admission::AnswerPermit;
 use crate::net::quota::connection_pool::{OpenRequest, Stage};
 use crate::server::Server;
 use axum::Router;
@@ -210,7 +211,9 @@ async fn charge(
     {
         return refuse_unread(middleware.protocol, request, max, error).await;
     }
+    let permit = AnswerPermit::default();
     request.extensions_mut().insert(charge.clone());
+    request.extensions_mut().insert(permit.clone());
     let (time, convert) =
         (middleware.server.config.get().times.idle(), body_error(middleware.protocol));
     let (body_charge, open) = (charge.clone(), in_use.clone());
@@ -221,7 +224,7 @@ async fn charge(
     if in_use.as_ref().is_some_and(|open| open.stage() == Stage::Arriving) {
         response = close(middleware.protocol, response); // the rest of its body is not read
     }
-    response.map(|body| Body::new(AnswerBody::new(body, charge, head, in_use)))
+    response.map(|body| Body::new(AnswerBody::new(body, charge, head, in_use, permit)))
 }
 
 /// Adds the key to gRPC's own refusal of a long message.

@@ -2,6 +2,7 @@
 
 use super::infer::Answers;
 use super::proto::ModelStreamInferResponse;
+use crate::net::quota::admission::AnswerPermit;
 use crate::net::quota::charge::Charge;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,11 +15,12 @@ pub(super) struct Flat<S> {
     requests: Pin<Box<S>>,
     answers: Option<Answers>,
     charge: Option<Charge>,
+    permit: AnswerPermit,
 }
 
 impl<S> Flat<S> {
-    pub(super) fn new(requests: S, charge: Option<Charge>) -> Self {
-        Self { requests: Box::pin(requests), answers: None, charge }
+    pub(super) fn new(requests: S, charge: Option<Charge>, permit: AnswerPermit) -> Self {
+        Self { requests: Box::pin(requests), answers: None, charge, permit }
     }
 }
 
@@ -34,6 +36,7 @@ impl<S: Stream<Item = Result<Answers, Status>>> Stream for Flat<S> {
                 }
                 this.answers = None;
                 this.charge.iter().for_each(Charge::clear);
+                this.permit.end();
             }
             match ready!(this.requests.as_mut().poll_next(context)) {
                 Some(Ok(answers)) => this.answers = Some(answers),
@@ -61,7 +64,7 @@ mod tests {
             Ok(Box::pin(tokio_stream::once(one)))
         };
         let requests = tokio_stream::iter([answer(), answer()]);
-        let mut answers = Box::pin(Flat::new(requests, Some(charge)));
+        let mut answers = Box::pin(Flat::new(requests, Some(charge), AnswerPermit::default()));
         let mut context = Context::from_waker(Waker::noop());
         let first = answers.as_mut().poll_next(&mut context);
         assert!(matches!(first, Poll::Ready(Some(Ok(_)))));

@@ -13,6 +13,7 @@ use crate::kserve::infer::request::{
 use crate::kserve::infer::response::{InferResponse, ResponseOutput};
 use crate::kserve::parameter::{Parameter, classes, region_part};
 use crate::net::identity::peer::Peer;
+use crate::net::quota::admission::AnswerPermit;
 use crate::net::quota::charge::Charge;
 use crate::net::quota::connection_pool::{OpenRequest, Stage};
 use crate::server::{RequestSlot, Server};
@@ -35,6 +36,7 @@ pub(super) struct Caller {
     class: Option<Class>,
     pub(super) charge: Option<Charge>,
     open: Option<Arc<OpenRequest>>,
+    pub(super) permit: AnswerPermit,
 }
 
 impl Caller {
@@ -50,7 +52,15 @@ impl Caller {
         let extensions = request.extensions();
         let peer = extensions.get().cloned().unwrap_or(Peer::UNKNOWN);
         let (charge, open) = (extensions.get().cloned(), extensions.get().cloned());
-        Ok(Self { peer, class, charge, open })
+        let permit = extensions.get().cloned().unwrap_or_default();
+        Ok(Self { peer, class, charge, open, permit })
+    }
+
+    /// Takes a slot for a request, whose answer the daemon's end waits for.
+    fn take_slot(&self, server: &Server) -> Result<RequestSlot> {
+        let slot = server.request(&self.peer)?;
+        self.permit.begin(&server.unsent);
+        Ok(slot)
     }
 }
 
@@ -59,7 +69,7 @@ pub(super) async fn infer(
     caller: &Caller,
     request: RawMessage,
 ) -> Result<ModelInferResponse> {
-    let _open = server.request(&caller.peer)?;
+    let _open = caller.take_slot(server)?;
     Ok(write(server.answer(&caller.peer, decode(server, caller, request).await?).await?))
 }
 
@@ -96,7 +106,7 @@ async fn begin(
     caller: &Caller,
     request: RawMessage,
 ) -> Result<(RequestSlot, InferRequest)> {
-    let slot = server.request(&caller.peer)?;
+    let slot = caller.take_slot(server)?;
     Ok((slot, decode(server, caller, request).await?))
 }
 

@@ -90,11 +90,12 @@ impl GrpcInferenceService for Service {
     ) -> Reply<Self::ModelStreamInferStream> {
         let caller = Caller::of(&request).map_err(status)?;
         let (server, charge) = (self.0.clone(), caller.charge.clone());
+        let permit = caller.permit.clone();
         let answers = request.into_inner().then(move |request| {
             let (server, caller) = (server.clone(), caller.clone());
             async move { Ok(infer::infer_in_stream(&server, &caller, request?).await) }
         });
-        Ok(Response::new(Box::pin(Flat::new(answers, charge))))
+        Ok(Response::new(Box::pin(Flat::new(answers, charge, permit))))
     }
 
     async fn repository_index(

@@ -13,6 +13,7 @@ use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
 use crate::net::keep_alive::ServedConnection;
 use crate::net::listener::Listener;
+use crate::net::quota::admission::AnswerPermit;
 use crate::observe::exposition::Exposition;
 use crate::requests::buffer_pool::BufferPool;
 use crate::server::Server;
@@ -135,11 +136,15 @@ async fn check_slot(
 async fn take_slot(
     State(server): App,
     Extension(peer): Extension<Peer>,
+    Extension(permit): Extension<AnswerPermit>,
     request: Request,
     next: Next,
 ) -> Response {
     match server.request(&peer) {
-        Ok(_open) => next.run(request).await,
+        Ok(_open) => {
+            permit.begin(&server.unsent);
+            next.run(request).await
+        }
         Err(error) => Failure(error).into_response(),
     }
 }

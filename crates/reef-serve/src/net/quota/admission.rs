@@ -1,6 +1,7 @@
 //! Permits for connections and open requests: a bounded number, and none once it is closed.
 
 use crate::error::{Error, Result};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -62,6 +63,42 @@ impl Drop for Permit {
     }
 }
 
+/// Permit of a call whose answers are not yet in the socket. The daemon's end waits for it.
+///
+/// A call has at most one, whatever the number of its requests. It is returned when the body of the
+/// answers and all parts that it has passed on are dropped; that of a stream also between requests.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AnswerPermit(Arc<Mutex<UnsentAnswer>>);
+
+#[derive(Debug, Default)]
+struct UnsentAnswer {
+    permit: Option<Arc<Permit>>,
+    /// True if the body has all answers to the requests so far.
+    is_over: bool,
+}
+
+impl AnswerPermit {
+    /// Notes a request that is answered. Must be called before its slot is released.
+    pub(crate) fn begin(&self, unsent: &Arc<Admission>) {
+        let mut answer = self.0.lock();
+        answer.is_over = false;
+        if answer.permit.is_none() {
+            answer.permit = unsent.try_acquire().ok().map(Arc::new);
+        }
+    }
+
+    /// Notes that the body has all answers to the requests so far.
+    pub(crate) fn end(&self) {
+        self.0.lock().is_over = true;
+    }
+
+    /// Returns the permit for a part that the body passes on, and keeps it if more parts follow.
+    pub(crate) fn pass_on(&self) -> Option<Arc<Permit>> {
+        let mut answer = self.0.lock();
+        if answer.is_over { answer.permit.take() } else { answer.permit.clone() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +115,26 @@ mod tests {
         admission.close();
         assert!(matches!(admission.try_acquire(), Err(Error::Unavailable(_))));
         assert_eq!(admission.in_use(), 2);
+    }
+
+    #[test]
+    fn answer_permit_of_a_stream_is_returned_between_requests() {
+        let unsent = Admission::new("unsent answers", usize::MAX);
+        let permit = AnswerPermit::default();
+        assert!(permit.pass_on().is_none(), "no request has begun");
+        permit.begin(&unsent);
+        let part = permit.pass_on();
+        permit.begin(&unsent);
+        assert_eq!(unsent.in_use(), 1, "a call has one");
+        permit.end();
+        let last = permit.pass_on();
+        drop(part);
+        assert_eq!(unsent.in_use(), 1, "the last part is not sent");
+        drop(last);
+        assert_eq!(unsent.in_use(), 0, "the stream waits for a request");
+        permit.begin(&unsent);
+        assert_eq!(unsent.in_use(), 1);
+        drop(permit);
+        assert_eq!(unsent.in_use(), 0);
     }
 }

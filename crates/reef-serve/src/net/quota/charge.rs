@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::{ANONYMOUS, Principal};
+use crate::net::quota::admission::Permit;
 use crate::net::quota::shares::{Share, Shares};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -144,15 +145,17 @@ impl Charge {
         self.0.lock().since
     }
 
-    /// Returns the same bytes; they stay charged until their last clone is dropped.
-    pub(crate) fn hold(&self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(ChargedBytes { bytes, _charge: self.clone() })
+    /// Returns the same bytes; they stay charged, and keep `permit`, until their last clone is
+    /// dropped.
+    pub(crate) fn hold(&self, bytes: Bytes, permit: Option<Arc<Permit>>) -> Bytes {
+        Bytes::from_owner(ChargedBytes { bytes, _charge: self.clone(), _permit: permit })
     }
 }
 
 struct ChargedBytes {
     bytes: Bytes,
     _charge: Charge,
+    _permit: Option<Arc<Permit>>,
 }
 
 impl AsRef<[u8]> for ChargedBytes {
@@ -172,7 +175,7 @@ mod tests {
         charge.add(50).unwrap();
         let said = charge.add(11).unwrap_err().to_string();
         assert_eq!(said, "bytes of requests of http 0 must be at most 60, got 50 + 11");
-        let bytes = charge.hold(Bytes::from_static(b"answer"));
+        let bytes = charge.hold(Bytes::from_static(b"answer"), None);
         drop(charge);
         let part = bytes.slice(1..2);
         drop(bytes);

@@ -1,8 +1,9 @@
 //! Connections that keep their slots without progress, and calls that are headers alone.
 
 use crate::daemon::Daemon;
-use crate::wire::{Http, post};
+use crate::wire::{Http, infer_request, post};
 use crate::{SOON, within};
+use prost::Message;
 use reef_serve::Class;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,6 +16,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
@@ -71,18 +73,51 @@ fn live(stream: &mut TcpStream, until: Option<u8>) -> std::io::Result<()> {
     }
 }
 
+/// Returns a connection with the head of the answer to a call, whose body may not come.
+fn ask_without_window(daemon: &Daemon, call: &str, message: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(&daemon.grpc).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let length = (message.len() as u32).to_be_bytes();
+    let message = [&[0_u8][..], &length[..], message].concat();
+    let settings = [&INITIAL_WINDOW[..], &[0; 4]].concat();
+    let bytes = [
+        preface(&settings),
+        frame(HEADERS, END_HEADERS, 1, &headers(call, &[])),
+        frame(DATA, END_STREAM, 1, &message),
+    ];
+    stream.write_all(&bytes.concat()).unwrap();
+    live(&mut stream, Some(HEADERS)).unwrap();
+    stream
+}
+
+/// It pauses for longer than connections have to close.
+#[test]
+fn paused_client_has_its_whole_answer_at_the_end() {
+    let mut daemon = Daemon::start("pause", &["times.write_ms=60000", "times.drain_ms=60000"]);
+    let message = infer_request("tiny", Class::BestEffort).encode_to_vec();
+    let mut stream = ask_without_window(&daemon, "ModelInfer", &message);
+    daemon.terminate();
+    std::thread::sleep(Duration::from_secs(3)); // sleep: pause of the client
+    stream.write_all(&frame(WINDOW_UPDATE, 0, 1, &(1_u32 << 20).to_be_bytes())).unwrap();
+    live(&mut stream, Some(DATA)).unwrap();
+    live(&mut stream, Some(HEADERS)).unwrap(); // the trailers
+    assert!(daemon.ends().success());
+}
+
+#[test]
+fn client_that_reads_nothing_does_not_keep_the_daemon() {
+    let times = ["times.write_ms=1000", "times.drain_ms=600000"]; // longer than it may take
+    let mut daemon = Daemon::start("unread-end", &times);
+    let message = infer_request("tiny", Class::BestEffort).encode_to_vec();
+    let _unread = ask_without_window(&daemon, "ModelInfer", &message);
+    daemon.terminate();
+    assert!(daemon.ends().success());
+}
+
 #[test]
 fn answer_without_a_window_ends_its_connection() {
     let daemon = Daemon::start("window", &["times.write_ms=5000", "times.keepalive_ms=2000"]);
-    let mut stream = TcpStream::connect(&daemon.grpc).unwrap();
-    stream.set_read_timeout(Some(SOON)).unwrap();
-    let call = [
-        frame(HEADERS, END_HEADERS, 1, &headers("ServerMetadata", &[])),
-        frame(DATA, END_STREAM, 1, &[0; 5]),
-    ];
-    let settings = [&INITIAL_WINDOW[..], &[0; 4]].concat();
-    stream.write_all(&[preface(&settings), call.concat()].concat()).unwrap();
-    live(&mut stream, Some(HEADERS)).unwrap(); // of the answer, whose body may not come
+    let mut stream = ask_without_window(&daemon, "ServerMetadata", &[]);
     let said = live(&mut stream, None).unwrap_err();
     assert_ne!(said.kind(), std::io::ErrorKind::WouldBlock, "it may stay: {said}");
     within(SOON, "its slot is free", || daemon.clients() == 1.0);
