@@ -20,7 +20,8 @@
 //! 4. the one that has made no progress for the longest time.
 //!
 //! Idle connections of a holder with fewer places than the newcomer's holder keep them, unless the
-//! newcomer is the owner's.
+//! newcomer is the owner's. A connection that is active now ([`Places::asking`]) keeps its place
+//! unless it owes something.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Display};
@@ -182,6 +183,8 @@ impl<H, T> Place<H, T> {
 /// Places by age, each with its holder and a value that is dropped when the place is lost.
 pub struct Places<H, T> {
     parts: Parts,
+    /// Returns whether a connection is active now, by its kept value.
+    is_active: fn(&T) -> bool,
     next: u64,
     taken: BTreeMap<u64, Place<H, T>>,
 }
@@ -196,7 +199,13 @@ impl<H, T> fmt::Debug for Places<H, T> {
 impl<H: Clone + Eq + Hash, T> Places<H, T> {
     /// Creates places without connections.
     pub fn new(parts: Parts) -> Self {
-        Self { parts, next: 0, taken: BTreeMap::new() }
+        Self::asking(parts, |_| false)
+    }
+
+    /// Creates places that ask whether a connection is active, by its kept value, before its place
+    /// goes to a newcomer. An active connection keeps it, unless it is [`Activity::Owing`].
+    pub fn asking(parts: Parts, is_active: fn(&T) -> bool) -> Self {
+        Self { parts, is_active, next: 0, taken: BTreeMap::new() }
     }
 
     /// Takes a place for a connection of `holder`, and returns its number.
@@ -274,6 +283,11 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
         self.taken.get(&number).map(|place| &place.kept)
     }
 
+    /// Returns what is kept for a connection, to change it.
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.taken.get_mut(&number).map(|place| &mut place.kept)
+    }
+
     /// Returns all connections with their numbers, by age.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.taken.iter().map(|(number, place)| (*number, &place.kept))
@@ -348,7 +362,12 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
             let most = std::cmp::Reverse(has(place));
             (place.timeouts.activity, place.standing, most, place.since)
         };
-        yielding.min_by_key(|(_, place)| order(place)).map(|(number, _)| *number)
+        let mut yielding: Vec<_> = yielding.collect();
+        yielding.sort_by_key(|(_, place)| order(place));
+        let yields = |place: &Place<H, T>| {
+            place.timeouts.activity == Activity::Owing || !(self.is_active)(&place.kept)
+        };
+        yielding.into_iter().find(|(_, place)| yields(place)).map(|(number, _)| *number)
     }
 }
 
@@ -449,6 +468,29 @@ mod tests {
         table.now += SHORT;
         assert!(table.enter(3, Standing::Known, Timeouts::WORKING).is_some());
         assert!(!table.places.has(young.0), "it has asked for nothing");
+    }
+
+    #[test]
+    fn active_connection_keeps_its_place_unless_it_owes() {
+        let parts = Parts { max: 1, each: 1, anonymous: 1, others: 1 };
+        for (activity, keeps) in
+            [(Activity::New, true), (Activity::Owing, false), (Activity::Resting, true)]
+        {
+            let mut places = Places::asking(parts, |is_active: &bool| *is_active);
+            let now = Instant::now();
+            let first = places.enter(1, Standing::Known, timeouts(activity), true, now).unwrap();
+            let mut enter = |holder| {
+                places.enter(holder, Standing::Known, Timeouts::WORKING, true, now + SHORT)
+            };
+            assert_eq!(enter(2).is_err(), keeps, "{activity:?}");
+            if keeps {
+                *places.get_mut(first).unwrap() = false;
+            }
+            assert_eq!(
+                places.enter(3, Standing::Known, Timeouts::WORKING, true, now + SHORT).is_ok(),
+                keeps
+            );
+        }
     }
 
     #[test]

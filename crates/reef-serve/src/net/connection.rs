@@ -5,7 +5,9 @@ use crate::net::identity::peer::{ConnectionGuard, Peer};
 use crate::net::quota::admission::Permit;
 use crate::net::quota::connection_pool::{ConnectionSlot, SlotLoss};
 use crate::net::tls::{self, Tls};
+use parking_lot::Mutex;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +20,8 @@ pub(super) type Reservation = (Permit, ConnectionSlot, SlotLoss);
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: Stream,
+    /// Locked by its task, and for a moment by the pool: see [`Self::watch`].
+    stream: Arc<Mutex<Stream>>,
     pub(crate) peer: Peer,
     pub(super) slot: Arc<ConnectionSlot>,
     /// `None` while the handshake waits for it.
@@ -34,6 +37,18 @@ enum Stream {
     Tls(Box<tls::Stream>),
 }
 
+impl Stream {
+    /// Returns whether bytes wait in the socket. A socket that its client has closed has none.
+    fn has_input(&self) -> bool {
+        let socket = match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.get_ref().0.as_fd(),
+        };
+        rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
 impl Connection {
     pub(super) fn unix(stream: UnixStream, peer: Peer, slot: Reservation) -> Self {
         Self::new(Stream::Unix(stream), peer, slot)
@@ -47,7 +62,18 @@ impl Connection {
         let (permit, slot, lost) = reservation;
         let (life, open) = ConnectionGuard::new();
         let (peer, slot) = (Peer { life, ..peer }, Arc::new(slot));
+        let stream = Arc::new(Mutex::new(stream));
         Self { stream, peer, slot, lost: Some(lost), _permit: permit, _open: open }
+    }
+
+    /// Has the slot ask the socket before it goes to another connection. A stream that is in use at
+    /// that moment is being read or written, so it counts as active.
+    pub(super) fn watch(&self) {
+        let stream = Arc::downgrade(&self.stream);
+        self.slot.watch(move || {
+            let Some(stream) = stream.upgrade() else { return false };
+            stream.try_lock().is_none_or(|stream| stream.has_input())
+        });
     }
 
     /// Completes the handshake of TLS, where TCP has one.
@@ -71,7 +97,8 @@ impl Connection {
 
     async fn shake_hands(self, tls: Option<Tls>) -> Result<Self> {
         let Self { stream, mut peer, slot, lost, _permit, _open } = self;
-        let stream = match (stream, tls) {
+        let stream = Arc::into_inner(stream).expect("it is watched after its handshake");
+        let stream = match (stream.into_inner(), tls) {
             (Stream::Tcp(stream), Some(tls)) => {
                 peer.may_share |= tls.mutual; // a certificate identifies it
                 let stream = tls.accept(stream).await?;
@@ -80,6 +107,7 @@ impl Connection {
             }
             (stream, _) => stream,
         };
+        let stream = Arc::new(Mutex::new(stream));
         Ok(Self { stream, peer, slot, lost, _permit, _open })
     }
 }
@@ -87,7 +115,7 @@ impl Connection {
 /// Calls a method of the stream, of whatever kind.
 macro_rules! either {
     ($self:ident, $stream:ident => $call:expr) => {
-        match &mut $self.get_mut().stream {
+        match &mut *$self.get_mut().stream.lock() {
             Stream::Unix($stream) => $call,
             Stream::Tcp($stream) => $call,
             Stream::Tls($stream) => $call,
@@ -131,10 +159,46 @@ impl AsyncWrite for Connection {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.stream {
+        match &*self.stream.lock() {
             Stream::Unix(stream) => stream.is_write_vectored(),
             Stream::Tcp(stream) => stream.is_write_vectored(),
             Stream::Tls(stream) => stream.is_write_vectored(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::limits::Times;
+    use crate::net::identity::principal::Principal;
+    use crate::net::quota::admission::Admission;
+    use crate::net::quota::connection_pool::ConnectionPool;
+    use reef_guest::places::Parts;
+    use std::io::Write;
+    use std::time::Duration;
+    use tokio::io::AsyncReadExt;
+
+    #[test]
+    fn idle_connection_keeps_its_slot_until_its_bytes_are_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let user = |uid| Principal::User(uid + 1_000_000); // not the owner
+        let parts = Parts { max: 1, each: 1, anonymous: 1, others: 1 };
+        let pool = ConnectionPool::new(parts, &Times::default());
+        let (slot, lost) = pool.enter(user(1), false).unwrap();
+        let permit = Admission::new("connections", 1).try_acquire().unwrap();
+        let (own, mut client) = std::os::unix::net::UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        let own = UnixStream::from_std(own).unwrap();
+        let mut connection = Connection::unix(own, Peer::UNKNOWN, (permit, slot, lost));
+        connection.watch();
+        drop(connection.slot.begin(&user(1)).unwrap()); // a request that was answered
+        client.write_all(b"GET").unwrap();
+        std::thread::sleep(Duration::from_secs(1)); // sleep: its timeout, measured by the clock
+        assert!(pool.enter(user(2), false).is_err(), "the bytes of its next request wait");
+        let read = runtime.block_on(connection.read(&mut [0; 8]));
+        assert_eq!(read.unwrap(), 3);
+        let _other = pool.enter(user(2), false).unwrap();
     }
 }

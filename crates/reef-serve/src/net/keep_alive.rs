@@ -33,6 +33,7 @@ pub(crate) struct ServedConnection {
 impl ServedConnection {
     pub(crate) fn new(mut connection: Connection) -> Self {
         let (peer, slot) = (connection.peer.clone(), connection.slot.clone());
+        connection.watch();
         let lost = connection.lost.take();
         Self {
             connection,

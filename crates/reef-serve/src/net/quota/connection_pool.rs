@@ -14,6 +14,11 @@
 //!
 //! The first line that applies to one of its requests counts for the connection; the daemon's work
 //! precedes all.
+//!
+//! A connection without a request keeps its slot while bytes wait in its socket: the daemon may
+//! have stood still since they came. A client cannot keep a slot by such bytes, because the daemon
+//! reads them as soon as it runs. It leaves bytes unread only while the client must read its
+//! answers, and then the socket is not asked.
 
 use crate::config::limits::Times;
 use crate::error::{Error, Result};
@@ -43,10 +48,24 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct ConnectionPool {
     /// A connection over TCP has no principal until it has asked for something: a token may be
     /// another's.
-    table: Mutex<Places<Option<Principal>, oneshot::Sender<Infallible>>>,
+    table: Mutex<Places<Option<Principal>, Kept>>,
     /// `times.idle_ms` and `times.write_ms`.
     idle: Duration,
     write: Duration,
+}
+
+/// Value of a connection in its pool.
+struct Kept {
+    /// Dropped with the slot.
+    _loss: oneshot::Sender<Infallible>,
+    /// Returns whether bytes wait in its socket. `None` until its handshake is complete.
+    has_input: Option<Box<dyn Fn() -> bool + Send>>,
+}
+
+impl Kept {
+    fn has_input(&self) -> bool {
+        self.has_input.as_ref().is_some_and(|has_input| has_input())
+    }
 }
 
 /// Completes when a connection has lost its slot.
@@ -54,7 +73,7 @@ pub(crate) type SlotLoss = oneshot::Receiver<Infallible>;
 
 impl ConnectionPool {
     pub(crate) fn new(parts: Parts, times: &Times) -> Arc<Self> {
-        let table = Mutex::new(Places::new(parts));
+        let table = Mutex::new(Places::asking(parts, Kept::has_input));
         Arc::new(Self { table, idle: times.idle(), write: times.write() })
     }
 
@@ -74,8 +93,9 @@ impl ConnectionPool {
         let first = Timeouts { activity: Activity::New, yields: None, ends: None };
         let is_local = principal.is_local();
         let holder = is_local.then(|| principal.clone());
+        let kept = Kept { _loss: keep, has_input: None };
         let mut table = self.table.lock();
-        let number = table.enter(holder, standing, first, keep, Instant::now());
+        let number = table.enter(holder, standing, first, kept, Instant::now());
         let number =
             number.map_err(|(full, _)| Error::Exhausted(full.text("connections", &principal)))?;
         let uses = Mutex::new(Uses { first: Some(first), ..Uses::default() });
@@ -177,6 +197,14 @@ impl ConnectionSlot {
         });
         let progress = Mutex::new(Progress { stage: Stage::Arriving, has_more: false });
         Ok(OpenRequest { slot: self.clone(), progress })
+    }
+
+    /// Has `has_input` say whether bytes wait in the socket, before another connection gets the
+    /// slot. It must neither block nor use the pool, which is locked.
+    pub(crate) fn watch(&self, has_input: impl Fn() -> bool + Send + 'static) {
+        if let Some(kept) = self.pool.table.lock().get_mut(self.number) {
+            kept.has_input = Some(Box::new(has_input));
+        }
     }
 
     /// Notes that the daemon waits for the first request. Over TCP it must come soon, because the

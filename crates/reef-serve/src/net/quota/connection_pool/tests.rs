@@ -1,4 +1,5 @@
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longer than any wait of the pool.
 const LONG: Duration = Duration::from_secs(60);
@@ -78,6 +79,22 @@ fn slot_is_kept_until_the_daemon_waits_for_a_request() {
         let _other = Client::enter(&pool, user(2)).unwrap();
         assert!(client.is_lost());
     }
+}
+
+/// A busy machine may give the daemon no processor between a request's arrival and its read.
+#[test]
+fn slot_is_kept_while_bytes_wait_in_its_socket() {
+    let pool = pool(1, 1);
+    let mut client = Client::enter(&pool, user(1)).unwrap();
+    let waiting = Arc::new(AtomicBool::new(true));
+    let socket = waiting.clone();
+    client.0.watch(move || socket.load(Ordering::SeqCst));
+    drop(client.begin(&user(1)));
+    std::thread::sleep(IDLE_TIMEOUT); // sleep: its timeouts, measured by the clock
+    assert!(Client::enter(&pool, user(2)).is_err(), "its next request has come");
+    waiting.store(false, Ordering::SeqCst);
+    let _other = Client::enter(&pool, user(2)).unwrap();
+    assert!(client.is_lost());
 }
 
 #[test]
