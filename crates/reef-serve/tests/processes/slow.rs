@@ -248,12 +248,7 @@ fn idle_connections_make_room() {
     let mut resting: Vec<_> =
         (0..16).filter_map(|_| TcpStream::connect(&daemon.http).ok()).collect();
     for stream in &mut resting {
-        let _ = stream.write_all(
-            b"GET /v2 HTTP/1.1\r
-        host: localhost\r
-        \r
-        ",
-        ); // some got none
+        let _ = stream.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n"); // some got none
     }
     within(in_time, "room among those that rest", lives);
     drop(idle);
