@@ -17,8 +17,8 @@
 //!
 //! A connection without a request keeps its slot while bytes wait in its socket: the daemon may
 //! have stood still since they came. A client cannot keep a slot by such bytes, because the daemon
-//! reads them as soon as it runs. It leaves bytes unread only while the client must read its
-//! answers, and then the socket is not asked.
+//! reads them as soon as it runs. It leaves bytes unread only while it makes an answer, which keeps
+//! the slot anyway, or while the client must read one, and then the socket is not asked.
 
 use crate::config::limits::Times;
 use crate::error::{Error, Result};

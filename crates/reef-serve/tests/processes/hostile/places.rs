@@ -107,11 +107,17 @@ fn paused_client_has_its_whole_answer_at_the_end() {
 #[test]
 fn client_that_reads_nothing_does_not_keep_the_daemon() {
     let times = ["times.write_ms=1000", "times.drain_ms=600000"]; // longer than it may take
-    let mut daemon = Daemon::start("unread-end", &times);
     let message = infer_request("tiny", Class::BestEffort).encode_to_vec();
-    let _unread = ask_without_window(&daemon, "ModelInfer", &message);
-    daemon.terminate();
-    assert!(daemon.ends().success());
+    for window in [0_u32, 1] {
+        let mut daemon = Daemon::start("unread-end", &times);
+        let mut unread = ask_without_window(&daemon, "ModelInfer", &message);
+        if window > 0 {
+            unread.write_all(&frame(WINDOW_UPDATE, 0, 1, &window.to_be_bytes())).unwrap();
+            live(&mut unread, Some(DATA)).unwrap(); // its first byte
+        }
+        daemon.terminate();
+        assert!(daemon.ends().success());
+    }
 }
 
 #[test]
