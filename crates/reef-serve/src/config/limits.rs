@@ -135,7 +135,8 @@ impl Limits {
 pub struct Times {
     /// Maximum time of a request in milliseconds, whatever the request asks for; default 60000.
     pub request_ms: u64,
-    /// Time for open requests to end before the daemon stops, in milliseconds; default 30000.
+    /// Time for open requests to end and for their answers to be sent before the daemon stops, in
+    /// milliseconds; default 30000.
     pub drain_ms: u64,
     /// Time in milliseconds, default 60000: for a handshake of TLS, for the first request of a
     /// connection, including the wait for it, and for the body of each request.

@@ -1,4 +1,4 @@
-//! Permits for connections and open requests: a bounded number, and none once it is closed.
+//! Permits for connections, requests and unsent answers: a bounded number, and none once closed.
 
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
