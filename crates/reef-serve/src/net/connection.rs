@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -22,6 +23,8 @@ pub(super) type Reservation = (Permit, ConnectionSlot, SlotLoss);
 pub(crate) struct Connection {
     /// Locked by its task, and for a moment by the pool: see [`Self::watch`].
     stream: Arc<Mutex<Stream>>,
+    /// True from a read that has found bytes until one that finds none.
+    has_read: Arc<AtomicBool>,
     pub(crate) peer: Peer,
     pub(super) slot: Arc<ConnectionSlot>,
     /// `None` while the handshake waits for it.
@@ -63,16 +66,19 @@ impl Connection {
         let (life, open) = ConnectionGuard::new();
         let (peer, slot) = (Peer { life, ..peer }, Arc::new(slot));
         let stream = Arc::new(Mutex::new(stream));
-        Self { stream, peer, slot, lost: Some(lost), _permit: permit, _open: open }
+        let has_read = Arc::default();
+        Self { stream, has_read, peer, slot, lost: Some(lost), _permit: permit, _open: open }
     }
 
     /// Has the slot ask the socket before it goes to another connection. A stream that is in use at
-    /// that moment is being read or written, so it counts as active.
+    /// that moment is being read or written, so it counts as active, as does one whose last bytes
+    /// are being processed.
     pub(super) fn watch(&self) {
-        let stream = Arc::downgrade(&self.stream);
+        let (stream, has_read) = (Arc::downgrade(&self.stream), self.has_read.clone());
         self.slot.watch(move || {
             let Some(stream) = stream.upgrade() else { return false };
-            stream.try_lock().is_none_or(|stream| stream.has_input())
+            let has_input = stream.try_lock().is_none_or(|stream| stream.has_input());
+            has_input || has_read.load(Ordering::SeqCst)
         });
     }
 
@@ -96,7 +102,7 @@ impl Connection {
     }
 
     async fn shake_hands(self, tls: Option<Tls>) -> Result<Self> {
-        let Self { stream, mut peer, slot, lost, _permit, _open } = self;
+        let Self { stream, has_read, mut peer, slot, lost, _permit, _open } = self;
         let stream = Arc::into_inner(stream).expect("it is watched after its handshake");
         let stream = match (stream.into_inner(), tls) {
             (Stream::Tcp(stream), Some(tls)) => {
@@ -108,7 +114,7 @@ impl Connection {
             (stream, _) => stream,
         };
         let stream = Arc::new(Mutex::new(stream));
-        Ok(Self { stream, peer, slot, lost, _permit, _open })
+        Ok(Self { stream, has_read, peer, slot, lost, _permit, _open })
     }
 }
 
@@ -125,11 +131,15 @@ macro_rules! either {
 
 impl AsyncRead for Connection {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        either!(self, stream => Pin::new(stream).poll_read(cx, buf))
+        self.has_read.store(true, Ordering::SeqCst); // before the socket is empty
+        let connection = self.as_mut();
+        let read = either!(connection, stream => Pin::new(stream).poll_read(cx, buf));
+        self.has_read.store(read.is_ready(), Ordering::SeqCst);
+        read
     }
 }
 
@@ -180,7 +190,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[test]
-    fn idle_connection_keeps_its_slot_until_its_bytes_are_read() {
+    fn idle_connection_keeps_its_slot_until_a_read_finds_nothing() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let user = |uid| Principal::User(uid + 1_000_000); // not the owner
@@ -197,8 +207,15 @@ mod tests {
         client.write_all(b"GET").unwrap();
         std::thread::sleep(Duration::from_secs(1)); // sleep: its timeout, measured by the clock
         assert!(pool.enter(user(2), false).is_err(), "the bytes of its next request wait");
-        let read = runtime.block_on(connection.read(&mut [0; 8]));
+        let mut bytes = [0; 8];
+        let read = runtime.block_on(connection.read(&mut bytes));
         assert_eq!(read.unwrap(), 3);
+        assert!(pool.enter(user(2), false).is_err(), "its bytes are being processed");
+        let nothing = async {
+            let read = connection.read(&mut bytes);
+            tokio::time::timeout(Duration::from_millis(1), read).await.is_err()
+        };
+        assert!(runtime.block_on(nothing));
         let _other = pool.enter(user(2), false).unwrap();
     }
 }

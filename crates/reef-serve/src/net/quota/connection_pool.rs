@@ -15,10 +15,11 @@
 //! The first line that applies to one of its requests counts for the connection; the daemon's work
 //! precedes all.
 //!
-//! A connection without a request keeps its slot while bytes wait in its socket: the daemon may
-//! have stood still since they came. A client cannot keep a slot by such bytes, because the daemon
-//! reads them as soon as it runs. It leaves bytes unread only while it makes an answer, which keeps
-//! the slot anyway, or while the client must read one, and then the socket is not asked.
+//! A connection without a request keeps its slot while bytes wait in its socket, and until the
+//! daemon has processed them: it may have stood still since they came. A client cannot keep a slot
+//! by such bytes, because the daemon reads on as soon as it runs, until there are none. It leaves
+//! bytes unread only while it makes an answer, which keeps the slot anyway, or while the client
+//! must read one, and then the socket is not asked.
 
 use crate::config::limits::Times;
 use crate::error::{Error, Result};
@@ -58,7 +59,8 @@ pub(crate) struct ConnectionPool {
 struct Kept {
     /// Dropped with the slot.
     _loss: oneshot::Sender<Infallible>,
-    /// Returns whether bytes wait in its socket. `None` until its handshake is complete.
+    /// Returns whether bytes wait in its socket or are processed. `None` until its handshake is
+    /// complete.
     has_input: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
