@@ -21,12 +21,16 @@
 //!
 //! Idle connections of a holder with fewer places than the newcomer's holder keep them, unless the
 //! newcomer is the owner's. A connection that is active now ([`Places::asking`]) keeps its place
-//! unless it owes something.
+//! for five seconds without progress, unless it owes something.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Display};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
+
+/// Time without progress for which an active connection keeps its place once another needs it: the
+/// daemon may be late by that. A client that sends without a pause keeps it no longer.
+const ACTIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Division of places among their holders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +175,8 @@ struct Place<H, T> {
     timeouts: Timeouts,
     /// Time of the last progress.
     since: Instant,
+    /// Time at which it was first found active since.
+    active: Option<Instant>,
     kept: T,
 }
 
@@ -203,7 +209,8 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
     }
 
     /// Creates places that ask whether a connection is active, by its kept value, before its place
-    /// goes to a newcomer. An active connection keeps it, unless it is [`Activity::Owing`].
+    /// goes to a newcomer. An active connection keeps it for five seconds without progress, unless
+    /// it is [`Activity::Owing`].
     pub fn asking(parts: Parts, is_active: fn(&T) -> bool) -> Self {
         Self { parts, is_active, next: 0, taken: BTreeMap::new() }
     }
@@ -226,7 +233,8 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
         }
         let number = self.next;
         self.next += 1;
-        self.taken.insert(number, Place { holder, standing, timeouts, since: now, kept });
+        let place = Place { holder, standing, timeouts, since: now, active: None, kept };
+        self.taken.insert(number, place);
         Ok(number)
     }
 
@@ -257,7 +265,7 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
     /// Notes progress of a connection, and what may follow.
     pub fn set(&mut self, number: u64, timeouts: Timeouts, now: Instant) {
         if let Some(place) = self.taken.get_mut(&number) {
-            (place.timeouts, place.since) = (timeouts, now);
+            (place.timeouts, place.since, place.active) = (timeouts, now, None);
         }
     }
 
@@ -312,7 +320,9 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
         now: Instant,
     ) -> Result<(), Full> {
         while let Some(full) = self.parts.full(standing, self.used(except, holder)) {
-            let victim = self.victim(except, full.part, holder, standing, now).ok_or(full)?;
+            let yielding = self.yielding(except, full.part, holder, standing, now);
+            let victim =
+                yielding.into_iter().find(|number| self.yields(*number, now)).ok_or(full)?;
             self.taken.remove(&victim);
         }
         Ok(())
@@ -329,15 +339,15 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
         used
     }
 
-    /// Returns the connection of this part whose place goes to a newcomer.
-    fn victim(
+    /// Returns the connections of this part whose places may go to a newcomer, in their order.
+    fn yielding(
         &self,
         except: Option<u64>,
         part: Part,
         holder: &H,
         standing: Standing,
         now: Instant,
-    ) -> Option<u64> {
+    ) -> Vec<u64> {
         let mut counts: HashMap<&H, usize> = HashMap::new();
         self.taken.values().for_each(|place| *counts.entry(&place.holder).or_default() += 1);
         let own = counts.get(holder).copied().unwrap_or(0);
@@ -364,10 +374,19 @@ impl<H: Clone + Eq + Hash, T> Places<H, T> {
         };
         let mut yielding: Vec<_> = yielding.collect();
         yielding.sort_by_key(|(_, place)| order(place));
-        let yields = |place: &Place<H, T>| {
-            place.timeouts.activity == Activity::Owing || !(self.is_active)(&place.kept)
-        };
-        yielding.into_iter().find(|(_, place)| yields(place)).map(|(number, _)| *number)
+        yielding.into_iter().map(|(number, _)| *number).collect()
+    }
+
+    /// Returns whether a connection whose time is over is not active, or has been for too long.
+    fn yields(&mut self, number: u64, now: Instant) -> bool {
+        let is_active = self.is_active;
+        let Some(place) = self.taken.get_mut(&number) else { return false };
+        if place.timeouts.activity == Activity::Owing || !is_active(&place.kept) {
+            place.active = None;
+            return true;
+        }
+        let since = *place.active.get_or_insert(now);
+        now.saturating_duration_since(since) >= ACTIVE_TIMEOUT
     }
 }
 
@@ -491,6 +510,31 @@ mod tests {
                 keeps
             );
         }
+    }
+
+    /// Its client may send without a pause, so that there are always bytes to read.
+    #[test]
+    fn active_connection_loses_its_place_without_progress() {
+        let parts = Parts { max: 1, each: 1, anonymous: 1, others: 1 };
+        let mut places = Places::asking(parts, |_: &()| true);
+        let resting = timeouts(Activity::Resting);
+        let mut now = Instant::now();
+        let first = places.enter(1, Standing::Known, resting, (), now).unwrap();
+        let is_kept = |places: &mut Places<u32, ()>, now| {
+            places.enter(2, Standing::Known, Timeouts::WORKING, (), now).is_err()
+        };
+        for _ in 0..2 {
+            now += ACTIVE_TIMEOUT;
+            assert!(is_kept(&mut places, now), "it is asked for the first time since");
+            now += ACTIVE_TIMEOUT - Duration::from_millis(1);
+            assert!(is_kept(&mut places, now), "the daemon may be late");
+            places.set(first, resting, now); // progress
+        }
+        now += SHORT;
+        assert!(is_kept(&mut places, now));
+        now += ACTIVE_TIMEOUT;
+        assert!(!is_kept(&mut places, now));
+        assert!(!places.has(first));
     }
 
     #[test]

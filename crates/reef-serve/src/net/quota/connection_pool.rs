@@ -16,10 +16,12 @@
 //! precedes all.
 //!
 //! A connection without a request keeps its slot while bytes wait in its socket, and until the
-//! daemon has processed them: it may have stood still since they came. A client cannot keep a slot
-//! by such bytes, because the daemon reads on as soon as it runs, until there are none. It leaves
-//! bytes unread only while it makes an answer, which keeps the slot anyway, or while the client
-//! must read one, and then the socket is not asked.
+//! daemon has processed them: it may have stood still since they came. The daemon reads on as soon
+//! as it runs, until there are none, but a client may send bytes that are not a request without a
+//! pause. So they keep the slot for 5 s, from the time at which another connection needs it. The
+//! daemon leaves bytes unread only while it makes an answer, which keeps the slot anyway, while the
+//! client must read one, and after the refusal of a first request. In the last two cases the socket
+//! is not asked.
 
 use crate::config::limits::Times;
 use crate::error::{Error, Result};
@@ -229,14 +231,20 @@ impl ConnectionSlot {
         self.pool.table.lock().set(self.number, *first, Instant::now());
     }
 
-    /// Notes that a request was refused. If none was admitted, the connection soon ends.
+    /// Notes that a request was refused. If none was admitted, the connection soon ends, whatever
+    /// bytes wait in its socket.
     pub(crate) fn refuse(&self) {
+        let mut is_first = false;
         self.change(|uses| {
             if let Some(first) = &mut uses.first {
                 let (yields, ends) = (Some(PROOF_TIMEOUT), Some(REFUSAL_TIMEOUT));
                 *first = Timeouts { yields, ends, ..*first };
+                is_first = true;
             }
         });
+        if is_first {
+            self.watch(|| false);
+        }
     }
 
     /// Notes whether the socket takes bytes.

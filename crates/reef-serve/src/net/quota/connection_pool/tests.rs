@@ -97,6 +97,18 @@ fn slot_is_kept_while_bytes_wait_in_its_socket() {
     assert!(client.is_lost());
 }
 
+/// The daemon may leave the rest of its request unread.
+#[test]
+fn refused_client_keeps_no_slot_by_waiting_bytes() {
+    let pool = pool(1, 1);
+    let mut client = Client::enter(&pool, user(1)).unwrap();
+    client.0.watch(|| true);
+    client.0.refuse();
+    std::thread::sleep(PROOF_TIMEOUT); // sleep: its timeout, measured by the clock
+    let _other = Client::enter(&pool, user(2)).unwrap();
+    assert!(client.is_lost());
+}
+
 #[test]
 fn answer_in_parts_waits_for_the_daemon_between_them() {
     let pool = pool(4, 4);
