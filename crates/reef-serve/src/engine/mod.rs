@@ -16,6 +16,7 @@ mod constants;
 pub(crate) mod device;
 pub(crate) mod instance;
 pub(crate) mod instance_count;
+mod last_answer;
 mod names;
 pub(crate) mod node;
 pub(crate) mod shared;

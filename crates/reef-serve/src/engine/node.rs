@@ -4,9 +4,9 @@ use super::api::Engine;
 use super::busy::Busy;
 use super::device;
 use super::instance_count::{CountGuard, InstanceCounts};
+use super::last_answer::LastAnswer;
 use super::names::names;
 use crate::error::{Error, Result};
-use parking_lot::Mutex;
 use reef::Stats;
 use reef::cluster::{Prober, SILENCE_TIMEOUT};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ pub(crate) struct Node {
     /// Receiver of losses.
     tell: Sender<usize>,
     /// Last counters of the dispatcher.
-    stats: Mutex<Stats>,
+    stats: Arc<LastAnswer<Stats>>,
 }
 
 /// The daemon's devices.
@@ -100,14 +100,21 @@ impl Node {
         self.engine.clock()
     }
 
-    /// Returns the dispatcher's counters; for a lost device the last known ones, because it may
-    /// never answer.
+    /// Returns the dispatcher's counters; the last known ones of a device that is lost, or that
+    /// hangs. Waits for two seconds at most, or four if another caller asks at the same time.
     pub(crate) fn stats(&self) -> Stats {
-        if self.lost().is_none() {
-            let stats = self.engine.stats(); // outside the lock, because it may never return
-            *self.stats.lock() = stats;
+        if self.lost().is_some() {
+            return self.stats.get();
         }
-        *self.stats.lock()
+        let engine = self.engine.clone();
+        self.stats.ask(move || engine.stats())
+    }
+
+    /// Waits until the dispatcher answers, unless the device is lost. May never return.
+    pub(crate) fn wait_for_answer(&self) {
+        if self.lost().is_none() {
+            self.engine.stats();
+        }
     }
 
     /// Returns the reason for its loss; `None` while no loss is known.

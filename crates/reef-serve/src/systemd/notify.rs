@@ -30,7 +30,7 @@ pub(crate) async fn report_signs_of_life(server: Arc<Server>) {
     loop {
         let server = server.clone();
         let asked = tokio::task::spawn_blocking(move || {
-            server.nodes.iter().for_each(|node| _ = node.stats());
+            server.nodes.iter().for_each(|node| node.wait_for_answer());
         });
         if matches!(tokio::time::timeout(time, asked).await, Ok(Ok(()))) {
             tell(&[Watchdog]);

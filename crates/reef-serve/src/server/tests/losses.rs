@@ -406,6 +406,26 @@ fn device_that_hangs_is_lost_after_some_silence() {
     assert_eq!((fixture.request(1).unwrap(), fixture.place()), (want, Some(1)));
 }
 
+/// Metrics, readiness, the list of devices and the page ask all devices for them.
+#[test]
+fn counters_of_a_device_that_hangs_keep_no_caller() {
+    let (fixture, fates) = two("counters", |_| ());
+    let (server, node) = (fixture.server.clone(), fixture.server.nodes[0].clone());
+    let before = node.stats();
+    fates[0].hangs.store(true, Ordering::SeqCst);
+    let (sender, done) = channel();
+    std::thread::spawn(move || {
+        let text = server.metrics_now();
+        let known: Vec<_> = server.nodes.iter().map(|node| node.stats()).collect();
+        let _ = sender.send((text.contains("reef_device_up{device=\"cpu:0\"} 1"), known[0]));
+    });
+    let said = done.recv_timeout(SOON);
+    fates[0].hangs.store(false, Ordering::SeqCst); // whatever came of it
+    assert_eq!(said, Ok((true, before)), "it waits for the device");
+    fixture.request(1).unwrap();
+    until("its counters", || (node.stats().rt_finished > before.rt_finished).then_some(()));
+}
+
 /// A lost device refuses at once, so it has the least to do.
 #[test]
 fn a_lost_device_gets_no_requests_while_another_works() {
