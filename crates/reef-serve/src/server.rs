@@ -61,7 +61,8 @@ pub(crate) struct Server {
     pub(crate) clients: Arc<Clients>,
     /// Requests of gRPC and HTTP.
     pub(crate) requests: Arc<Admission>,
-    /// Calls with answers to such requests that are not yet in the socket.
+    /// Calls with answers to such requests that are not yet in the socket, and connections whose
+    /// sockets take no bytes.
     pub(crate) unsent: Arc<Admission>,
     /// Open requests by principal, and of all unauthenticated clients.
     open: Arc<Shares<Principal>>,

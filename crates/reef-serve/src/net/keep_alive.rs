@@ -1,9 +1,11 @@
 //! A served connection: it ends when it loses its slot, by the rule of
 //! [`ConnectionPool`](crate::net::quota::connection_pool::ConnectionPool), which it tells when its
-//! socket takes no bytes. HTTP/2's own pings detect a dead peer.
+//! socket takes no bytes. The daemon's end waits until it has taken them. HTTP/2's own pings detect
+//! a dead peer.
 
 use crate::net::connection::Connection;
 use crate::net::identity::peer::Peer;
+use crate::net::quota::admission::{Admission, Permit};
 use crate::net::quota::connection_pool::{ConnectionSlot, SlotLoss};
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -25,13 +27,16 @@ pub(crate) struct ServedConnection {
     info: ConnectionInfo,
     /// `None` once it has fired: see [`Self::attend`].
     lost: Option<SlotLoss>,
-    is_blocked: bool,
+    /// One permit is used while the socket takes no bytes.
+    unsent: Arc<Admission>,
+    blocked: Option<Permit>,
     /// True once a read has found nothing.
     is_awaited: bool,
 }
 
 impl ServedConnection {
-    pub(crate) fn new(mut connection: Connection) -> Self {
+    /// Serves `connection`, which takes a permit of `unsent` while its socket takes no bytes.
+    pub(crate) fn new(mut connection: Connection, unsent: Arc<Admission>) -> Self {
         let (peer, slot) = (connection.peer.clone(), connection.slot.clone());
         connection.watch();
         let lost = connection.lost.take();
@@ -39,7 +44,8 @@ impl ServedConnection {
             connection,
             info: ConnectionInfo { peer, slot },
             lost,
-            is_blocked: false,
+            unsent,
+            blocked: None,
             is_awaited: false,
         }
     }
@@ -63,9 +69,10 @@ impl ServedConnection {
 
     /// Returns the result of a write, after noting whether the socket took bytes.
     fn note_write<T>(&mut self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_pending() != self.is_blocked {
-            self.is_blocked = result.is_pending();
-            self.info.slot.set_blocked(self.is_blocked);
+        let is_blocked = result.is_pending();
+        if is_blocked != self.blocked.is_some() {
+            self.blocked = if is_blocked { self.unsent.try_acquire().ok() } else { None };
+            self.info.slot.set_blocked(is_blocked);
         }
         result
     }
@@ -97,7 +104,8 @@ impl AsyncWrite for ServedConnection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.attend(cx)?.poll_flush(cx) // sockets have no buffer here
+        let result = self.attend(cx)?.poll_flush(cx); // TLS has a buffer
+        self.note_write(result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -116,5 +124,49 @@ impl AsyncWrite for ServedConnection {
 
     fn is_write_vectored(&self) -> bool {
         self.connection.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::limits::Times;
+    use crate::net::identity::principal::Principal;
+    use crate::net::quota::connection_pool::ConnectionPool;
+    use reef_guest::places::Parts;
+    use std::future::poll_fn;
+    use std::io::Read;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixStream;
+
+    #[test]
+    fn connection_is_unsent_while_its_socket_takes_no_bytes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let parts = Parts { max: 1, each: 1, anonymous: 1, others: 1 };
+        let pool = ConnectionPool::new(parts, &Times::default());
+        let (slot, lost) = pool.enter(Principal::User(0), false).unwrap();
+        let permit = Admission::new("connections", 1).try_acquire().unwrap();
+        let (own, mut client) = std::os::unix::net::UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        let own = UnixStream::from_std(own).unwrap();
+        let unsent = Admission::new("unsent answers", usize::MAX);
+        let connection = Connection::unix(own, Peer::UNKNOWN, (permit, slot, lost));
+        let mut connection = ServedConnection::new(connection, unsent.clone());
+        let bytes = vec![0_u8; 64 << 10];
+        let mut sent = 0;
+        let fill = poll_fn(|cx| {
+            loop {
+                match Pin::new(&mut connection).poll_write(cx, &bytes) {
+                    Poll::Ready(written) => sent += written.unwrap(),
+                    Poll::Pending => return Poll::Ready(()),
+                }
+            }
+        });
+        runtime.block_on(fill);
+        assert_eq!(unsent.in_use(), 1, "after {sent} bytes");
+        client.read_exact(&mut vec![0; sent]).unwrap();
+        let written = runtime.block_on(connection.write(&bytes)).unwrap();
+        assert_eq!((written > 0, unsent.in_use()), (true, 0));
     }
 }

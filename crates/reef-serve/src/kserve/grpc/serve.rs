@@ -57,11 +57,12 @@ pub(crate) async fn serve(
         .add_service(reflection().build_v1alpha().map_err(wrong)?)
         .into_axum_router()
         .layer(from_fn_with_state(server.clone(), decompress));
+    let unsent = server.unsent.clone();
     let middleware = Middleware { server, tokens, protocol: Protocol::Grpc };
     let routes = Routes::from(middleware.wrap(calls));
     let idle = times.idle();
-    let connections =
-        listener.connections(idle).map(|accepted| accepted.map(ServedConnection::new));
+    let serve = move |connection| ServedConnection::new(connection, unsent.clone());
+    let connections = listener.connections(idle).map(move |accepted| accepted.map(&serve));
     let transport = tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEAD_BYTES)

@@ -52,6 +52,7 @@ pub(crate) async fn serve(
     let idle = server.config.get().times.idle();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.header_read_timeout(None::<Duration>).max_buf_size(MAX_HEAD_BYTES);
+    let unsent = server.unsent.clone();
     let router = router(server, tokens, feed);
     let graceful = GracefulShutdown::new();
     let mut connections = listener.connections(idle);
@@ -61,7 +62,7 @@ pub(crate) async fn serve(
             Some(Ok(connection)) = connections.next() => connection,
             () = &mut end => break,
         };
-        let connection = ServedConnection::new(connection);
+        let connection = ServedConnection::new(connection, unsent.clone());
         let service = router.clone().layer(Extension(connection.info()));
         let service = TowerToHyperService::new(service);
         let connection = http.serve_connection(TokioIo::new(connection), service);
