@@ -19,7 +19,7 @@
 //! daemon has processed them: it may have stood still since they came. The daemon reads on as soon
 //! as it runs, until there are none, but a client may send bytes that are not a request without a
 //! pause. So they keep the slot for 5 s, from the time at which another connection needs it. The
-//! daemon leaves bytes unread only while it makes an answer, which keeps the slot anyway, while the
+//! daemon may leave bytes unread while it makes an answer, which keeps the slot anyway, while the
 //! client must read one, and after the refusal of a first request. In the last two cases the socket
 //! is not asked.
 
