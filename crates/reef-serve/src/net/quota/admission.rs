@@ -65,9 +65,9 @@ impl Drop for Permit {
 
 /// Permit of a call whose answers are not yet in the socket. The daemon's end waits for it.
 ///
-/// It is returned when the body of the answers and all parts that it has passed on are dropped; that
-/// of a stream also between requests. A stream has another one for its next request if its client
-/// has not read the last part then.
+/// It is returned when the body of the answers and all parts that it has passed on are dropped;
+/// that of a stream also between requests. A stream has another one for its next request if its
+/// client has not read the last part then.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AnswerPermit(Arc<Mutex<UnsentAnswer>>);
 
