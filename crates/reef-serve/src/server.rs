@@ -72,9 +72,10 @@ pub(crate) struct Server {
     pub(crate) workers: WorkerPool,
     /// Buffers of long messages.
     pub(crate) buffers: Arc<BufferPool>,
-    /// Threads that create networks for request shapes and allocate memory of sequences: a device
-    /// that hangs keeps them, and those that read messages go on.
-    pub(crate) network_workers: WorkerPool,
+    /// Threads of each device, by its index. They create networks for request shapes, allocate
+    /// memory of sequences and map shared memory: a device that hangs keeps them, and those of
+    /// other devices go on, as do those that read messages.
+    pub(crate) network_workers: Vec<WorkerPool>,
     /// Threads that list the repository, whose file system may hang.
     pub(crate) repository_workers: WorkerPool,
     /// Questions to devices, and lists of suspended programs.
@@ -161,7 +162,7 @@ impl Server {
             memory: request_memory(&config),
             workers: WorkerPool::start()?,
             buffers: BufferPool::new((config.memory.total_mib as usize) << 20 >> POOL_SHIFT),
-            network_workers: WorkerPool::start()?,
+            network_workers: nodes.iter().map(|_| WorkerPool::start()).collect::<Result<_>>()?,
             repository_workers: WorkerPool::start()?,
             device_questions: SerialWork::default(),
             suspended_lists: SerialWork::default(),
@@ -308,11 +309,12 @@ impl Server {
         }
         let (time, deadline) = self.time(arrived, timeout);
         let max = self.max_device_bytes(tenant);
+        let device = model.node().index;
         let (model, payer) = (model.clone(), tenant.clone());
         let make = move || model.make(&shapes, &payer, max);
         let made = tokio::time::timeout_at(
             deadline.into(),
-            self.network_workers.run_blocking(&tenant.principal, (), make),
+            self.network_workers[device].run_blocking(&tenant.principal, (), make),
         )
         .await;
         let late = |_| {
@@ -501,7 +503,7 @@ fn unlimited_if_zero(mib: u64) -> u64 {
 }
 
 /// Runs blocking work on a blocking thread.
-pub(crate) async fn run_blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+async fn run_blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|e| Err(Error::system("a blocking thread", e)))
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use crate::requests::device_memory::DeviceMemory;
-use crate::server::{Server, run_blocking};
+use crate::server::Server;
 use crate::tenants::grant::check_prefix;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Server {
     }
 
     /// Registers the first `bytes` bytes of device memory of `peer`, by its driver's handle, on a
-    /// blocking thread.
+    /// thread of the device: one at a time of its principal, because a device may hang.
     ///
     /// # Errors
     ///
@@ -60,6 +60,8 @@ impl Server {
         self.check_cuda()?;
         self.check_may_share(peer)?;
         let node = self.cuda_node(device)?.clone();
+        let workers = &self.network_workers[node.index];
+        let principal = peer.principal.clone();
         let (server, peer, name) = (self.clone(), peer.clone(), name.to_owned());
         let register = move || {
             server.regions.prune();
@@ -68,7 +70,7 @@ impl Server {
             let counted = || server.registry.reserve_on(&node, &what, bytes);
             server.regions.register_device(&peer, &name, bytes, open, counted)
         };
-        run_blocking(register).await
+        workers.run_blocking(&principal, (), register).await
     }
 
     /// True if clients can share memory of CUDA devices.

@@ -119,7 +119,8 @@ impl SequenceStep {
             Vec::new()
         } else {
             let alloc = move || memory.alloc(&missing);
-            server.network_workers.run_blocking(&tenant.principal, (), alloc).await?
+            let workers = &server.network_workers[model.node().index];
+            workers.run_blocking(&tenant.principal, (), alloc).await?
         };
         let next = sequence.next(tensors, variant, fresh);
         let outputs = next.outputs(tensors, variant);

@@ -157,17 +157,28 @@ fn sequence_that_was_not_started_is_refused() {
 
 /// A daemon with sequences of `total` on a device that can hang.
 fn on_losable(test: &str) -> (Fixture, Losable) {
-    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
-    let device = Losable::new(inner);
-    let engine: Arc<dyn Engine> = Arc::new(device.clone());
-    let start = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
-    let fixture = Fixture::open(test, |config| config.models.load.clear(), start);
+    let (fixture, mut devices) = on_losables(test, "cpu:0?units=1");
+    (fixture, devices.remove(0))
+}
+
+/// A daemon with sequences of `total` on each of these devices.
+fn on_losables(test: &str, asked: &str) -> (Fixture, Vec<Losable>) {
+    let inner = device::start(asked, "reef", 0.0).unwrap();
+    let devices: Vec<_> = inner.into_iter().map(Losable::new).collect();
+    let engine = |device: &Losable| Arc::new(device.clone()) as Arc<dyn Engine>;
+    let engines: Vec<_> = devices.iter().map(engine).collect();
+    let start = |config: Config| Server::on(Nodes::new(asked, engines), config);
+    let change = |config: &mut Config| {
+        config.models.load.clear();
+        config.models.replicas = 0;
+    };
+    let fixture = Fixture::open(test, change, start);
     let folder = fixture.folder.join("sums");
     std::fs::create_dir_all(folder.join("1")).unwrap();
     std::fs::write(folder.join("1/model.onnx"), total()).unwrap();
     std::fs::write(folder.join("model.toml"), TOTAL).unwrap();
     fixture.server.registry.load(&ModelName::new("sums").unwrap()).unwrap();
-    (fixture, device)
+    (fixture, devices)
 }
 
 /// As many wait for their memory as there are threads that read messages.
@@ -186,6 +197,28 @@ fn memory_of_a_device_that_hangs_delays_no_message() {
         let read = tokio::time::timeout(Duration::from_secs(30), read).await;
         device.slow.store(false, Ordering::SeqCst); // whatever came of it
         assert_eq!(read.expect("no thread is free"), Ok(()));
+    });
+}
+
+/// As many wait for their memory as a device has threads.
+#[test]
+fn memory_of_a_device_that_hangs_delays_no_other_device() {
+    let (fixture, devices) = on_losables("state-elsewhere", "cpu:0?units=1,cpu:1?units=1");
+    let nodes = &fixture.server.nodes;
+    devices[0].slow.store(true, Ordering::SeqCst);
+    block_on(async {
+        let mut hung = ["a", "b"].map(|principal| Box::pin(fixture.step(principal, "7", FIRST)));
+        let busy = nodes[1].enter(); // so that requests go to the other
+        for step in &mut hung {
+            let waits = tokio::time::timeout(Duration::from_millis(100), step).await;
+            assert!(waits.is_err(), "its memory is not there");
+        }
+        drop(busy);
+        let _busy = nodes[0].enter();
+        let answer = fixture.step("c", "7", FIRST);
+        let answer = tokio::time::timeout(Duration::from_secs(30), answer).await;
+        devices[0].slow.store(false, Ordering::SeqCst); // whatever came of it
+        assert!(answer.expect("no thread is free").is_ok());
     });
 }
 

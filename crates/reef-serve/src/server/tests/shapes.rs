@@ -293,7 +293,7 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
             Ok(())
         };
         let server = fixture.server.clone();
-        async move { server.network_workers.run_blocking(&principal, (), work).await }
+        async move { server.network_workers[0].run_blocking(&principal, (), work).await }
     };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_time().build().unwrap();
