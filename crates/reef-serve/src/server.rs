@@ -47,6 +47,10 @@ use tokio::sync::oneshot;
 /// Shift from the memory of all clients to the memory kept in the buffer pool.
 const POOL_SHIFT: usize = 5;
 
+/// Maximum number of loads and unloads by clients at a time. Each keeps one of the runtime's 512
+/// blocking threads until it ends, also if its client has gone, and a load also an open request.
+const MAX_CHANGES: usize = 128;
+
 /// State of the daemon that is common to all protocols.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -64,6 +68,8 @@ pub(crate) struct Server {
     /// Calls with answers to such requests that are not yet in the socket, and connections whose
     /// sockets take no bytes.
     pub(crate) unsent: Arc<Admission>,
+    /// Loads and unloads by clients.
+    pub(crate) changes: Arc<Admission>,
     /// Open requests by principal, and of all unauthenticated clients.
     open: Arc<Shares<Principal>>,
     open_of_anonymous: Arc<Shares<&'static str>>,
@@ -151,6 +157,7 @@ impl Server {
             clients: Clients::new(SlotCounts::new(config.limits.clients), &config),
             requests: Admission::new("requests", config.limits.open_requests),
             unsent: Admission::new("unsent answers", usize::MAX),
+            changes: Admission::new("loads and unloads", MAX_CHANGES),
             open: {
                 let part = config.limits.part(config.limits.open_requests as u64);
                 Shares::new("open requests", u64::MAX, part)
@@ -257,7 +264,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` has no right to do so; errors of [`Registry::load_with`].
+    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; errors of
+    /// [`Registry::load_with`].
     pub(crate) async fn load(
         self: &Arc<Self>,
         peer: &Peer,
@@ -266,7 +274,7 @@ impl Server {
         charge: Option<Charge>,
     ) -> Result<()> {
         self.check_control(peer)?;
-        let held = (self.requests.try_acquire()?, charge);
+        let held = (self.requests.try_acquire()?, self.changes.try_acquire()?, charge);
         let server = self.clone();
         let load = move || {
             let done = server.registry.load_with(&name, &given);
@@ -281,12 +289,17 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` has no right to do so; errors of [`Registry::unload`].
+    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; errors of
+    /// [`Registry::unload`].
     pub(crate) async fn unload(self: &Arc<Self>, peer: &Peer, name: ModelName) -> Result<()> {
         self.check_control(peer)?;
         let _open = self.requests.try_acquire()?;
-        let server = self.clone();
-        run_blocking(move || server.registry.unload(&name)).await
+        let (server, change) = (self.clone(), self.changes.try_acquire()?);
+        let unload = move || {
+            let _change = change; // until it ends, also if the client has gone
+            server.registry.unload(&name)
+        };
+        run_blocking(unload).await
     }
 
     /// Returns the network of `model` for these shapes. Creates it if necessary, on a worker

@@ -205,6 +205,32 @@ fn files_of_a_load_are_charged_until_its_thread_ends() {
     assert_eq!(server.memory.taken(), 0);
 }
 
+/// Each keeps a thread while another change is under way.
+#[test]
+fn changes_whose_clients_have_gone_are_bounded() {
+    let fixture = open("changes-gone", "", |_| ());
+    let server = &fixture.server;
+    let owner = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let change = server.registry.changes.all.write();
+    let said = runtime.block_on(async {
+        let short = Duration::from_millis(1);
+        for _ in 0..MAX_CHANGES / 2 {
+            let load = server.load(&owner, sums(), parse(&[]), None);
+            assert!(tokio::time::timeout(short, load).await.is_err(), "it waits");
+            let unload = server.unload(&owner, sums());
+            assert!(tokio::time::timeout(short, unload).await.is_err(), "it waits");
+        }
+        tokio::time::timeout(Duration::from_secs(60), server.unload(&owner, sums())).await
+    });
+    server.registry.close(); // so that none of them begins
+    drop(change);
+    runtime.shutdown_timeout(Duration::from_secs(60)); // waits for the threads
+    let want = "open loads and unloads must be at most 128";
+    assert_eq!(said.expect("it waits, too"), Err(Error::Exhausted(want.into())));
+    assert_eq!(server.changes.in_use(), 0);
+}
+
 /// Versions that are being loaded count, and others come and go meanwhile.
 #[test]
 fn slow_load_of_one_model_delays_no_other() {
