@@ -14,4 +14,4 @@ mod reply;
 mod repository;
 pub(crate) mod serve;
 mod suspended;
-mod trace;
+pub(crate) mod trace;

@@ -9,6 +9,8 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Maximum length of a trace.
@@ -17,8 +19,7 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 /// Interval at which the devices' spans are collected and the daemon's end is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Records a trace and returns it. If the client disconnects, this is dropped, which ends the
-/// recording.
+/// Records a trace and returns it.
 pub(super) async fn trace(
     State(server): App,
     Extension(peer): Extension<Peer>,
@@ -26,23 +27,38 @@ pub(super) async fn trace(
 ) -> Reply<Response> {
     server.check_control(&peer)?;
     let time = duration_in(uri.query().unwrap_or_default())?;
-    let mut recording = Recording::start(&server.observer, &server.nodes)?;
-    record(&server, &mut recording, time).await;
-    let written = tokio::task::spawn_blocking(move || recording.finish()).await;
-    let text = written.map_err(|e| Error::system("a thread that writes a trace", e))?;
+    let text = record(server, time).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-async fn record(server: &Server, recording: &mut Recording, time: Duration) {
+/// Records a trace of this length on a blocking thread, because devices may answer late, or never.
+/// If the client disconnects, this is dropped, which ends the recording.
+///
+/// # Errors
+///
+/// `Exists` if another trace is in progress.
+pub(crate) async fn record(server: Arc<Server>, time: Duration) -> Result<Vec<u8>> {
+    let (_client, client) = channel();
+    let written = tokio::task::spawn_blocking(move || record_for(&client, &server, time)).await;
+    written.unwrap_or_else(|e| Err(Error::system("a thread that writes a trace", e)))
+}
+
+/// Records a trace for a client that drops the other end if it disconnects.
+fn record_for(client: &Receiver<()>, server: &Server, time: Duration) -> Result<Vec<u8>> {
+    let mut recording = Recording::start(&server.observer, &server.nodes)?;
     let end = Instant::now() + time;
     while !server.requests.is_closed() {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return;
+            break;
         }
-        tokio::time::sleep(left.min(POLL_INTERVAL)).await;
+        let told = client.recv_timeout(left.min(POLL_INTERVAL));
+        if told == Err(RecvTimeoutError::Disconnected) {
+            return Err(Error::Unavailable("cancelled: the client disconnected".into()));
+        }
         recording.collect();
     }
+    Ok(recording.finish())
 }
 
 /// Parses the length in a query.

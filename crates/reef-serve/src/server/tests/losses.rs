@@ -4,6 +4,7 @@ use super::*;
 use crate::engine::api::*;
 use crate::engine::device;
 use crate::engine::shared::SharedMemory;
+use crate::kserve::http::trace;
 use crate::local::client::connection::Client;
 use crate::local::client::options::Options;
 use crate::local::session::listen::Local;
@@ -142,6 +143,7 @@ impl Engine for Losable {
     }
 
     fn set_trace(&self, on: bool) {
+        until("the device goes on", || (!self.hangs.load(Ordering::SeqCst)).then_some(()));
         self.inner.set_trace(on);
     }
 
@@ -424,6 +426,22 @@ fn counters_of_a_device_that_hangs_keep_no_caller() {
     assert_eq!(said, Ok((true, before)), "it waits for the device");
     fixture.request(1).unwrap();
     until("its counters", || (node.stats().rt_finished > before.rt_finished).then_some(()));
+}
+
+/// The runtime of this test has one thread.
+#[test]
+fn trace_of_a_device_that_hangs_keeps_no_io_thread() {
+    let (fixture, fates) = two("traced-hang", |_| ());
+    fates[0].hangs.store(true, Ordering::SeqCst);
+    let text = block_on(async {
+        let trace = trace::record(fixture.server.clone(), Duration::from_millis(1));
+        let mut trace = std::pin::pin!(trace);
+        let waits = tokio::time::timeout(Duration::from_millis(20), &mut trace).await;
+        fates[0].hangs.store(false, Ordering::SeqCst); // whatever came of it
+        assert!(waits.is_err(), "the thread waited for the device");
+        trace.await
+    });
+    assert!(!text.unwrap().is_empty());
 }
 
 /// A lost device refuses at once, so it has the least to do.
