@@ -12,6 +12,10 @@ use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time that a load has to end once its device is lost.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Creates replicas of models.
 #[derive(Debug)]
@@ -40,7 +44,7 @@ impl Placer {
         stats: &Arc<Stats>,
     ) -> Result<Vec<Arc<LoadedModel>>> {
         let mut made = Vec::new();
-        match run_on_thread("reef-load", || self.fill(spec, kept, stats, &mut made)) {
+        match self.fill(spec, kept, stats, &mut made) {
             Ok(()) => Ok(made),
             Err(error) => {
                 made.iter().for_each(|replica| replica.retire());
@@ -113,11 +117,23 @@ impl Placer {
         }
     }
 
+    /// Creates a replica on a device. A device that is lost may never end that, and the changes of
+    /// other models do not wait for it.
     fn load(&self, spec: &ModelSpec, at: usize, stats: Arc<Stats>) -> Result<Arc<LoadedModel>> {
         let part = self.limits.part(self.limits.shapes as u64) as usize;
         let variants = Variants::new(self.limits.shapes, part);
-        let factory = self.factories[at].clone();
-        LoadedModel::load(spec.clone(), factory, variants, stats, self.limits.queue)
+        let (factory, queue, spec) = (self.factories[at].clone(), self.limits.queue, spec.clone());
+        let node = factory.node.clone();
+        let load = move || LoadedModel::load(spec, factory, variants, stats, queue);
+        let discard = |late: Arc<LoadedModel>| late.retire();
+        let mut lost_since = None;
+        let abandons = || {
+            node.lost()?;
+            let since: Instant = *lost_since.get_or_insert_with(Instant::now);
+            let is_over = since.elapsed() >= LOAD_TIMEOUT;
+            is_over.then(|| node.explain(Error::Unavailable("the load does not end".into())))
+        };
+        run_on_thread("reef-load", load, discard, abandons)
     }
 
     /// Returns the error for a model that none of `devices` takes.

@@ -545,6 +545,37 @@ fn a_local_client_hears_why_no_device_takes_its_model() {
     local.stop();
 }
 
+/// It is abandoned: other models are loaded and moved meanwhile.
+#[test]
+fn load_that_hangs_on_a_lost_device_keeps_no_other_change() {
+    let mut devices = Vec::new();
+    let open = |config: Config| {
+        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
+        devices = inner.into_iter().map(Losable::new).collect();
+        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
+        Server::on(Nodes::new("cpu:0,cpu:1", engines.collect()), config)
+    };
+    let fixture = Fixture::open("load-lost", |_| (), open);
+    let text = "network = \"resnet18\"\nsize = 32\nseed = 1\ndevices = [\"cpu:0\"]\n";
+    std::fs::write(fixture.folder.join("other/model.toml"), text).unwrap();
+    let before = devices[0].loads.load(Ordering::SeqCst);
+    devices[0].slow.store(true, Ordering::SeqCst);
+    let registry = fixture.server.registry.clone();
+    let (sender, done) = channel();
+    std::thread::spawn(move || {
+        let [other, tiny] = ["other", "tiny"].map(|name| ModelName::new(name).unwrap());
+        let _ = sender.send(registry.load(&other));
+        let _ = sender.send(registry.load(&tiny));
+    });
+    until("it loads", || (devices[0].loads.load(Ordering::SeqCst) > before).then_some(()));
+    fixture.server.nodes[0].mark_lost("a test");
+    let said = [(); 2].map(|()| done.recv_timeout(SOON));
+    devices[0].slow.store(false, Ordering::SeqCst); // whatever came of it
+    let why = "model other/1: no device can take it: cpu:0 is lost: a test";
+    assert_eq!(said, [Ok(Err(Error::Unavailable(why.into()))), Ok(Ok(()))]);
+    until("moved", || fixture.place().filter(|at| *at == 1));
+}
+
 /// However many jobs fail at once; a device that works is asked once more, for those that failed
 /// after the first question.
 #[test]
