@@ -65,22 +65,33 @@ fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &Atomic
             continue;
         };
         let Some(place) = enter(&client, &places) else { continue };
-        let (of, taken) = (containers.clone(), places.clone());
+        let of = containers.clone();
         let answer = move || {
+            let _place = place;
             let _ = answer(client, &of); // the client may be gone
-            taken.lock().remove(place);
         };
-        if thread::Builder::new().spawn(answer).is_err() {
-            places.lock().remove(place);
-        }
+        let _ = thread::Builder::new().spawn(answer); // without a thread the client is disconnected
+    }
+}
+
+/// Place of a client, until this is dropped.
+struct PlaceGuard {
+    places: Arc<Mutex<Places<u32, ()>>>,
+    number: u64,
+}
+
+impl Drop for PlaceGuard {
+    fn drop(&mut self) {
+        self.places.lock().remove(self.number);
     }
 }
 
 /// Takes a place for a client, which keeps it for at most [`CLIENT_TIMEOUT`].
-fn enter(client: &UnixStream, places: &Mutex<Places<u32, ()>>) -> Option<u64> {
+fn enter(client: &UnixStream, places: &Arc<Mutex<Places<u32, ()>>>) -> Option<PlaceGuard> {
     let uid = Peer::of(client).ok()?.uid;
     let standing = Standing::of_user(uid);
-    places.lock().enter(uid, standing, Timeouts::WORKING, (), Instant::now()).ok()
+    let number = places.lock().enter(uid, standing, Timeouts::WORKING, (), Instant::now()).ok()?;
+    Some(PlaceGuard { places: places.clone(), number })
 }
 
 /// Answers one client. A timeout or an overlong line is an error.
@@ -148,6 +159,20 @@ mod tests {
         assert_eq!(ask(&path, b"/ abcde\n"), "ok", "while another one sends nothing");
         drop((silent, registrar));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn place_is_free_after_a_panic_of_its_thread() {
+        let places = Arc::new(Mutex::new(Places::new(Parts::with_owner(8, 4))));
+        let (client, _other) = UnixStream::pair().unwrap();
+        let place = enter(&client, &places).unwrap();
+        assert_eq!(places.lock().len(), 1);
+        let panics = move || -> u32 {
+            let _place = place;
+            panic!("on purpose")
+        };
+        assert!(thread::spawn(panics).join().is_err());
+        assert!(places.lock().is_empty());
     }
 
     /// The timeout is for the whole line, also if a byte arrives now and then.
