@@ -264,7 +264,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; errors of
+    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; those of
     /// [`Registry::load_with`].
     pub(crate) async fn load(
         self: &Arc<Self>,
@@ -289,7 +289,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; errors of
+    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; those of
     /// [`Registry::unload`].
     pub(crate) async fn unload(self: &Arc<Self>, peer: &Peer, name: ModelName) -> Result<()> {
         self.check_control(peer)?;
