@@ -9,10 +9,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for which callers wait for an answer, from the time at which it was asked for. An answer
-/// takes microseconds; this bears a busy machine.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Last answer to a question, which is asked by one thread at a time.
 #[derive(Debug, Default)]
 pub(super) struct LastAnswer<A> {
@@ -32,10 +28,14 @@ struct Rounds<A> {
 
 impl<A: Copy + Send + 'static> LastAnswer<A> {
     /// Asks `question` on a thread of its own and returns the answer; the last one if there is none
-    /// in time. Does not wait for a question that has been open for longer.
+    /// within `timeout`. Does not wait for a question that has been open for longer.
     ///
     /// A question that another caller asks meanwhile serves both if it begins after this call.
-    pub(super) fn ask(self: &Arc<Self>, question: impl FnOnce() -> A + Send + 'static) -> A {
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        timeout: Duration,
+        question: impl FnOnce() -> A + Send + 'static,
+    ) -> A {
         let mut question = Some(question);
         let mut rounds = self.rounds.lock();
         let wanted = rounds.begun + 1;
@@ -43,6 +43,7 @@ impl<A: Copy + Send + 'static> LastAnswer<A> {
             if rounds.ended == rounds.begun
                 && let Some(question) = question.take()
             {
+                rounds.until = Instant::now().checked_add(timeout);
                 self.begin(&mut rounds, question);
                 continue;
             }
@@ -65,7 +66,6 @@ impl<A: Copy + Send + 'static> LastAnswer<A> {
         question: impl FnOnce() -> A + Send + 'static,
     ) {
         rounds.begun += 1;
-        rounds.until = Some(Instant::now() + ANSWER_TIMEOUT);
         let own = self.clone();
         let ask = move || {
             let answer = catch_unwind(AssertUnwindSafe(question)); // a panic has been printed
@@ -89,35 +89,38 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc::channel;
 
+    /// Longer than anything takes on a busy machine.
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
     fn question_that_hangs_keeps_one_thread_and_no_caller() {
         let (answers, asked) = (Arc::new(LastAnswer::default()), Arc::new(AtomicU32::new(0)));
-        assert_eq!(answers.ask(|| 1), 1);
+        assert_eq!(answers.ask(LONG, || 1), 1);
         let (release, held) = channel::<()>();
         let count = asked.clone();
         let hung = move || {
             count.fetch_add(1, Ordering::SeqCst);
             held.recv().map_or(2, |()| 0)
         };
-        assert_eq!(answers.ask(hung), 1, "the last answer");
+        assert_eq!(answers.ask(Duration::from_millis(1), hung), 1, "the last answer");
         for _ in 0..100 {
             let count = asked.clone();
             let another = move || count.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(answers.ask(another), 1);
+            assert_eq!(answers.ask(LONG, another), 1);
         }
         drop(release);
         while answers.get() != 2 {
             thread::yield_now();
         }
         assert_eq!(asked.load(Ordering::SeqCst), 1, "nothing more was asked meanwhile");
-        assert_eq!(answers.ask(|| 3), 3);
+        assert_eq!(answers.ask(LONG, || 3), 3);
     }
 
     #[test]
     fn question_that_panics_leaves_the_last_answer() {
         let answers = Arc::new(LastAnswer::default());
-        assert_eq!(answers.ask(|| 1), 1);
-        assert_eq!(answers.ask(|| panic!("on purpose")), 1);
-        assert_eq!(answers.ask(|| 2), 2);
+        assert_eq!(answers.ask(LONG, || 1), 1);
+        assert_eq!(answers.ask(LONG, || panic!("on purpose")), 1);
+        assert_eq!(answers.ask(LONG, || 2), 2);
     }
 }

@@ -14,6 +14,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// Time for which a caller waits for the dispatcher's counters. They take microseconds; this bears
+/// a busy machine.
+const STATS_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A device of the daemon.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -107,7 +111,7 @@ impl Node {
             return self.stats.get();
         }
         let engine = self.engine.clone();
-        self.stats.ask(move || engine.stats())
+        self.stats.ask(STATS_TIMEOUT, move || engine.stats())
     }
 
     /// Waits until the dispatcher answers, unless the device is lost. May never return.
