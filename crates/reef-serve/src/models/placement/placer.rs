@@ -12,6 +12,7 @@ use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time that a load has to end once its device is lost.
@@ -117,21 +118,24 @@ impl Placer {
         }
     }
 
-    /// Creates a replica on a device. A device that is lost may never end that, and the changes of
-    /// other models do not wait for it.
+    /// Creates a replica on a device. A device that is lost may never end that. The changes of other
+    /// models do not wait for it, nor does the end of the daemon, which asks whether it works.
     fn load(&self, spec: &ModelSpec, at: usize, stats: Arc<Stats>) -> Result<Arc<LoadedModel>> {
         let part = self.limits.part(self.limits.shapes as u64) as usize;
         let variants = Variants::new(self.limits.shapes, part);
         let (factory, queue, spec) = (self.factories[at].clone(), self.limits.queue, spec.clone());
-        let node = factory.node.clone();
+        let (node, closing) = (factory.node.clone(), factory.closing.clone());
         let load = move || LoadedModel::load(spec, factory, variants, stats, queue);
         let discard = |late: Arc<LoadedModel>| late.retire();
         let mut lost_since = None;
         let abandons = || {
+            let error = Error::Failed("the load does not end".into());
+            if closing.load(Ordering::SeqCst) {
+                node.is_lost_after(&error); // no request asks whether the device works any more
+            }
             node.lost()?;
             let since: Instant = *lost_since.get_or_insert_with(Instant::now);
-            let is_over = since.elapsed() >= LOAD_TIMEOUT;
-            is_over.then(|| node.explain(Error::Unavailable("the load does not end".into())))
+            (since.elapsed() >= LOAD_TIMEOUT).then(|| node.explain(error))
         };
         run_on_thread("reef-load", load, discard, abandons)
     }

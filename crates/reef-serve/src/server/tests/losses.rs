@@ -576,6 +576,29 @@ fn load_that_hangs_on_a_lost_device_keeps_no_other_change() {
     until("moved", || fixture.place().filter(|at| *at == 1));
 }
 
+/// The device is found to be lost after some silence.
+#[test]
+fn load_that_hangs_does_not_keep_the_end_of_the_daemon() {
+    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
+    let device = Losable::new(inner);
+    let engine: Arc<dyn Engine> = Arc::new(device.clone());
+    let open = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
+    let fixture = Fixture::open("load-end", |_| (), open);
+    let before = device.loads.load(Ordering::SeqCst);
+    device.slow.store(true, Ordering::SeqCst);
+    let [loading, ending] = [(); 2].map(|()| fixture.server.registry.clone());
+    std::thread::spawn(move || loading.load(&ModelName::new("other").unwrap()));
+    until("it loads", || (device.loads.load(Ordering::SeqCst) > before).then_some(()));
+    let (sender, done) = channel();
+    std::thread::spawn(move || {
+        ending.clear();
+        let _ = sender.send(());
+    });
+    let said = done.recv_timeout(SOON);
+    device.slow.store(false, Ordering::SeqCst); // whatever came of it
+    assert_eq!(said, Ok(()), "it waits for the load");
+}
+
 /// However many jobs fail at once; a device that works is asked once more, for those that failed
 /// after the first question.
 #[test]
