@@ -10,6 +10,7 @@ use crate::models::config::load::LoadParameters;
 use crate::models::declaration::Shapes;
 use crate::models::entries::EntryGuard;
 use crate::models::loaded_model::LoadedModel;
+use crate::models::registry::lookups::IndexEntry;
 use crate::models::registry::state::Registry;
 use crate::models::repository::Repository;
 use crate::models::shaped::variant::Variant;
@@ -300,6 +301,22 @@ impl Server {
             server.registry.unload(&name)
         };
         run_blocking(unload).await
+    }
+
+    /// Returns all versions that are loaded or could be.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Registry::index`]; `Deadline` if the repository's file system does not answer in
+    /// time.
+    pub(crate) async fn index(self: &Arc<Self>, peer: &Peer) -> Result<Vec<IndexEntry>> {
+        let (time, deadline) = self.time(Instant::now(), None);
+        let server = self.clone();
+        let list = move || server.registry.index();
+        let listed = self.repository_workers.run_blocking(&peer.principal, (), list);
+        let late =
+            |_| Error::Deadline(format!("timed out after {time:?} while listing the repository"));
+        tokio::time::timeout_at(deadline.into(), listed).await.map_err(late)?
     }
 
     /// Returns the network of `model` for these shapes. Creates it if necessary, on a worker

@@ -7,25 +7,22 @@ use super::raw_message::RawMessage;
 use crate::error::Result;
 use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::registry::lookups::IndexEntry;
-use crate::models::registry::state::Registry;
 use crate::name::ModelName;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use std::sync::Arc;
 
-pub(super) fn index(
-    registry: &Registry,
-    request: &RepositoryIndexRequest,
-) -> Result<RepositoryIndexResponse> {
+/// Returns the answer with the versions that are `ready`, or with all.
+pub(super) fn index(listed: Vec<IndexEntry>, ready: bool) -> RepositoryIndexResponse {
     let entry = |indexed: IndexEntry| ModelIndex {
         name: indexed.name.to_string(),
         version: indexed.version.map(|v| v.to_string()).unwrap_or_default(),
         state: indexed.state().into(),
         reason: indexed.reason,
     };
-    let listed = registry.index()?.into_iter().filter(|i| i.is_ready || !request.ready);
-    Ok(RepositoryIndexResponse { models: listed.map(entry).collect() })
+    let listed = listed.into_iter().filter(|i| i.is_ready || !ready);
+    RepositoryIndexResponse { models: listed.map(entry).collect() }
 }
 
 pub(super) async fn load(

@@ -102,9 +102,8 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<RepositoryIndexRequest>,
     ) -> Reply<RepositoryIndexResponse> {
-        let (server, peer) = (self.0.clone(), peer(&request));
-        let list = move || repository::index(&server.registry, &request.into_inner());
-        reply(self.0.repository_workers.run_blocking(&peer.principal, (), list).await)
+        let (peer, ready) = (peer(&request), request.into_inner().ready);
+        reply(self.0.index(&peer).await.map(|listed| repository::index(listed, ready)))
     }
 
     async fn repository_model_load(

@@ -32,9 +32,7 @@ async fn index(
     body: Bytes,
 ) -> Reply<Json<Value>> {
     let ready = object(&body)?.get("ready").and_then(Value::as_bool).unwrap_or(false);
-    let here = server.clone();
-    let list = move || here.registry.index();
-    let listed = server.repository_workers.run_blocking(&peer.principal, (), list).await?;
+    let listed = server.index(&peer).await?;
     let listed = listed.into_iter().filter(|i| i.is_ready || !ready);
     let entry = |i: IndexEntry| {
         let version = i.version.map(|v| v.to_string()).unwrap_or_default();

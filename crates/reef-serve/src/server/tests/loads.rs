@@ -231,6 +231,33 @@ fn changes_whose_clients_have_gone_are_bounded() {
     assert_eq!(server.changes.in_use(), 0);
 }
 
+/// As many lists hang as there are threads for them.
+#[test]
+fn index_of_a_repository_that_hangs_ends_with_the_timeout() {
+    let fixture = open("index-hangs", "", |config| config.times.request_ms = 50);
+    let server = &fixture.server;
+    let (release, held) = channel::<()>();
+    let held = Arc::new(parking_lot::Mutex::new(held));
+    block_on(async {
+        let hang = |name: &str| {
+            let (principal, held) = (peer(name).principal, held.clone());
+            let work = move || Ok(held.lock().recv().is_ok());
+            async move { server.repository_workers.run_blocking(&principal, (), work).await }
+        };
+        let mut hung = ["a", "b"].map(|name| Box::pin(hang(name)));
+        for list in &mut hung {
+            let waits = tokio::time::timeout(Duration::from_millis(1), list).await;
+            assert!(waits.is_err(), "it hangs");
+        }
+        let client = peer("c");
+        let said = tokio::time::timeout(Duration::from_secs(60), server.index(&client)).await;
+        drop(release);
+        let want = "timed out after 50ms while listing the repository";
+        assert_eq!(said.expect("it waits").unwrap_err(), Error::Deadline(want.into()));
+    });
+    until("the repository's index", || block_on(server.index(&peer("a"))).ok());
+}
+
 /// Versions that are being loaded count, and others come and go meanwhile.
 #[test]
 fn slow_load_of_one_model_delays_no_other() {
