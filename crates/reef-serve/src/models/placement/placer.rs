@@ -118,7 +118,7 @@ impl Placer {
         }
     }
 
-    /// Creates a replica on a device. A device that is lost may never end that. The changes of other
+    /// Creates a replica on a device. A device that is lost may never end that. Changes of other
     /// models do not wait for it, nor does the end of the daemon, which asks whether it works.
     fn load(&self, spec: &ModelSpec, at: usize, stats: Arc<Stats>) -> Result<Arc<LoadedModel>> {
         let part = self.limits.part(self.limits.shapes as u64) as usize;
