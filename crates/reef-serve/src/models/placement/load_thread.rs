@@ -72,7 +72,7 @@ mod tests {
         let (release, held) = channel::<()>();
         let (discarded, late) = channel();
         let work = move || Ok(held.recv().map_or(7, |()| 0));
-        let discard = move |result| drop(discarded.send(result));
+        let discard = move |result| _ = discarded.send(result);
         let lost = Error::Unavailable("lost".into());
         let said = run_on_thread("test", work, discard, || Some(lost.clone()));
         assert_eq!(said, Err(lost));
