@@ -29,8 +29,10 @@ pub(super) struct Losable {
     hangs: Arc<AtomicBool>,
     /// The memory that it reports, in bytes.
     pub(super) memory: Option<u64>,
-    /// Loads, allocations and questions whether it works don't end.
+    /// Loads, allocations, mappings and questions whether it works don't end.
     pub(super) slow: Arc<AtomicBool>,
+    /// Loads alone don't end.
+    hangs_loads: Arc<AtomicBool>,
     /// The number of loads that have begun, and of checks.
     pub(super) loads: Arc<AtomicUsize>,
     checks: Arc<AtomicUsize>,
@@ -48,9 +50,9 @@ struct Fate {
 
 impl Losable {
     pub(super) fn new(inner: Arc<dyn Engine>) -> Self {
-        let (is_lost, hangs, slow, loads, checks, shared) = Default::default();
+        let (is_lost, hangs, slow, hangs_loads, loads, checks, shared) = Default::default();
         let memory = inner.memory();
-        Self { inner, is_lost, hangs, memory, slow, loads, checks, shared }
+        Self { inner, is_lost, hangs, memory, slow, hangs_loads, loads, checks, shared }
     }
 
     fn wait_if_slow(&self) {
@@ -79,6 +81,7 @@ impl Engine for Losable {
     fn load(&self, model: Model, measure: bool) -> Result<Arc<dyn DeviceModel>> {
         self.loads.fetch_add(1, Ordering::SeqCst);
         self.wait_if_slow();
+        until("the load goes on", || (!self.hangs_loads.load(Ordering::SeqCst)).then_some(()));
         self.test()?;
         Ok(self.model(self.inner.load(model, measure)?))
     }
@@ -576,7 +579,7 @@ fn load_that_hangs_on_a_lost_device_keeps_no_other_change() {
     until("moved", || fixture.place().filter(|at| *at == 1));
 }
 
-/// The device is found to be lost after some silence.
+/// Nothing else asks whether the device works.
 #[test]
 fn load_that_hangs_does_not_keep_the_end_of_the_daemon() {
     let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
@@ -585,17 +588,18 @@ fn load_that_hangs_does_not_keep_the_end_of_the_daemon() {
     let open = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
     let fixture = Fixture::open("load-end", |_| (), open);
     let before = device.loads.load(Ordering::SeqCst);
-    device.slow.store(true, Ordering::SeqCst);
+    device.hangs_loads.store(true, Ordering::SeqCst);
     let [loading, ending] = [(); 2].map(|()| fixture.server.registry.clone());
     std::thread::spawn(move || loading.load(&ModelName::new("other").unwrap()));
     until("it loads", || (device.loads.load(Ordering::SeqCst) > before).then_some(()));
+    device.is_lost.store(true, Ordering::SeqCst);
     let (sender, done) = channel();
     std::thread::spawn(move || {
         ending.clear();
         let _ = sender.send(());
     });
     let said = done.recv_timeout(SOON);
-    device.slow.store(false, Ordering::SeqCst); // whatever came of it
+    device.hangs_loads.store(false, Ordering::SeqCst); // whatever came of it
     assert_eq!(said, Ok(()), "it waits for the load");
 }
 
