@@ -91,6 +91,7 @@ impl Engine for Losable {
     }
 
     fn open_shared(&self, handle: &[u8; 64]) -> Result<Arc<dyn SharedMemory>> {
+        self.wait_if_slow();
         self.test()?;
         let none = || Error::Invalid("no memory of another process".into());
         self.shared.lock().get(usize::from(handle[0])).cloned().ok_or_else(none)

@@ -10,6 +10,7 @@ use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, 
 use crate::kserve::parameter::RegionPart;
 use crate::net::identity::peer::ConnectionGuard;
 use crate::requests::region_memory::Kind;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a request's input and output.
 pub(super) const INPUT: usize = 4 * 3 * 32 * 32;
@@ -82,6 +83,26 @@ pub(super) fn image(seed: u64) -> Vec<u8> {
 fn answered(fixture: &Fixture, principal: &Peer, ask: InferRequest) -> Result<Bytes> {
     let answer = block_on(fixture.server.answer(principal, ask))?;
     Ok(answer.outputs[0].bytes.clone())
+}
+
+/// The runtime of this test has one blocking thread.
+#[test]
+fn registration_on_a_hung_device_keeps_no_blocking_thread() {
+    let (fixture, devices) = two("cuda-hangs", |_| ());
+    let (me, _connected) = client();
+    let (_memory, handle) = allocate(&devices[0], 64);
+    devices[0].slow.store(true, Ordering::SeqCst);
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.max_blocking_threads(1).enable_time().build().unwrap();
+    runtime.block_on(async {
+        let register = fixture.server.register_cuda(&me, "in", handle, 0, 64);
+        let waits = tokio::time::timeout(Duration::from_millis(20), register).await;
+        assert!(waits.is_err(), "it maps the memory");
+        let other = tokio::task::spawn_blocking(|| 7);
+        let other = tokio::time::timeout(Duration::from_secs(30), other).await;
+        devices[0].slow.store(false, Ordering::SeqCst); // whatever came of it
+        assert_eq!(other.expect("no thread is free").unwrap(), 7);
+    });
 }
 
 #[test]
