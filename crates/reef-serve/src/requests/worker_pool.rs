@@ -1,9 +1,10 @@
-//! Worker threads for long messages and long lists, which would block an I/O thread.
+//! Worker threads for long messages, long lists and calls of a device that prepare a request. Each
+//! of these would block an I/O thread.
 //!
 //! There are few, and a principal uses at most one at a time, so another's message never waits for
-//! all messages of one principal. They run at a low priority, because they read requests that the
-//! daemon has not accepted yet. They do nothing else, because a thread cannot raise its priority
-//! again without a privilege.
+//! all messages of one principal. They run at a low priority, because they work for requests that
+//! the daemon has not accepted yet. They do nothing else, because a thread cannot raise its
+//! priority again without a privilege.
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
