@@ -40,6 +40,23 @@ reef.serve.run(Rows)
 """
 
 
+BATCHES = """
+import reef.serve
+
+class Batches(reef.serve.Model):
+    inputs = {"x": ("FP32", [-1, 2]), "names": ("BYTES", [-1]), "times": int}
+    outputs = {"sums": ("FP32", [-1]), "names": ("BYTES", [-1]), "is_done": bool}
+
+    def infer_batch(self, requests):
+        if requests[0].id == "none":
+            return []
+        answer = {"sums": [float(len(requests))], "names": [], "is_done": True}
+        return [reef.serve.InvalidRequest("no") if request.id == "wrong" else answer for request in requests]
+
+reef.serve.run(Batches)
+"""
+
+
 class Daemon:
     """A process of a model, and the daemon's end of its socket."""
 
@@ -102,6 +119,25 @@ class Serve(unittest.TestCase):
             np.testing.assert_array_equal(np.frombuffer(data[14:26], "<f4"), x.sum(axis=1))
             self.assertEqual(data[26:], b"\x01")
             self.assertEqual(daemon.end(), (0, ""))
+
+    def test_requests_of_a_batch_have_their_own_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, BATCHES)
+            self.assertTrue(daemon.receive()[0]["batches"])
+            for first, ids in [(1, ["", "wrong", ""]), (4, ["none", ""])]:
+                daemon.send({"type": "batch", "requests": list(range(first, first + len(ids)))})
+                for number, id in enumerate(ids, first):
+                    daemon.infer(number, id, np.zeros((1, 2), np.float32), [])
+            said = [daemon.receive() for _ in range(5)]
+            self.assertEqual([header["request"] for header, _ in said], [1, 2, 3, 4, 5])
+            self.assertEqual([header["type"] for header, _ in said], ["answer", "error", "answer", "error", "error"])
+            self.assertEqual(np.frombuffer(said[0][1][:4], "<f4"), [3.0])
+            self.assertEqual((said[1][0]["kind"], said[1][0]["error"]), ("invalid", "no"))
+            want = "RuntimeError: infer_batch must return one answer for each request, got 0 for 2"
+            self.assertEqual((said[3][0]["error"], said[4][0]["error"]), (want, want))
+            daemon.infer(6, "", np.zeros((1, 2), np.float32), [])
+            self.assertEqual(np.frombuffer(daemon.receive()[1][:4], "<f4"), [1.0])
+            daemon.end()
 
     def test_running_request_hears_that_it_is_cancelled(self):
         with tempfile.TemporaryDirectory() as folder:

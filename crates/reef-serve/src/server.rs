@@ -400,6 +400,10 @@ impl Server {
         let admitted = tenant.admit(priority, &account, node.clock());
         let class = admitted.as_ref().unwrap_or(&priority).class();
         let mut answer_count = AnswerCount::new(model.clone(), class);
+        let rows = match &call {
+            Some(call) => model.rows_of_call(class, call),
+            None => model.rows_of(class, &variant.shapes()),
+        };
         let queued = admitted.and_then(|priority| {
             model.submit(Job {
                 client,
@@ -407,7 +411,7 @@ impl Server {
                 priority,
                 account,
                 has_stated_rate,
-                rows: model.rows_of(class, &variant.shapes()),
+                rows,
                 instances: variant,
                 call,
                 inputs,

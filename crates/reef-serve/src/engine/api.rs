@@ -241,6 +241,12 @@ pub(crate) trait Instance: Debug + Send {
         Err(Error::Unimplemented("a network with shapes that each request chooses".into()))
     }
 
+    /// Runs inferences together, of a model that takes batches. Returns the result of each; errors
+    /// are those of [`call`](Self::call). Blocks.
+    fn call_all(&mut self, calls: &[Call<'_>]) -> Vec<Result<Vec<CallOutput>>> {
+        calls.iter().map(|call| self.call(*call)).collect()
+    }
+
     /// True if it can be used again after any error.
     fn recovers(&self) -> bool {
         false

@@ -47,7 +47,8 @@ pub(super) struct Description {
     pub(super) sequence_idle_us: Option<u64>,
     /// Maximum number of sequences at a time; default: 64.
     pub(super) max_sequences: Option<usize>,
-    /// Maximum number of rows (first size of all tensors) of a batch; 0 or 1: no batching.
+    /// Maximum number of rows (first size of all tensors) of a batch, or of requests for a process;
+    /// 0 or 1: no batching.
     pub(super) max_batch: usize,
     /// Time that a request waits for others of its batch, in microseconds.
     pub(super) max_delay_us: u64,
@@ -152,9 +153,6 @@ impl Description {
             ("state", !self.state.is_empty()),
             ("sequence_idle_us", self.sequence_idle_us.is_some()),
             ("max_sequences", self.max_sequences.is_some()),
-            ("max_batch", self.max_batch > 1),
-            ("max_delay_us", self.max_delay_us > 0),
-            ("batch_rt", self.batch_rt),
             ("measure", self.measure),
         ];
         match of_networks.iter().find(|(_, is_set)| *is_set) {

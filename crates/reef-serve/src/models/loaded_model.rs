@@ -8,6 +8,7 @@
 //! memory is returned when its last instance is dropped.
 
 use crate::class::Class;
+use crate::engine::call::CallHead;
 use crate::engine::instance_count::CountGuard;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
@@ -253,11 +254,7 @@ impl LoadedModel {
     /// Returns the sizes of a tensor for configurations: without the first one if requests are
     /// batched.
     pub(crate) fn dims<'a>(&self, info: &'a TensorInfo) -> &'a [i64] {
-        if self.spec.max_batch() > 1 {
-            info.shape.get(1..).unwrap_or_default()
-        } else {
-            &info.shape
-        }
+        if self.spec.max_rows() > 1 { info.shape.get(1..).unwrap_or_default() } else { &info.shape }
     }
 
     /// Number of executions, which is below the number of requests if batches ran.
@@ -271,6 +268,19 @@ impl LoadedModel {
         let count = rows_of(shapes)?;
         let others = shapes.iter().map(|sizes| sizes[1..].to_vec()).collect();
         (count <= max).then_some(Rows { count, others })
+    }
+
+    /// Returns the rows of a request to a process, if it may run in a batch: one, whatever its
+    /// shapes are, for a program without rows.
+    pub(crate) fn rows_of_call(&self, class: Class, call: &CallHead) -> Option<Rows> {
+        self.spec.batching[class as usize]?;
+        if !self.spec.has_rows() {
+            return Some(Rows { count: 1, others: Vec::new() });
+        }
+        let size = |&size: &i64| usize::try_from(size).unwrap_or_default();
+        let sizes = |info: &TensorInfo| info.shape.iter().map(size).collect::<Vec<usize>>();
+        let shapes: Shapes = call.inputs.iter().map(sizes).collect();
+        self.rows_of(class, &shapes)
     }
 
     /// Returns the figures of all replicas so far.

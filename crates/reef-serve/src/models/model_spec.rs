@@ -124,7 +124,18 @@ impl ModelSpec {
         self.batching[Class::RealTime as usize].is_some()
     }
 
-    /// Maximum number of rows of a batch.
+    /// True if the first size of all tensors is a number of rows: batches of a program of its own
+    /// consist of requests.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.program().is_none_or(|program| program.config().is_some())
+    }
+
+    /// Maximum number of rows in requests and batches, for its configuration.
+    pub(crate) fn max_rows(&self) -> usize {
+        if self.has_rows() { self.max_batch() } else { 1 }
+    }
+
+    /// Maximum number of rows of a batch, or of its requests if it has no rows.
     pub(crate) fn max_batch(&self) -> usize {
         self.batching().map_or(1, |batching| batching.max)
     }

@@ -29,8 +29,11 @@ impl LoadedModel {
     fn batching(&self, class: Class, job: &Job) -> Option<Batching> {
         let batching = self.spec.batching[class as usize]?;
         let rows = job.rows.as_ref()?;
-        let widest = self.variants.widest(&rows.shapes());
-        let max = batching.max.min(widest);
+        let max = if self.spec.is_process() {
+            batching.max
+        } else {
+            batching.max.min(self.variants.widest(&rows.shapes()))
+        };
         (max > rows.count).then_some(Batching { max, ..batching })
     }
 
@@ -41,8 +44,11 @@ impl LoadedModel {
         self.answer(class, id, job, result, phases);
     }
 
-    /// Runs a batch on a network with enough rows; otherwise each request alone.
+    /// Runs a batch by a process, or on a network with enough rows; otherwise each request alone.
     fn serve_all(&self, class: Class, id: &InstanceId, batch: Batch) {
+        if self.spec.is_process() && batch.jobs.len() > 1 {
+            return self.run_all(class, id, batch, &*self.base, Batch::call);
+        }
         let wide = match &*batch.jobs {
             [_] => None,
             _ => self.wide(&batch),
@@ -55,10 +61,22 @@ impl LoadedModel {
             return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
         }
         self.variants.note_use(&variant);
-        let run = |instance: &mut dyn Instance| batch.run(instance, wide);
+        self.run_all(class, id, batch, &*variant, |batch, instance| batch.run(instance, wide));
+    }
+
+    /// Runs a batch on an instance, and answers its requests.
+    fn run_all(
+        &self,
+        class: Class,
+        id: &InstanceId,
+        batch: Batch,
+        instances: &dyn Instances,
+        run: impl FnOnce(&Batch, &mut dyn Instance) -> Vec<Outcome>,
+    ) {
+        let run = |instance: &mut dyn Instance| run(&batch, instance);
         let are_sound =
             |outcomes: &Vec<Outcome>| outcomes.iter().all(|(result, _)| is_sound(result));
-        let outcomes = on_instance(&*variant, class, run, are_sound).unwrap_or_else(|error| {
+        let outcomes = on_instance(instances, class, run, are_sound).unwrap_or_else(|error| {
             batch.jobs.iter().map(|_| (Err(error.clone()), Phases::default())).collect()
         });
         let served = outcomes.iter().filter(|(result, _)| result.is_ok()).count() as u64;

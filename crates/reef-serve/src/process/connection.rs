@@ -1,4 +1,6 @@
-//! Connection to a process: one request at a time.
+//! Connection to a process: one request at a time, or one batch.
+
+pub(super) mod batch;
 
 use super::frame::{self, Frame};
 use super::message::{FromProcess, PROTOCOL, ToProcess, declared, infer, outputs};
@@ -18,6 +20,8 @@ pub(super) struct Tensors {
     pub(super) outputs: TensorInfos,
     /// True if requests are answered in parts.
     pub(super) streams: bool,
+    /// True if the program takes several requests together.
+    pub(super) batches: bool,
 }
 
 /// Limits of a connection.
@@ -74,10 +78,10 @@ impl Connection {
         frame::write(&mut patient, &to_json(start)?, &[]).map_err(wrong)?;
         let frame = frame::read(&mut patient, 0).map_err(wrong)?;
         match parse(&frame)? {
-            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs, streams } => {
+            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs, streams, batches } => {
                 let inputs = declared("inputs", inputs)?;
                 let outputs = declared("outputs", outputs)?;
-                let tensors = Tensors { inputs, outputs, streams };
+                let tensors = Tensors { inputs, outputs, streams, batches };
                 let Identity { bounds, generation } = identity;
                 Ok((Self { stream, bounds, request: 0, generation }, tensors))
             }
@@ -108,10 +112,7 @@ impl Connection {
         let header = infer(self.request, call, &tensors.outputs);
         let header = to_json(&header).map_err(Broken::During)?;
         if header.len() > frame::MAX_HEADER_BYTES {
-            let max = frame::MAX_HEADER_BYTES;
-            return Ok(Err(Error::Invalid(format!(
-                "names and shapes must be at most {max} bytes"
-            ))));
+            return Ok(Err(too_long()));
         }
         self.send(&header, call, &mut limit).map_err(|e| limit.broken(&e))?;
         let answer = self.answers(call, tensors, &mut limit)?;
@@ -154,12 +155,17 @@ impl Connection {
     /// Tells the process once that its request is cancelled.
     fn check(&self, limit: &mut Limit<'_>) -> io::Result<()> {
         if limit.check()? && !limit.is_told {
-            // Small enough to be sent as a whole, or not at all: then again once the process has
-            // read more of its request.
-            let header = to_json(&ToProcess::Cancel { request: self.request });
-            let header = header.map_err(io::Error::other)?;
-            limit.is_told = frame::write(&mut &self.stream, &header, &[]).is_ok();
+            self.tell(self.request, limit)?;
         }
+        Ok(())
+    }
+
+    /// Tells the process that a request is cancelled.
+    fn tell(&self, request: u64, limit: &mut Limit<'_>) -> io::Result<()> {
+        // Small enough to be sent as a whole, or not at all: then again once the process has read
+        // more of its request.
+        let header = to_json(&ToProcess::Cancel { request }).map_err(io::Error::other)?;
+        limit.is_told = frame::write(&mut &self.stream, &header, &[]).is_ok();
         Ok(())
     }
 
@@ -218,6 +224,14 @@ impl<'a> Limit<'a> {
         self.cancelled.get_or_insert_with(Instant::now);
     }
 
+    /// Notes the end of its time. Returns the time at which the request was cancelled.
+    fn note(&mut self, now: Instant) -> Option<Instant> {
+        if self.cancelled.is_none() && (now >= self.deadline || (self.gone)()) {
+            self.cancelled = Some(now);
+        }
+        self.cancelled
+    }
+
     /// Returns whether the request is cancelled.
     ///
     /// # Errors
@@ -225,10 +239,7 @@ impl<'a> Limit<'a> {
     /// `TimedOut` if the process does not react to that.
     fn check(&mut self) -> io::Result<bool> {
         let now = Instant::now();
-        if self.cancelled.is_none() && (now >= self.deadline || (self.gone)()) {
-            self.cancelled = Some(now);
-        }
-        match self.cancelled {
+        match self.note(now) {
             Some(since) if now - since >= self.cancel => Err(ErrorKind::TimedOut.into()),
             cancelled => Ok(cancelled.is_some()),
         }
@@ -258,6 +269,12 @@ fn broken_by(error: &io::Error, when: &str) -> Error {
         ErrorKind::TimedOut => Error::Unavailable(format!("the model's process: {error}")),
         _ => Error::Unavailable(format!("the model's process ended {when}")),
     }
+}
+
+/// Returns the error for a request whose header does not fit.
+fn too_long() -> Error {
+    let max = frame::MAX_HEADER_BYTES;
+    Error::Invalid(format!("names and shapes must be at most {max} bytes"))
 }
 
 fn to_json(message: &ToProcess<'_>) -> Result<Vec<u8>> {

@@ -27,6 +27,7 @@ pub(super) enum ToProcess<'a> {
         device: &'a str,
         folder: &'a str,
         max_bytes: u64,
+        max_batch: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
         config: Option<&'a RawValue>,
     },
@@ -37,6 +38,10 @@ pub(super) enum ToProcess<'a> {
         timeout_us: u64,
         inputs: Vec<TensorHeader>,
         outputs: Vec<&'a str>,
+    },
+    /// Requests with these numbers follow, and run together.
+    Batch {
+        requests: Vec<u64>,
     },
     Cancel {
         request: u64,
@@ -53,6 +58,8 @@ pub(super) enum FromProcess {
         outputs: Vec<Declared>,
         #[serde(default)]
         streams: bool,
+        #[serde(default)]
+        batches: bool,
     },
     /// One of several answers.
     Part {

@@ -24,6 +24,8 @@ pub(crate) struct ProcessModelSpec<'a> {
     pub(crate) instances: [usize; 2],
     /// Maximum bytes of an answer.
     pub(crate) max_bytes: u64,
+    /// Maximum size of a batch; 1: requests come alone.
+    pub(crate) max_batch: usize,
 }
 
 /// A model whose processes run.
@@ -41,7 +43,8 @@ impl ProcessModel {
     ///
     /// # Errors
     ///
-    /// The first failure of a process; `Unavailable` if `is_closing`.
+    /// The first failure of a process; `Invalid` if the program cannot have batches; `Unavailable`
+    /// if `is_closing`.
     pub(crate) fn start(
         spec: &ProcessModelSpec<'_>,
         is_closing: &dyn Fn() -> bool,
@@ -49,7 +52,7 @@ impl ProcessModel {
         let seats = start_seats(spec)?;
         let ready =
             seats.iter().map(|(_, seat)| seat.ready(is_closing)).collect::<Result<Vec<_>>>();
-        match ready.and_then(same) {
+        match ready.and_then(same).and_then(|tensors| spec.check_batches(tensors)) {
             Ok(tensors) => {
                 let free = Mutex::new(seats.clone());
                 Ok(Self { role: spec.role(Class::RealTime, 0), tensors, seats, free })
@@ -82,7 +85,19 @@ impl ProcessModelSpec<'_> {
             instance,
             device: self.device.into(),
             max_bytes: self.max_bytes,
+            max_batch: self.max_batch,
         }
+    }
+
+    /// Refuses batches for a program that takes requests alone.
+    fn check_batches(&self, tensors: Arc<Tensors>) -> Result<Arc<Tensors>> {
+        let max = self.max_batch;
+        if max > 1 && (tensors.streams || !tensors.batches) {
+            return Err(Error::Invalid(format!(
+                "max_batch must be 0 or 1 for a program that takes requests alone, got {max}"
+            )));
+        }
+        Ok(tensors)
     }
 }
 
@@ -180,6 +195,10 @@ impl Instance for ProcessInstance {
 
     fn call(&mut self, call: Call<'_>) -> Result<Vec<CallOutput>> {
         self.0.call(call)
+    }
+
+    fn call_all(&mut self, calls: &[Call<'_>]) -> Vec<Result<Vec<CallOutput>>> {
+        self.0.call_all(calls)
     }
 
     fn recovers(&self) -> bool {

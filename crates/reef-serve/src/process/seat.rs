@@ -6,6 +6,7 @@
 //!    └── Down ◄─┴─────────┘       Down ──► Ended once no process shall follow
 //! ```
 
+use super::connection::batch::Exchanged;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors};
 use super::message::{PROTOCOL, ToProcess};
 use super::output;
@@ -46,6 +47,8 @@ pub(super) struct Role {
     pub(super) device: String,
     /// Maximum bytes of an answer.
     pub(super) max_bytes: u64,
+    /// Maximum size of a batch; 1: requests come alone.
+    pub(super) max_batch: usize,
 }
 
 /// One instance of a model.
@@ -149,13 +152,38 @@ impl Seat {
                     self.give(connection);
                     return answer;
                 }
-                Err(Broken::Before) => self.discard(
-                    connection,
-                    &Error::Unavailable("it ended, or sent something unasked".into()),
-                ),
+                Err(Broken::Before) => self.discard(connection, &unasked()),
                 Err(Broken::During(error)) => {
                     self.discard(connection, &error);
                     return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Runs requests together once the process is ready. Returns the result of each: errors are
+    /// those of [`call`](Self::call).
+    pub(super) fn call_all(&self, calls: &[Call<'_>]) -> Vec<Result<Vec<CallOutput>>> {
+        let begun = Instant::now();
+        let gone = || calls.iter().all(|call| (call.gone)());
+        let longest = calls.iter().map(|call| call.time).max().unwrap_or_default();
+        loop {
+            let taken = self.take(longest.saturating_sub(begun.elapsed()), &gone);
+            let (mut connection, tensors) = match taken {
+                Ok(taken) => taken,
+                Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
+            };
+            let waited = begun.elapsed();
+            let left = |call: &Call<'_>| call.time.saturating_sub(waited);
+            let now: Vec<_> = calls.iter().map(|call| Call { time: left(call), ..*call }).collect();
+            match connection.exchange_all(&now, &tensors) {
+                None => self.discard(connection, &unasked()),
+                Some(Exchanged { results, broken }) => {
+                    match broken {
+                        None => self.give(connection),
+                        Some(error) => self.discard(connection, &error),
+                    }
+                    return results;
                 }
             }
         }
@@ -317,7 +345,8 @@ impl Seat {
 
     /// Starts the conversation, and publishes the connection.
     fn open(&self, stream: UnixStream, generation: u64) -> Result<()> {
-        let Role { program, model, version, class, instance, device, max_bytes } = &self.role;
+        let Role { program, model, version, class, instance, device, max_bytes, max_batch } =
+            &self.role;
         let start = ToProcess::Start {
             protocol: PROTOCOL,
             model,
@@ -327,6 +356,7 @@ impl Seat {
             device,
             folder: &program.place().to_string_lossy(),
             max_bytes: *max_bytes,
+            max_batch: *max_batch,
             config: program.config().and_then(|config| serde_json::from_str(config).ok()),
         };
         let (timeout, begun) = (program.load_timeout(), Instant::now());
@@ -394,6 +424,11 @@ impl State {
     }
 }
 
+/// Returns the reason to kill a process before its request is sent.
+fn unasked() -> Error {
+    Error::Unavailable("it ended, or sent something unasked".into())
+}
+
 fn unloading() -> Error {
     Error::Unavailable("the model is being unloaded".into())
 }
@@ -428,6 +463,7 @@ mod tests {
             instance: 0,
             device: "cpu:0".into(),
             max_bytes: 64,
+            max_batch: 1,
         };
         let seat = Seat::start(role).unwrap();
         seat.ready(&|| false).unwrap();

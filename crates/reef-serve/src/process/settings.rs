@@ -148,7 +148,7 @@ impl Program {
     }
 
     /// Returns the configuration in Triton's form, if it has one.
-    pub(super) fn config(&self) -> Option<&str> {
+    pub(crate) fn config(&self) -> Option<&str> {
         self.settings.config.as_deref()
     }
 

@@ -201,7 +201,7 @@ impl Job {
     }
 
     /// Returns an empty result, or an error if it is too late.
-    fn begin(&self, now: Instant) -> Outcome {
+    pub(super) fn begin(&self, now: Instant) -> Outcome {
         let queue = now.saturating_duration_since(self.arrived);
         let result = if self.deadline <= now {
             Err(Error::Deadline(format!("timed out after {queue:?} in the queue")))

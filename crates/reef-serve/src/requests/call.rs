@@ -1,9 +1,11 @@
-//! A request that a process runs.
+//! Requests that a process runs, alone or in batches.
 
 use crate::engine::api::Instance;
 use crate::engine::call::{Call, CallHead, CallInput, CallOutput};
 use crate::error::{Error, Result};
+use crate::requests::batch::{Batch, Outcome};
 use crate::requests::job::{BoundInput, BoundOutput, Input, Job, Output, Phases};
+use crate::tensor::TensorInfo;
 use bytes::Bytes;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,11 +30,7 @@ impl Job {
         phases: &mut Phases,
     ) -> Result<Vec<Vec<u8>>> {
         let began = Instant::now();
-        let bytes = self.inputs.iter().map(data).collect::<Result<Vec<_>>>()?;
-        let inputs =
-            head.inputs.iter().zip(bytes).map(|(tensor, bytes)| CallInput { tensor, bytes });
-        let inputs: Vec<_> = inputs.collect();
-        let outputs: Vec<usize> = self.outputs.iter().map(|output| output.index).collect();
+        let (inputs, outputs) = (self.call_inputs(head)?, self.call_outputs());
         let written = Instant::now();
         phases.input = written - began;
         let class = self.priority.class();
@@ -44,12 +42,94 @@ impl Job {
         let made = instance.call(call);
         phases.infer = written.elapsed();
         self.tenant.charge(class, phases.infer, phases.infer);
-        let (answered, made) = (Instant::now(), made?);
+        let answered = Instant::now();
+        let all = self.deliver_all(head, made?)?;
+        phases.output = answered.elapsed();
+        Ok(all)
+    }
+
+    /// Returns its inputs with their data.
+    fn call_inputs<'a>(&self, head: &'a CallHead) -> Result<Vec<CallInput<'a>>> {
+        let with_data = |(tensor, input): (&'a TensorInfo, &BoundInput)| {
+            data(input).map(|bytes| CallInput { tensor, bytes })
+        };
+        head.inputs.iter().zip(&self.inputs).map(with_data).collect()
+    }
+
+    /// Returns the indices of its outputs among the model's.
+    fn call_outputs(&self) -> Vec<usize> {
+        self.outputs.iter().map(|output| output.index).collect()
+    }
+
+    /// Brings the outputs to their destinations, and tells their shapes.
+    fn deliver_all(&self, head: &CallHead, made: Vec<CallOutput>) -> Result<Vec<Vec<u8>>> {
         let all = self.outputs.iter().zip(&made).map(|(to, output)| deliver(to, output));
         let all = all.collect::<Result<Vec<_>>>()?;
         let _ = head.shapes.set(made.into_iter().map(|output| output.shape).collect());
-        phases.output = answered.elapsed();
         Ok(all)
+    }
+}
+
+/// A request of a batch that can be sent.
+struct Ready<'a> {
+    /// Index in the batch.
+    at: usize,
+    job: &'a Job,
+    head: &'a CallHead,
+    inputs: Vec<CallInput<'a>>,
+    outputs: Vec<usize>,
+}
+
+impl Batch {
+    /// Has a process run all together; requests that are too late are left out. Returns the result
+    /// of each.
+    pub(crate) fn call(&self, instance: &mut dyn Instance) -> Vec<Outcome> {
+        let began = Instant::now();
+        let mut outcomes: Vec<Outcome> = self.jobs.iter().map(|job| job.begin(began)).collect();
+        let ready = self.ready(&mut outcomes);
+        let written = Instant::now();
+        let gone: Vec<_> = ready.iter().map(|one| move || one.job.is_gone()).collect();
+        let part = &|_: Vec<CallOutput>| false; // a model with answers in parts has no batches
+        let calls: Vec<Call<'_>> = ready
+            .iter()
+            .zip(&gone)
+            .map(|(one, gone)| Call {
+                id: &one.head.id,
+                class: one.job.priority.class(),
+                time: one.job.deadline.saturating_duration_since(written),
+                gone,
+                inputs: &one.inputs,
+                outputs: &one.outputs,
+                part,
+            })
+            .collect();
+        let results = instance.call_all(&calls);
+        let infer = written.elapsed();
+        let share = infer.div_f64(results.len().max(1) as f64);
+        for (one, result) in ready.iter().zip(results) {
+            let (outcome, phases) = &mut outcomes[one.at];
+            (phases.input, phases.infer) = (written - began, infer);
+            one.job.tenant.charge(one.job.priority.class(), share, infer);
+            let answered = Instant::now();
+            *outcome = result.and_then(|made| one.job.deliver_all(one.head, made));
+            phases.output = answered.elapsed();
+        }
+        outcomes
+    }
+
+    /// Prepares the requests that have not failed.
+    fn ready(&self, outcomes: &mut [Outcome]) -> Vec<Ready<'_>> {
+        let mut all = Vec::new();
+        for (at, (job, (result, _))) in self.jobs.iter().zip(outcomes).enumerate() {
+            let Some(head) = job.call.as_ref().filter(|_| result.is_ok()) else { continue };
+            match job.call_inputs(head) {
+                Ok(inputs) => {
+                    all.push(Ready { at, job, head, inputs, outputs: job.call_outputs() });
+                }
+                Err(error) => *result = Err(error),
+            }
+        }
+        all
     }
 }
 

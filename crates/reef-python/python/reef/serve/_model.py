@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -80,6 +80,11 @@ class Model:
     def infer(self, request: Request) -> Mapping[str, Any]:
         """Answers a request: a value for each output, or for each that is wanted."""
         raise NotImplementedError(f"{type(self).__name__} must have a method infer")
+
+    def infer_batch(self, requests: list[Request]) -> Sequence[Mapping[str, Any] | Exception]:
+        """Answers requests together, each as `infer` does, in their order. An exception in place of an answer is
+        the error of its request. A model whose `max_batch` is set has this in place of `infer`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method infer_batch")
 
     def stream(self, request: Request) -> Iterator[Mapping[str, Any]]:
         """Answers a request in parts: yields the outputs of each. A model has this or `infer`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from ._model import InvalidRequest, Model, Request, RequestFailed
@@ -20,7 +21,7 @@ _MAX_TEXT = 4096
 
 
 def run(model: type[Model] | Model) -> None:
-    """Serves the model's requests, one at a time, until the daemon ends the conversation."""
+    """Serves the model's requests, one or one batch at a time, until the daemon ends the conversation."""
     channel = Channel.of_stdin()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -36,12 +37,14 @@ def run(model: type[Model] | Model) -> None:
     header: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL}
     header |= {"inputs": _headers(inputs), "outputs": _headers(outputs)}
     header["streams"] = _streams(loaded)
+    if _takes_batches(loaded):
+        header["batches"] = True
     channel.write(header)
     requests = _Requests(channel, inputs)
     phases = Phases()
-    while (request := requests.next()) is not None:
-        with phases.of(request[1].class_name):
-            _serve(channel, loaded, request, outputs)
+    while (batch := requests.next()) is not None:
+        with phases.of(batch[0][1].class_name):
+            _serve(channel, loaded, batch, outputs)
     loaded.unload()
 
 
@@ -68,11 +71,11 @@ class _Requests:
 
     def __init__(self, channel: Channel, inputs: Mapping[str, Spec]) -> None:
         self._channel, self._inputs = channel, inputs
-        self._ready: queue.SimpleQueue[tuple[int, Request] | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[list[tuple[int, Request]] | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="reef-serve", daemon=True).start()
 
-    def next(self) -> tuple[int, Request] | None:
-        """Waits for a request; nothing at the end."""
+    def next(self) -> list[tuple[int, Request]] | None:
+        """Waits for requests that run together; nothing at the end."""
         return self._ready.get()
 
     def _read(self) -> None:
@@ -86,17 +89,32 @@ class _Requests:
     def _receive(self) -> None:
         open_requests: dict[int, Request] = {}
         while (message := self._channel.read()) is not None:
-            header, data = message
-            number = header.get("request", 0)
-            if header["type"] == "infer":
+            header = message[0]
+            if header["type"] == "cancel" and header["request"] in open_requests:
+                open_requests[header["request"]]._cancel()
+            elif header["type"] in ("infer", "batch"):
                 open_requests.clear()  # those before have been answered
-                try:
-                    open_requests[number] = request = Request(header, self._values(header, data))
-                    self._ready.put((number, request))
-                except Exception as error:
-                    _answer_error(self._channel, number, error, "invalid")
-            elif header["type"] == "cancel" and number in open_requests:
-                open_requests[number]._cancel()
+                # All of a batch are read before any is answered.
+                messages = (
+                    [message] if header["type"] == "infer" else [self._channel.read() for _ in header["requests"]]
+                )
+                if any(message is None for message in messages):
+                    return
+                self._take([message for message in messages if message is not None], open_requests)
+
+    def _take(
+        self, messages: list[tuple[dict[str, Any], memoryview]], open_requests: dict[int, Request]
+    ) -> None:
+        errors = []
+        for header, data in messages:
+            try:
+                open_requests[header["request"]] = Request(header, self._values(header, data))
+            except Exception as error:
+                errors.append((header["request"], error))
+        if open_requests:
+            self._ready.put(list(open_requests.items()))
+        for number, error in errors:
+            _answer_error(self._channel, number, error, "invalid")
 
     def _values(self, header: Mapping[str, Any], data: memoryview) -> dict[str, Any]:
         values, at = {}, 0
@@ -108,26 +126,55 @@ class _Requests:
 
 
 def _serve(
-    channel: Channel, model: Model, numbered: tuple[int, Request], outputs: Mapping[str, Spec]
+    channel: Channel, model: Model, batch: list[tuple[int, Request]], outputs: Mapping[str, Spec]
 ) -> None:
-    number, request = numbered
+    if _streams(model):
+        for number, request in batch:
+            with _errors_of(channel, number):
+                _send_parts(channel, model, (number, request), outputs)
+        return
+    answers = _answers(model, [request for _, request in batch])
+    for (number, request), answer in zip(batch, answers):
+        with _errors_of(channel, number):
+            if isinstance(answer, Exception):
+                raise answer
+            encoded = _encode(answer, request.outputs, outputs)
+            headers, data = [header for header, _ in encoded], [data for _, data in encoded]
+            channel.write({"type": "answer", "request": number, "outputs": headers}, data)
+
+
+def _answers(model: Model, requests: list[Request]) -> list[Any]:
+    """An answer or an exception for each request."""
     try:
-        if _streams(model):
-            _send_parts(channel, model, numbered, outputs)
-            return
-        encoded = _encode(model.infer(request), request.outputs, outputs)
+        if not _takes_batches(model):
+            return [model.infer(request) for request in requests]  # the daemon sends one
+        answers = list(model.infer_batch(requests))
+        if len(answers) != len(requests):
+            counts = f"{len(answers)} for {len(requests)}"
+            raise RuntimeError(f"infer_batch must return one answer for each request, got {counts}")
+    except Exception as error:
+        return [error for _ in requests]
+    return answers
+
+
+@contextlib.contextmanager
+def _errors_of(channel: Channel, number: int) -> Iterator[None]:
+    """Answers a request with the exception of its block, if there is one."""
+    try:
+        yield
     except InvalidRequest as error:
         _answer_error(channel, number, error, "invalid")
     except Exception as error:
         traceback.print_exc()
         _answer_error(channel, number, error, "failed")
-    else:
-        headers, data = [header for header, _ in encoded], [data for _, data in encoded]
-        channel.write({"type": "answer", "request": number, "outputs": headers}, data)
 
 
 def _streams(model: Model) -> bool:
     return type(model).stream is not Model.stream
+
+
+def _takes_batches(model: Model) -> bool:
+    return type(model).infer_batch is not Model.infer_batch and not _streams(model)
 
 
 def _send_parts(

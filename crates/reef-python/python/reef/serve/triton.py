@@ -44,20 +44,23 @@ class _Python(Model):
             "model_name": self.name,
         }
 
-    def infer(self, request: Request) -> Mapping[str, Any]:
-        responses = self.model.execute([utils.InferenceRequest(request)])
-        if responses is None or len(responses) != 1:
-            got = "None" if responses is None else len(responses)
-            raise RuntimeError(f"execute must return one response for each request, got {got} for 1")
-        response = responses[0]
-        if response.has_error():
-            error = response.error()
-            raise _KINDS.get(error.code(), RequestFailed)(error.message())
-        return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+    def infer_batch(self, requests: list[Request]) -> list[Mapping[str, Any] | Exception]:
+        responses = self.model.execute([utils.InferenceRequest(request) for request in requests])
+        if responses is None or len(responses) != len(requests):
+            counts = f"{'None' if responses is None else len(responses)} for {len(requests)}"
+            raise RuntimeError(f"execute must return one response for each request, got {counts}")
+        return [_answer(response) for response in responses]
 
     def unload(self) -> None:
         if hasattr(self.model, "finalize"):
             self.model.finalize()
+
+
+def _answer(response: utils.InferenceResponse) -> Mapping[str, Any] | Exception:
+    error = response.error()
+    if error is not None:
+        return _KINDS.get(error.code(), RequestFailed)(error.message())
+    return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
 
 
 def _listed(config: Mapping[str, Any]) -> dict[str, Any]:

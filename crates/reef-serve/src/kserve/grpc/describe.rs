@@ -70,7 +70,7 @@ pub(super) fn config(
         name: model.spec.name.to_string(),
         platform: model.spec.platform().into(),
         backend: NAME.into(),
-        max_batch_size: max_batch_size(model.spec.max_batch()),
+        max_batch_size: max_batch_size(model.spec.max_rows()),
         input: model.request_inputs().map(input).collect(),
         output: model.answer_outputs().map(|(_, info)| output(info)).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],

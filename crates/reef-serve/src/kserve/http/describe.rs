@@ -164,7 +164,7 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
         "name": name,
         "platform": model.spec.platform(),
         "backend": NAME,
-        "max_batch_size": if model.spec.max_batch() > 1 { model.spec.max_batch() } else { 0 },
+        "max_batch_size": if model.spec.max_rows() > 1 { model.spec.max_rows() } else { 0 },
         "input": model.request_inputs().map(tensor).collect::<Vec<_>>(),
         "output": model.answer_outputs().map(|(_, info)| tensor(info)).collect::<Vec<_>>(),
         "instance_group": [group("rt", instances.rt), group("be", instances.be)],

@@ -80,7 +80,6 @@ impl ModelConfig {
             return Ok(self);
         }
         for (key, is_set) in [
-            ("dynamic_batching", self.delay_us.is_some()),
             ("sequence_batching", self.sequences.is_some()),
             ("model_transaction_policy", fields.contains_key("model_transaction_policy")),
         ] {
@@ -204,6 +203,7 @@ impl ModelConfig {
     /// `Invalid` if a number is out of range.
     pub(in crate::models) fn apply(&self, description: &mut Description) -> Result<()> {
         let count = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
+        let before = batches_of(description);
         match (self.max_batch, self.delay_us) {
             (max, Some(delay_us)) => {
                 description.max_batch = max.map_or(description.max_batch, count);
@@ -213,6 +213,10 @@ impl ModelConfig {
             (None, None) => {}
         }
         description.batch_rt = self.batch_rt.unwrap_or(description.batch_rt);
+        // Only its own files say how a program runs, not a client.
+        if description.process.is_some() && batches_of(description) != before {
+            return Err(wrong(&"batches of a process must be as in its own files"));
+        }
         if self.scales.is_some() {
             description.scales = self.scales.clone();
         }
@@ -233,6 +237,11 @@ impl ModelConfig {
         }
         description.check().map_err(|why| wrong(&why))
     }
+}
+
+/// Returns the keys of batches.
+fn batches_of(description: &Description) -> (usize, u64, bool) {
+    (description.max_batch, description.max_delay_us, description.batch_rt)
 }
 
 /// True for a model of Triton's Python backend.

@@ -140,6 +140,7 @@ impl VariantFactory {
             device: &self.node.name,
             instances,
             max_bytes: self.message_bytes,
+            max_batch: spec.max_batch(),
         };
         let is_closing = || self.closing.load(Ordering::SeqCst);
         let loaded = Arc::new(ProcessModel::start(&wanted, &is_closing).map_err(of)?);

@@ -65,6 +65,19 @@ fn model_of_tritons_python_backend_runs_unchanged() {
     assert!(daemon.folder().join("models/scale/finalized").exists());
 }
 
+/// Its configuration has the rows as Triton has them: `max_batch_size`, and tensors without them.
+#[test]
+fn model_of_tritons_backend_takes_batches() {
+    let folder = Daemon::place("process-triton-batches");
+    put_triton(folder.path(), &format!("{CONFIG}dynamic_batching {{ }}"));
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"scale\"]"]);
+    let (status, said) = scale(&daemon, "");
+    assert_eq!((status, &said["outputs"][0]["data"]), (200, &json!([2.5, 5.0])), "{said}");
+    let said = daemon.get("/v2/models/scale/config");
+    let said: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!((&said["max_batch_size"], &said["input"][0]["dims"]), (&json!(4), &json!([2])));
+}
+
 #[test]
 fn parts_of_tritons_backend_that_are_not_there_are_refused() {
     let folder = Daemon::place("process-triton-refused");
@@ -77,7 +90,6 @@ fn parts_of_tritons_backend_that_are_not_there_are_refused() {
         ))
     };
     for (more, want) in [
-        ("dynamic_batching { }", "dynamic_batching of backend python is not implemented"),
         (
             "model_transaction_policy { decoupled: true }",
             "model_transaction_policy of backend python is not implemented",

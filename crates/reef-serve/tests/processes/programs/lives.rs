@@ -52,7 +52,7 @@ fn programs_start_only_where_the_operator_trusts_them() {
     let config = json!({ "parameters": { "config": "{ \"max_batch_size\": 4, \"dynamic_batching\": {} }" } });
     let (status, said) = post(&daemon, "/v2/repository/models/echo/load", &config);
     assert!(
-        status == 400 && said["error"].as_str().unwrap().contains("max_batch cannot be set"),
+        status == 400 && said["error"].as_str().unwrap().contains("batches of a process must be"),
         "{said}"
     );
     assert_eq!(load(&daemon, "echo").0, 200);

@@ -1,6 +1,7 @@
 //! Models that are processes: real programs behind a real daemon.
 
 mod backends;
+mod batches;
 mod faults;
 mod lives;
 mod requests;

@@ -60,11 +60,31 @@ if "slow" in sys.argv:
     time.sleep(3600)
 if "silent" in sys.argv:
     sys.exit(3)
-send({"type": "ready", "protocol": 2 if "newer" in sys.argv else 1, **tensors()})
+ready = {"type": "ready", "protocol": 2 if "newer" in sys.argv else 1, **tensors()}
+send(ready | ({"batches": True} if "batches" in sys.argv else {}))
 while True:
     request, data = receive()
     what = request.get("id", "")
-    if request["type"] == "cancel":
+    if request["type"] == "batch":
+        batch = [receive() for _ in request["requests"]]
+        assert [one["request"] for one, _ in batch] == request["requests"], batch
+        ids = [one["id"] for one, _ in batch]
+        if "slow" in ids:
+            cancel, _ = receive()
+            assert cancel == {"type": "cancel", "request": batch[ids.index("slow")][0]["request"]}, cancel
+        for one, data in reversed(batch):
+            if one["id"] == "error":
+                send({"type": "error", "request": one["request"], "error": "out of luck"})
+            elif one["id"] == "crash":
+                os._exit(7)
+            else:
+                answer(one, struct.pack("<f", len(batch)))
+    elif what == "hold":
+        open("held", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.001)
+        answer(request, data)
+    elif request["type"] == "cancel":
         print("unexpected cancel", flush=True)
     elif what == "pid":
         answer(request, struct.pack("<f", os.getpid()))

@@ -1,0 +1,184 @@
+//! Requests that a process has together.
+
+use super::{Connection, Limit, Tensors, broken_by, parse, to_json, too_long};
+use crate::engine::call::{Call, CallOutput};
+use crate::error::{Error, Result};
+use crate::process::frame::{self, Frame};
+use crate::process::message::{FromProcess, ToProcess, infer, outputs};
+use crate::process::patience::{Patient, is_readable};
+use bytes::Bytes;
+use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Moment at which a process may break, for errors.
+const DURING: &str = "during the request";
+
+/// End of the exchange of a batch.
+#[derive(Debug)]
+pub(in crate::process) struct Exchanged {
+    /// Result of each request, in their order.
+    pub(in crate::process) results: Vec<Result<Vec<CallOutput>>>,
+    /// Set if the process must be killed.
+    pub(in crate::process) broken: Option<Error>,
+}
+
+/// Requests of a batch.
+struct Batch<'a> {
+    each: Vec<Pending<'a>>,
+    /// Time of the last answer, or of the begin.
+    answered: Instant,
+}
+
+/// A request of a batch; it is open until it has a result.
+struct Pending<'a> {
+    number: u64,
+    call: &'a Call<'a>,
+    limit: Limit<'a>,
+    header: Vec<u8>,
+    result: Option<Result<Vec<CallOutput>>>,
+}
+
+impl Connection {
+    /// Runs requests together. Returns `None` if the process had ended, or sent something unasked,
+    /// before they were sent.
+    pub(in crate::process) fn exchange_all(
+        &mut self,
+        calls: &[Call<'_>],
+        tensors: &Tensors,
+    ) -> Option<Exchanged> {
+        if is_readable(&self.stream) {
+            return None;
+        }
+        let each = calls.iter().map(|call| self.pending(call, tensors)).collect();
+        let mut batch = Batch { each, answered: Instant::now() };
+        let broken = self.run(&mut batch, tensors).err();
+        if let Some(error) = &broken {
+            batch.fail(error);
+        }
+        let results = batch.each.into_iter().filter_map(|one| one.result).collect();
+        Some(Exchanged { results, broken })
+    }
+
+    /// Gives a request its number. One that cannot be sent has a result already.
+    fn pending<'a>(&mut self, call: &'a Call<'a>, tensors: &Tensors) -> Pending<'a> {
+        self.request += 1;
+        let number = self.request;
+        let mut limit = Limit::new(call, self.bounds.cancel);
+        let is_late = limit.note(Instant::now()).is_some();
+        let (header, result) = match to_json(&infer(number, call, &tensors.outputs)) {
+            Err(error) => (Vec::new(), Some(Err(error))),
+            Ok(header) if header.len() > frame::MAX_HEADER_BYTES => (header, Some(Err(too_long()))),
+            Ok(header) if is_late => (header, Some(Err(limit.error()))),
+            Ok(header) => (header, None),
+        };
+        Pending { number, call, limit, header, result }
+    }
+
+    /// Sends all open requests, and receives their answers in any order.
+    ///
+    /// # Errors
+    ///
+    /// The process must be killed.
+    fn run(&self, batch: &mut Batch<'_>, tensors: &Tensors) -> Result<()> {
+        self.send_all(batch).map_err(|e| broken_by(&e, DURING))?;
+        while batch.each.iter().any(Pending::is_open) {
+            let frame = self.receive_any(batch).map_err(|e| broken_by(&e, DURING))?;
+            batch.take(frame, tensors)?;
+        }
+        Ok(())
+    }
+
+    fn send_all(&self, batch: &mut Batch<'_>) -> io::Result<()> {
+        let requests: Vec<u64> = batch.open().map(|one| one.number).collect();
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let first = to_json(&ToProcess::Batch { requests }).map_err(io::Error::other)?;
+        let mut frames: Vec<(Vec<u8>, Vec<Bytes>)> = vec![(first, Vec::new())];
+        for one in batch.open() {
+            let bytes = one.call.inputs.iter().map(|input| input.bytes.clone()).collect();
+            frames.push((std::mem::take(&mut one.header), bytes));
+        }
+        let ask = &mut |_: &UnixStream| batch.check(self.bounds.cancel);
+        let mut patient = Patient { stream: &self.stream, ask };
+        frames.iter().try_for_each(|(header, bytes)| frame::write(&mut patient, header, bytes))
+    }
+
+    fn receive_any(&self, batch: &mut Batch<'_>) -> io::Result<Frame> {
+        self.check_all(batch)?; // also if the process never lets this wait
+        let ask = &mut |_: &UnixStream| self.check_all(batch);
+        frame::read(&mut Patient { stream: &self.stream, ask }, self.bounds.bytes)
+    }
+
+    /// Tells the process of each cancelled request, once.
+    fn check_all(&self, batch: &mut Batch<'_>) -> io::Result<()> {
+        batch.check(self.bounds.cancel)?;
+        let untold = batch.open().map(|one| (one.number, &mut one.limit));
+        let mut untold = untold.filter(|(_, limit)| limit.cancelled.is_some() && !limit.is_told);
+        untold.try_for_each(|(number, limit)| self.tell(number, limit))
+    }
+}
+
+impl<'a> Batch<'a> {
+    fn open(&mut self) -> impl Iterator<Item = &mut Pending<'a>> {
+        self.each.iter_mut().filter(|one| one.is_open())
+    }
+
+    /// Notes the ends of requests' times.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if all open requests are cancelled, and the process has not reacted for `cancel`.
+    /// A process that works on a request that a client waits for may take its time.
+    fn check(&mut self, cancel: Duration) -> io::Result<()> {
+        let (now, answered) = (Instant::now(), self.answered);
+        let times: Vec<Option<Instant>> = self.open().map(|one| one.limit.note(now)).collect();
+        let all: Option<Vec<Instant>> = times.into_iter().collect();
+        match all.and_then(|all| all.into_iter().max()) {
+            Some(last) if now - last.max(answered) >= cancel => Err(ErrorKind::TimedOut.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes an answer.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if it is not that of an open request.
+    fn take(&mut self, frame: Frame, tensors: &Tensors) -> Result<()> {
+        let wrong = |text: &str| Error::Failed(format!("the model's process must answer {text}"));
+        let parsed = parse(&frame)?;
+        let number = parsed.request();
+        let Some(one) = self.open().find(|one| Some(one.number) == number) else {
+            return Err(wrong("an open request of its batch, got another message"));
+        };
+        let result = match parsed {
+            FromProcess::Answer { outputs: answered, .. } => {
+                outputs(answered, frame.tensors, one.call.outputs, &tensors.outputs)
+            }
+            FromProcess::Error { error, kind, .. } => Err(kind.error(error)),
+            _ => return Err(wrong("each request of a batch once, got a part")),
+        };
+        one.end(result);
+        self.answered = Instant::now();
+        Ok(())
+    }
+
+    /// Ends all open requests with an error.
+    fn fail(&mut self, error: &Error) {
+        self.open().for_each(|one| one.end(Err(error.clone())));
+    }
+}
+
+impl Pending<'_> {
+    fn is_open(&self) -> bool {
+        self.result.is_none()
+    }
+
+    /// Sets its result, unless it has been cancelled.
+    fn end(&mut self, result: Result<Vec<CallOutput>>) {
+        let is_cancelled = self.limit.cancelled.is_some();
+        self.result = Some(if is_cancelled { Err(self.limit.error()) } else { result });
+    }
+}
