@@ -26,7 +26,7 @@ pub(in crate::process) struct Exchanged {
 /// Requests of a batch.
 struct Batch<'a> {
     each: Vec<Pending<'a>>,
-    /// Time of the last answer, or of the begin.
+    /// Time of the last answer, or of the start.
     answered: Instant,
 }
 
@@ -180,5 +180,40 @@ impl Pending<'_> {
     fn end(&mut self, result: Result<Vec<CallOutput>>) {
         let is_cancelled = self.limit.cancelled.is_some();
         self.result = Some(if is_cancelled { Err(self.limit.error()) } else { result });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Class;
+
+    fn is_in_time(each: Vec<Pending<'_>>, answered: Instant, cancel: Duration) -> bool {
+        Batch { each, answered }.check(cancel).is_ok()
+    }
+
+    #[test]
+    fn batch_is_late_once_no_client_waits_for_it() {
+        let (begun, hour) = (Instant::now(), Duration::from_secs(3600));
+        let call = Call {
+            id: "",
+            class: Class::BestEffort,
+            time: hour,
+            gone: &|| false,
+            inputs: &[],
+            outputs: &[],
+            part: &|_| false,
+        };
+        let open = |cancelled: Option<Instant>| {
+            let mut limit = Limit::new(&call, Duration::ZERO);
+            limit.cancelled = cancelled;
+            Pending { number: 1, call: &call, limit, header: Vec::new(), result: None }
+        };
+        let cancelled = Some(begun);
+        assert!(!is_in_time(vec![open(cancelled)], begun, Duration::ZERO));
+        let both = vec![open(cancelled), open(None)];
+        assert!(is_in_time(both, begun, Duration::ZERO), "a client waits for the second one");
+        let soon = Duration::from_nanos(1);
+        assert!(is_in_time(vec![open(cancelled)], begun + hour, soon), "another was just answered");
     }
 }
