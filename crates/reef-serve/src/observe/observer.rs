@@ -62,6 +62,10 @@ impl Instance for ObservedInstance {
         self.instance.call(call)
     }
 
+    fn call_all(&mut self, calls: &[Call<'_>]) -> Vec<Result<Vec<CallOutput>>> {
+        self.instance.call_all(calls)
+    }
+
     fn recovers(&self) -> bool {
         self.instance.recovers()
     }
