@@ -92,29 +92,30 @@ class _Requests:
             header = message[0]
             if header["type"] == "cancel" and header["request"] in open_requests:
                 open_requests[header["request"]]._cancel()
-            elif header["type"] in ("infer", "batch"):
-                open_requests.clear()  # those before have been answered
-                # All of a batch are read before any is answered.
-                messages = (
-                    [message] if header["type"] == "infer" else [self._channel.read() for _ in header["requests"]]
-                )
-                if any(message is None for message in messages):
-                    return
-                self._take([message for message in messages if message is not None], open_requests)
+            elif header["type"] == "infer":
+                open_requests = self._take([message])
+            elif header["type"] == "batch":
+                messages = []  # all are read before any is answered
+                for _ in header["requests"]:
+                    if (message := self._channel.read()) is None:
+                        return
+                    messages.append(message)
+                open_requests = self._take(messages)
 
-    def _take(
-        self, messages: list[tuple[dict[str, Any], memoryview]], open_requests: dict[int, Request]
-    ) -> None:
+    def _take(self, messages: list[tuple[dict[str, Any], memoryview]]) -> dict[int, Request]:
+        """Passes requests on, and answers those that cannot be read. Those before have been answered."""
+        taken: dict[int, Request] = {}
         errors = []
         for header, data in messages:
             try:
-                open_requests[header["request"]] = Request(header, self._values(header, data))
+                taken[header["request"]] = Request(header, self._values(header, data))
             except Exception as error:
                 errors.append((header["request"], error))
-        if open_requests:
-            self._ready.put(list(open_requests.items()))
+        if taken:
+            self._ready.put(list(taken.items()))
         for number, error in errors:
             _answer_error(self._channel, number, error, "invalid")
+        return taken
 
     def _values(self, header: Mapping[str, Any], data: memoryview) -> dict[str, Any]:
         values, at = {}, 0
