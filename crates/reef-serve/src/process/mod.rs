@@ -8,8 +8,8 @@
 //! - **In**: the program of a `model.toml`, one request or batch at a time for each instance.
 //! - **Out**: its answers; its output, in the log.
 //! - **Invariant**: a process has at most one request or batch, and each request gets one answer or
-//!   one error. A process that breaks the protocol, or does not react to a cancelled request in time,
-//!   is killed and started again. No process outlives its model, or the daemon.
+//!   one error. A process that breaks the protocol, or does not react to a cancelled request in
+//!   time, is killed and started again. No process outlives its model, or the daemon.
 //!
 //! `docs/reference/process-protocol.md` has the bytes.
 

@@ -6,7 +6,7 @@
 //!    └── Down ◄─┴─────────┘       Down ──► Ended once no process shall follow
 //! ```
 
-use super::connection::batch::Exchanged;
+use super::connection::batch::BatchEnd;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors};
 use super::message::{PROTOCOL, ToProcess};
 use super::output;
@@ -178,7 +178,7 @@ impl Seat {
             let now: Vec<_> = calls.iter().map(|call| Call { time: left(call), ..*call }).collect();
             match connection.exchange_all(&now, &tensors) {
                 None => self.discard(connection, &unasked()),
-                Some(Exchanged { results, broken }) => {
+                Some(BatchEnd { results, broken }) => {
                     match broken {
                         None => self.give(connection),
                         Some(error) => self.discard(connection, &error),

@@ -71,7 +71,7 @@ impl Job {
 }
 
 /// A request of a batch that can be sent.
-struct Ready<'a> {
+struct ReadyRequest<'a> {
     /// Index in the batch.
     at: usize,
     job: &'a Job,
@@ -118,13 +118,13 @@ impl Batch {
     }
 
     /// Prepares the requests that have not failed.
-    fn ready(&self, outcomes: &mut [Outcome]) -> Vec<Ready<'_>> {
+    fn ready(&self, outcomes: &mut [Outcome]) -> Vec<ReadyRequest<'_>> {
         let mut all = Vec::new();
         for (at, (job, (result, _))) in self.jobs.iter().zip(outcomes).enumerate() {
             let Some(head) = job.call.as_ref().filter(|_| result.is_ok()) else { continue };
             match job.call_inputs(head) {
                 Ok(inputs) => {
-                    all.push(Ready { at, job, head, inputs, outputs: job.call_outputs() });
+                    all.push(ReadyRequest { at, job, head, inputs, outputs: job.call_outputs() });
                 }
                 Err(error) => *result = Err(error),
             }

@@ -16,7 +16,7 @@ const DURING: &str = "during the request";
 
 /// End of the exchange of a batch.
 #[derive(Debug)]
-pub(in crate::process) struct Exchanged {
+pub(in crate::process) struct BatchEnd {
     /// Result of each request, in their order.
     pub(in crate::process) results: Vec<Result<Vec<CallOutput>>>,
     /// Set if the process must be killed.
@@ -24,14 +24,14 @@ pub(in crate::process) struct Exchanged {
 }
 
 /// Requests of a batch.
-struct Batch<'a> {
-    each: Vec<Pending<'a>>,
+struct OpenBatch<'a> {
+    each: Vec<BatchRequest<'a>>,
     /// Time of the last answer, or of the start.
     answered: Instant,
 }
 
 /// A request of a batch; it is open until it has a result.
-struct Pending<'a> {
+struct BatchRequest<'a> {
     number: u64,
     call: &'a Call<'a>,
     limit: Limit<'a>,
@@ -46,22 +46,22 @@ impl Connection {
         &mut self,
         calls: &[Call<'_>],
         tensors: &Tensors,
-    ) -> Option<Exchanged> {
+    ) -> Option<BatchEnd> {
         if is_readable(&self.stream) {
             return None;
         }
         let each = calls.iter().map(|call| self.pending(call, tensors)).collect();
-        let mut batch = Batch { each, answered: Instant::now() };
+        let mut batch = OpenBatch { each, answered: Instant::now() };
         let broken = self.run(&mut batch, tensors).err();
         if let Some(error) = &broken {
             batch.fail(error);
         }
         let results = batch.each.into_iter().filter_map(|one| one.result).collect();
-        Some(Exchanged { results, broken })
+        Some(BatchEnd { results, broken })
     }
 
     /// Gives a request its number. One that cannot be sent has a result already.
-    fn pending<'a>(&mut self, call: &'a Call<'a>, tensors: &Tensors) -> Pending<'a> {
+    fn pending<'a>(&mut self, call: &'a Call<'a>, tensors: &Tensors) -> BatchRequest<'a> {
         self.request += 1;
         let number = self.request;
         let mut limit = Limit::new(call, self.bounds.cancel);
@@ -72,7 +72,7 @@ impl Connection {
             Ok(header) if is_late => (header, Some(Err(limit.error()))),
             Ok(header) => (header, None),
         };
-        Pending { number, call, limit, header, result }
+        BatchRequest { number, call, limit, header, result }
     }
 
     /// Sends all open requests, and receives their answers in any order.
@@ -80,16 +80,16 @@ impl Connection {
     /// # Errors
     ///
     /// The process must be killed.
-    fn run(&self, batch: &mut Batch<'_>, tensors: &Tensors) -> Result<()> {
+    fn run(&self, batch: &mut OpenBatch<'_>, tensors: &Tensors) -> Result<()> {
         self.send_all(batch).map_err(|e| broken_by(&e, DURING))?;
-        while batch.each.iter().any(Pending::is_open) {
+        while batch.each.iter().any(BatchRequest::is_open) {
             let frame = self.receive_any(batch).map_err(|e| broken_by(&e, DURING))?;
             batch.take(frame, tensors)?;
         }
         Ok(())
     }
 
-    fn send_all(&self, batch: &mut Batch<'_>) -> io::Result<()> {
+    fn send_all(&self, batch: &mut OpenBatch<'_>) -> io::Result<()> {
         let requests: Vec<u64> = batch.open().map(|one| one.number).collect();
         if requests.is_empty() {
             return Ok(());
@@ -105,14 +105,14 @@ impl Connection {
         frames.iter().try_for_each(|(header, bytes)| frame::write(&mut patient, header, bytes))
     }
 
-    fn receive_any(&self, batch: &mut Batch<'_>) -> io::Result<Frame> {
+    fn receive_any(&self, batch: &mut OpenBatch<'_>) -> io::Result<Frame> {
         self.check_all(batch)?; // also if the process never lets this wait
         let ask = &mut |_: &UnixStream| self.check_all(batch);
         frame::read(&mut Patient { stream: &self.stream, ask }, self.bounds.bytes)
     }
 
     /// Tells the process of each cancelled request, once.
-    fn check_all(&self, batch: &mut Batch<'_>) -> io::Result<()> {
+    fn check_all(&self, batch: &mut OpenBatch<'_>) -> io::Result<()> {
         batch.check(self.bounds.cancel)?;
         let untold = batch.open().map(|one| (one.number, &mut one.limit));
         let mut untold = untold.filter(|(_, limit)| limit.cancelled.is_some() && !limit.is_told);
@@ -120,8 +120,8 @@ impl Connection {
     }
 }
 
-impl<'a> Batch<'a> {
-    fn open(&mut self) -> impl Iterator<Item = &mut Pending<'a>> {
+impl<'a> OpenBatch<'a> {
+    fn open(&mut self) -> impl Iterator<Item = &mut BatchRequest<'a>> {
         self.each.iter_mut().filter(|one| one.is_open())
     }
 
@@ -171,7 +171,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Pending<'_> {
+impl BatchRequest<'_> {
     fn is_open(&self) -> bool {
         self.result.is_none()
     }
@@ -188,8 +188,8 @@ mod tests {
     use super::*;
     use crate::class::Class;
 
-    fn is_in_time(each: Vec<Pending<'_>>, answered: Instant, cancel: Duration) -> bool {
-        Batch { each, answered }.check(cancel).is_ok()
+    fn is_in_time(each: Vec<BatchRequest<'_>>, answered: Instant, cancel: Duration) -> bool {
+        OpenBatch { each, answered }.check(cancel).is_ok()
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         let open = |cancelled: Option<Instant>| {
             let mut limit = Limit::new(&call, Duration::ZERO);
             limit.cancelled = cancelled;
-            Pending { number: 1, call: &call, limit, header: Vec::new(), result: None }
+            BatchRequest { number: 1, call: &call, limit, header: Vec::new(), result: None }
         };
         let cancelled = Some(begun);
         assert!(!is_in_time(vec![open(cancelled)], begun, Duration::ZERO));
