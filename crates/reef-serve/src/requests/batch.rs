@@ -1,4 +1,5 @@
-//! Requests that run together, concatenated along the first dimension of each tensor.
+//! Requests that run together. For a network they are concatenated along the first dimension of
+//! each tensor.
 
 use crate::class::Class;
 use crate::engine::api::{Instance, Run, RunTiming};
@@ -34,7 +35,8 @@ impl BatchNetwork<'_> {
     }
 }
 
-/// Requests whose sizes differ in the first dimension only, in the order of their rows.
+/// Requests whose sizes differ in the first dimension only, in the order of their rows; any
+/// requests of a program without rows.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) jobs: Vec<Job>,
@@ -196,7 +198,7 @@ fn pad(instance: &mut dyn Instance, wide: BatchNetwork<'_>, rows: usize) -> Resu
 }
 
 impl Job {
-    fn row_count(&self) -> usize {
+    pub(super) fn row_count(&self) -> usize {
         self.rows.as_ref().map_or(1, |rows| rows.count)
     }
 

@@ -105,10 +105,11 @@ impl Batch {
             .collect();
         let results = instance.call_all(&calls);
         let infer = written.elapsed();
-        let share = infer.div_f64(results.len().max(1) as f64);
+        let rows: usize = ready.iter().map(|one| one.job.row_count()).sum();
         for (one, result) in ready.iter().zip(results) {
             let (outcome, phases) = &mut outcomes[one.at];
             (phases.input, phases.infer) = (written - began, infer);
+            let share = infer.mul_f64(one.job.row_count() as f64 / rows.max(1) as f64);
             one.job.tenant.charge(one.job.priority.class(), share, infer);
             let answered = Instant::now();
             *outcome = result.and_then(|made| one.job.deliver_all(one.head, made));
