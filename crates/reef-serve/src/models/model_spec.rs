@@ -127,12 +127,17 @@ impl ModelSpec {
     /// True if the first size of all tensors is a number of rows: batches of a program of its own
     /// consist of requests.
     pub(crate) fn has_rows(&self) -> bool {
-        self.program().is_none_or(|program| program.config().is_some())
+        self.program().is_none_or(Program::has_rows)
     }
 
-    /// Maximum number of rows in requests and batches, for its configuration.
+    /// Returns the batching of rows: a configuration in Triton's form has no other.
+    pub(crate) fn row_batching(&self) -> Option<Batching> {
+        self.batching().filter(|_| self.has_rows())
+    }
+
+    /// Maximum number of rows of requests and batches, for its configuration.
     pub(crate) fn max_rows(&self) -> usize {
-        if self.has_rows() { self.max_batch() } else { 1 }
+        self.row_batching().map_or(1, |batching| batching.max)
     }
 
     /// Maximum number of rows of a batch, or of its requests if it has no rows.

@@ -77,6 +77,11 @@ impl ProcessSettings {
         Ok(Self { command, config: Some(config), ..Self::default() })
     }
 
+    /// True if the first size of all tensors is a number of rows, as in Triton's form.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// Refuses values that no process could have.
     ///
     /// # Errors
@@ -147,8 +152,13 @@ impl Program {
         &self.place
     }
 
+    /// Returns whether it has [rows](ProcessSettings::has_rows).
+    pub(crate) fn has_rows(&self) -> bool {
+        self.settings.has_rows()
+    }
+
     /// Returns the configuration in Triton's form, if it has one.
-    pub(crate) fn config(&self) -> Option<&str> {
+    pub(super) fn config(&self) -> Option<&str> {
         self.settings.config.as_deref()
     }
 

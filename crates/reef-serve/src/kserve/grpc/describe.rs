@@ -74,7 +74,7 @@ pub(super) fn config(
         input: model.request_inputs().map(input).collect(),
         output: model.answer_outputs().map(|(_, info)| output(info)).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
-        dynamic_batching: model.spec.batching().map(dynamic),
+        dynamic_batching: model.spec.row_batching().map(dynamic),
         sequence_batching: model.spec.state.as_ref().map(|state| sequences(&model, state)),
         parameters: model
             .spec

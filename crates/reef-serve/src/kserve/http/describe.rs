@@ -169,7 +169,7 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
         "output": model.answer_outputs().map(|(_, info)| tensor(info)).collect::<Vec<_>>(),
         "instance_group": [group("rt", instances.rt), group("be", instances.be)],
     });
-    if let Some(Batching { max, delay }) = model.spec.batching() {
+    if let Some(Batching { max, delay }) = model.spec.row_batching() {
         let delay = delay.as_micros() as u64;
         config["dynamic_batching"] =
             json!({ "preferred_batch_size": [max], "max_queue_delay_microseconds": delay });

@@ -204,7 +204,10 @@ impl ModelConfig {
     pub(in crate::models) fn apply(&self, description: &mut Description) -> Result<()> {
         let count = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
         let before = batches_of(description);
+        let has_rows = description.process.as_ref().is_none_or(ProcessSettings::has_rows);
         match (self.max_batch, self.delay_us) {
+            // As in the daemon's own answer: it does not tell batches of requests.
+            (None | Some(0), None) if !has_rows => {}
             (max, Some(delay_us)) => {
                 description.max_batch = max.map_or(description.max_batch, count);
                 description.max_delay_us = delay_us;

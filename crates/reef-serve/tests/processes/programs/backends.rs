@@ -1,5 +1,6 @@
 //! Other programs as models: those of Triton's Python backend, and one of C++.
 
+use super::batches::ask_together;
 use super::{TRUSTED, ask, error, numbers, post, python};
 use crate::Folder;
 use crate::daemon::Daemon;
@@ -65,14 +66,34 @@ fn model_of_tritons_python_backend_runs_unchanged() {
     assert!(daemon.folder().join("models/scale/finalized").exists());
 }
 
+/// Starts a daemon with the model `scale` and `dynamic_batching`.
+fn with_batches(test: &str) -> Daemon {
+    let folder = Daemon::place(test);
+    put_triton(folder.path(), &format!("{CONFIG}dynamic_batching {{ }}"));
+    Daemon::start_in(folder, &[TRUSTED, "models.load=[\"scale\"]"])
+}
+
+/// The second request has too many rows for the batch of the first one; the third one fits.
+#[test]
+fn batch_of_tritons_backend_has_its_maximum_of_rows() {
+    let daemon = with_batches("process-triton-rows");
+    let body = |id: &str, rows: usize| {
+        json!({ "id": id, "inputs": [
+            { "name": "x", "datatype": "FP32", "shape": [rows, 2], "data": vec![[1.0; 2]; rows] },
+        ] })
+    };
+    let bodies = [3, 2, 1].map(|rows| body("count", rows));
+    let said = ask_together(&daemon, "scale", &body("hold", 1), &bodies);
+    for ((status, said), (rows, requests)) in said.iter().zip([(3, 2.0), (2, 1.0), (1, 2.0)]) {
+        let data = &said["outputs"][0]["data"];
+        assert_eq!((*status, data), (200, &json!(vec![requests; 2 * rows])), "{said}");
+    }
+}
+
 /// Its configuration has the rows as Triton has them: `max_batch_size`, and tensors without them.
 #[test]
-fn model_of_tritons_backend_takes_batches() {
-    let folder = Daemon::place("process-triton-batches");
-    put_triton(folder.path(), &format!("{CONFIG}dynamic_batching {{ }}"));
-    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"scale\"]"]);
-    let (status, said) = scale(&daemon, "");
-    assert_eq!((status, &said["outputs"][0]["data"]), (200, &json!([2.5, 5.0])), "{said}");
+fn configuration_of_tritons_backend_has_its_batches() {
+    let daemon = with_batches("process-triton-batches");
     let said = daemon.get("/v2/models/scale/config");
     let said: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!((&said["max_batch_size"], &said["input"][0]["dims"]), (&json!(4), &json!([2])));

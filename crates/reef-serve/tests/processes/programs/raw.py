@@ -69,9 +69,11 @@ while True:
         batch = [receive() for _ in request["requests"]]
         assert [one["request"] for one, _ in batch] == request["requests"], batch
         ids = [one["id"] for one, _ in batch]
-        if "slow" in ids:
+        if "until cancelled" in ids:
+            open("begun", "w").close()
             cancel, _ = receive()
-            assert cancel == {"type": "cancel", "request": batch[ids.index("slow")][0]["request"]}, cancel
+            cancelled = batch[ids.index("until cancelled")][0]["request"]
+            assert cancel == {"type": "cancel", "request": cancelled}, cancel
         for one, data in reversed(batch):
             if one["id"] == "error":
                 send({"type": "error", "request": one["request"], "error": "out of luck"})

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import triton_python_backend_utils as pb_utils
 
@@ -21,13 +22,18 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             x = pb_utils.get_input_tensor_by_name(request, "x").as_numpy().tolist()
+            if request.request_id() == "hold":
+                open("held", "w").close()
+                while not os.path.exists("go"):
+                    time.sleep(0.001)
+            factor = len(requests) if request.request_id() == "count" else self.factor
             if request.request_id() == "wrong":
                 error = pb_utils.TritonError("not this one", pb_utils.TritonError.INVALID_ARG)
                 responses.append(pb_utils.InferenceResponse([], error))
             elif request.request_id() == "fails":
                 responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("no luck")))
             elif request.request_id() != "none":
-                y = pb_utils.Tensor("y", [[self.factor * value for value in row] for row in x])
+                y = pb_utils.Tensor("y", [[factor * value for value in row] for row in x])
                 version = pb_utils.Tensor("version", [[self.version] for _ in x])
                 responses.append(pb_utils.InferenceResponse([y, version]))
         return responses
