@@ -172,7 +172,7 @@ impl Drop for ProcessModel {
     }
 }
 
-/// A process for one request at a time.
+/// A process for one request or batch at a time.
 #[derive(Debug)]
 struct ProcessInstance(Arc<Seat>);
 

@@ -91,11 +91,11 @@ impl Connection {
 
     fn send_all(&self, batch: &mut OpenBatch<'_>) -> io::Result<()> {
         let requests: Vec<u64> = batch.open().map(|one| one.number).collect();
-        if requests.is_empty() {
-            return Ok(());
+        let mut frames: Vec<(Vec<u8>, Vec<Bytes>)> = Vec::new();
+        if requests.len() > 1 {
+            let first = to_json(&ToProcess::Batch { requests }).map_err(io::Error::other)?;
+            frames.push((first, Vec::new()));
         }
-        let first = to_json(&ToProcess::Batch { requests }).map_err(io::Error::other)?;
-        let mut frames: Vec<(Vec<u8>, Vec<Bytes>)> = vec![(first, Vec::new())];
         for one in batch.open() {
             let bytes = one.call.inputs.iter().map(|input| input.bytes.clone()).collect();
             frames.push((std::mem::take(&mut one.header), bytes));
