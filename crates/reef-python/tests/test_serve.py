@@ -50,6 +50,8 @@ class Batches(reef.serve.Model):
     def infer_batch(self, requests):
         if requests[0].id == "none":
             return []
+        while requests[0].id == "wait" and not requests[1].is_cancelled:
+            pass
         answer = {"sums": [float(len(requests))], "names": [], "is_done": True}
         return [reef.serve.InvalidRequest("no") if request.id == "wrong" else answer for request in requests]
 
@@ -137,6 +139,18 @@ class Serve(unittest.TestCase):
             self.assertEqual((said[3][0]["error"], said[4][0]["error"]), (want, want))
             daemon.infer(6, "", np.zeros((1, 2), np.float32), [])
             self.assertEqual(np.frombuffer(daemon.receive()[1][:4], "<f4"), [1.0])
+            daemon.end()
+
+    def test_request_of_a_batch_hears_that_it_is_cancelled(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, BATCHES)
+            daemon.receive()
+            daemon.send({"type": "batch", "requests": [1, 2]})
+            daemon.infer(1, "wait", np.zeros((1, 2), np.float32), [])
+            daemon.infer(2, "", np.zeros((1, 2), np.float32), [])
+            daemon.send({"type": "cancel", "request": 2})
+            said = [daemon.receive()[0] for _ in range(2)]
+            self.assertEqual([(one["type"], one["request"]) for one in said], [("answer", 1), ("answer", 2)])
             daemon.end()
 
     def test_running_request_hears_that_it_is_cancelled(self):

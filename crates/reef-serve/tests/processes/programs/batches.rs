@@ -117,6 +117,20 @@ fn crash_costs_open_requests_of_its_batch_only() {
     assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0]);
 }
 
+/// The second answer is to no open request: the process is killed, and those before it count.
+#[test]
+fn second_answer_costs_the_rest_of_its_batch() {
+    let daemon = with_echo("process-batch-twice", "batches", KEYS);
+    let before = pid(&daemon, "echo");
+    let said = echo_together(&daemon, &["", "twice", ""]);
+    let want = "the model's process must answer an open request of its batch, got another message";
+    assert_eq!(error(&said[0]), (500, want.into()));
+    for of in &said[1..] {
+        assert_eq!(numbers(of), [3.0]);
+    }
+    within(SOON, "its end", || !runs(before));
+}
+
 /// The process hears that a client has gone, goes on, and answers the other request.
 #[test]
 fn cancelled_request_leaves_its_batch() {
