@@ -47,7 +47,7 @@ pub enum Error {
         /// Fault of the file.
         problem: param_problem::Problem,
     },
-    /// No ONNX file, or one that holds what can't be expressed.
+    /// No ONNX file, or one that contradicts itself.
     #[error("{file}: {at}: {why}")]
     Onnx {
         /// Path or name as given.
@@ -55,6 +55,17 @@ pub enum Error {
         /// Place in the network: `node "conv1" (Conv)`, `input "x"`, `graph`.
         at: String,
         /// Fault at this place.
+        why: String,
+    },
+    /// An ONNX file with something that isn't read, such as an unknown operator. Another engine may
+    /// run it.
+    #[error("{file}: {at}: {why}")]
+    Unsupported {
+        /// Path or name as given.
+        file: String,
+        /// Place in the network, as in [`Onnx`](Self::Onnx).
+        at: String,
+        /// Feature that isn't read.
         why: String,
     },
     /// A file whose reader would take more memory than it was given.
@@ -198,4 +209,16 @@ pub enum Error {
     /// The device refused.
     #[error(transparent)]
     Device(#[from] reef_core::Error),
+}
+
+impl Error {
+    /// True if the file is sound as far as it was read, and has something that isn't read or that
+    /// the device has no kernel for: another engine may run it.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Self::Unsupported { .. } | Self::Unbound { .. } => true,
+            Self::Refused { why, .. } => matches!(why, reef_core::Error::Unsupported { .. }),
+            _ => false,
+        }
+    }
 }

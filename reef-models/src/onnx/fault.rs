@@ -36,6 +36,9 @@ impl Fault {
     pub(super) fn of(self, file: String, ledger: &Ledger) -> Error {
         match ledger.refusal() {
             Some(why) => Error::Memory { file, at: self.at, why },
+            None if is_unsupported(&self.why) => {
+                Error::Unsupported { file, at: self.at, why: self.why }
+            }
             None => Error::Onnx { file, at: self.at, why: self.why },
         }
     }
@@ -47,9 +50,20 @@ impl From<Malformed> for Fault {
     }
 }
 
+/// End of each fault by what isn't read.
+const UNSUPPORTED: &str = " not supported";
+
+/// Remedy that may follow.
+const REMEDY: &str = ": run the file by another engine, under `reef exec`";
+
 /// A refusal of what isn't read, with its remedy.
 pub(super) fn unsupported(what: &str) -> String {
-    format!("{what} not supported: run the file by another engine, under `reef exec`")
+    format!("{what}{UNSUPPORTED}{REMEDY}")
+}
+
+/// True if a fault is a refusal of what isn't read. Names from a file don't end a fault.
+fn is_unsupported(why: &str) -> bool {
+    why.strip_suffix(REMEDY).unwrap_or(why).ends_with(UNSUPPORTED)
 }
 
 /// A list in an error: its first values, and how many there are.

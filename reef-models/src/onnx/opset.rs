@@ -1,6 +1,6 @@
 //! Operator sets whose files are read.
 
-use super::fault::Fault;
+use super::fault::{Fault, unsupported};
 use super::file::{GraphFile, ModelFile};
 use std::ops::RangeInclusive;
 
@@ -23,11 +23,14 @@ pub(super) fn graph_of<'f, 'a>(
 ) -> Result<&'f GraphFile<'a>, Fault> {
     let graph = file.graph.as_ref().ok_or_else(|| Fault::no_file("it has no graph".into()))?;
     let opset = version(file);
+    if opset < 1 {
+        return Err(Fault::of_graph(format!("operator set must be at least 1, got {opset}")));
+    }
     if !opsets.contains(&opset) {
         let (least, most) = (opsets.start(), opsets.end());
-        return Err(Fault::of_graph(format!(
-            "operator set {opset}, possible are {least} to {most}"
-        )));
+        return Err(Fault::of_graph(unsupported(&format!(
+            "operator set {opset} (have: {least} to {most}) is"
+        ))));
     }
     Ok(graph)
 }

@@ -83,8 +83,8 @@ pub(crate) fn read_file(path: &Path, options: &ReadOptions, budget: &Budget) -> 
 ///
 /// # Errors
 ///
-/// `Onnx` if it is none or holds what can't be expressed, `Unbound` if values of inputs have to be
-/// given, `Memory` if it takes more than `budget` has.
+/// `Onnx` if it is none, `Unsupported` if it holds what can't be expressed, `Unbound` if values of
+/// inputs have to be given, `Memory` if it takes more than `budget` has.
 pub(crate) fn read(file: &File<'_>, options: &ReadOptions, budget: &Budget) -> Result<Imported> {
     file.network(options, &Ledger::new(budget))
 }
@@ -147,7 +147,9 @@ impl File<'_> {
         let graph = graph_of(file, &OPSETS).map_err(of_file)?;
         let mut open = options.open_sizes(&graph.inputs);
         let first = self.walk_for(file, graph, options, &mut open, ledger);
-        let Err(error @ Error::Onnx { .. }) = first else { return first };
+        let Err(error @ (Error::Onnx { .. } | Error::Unsupported { .. })) = first else {
+            return first;
+        };
         for guess in GUESSES {
             if ledger.refusal().is_some() || !open.guessed.get() {
                 break;

@@ -231,8 +231,11 @@ fn bytes_that_are_not_onnx_are_refused() {
     };
     assert_eq!(say(b""), "bad.onnx: no ONNX file: it has no graph");
     assert!(say(b"GIF89a").starts_with("bad.onnx: no ONNX file: "));
-    let new = "bad.onnx: graph: operator set 99, possible are 13 to 21";
+    let new = "bad.onnx: graph: operator set 99 (have: 13 to 21) is not supported: \
+               run the file by another engine, under `reef exec`";
     assert_eq!(say(&file(99, &[Vec::new()])), new);
+    let none = "bad.onnx: graph: operator set must be at least 1, got 0";
+    assert_eq!(say(&file(0, &[Vec::new()])), none);
     let two = [value(11, "x", &[1, 2]), value(11, "z", &[1, 2])];
     assert_eq!(say(&file(17, &two)), "bad.onnx: graph: inputs must be one, got [\"x\", \"z\"]");
     let huge = [value(11, "x", &[1, 1 << 19, 1 << 19, 1 << 19])];
@@ -389,6 +392,32 @@ fn error_of_an_unbound_input_has_its_name() {
     let model = Model::from_onnx(&bytes, "n.onnx").values(&values).read().unwrap();
     let outputs = model.outputs();
     assert_eq!((model.inputs().len(), &outputs.get(0).unwrap().1.spec.dims[..]), (1, &[6][..]));
+}
+
+/// A program that answers in place of REEF may take the first kind, and not a broken file.
+#[test]
+fn unsupported_file_is_another_kind_than_a_broken_one() {
+    let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
+    let read = |opset: i64, nodes: &[Vec<u8>]| {
+        let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
+        Model::from_onnx(&file(opset, &graph), "bad.onnx").read().unwrap_err()
+    };
+    let unsupported = [
+        read(17, &[node("ImageDecoder", &["x"], "y", &[])]),
+        read(17, &[node("Softmax", &["x"], "y", &[int("leak", 1)])]),
+        read(99, &[node("Relu", &["x"], "y", &[])]),
+    ];
+    for error in unsupported {
+        assert!(matches!(error, Error::Unsupported { .. }) && error.is_unsupported(), "{error}");
+    }
+    let broken = [
+        read(17, &[node("Softmax", &["x"], "y", &[int("axis", 2)])]),
+        read(17, &[node("Relu", &["z"], "y", &[])]),
+        Model::from_onnx(b"GIF89a", "bad.onnx").read().unwrap_err(),
+    ];
+    for error in broken {
+        assert!(matches!(error, Error::Onnx { .. }) && !error.is_unsupported(), "{error}");
+    }
 }
 
 /// Placing activations was quadratic: this took 16 seconds.

@@ -73,7 +73,7 @@ impl Case {
     /// Why the network is refused, whatever its data are: sequences aren't read as data either.
     fn refused(&self) -> Option<Error> {
         let read = Model::open(&self.file).tensors_only().read();
-        read.err().filter(|why| matches!(why, Error::Onnx { .. }))
+        read.err().filter(|why| matches!(why, Error::Onnx { .. } | Error::Unsupported { .. }))
     }
 
     fn tensors(&self, what: &str) -> Result<Vec<(Spec, Array)>, Error> {
