@@ -16,6 +16,10 @@ pub enum Error {
     /// The request contradicts the protocol or the model; the text names the field and both values.
     #[error("{0}")]
     Invalid(String),
+    /// A model's file with something that REEF does not read, such as an unknown operator: a program
+    /// may answer in its place. Clients see the kind of [`Invalid`](Self::Invalid).
+    #[error("{0}")]
+    Unsupported(String),
     /// The resource exists already.
     #[error("{0}")]
     Exists(String),
@@ -56,7 +60,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not_found",
-            Self::Invalid(_) => "invalid",
+            Self::Invalid(_) | Self::Unsupported(_) => "invalid",
             Self::Exists(_) => "exists",
             Self::Exhausted(_) => "exhausted",
             Self::NoSpace(_) => "no_space",
@@ -76,6 +80,7 @@ impl Error {
         match self {
             Self::NotFound(text)
             | Self::Invalid(text)
+            | Self::Unsupported(text)
             | Self::Exists(text)
             | Self::Exhausted(text)
             | Self::NoSpace(text)
@@ -96,6 +101,7 @@ impl Error {
         match self {
             Self::NotFound(_) => Self::NotFound(text),
             Self::Invalid(_) => Self::Invalid(text),
+            Self::Unsupported(_) => Self::Unsupported(text),
             Self::Exists(_) => Self::Exists(text),
             Self::Exhausted(_) => Self::Exhausted(text),
             Self::NoSpace(_) => Self::NoSpace(text),
@@ -153,6 +159,7 @@ impl From<reef::models::Error> for Error {
             E::Device(error) => error.into(),
             E::Memory { .. } => Self::Exhausted(format!("memory budget: {error}")),
             E::UnknownNetwork { .. } => Self::NotFound(error.to_string()),
+            _ if error.is_unsupported() => Self::Unsupported(error.to_string()),
             _ => Self::Invalid(error.to_string()),
         }
     }

@@ -453,6 +453,7 @@ impl Server {
         self.observer.metrics.text(&Snapshot {
             devices: self.devices_now(),
             sizes: self.registry.memory(),
+            engines: self.registry.engines(),
             memory: self.registry.budget().used(),
             clients: self.clients.in_use(),
             open: self.requests.in_use(),

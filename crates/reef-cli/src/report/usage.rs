@@ -47,8 +47,11 @@ fn is_wrong_snapshot(error: &reef_snapshot::Error) -> bool {
 /// Like [`is_asked`], for errors of the daemon and of a Kubernetes node.
 #[cfg(feature = "daemon")]
 fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
-    use reef_serve::Error::{Exists, Invalid, NotFound, Unimplemented};
-    matches!(error.downcast_ref(), Some(Exists(_) | Invalid(_) | NotFound(_) | Unimplemented(_)))
+    use reef_serve::Error::{Exists, Invalid, NotFound, Unimplemented, Unsupported};
+    let is_wrong = |error: &reef_serve::Error| {
+        matches!(error, Exists(_) | Invalid(_) | NotFound(_) | Unimplemented(_) | Unsupported(_))
+    };
+    error.downcast_ref::<reef_serve::Error>().is_some_and(is_wrong)
         || matches!(error.downcast_ref(), Some(reef_k8s::Error::Refused(_)))
 }
 

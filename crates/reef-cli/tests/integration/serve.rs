@@ -2,6 +2,7 @@
 
 use crate::common::daemon::{Daemon, ask};
 use crate::common::{Folder, json, prints, refuses};
+use crate::handmade::{file, node, value};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -126,6 +127,40 @@ fn a_model_that_is_refused_is_one_line_of_the_log() {
     assert_eq!(lines(&log, &refused("broken"), 2), 2);
     let all = std::fs::read_to_string(&log).unwrap();
     assert_eq!(lines(&log, "not loaded", 5), 5, "{all}");
+}
+
+/// A program in the shell that sends this text of JSON, and stays until its daemon has ended it.
+fn says_to_daemon(text: &str) -> String {
+    let text = text.replace('"', "\\\"");
+    let zeros = "\\000".repeat(11);
+    format!(
+        r#"text="{text}"
+printf "\\$(printf %03o ${{#text}}){zeros}" >&0
+printf %s "$text" >&0
+exec cat >/dev/null
+"#
+    )
+}
+
+/// A model without a limit, whose file has an operator that is not read.
+#[test]
+fn program_in_place_of_a_file_is_one_line_of_the_log() {
+    let folder = Folder::new("fallback");
+    std::fs::create_dir_all(folder.path("models/either/1")).unwrap();
+    let toml = "engine = \"auto\"\n[process]\ncommand = [\"/bin/sh\", \"./program\"]\n";
+    folder.file("models/either/model.toml", toml);
+    let ready = r#"{"type":"ready","protocol":1,"inputs":[{"name":"x","datatype":"FP32","shape":[2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[2]}]}"#;
+    folder.file("models/either/1/program", says_to_daemon(ready));
+    let graph =
+        [node("ImageDecoder", &["x"], "y", &[]), value(11, "x", &[2]), value(12, "y", &[2])];
+    folder.file("models/either/1/model.onnx", file(17, &graph));
+    let more = ["--set", "models.processes=true"];
+    let (_daemon, log) = Daemon::start_logged_with(&folder, "info", &more);
+    let line = "its program answers, because the file is not read model=either ";
+    assert_eq!(lines(&log, line, 1), 1);
+    assert_eq!(lines(&log, "ImageDecoder", 1), 1, "the same line has the reason");
+    let said = ask(&folder, "GET /v2/models/either", "");
+    assert!(said.contains("\"platform\":\"reef_process\""), "{said}");
 }
 
 /// Scripts wait for the line on stdout, which the daemon of every test has printed by now.

@@ -14,7 +14,7 @@ pub(crate) fn status(error: Error) -> Status {
     let text = error.client_text();
     match error {
         Error::NotFound(_) => Status::not_found(text),
-        Error::Invalid(_) => Status::invalid_argument(text),
+        Error::Invalid(_) | Error::Unsupported(_) => Status::invalid_argument(text),
         Error::Exists(_) => Status::already_exists(text),
         Error::Exhausted(_) | Error::NoSpace(_) | Error::TooLarge(_) => {
             Status::resource_exhausted(text)
@@ -84,7 +84,7 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = match self.0 {
             Error::NotFound(_) => StatusCode::NOT_FOUND,
-            Error::Invalid(_) => StatusCode::BAD_REQUEST,
+            Error::Invalid(_) | Error::Unsupported(_) => StatusCode::BAD_REQUEST,
             Error::Exists(_) => StatusCode::CONFLICT,
             Error::Exhausted(_) => StatusCode::TOO_MANY_REQUESTS,
             Error::NoSpace(_) => StatusCode::INSUFFICIENT_STORAGE,

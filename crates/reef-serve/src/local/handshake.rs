@@ -146,7 +146,7 @@ fn check_magic(bytes: &[u8]) -> Result<()> {
 pub(super) fn code(error: &Error) -> u32 {
     match error {
         Error::NotFound(_) => 1,
-        Error::Invalid(_) => 2,
+        Error::Invalid(_) | Error::Unsupported(_) => 2,
         Error::Exists(_) => 3,
         Error::Exhausted(_) => 4,
         Error::Deadline(_) => 5,

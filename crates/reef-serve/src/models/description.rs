@@ -58,7 +58,7 @@ pub(super) struct Description {
     pub(super) measure: bool,
     /// Kind of its engine; default: a network that the daemon reads itself.
     pub(super) engine: Option<EngineKind>,
-    /// Program of a model whose engine is a process.
+    /// Program of a model whose engine is a process, or may become one.
     pub(super) process: Option<ProcessSettings>,
 }
 
@@ -68,6 +68,8 @@ pub(super) struct Description {
 pub(super) enum EngineKind {
     /// A program of its own.
     Process,
+    /// A network that the daemon reads itself or, if it does not read the file, a program.
+    Auto,
 }
 
 /// Number of requests of each class that run at a time.
@@ -135,14 +137,23 @@ impl Description {
 
     /// Refuses keys that a model's engine does not have.
     fn check_process(&self) -> Result<(), String> {
-        let process = match (self.engine, &self.process) {
+        let engine = match (self.engine, &self.process) {
             (None, None) => return Ok(()),
-            (None, Some(_)) => return Err("process requires engine = \"process\"".into()),
+            (None, Some(_)) => {
+                return Err("process requires engine = \"process\" or \"auto\"".into());
+            }
             (Some(EngineKind::Process), None) => {
                 return Err("engine = \"process\" requires process.command".into());
             }
-            (Some(EngineKind::Process), Some(process)) => process,
+            (Some(EngineKind::Process), Some(_)) => "process",
+            (Some(EngineKind::Auto), _) => "auto",
         };
+        // A program has no state. It ignores the other keys, which a network in its place has.
+        let state = [
+            ("state", !self.state.is_empty()),
+            ("sequence_idle_us", self.sequence_idle_us.is_some()),
+            ("max_sequences", self.max_sequences.is_some()),
+        ];
         let of_networks = [
             ("network", self.network.is_some()),
             ("size", self.size.is_some()),
@@ -150,14 +161,12 @@ impl Description {
             ("seed", self.seed.is_some()),
             ("scales", self.scales.is_some()),
             ("shapes", !self.shapes.is_empty()),
-            ("state", !self.state.is_empty()),
-            ("sequence_idle_us", self.sequence_idle_us.is_some()),
-            ("max_sequences", self.max_sequences.is_some()),
             ("measure", self.measure),
         ];
-        match of_networks.iter().find(|(_, is_set)| *is_set) {
-            Some((key, _)) => Err(format!("{key} cannot be set with engine = \"process\"")),
-            None => process.check(),
+        let of_networks = of_networks.iter().filter(|_| engine == "process");
+        match of_networks.chain(&state).find(|(_, is_set)| *is_set) {
+            Some((key, _)) => Err(format!("{key} cannot be set with engine = {engine:?}")),
+            None => self.process.as_ref().map_or(Ok(()), ProcessSettings::check),
         }
     }
 
@@ -265,6 +274,28 @@ mod tests {
         assert_eq!(placing("replicas = 2").unwrap(), Placing::Replicas(2));
         let said = placing("devices = 1").unwrap_err().to_string();
         assert!(said.contains("devices must be a list of names, or \"all\""), "{said}");
+    }
+
+    #[test]
+    fn keys_that_an_engine_does_not_have_are_refused() {
+        let check = |text: &str| toml::from_str::<Description>(text).unwrap().check();
+        let process = "process.command = [\"p\"]\n";
+        let of = |engine: &str, key: &str| check(&format!("engine = {engine:?}\n{process}{key}"));
+        assert_eq!(of("process", ""), Ok(()));
+        assert_eq!(of("auto", "size = 32"), Ok(()));
+        assert_eq!(check("engine = \"auto\""), Ok(()));
+        for (engine, key) in
+            [("process", "size"), ("process", "max_sequences"), ("auto", "max_sequences")]
+        {
+            let want = format!("{key} cannot be set with engine = {engine:?}");
+            assert_eq!(of(engine, &format!("{key} = 32")), Err(want));
+        }
+        let want = "process requires engine = \"process\" or \"auto\"";
+        assert_eq!(check(process), Err(want.into()));
+        let want = "engine = \"process\" requires process.command";
+        assert_eq!(check("engine = \"process\""), Err(want.into()));
+        let want = "process.command must be a program and its arguments";
+        assert_eq!(check("engine = \"auto\"\n[process]\n"), Err(want.into()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::config::model_config::{BATCH_RT, SCALES};
 use super::config::upload::Upload;
 use super::declaration::{Declaration, Shapes};
-use super::description::{Description, Instances, Placing};
+use super::description::{Description, EngineKind, Instances, Placing};
 use super::source::{ModelSource, read_error};
 use super::state::spec::StateSpec;
 use crate::class::Class;
@@ -26,6 +26,8 @@ pub(crate) struct ModelSpec {
     pub(crate) name: ModelName,
     pub(crate) version: u32,
     pub(crate) source: ModelSource,
+    /// Engine in place of the source.
+    fallback: Fallback,
     /// Shapes of networks that are created at the load.
     pub(crate) shapes: Vec<BTreeMap<String, Vec<usize>>>,
     /// Batching for each of [`Class::ALL`](crate::class::Class::ALL).
@@ -49,6 +51,16 @@ pub(crate) struct ModelSpec {
     pub(super) upload: Option<Arc<Upload>>,
 }
 
+/// Engine that takes the place of a network whose file is not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fallback {
+    /// None, because the description says the engine.
+    None,
+    /// A program that the description does not name.
+    Unnamed,
+    Program(Program),
+}
+
 impl ModelSpec {
     /// Specifies version `version` of a model whose files are in `place`.
     ///
@@ -63,6 +75,8 @@ impl ModelSpec {
     ) -> Result<Self> {
         let source =
             ModelSource::find(place, description).map_err(|error| of(name, version, error))?;
+        let fallback =
+            Fallback::new(description, place).map_err(|error| of(name, version, error))?;
         if let Some(file) = description.scales_file()
             && !place.is_dir()
         {
@@ -78,6 +92,7 @@ impl ModelSpec {
             name,
             version,
             source,
+            fallback,
             shapes,
             batching,
             size,
@@ -99,6 +114,7 @@ impl ModelSpec {
             name: name.clone(),
             version: 1,
             source: ModelSource::Seeded { network: name.as_str().into(), seed: SEED },
+            fallback: Fallback::None,
             shapes: Vec::new(),
             batching: description.batching(),
             size: None,
@@ -158,9 +174,53 @@ impl ModelSpec {
         }
     }
 
+    /// Returns the program that its description names, which may not be its engine.
+    pub(super) fn named_program(&self) -> Option<&Program> {
+        match &self.fallback {
+            Fallback::Program(program) => Some(program),
+            Fallback::None | Fallback::Unnamed => self.program(),
+        }
+    }
+
+    /// Returns the specification for an engine that takes the place of its network, whose file is
+    /// not read for the reason `why`. Logs that.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` with the reason if there is none, and the key that would help.
+    pub(super) fn fall_back(&self, why: String) -> Result<Self> {
+        let program = match &self.fallback {
+            Fallback::Program(program) => program.clone(),
+            Fallback::None => return Err(Error::Unsupported(why)),
+            Fallback::Unnamed => {
+                return Err(Error::Unsupported(format!(
+                    "{why}; or name a program in process.command of model.toml"
+                )));
+            }
+        };
+        let (model, version) = (&self.name, self.version);
+        tracing::info!(%model, version, %why, "its program answers, because the file is not read");
+        Ok(Self {
+            source: ModelSource::Process(program),
+            fallback: Fallback::None,
+            shapes: Vec::new(),
+            size: None,
+            batch: None,
+            scales: None,
+            profile: None,
+            measure: false,
+            ..self.clone()
+        })
+    }
+
     /// True if a process answers its requests.
     pub(crate) fn is_process(&self) -> bool {
         self.program().is_some()
+    }
+
+    /// Returns its engine in metrics.
+    pub(crate) fn engine(&self) -> &'static str {
+        if self.is_process() { "process" } else { "reef" }
     }
 
     /// Returns its platform in metadata: made-up weights are marked, because they were not trained.
@@ -243,6 +303,19 @@ impl ModelSpec {
         let read = self.source.open(self.size, self.batch, budget);
         let read = read.and_then(|model| self.with_files(model, budget));
         read.map_err(|error| of(&self.name, self.version, error))
+    }
+}
+
+impl Fallback {
+    /// Returns what a description has for the version in `place`.
+    fn new(description: &Description, place: &Path) -> Result<Self> {
+        match (description.engine, &description.process) {
+            (Some(EngineKind::Auto), Some(process)) => {
+                Program::new(process, place).map(Self::Program)
+            }
+            (Some(EngineKind::Auto), None) => Ok(Self::Unnamed),
+            (Some(EngineKind::Process) | None, _) => Ok(Self::None),
+        }
     }
 }
 

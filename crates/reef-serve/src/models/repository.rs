@@ -155,7 +155,7 @@ impl Repository {
 
     /// Refuses native code that the operator has not trusted.
     fn check_trust(&self, spec: ModelSpec) -> Result<ModelSpec> {
-        if let Some(program) = spec.program() {
+        if let Some(program) = spec.named_program() {
             self.check_program(program, spec.upload.is_some()).map_err(|error| {
                 error.map_text(|text| format!("model {}/{}: {text}", spec.name, spec.version))
             })?;

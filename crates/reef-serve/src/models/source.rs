@@ -1,7 +1,7 @@
 //! Sources of a version's network and weights.
 
 use super::declaration::{Declaration, Shapes};
-use super::description::Description;
+use super::description::{Description, EngineKind};
 use crate::error::{Error, Result};
 use crate::process::settings::Program;
 use reef::models::{self, Budget, Model, ModelBuilder, onnx, unread};
@@ -38,7 +38,9 @@ impl ModelSource {
     ///
     /// `NotFound` if there is none; `Invalid` if it contradicts the description.
     pub(super) fn find(place: &Path, description: &Description) -> Result<Self> {
-        if let Some(process) = &description.process {
+        if let (Some(EngineKind::Process), Some(process)) =
+            (description.engine, &description.process)
+        {
             return Program::new(process, place).map(Self::Process);
         }
         let network = description.network.clone();
@@ -193,6 +195,7 @@ fn without_kernels(model: Model) -> models::Result<Model> {
 pub(super) fn read_error(path: &Path, error: models::Error) -> Error {
     match error {
         models::Error::Memory { .. } => Error::Exhausted(format!("memory budget: {error}")),
+        error if error.is_unsupported() => Error::Unsupported(text_with_path(path, &error)),
         error => with_path(path, &error),
     }
 }
@@ -235,7 +238,11 @@ fn only_file(place: &Path) -> Result<PathBuf> {
 
 /// Adds the file to an error, unless the error names it already.
 fn with_path(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::Invalid(text_with_path(path, error))
+}
+
+fn text_with_path(path: &Path, error: &dyn std::fmt::Display) -> String {
     let (path, error) = (path.display().to_string(), error.to_string());
     let error = if error.starts_with(&path) { error } else { format!("{path}: {error}") };
-    Error::Invalid(error.trim().replace('\n', " "))
+    error.trim().replace('\n', " ")
 }

@@ -41,6 +41,14 @@ pub(crate) struct ModelLabels {
     pub(crate) version: u32,
 }
 
+/// Labels: model and the engine that answers its requests.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct EngineLabels {
+    pub(crate) model: String,
+    pub(crate) version: u32,
+    pub(crate) engine: &'static str,
+}
+
 /// Label: protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProtocolLabels {
@@ -91,6 +99,7 @@ impl Default for Metrics {
 struct State {
     clients: Family<ProtocolLabels, Gauge>,
     sizes: Family<ModelLabels, Gauge>,
+    engines: Family<EngineLabels, Gauge>,
     memory: Gauge,
     request_memory: Gauge,
     open: Gauge,
@@ -110,6 +119,8 @@ pub(crate) struct Snapshot {
     pub(crate) memory: u64,
     /// Bytes of each model.
     pub(crate) sizes: Vec<(ModelLabels, u64)>,
+    /// Engine of each model.
+    pub(crate) engines: Vec<EngineLabels>,
     /// One for each of [`Protocol::ALL`].
     pub(crate) clients: [usize; 3],
     pub(crate) open: usize,
@@ -167,9 +178,10 @@ impl Metrics {
         reef.register("queue_depth", "Requests that wait", self.depth.clone());
         self.shares.register(reef);
         self.devices.register(reef);
-        let State { clients, sizes, .. } = &self.state;
+        let State { clients, sizes, engines, .. } = &self.state;
         reef.register("clients", "Connections", clients.clone());
         reef.register("model_memory_bytes", "Memory that a model has reserved", sizes.clone());
+        reef.register("model_engine", "1 for the engine that answers for a model", engines.clone());
         let State {
             memory,
             request_memory,
@@ -293,6 +305,10 @@ impl State {
         self.sizes.clear(); // of models that are gone
         for (which, bytes) in &snapshot.sizes {
             self.sizes.get_or_create(which).set(*bytes as i64);
+        }
+        self.engines.clear(); // likewise
+        for which in &snapshot.engines {
+            self.engines.get_or_create(which).set(1);
         }
         let sum = |of: fn(&reef::Stats) -> u64| snapshot.devices.iter().map(|d| of(&d.stats)).sum();
         for (gauge, value) in [

@@ -6,6 +6,8 @@ mod daemon;
 mod deploy;
 mod devices;
 mod failure;
+#[path = "../../../../reef-models/tests/handmade/mod.rs"]
+mod handmade;
 mod hostile;
 mod load;
 mod local;

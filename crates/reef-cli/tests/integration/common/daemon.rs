@@ -35,9 +35,15 @@ impl Daemon {
     /// Starts a daemon whose log of this level goes to the file that comes along.
     #[allow(dead_code)] // as above
     pub(crate) fn start_logged_at(folder: &Folder, level: &str) -> (Self, String) {
+        Self::start_logged_with(folder, level, &[])
+    }
+
+    /// As [`start_logged_at`](Self::start_logged_at), with more arguments.
+    #[allow(dead_code)] // as above
+    pub(crate) fn start_logged_with(folder: &Folder, level: &str, more: &[&str]) -> (Self, String) {
         let path = folder.path("log");
         let log = std::fs::File::create(&path).unwrap();
-        (Self::spawn(folder, &[], &[("REEF_LOG", level)], log.into()), path)
+        (Self::spawn(folder, more, &[("REEF_LOG", level)], log.into()), path)
     }
 
     fn spawn(folder: &Folder, more: &[&str], set: &[(&str, &str)], log: Stdio) -> Self {

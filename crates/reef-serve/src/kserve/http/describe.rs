@@ -131,11 +131,13 @@ async fn ready(State(server): App, probe: Option<Extension<Probe>>) -> Response 
     (status, Json(body)).into_response()
 }
 
-async fn model_ready(State(server): App, Path(path): Path<ModelPath>) -> StatusCode {
-    match server.registry.get(&path.model, &path.version) {
-        Ok(_) => StatusCode::OK,
-        Err(_) => StatusCode::NOT_FOUND,
-    }
+/// Returns the readiness of a model, with the platform that answers for it.
+async fn model_ready(State(server): App, Path(path): Path<ModelPath>) -> Response {
+    let Ok(model) = server.registry.get(&path.model, &path.version) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let (name, platform) = (model.spec.name.as_str(), model.spec.platform());
+    Json(json!({ "name": name, "ready": true, "platform": platform })).into_response()
 }
 
 async fn model(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<Value>> {

@@ -3,7 +3,7 @@
 use super::state::Registry;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
-use crate::observe::metrics::{ClassLabels, ModelLabels};
+use crate::observe::metrics::{ClassLabels, EngineLabels, ModelLabels};
 use crate::observe::triton::ModelFigures;
 use std::collections::BTreeMap;
 
@@ -45,6 +45,16 @@ impl Registry {
         let loaded = self.loaded.read();
         let all = loaded.values().flatten();
         all.map(|(_, replicas)| (replicas.first().labels(), replicas.bytes())).collect()
+    }
+
+    /// Engine of each version; all its replicas have the same.
+    pub(crate) fn engines(&self) -> Vec<EngineLabels> {
+        let loaded = self.loaded.read();
+        let engine = |replicas: &Replicas| {
+            let ModelLabels { model, version } = replicas.first().labels();
+            EngineLabels { model, version, engine: replicas.first().spec.engine() }
+        };
+        loaded.values().flatten().map(|(_, replicas)| engine(replicas)).collect()
     }
 
     /// Figures of each version, of all its replicas together.

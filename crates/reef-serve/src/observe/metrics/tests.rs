@@ -50,6 +50,7 @@ fn metrics_text_has_every_counted_event() {
         devices: vec![device.clone()],
         memory: 42,
         sizes: vec![(ModelLabels { model: "resnet18".into(), version: 1 }, 40)],
+        engines: vec![EngineLabels { model: "resnet18".into(), version: 1, engine: "reef" }],
         clients: [3, 0, 1],
         depths: vec![(of, 2)],
         ..Snapshot::default()
@@ -80,6 +81,7 @@ fn metrics_text_has_every_counted_event() {
         "reef_clients{path=\"grpc\"} 0".into(),
         "reef_clients{path=\"http\"} 1".into(),
         "reef_model_memory_bytes{model=\"resnet18\",version=\"1\"} 40".into(),
+        "reef_model_engine{model=\"resnet18\",version=\"1\",engine=\"reef\"} 1".into(),
         "reef_padded_blocks 9".into(),
         "reef_memory_bytes 42".into(),
         "reef_preemptions 7".into(),

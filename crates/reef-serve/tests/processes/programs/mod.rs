@@ -1,5 +1,6 @@
 //! Models that are processes: real programs behind a real daemon.
 
+mod auto;
 mod backends;
 mod batches;
 mod faults;
