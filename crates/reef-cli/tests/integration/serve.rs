@@ -1,6 +1,7 @@
 //! `reef serve` and `reef request` as people meet them.
 
 use crate::common::daemon::{Daemon, ask};
+use crate::common::driver::library;
 use crate::common::{Folder, json, prints, refuses};
 use crate::handmade::{file, node, value};
 use std::process::Command;
@@ -161,6 +162,30 @@ fn program_in_place_of_a_file_is_one_line_of_the_log() {
     assert_eq!(lines(&log, "ImageDecoder", 1), 1, "the same line has the reason");
     let said = ask(&folder, "GET /v2/models/either", "");
     assert!(said.contains("\"platform\":\"reef_process\""), "{said}");
+}
+
+/// The program says its limits in place of being ready.
+#[test]
+fn program_of_a_model_has_the_limits_of_exec() {
+    let folder = Folder::new("limited");
+    std::fs::create_dir_all(folder.path("models/limited/1")).unwrap();
+    let set = format!(
+        "env = {{ REEF_SHIM = {:?}, REEF_ACCOUNTS = {:?}, XDG_RUNTIME_DIR = {:?} }}\n",
+        library("libreef_cuda_shim.so"),
+        folder.path("accounts"),
+        folder.path("run")
+    );
+    let command = "[process]\ncommand = [\"/bin/sh\", \"./program\"]\n";
+    let limits = "memory = \"8MiB\"\ncompute = \"30%\"\n";
+    let toml = format!("engine = \"process\"\n{command}{limits}{set}");
+    folder.file("models/limited/model.toml", toml);
+    let limits = "memory $REEF_MEMORY compute $REEF_COMPUTE of ${REEF_LIMIT_ID%%-*}";
+    let error = format!(r#"{{"type":"error","error":"{limits}"}}"#);
+    folder.file("models/limited/1/program", says_to_daemon(&error));
+    let _daemon = Daemon::start_with(&folder, &["--set", "models.processes=true"]);
+    let said = ask(&folder, "POST /v2/repository/models/limited/load", "");
+    let want = r#"{"error":"model limited/1: memory 8MiB compute 30% of exec"}"#;
+    assert!(said.starts_with("HTTP/1.1 500 ") && said.ends_with(want), "{said}");
 }
 
 /// Scripts wait for the line on stdout, which the daemon of every test has printed by now.

@@ -22,3 +22,4 @@ mod patience;
 mod seat;
 pub(crate) mod settings;
 mod spawn;
+mod user;

@@ -322,7 +322,7 @@ impl Seat {
         let (ours, theirs) = UnixStream::pair().map_err(|e| Error::system("a socket", e))?;
         ours.set_nonblocking(true).map_err(|e| Error::system("a socket", e))?;
         let (read, write) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
-        let command = self.role.program.command();
+        let command = self.role.program.command(self.role.class);
         let name = command.get_program().to_string_lossy().into_owned();
         let child = spawn(command, theirs.into(), write.into());
         let child = child.map_err(|e| Error::Invalid(format!("process.command: {name}: {e}")))?;

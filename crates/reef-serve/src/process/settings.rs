@@ -1,9 +1,12 @@
 //! The program of a model: the table `[process]` of its `model.toml`.
 
+use super::user::User;
 use crate::error::{Error, Result};
+use reef_guest::limit;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,6 +16,12 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// File with the class of a model for Triton's Python backend, which its command does not name.
 const TRITON_MODEL: &str = "model.py";
+
+/// This program, also once its file has been replaced.
+const OWN: &str = "/proc/self/exe";
+
+/// Command that keeps limits. Without a daemon for guests they are kept all the same.
+const EXEC: [&str; 3] = ["reef", "exec", "--allow-unprotected"];
 
 /// Maximum of every time, in milliseconds: a day.
 const MAX_MS: u64 = 86_400_000;
@@ -29,6 +38,12 @@ pub(crate) struct ProcessSettings {
     pass_env: Vec<String>,
     /// Working folder, relative to the version's folder.
     folder: PathBuf,
+    /// Limit of device memory for each process, such as 8GiB, as `reef exec --memory` has it.
+    memory: Option<String>,
+    /// Share of each device's time for each process, such as 30%, as `reef exec --compute` has it.
+    compute: Option<String>,
+    /// Its user: a name in `/etc/passwd`, or a number there. Default: the daemon's.
+    user: Option<String>,
     /// Maximum time until it is ready.
     load_ms: u64,
     /// Maximum time until it reacts to a cancelled request.
@@ -47,6 +62,9 @@ impl Default for ProcessSettings {
             env: BTreeMap::new(),
             pass_env: Vec::new(),
             folder: PathBuf::new(),
+            memory: None,
+            compute: None,
+            user: None,
             load_ms: 300_000,
             cancel_ms: 5_000,
             stop_ms: 5_000,
@@ -99,6 +117,13 @@ impl ProcessSettings {
         if let Some(name) = self.env.keys().chain(&self.pass_env).find(|name| !is_name(name)) {
             return Err(format!("process: a variable must have a name without '=', got {name:?}"));
         }
+        if let Some(memory) = &self.memory {
+            limit::bytes(memory).map_err(|why| format!("process.memory {memory}: {why}"))?;
+        }
+        if let Some(compute) = &self.compute {
+            let read = limit::parts_per_million(compute);
+            read.map_err(|why| format!("process.compute {compute}: {why}"))?;
+        }
         for (key, ms) in
             [("load_ms", self.load_ms), ("cancel_ms", self.cancel_ms), ("stop_ms", self.stop_ms)]
         {
@@ -108,6 +133,14 @@ impl ProcessSettings {
         }
         Ok(())
     }
+
+    /// Returns its limits as options of `reef exec`; empty without any.
+    fn limits(&self) -> Vec<&str> {
+        let limits = [("--memory", &self.memory), ("--compute", &self.compute)];
+        let given =
+            limits.into_iter().filter_map(|(option, limit)| Some((option, limit.as_ref()?)));
+        given.flat_map(|(option, limit)| [option, limit.as_str()]).collect()
+    }
 }
 
 /// A program with the folder of its version.
@@ -115,6 +148,8 @@ impl ProcessSettings {
 pub(crate) struct Program {
     settings: ProcessSettings,
     place: PathBuf,
+    /// Its user, if it is not the daemon's.
+    user: Option<User>,
 }
 
 impl Program {
@@ -122,7 +157,8 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// `Invalid` if the version has no folder.
+    /// `Invalid` if the version has no folder, there is no such user, or this program is not the
+    /// command `reef`, which limits need; `Denied` if the daemon cannot start programs of the user.
     pub(crate) fn new(settings: &ProcessSettings, place: &Path) -> Result<Self> {
         if !place.is_dir() {
             let shown = place.display();
@@ -130,16 +166,33 @@ impl Program {
                 "engine: a process must have a folder, got {shown}"
             )));
         }
-        Ok(Self { settings: settings.clone(), place: place.to_path_buf() })
+        if !settings.limits().is_empty() {
+            check_has_exec()?;
+        }
+        let user = settings.user.as_deref().map(User::other).transpose()?.flatten();
+        Ok(Self { settings: settings.clone(), place: place.to_path_buf(), user })
     }
 
-    /// Returns the command that starts it. Nothing of the daemon's environment is in it but what is
-    /// named.
-    pub(super) fn command(&self) -> Command {
-        let Self { settings, place } = self;
+    /// Returns the command that starts it for requests of a class. Nothing of the daemon's
+    /// environment is in it but what is named. `reef exec` keeps its limits, and becomes the
+    /// program.
+    pub(super) fn command(&self, class: &str) -> Command {
+        let Self { settings, place, user } = self;
         let name = Path::new(&settings.command[0]);
         let is_path = settings.command[0].contains('/');
-        let mut command = Command::new(if is_path { place.join(name) } else { name.into() });
+        let program = if is_path { place.join(name) } else { name.into() };
+        let limits = settings.limits();
+        let mut command = if limits.is_empty() {
+            Command::new(program)
+        } else {
+            let mut exec = Command::new(OWN);
+            exec.arg0(EXEC[0]).args(&EXEC[1..]).args(["--class", class]).args(limits);
+            exec.arg("--").arg(program);
+            exec
+        };
+        if let Some(user) = user {
+            command.uid(user.uid).gid(user.gid);
+        }
         command.args(&settings.command[1..]).env_clear().env("PATH", PATH);
         let passed =
             settings.pass_env.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
@@ -198,6 +251,18 @@ impl Program {
         let all: BTreeSet<PathBuf> = files.iter().flat_map(inside).collect();
         all.iter().try_for_each(|path| check_owner(path))
     }
+}
+
+/// Refuses limits in a program that is not the command `reef`.
+fn check_has_exec() -> Result<()> {
+    let own = std::env::current_exe().map_err(|e| Error::system(OWN, e))?;
+    let name = own.file_name().unwrap_or_default().to_string_lossy();
+    if name.split(' ').next() == Some(EXEC[0]) {
+        return Ok(()); // " (deleted)" follows once its file has been replaced
+    }
+    Err(Error::Invalid(format!(
+        "process.memory and process.compute must be of a daemon of the command reef, got {name}"
+    )))
 }
 
 fn check_owner(path: &Path) -> Result<()> {

@@ -4,6 +4,7 @@ mod auto;
 mod backends;
 mod batches;
 mod faults;
+mod limits;
 mod lives;
 mod requests;
 mod streams;
