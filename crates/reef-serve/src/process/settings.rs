@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Path on which programs are searched, unless their environment has one.
@@ -146,7 +147,7 @@ impl ProcessSettings {
 /// A program with the folder of its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program {
-    settings: ProcessSettings,
+    settings: Arc<ProcessSettings>,
     place: PathBuf,
     /// Its user, if it is not the daemon's.
     user: Option<User>,
@@ -170,7 +171,7 @@ impl Program {
             check_has_exec()?;
         }
         let user = settings.user.as_deref().map(User::other).transpose()?.flatten();
-        Ok(Self { settings: settings.clone(), place: place.to_path_buf(), user })
+        Ok(Self { settings: Arc::new(settings.clone()), place: place.to_path_buf(), user })
     }
 
     /// Returns the command that starts it for requests of a class. Nothing of the daemon's
