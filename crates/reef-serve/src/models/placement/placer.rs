@@ -75,9 +75,11 @@ impl Placer {
             let Some((at, counted)) = self.choose(spec, free) else {
                 return Err(self.placement_error(spec, &devices, refused));
             };
-            // All replicas have the engine of the first one.
-            let first = kept.iter().chain(&*made).next().map(|replica| replica.spec.clone());
-            let loaded = self.load(first.as_ref().unwrap_or(spec), at, stats);
+            let loaded = match kept.iter().chain(&*made).next() {
+                // All replicas have the engine of the first one.
+                Some(first) => self.load(first.spec.clone(), at, stats),
+                None => self.load_first(spec, at, stats),
+            };
             drop(counted); // a loaded one counts itself
             match loaded {
                 Ok(replica) => made.push(replica),
@@ -120,20 +122,27 @@ impl Placer {
         }
     }
 
-    /// Loads it on a device; by the program that its description names for a file that is not read.
-    fn load(&self, spec: &ModelSpec, at: usize, stats: &Arc<Stats>) -> Result<Arc<LoadedModel>> {
-        match self.load_as(spec.clone(), at, stats.clone()) {
-            Err(Error::Unsupported(why)) => self.load_as(spec.fall_back(why)?, at, stats.clone()),
+    /// Loads the first replica; by the program that its description names for a file that is not
+    /// read.
+    fn load_first(
+        &self,
+        spec: &ModelSpec,
+        at: usize,
+        stats: &Arc<Stats>,
+    ) -> Result<Arc<LoadedModel>> {
+        match self.load(spec.clone(), at, stats) {
+            Err(Error::Unsupported(why)) => self.load(spec.fall_back(why)?, at, stats),
             loaded => loaded,
         }
     }
 
     /// Creates a replica on a device. A device that is lost may never end that. Changes of other
     /// models do not wait for it, nor does the end of the daemon, which asks whether it works.
-    fn load_as(&self, spec: ModelSpec, at: usize, stats: Arc<Stats>) -> Result<Arc<LoadedModel>> {
+    fn load(&self, spec: ModelSpec, at: usize, stats: &Arc<Stats>) -> Result<Arc<LoadedModel>> {
         let part = self.limits.part(self.limits.shapes as u64) as usize;
         let variants = Variants::new(self.limits.shapes, part);
         let (factory, queue) = (self.factories[at].clone(), self.limits.queue);
+        let stats = stats.clone();
         let (node, closing) = (factory.node.clone(), factory.closing.clone());
         let load = move || LoadedModel::load(spec, factory, variants, stats, queue);
         let discard = |late: Arc<LoadedModel>| late.retire();
