@@ -5,6 +5,7 @@ use crate::Folder;
 use crate::daemon::Daemon;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Says its user and its groups, in place of being ready.
@@ -57,9 +58,18 @@ fn program_starts_as_its_user_or_is_refused() {
         "engine = \"process\"\n[process]\ncommand = [\"/bin/sh\", \"./program\"]\nuser = {user:?}\n"
     );
     std::fs::write(model.join("model.toml"), text).unwrap();
-    // The user has to reach the version's folder.
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let daemon = Daemon::start_in(folder, &[TRUSTED]);
+    // The user has to reach the version's folder, whatever the umask is.
+    for path in ["", "models", "models/user", "models/user/1"] {
+        let path = folder.path().join(path);
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::fs::set_permissions(model.join("1/program"), PermissionsExt::from_mode(0o644)).unwrap();
+    let myself = std::env::current_exe().unwrap();
+    let mut command = Command::new(if is_root { Path::new("setpriv") } else { &*myself });
+    if is_root {
+        command.arg("--groups=54321").arg(&myself); // a group that the program must not keep
+    }
+    let daemon = Daemon::start_by(command, folder, &[TRUSTED]);
     let (status, said) = load(&daemon, "user");
     if !is_root {
         assert!(status == 403 && said.contains("process.user must be the daemon's"), "{said}");
