@@ -69,7 +69,7 @@ pub(super) fn image_of(file: &ModelFile<'_>, options: &Options) -> Result<[usize
         }
         if OPERATORS.binary_search(&node.op).is_err() {
             let have = OPERATORS.join(", ");
-            return Err(fault(format!("the operator is not supported (have: {have})")));
+            return Err(fault(format!("the operator (have: {have}) is not supported")));
         }
     }
     Ok(shape)

@@ -33,8 +33,7 @@ fn a_network_made_by_hand_is_read() {
 #[test]
 fn unsupported_operator_or_attribute_is_named_with_its_node() {
     let error = say(&[node("Softmax", &["x"], "a", &[]), pooled("a")]);
-    let start =
-        "bad.onnx: node \"a\" (Softmax): the operator is not supported (have: Add, AveragePool, ";
+    let start = "bad.onnx: node \"a\" (Softmax): the operator (have: Add, AveragePool, ";
     assert!(error.starts_with(start), "{error}");
     let error = say(&[node("Relu", &["x"], "a", &[int("leak", 1)]), pooled("a")]);
     assert_eq!(error, "bad.onnx: node \"a\" (Relu): attribute leak is not supported");
@@ -61,7 +60,7 @@ fn unsupported_operator_or_attribute_is_named_with_its_node() {
     assert_eq!(
         say(&[node("AveragePool", &["x"], "a", &mean), pooled("a")]),
         "bad.onnx: node \"a\" (AveragePool): means over windows that reach over the edge by different \
-         amounts are not supported (count_include_pad, ceil_mode)"
+         amounts (count_include_pad, ceil_mode) are not supported"
     );
 }
 
@@ -410,6 +409,9 @@ fn unsupported_file_is_another_kind_than_a_broken_one() {
     for error in unsupported {
         assert!(matches!(error, Error::Unsupported { .. }) && error.is_unsupported(), "{error}");
     }
+    let graph = [&[node("Softmax", &["x"], "y", &[])], &ends[..]].concat();
+    let of_images = Model::from_onnx(&file(17, &graph), "bad.onnx").images_only().read();
+    assert!(of_images.is_err_and(|error| error.is_unsupported()));
     let broken = [
         read(17, &[node("Softmax", &["x"], "y", &[int("axis", 2)])]),
         read(17, &[node("Relu", &["z"], "y", &[])]),

@@ -209,11 +209,9 @@ impl<'b> Reading<'b, '_> {
             None => return Err("sums are not an operation on images".into()),
         };
         if !is_mean {
-            return Err(
-                "means over windows that reach over the edge by different amounts are not \
-                        supported (count_include_pad, ceil_mode)"
-                    .into(),
-            );
+            return Err("means over windows that reach over the edge by different amounts \
+                        (count_include_pad, ceil_mode) are not supported"
+                .into());
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ impl Sliding {
     pub(super) fn of_pool(&self, over: [usize; 2]) -> Result<Window, String> {
         let Self { size, stride, before, after, count, .. } = *self;
         if self.dilation != [1; 2] {
-            return Err(format!("dilations {:?} are not supported in pools", self.dilation));
+            return Err(format!("dilations {:?} of pools are not supported", self.dilation));
         }
         let pads = [before, after];
         if (0..2).any(|i| before[i] >= size[i] || after[i] >= size[i]) {
