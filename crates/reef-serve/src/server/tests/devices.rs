@@ -107,6 +107,27 @@ fn a_model_with_replicas_computes_the_same_on_each_device() {
     drop(entered);
 }
 
+/// Its program would be ended before it is ready, which is another error.
+#[test]
+fn replica_whose_device_lacks_a_kernel_is_refused() {
+    let on = |config: Config| {
+        let mut engines = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
+        let mut second = Losable::new(engines.remove(1));
+        second.has_kernels = false;
+        engines.push(Arc::new(second));
+        Server::on(Nodes::new("cpu:0,cpu:1", engines), config)
+    };
+    let change = |config: &mut Config| {
+        config.models.load.clear();
+        config.models.processes = true;
+    };
+    let fixture = Fixture::open("engines", change, on);
+    let program = "process.command = [\"/bin/sh\", \"-c\", \"exit 3\"]";
+    fixture.describe(&format!("engine = \"auto\"\nreplicas = 2\n{program}"));
+    let said = fixture.load("tiny").unwrap_err();
+    assert!(matches!(&said, Error::Unsupported(why) if why.contains("no kernel")), "{said}");
+}
+
 #[test]
 fn a_description_says_where_its_model_is() {
     let fixture = two("described", |_| ());

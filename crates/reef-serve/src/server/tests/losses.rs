@@ -29,6 +29,8 @@ pub(super) struct Losable {
     hangs: Arc<AtomicBool>,
     /// The memory that it reports, in bytes.
     pub(super) memory: Option<u64>,
+    /// False: it refuses all networks.
+    pub(super) has_kernels: bool,
     /// Loads, allocations, mappings and questions whether it works don't end.
     pub(super) slow: Arc<AtomicBool>,
     /// Loads alone don't end.
@@ -52,7 +54,8 @@ impl Losable {
     pub(super) fn new(inner: Arc<dyn Engine>) -> Self {
         let (is_lost, hangs, slow, hangs_loads, loads, checks, shared) = Default::default();
         let memory = inner.memory();
-        Self { inner, is_lost, hangs, memory, slow, hangs_loads, loads, checks, shared }
+        let has_kernels = true;
+        Self { inner, is_lost, hangs, memory, has_kernels, slow, hangs_loads, loads, checks, shared }
     }
 
     fn wait_if_slow(&self) {
@@ -83,6 +86,9 @@ impl Engine for Losable {
         self.wait_if_slow();
         until("the load goes on", || (!self.hangs_loads.load(Ordering::SeqCst)).then_some(()));
         self.test()?;
+        if !self.has_kernels {
+            return Err(Error::Unsupported("losable: no kernel".into()));
+        }
         Ok(self.model(self.inner.load(model, measure)?))
     }
 
