@@ -209,6 +209,19 @@ class Serve(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, f"tensor '{spec.name}': must be {spec.datatype}, got {found}"):
                 spec.encode(value)
 
+    def test_request_has_the_number_and_flags_of_its_sequence(self):
+        from reef.serve._model import Request
+        from reef.serve._triton_utils import InferenceRequest
+
+        head = {"id": "", "class": "be", "timeout_us": 0, "outputs": []}
+        for start, end, flags in [(True, False, 1), (False, True, 2), (True, True, 3), (False, False, 0)]:
+            request = Request({**head, "sequence": {"id": 3, "start": start, "end": end}}, {})
+            self.assertEqual((request.sequence, request.starts_sequence, request.ends_sequence), (3, start, end))
+            of_triton = InferenceRequest(request)
+            self.assertEqual((of_triton.correlation_id(), of_triton.flags()), (3, flags))
+        alone = Request(head, {})
+        self.assertEqual((alone.sequence, InferenceRequest(alone).correlation_id()), (None, 0))
+
     def test_lines_of_a_model_of_triton_go_to_the_log(self):
         from reef.serve._triton_utils import Logger
 

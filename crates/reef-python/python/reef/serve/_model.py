@@ -25,9 +25,19 @@ class Request(Mapping[str, Any]):
     """Class: "rt" or "be"."""
     outputs: list[str]
     """Names of the outputs that the client wants."""
+    sequence: int | None
+    """Number of its sequence, if it is part of one: the daemon's own, as clients may choose the same identifier. A
+    number is used again, with `starts_sequence`, once its sequence has ended or was forgotten."""
+    starts_sequence: bool
+    """True for the first request of a sequence: state that is there for its number is an old one's."""
+    ends_sequence: bool
+    """True for the last request of a sequence."""
 
     def __init__(self, header: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         self.id, self.class_name, self.outputs = header["id"], header["class"], header["outputs"]
+        sequence = header.get("sequence") or {}
+        self.sequence = sequence.get("id")
+        self.starts_sequence, self.ends_sequence = sequence.get("start", False), sequence.get("end", False)
         self._until = time.monotonic() + header["timeout_us"] / 1e6
         self._values = values
         self._cancelled = threading.Event()

@@ -86,10 +86,12 @@ class InferenceRequest:
         return list(self._request.outputs)
 
     def correlation_id(self) -> int:
-        return 0
+        """Number of the request's sequence, which is the daemon's own; 0 without one."""
+        return self._request.sequence or 0
 
     def flags(self) -> int:
-        return 0
+        starts = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START if self._request.starts_sequence else 0
+        return starts | (TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if self._request.ends_sequence else 0)
 
     def timeout(self) -> int:
         return int(self._request.remaining * 1e6)
