@@ -405,6 +405,7 @@ impl Server {
             None => model.rows_of(class, &variant.shapes()),
         };
         let queued = admitted.and_then(|priority| {
+            call.iter().try_for_each(|call| call.check_class(class))?;
             model.submit(Job {
                 client,
                 tenant,

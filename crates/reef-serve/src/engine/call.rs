@@ -1,6 +1,7 @@
 //! Inference by a model that is a process: its tensors have shapes of their own.
 
 use crate::class::Class;
+use crate::error::{Error, Result};
 use crate::tensor::TensorInfo;
 use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,69 @@ pub(crate) struct CallHead {
     pub(crate) shapes: Arc<OnceLock<Vec<Vec<i64>>>>,
     /// Receiver of its parts, if it is answered in parts.
     pub(crate) parts: Option<Sender<Vec<CallOutput>>>,
+    /// Set if it belongs to a sequence.
+    pub(crate) sequence: Option<CallSequence>,
+}
+
+impl CallHead {
+    /// Refuses another class than that of the process that has the state of its sequence.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(crate) fn check_class(&self, class: Class) -> Result<()> {
+        match self.sequence.as_ref().and_then(|sequence| sequence.process) {
+            Some(process) if process.worker.class != class => Err(Error::Invalid(format!(
+                "sequence: must stay in its class {}, got {class}",
+                process.worker.class
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sequence of a request, whose state a process keeps.
+#[derive(Debug)]
+pub(crate) struct CallSequence {
+    /// Number that its process knows the sequence by. Sequences of other principals have others.
+    pub(crate) number: usize,
+    pub(crate) starts: bool,
+    pub(crate) ends: bool,
+    /// Process that has its state; `None` for the first request, which any may take.
+    pub(crate) process: Option<ProcessId>,
+    /// Receiver of the process that runs it.
+    pub(crate) cell: Arc<ProcessCell>,
+}
+
+/// Worker of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WorkerId {
+    pub(crate) class: Class,
+    /// Number among those of its class.
+    pub(crate) number: usize,
+}
+
+/// Process of a worker. It ends with its state; the worker's next one has another number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessId {
+    pub(crate) worker: WorkerId,
+    /// Number of the process among those of the daemon.
+    pub(crate) number: u64,
+}
+
+/// Worker and process that have run a request. Each is written once, by the worker before it
+/// answers, and read after the answer.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessCell {
+    pub(crate) worker: OnceLock<WorkerId>,
+    pub(crate) number: OnceLock<u64>,
+}
+
+impl ProcessCell {
+    /// Returns the process that has run the request; `None` if none has.
+    pub(crate) fn id(&self) -> Option<ProcessId> {
+        Some(ProcessId { worker: *self.worker.get()?, number: *self.number.get()? })
+    }
 }
 
 /// One inference by a process.
@@ -30,6 +94,8 @@ pub(crate) struct Call<'a> {
     pub(crate) time: Duration,
     /// True if no client waits for it any more.
     pub(crate) gone: &'a dyn Fn() -> bool,
+    /// Set if it belongs to a sequence.
+    pub(crate) sequence: Option<&'a CallSequence>,
     pub(crate) inputs: &'a [CallInput<'a>],
     /// Indices of the requested outputs among the model's.
     pub(crate) outputs: &'a [usize],

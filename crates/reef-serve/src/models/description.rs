@@ -41,7 +41,8 @@ pub(super) struct Description {
     /// Shapes of networks that are created at the load, for open sizes, by names of inputs. Clients
     /// of the local path use the first one.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
-    /// Outputs that are inputs of a sequence's next request, and stay on the device.
+    /// Outputs that are inputs of a sequence's next request, and stay on the device. A process has
+    /// sequences if one of the next two keys is set.
     pub(super) state: Vec<StatePair>,
     /// Time after which an unused sequence is forgotten, in microseconds; default: a minute.
     pub(super) sequence_idle_us: Option<u64>,
@@ -128,7 +129,8 @@ impl Description {
                 self.max_batch, self.max_delay_us
             ));
         }
-        if self.state().map(|state| state.is_some())? && self.max_batch > 1 {
+        self.state()?;
+        if !self.state.is_empty() && self.max_batch > 1 {
             let max = self.max_batch;
             return Err(format!("max_batch must be 0 or 1 for a model with state, got {max}"));
         }
@@ -148,12 +150,13 @@ impl Description {
             (Some(EngineKind::Process), Some(_)) => "process",
             (Some(EngineKind::Auto), _) => "auto",
         };
-        // A program has no state. It ignores the other keys, which a network in its place has.
-        let state = [
-            ("state", !self.state.is_empty()),
+        // A program keeps the state of its sequences itself, and a network in its place would not:
+        // `auto` has none. It ignores the other keys, which a network in its place has.
+        let sequences = [
             ("sequence_idle_us", self.sequence_idle_us.is_some()),
             ("max_sequences", self.max_sequences.is_some()),
         ];
+        let state = ("state", !self.state.is_empty());
         let of_networks = [
             ("network", self.network.is_some()),
             ("size", self.size.is_some()),
@@ -163,16 +166,22 @@ impl Description {
             ("shapes", !self.shapes.is_empty()),
             ("measure", self.measure),
         ];
-        let of_networks = of_networks.iter().filter(|_| engine == "process");
-        match of_networks.chain(&state).find(|(_, is_set)| *is_set) {
+        let refused = match engine {
+            "process" => &of_networks[..],
+            _ => &sequences,
+        };
+        match refused.iter().chain([&state]).find(|(_, is_set)| *is_set) {
             Some((key, _)) => Err(format!("{key} cannot be set with engine = {engine:?}")),
             None => self.process.as_ref().map_or(Ok(()), ProcessSettings::check),
         }
     }
 
-    /// Its state, if it has any.
+    /// Its state, if it has any. That of a process has no pairs: the program keeps it.
     pub(super) fn state(&self) -> Result<Option<StateSpec>, String> {
-        StateSpec::new(&self.state, self.sequence_idle_us, self.max_sequences)
+        let spec = StateSpec::new(&self.state, self.sequence_idle_us, self.max_sequences)?;
+        let is_set = self.sequence_idle_us.is_some() || self.max_sequences.is_some();
+        let by_program = self.process.is_some() && is_set;
+        Ok(Some(spec).filter(|spec| by_program || !spec.pairs.is_empty()))
     }
 
     /// Name of its file of scales, if it has one.

@@ -8,7 +8,7 @@
 //! memory is returned when its last instance is dropped.
 
 use crate::class::Class;
-use crate::engine::call::CallHead;
+use crate::engine::call::{CallHead, WorkerId};
 use crate::engine::instance_count::CountGuard;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
@@ -45,7 +45,7 @@ pub(crate) struct LoadedModel {
     pub(crate) base: Arc<Variant>,
     /// Networks for other shapes.
     pub(crate) variants: Variants,
-    /// Set if it has state.
+    /// Set if it has state, or a program that keeps it.
     pub(crate) sequences: Option<Sequences>,
     /// Set if sizes are open.
     pub(super) declaration: Option<Declaration>,
@@ -151,7 +151,7 @@ impl LoadedModel {
                 let id = self.observer.tracer.instance(&name);
                 let served = self.clone();
                 let thread = thread::Builder::new().name(format!("reef-{class}-lane"));
-                let thread = thread.spawn(move || served.serve(class, &id));
+                let thread = thread.spawn(move || served.serve(WorkerId { class, number }, &id));
                 let thread =
                     thread.map_err(|e| Error::system("cannot start a worker thread", e))?;
                 self.threads.lock().push(thread);

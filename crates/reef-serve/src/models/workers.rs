@@ -2,6 +2,7 @@
 
 use crate::class::Class;
 use crate::engine::api::{Instance, Instances};
+use crate::engine::call::WorkerId;
 use crate::error::{Error, Result};
 use crate::models::loaded_model::{LoadedModel, is_sound};
 use crate::models::shaped::variant::Variant;
@@ -11,16 +12,32 @@ use crate::requests::job::{Job, Phases};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// A worker thread of a model.
+struct Worker<'a> {
+    id: WorkerId,
+    /// Name in traces.
+    instance_id: &'a InstanceId,
+    /// True if it keeps its instance: a process has the state of sequences.
+    keeps: bool,
+    kept: Option<Box<dyn Instance>>,
+}
+
 impl LoadedModel {
     /// Loop of a worker thread.
-    pub(super) fn serve(&self, class: Class, id: &InstanceId) {
-        while let Some(job) = self.queue(class).pop() {
+    pub(super) fn serve(&self, id: WorkerId, instance_id: &InstanceId) {
+        let mut worker = Worker { id, instance_id, keeps: self.spec.is_process(), kept: None };
+        let (class, queue) = (id.class, self.queue(id.class));
+        while let Some(job) = queue.pop(id.number) {
             match self.batching(class, &job) {
-                None => self.serve_one(class, id, job),
+                None => self.serve_one(&mut worker, job),
                 Some(batching) => {
-                    self.serve_all(class, id, Batch::gather(job, self.queue(class), batching));
+                    let batch = Batch::gather(job, queue, id.number, batching);
+                    self.serve_all(&mut worker, batch);
                 }
             }
+        }
+        if let Some(instance) = worker.kept {
+            self.base.give(class, instance); // its process ends with the others
         }
     }
 
@@ -37,38 +54,37 @@ impl LoadedModel {
         (max > rows.count).then_some(Batching { max, ..batching })
     }
 
-    fn serve_one(&self, class: Class, id: &InstanceId, job: Job) {
+    fn serve_one(&self, worker: &mut Worker<'_>, job: Job) {
         let mut phases = Phases::default();
         let run = |instance: &mut dyn Instance| job.run(instance, &mut phases);
-        let result = on_instance(&*job.instances, class, run, is_sound).and_then(|result| result);
-        self.answer(class, id, job, result, phases);
+        let result = worker.on_instance(&*job.instances, run, is_sound).and_then(|result| result);
+        self.answer(worker, job, result, phases);
     }
 
     /// Runs a batch by a process, or on a network with enough rows; otherwise each request alone.
-    fn serve_all(&self, class: Class, id: &InstanceId, batch: Batch) {
+    fn serve_all(&self, worker: &mut Worker<'_>, batch: Batch) {
         if self.spec.is_process() && batch.jobs.len() > 1 {
-            return self.run_all(class, id, batch, &*self.base, Batch::call);
+            return self.run_all(worker, batch, &*self.base, Batch::call);
         }
         let wide = match &*batch.jobs {
             [_] => None,
             _ => self.wide(&batch),
         };
         let Some((rows, variant)) = wide else {
-            return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
+            return batch.jobs.into_iter().for_each(|job| self.serve_one(worker, job));
         };
         let wide = BatchNetwork { inputs: &variant.inputs, outputs: &variant.outputs, rows };
         if !batch.fits(wide) {
-            return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
+            return batch.jobs.into_iter().for_each(|job| self.serve_one(worker, job));
         }
         self.variants.note_use(&variant);
-        self.run_all(class, id, batch, &*variant, |batch, instance| batch.run(instance, wide));
+        self.run_all(worker, batch, &*variant, |batch, instance| batch.run(instance, wide));
     }
 
     /// Runs a batch on an instance, and answers its requests.
     fn run_all(
         &self,
-        class: Class,
-        id: &InstanceId,
+        worker: &mut Worker<'_>,
         batch: Batch,
         instances: &dyn Instances,
         run: impl FnOnce(&Batch, &mut dyn Instance) -> Vec<Outcome>,
@@ -76,13 +92,13 @@ impl LoadedModel {
         let run = |instance: &mut dyn Instance| run(&batch, instance);
         let are_sound =
             |outcomes: &Vec<Outcome>| outcomes.iter().all(|(result, _)| is_sound(result));
-        let outcomes = on_instance(instances, class, run, are_sound).unwrap_or_else(|error| {
+        let outcomes = worker.on_instance(instances, run, are_sound).unwrap_or_else(|error| {
             batch.jobs.iter().map(|_| (Err(error.clone()), Phases::default())).collect()
         });
         let served = outcomes.iter().filter(|(result, _)| result.is_ok()).count() as u64;
         self.stats.note_batch(served);
         let each = batch.jobs.into_iter().zip(outcomes);
-        each.for_each(|(job, outcome)| self.answer(class, id, job, outcome.0, outcome.1));
+        each.for_each(|(job, outcome)| self.answer(worker, job, outcome.0, outcome.1));
     }
 
     /// Returns the network with the fewest rows that takes all of `batch`.
@@ -91,33 +107,39 @@ impl LoadedModel {
         self.variants.with_rows(&shapes, batch.rows())
     }
 
-    fn answer(
-        &self,
-        class: Class,
-        id: &InstanceId,
-        job: Job,
-        result: Result<Vec<Vec<u8>>>,
-        phases: Phases,
-    ) {
+    fn answer(&self, worker: &Worker<'_>, job: Job, result: Result<Vec<Vec<u8>>>, phases: Phases) {
         let result = result.map_err(|error| self.node().diagnose(error));
-        self.note_run(id, class, job.client, &phases, result.as_ref().map(drop));
+        let (instance, class) = (worker.instance_id, worker.id.class);
+        self.note_run(instance, class, job.client, &phases, result.as_ref().map(drop));
+        if let Some(sequence) = job.sequence() {
+            let _ = sequence.cell.worker.set(worker.id); // a request is answered once
+        }
         let _ = job.reply.send((result, phases)); // the client may be gone
     }
 }
 
-/// Runs `run` on an instance, which is reused if it is sound afterwards or recovers by itself.
-fn on_instance<T>(
-    instances: &dyn Instances,
-    class: Class,
-    run: impl FnOnce(&mut dyn Instance) -> T,
-    is_sound: impl Fn(&T) -> bool,
-) -> Result<T> {
-    let mut instance = instances.take(class)?;
-    let made = catch_unwind(AssertUnwindSafe(|| run(&mut *instance)));
-    // The panic has been printed.
-    let made = made.map_err(|_| Error::Failed("the worker panicked".into()))?;
-    if is_sound(&made) || instance.recovers() {
-        instances.give(class, instance);
+impl Worker<'_> {
+    /// Runs `run` on an instance, which is reused if it is sound afterwards or recovers by itself.
+    fn on_instance<T>(
+        &mut self,
+        instances: &dyn Instances,
+        run: impl FnOnce(&mut dyn Instance) -> T,
+        is_sound: impl Fn(&T) -> bool,
+    ) -> Result<T> {
+        let mut instance = match self.kept.take() {
+            Some(kept) => kept,
+            None => instances.take(self.id.class)?,
+        };
+        let made = catch_unwind(AssertUnwindSafe(|| run(&mut *instance)));
+        // The panic has been printed.
+        let made = made.map_err(|_| Error::Failed("the worker panicked".into()))?;
+        if is_sound(&made) || instance.recovers() {
+            if self.keeps {
+                self.kept = Some(instance);
+            } else {
+                instances.give(self.id.class, instance);
+            }
+        }
+        Ok(made)
     }
-    Ok(made)
 }

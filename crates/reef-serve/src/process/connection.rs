@@ -37,7 +37,7 @@ pub(super) struct Bounds {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
     pub(super) bounds: Bounds,
-    /// Number of the process among those of its seat.
+    /// Number of the process among those of the daemon.
     pub(super) generation: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Connection {
     bounds: Bounds,
     /// Number of the last request.
     request: u64,
-    /// Number of its process among those of its seat.
+    /// Number of its process among those of the daemon.
     pub(super) generation: u64,
 }
 
@@ -107,6 +107,9 @@ impl Connection {
         if is_readable(&self.stream) {
             return Err(Broken::Before);
         }
+        if !self.has_state(call) {
+            return Ok(Err(process_ended()));
+        }
         self.request += 1;
         let mut limit = Limit::new(call, self.bounds.cancel);
         let header = infer(self.request, call, &tensors.outputs);
@@ -116,7 +119,21 @@ impl Connection {
         }
         self.send(&header, call, &mut limit).map_err(|e| limit.broken(&e))?;
         let answer = self.answers(call, tensors, &mut limit)?;
+        self.note_process(call);
         Ok(if limit.cancelled.is_some() { Err(limit.error()) } else { answer })
+    }
+
+    /// True if its process has the state of the request's sequence, or needs none.
+    fn has_state(&self, call: &Call<'_>) -> bool {
+        let process = call.sequence.and_then(|sequence| sequence.process);
+        process.is_none_or(|process| process.number == self.generation)
+    }
+
+    /// Notes that a request of a sequence has run here.
+    fn note_process(&self, call: &Call<'_>) {
+        if let Some(sequence) = call.sequence {
+            let _ = sequence.cell.number.set(self.generation); // a request runs once
+        }
     }
 
     /// Receives the answers of a request, up to the last one.
@@ -269,6 +286,11 @@ fn broken_by(error: &io::Error, when: &str) -> Error {
         ErrorKind::TimedOut => Error::Unavailable(format!("the model's process: {error}")),
         _ => Error::Unavailable(format!("the model's process ended {when}")),
     }
+}
+
+/// Returns the error for a request whose sequence has lost its state.
+pub(super) fn process_ended() -> Error {
+    Error::Invalid("sequence: must begin with sequence_start: its process has ended".into())
 }
 
 /// Returns the error for a request whose header does not fit.

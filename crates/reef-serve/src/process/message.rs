@@ -1,6 +1,6 @@
 //! Headers of frames, as JSON.
 
-use crate::engine::call::{Call, CallInput, CallOutput};
+use crate::engine::call::{Call, CallInput, CallOutput, CallSequence};
 use crate::error::{Error, Result};
 use crate::tensor::{TEXTS, TensorInfo, TensorInfos, element, short};
 use bytes::Bytes;
@@ -36,6 +36,8 @@ pub(super) enum ToProcess<'a> {
         id: &'a str,
         class: &'a str,
         timeout_us: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sequence: Option<SequenceHeader>,
         inputs: Vec<TensorHeader>,
         outputs: Vec<&'a str>,
     },
@@ -46,6 +48,14 @@ pub(super) enum ToProcess<'a> {
     Cancel {
         request: u64,
     },
+}
+
+/// Sequence of a request.
+#[derive(Debug, Serialize)]
+pub(super) struct SequenceHeader {
+    id: usize,
+    start: bool,
+    end: bool,
 }
 
 /// Message from a process.
@@ -195,11 +205,17 @@ pub(super) fn infer<'a>(request: u64, call: &Call<'a>, outputs: &'a TensorInfos)
         shape: input.tensor.shape.clone(),
         bytes: input.bytes.len() as u64,
     };
+    let sequence = |sequence: &CallSequence| SequenceHeader {
+        id: sequence.number,
+        start: sequence.starts,
+        end: sequence.ends,
+    };
     ToProcess::Infer {
         request,
         id: call.id,
         class: call.class.name(),
         timeout_us: u64::try_from(call.time.as_micros()).unwrap_or(u64::MAX),
+        sequence: call.sequence.map(sequence),
         inputs: call.inputs.iter().map(input).collect(),
         outputs: call.outputs.iter().map(|&index| &*outputs.each[index].name).collect(),
     }

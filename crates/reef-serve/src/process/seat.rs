@@ -7,7 +7,7 @@
 //! ```
 
 use super::connection::batch::BatchEnd;
-use super::connection::{Bounds, Broken, Connection, Identity, Tensors};
+use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended};
 use super::message::{PROTOCOL, ToProcess};
 use super::output;
 use super::settings::Program;
@@ -20,12 +20,16 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Pauses before a start: after the first failure, and at most. Each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Number of processes that the daemon has started so far.
+static PROCESSES: AtomicU64 = AtomicU64::new(0);
 
 /// Number of failures in a row after which requests are refused instead of waiting for a start.
 const MAX_FAILURES: u32 = 3;
@@ -75,6 +79,7 @@ enum Phase {
 struct State {
     phase: Phase,
     pid: Option<Pid>,
+    /// Number of the last process among those of the daemon.
     generation: u64,
     /// Failures in a row.
     failures: u32,
@@ -145,7 +150,7 @@ impl Seat {
         let deadline = Instant::now() + call.time;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (mut connection, tensors) = self.take(left, call.gone)?;
+            let (mut connection, tensors) = self.take(&[call], left, call.gone)?;
             let time = deadline.saturating_duration_since(Instant::now());
             match connection.exchange(&Call { time, ..call }, &tensors) {
                 Ok(answer) => {
@@ -168,7 +173,7 @@ impl Seat {
         let gone = || calls.iter().all(|call| (call.gone)());
         let longest = calls.iter().map(|call| call.time).max().unwrap_or_default();
         loop {
-            let taken = self.take(longest.saturating_sub(begun.elapsed()), &gone);
+            let taken = self.take(calls, longest.saturating_sub(begun.elapsed()), &gone);
             let (mut connection, tensors) = match taken {
                 Ok(taken) => taken,
                 Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
@@ -189,11 +194,20 @@ impl Seat {
         }
     }
 
-    /// Takes the connection of a ready process.
-    fn take(&self, time: Duration, gone: &dyn Fn() -> bool) -> Result<(Connection, Arc<Tensors>)> {
+    /// Takes the connection of a ready process, unless the process with the state of all `calls` has
+    /// ended.
+    fn take(
+        &self,
+        calls: &[Call<'_>],
+        time: Duration,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<(Connection, Arc<Tensors>)> {
         let begun = Instant::now();
         let mut state = self.state.lock();
         loop {
+            if !calls.is_empty() && calls.iter().all(|call| state.has_lost(call)) {
+                return Err(process_ended());
+            }
             let tensors = state.tensors.clone();
             match (std::mem::replace(&mut state.phase, Phase::Busy), tensors) {
                 (Phase::Idle(connection), Some(tensors)) => return Ok((connection, tensors)),
@@ -313,7 +327,7 @@ impl Seat {
             return false;
         }
         state.phase = Phase::Loading;
-        state.generation += 1;
+        state.generation = 1 + PROCESSES.fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -407,6 +421,13 @@ impl State {
         }
     }
 
+    /// True if the process with the state of the request's sequence has ended.
+    fn has_lost(&self, call: &Call<'_>) -> bool {
+        let is_down = matches!(self.phase, Phase::Down | Phase::Ended);
+        let process = call.sequence.and_then(|sequence| sequence.process);
+        process.is_some_and(|process| is_down || process.number != self.generation)
+    }
+
     /// Adds the reason for which the process was killed, if it was, to that of its end.
     fn with_reason(&mut self, end: Error) -> Error {
         match self.killed.take() {
@@ -471,7 +492,7 @@ mod tests {
     }
 
     fn take(seat: &Seat) -> Connection {
-        seat.take(Duration::from_secs(60), &|| false).unwrap().0
+        seat.take(&[], Duration::from_secs(60), &|| false).unwrap().0
     }
 
     /// As when a part waited for its client while the model was unloaded and the process ended.

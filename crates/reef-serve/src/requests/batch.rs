@@ -47,8 +47,9 @@ pub(crate) type Outcome = (Result<Vec<Vec<u8>>>, Phases);
 
 impl Batch {
     /// Collects `first` and matching requests of `queue`. Waits up to `delay` for more, but at most
-    /// half of the remaining time of each, and not while other requests wait in the queue.
-    pub(crate) fn gather(first: Job, queue: &Queue, batching: Batching) -> Self {
+    /// half of the remaining time of each, and not while other requests for this worker wait in the
+    /// queue.
+    pub(crate) fn gather(first: Job, queue: &Queue, worker: usize, batching: Batching) -> Self {
         let until = Instant::now() + batching.delay;
         let mut batch = Self { jobs: vec![first] };
         while let Some(rows) = batch.jobs[0].rows.clone() {
@@ -56,12 +57,13 @@ impl Batch {
             let fits = |job: &Job| {
                 let other = job.rows.as_ref();
                 batch.shares_account(job)
+                    && !batch.has_sequence_of(job)
                     && other.is_some_and(|other| other.others == rows.others && other.count <= left)
             };
             if left == 0 {
                 break;
             }
-            match queue.pop_like(fits, until.min(batch.halfway())) {
+            match queue.pop_like(worker, fits, until.min(batch.halfway())) {
                 Some(job) => batch.jobs.push(job),
                 None => break,
             }
@@ -76,6 +78,13 @@ impl Batch {
         first.priority.class() != Class::RealTime
             || (first.tenant.principal == job.tenant.principal
                 && stated_client(first) == stated_client(job))
+    }
+
+    /// True if a request of the same sequence is there: its client no longer waits for it, else the
+    /// next one would not have had its turn.
+    fn has_sequence_of(&self, job: &Job) -> bool {
+        let number = |job: &Job| job.sequence().map(|sequence| sequence.number);
+        number(job).is_some() && self.jobs.iter().any(|other| number(other) == number(job))
     }
 
     /// Time at which half of the remaining time of its most urgent request is over.

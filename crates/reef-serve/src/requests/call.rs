@@ -37,8 +37,9 @@ impl Job {
         let (gone, time) = (&|| self.is_gone(), left.saturating_sub(phases.input));
         let until = written + time;
         let part = &|part| head.parts.as_ref().is_some_and(|parts| send(parts, part, until));
-        let (id, inputs, outputs) = (&*head.id, &*inputs, &*outputs);
-        let call = Call { id, class, time, gone, inputs, outputs, part };
+        let (id, sequence) = (&*head.id, head.sequence.as_ref());
+        let (inputs, outputs) = (&*inputs, &*outputs);
+        let call = Call { id, class, time, gone, sequence, inputs, outputs, part };
         let made = instance.call(call);
         phases.infer = written.elapsed();
         self.tenant.charge(class, phases.infer, phases.infer);
@@ -98,6 +99,7 @@ impl Batch {
                 class: one.job.priority.class(),
                 time: one.job.deadline.saturating_duration_since(written),
                 gone,
+                sequence: one.head.sequence.as_ref(),
                 inputs: &one.inputs,
                 outputs: &one.outputs,
                 part,

@@ -2,7 +2,7 @@
 
 use crate::class::Priority;
 use crate::engine::api::{Instance, Instances, Run};
-use crate::engine::call::CallHead;
+use crate::engine::call::{CallHead, CallSequence};
 use crate::engine::shared::{SharedPart, SharedParts};
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
@@ -113,6 +113,17 @@ pub(crate) struct BoundOutput {
 }
 
 impl Job {
+    /// Returns the sequence that it belongs to, if a process keeps its state.
+    pub(crate) fn sequence(&self) -> Option<&CallSequence> {
+        self.call.as_ref()?.sequence.as_ref()
+    }
+
+    /// True if the worker with this number among those of its class may run it.
+    pub(crate) fn is_for(&self, worker: usize) -> bool {
+        let process = self.sequence().and_then(|sequence| sequence.process);
+        process.is_none_or(|process| process.worker.number == worker)
+    }
+
     /// True if its client has disconnected.
     pub(crate) fn is_gone(&self) -> bool {
         self.reply.is_closed()

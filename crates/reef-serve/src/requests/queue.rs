@@ -61,12 +61,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the next request whose client still waits; blocks until there is one. Returns `None`
-    /// once the queue is closed and empty.
-    pub(crate) fn pop(&self) -> Option<Job> {
+    /// Takes the next request for this worker whose client still waits; blocks until there is one.
+    /// Returns `None` once the queue is closed and has none.
+    pub(crate) fn pop(&self, worker: usize) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
-            match state.next() {
+            match state.next_like(&|job: &Job| job.is_for(worker)) {
                 Some(job) if job.is_gone() => {}
                 Some(job) => return Some(job),
                 None if state.closed => return None,
@@ -75,16 +75,22 @@ impl Queue {
         }
     }
 
-    /// Takes the most urgent request that `fits`. If there is none, waits for one until `until`,
-    /// unless other requests wait.
-    pub(crate) fn pop_like(&self, fits: impl Fn(&Job) -> bool, until: Instant) -> Option<Job> {
+    /// Takes the most urgent request for this worker that `fits`. If there is none, waits for one
+    /// until `until`, unless other requests for it wait.
+    pub(crate) fn pop_like(
+        &self,
+        worker: usize,
+        fits: impl Fn(&Job) -> bool,
+        until: Instant,
+    ) -> Option<Job> {
+        let fits = |job: &Job| job.is_for(worker) && fits(job);
         let mut state = self.state.lock();
         loop {
             state.jobs.retain(|job| !job.is_gone());
             if let Some(job) = state.next_like(&fits) {
                 return Some(job);
             }
-            if !state.jobs.is_empty() || state.closed {
+            if state.jobs.iter().any(|job| job.is_for(worker)) || state.closed {
                 return None;
             }
             if self.arrival.wait_until(&mut state, until).timed_out() {
@@ -110,11 +116,6 @@ impl Queue {
 }
 
 impl State {
-    /// Takes the most urgent request of the tenant whose turn it is.
-    fn next(&mut self) -> Option<Job> {
-        self.next_like(&|_| true)
-    }
-
     /// Takes the most urgent request that `fits`, of the tenant whose turn it is.
     fn next_like(&mut self, fits: &impl Fn(&Job) -> bool) -> Option<Job> {
         let first = self.jobs.iter().find(|job| fits(job))?.priority;
@@ -149,6 +150,7 @@ mod tests {
     use crate::class::Class;
     use crate::class::Priority;
     use crate::engine::api::{Instance, Instances};
+    use crate::engine::call::{CallHead, CallSequence, ProcessId, WorkerId};
     use crate::net::identity::client_id::{ClientId, Protocol};
     use crate::tenants::tenant::Tenant;
     use std::sync::Arc;
@@ -191,7 +193,7 @@ mod tests {
     }
 
     fn next(queue: &Queue) -> Option<Priority> {
-        queue.pop().map(|job| job.priority)
+        queue.pop(0).map(|job| job.priority)
     }
 
     #[test]
@@ -221,7 +223,7 @@ mod tests {
             [(&a, 2), (&a, 2), (&a, 2), (&b, 2), (&b, 1)].map(|(principal, n)| of(principal, n));
         let (jobs, _answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         jobs.into_iter().for_each(|job| queue.push(job).unwrap());
-        let next = || queue.pop().unwrap().tenant.principal.to_string();
+        let next = || queue.pop(0).unwrap().tenant.principal.to_string();
         let order: Vec<_> = (0..5).map(|_| next()).collect();
         assert_eq!(order, ["token b", "token a", "token b", "token a", "token a"]);
     }
@@ -242,6 +244,42 @@ mod tests {
         let (job, _second) = of(&b, 2);
         assert!(queue.push(job).is_err(), "two and one is as even as it gets");
         assert_eq!(queue.len(), 3);
+    }
+
+    /// A request of a sequence whose state is with this worker.
+    fn of_sequence(number: usize, priority: u64) -> (Job, Answer) {
+        let worker = WorkerId { class: Class::BestEffort, number };
+        let sequence = CallSequence {
+            number: 1,
+            starts: false,
+            ends: false,
+            process: Some(ProcessId { worker, number: 1 }),
+            cell: Arc::default(),
+        };
+        let call = CallHead {
+            id: String::new(),
+            inputs: Vec::new(),
+            shapes: Arc::default(),
+            parts: None,
+            sequence: Some(sequence),
+        };
+        let (job, answer) = job(priority);
+        (Job { call: Some(call), ..job }, answer)
+    }
+
+    #[test]
+    fn request_of_a_sequence_waits_for_its_worker() {
+        let queue = Queue::new(3);
+        let (jobs, _answers): (Vec<_>, Vec<_>) =
+            [of_sequence(1, 2), job(3), of_sequence(1, 4)].into_iter().unzip();
+        jobs.into_iter().for_each(|job| queue.push(job).unwrap());
+        let priority = |n| Some(Priority::new(n, Class::BestEffort));
+        assert_eq!(queue.pop(0).map(|job| job.priority), priority(3), "the others are not for it");
+        queue.close();
+        assert!(queue.pop(0).is_none());
+        let like = queue.pop_like(1, |_| true, Instant::now());
+        assert_eq!(like.map(|job| job.priority), priority(2));
+        assert_eq!(queue.pop(1).map(|job| job.priority), priority(4));
     }
 
     #[test]
@@ -275,10 +313,10 @@ mod tests {
         let (picky, any) = (&queue, &queue);
         std::thread::scope(|scope| {
             let later = Instant::now() + Duration::from_secs(120);
-            scope.spawn(move || assert!(picky.pop_like(|_| false, later).is_none()));
+            scope.spawn(move || assert!(picky.pop_like(0, |_| false, later).is_none()));
             // sleep: so that it is the first to be woken; any order passes
             std::thread::sleep(Duration::from_millis(20));
-            scope.spawn(move || sender.send(any.pop().is_some()));
+            scope.spawn(move || sender.send(any.pop(1).is_some()));
             // sleep: so that both wait; one that does not yet takes the request as well
             std::thread::sleep(Duration::from_millis(20));
             let (job, _answer) = job(2);
@@ -293,7 +331,7 @@ mod tests {
     fn close_wakes_waiting_worker() {
         let queue = Queue::new(1);
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| queue.pop().is_none());
+            let waiter = scope.spawn(|| queue.pop(0).is_none());
             // sleep: so that it waits; a worker that does not yet ends as well
             std::thread::sleep(Duration::from_millis(20));
             queue.close();

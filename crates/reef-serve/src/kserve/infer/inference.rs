@@ -41,9 +41,7 @@ impl Server {
         }
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
         let (time, deadline) = self.time(arrived, timeout);
-        let turn = tokio::time::timeout_at(deadline.into(), self.sequence(peer, &model, &request));
-        let late = |_| Error::Deadline(format!("timed out after {time:?} in its sequence"));
-        let mut sequence = turn.await.map_err(late)??;
+        let mut sequence = self.turn(peer, &model, &request, arrived, timeout).await?;
         if let Some(sequence) = &sequence {
             request.inputs.extend(sequence.inputs(&model, &request.inputs)?);
         }

@@ -3,6 +3,7 @@
 use super::inference::in_order;
 use super::request::{InferRequest, InputTensor, TensorData};
 use super::response::{InferResponse, ResponseOutput, response_outputs};
+use super::sequence::SequenceStep;
 use crate::engine::call::{CallHead, CallOutput};
 use crate::error::{Error, Result};
 use crate::models::entries::EntryGuard;
@@ -27,6 +28,8 @@ const MAX_PARTS: usize = 2;
 struct ProcessRequest {
     inference: Inference,
     form: AnswerForm,
+    /// Its turn in its sequence.
+    sequence: Option<SequenceStep>,
 }
 
 /// Form of each answer to a request.
@@ -65,8 +68,9 @@ impl Server {
             return Err(Error::Unimplemented(text));
         }
         let prepared = self.process_request(peer, model, entry, request).await?;
-        let ProcessRequest { inference, form } = prepared;
+        let ProcessRequest { inference, form, sequence } = prepared;
         let made = self.infer(inference).await?;
+        sequence.into_iter().for_each(SequenceStep::advance);
         form.last(made)
     }
 
@@ -83,7 +87,7 @@ impl Server {
     ) -> Result<()> {
         let (model, entry) = self.model_of(peer, &request)?;
         let prepared = self.process_request(peer, model, entry, request).await?;
-        let ProcessRequest { mut inference, form } = prepared;
+        let ProcessRequest { mut inference, form, sequence } = prepared;
         let (sender, mut parts) = mpsc::channel(MAX_PARTS);
         inference.call.iter_mut().for_each(|call| call.parts = Some(sender.clone()));
         drop(sender);
@@ -100,6 +104,7 @@ impl Server {
             form.send(part, to).await?; // they come before an error, too
         }
         let made = made?;
+        sequence.into_iter().for_each(SequenceStep::advance);
         if !made.is_empty() {
             to.send(Ok(Some(form.last(made)?))).await.map_err(|_| gone())?;
         }
@@ -115,13 +120,14 @@ impl Server {
         request: InferRequest,
     ) -> Result<ProcessRequest> {
         let arrived = Instant::now();
-        self.sequence(peer, &model, &request).await?; // refuses them: a process has no state
+        let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
+        let sequence = self.turn(peer, &model, &request, arrived, timeout).await?;
         let tenant = self.tenants.of(&peer.principal);
         let (priority, account) = self.class_of(peer, &model, &tenant, &request)?;
-        let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
         let answered = response_outputs(&model, request.outputs, request.is_binary)?;
         let order = in_order(&model, &request.inputs)?;
-        let call = self.call_head(peer, &model, &request.id, &order)?;
+        let mut call = self.call_head(peer, &model, &request.id, &order)?;
+        call.sequence = sequence.as_ref().map(SequenceStep::call);
         let (variant, shapes) = (model.base.clone(), call.shapes.clone());
         let inputs = self.process_inputs(peer, &variant, &call, request.inputs)?;
         let bind = |output: &ResponseOutput| self.bind_process_output(peer, &model, output);
@@ -142,7 +148,7 @@ impl Server {
             inputs,
             outputs,
         };
-        Ok(ProcessRequest { inference, form })
+        Ok(ProcessRequest { inference, form, sequence })
     }
 
     /// Returns the facts about a request that its process is told.
@@ -163,7 +169,8 @@ impl Server {
             self.process_data(peer, &chosen, input).map(|_| chosen)
         };
         let inputs = each.map(with_shape).collect::<Result<_>>()?;
-        Ok(CallHead { id: id.into(), inputs, shapes: Arc::new(OnceLock::new()), parts: None })
+        let (id, shapes) = (id.into(), Arc::new(OnceLock::new()));
+        Ok(CallHead { id, inputs, shapes, parts: None, sequence: None })
     }
 
     /// Binds all inputs of a process, each once, in the model's order.

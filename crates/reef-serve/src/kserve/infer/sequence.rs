@@ -1,7 +1,9 @@
-//! A request of a sequence: its state inputs and outputs, which stay on the device.
+//! A request of a sequence: its state inputs and outputs, which stay on the device, or the process
+//! that keeps its state.
 
 use super::request::{InferRequest, InputTensor, TensorData};
 use super::response::is_state;
+use crate::engine::call::{CallSequence, ProcessCell};
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::sequences::sequence::{NextState, StateMemory};
@@ -13,6 +15,7 @@ use crate::server::Server;
 use crate::tenants::tenant::Tenant;
 use crate::tensor::TensorInfo;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A sequence while this request of it runs.
 pub(super) struct SequenceStep {
@@ -20,16 +23,33 @@ pub(super) struct SequenceStep {
     starts: bool,
     ends: bool,
     next: Option<NextState>,
+    /// Process that has run it, for a program.
+    cell: Arc<ProcessCell>,
 }
 
 impl Server {
-    /// Waits for the turn of a request in its sequence; `None` if the model has no state.
+    /// Waits for the turn of a request in its sequence, up to the request's deadline; `None` if the
+    /// model has no state.
     ///
     /// # Errors
     ///
     /// `Invalid` for a sequence of a model without state, a model with state without a sequence,
-    /// and a sequence that has not been started; `Exhausted` if there are too many.
-    pub(super) async fn sequence(
+    /// and a sequence that has not been started; `Exhausted` if there are too many; `Deadline`.
+    pub(super) async fn turn(
+        &self,
+        peer: &Peer,
+        model: &LoadedModel,
+        request: &InferRequest,
+        arrived: Instant,
+        timeout: Option<Duration>,
+    ) -> Result<Option<SequenceStep>> {
+        let (time, deadline) = self.time(arrived, timeout);
+        let turn = tokio::time::timeout_at(deadline.into(), self.sequence(peer, model, request));
+        let late = |_| Error::Deadline(format!("timed out after {time:?} in its sequence"));
+        turn.await.map_err(late)?
+    }
+
+    async fn sequence(
         &self,
         peer: &Peer,
         model: &LoadedModel,
@@ -41,7 +61,8 @@ impl Server {
         let (sequences, id) = match (&model.sequences, &parameters.id) {
             (Some(sequences), Some(id)) => (sequences, id),
             (Some(_), None) => {
-                return Err(wrong(&format!("must be given, as {} has state", model.title())));
+                let has = if model.spec.is_process() { "sequences" } else { "state" };
+                return Err(wrong(&format!("must be given, as {} has {has}", model.title())));
             }
             (None, None) if starts || ends => {
                 return Err(wrong("must be given with sequence_start and sequence_end"));
@@ -49,19 +70,34 @@ impl Server {
             (None, None) => return Ok(None),
             (None, Some(_)) => {
                 let title = model.title();
-                let why = format!(
-                    "cannot be used with {title}, which has no state (model.toml: [[state]])"
-                );
+                let has_no = if model.spec.is_process() {
+                    "sequences (model.toml: max_sequences)"
+                } else {
+                    "state (model.toml: [[state]])"
+                };
+                let why = format!("cannot be used with {title}, which has no {has_no}");
                 return Err(wrong(&why));
             }
         };
         let part = self.config.get().limits.part(sequences.max() as u64) as usize;
         let running = sequences.enter(&SequenceKey::new(peer, id)?, starts, part).await?;
-        Ok(Some(SequenceStep { running, starts, ends, next: None }))
+        let (next, cell) = (None, Arc::default());
+        Ok(Some(SequenceStep { running, starts, ends, next, cell }))
     }
 }
 
 impl SequenceStep {
+    /// Returns the facts about the sequence for the process of this request.
+    pub(super) fn call(&self) -> CallSequence {
+        CallSequence {
+            number: self.running.number(),
+            starts: self.starts,
+            ends: self.ends,
+            process: self.running.sequence.process().filter(|_| !self.starts),
+            cell: self.cell.clone(),
+        }
+    }
+
     /// Returns the state inputs: zeros for the first request.
     ///
     /// # Errors
@@ -128,12 +164,15 @@ impl SequenceStep {
         Ok(outputs)
     }
 
-    /// Takes the state that the request has written, or forgets it with the last one.
+    /// Takes the state that the request has written, or the process that keeps it; forgets it with
+    /// the last request.
     pub(super) fn advance(mut self) {
         if self.ends {
             self.running.sequence.end();
         } else if let Some(next) = self.next {
             self.running.sequence.advance(next);
+        } else {
+            self.running.sequence.set_process(self.cell.id());
         }
         self.running.leave();
     }

@@ -5,6 +5,7 @@ use super::sequences::{SequenceBatching, sequences};
 use super::text;
 use crate::error::{Error, Result};
 use crate::models::description::{All, Description, EngineKind, Versions};
+use crate::models::state::spec::StateSpec;
 use crate::name::ModelName;
 use crate::process::settings::ProcessSettings;
 use serde_json::{Map, Value};
@@ -79,15 +80,10 @@ impl ModelConfig {
         if !is_python(fields) {
             return Ok(self);
         }
-        for (key, is_set) in [
-            ("sequence_batching", self.sequences.is_some()),
-            ("model_transaction_policy", fields.contains_key("model_transaction_policy")),
-        ] {
-            if is_set {
-                return Err(Error::Unimplemented(format!(
-                    "configuration: {key} of backend python"
-                )));
-            }
+        if fields.contains_key("model_transaction_policy") {
+            return Err(Error::Unimplemented(
+                "configuration: model_transaction_policy of backend python".into(),
+            ));
         }
         let environment = entries(fields.get("parameters").unwrap_or(&Value::Null))
             .into_iter()
@@ -203,7 +199,7 @@ impl ModelConfig {
     /// `Invalid` if a number is out of range.
     pub(in crate::models) fn apply(&self, description: &mut Description) -> Result<()> {
         let count = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
-        let before = batches_of(description);
+        let before = (batches_of(description), sequences_of(description)?);
         let has_rows = description.process.as_ref().is_none_or(ProcessSettings::has_rows);
         match (self.max_batch, self.delay_us) {
             // As in the daemon's own answer: it does not tell batches of requests.
@@ -216,9 +212,20 @@ impl ModelConfig {
             (None, None) => {}
         }
         description.batch_rt = self.batch_rt.unwrap_or(description.batch_rt);
+        let is_process = description.process.is_some();
+        if self.python.is_some() {
+            description.engine = Some(EngineKind::Process);
+            description.process = self.python.clone();
+        }
+        if let Some(sequences) = &self.sequences {
+            sequences.apply(self.max_batch.unwrap_or(0) > 0, description)?;
+        }
         // Only its own files say how a program runs, not a client.
-        if description.process.is_some() && batches_of(description) != before {
+        if is_process && batches_of(description) != before.0 {
             return Err(wrong(&"batches of a process must be as in its own files"));
+        }
+        if is_process && sequences_of(description)? != before.1 {
+            return Err(wrong(&"sequences of a process must be as in its own files"));
         }
         if self.scales.is_some() {
             description.scales = self.scales.clone();
@@ -231,13 +238,6 @@ impl ModelConfig {
         if self.versions.is_some() {
             description.versions = self.versions.clone();
         }
-        if let Some(sequences) = &self.sequences {
-            sequences.apply(self.max_batch.unwrap_or(0) > 0, description);
-        }
-        if self.python.is_some() {
-            description.engine = Some(EngineKind::Process);
-            description.process = self.python.clone();
-        }
         description.check().map_err(|why| wrong(&why))
     }
 }
@@ -245,6 +245,11 @@ impl ModelConfig {
 /// Returns the keys of batches.
 fn batches_of(description: &Description) -> (usize, u64, bool) {
     (description.max_batch, description.max_delay_us, description.batch_rt)
+}
+
+/// Returns the state of sequences, without which there are none.
+fn sequences_of(description: &Description) -> Result<Option<StateSpec>> {
+    description.state().map_err(|why| wrong(&why))
 }
 
 /// True for a model of Triton's Python backend.

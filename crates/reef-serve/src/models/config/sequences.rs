@@ -1,9 +1,10 @@
-//! `sequence_batching` of a configuration in Triton's form: its implicit state.
+//! `sequence_batching` of a configuration in Triton's form: its implicit state, or that a program
+//! keeps its state itself.
 
 use super::fields::{each, number, wrong};
 use crate::error::{Error, Result};
 use crate::models::description::Description;
-use crate::models::state::spec::StatePair;
+use crate::models::state::spec::{StatePair, USUAL_MAX};
 use serde_json::Value;
 
 /// State of sequences, as a configuration has it.
@@ -18,8 +19,8 @@ pub(super) struct SequenceBatching {
 ///
 /// # Errors
 ///
-/// `Invalid`; `Unimplemented` for tensors that say where a sequence begins and ends, for initial
-/// values other than zeros, and without state.
+/// `Invalid`; `Unimplemented` for tensors that say where a sequence begins and ends, and for
+/// initial values other than zeros.
 pub(super) fn sequences(value: &Value) -> Result<SequenceBatching> {
     let (mut pairs, mut idle_us, mut max) = (Vec::new(), None, None);
     for (key, value) in value.as_object().into_iter().flatten() {
@@ -34,9 +35,6 @@ pub(super) fn sequences(value: &Value) -> Result<SequenceBatching> {
             }
             _ => return Err(unknown(key)),
         }
-    }
-    if pairs.is_empty() {
-        return Err(Error::Unimplemented("configuration: sequence_batching without state".into()));
     }
     Ok(SequenceBatching { pairs, idle_us: idle_us.filter(|&us| us > 0), max })
 }
@@ -92,15 +90,29 @@ fn unknown(key: &str) -> Error {
 
 impl SequenceBatching {
     /// Applies it to a description. If requests have a first size in addition, it is 1.
-    pub(super) fn apply(&self, has_rows: bool, description: &mut Description) {
+    ///
+    /// # Errors
+    ///
+    /// `Unimplemented` without state, unless a program keeps it.
+    pub(super) fn apply(&self, has_rows: bool, description: &mut Description) -> Result<()> {
+        if self.pairs.is_empty() && description.process.is_none() {
+            return Err(Error::Unimplemented(
+                "configuration: sequence_batching without state".into(),
+            ));
+        }
         description.state.clone_from(&self.pairs);
         if has_rows {
             let shapes = description.state.iter_mut().filter_map(|pair| pair.shape.as_mut());
             shapes.for_each(|shape| shape.insert(0, 1));
         }
         description.sequence_idle_us = self.idle_us;
-        description.max_sequences =
-            self.max.map(|max| usize::try_from(max).unwrap_or(usize::MAX)).filter(|&max| max > 0);
+        let max = self.max.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
+        description.max_sequences = max.filter(|&max| max > 0);
+        if self.pairs.is_empty() {
+            // Else a program would not have sequences.
+            description.max_sequences.get_or_insert(USUAL_MAX);
+        }
+        Ok(())
     }
 }
 
@@ -121,7 +133,7 @@ mod tests {
                     { "input_name": "h", "output_name": "h1", "dims": [-1, 8] }] }"#,
         );
         let mut description = Description::default();
-        read.unwrap().apply(true, &mut description);
+        read.unwrap().apply(true, &mut description).unwrap();
         let shapes: Vec<_> = description.state.iter().map(|pair| pair.shape.clone()).collect();
         assert_eq!(shapes, [Some(vec![1, 4, 0]), Some(vec![1, 1, 8])]);
         assert_eq!(description.state[1].output, "h1");
@@ -135,7 +147,6 @@ mod tests {
     fn unsupported_field_of_sequences_is_refused() {
         for (json, want) in [
             (r#"{ "control_input": [] }"#, "configuration: sequence_batching.control_input"),
-            (r#"{ "direct": {} }"#, "configuration: sequence_batching without state"),
             (
                 r#"{ "state": { "input_name": "a", "initial_state": { "data_file": "x" } } }"#,
                 "configuration: sequence_batching.state.initial_state.data_file",
@@ -144,6 +155,10 @@ mod tests {
             let said = read(json).unwrap_err();
             assert_eq!(said, Error::Unimplemented(want.into()));
         }
+        let without = read(r#"{ "direct": {} }"#).unwrap();
+        let said = without.apply(false, &mut Description::default());
+        let want = "configuration: sequence_batching without state";
+        assert_eq!(said, Err(Error::Unimplemented(want.into())));
         assert!(read(r#"{ "state": [{ "input_name": 1 }] }"#).is_err());
     }
 }

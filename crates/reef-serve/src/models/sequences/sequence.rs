@@ -1,5 +1,6 @@
 //! State of one sequence.
 
+use crate::engine::call::ProcessId;
 use crate::engine::node::Node;
 use crate::error::Result;
 use crate::models::budget::{Budget, Reservation};
@@ -17,6 +18,8 @@ pub(crate) struct Sequence {
     state: Option<Vec<StateValue>>,
     /// Buffers of the state before, for the next request.
     spare: Vec<StateBuffer>,
+    /// Process that keeps its state, for a program; `None` before its first request.
+    process: Option<ProcessId>,
 }
 
 /// A state tensor on the device.
@@ -71,7 +74,17 @@ pub(crate) struct NextState(Vec<StateValue>);
 impl Sequence {
     /// True once a request has made its state.
     pub(crate) fn is_started(&self) -> bool {
-        self.state.is_some()
+        self.state.is_some() || self.process.is_some()
+    }
+
+    /// Returns the process that keeps its state; `None` before the first request.
+    pub(crate) fn process(&self) -> Option<ProcessId> {
+        self.process
+    }
+
+    /// Takes the process that has run a request.
+    pub(crate) fn set_process(&mut self, process: Option<ProcessId>) {
+        self.process = process;
     }
 
     /// Returns shape and memory of each state input; `None` before the first request.

@@ -18,6 +18,7 @@ const MAX_ID_LEN: usize = 128;
 /// Sequences of a model on one device.
 #[derive(Debug)]
 pub(crate) struct Sequences {
+    /// None if a program keeps the state.
     pub(crate) tensors: Vec<StateTensor>,
     idle: Duration,
     max: usize,
@@ -33,6 +34,8 @@ pub(crate) struct SequenceKey {
 
 #[derive(Debug)]
 struct Entry {
+    /// Number that a process knows it by: no other entry has it.
+    number: usize,
     /// Locked by the request that runs.
     sequence: Arc<tokio::sync::Mutex<Sequence>>,
     used: Mutex<Instant>,
@@ -116,7 +119,8 @@ impl Sequences {
             let text = format!("sequences of the model must be at most {max}: end one first");
             return Err(Error::Exhausted(text));
         }
-        let entry = Arc::new(Entry { sequence: Arc::default(), used: Mutex::new(Instant::now()) });
+        let (number, used) = (free_number(&all), Mutex::new(Instant::now()));
+        let entry = Arc::new(Entry { number, sequence: Arc::default(), used });
         all.insert(key.clone(), entry.clone());
         Ok(entry)
     }
@@ -142,6 +146,18 @@ impl Sequences {
     }
 }
 
+/// Returns the lowest number from 1 that no entry has, so that a program which keeps state by
+/// numbers keeps a bounded amount of it.
+fn free_number(all: &BTreeMap<SequenceKey, Arc<Entry>>) -> usize {
+    let mut is_used = vec![false; all.len() + 1];
+    for entry in all.values() {
+        if let Some(used) = is_used.get_mut(entry.number - 1) {
+            *used = true;
+        }
+    }
+    1 + is_used.iter().position(|used| !used).unwrap_or(all.len())
+}
+
 /// Removes entries that no request uses and that have ended or were unused for `idle`.
 fn drop_idle(all: &mut BTreeMap<SequenceKey, Arc<Entry>>, idle: Duration) -> Vec<Arc<Entry>> {
     let now = Instant::now();
@@ -154,8 +170,33 @@ fn drop_idle(all: &mut BTreeMap<SequenceKey, Arc<Entry>>, idle: Duration) -> Vec
 }
 
 impl RunningSequence {
+    /// Returns the number that a process knows it by.
+    pub(crate) fn number(&self) -> usize {
+        self.entry.number
+    }
+
     /// Notes that its request has ended, so that it is unused from now on.
     pub(crate) fn leave(self) {
         *self.entry.used.lock() = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_number_is_the_lowest_one() {
+        let mut all = BTreeMap::new();
+        for id in ["a", "b", "c"] {
+            let key = SequenceKey { owner: Principal::User(1), id: id.into() };
+            let (number, used) = (free_number(&all), Mutex::new(Instant::now()));
+            all.insert(key, Arc::new(Entry { number, sequence: Arc::default(), used }));
+        }
+        assert!(all.values().map(|entry| entry.number).eq([1, 2, 3]));
+        all.retain(|key, _| key.id != "b");
+        assert_eq!(free_number(&all), 2);
+        all.retain(|key, _| key.id != "a");
+        assert_eq!(free_number(&all), 1);
     }
 }

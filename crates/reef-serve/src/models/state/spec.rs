@@ -9,7 +9,7 @@ use std::time::Duration;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Maximum number of sequences of a model, by default and at all.
-const USUAL_MAX: usize = 64;
+pub(crate) const USUAL_MAX: usize = 64;
 const MAX: usize = 65_536;
 
 /// An output that is an input of the sequence's next request.
@@ -25,6 +25,7 @@ pub(crate) struct StatePair {
 /// State of a model, as it is described.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StateSpec {
+    /// Empty if the model's program keeps its state.
     pub(crate) pairs: Vec<StatePair>,
     /// Time after which an unused sequence is forgotten.
     pub(crate) idle: Duration,
@@ -44,7 +45,7 @@ pub(crate) struct StateTensor {
 }
 
 impl StateSpec {
-    /// Returns the state of these pairs; `None` without any.
+    /// Returns the state of these pairs.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl StateSpec {
         pairs: &[StatePair],
         idle_us: Option<u64>,
         max: Option<usize>,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Self, String> {
         let max = max.unwrap_or(USUAL_MAX);
         if !(1..=MAX).contains(&max) {
             return Err(format!("max_sequences must be 1 to {MAX}, got {max}"));
@@ -62,7 +63,7 @@ impl StateSpec {
             return Err("sequence_idle_us must be at least 1, got 0".into());
         }
         let idle = idle_us.map_or(IDLE, Duration::from_micros);
-        Ok((!pairs.is_empty()).then(|| Self { pairs: pairs.into(), idle, max }))
+        Ok(Self { pairs: pairs.into(), idle, max })
     }
 
     /// Finds its tensors among those of a model, whose open sizes are -1.
@@ -166,7 +167,7 @@ mod tests {
         let (input, output, shape) = pair;
         let shape = shape.map(<[usize]>::to_vec);
         let pair = StatePair { input: input.into(), output: output.into(), shape };
-        let spec = StateSpec::new(&[pair], None, None).unwrap().unwrap();
+        let spec = StateSpec::new(&[pair], None, None).unwrap();
         spec.tensors(&inputs, &outputs)
     }
 

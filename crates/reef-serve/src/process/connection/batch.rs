@@ -1,6 +1,6 @@
 //! Requests that a process has together.
 
-use super::{Connection, Limit, Tensors, broken_by, parse, to_json, too_long};
+use super::{Connection, Limit, Tensors, broken_by, parse, process_ended, to_json, too_long};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
 use crate::process::frame::{self, Frame};
@@ -69,6 +69,7 @@ impl Connection {
         let (header, result) = match to_json(&infer(number, call, &tensors.outputs)) {
             Err(error) => (Vec::new(), Some(Err(error))),
             Ok(header) if header.len() > frame::MAX_HEADER_BYTES => (header, Some(Err(too_long()))),
+            Ok(header) if !self.has_state(call) => (header, Some(Err(process_ended()))),
             Ok(header) if is_late => (header, Some(Err(limit.error()))),
             Ok(header) => (header, None),
         };
@@ -81,6 +82,7 @@ impl Connection {
     ///
     /// The process must be killed.
     fn run(&self, batch: &mut OpenBatch<'_>, tensors: &Tensors) -> Result<()> {
+        batch.open().for_each(|one| self.note_process(one.call));
         self.send_all(batch).map_err(|e| broken_by(&e, DURING))?;
         while batch.each.iter().any(BatchRequest::is_open) {
             let frame = self.receive_any(batch).map_err(|e| broken_by(&e, DURING))?;
@@ -200,6 +202,7 @@ mod tests {
             class: Class::BestEffort,
             time: hour,
             gone: &|| false,
+            sequence: None,
             inputs: &[],
             outputs: &[],
             part: &|_| false,

@@ -99,6 +99,32 @@ fn configuration_of_tritons_backend_has_its_batches() {
     assert_eq!((&said["max_batch_size"], &said["input"][0]["dims"]), (&json!(4), &json!([2])));
 }
 
+/// The model sees the number of its sequence, and flags that are 1 for the start and 2 for the end.
+#[test]
+fn model_of_tritons_backend_has_sequences() {
+    let folder = Daemon::place("process-triton-sequences");
+    put_triton(folder.path(), &format!("{CONFIG}sequence_batching {{ direct {{ }} }}"));
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"scale\"]"]);
+    let step = |flags: Value| {
+        let mut parameters = json!({ "sequence_id": 77 });
+        for flag in flags.as_array().unwrap() {
+            parameters[flag.as_str().unwrap()] = json!(true);
+        }
+        let body = json!({ "id": "sequence", "parameters": parameters, "inputs": [
+            { "name": "x", "datatype": "FP32", "shape": [1, 2], "data": [[1.0, 2.0]] },
+        ] });
+        let (status, said) = post(&daemon, "/v2/models/scale/infer", &body);
+        assert_eq!(status, 200, "{said}");
+        said["outputs"][0]["data"].clone()
+    };
+    assert_eq!(step(json!(["sequence_start"])), json!([1.0, 1.0]));
+    assert_eq!(step(json!([])), json!([1.0, 0.0]));
+    assert_eq!(step(json!(["sequence_end"])), json!([1.0, 2.0]));
+    assert_eq!(step(json!(["sequence_start", "sequence_end"])), json!([1.0, 3.0]));
+    let said = error(&scale(&daemon, ""));
+    assert_eq!(said.1, "parameter sequence_id: must be given, as scale/1 has sequences");
+}
+
 #[test]
 fn parts_of_tritons_backend_that_are_not_there_are_refused() {
     let folder = Daemon::place("process-triton-refused");
@@ -115,7 +141,10 @@ fn parts_of_tritons_backend_that_are_not_there_are_refused() {
             "model_transaction_policy { decoupled: true }",
             "model_transaction_policy of backend python is not implemented",
         ),
-        ("sequence_batching { }", "sequence_batching"),
+        (
+            "sequence_batching { control_input [ { name: \"START\" } ] }",
+            "configuration: sequence_batching.control_input is not implemented",
+        ),
     ] {
         put_triton(daemon.folder(), &format!("{CONFIG}{more}"));
         let (status, said) = load(json!({}));

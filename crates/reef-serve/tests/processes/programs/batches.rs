@@ -23,16 +23,33 @@ pub(super) fn ask_together(
     let path = format!("/v2/models/{model}/infer");
     let ask = |body: &Value| post(daemon, &path, body);
     thread::scope(|scope| {
-        let held = scope.spawn(|| ask(hold));
-        within(SOON, "the first request", || file(daemon, model, "held").exists());
-        let mut all = Vec::new();
-        for body in bodies {
-            all.push(scope.spawn(move || ask(body)));
-            within(SOON, "a queued request", || waiting(daemon) == all.len());
-        }
-        std::fs::write(file(daemon, model, "go"), "").unwrap();
-        assert_eq!(held.join().unwrap().0, 200);
+        let (held, all) = while_held(daemon, model, hold, || {
+            let mut all = Vec::new();
+            for body in bodies {
+                all.push(scope.spawn(move || ask(body)));
+                within(SOON, "a queued request", || waiting(daemon) == all.len());
+            }
+            all
+        });
+        assert_eq!(held.0, 200);
         all.into_iter().map(|answer| answer.join().unwrap()).collect()
+    })
+}
+
+/// Calls `then` while a process of the model answers `hold`. Returns both answers.
+pub(super) fn while_held<T>(
+    daemon: &Daemon,
+    model: &str,
+    hold: &Value,
+    then: impl FnOnce() -> T,
+) -> ((u16, Value), T) {
+    let path = format!("/v2/models/{model}/infer");
+    thread::scope(|scope| {
+        let held = scope.spawn(|| post(daemon, &path, hold));
+        within(SOON, "the first request", || file(daemon, model, "held").exists());
+        let made = then();
+        std::fs::write(file(daemon, model, "go"), "").unwrap();
+        (held.join().unwrap(), made)
     })
 }
 
@@ -64,7 +81,7 @@ fn echo_together(daemon: &Daemon, ids: &[&str]) -> Vec<(u16, Value)> {
 }
 
 /// The JSON at a path of HTTP, as text.
-fn text(daemon: &Daemon, path: &str) -> String {
+pub(super) fn text(daemon: &Daemon, path: &str) -> String {
     let said = daemon.get(path);
     said.split_once("\r\n\r\n").expect("a body").1.into()
 }

@@ -7,6 +7,7 @@ mod faults;
 mod limits;
 mod lives;
 mod requests;
+mod sequences;
 mod streams;
 
 use crate::daemon::Daemon;

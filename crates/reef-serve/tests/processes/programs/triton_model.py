@@ -27,6 +27,8 @@ class TritonPythonModel:
                 while not os.path.exists("go"):
                     time.sleep(0.001)
             factor = len(requests) if request.request_id() == "count" else self.factor
+            if request.request_id() == "sequence":
+                x, factor = [[request.correlation_id(), request.flags()]], 1.0
             if request.request_id() == "wrong":
                 error = pb_utils.TritonError("not this one", pb_utils.TritonError.INVALID_ARG)
                 responses.append(pb_utils.InferenceResponse([], error))
