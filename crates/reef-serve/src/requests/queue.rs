@@ -152,6 +152,8 @@ mod tests {
     use crate::engine::api::{Instance, Instances};
     use crate::engine::call::{CallHead, CallSequence, ProcessId, WorkerId};
     use crate::net::identity::client_id::{ClientId, Protocol};
+    use crate::requests::batch::{Batch, Batching};
+    use crate::requests::job::Rows;
     use crate::tenants::tenant::Tenant;
     use std::sync::Arc;
     use std::time::Duration;
@@ -280,6 +282,22 @@ mod tests {
         let like = queue.pop_like(1, |_| true, Instant::now());
         assert_eq!(like.map(|job| job.priority), priority(2));
         assert_eq!(queue.pop(1).map(|job| job.priority), priority(4));
+    }
+
+    /// As when the client of the first one has gone while it waits in its batch.
+    #[test]
+    fn batch_has_one_request_of_a_sequence() {
+        let queue = Queue::new(3);
+        let with_rows = |job: Job| Job { rows: Some(Rows { count: 1, others: Vec::new() }), ..job };
+        let (first, _gone) = of_sequence(0, 2);
+        let (second, _waits) = of_sequence(0, 2);
+        let (other, _too) = job(2);
+        queue.push(with_rows(second)).unwrap();
+        queue.push(with_rows(other)).unwrap();
+        let batching = Batching { max: 4, delay: Duration::ZERO };
+        let batch = Batch::gather(with_rows(first), &queue, 0, batching);
+        assert_eq!((batch.jobs.len(), queue.len()), (2, 1));
+        assert!(batch.jobs[1].sequence().is_none());
     }
 
     #[test]
