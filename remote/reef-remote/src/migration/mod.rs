@@ -1,10 +1,20 @@
 //! A session in another process: what all sorts of sessions share.
 //!
-//! *In*: a session that stands still, and another server or a file. *Out*: numbers about its way
-//! there. *Invariant*: none of its own.
+//! ```text
+//! session ──▶ steps ──▶ outgoing ──▶ target
+//!               └─────▶ a file
+//! ```
+//!
+//! *In*: a session's side of its move, and another server or a file. *Out*: the session there, and
+//! numbers about its way. *Invariant*: a session runs at one server at most, whatever fails and
+//! when: `steps.rs` has the rule for the server that it leaves.
 
+pub(crate) mod outgoing;
 pub(crate) mod session;
+pub(crate) mod steps;
 pub(crate) mod target;
 
+pub use outgoing::Outgoing;
 pub use session::{Each, Frozen, Migrate, Region, Report, Write};
+pub use steps::{MigrationSource, NotBegun, POLL_INTERVAL, Prepared, migrate, snapshot};
 pub use target::Target;

@@ -5,39 +5,20 @@ use crate::messages::{
     Event, Facts, MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents,
     MigratePrepare, MigrateState, Request,
 };
+use crate::migration::outgoing::Outgoing;
 use crate::migration::session::Each;
+use crate::migration::steps::NotBegun;
 use crate::migration::target::Target;
 use crate::schema::schema;
 use reef_wire::little_endian::U64;
-use reef_wire::{Client, Cold, Endpoint, Error, Handler, Hot, Message, codec, hot_bytes};
+use reef_wire::{Cold, Error, Hot, codec, hot_bytes};
 
-/// Bytes of a state, and of memory, in one message.
-const STATE_PIECE_LEN: usize = 4 << 20;
 /// Events in one message.
 const MAX_EVENTS: usize = 1024;
 
-/// Receiver of a server that says nothing by itself.
-struct Quiet;
-
-impl Handler for Quiet {
-    fn handle(&mut self, message: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
-        Err(Error::Protocol(format!("operation {}: cannot come here", message.op)))
-    }
-}
-
-/// Reason why a session does not run at the other server, as far as this end knows.
-#[derive(Debug)]
-pub(super) enum NotBegun {
-    /// It doesn't.
-    Refused(String),
-    /// There was no answer.
-    Unknown(String),
-}
-
 /// Session at another server that is made of a state.
 pub(super) struct Copy {
-    client: Client,
-    pub(super) sent: u64,
+    pub(super) outgoing: Outgoing,
 }
 
 fn text(error: Error) -> String {
@@ -61,21 +42,19 @@ impl Copy {
     ) -> Result<Self, String> {
         let request = Request { device: device.into(), is_migrated: true };
         let request = codec::write(&request).map_err(text)?;
-        let client = Client::open(target.options(schema(), program, request), Box::new(Quiet));
-        let client = client.map_err(text)?;
-        let got: Facts = codec::read(client.facts()).map_err(text)?;
+        let outgoing = Outgoing::open(target.options(schema(), program, request)).map_err(text)?;
+        let got: Facts = codec::read(outgoing.facts()).map_err(text)?;
         check_facts(facts, &got)?;
-        Ok(Self { client, sent: 0 })
+        Ok(Self { outgoing })
     }
 
     fn post(&mut self, op: u16, parts: &[&[u8]]) -> Result<(), String> {
-        self.sent += parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        self.client.post(op, 0, parts).map(|_| ()).map_err(text)
+        self.outgoing.post(op, parts).map_err(text)
     }
 
     fn call<M: Cold>(&self, message: &M) -> Result<(), String> {
         let body = message.to_bytes().map_err(text)?;
-        self.client.call(M::OP, 0, &[&body]).map(|_| ()).map_err(text)
+        self.outgoing.call(M::OP, &body).map_err(text)
     }
 
     /// Sends objects, in their order.
@@ -120,10 +99,8 @@ impl Copy {
     ///
     /// The other server's.
     pub(super) fn prepare(&mut self, state: &[u8]) -> Result<(), String> {
-        for piece in state.chunks(STATE_PIECE_LEN) {
-            let head = MigrateState { reserved: U64::new(0) };
-            self.post(MigrateState::OP, &[hot_bytes(&head), piece])?;
-        }
+        let head = MigrateState { reserved: U64::new(0) };
+        self.outgoing.post_state(MigrateState::OP, hot_bytes(&head), state).map_err(text)?;
         self.call(&MigratePrepare {})
     }
 
@@ -135,11 +112,10 @@ impl Copy {
     pub(super) fn commit(&self, message: &MigrateCommit) -> Result<(), NotBegun> {
         let body = message.to_bytes();
         let body = body.map_err(|error| NotBegun::Refused(text(error)))?;
-        match self.client.call(MigrateCommit::OP, 0, &[&body]) {
-            Ok(_) => Ok(()),
-            Err(Error::Remote { text, .. }) => Err(NotBegun::Refused(text)),
-            Err(error) => Err(NotBegun::Unknown(error.to_string())),
-        }
+        self.outgoing.call(MigrateCommit::OP, &body).map_err(|error| match error {
+            Error::Remote { text, .. } => NotBegun::Refused(text),
+            error => NotBegun::Unknown(error.to_string()),
+        })
     }
 }
 

@@ -1,16 +1,18 @@
 //! Sends a session to another server, or to a file, while it runs and then while it stands still.
 
-use super::copy::{Copy, NotBegun};
+use super::copy::Copy;
 use super::state::{CommandState, Identity, Progress, RecordState, State, calendar};
 use crate::messages::{BlocksLeft, Change, Event, Facts, MigrateCommit};
+use crate::migration::outgoing::Outgoing;
 use crate::migration::session::{Each, Frozen, Migrate, Region, Report, Write};
+use crate::migration::steps::{self, MigrationSource, NotBegun, POLL_INTERVAL, Prepared};
 use crate::migration::target::Target;
 use crate::server::origin::{Object, Origin, Record, Source};
 use crate::server::session::{Lane, Session};
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::Error;
 use reef_op::Operators;
-use reef_wire::{Held, Key, Moved, Server, codec};
+use reef_wire::{Held, Key, Server, codec};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -18,10 +20,6 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time within which a session must come to stand still.
-const PAUSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two polls of work that has not ended.
-const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Bytes of a piece of memory.
 const PIECE_LEN: usize = 2 << 20;
 
@@ -62,7 +60,29 @@ impl<D: Operators> Drop for Watched<'_, D> {
 struct Pause<'a, D: Operators> {
     session: MutexGuard<'a, Session<D>>,
     living: Living<D>,
-    held: Held,
+    /// Taken out when all of the session was sent or written.
+    held: Option<Held>,
+}
+
+impl<D: Operators> Pause<'_, D> {
+    fn take_held(&mut self) -> Result<Held, String> {
+        self.held.take().ok_or_else(ended)
+    }
+}
+
+/// A session of which releases are noted, while it migrates or is written.
+struct Running<'a, D: Operators> {
+    migration: &'a Migration<D>,
+    session: &'a Shared<D>,
+    _watched: Watched<'a, D>,
+}
+
+/// Session at another server, and what was sent.
+struct Way {
+    copy: Copy,
+    sent: Sent,
+    /// Memory as it was sent that no command writes: versions by places in the order.
+    clean: HashMap<u64, u64>,
 }
 
 fn text(error: &dyn std::fmt::Display) -> String {
@@ -76,15 +96,77 @@ fn ended() -> String {
 impl<D: Operators> Migrate for Migration<D> {
     fn migrate(&self, to: &Target) -> Result<Report, String> {
         let session = self.session.upgrade().ok_or_else(ended)?;
-        let _watched = watch(&session)?;
-        let mut copy = Copy::begin(to, &self.device, &self.program, &self.facts)?;
-        let (mut sent, mut clean) = (Sent::default(), HashMap::new());
-        send_early(&session, &mut copy, &mut sent, &mut clean)?;
-        copy.check()?;
-        let begin = Instant::now();
-        let mut pause = self.pause(&session)?;
-        copy.sent = 0;
-        let events = events(&mut pause.session, &pause.living, &mut sent);
+        let running = self.watch(&session)?;
+        steps::migrate(&running, to, |_| ())
+    }
+
+    fn snapshot(&self, write: &mut Write<'_>, ends: bool) -> Result<Report, String> {
+        let session = self.session.upgrade().ok_or_else(ended)?;
+        let running = self.watch(&session)?;
+        steps::snapshot(&running, ends, |pause| running.write(pause, write), |_| ())
+    }
+}
+
+impl<'a, D: Operators> MigrationSource for Running<'a, D> {
+    type Copy = Way;
+    type Pause = Pause<'a, D>;
+
+    fn key(&self) -> &Key {
+        &self.migration.key
+    }
+
+    fn begin(&self, to: &Target) -> Result<Way, String> {
+        let Migration { device, program, facts, .. } = self.migration;
+        let copy = Copy::begin(to, device, program, facts)?;
+        Ok(Way { copy, sent: Sent::default(), clean: HashMap::new() })
+    }
+
+    fn outgoing(way: &mut Way) -> &mut Outgoing {
+        &mut way.copy.outgoing
+    }
+
+    fn send_early(&self, way: &mut Way) -> Result<(), String> {
+        let Way { copy, sent, clean } = way;
+        let (device, living, events) = {
+            let mut session = self.session.lock();
+            let living = living(&session);
+            let events = events(&mut session, &living, sent);
+            (session.host.device.clone(), living, events)
+        };
+        copy.events(&events)?;
+        for (order, origin) in living {
+            let Some(memory) = origin.memory() else { continue };
+            let Some(version) = memory.version() else { continue };
+            send_memory(&device, &origin, copy)?;
+            clean.insert(order, version);
+        }
+        copy.check()
+    }
+
+    fn pause(&self, timeout: Duration) -> Result<Pause<'a, D>, String> {
+        let (session, end) = (self.session, Instant::now() + timeout);
+        let endpoint = session.lock().outlet.endpoint().cloned().ok_or("it has not begun")?;
+        let held = self.migration.server.hold_end(&endpoint).ok_or_else(ended)?;
+        loop {
+            if endpoint.ended().is_some() {
+                return Err(ended());
+            }
+            let locked = session.lock();
+            if is_quiet(&locked).map_err(|e| text(&e))? {
+                let living = living(&locked);
+                return Ok(Pause { session: locked, living, held: Some(held) });
+            }
+            drop(locked);
+            if Instant::now() > end {
+                return Err(format!("its work has not ended within {timeout:?}"));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn prepare(&self, pause: &mut Pause<'a, D>, way: &mut Way) -> Result<Prepared, String> {
+        let Way { copy, sent, clean } = way;
+        let events = events(&mut pause.session, &pause.living, sent);
         copy.events(&events)?;
         let mut read = 0;
         for (order, origin) in &pause.living {
@@ -93,48 +175,37 @@ impl<D: Operators> Migrate for Migration<D> {
                 continue;
             }
             read += memory.len;
-            let mut offset = 0;
-            read_memory(&pause.session.host.device, origin, &mut |piece| {
-                copy.piece(*order, offset, piece)?;
-                offset += piece.len() as u64;
-                Ok(())
-            })?;
+            send_memory(&pause.session.host.device, origin, copy)?;
         }
-        let state = self.state(&pause)?;
+        let state = self.migration.state(pause)?;
         let memory = state.memory.iter().map(|(_, bytes)| bytes).sum();
         copy.prepare(&codec::write(&state).map_err(|e| text(&e))?)?;
-        // Without an answer it never runs here again.
+        Ok(Prepared { held: pause.take_held()?, memory, read })
+    }
+
+    fn commit(&self, pause: &Pause<'a, D>, way: &Way) -> Result<(), NotBegun> {
         let asked = Instant::now();
-        copy.check()?;
+        way.copy.check().map_err(NotBegun::Refused)?;
         let within = asked.elapsed().as_nanos() as u64;
         let clock = pause.session.outlet.time(pause.session.host.device.clock());
         let (clock, calendar) = (clock.as_nanos() as u64, calendar());
-        let committed = copy.commit(&MigrateCommit { clock, calendar, within });
-        let Pause { session, living, held } = pause;
-        drop((session, living));
-        match committed {
-            Ok(()) => {
-                let pause = begin.elapsed();
-                let moved = Moved { address: to.address.to_string(), key: self.key.clone() };
-                let is_client_told = held.moved(&moved);
-                Ok(Report { pause, memory, read, delta: copy.sent, is_client_told })
-            }
-            Err(NotBegun::Refused(why)) => Err(why), // it runs on
-            Err(NotBegun::Unknown(why)) => {
-                let text = format!("it was being moved to {}, which does not answer", to.address);
-                held.end(reef_wire::Error::Ended(text));
-                Err(format!("{why}: the session has ended"))
-            }
-        }
+        way.copy.commit(&MigrateCommit { clock, calendar, within })
     }
 
-    fn snapshot(&self, write: &mut Write<'_>, ends: bool) -> Result<Report, String> {
-        let session = self.session.upgrade().ok_or_else(ended)?;
-        let _watched = watch(&session)?;
-        let begin = Instant::now();
-        let mut pause = self.pause(&session)?;
+    fn leave(pause: Pause<'a, D>) {
+        drop(pause);
+    }
+}
+
+impl<D: Operators> Running<'_, D> {
+    /// Writes a session that stands still. Returns the bytes of what was written, too.
+    fn write(
+        &self,
+        pause: &mut Pause<'_, D>,
+        write: &mut Write<'_>,
+    ) -> Result<(Prepared, u64), String> {
         let events = events(&mut pause.session, &pause.living, &mut Sent::default());
-        let mut state = self.state(&pause)?;
+        let mut state = self.migration.state(pause)?;
         state.events = events;
         let region = |&(number, bytes): &(u64, u64)| Region { number, bytes };
         let regions: Vec<Region> = state.memory.iter().map(region).collect();
@@ -146,52 +217,22 @@ impl<D: Operators> Migrate for Migration<D> {
         };
         let state = codec::write(&state).map_err(|e| text(&e))?;
         let written = write(&Frozen { state: &state, regions: &regions, read: &read })?;
-        let Pause { session, living, held } = pause;
-        drop((session, living));
-        let pause = begin.elapsed();
-        // Its client waits until a server has it.
-        let is_client_told =
-            !ends || held.moved(&Moved { address: String::new(), key: self.key.clone() });
-        Ok(Report { pause, memory, read: memory, delta: written, is_client_told })
+        Ok((Prepared { held: pause.take_held()?, memory, read: memory }, written))
     }
 }
 
-/// Notes releases of a session from now on.
-fn watch<D: Operators>(session: &Shared<D>) -> Result<Watched<'_, D>, String> {
-    let mut locked = session.lock();
-    if locked.objects.has_watch() {
-        return Err("it is being moved or written already".into());
-    }
-    locked.objects.watch_releases(true);
-    Ok(Watched(session))
-}
-
-/// Sends what there is, and the memory that no command writes, while the session runs.
-fn send_early<D: Operators>(
-    session: &Shared<D>,
+/// Sends the bytes of a buffer.
+fn send_memory<D: Operators>(
+    device: &D,
+    origin: &Origin<D>,
     copy: &mut Copy,
-    sent: &mut Sent,
-    clean: &mut HashMap<u64, u64>,
 ) -> Result<(), String> {
-    let (device, living, events) = {
-        let mut session = session.lock();
-        let living = living(&session);
-        let events = events(&mut session, &living, sent);
-        (session.host.device.clone(), living, events)
-    };
-    copy.events(&events)?;
-    for (order, origin) in living {
-        let Some(memory) = origin.memory() else { continue };
-        let Some(version) = memory.version() else { continue };
-        let mut offset = 0;
-        read_memory(&device, &origin, &mut |piece| {
-            copy.piece(order, offset, piece)?;
-            offset += piece.len() as u64;
-            Ok(())
-        })?;
-        clean.insert(order, version);
-    }
-    Ok(())
+    let mut offset = 0;
+    read_memory(device, origin, &mut |piece| {
+        copy.piece(origin.order, offset, piece)?;
+        offset += piece.len() as u64;
+        Ok(())
+    })
 }
 
 /// Gives the bytes of a buffer to `each`, in pieces.
@@ -288,30 +329,15 @@ fn record<D: Operators>(device: &D, record: &Record<D>) -> Result<RecordState, S
 }
 
 impl<D: Operators> Migration<D> {
-    /// Takes no message more, and waits until the device has nothing of the session.
-    ///
-    /// # Errors
-    ///
-    /// Work that does not end, or that cannot move. The session runs on.
-    fn pause<'a>(&self, session: &'a Shared<D>) -> Result<Pause<'a, D>, String> {
-        let end = Instant::now() + PAUSE_TIMEOUT;
-        let endpoint = session.lock().outlet.endpoint().cloned().ok_or("it has not begun")?;
-        let held = self.server.hold_end(&endpoint).ok_or_else(ended)?;
-        loop {
-            if endpoint.ended().is_some() {
-                return Err(ended());
-            }
-            let locked = session.lock();
-            if is_quiet(&locked).map_err(|e| text(&e))? {
-                let living = living(&locked);
-                return Ok(Pause { session: locked, living, held });
-            }
-            drop(locked);
-            if Instant::now() > end {
-                return Err(format!("its work has not ended within {PAUSE_TIMEOUT:?}"));
-            }
-            thread::sleep(POLL_INTERVAL);
+    /// Notes releases of the session from now on.
+    fn watch<'a>(&'a self, session: &'a Shared<D>) -> Result<Running<'a, D>, String> {
+        let mut locked = session.lock();
+        if locked.objects.has_watch() {
+            return Err("it is being moved or written already".into());
         }
+        locked.objects.watch_releases(true);
+        drop(locked);
+        Ok(Running { migration: self, session, _watched: Watched(session) })
     }
 
     /// Returns all but the events and the bytes of memory.
@@ -321,6 +347,7 @@ impl<D: Operators> Migration<D> {
     /// Contents that cannot be read.
     fn state(&self, pause: &Pause<'_, D>) -> Result<State, String> {
         let Pause { session, living, held } = pause;
+        let held = held.as_ref().ok_or_else(ended)?;
         if session.answers.is_full {
             return Err("its client has asked about too many operations".into());
         }

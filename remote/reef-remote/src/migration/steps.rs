@@ -1,0 +1,173 @@
+//! Steps of migrations and snapshots, and which server has the session after each failure.
+//!
+//! | step | if it fails |
+//! |---|---|
+//! | another server begins a copy, which gets what can be sent early | the session runs on |
+//! | the session stands still, within `PAUSE_TIMEOUT` | it runs on |
+//! | what has changed is sent, once; the other server makes all of it | it runs on |
+//! | the other server has it run | refused: it runs on here; no answer: it has ended |
+//! | the client is told where it is, within 2 s | it runs there, and this server tells it later |
+//!
+//! So a session never runs at both servers. A snapshot has the same steps with a file in the other
+//! server's place, without the last message.
+
+use super::outgoing::Outgoing;
+use super::session::Report;
+use super::target::Target;
+use reef_wire::{Error, Held, Key, Moved};
+use std::time::{Duration, Instant};
+
+/// Time within which a session must come to stand still.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two polls of work that has not ended.
+pub const POLL_INTERVAL: Duration = Duration::from_micros(50);
+
+/// Reason why a session does not run at the other server, as far as this end knows.
+#[derive(Debug)]
+pub enum NotBegun {
+    /// It doesn't: it runs on here.
+    Refused(String),
+    /// There was no answer: it runs nowhere that this end knows of, and never here again.
+    Unknown(String),
+}
+
+/// A session that stands still, and all of which is where it goes. It doesn't run there yet.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The session without its connection. Its client waits.
+    pub held: Held,
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// Bytes of it that were read while it stood still.
+    pub read: u64,
+}
+
+/// A session's side of its migrations and snapshots.
+pub trait MigrationSource {
+    /// The other server's end of a migration, with what was sent.
+    type Copy;
+    /// The session while it stands still. It runs on when this is dropped.
+    type Pause;
+
+    /// Returns the secret by which the session's client is known to the next server.
+    fn key(&self) -> &Key;
+
+    /// Begins a session at another server, which has to be equal to this one.
+    ///
+    /// # Errors
+    ///
+    /// There is no such server, it refuses, or it differs.
+    fn begin(&self, to: &Target) -> Result<Self::Copy, String>;
+
+    /// Returns the connection to the other server.
+    fn outgoing(copy: &mut Self::Copy) -> &mut Outgoing;
+
+    /// Sends what there is while the session runs.
+    ///
+    /// # Errors
+    ///
+    /// The other server's, or those of the session's memory.
+    fn send_early(&self, copy: &mut Self::Copy) -> Result<(), String>;
+
+    /// Has the session stand still, within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Work that does not end, or that cannot migrate.
+    fn pause(&self, timeout: Duration) -> Result<Self::Pause, String>;
+
+    /// Sends what has changed, and waits until the other server has made all of the session.
+    ///
+    /// # Errors
+    ///
+    /// The other server's, or contents that cannot be read.
+    fn prepare(&self, pause: &mut Self::Pause, copy: &mut Self::Copy) -> Result<Prepared, String>;
+
+    /// Has the session run at the other server.
+    ///
+    /// # Errors
+    ///
+    /// It does not, or there is no answer.
+    fn commit(&self, pause: &Self::Pause, copy: &Self::Copy) -> Result<(), NotBegun>;
+
+    /// Ends the pause of a session that never runs here again.
+    fn leave(pause: Self::Pause);
+
+    /// Tells the client where the session is. Returns whether it was told.
+    fn redirect(&self, held: &Held, moved: &Moved) -> bool {
+        held.redirect(moved)
+    }
+}
+
+/// Moves a session to another server. `done` takes the outcome before the session ends here.
+///
+/// # Errors
+///
+/// Reason why it runs on here. Or it has ended, as it is not known whether it runs there.
+pub fn migrate<S: MigrationSource>(
+    session: &S,
+    to: &Target,
+    done: impl FnOnce(&Result<Report, String>),
+) -> Result<Report, String> {
+    let mut copy = session.begin(to)?;
+    session.send_early(&mut copy)?;
+    let begin = Instant::now();
+    let mut pause = session.pause(PAUSE_TIMEOUT)?;
+    S::outgoing(&mut copy).restart_count();
+    let Prepared { held, memory, read } = session.prepare(&mut pause, &mut copy)?;
+    match session.commit(&pause, &copy) {
+        Ok(()) => {
+            S::leave(pause);
+            let delta = S::outgoing(&mut copy).sent();
+            let moved = Moved { address: to.address.to_string(), key: session.key().clone() };
+            let took = begin.elapsed();
+            let is_client_told = session.redirect(&held, &moved);
+            let report = Report { pause: took, memory, read, delta, is_client_told };
+            done(&Ok(report));
+            held.end(Error::ended_by(&moved));
+            Ok(report)
+        }
+        Err(NotBegun::Refused(why)) => {
+            drop(pause); // then its client comes
+            drop(held);
+            Err(why)
+        }
+        Err(NotBegun::Unknown(why)) => {
+            S::leave(pause);
+            let failed = Err(format!("{why}: the session has ended"));
+            done(&failed);
+            let text = format!("it was being moved to {}, which does not answer", to.address);
+            held.end(Error::Ended(text));
+            failed
+        }
+    }
+}
+
+/// Writes a session by `write`, which returns the bytes of what it has written. The session runs
+/// on, unless it is to end. Then `done` takes the outcome before it ends, and its client waits
+/// until a server has it.
+///
+/// # Errors
+///
+/// Reason why it can't be written. The session runs on.
+pub fn snapshot<S: MigrationSource>(
+    session: &S,
+    ends: bool,
+    write: impl FnOnce(&mut S::Pause) -> Result<(Prepared, u64), String>,
+    done: impl FnOnce(&Result<Report, String>),
+) -> Result<Report, String> {
+    let begin = Instant::now();
+    let mut pause = session.pause(PAUSE_TIMEOUT)?;
+    let (Prepared { held, memory, read }, delta) = write(&mut pause)?;
+    let mut report = Report { pause: begin.elapsed(), memory, read, delta, is_client_told: true };
+    if ends {
+        S::leave(pause);
+        let moved = Moved { address: String::new(), key: session.key().clone() };
+        report.is_client_told = session.redirect(&held, &moved);
+        done(&Ok(report));
+        held.end(Error::ended_by(&moved));
+    } else {
+        drop(pause); // then its client comes
+    }
+    Ok(report)
+}
