@@ -8,6 +8,7 @@ use super::shared::Shared;
 use super::tenants::accounts::{Account, Tenants};
 use super::tenants::resource::Resource;
 use crate::messages::{ColocationKind, Facts, Request};
+use crate::migration::arrival::Arrival;
 use crate::migration::session::Migrate;
 use crate::observe::refusal::Refusal;
 use crate::observe::sessions::{self, Kind, Sessions};
@@ -166,7 +167,7 @@ impl<D: Operators> DeviceHost for Host<D> {
         let facts = self.facts();
         let known = facts.clone();
         let begin = move |adoption: Adoption<D>| adopt(adoption, known, admission, enlist);
-        Box::new(Incoming::new(session, state, facts, begin))
+        Box::new(Arrival::new(Incoming::new(session, state, facts, begin)))
     }
 }
 

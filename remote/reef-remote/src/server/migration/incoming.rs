@@ -6,12 +6,13 @@ use crate::messages::{
     Facts, MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents, MigratePrepare,
     MigrateState,
 };
+use crate::migration::arrival::MigrationTarget;
 use crate::server::objects::{Fault, Outcome};
 use crate::server::session::Session;
 use crate::server::tenants::accounts::Charge;
 use reef_core::Error;
 use reef_op::Operators;
-use reef_wire::{Cold, Endpoint, Handler, Hot, Key, Message};
+use reef_wire::{Cold, Hot, Key, Message};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -39,9 +40,6 @@ pub(in crate::server) struct Incoming<D: Operators> {
     state: Vec<u8>,
     /// Its bytes in the session's account.
     held: Charge,
-    /// First failure: the session is refused with it.
-    failed: Option<String>,
-    prepared: Option<State>,
     begin: Option<Begin<D>>,
 }
 
@@ -53,11 +51,11 @@ impl<D: Operators> Incoming<D> {
         begin: impl FnOnce(Adoption<D>) -> Result<(), String> + Send + 'static,
     ) -> Self {
         let (session, made, state) = (Some(session), HashMap::new(), Vec::new());
-        let (failed, prepared, begin) = (None, None, Some(Box::new(begin) as Begin<D>));
-        Self { session, facts, made, state, held, failed, prepared, begin }
+        let begin = Some(Box::new(begin) as Begin<D>);
+        Self { session, facts, made, state, held, begin }
     }
 
-    fn take(&mut self, message: &Message<'_>) -> Outcome<()> {
+    fn take_part(&mut self, message: &Message<'_>) -> Outcome<()> {
         let ended = || Fault::from(Error::invalid("the session runs already"));
         let session = self.session.as_mut().ok_or_else(ended)?;
         let device = session.host.device.clone();
@@ -105,29 +103,7 @@ impl<D: Operators> Incoming<D> {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.failed.clone().map_or(Ok(()), Err)
-    }
-
-    fn prepare(&mut self) -> Result<(), String> {
-        self.check()?;
-        let state = State::read(&std::mem::take(&mut self.state)).map_err(|e| e.to_string())?;
-        self.held.clear();
-        let session = self.session.as_mut().ok_or("the session runs already")?;
-        let mut maker = Maker { session, made: &mut self.made };
-        maker.finish(&state, &self.facts).map_err(|fault| reason(&fault))?;
-        for (order, bytes) in &state.memory {
-            let memory = memory_of(&self.made, *order).map_err(|fault| reason(&fault))?;
-            if memory.len != *bytes {
-                return Err(format!("memory {order}: must have {bytes} bytes, got {}", memory.len));
-            }
-        }
-        self.prepared = Some(state);
-        Ok(())
-    }
-
-    fn commit(&mut self, commit: &MigrateCommit) -> Result<(), String> {
-        let state = self.prepared.take().ok_or("nothing is prepared")?;
+    fn begin(&mut self, state: State, commit: &MigrateCommit) -> Result<(), String> {
         let session = self.session.take().ok_or("the session runs already")?;
         let begin = self.begin.take().ok_or("the session runs already")?;
         self.made = HashMap::new();
@@ -140,31 +116,33 @@ impl<D: Operators> Incoming<D> {
     }
 }
 
-impl<D: Operators> Handler for Incoming<D> {
-    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
-        let done = match (message.op, message.wants_reply) {
-            (MigrateCheck::OP, true) => self.check(),
-            (MigratePrepare::OP, true) => {
-                let prepared = self.prepare();
-                self.failed = self.failed.take().or_else(|| prepared.clone().err());
-                prepared
+impl<D: Operators> MigrationTarget for Incoming<D> {
+    const CHECK: Option<u16> = Some(MigrateCheck::OP);
+    const PREPARE: u16 = MigratePrepare::OP;
+    const COMMIT: u16 = MigrateCommit::OP;
+
+    type Session = State;
+
+    fn take(&mut self, message: &Message<'_>) -> reef_wire::Result<Result<(), String>> {
+        Ok(self.take_part(message).map_err(|fault| reason(&fault)))
+    }
+
+    fn prepare(&mut self) -> Result<State, String> {
+        let state = State::read(&std::mem::take(&mut self.state)).map_err(|e| e.to_string())?;
+        self.held.clear();
+        let session = self.session.as_mut().ok_or("the session runs already")?;
+        let mut maker = Maker { session, made: &mut self.made };
+        maker.finish(&state, &self.facts).map_err(|fault| reason(&fault))?;
+        for (order, bytes) in &state.memory {
+            let memory = memory_of(&self.made, *order).map_err(|fault| reason(&fault))?;
+            if memory.len != *bytes {
+                return Err(format!("memory {order}: must have {bytes} bytes, got {}", memory.len));
             }
-            (MigrateCommit::OP, true) => self.commit(&MigrateCommit::from_bytes(message.body)?),
-            (op, true) => {
-                let text = format!("operation {op}: cannot come here");
-                return Err(reef_wire::Error::Protocol(text));
-            }
-            _ => {
-                // Messages behind a failure are not read.
-                if self.failed.is_none() {
-                    self.failed = self.take(message).err().map(|fault| reason(&fault));
-                }
-                return Ok(());
-            }
-        };
-        match done {
-            Ok(()) => endpoint.reply(message.number, Ok(&[])),
-            Err(why) => endpoint.reply(message.number, Err((1, &why))),
         }
+        Ok(state)
+    }
+
+    fn commit(&mut self, state: State, body: &[u8]) -> reef_wire::Result<Result<(), String>> {
+        Ok(self.begin(state, &MigrateCommit::from_bytes(body)?))
     }
 }

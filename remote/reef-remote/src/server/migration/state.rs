@@ -57,7 +57,7 @@ impl Progress {
 
 /// State of a session, but for the bytes of its memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(in crate::server) struct State {
     version: u32,
     /// Device, as servers name it, and the client's facts about it.
     pub(super) device: String,
