@@ -1,36 +1,25 @@
 //! A session at another server, which is made of a state.
 
-use super::digest::Digest;
+use super::digest::{Digest, Digester};
 use super::state::{Range, State};
-use reef_remote::migration::Target;
+use reef_remote::migration::{Outgoing, Target};
 use reef_remote_calls::{
     Facts, MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState,
     Request, SCHEMA,
 };
 use reef_wire::little_endian::{U32, U64};
-use reef_wire::{Client, Endpoint, Error, Handler, Hot, Message, codec, hot_bytes};
+use reef_wire::{Hot, codec, hot_bytes};
 use std::collections::HashMap;
-
-/// Bytes of a state in one message.
-const STATE_PIECE: usize = 4 << 20;
-
-/// Receiver of a server that says nothing by itself.
-struct Quiet;
-
-impl Handler for Quiet {
-    fn handle(&mut self, message: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
-        Err(Error::Protocol(format!("operation {}: cannot come here", message.op)))
-    }
-}
 
 /// Session at another server that begins with a state.
 pub(crate) struct Copy {
-    pub(super) client: Client,
+    pub(super) outgoing: Outgoing,
     /// Memory that is mapped there.
     mapped: HashMap<u64, (u64, i32)>,
     /// Digests of the pieces that are there.
     pieces: HashMap<u64, Digest>,
-    pub(super) sent: u64,
+    /// Kernels that make digests of the memory here, by its contexts.
+    pub(super) digesters: HashMap<u64, Digester>,
 }
 
 impl Copy {
@@ -43,18 +32,18 @@ impl Copy {
         let request = Request { windows: vec![window], is_migrated: true, class: None };
         let request = codec::write(&request).map_err(|e| e.to_string())?;
         let options = target.options(SCHEMA, program, request);
-        let client = Client::open(options, Box::new(Quiet)).map_err(|e| e.to_string())?;
-        let facts: Facts = codec::read(client.facts()).map_err(|e| e.to_string())?;
+        let outgoing = Outgoing::open(options).map_err(|e| e.to_string())?;
+        let facts: Facts = codec::read(outgoing.facts()).map_err(|e| e.to_string())?;
         if facts.window != Some(window) {
             let got = facts.window;
             return Err(format!("window at the other server: must be {window:#x}, got {got:x?}"));
         }
-        Ok(Self { client, mapped: HashMap::new(), pieces: HashMap::new(), sent: 0 })
+        let (mapped, pieces, digesters) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(Self { outgoing, mapped, pieces, digesters })
     }
 
     fn post(&mut self, op: u16, parts: &[&[u8]]) -> Result<(), String> {
-        self.sent += parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        self.client.post(op, 0, parts).map(|_| ()).map_err(|e| e.to_string())
+        self.outgoing.post(op, parts).map_err(|e| e.to_string())
     }
 
     /// Returns whether a piece of memory with this digest is there.
@@ -100,13 +89,11 @@ impl Copy {
     /// The other server's.
     pub(crate) fn prepare(&mut self, state: &State) -> Result<(), String> {
         let bytes = codec::write(state).map_err(|e| e.to_string())?;
-        for piece in bytes.chunks(STATE_PIECE) {
-            let head = MigrateState { reserved: U64::new(0) };
-            self.post(MigrateState::OP, &[hot_bytes(&head), piece])?;
-        }
+        let head = MigrateState { reserved: U64::new(0) };
+        let sent = self.outgoing.post_state(MigrateState::OP, hot_bytes(&head), &bytes);
+        sent.map_err(|e| e.to_string())?;
         let head = MigratePrepare { reserved: U64::new(0) };
-        let said = self.client.call(MigratePrepare::OP, 0, &[hot_bytes(&head)]);
-        said.map(|_| ()).map_err(|e| e.to_string())
+        self.outgoing.call(MigratePrepare::OP, hot_bytes(&head)).map_err(|e| e.to_string())
     }
 
     /// Has the session run there.
@@ -116,7 +103,6 @@ impl Copy {
     /// It is not known whether it does.
     pub(crate) fn commit(&self) -> Result<(), String> {
         let head = MigrateCommit { reserved: U64::new(0) };
-        let said = self.client.call(MigrateCommit::OP, 0, &[hot_bytes(&head)]);
-        said.map(|_| ()).map_err(|e| e.to_string())
+        self.outgoing.call(MigrateCommit::OP, hot_bytes(&head)).map_err(|e| e.to_string())
     }
 }

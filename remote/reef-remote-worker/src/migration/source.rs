@@ -4,23 +4,20 @@ use super::copy::Copy;
 use super::digest::Digester;
 use super::file;
 use super::memory::{Copier, PIECE};
-use super::state::Range;
+use super::state::{Range, State};
 use super::take::{Pause, ranges};
 use crate::notices::Notices;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
-use reef_remote::migration::{Report, Target};
+use reef_remote::migration::{self, MigrationSource, NotBegun, Outgoing, Prepared, Report, Target};
 use reef_remote_calls::Kind;
-use reef_wire::{Error, Held, Key, Moved, Server};
+use reef_wire::{Held, Key, Moved, Server};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Time within which a session must come to stand still.
-const PAUSE_TIMEOUT: Duration = Duration::from_secs(10);
+use std::time::Duration;
 
 /// The session of this process.
 #[derive(Debug, Clone)]
@@ -37,18 +34,6 @@ pub(crate) struct Migration {
 }
 
 impl Migration {
-    fn moved(&self, address: String) -> Moved {
-        Moved { address, key: self.key.clone() }
-    }
-
-    /// Tells the client, and the server for clients that come later. Returns whether the client
-    /// was told.
-    fn redirect(&self, held: &Held, moved: &Moved) -> bool {
-        let is_client_told = held.redirect(moved);
-        self.notices.moved(self.name, moved.clone());
-        is_client_told
-    }
-
     /// Makes the kernel of digests in each context with memory, where that can be.
     fn digesters(&self, ranges: &[Range]) -> HashMap<u64, Digester> {
         let mut all = HashMap::new();
@@ -61,14 +46,10 @@ impl Migration {
     }
 
     /// Returns the pieces of memory that the other server has as they are, by the device's digests.
-    fn unchanged(
-        ranges: &[Range],
-        copy: &Copy,
-        digesters: &mut HashMap<u64, Digester>,
-    ) -> HashSet<u64> {
+    fn unchanged(ranges: &[Range], copy: &mut Copy) -> HashSet<u64> {
         let mut all = HashSet::new();
         for range in ranges {
-            let Some(digester) = digesters.get_mut(&range.context) else { continue };
+            let Some(digester) = copy.digesters.get_mut(&range.context) else { continue };
             let pieces = range.bytes as usize / PIECE;
             let digests = digester.of(range.at, pieces).unwrap_or_default(); // all is read then
             let places = (range.at..).step_by(PIECE).zip(digests);
@@ -116,8 +97,18 @@ impl Migration {
         Ok(())
     }
 
-    /// Moves the session to another server. It runs there then, and its program is told after
-    /// `done`: this process ends then.
+    /// Takes the connection away from a session that stands still, and completes its state.
+    fn hold(&self, pause: &Pause, state: &mut State) -> Result<Held, String> {
+        let held = self.server.hold(self.name).ok_or("it has ended")?;
+        (state.name, state.program) = (self.name, self.program.clone());
+        state.key = Some(self.key.clone());
+        state.end = held.state().map_err(|e| e.to_string())?;
+        state.pending = pause.pending();
+        Ok(held)
+    }
+
+    /// Moves the session to another server. It runs there then, and its program is told. `done`
+    /// takes the outcome before this process ends.
     ///
     /// # Errors
     ///
@@ -127,55 +118,7 @@ impl Migration {
         target: &Target,
         done: impl FnOnce(&Result<Report, String>),
     ) -> Result<Report, String> {
-        let window = lock(&self.shared.window).as_ref().map(|window| window.base());
-        let window = window.ok_or("it has memory without a window")?;
-        let mut copy = Copy::begin(target, window, &self.program)?;
-        // Bytes that change meanwhile are sent again.
-        let (now, none) = (ranges(&self.shared), HashSet::new());
-        let early = self.read(&now, &none, |range, at, bytes| copy.piece(range, at, bytes));
-        // Memory that has just ended can't be read, and needn't be.
-        early.or_else(|why| copy.client.ended().map_or(Ok(()), |_| Err(why)))?;
-        let mut digesters = self.digesters(&now);
-        let begin = Instant::now();
-        let pause = Pause::begin(&self.shared, &self.queue, PAUSE_TIMEOUT)?;
-        copy.sent = 0;
-        let mut state = pause.state()?;
-        let same = Self::unchanged(&state.memory, &copy, &mut digesters);
-        let mut read = 0;
-        self.read(&state.memory, &same, |range, at, bytes| {
-            read += bytes.len() as u64;
-            copy.piece(range, at, bytes)
-        })?;
-        let held = self.server.hold(self.name).ok_or("it has ended")?;
-        (state.name, state.program) = (self.name, self.program.clone());
-        state.key = Some(self.key.clone());
-        state.end = held.state().map_err(|e| e.to_string())?;
-        state.pending = pause.pending();
-        copy.prepare(&state)?;
-        let memory = state.memory.iter().map(|range| range.bytes).sum();
-        // From here on it never runs here again.
-        match copy.commit() {
-            Ok(()) => {
-                let took = begin.elapsed();
-                let moved = self.moved(target.address.to_string());
-                let is_client_told = self.redirect(&held, &moved);
-                let delta = copy.sent;
-                let report = Report { pause: took, memory, read, delta, is_client_told };
-                done(&Ok(report));
-                held.end(Error::ended_by(&moved));
-                std::mem::forget(pause);
-                Ok(report)
-            }
-            Err(why) => {
-                let text =
-                    format!("it was being moved to {}, which does not answer", target.address);
-                let failed = Err(format!("{why}: the session has ended"));
-                done(&failed);
-                held.end(Error::Ended(text));
-                std::mem::forget(pause);
-                failed
-            }
-        }
+        migration::migrate(self, target, done)
     }
 
     /// Writes the session to a folder. It runs on, unless it is to end.
@@ -189,26 +132,81 @@ impl Migration {
         ends: bool,
         done: impl FnOnce(&Result<Report, String>),
     ) -> Result<Report, String> {
-        let begin = Instant::now();
-        let pause = Pause::begin(&self.shared, &self.queue, PAUSE_TIMEOUT)?;
+        migration::snapshot(self, ends, |pause| self.write(pause, folder), done)
+    }
+
+    /// Writes a session that stands still. Returns the file's bytes, too.
+    fn write(&self, pause: &Pause, folder: &Path) -> Result<(Prepared, u64), String> {
         let mut state = pause.state()?;
-        let held = self.server.hold(self.name).ok_or("it has ended")?;
-        (state.name, state.program) = (self.name, self.program.clone());
-        state.key = Some(self.key.clone());
-        state.end = held.state().map_err(|e| e.to_string())?;
-        state.pending = pause.pending();
+        let held = self.hold(pause, &mut state)?;
         let none = HashSet::new();
         let written = file::write(folder, &state, |each| self.read(&state.memory, &none, each))?;
         let memory = state.memory.iter().map(|range| range.bytes).sum();
-        let took = begin.elapsed();
-        let moved = self.moved(String::new()); // its program waits until a server has it
-        let is_client_told = !ends || self.redirect(&held, &moved);
-        let report = Report { pause: took, memory, read: memory, delta: written, is_client_told };
-        if ends {
-            done(&Ok(report));
-            held.end(Error::ended_by(&moved));
-            std::mem::forget(pause);
-        }
-        Ok(report)
+        Ok((Prepared { held, memory, read: memory }, written))
+    }
+}
+
+impl MigrationSource for Migration {
+    type Copy = Copy;
+    type Pause = Pause;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn begin(&self, to: &Target) -> Result<Copy, String> {
+        let window = lock(&self.shared.window).as_ref().map(|window| window.base());
+        let window = window.ok_or("it has memory without a window")?;
+        Copy::begin(to, window, &self.program)
+    }
+
+    fn outgoing(copy: &mut Copy) -> &mut Outgoing {
+        &mut copy.outgoing
+    }
+
+    /// Sends the memory. Changes of it are sent again.
+    fn send_early(&self, copy: &mut Copy) -> Result<(), String> {
+        let (now, none) = (ranges(&self.shared), HashSet::new());
+        let sent = self.read(&now, &none, |range, at, bytes| copy.piece(range, at, bytes));
+        // Memory that has just ended can't be read, and needn't be.
+        sent.or_else(|why| if copy.outgoing.has_ended() { Err(why) } else { Ok(()) })?;
+        copy.digesters = self.digesters(&now);
+        Ok(())
+    }
+
+    fn pause(&self, timeout: Duration) -> Result<Pause, String> {
+        Pause::begin(&self.shared, &self.queue, timeout)
+    }
+
+    fn prepare(&self, pause: &mut Pause, copy: &mut Copy) -> Result<Prepared, String> {
+        let mut state = pause.state()?;
+        let same = Self::unchanged(&state.memory, copy);
+        let mut read = 0;
+        self.read(&state.memory, &same, |range, at, bytes| {
+            read += bytes.len() as u64;
+            copy.piece(range, at, bytes)
+        })?;
+        // Its messages come until here, and go along.
+        let held = self.hold(pause, &mut state)?;
+        copy.prepare(&state)?;
+        let memory = state.memory.iter().map(|range| range.bytes).sum();
+        Ok(Prepared { held, memory, read })
+    }
+
+    /// Has the session run at the other server. A refusal counts as no answer: that server's own
+    /// process may have taken notice of the session.
+    fn commit(&self, _: &Pause, copy: &Copy) -> Result<(), NotBegun> {
+        copy.commit().map_err(NotBegun::Unknown)
+    }
+
+    fn leave(pause: Pause) {
+        std::mem::forget(pause); // no call is made again
+    }
+
+    /// Tells the client, and the server for clients that come later.
+    fn redirect(&self, held: &Held, moved: &Moved) -> bool {
+        let is_client_told = held.redirect(moved);
+        self.notices.moved(self.name, moved.clone());
+        is_client_told
     }
 }

@@ -8,6 +8,7 @@ use crate::state::lock::lock;
 use crate::state::queue::{Queue, Threads};
 use crate::state::shared::Shared;
 use crate::state::uses::made_kind;
+use reef_remote::migration::POLL_INTERVAL;
 use reef_remote_calls::{Call, Kind};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +16,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Time between two polls of the calls that have not ended.
-const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A session that stands still until this is dropped.
 #[derive(Debug)]
