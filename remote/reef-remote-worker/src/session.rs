@@ -13,6 +13,7 @@ use crate::state::queue::Queue;
 use crate::state::quota::Quota;
 use crate::state::shared::Shared;
 use crate::state::window::Window;
+use reef_remote::migration::Arrival;
 use reef_remote_calls::{HostReturned, Request, SCHEMA};
 use reef_wire::{
     Authority, Endpoint, Error, Handler, Hello, Hot, Key, Link, Message, Result, Server,
@@ -148,7 +149,8 @@ impl Authority for Admission {
             let begin = move |state: &State, shared, queue, executor| {
                 adopt(&current, &server, tenant.as_deref(), state, (shared, queue, executor))
             };
-            return Ok((Box::new(Incoming::new(shared, Box::new(begin))), facts));
+            let arrival = Arrival::new(Incoming::new(shared, Box::new(begin)));
+            return Ok((Box::new(arrival), facts));
         }
         let queue = Arc::new(Queue::default());
         let executor = Executor::new(shared.clone(), queue.clone());

@@ -7,11 +7,12 @@ use crate::executor::Executor;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
+use reef_remote::migration::MigrationTarget;
 use reef_remote::server::Resource;
 use reef_remote_calls::{
     Call, MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState,
 };
-use reef_wire::{Endpoint, Error, Handler, Hot, Message, Result, codec};
+use reef_wire::{Error, Hot, Message, Result, codec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,16 +32,13 @@ pub(crate) struct Incoming {
     state: Vec<u8>,
     /// Bytes of it that are in the session's account.
     held: u64,
-    /// First failure: the session is refused with it.
-    failed: Option<String>,
-    made: Option<(State, Executor)>,
     begin: Begin,
 }
 
 impl Incoming {
     pub(crate) fn new(shared: Arc<Shared>, begin: Begin) -> Self {
-        let (copiers, state, failed, made) = (HashMap::new(), Vec::new(), None, None);
-        Self { shared, queue: Arc::default(), copiers, state, held: 0, failed, made, begin }
+        let (copiers, state) = (HashMap::new(), Vec::new());
+        Self { shared, queue: Arc::default(), copiers, state, held: 0, begin }
     }
 
     fn map(&mut self, map: &MigrateMap) -> Result<(), String> {
@@ -77,6 +75,32 @@ impl Incoming {
         self.copiers.get_mut(&device).ok_or_else(|| "device: has no memory".into())
     }
 
+    /// Records bytes of the state, or drops it.
+    fn charge(&mut self, bytes: u64) -> Result<(), String> {
+        let quota = self.shared.quota.as_ref();
+        if quota.is_none_or(|quota| quota.take_of(Resource::State, bytes).is_ok()) {
+            self.held += bytes;
+            return Ok(());
+        }
+        self.state = Vec::new();
+        self.release();
+        Err("state: the sessions that come to this tenant have too much together".into())
+    }
+
+    /// Gives the bytes of the state back.
+    fn release(&mut self) {
+        let bytes = std::mem::take(&mut self.held);
+        self.shared.quota.iter().for_each(|quota| quota.give_back(Resource::State, bytes));
+    }
+}
+
+impl MigrationTarget for Incoming {
+    const CHECK: Option<u16> = None;
+    const PREPARE: u16 = MigratePrepare::OP;
+    const COMMIT: u16 = MigrateCommit::OP;
+
+    type Session = (State, Executor);
+
     fn take(&mut self, message: &Message<'_>) -> Result<Result<(), String>> {
         let failed = |code: u32| format!("memory: code {code}");
         Ok(match message.op {
@@ -102,28 +126,7 @@ impl Incoming {
         })
     }
 
-    /// Records bytes of the state, or drops it.
-    fn charge(&mut self, bytes: u64) -> Result<(), String> {
-        let quota = self.shared.quota.as_ref();
-        if quota.is_none_or(|quota| quota.take_of(Resource::State, bytes).is_ok()) {
-            self.held += bytes;
-            return Ok(());
-        }
-        self.state = Vec::new();
-        self.release();
-        Err("state: the sessions that come to this tenant have too much together".into())
-    }
-
-    /// Gives the bytes of the state back.
-    fn release(&mut self) {
-        let bytes = std::mem::take(&mut self.held);
-        self.shared.quota.iter().for_each(|quota| quota.give_back(Resource::State, bytes));
-    }
-
-    fn prepare(&mut self) -> Result<(), String> {
-        if let Some(why) = &self.failed {
-            return Err(why.clone());
-        }
+    fn prepare(&mut self) -> Result<(State, Executor), String> {
         let state = codec::read(&std::mem::take(&mut self.state));
         self.release();
         let state: State = state.map_err(|e| e.to_string())?;
@@ -133,13 +136,12 @@ impl Incoming {
             // SAFETY: a number.
             unsafe { release.call([device as usize]) };
         }
-        self.made = Some((state, executor));
-        Ok(())
+        Ok((state, executor))
     }
 
-    fn commit(&mut self) -> Result<(), String> {
-        let (state, executor) = self.made.take().ok_or("nothing is prepared")?;
-        (self.begin)(&state, self.shared.clone(), self.queue.clone(), executor)
+    fn commit(&mut self, made: (State, Executor), _: &[u8]) -> Result<Result<(), String>> {
+        let (state, executor) = made;
+        Ok((self.begin)(&state, self.shared.clone(), self.queue.clone(), executor))
     }
 }
 
@@ -155,25 +157,6 @@ fn append(state: &mut Vec<u8>, piece: &[u8], most: usize) -> Result<()> {
     }
     state.extend_from_slice(piece);
     Ok(())
-}
-
-impl Handler for Incoming {
-    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> Result<()> {
-        let done = match message.op {
-            MigratePrepare::OP => self.prepare(),
-            MigrateCommit::OP => self.commit(),
-            _ => {
-                if let (Err(why), None) = (self.take(message)?, &self.failed) {
-                    self.failed = Some(why);
-                }
-                return Ok(());
-            }
-        };
-        match done {
-            Ok(()) => endpoint.reply(message.number, Ok(&[])),
-            Err(why) => endpoint.reply(message.number, Err((1, &why))),
-        }
-    }
 }
 
 #[cfg(test)]
