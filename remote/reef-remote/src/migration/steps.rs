@@ -31,6 +31,24 @@ pub enum NotBegun {
     Unknown(String),
 }
 
+impl NotBegun {
+    /// Reason of an error that the last message had, with its text.
+    pub fn new(error: &Error, why: String) -> Self {
+        match error {
+            Error::Remote { .. } => Self::Refused(why),
+            _ => Self::Unknown(why),
+        }
+    }
+}
+
+impl From<NotBegun> for String {
+    fn from(why: NotBegun) -> Self {
+        match why {
+            NotBegun::Refused(why) | NotBegun::Unknown(why) => why,
+        }
+    }
+}
+
 /// A session that stands still, and all of which is where it goes. It doesn't run there yet.
 #[derive(Debug)]
 pub struct Prepared {

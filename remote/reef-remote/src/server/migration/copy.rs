@@ -112,10 +112,8 @@ impl Copy {
     pub(super) fn commit(&self, message: &MigrateCommit) -> Result<(), NotBegun> {
         let body = message.to_bytes();
         let body = body.map_err(|error| NotBegun::Refused(text(error)))?;
-        self.outgoing.call(MigrateCommit::OP, &body).map_err(|error| match error {
-            Error::Remote { text, .. } => NotBegun::Refused(text),
-            error => NotBegun::Unknown(error.to_string()),
-        })
+        let called = self.outgoing.call(MigrateCommit::OP, &body);
+        called.map_err(|error| NotBegun::new(&error, text(error.clone())))
     }
 }
 
@@ -150,8 +148,6 @@ pub fn restore(
     let mut rest = State::read(state).map_err(text)?;
     rest.events = Vec::new();
     copy.prepare(&codec::write(&rest).map_err(text)?)?;
-    copy.commit(&rest.commit()).map_err(|why| match why {
-        NotBegun::Refused(why) | NotBegun::Unknown(why) => why,
-    })?;
+    copy.commit(&rest.commit())?;
     Ok(memory.iter().map(|(_, bytes)| bytes).sum())
 }
