@@ -10,7 +10,9 @@ mod support;
 
 use common::{Driver, call, fake_copy, until};
 use reef_remote::server::{Resource, Tenants};
+use reef_remote_calls::{Facts, MigrateCommit, Request, SCHEMA};
 use reef_remote_worker::{Destination, migrate, restore, snapshot};
+use reef_wire::{Authority, Endpoint, Handler, Hello, Hot, Link, Message, ServerOptions, codec};
 use server::{Server, open, open_with, prepare};
 use std::io::Read;
 use std::os::unix::net::UnixListener;
@@ -383,6 +385,48 @@ fn piece_that_has_not_changed_is_not_read_in_the_pause() {
     program.end();
 }
 
+/// A server that takes a session, and refuses it at the last message.
+struct Refusing;
+
+impl Refusing {
+    /// Returns where it listens.
+    fn serve(name: &str) -> String {
+        let address = support::socket(name);
+        let listener = UnixListener::bind(address.strip_prefix("unix:").unwrap()).unwrap();
+        let server = reef_wire::Server::new(ServerOptions::new(SCHEMA), Self);
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let server = server.clone();
+                std::thread::spawn(move || server.serve(Link::unix(socket).unwrap()));
+            }
+        });
+        address
+    }
+}
+
+impl Authority for Refusing {
+    fn admit(
+        &self,
+        hello: &Hello,
+        _: &reef_wire::Server,
+    ) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
+        let request: Request = codec::read(&hello.request).map_err(|e| e.to_string())?;
+        let facts = Facts { window: request.windows.first().copied(), ..Facts::default() };
+        let facts = codec::write(&facts).map_err(|e| e.to_string())?;
+        Ok((Box::new(Self), facts))
+    }
+}
+
+impl Handler for Refusing {
+    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
+        match message.op {
+            _ if !message.wants_reply => Ok(()),
+            MigrateCommit::OP => endpoint.reply(message.number, Err((1, "there is no thread"))),
+            _ => endpoint.reply(message.number, Ok(&[])),
+        }
+    }
+}
+
 #[test]
 fn session_that_cannot_move_says_why_and_runs_on() {
     let _one = prepare();
@@ -403,6 +447,10 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     call!(driver, cuStreamEndCapture(stream, &raw mut graph));
     let nowhere = Destination::new("unix:/nowhere/reef.sock");
     assert!(migrate(servers[0].worker(), &nowhere).is_err());
+    (0..100).for_each(|_| program.step());
+    let refusing = Destination::new(&Refusing::serve("migration-refused-last"));
+    let said = migrate(servers[0].worker(), &refusing).unwrap_err();
+    assert!(said.contains("there is no thread") && !said.contains("has ended"), "{said}");
     (0..100).for_each(|_| program.step());
     migrate(servers[0].worker(), &to).unwrap();
     (0..100).for_each(|_| program.step());

@@ -2,7 +2,7 @@
 
 use super::digest::{Digest, Digester};
 use super::state::{Range, State};
-use reef_remote::migration::{Outgoing, Target};
+use reef_remote::migration::{NotBegun, Outgoing, Target};
 use reef_remote_calls::{
     Facts, MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState,
     Request, SCHEMA,
@@ -100,9 +100,10 @@ impl Copy {
     ///
     /// # Errors
     ///
-    /// It is not known whether it does.
-    pub(crate) fn commit(&self) -> Result<(), String> {
+    /// The other server refuses, or it is not known whether it runs there.
+    pub(crate) fn commit(&self) -> Result<(), NotBegun> {
         let head = MigrateCommit { reserved: U64::new(0) };
-        self.outgoing.call(MigrateCommit::OP, hot_bytes(&head)).map_err(|e| e.to_string())
+        let called = self.outgoing.call(MigrateCommit::OP, hot_bytes(&head));
+        called.map_err(|error| NotBegun::new(&error, error.to_string()))
     }
 }

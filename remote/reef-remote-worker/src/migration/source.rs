@@ -193,10 +193,8 @@ impl MigrationSource for Migration {
         Ok(Prepared { held, memory, read })
     }
 
-    /// Has the session run at the other server. A refusal counts as no answer: that server's own
-    /// process may have taken notice of the session.
     fn commit(&self, _: &Pause, copy: &Copy) -> Result<(), NotBegun> {
-        copy.commit().map_err(NotBegun::Unknown)
+        copy.commit()
     }
 
     fn leave(pause: Pause) {
