@@ -189,3 +189,190 @@ pub fn snapshot<S: MigrationSource>(
     }
     Ok(report)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef_wire::{
+        Authority, Client, ClientOptions, Endpoint, FIRST_OP, Handler, Hello, Link, Message,
+        Server, ServerOptions,
+    };
+    use std::cell::Cell;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    const SCHEMA: u64 = 7;
+    /// Name of the session.
+    const NAME: [u8; 16] = [7; 16];
+    /// Name of its copy.
+    const COPY: [u8; 16] = [8; 16];
+
+    /// Receiver that answers each message that wants it.
+    struct Yes;
+
+    impl Handler for Yes {
+        fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
+            if message.wants_reply { endpoint.reply(message.number, Ok(&[])) } else { Ok(()) }
+        }
+    }
+
+    impl Authority for Yes {
+        fn admit(&self, _: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
+            Ok((Box::new(Self), Vec::new()))
+        }
+    }
+
+    /// A way to a server, which gives a new session this name.
+    fn options(server: &Server, name: [u8; 16]) -> ClientOptions {
+        let server = server.clone();
+        ClientOptions::new(SCHEMA, move || {
+            let (near, far) = UnixStream::pair().unwrap();
+            let server = server.clone();
+            thread::spawn(move || {
+                let mut link = Link::unix(far).unwrap();
+                let hello = server.greet(&mut link)?;
+                server.serve_greeted(link, &hello, name)
+            });
+            Ok(Link::unix(near).unwrap())
+        })
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Fault {
+        Begin,
+        Early,
+        Pause,
+        Prepare,
+        Refusal,
+        Silence,
+        None,
+    }
+
+    /// A session with a fault, and what it does.
+    struct Faulty<'a> {
+        server: &'a Server,
+        key: Key,
+        fault: Fault,
+        state: &'a Cell<&'static str>,
+    }
+
+    struct Still<'a>(&'a Cell<&'static str>);
+
+    impl Drop for Still<'_> {
+        fn drop(&mut self) {
+            self.0.set("runs on");
+        }
+    }
+
+    impl Faulty<'_> {
+        fn fails_at(&self, step: Fault) -> Result<(), String> {
+            if self.fault == step { Err(format!("{step:?}")) } else { Ok(()) }
+        }
+    }
+
+    impl<'a> MigrationSource for Faulty<'a> {
+        type Copy = Outgoing;
+        type Pause = Still<'a>;
+
+        fn key(&self) -> &Key {
+            &self.key
+        }
+
+        fn begin(&self, _: &Target) -> Result<Outgoing, String> {
+            self.fails_at(Fault::Begin)?;
+            Outgoing::open(options(self.server, COPY)).map_err(|e| e.to_string())
+        }
+
+        fn outgoing(copy: &mut Outgoing) -> &mut Outgoing {
+            copy
+        }
+
+        fn send_early(&self, copy: &mut Outgoing) -> Result<(), String> {
+            copy.post(FIRST_OP, &[b"early"]).map_err(|e| e.to_string())?;
+            self.fails_at(Fault::Early)
+        }
+
+        fn pause(&self, _: Duration) -> Result<Still<'a>, String> {
+            self.fails_at(Fault::Pause)?;
+            self.state.set("stands still");
+            Ok(Still(self.state))
+        }
+
+        fn prepare(&self, _: &mut Still<'a>, copy: &mut Outgoing) -> Result<Prepared, String> {
+            let held = self.server.hold(NAME).ok_or("it has ended")?;
+            copy.post(FIRST_OP, &[b"rest"]).map_err(|e| e.to_string())?;
+            self.fails_at(Fault::Prepare)?;
+            Ok(Prepared { held, memory: 9, read: 4 })
+        }
+
+        fn commit(&self, _: &Still<'a>, _: &Outgoing) -> Result<(), NotBegun> {
+            self.fails_at(Fault::Refusal).map_err(NotBegun::Refused)?;
+            self.fails_at(Fault::Silence).map_err(NotBegun::Unknown)
+        }
+
+        fn leave(pause: Still<'a>) {
+            pause.0.set("has left");
+            std::mem::forget(pause);
+        }
+    }
+
+    /// Moves a session with a fault. Returns the outcome, what the session does, how often `done`
+    /// was called, and whether its client has it here.
+    fn moved(fault: Fault) -> (Result<Report, String>, &'static str, u32, bool) {
+        let server = Server::new(ServerOptions::new(SCHEMA), Yes);
+        let client = Client::open(options(&server, NAME), Box::new(Yes)).unwrap();
+        let (state, done) = (Cell::new("runs"), Cell::new(0));
+        let session = Faulty { server: &server, key: Key::make().unwrap(), fault, state: &state };
+        let to = Target::new("unix:/other".parse().unwrap());
+        let outcome = migrate(&session, &to, |_| done.set(done.get() + 1));
+        (outcome, state.get(), done.get(), client.call(FIRST_OP, 0, &[]).is_ok())
+    }
+
+    #[test]
+    fn session_runs_on_until_the_other_server_has_it() {
+        for fault in [Fault::Begin, Fault::Early, Fault::Pause, Fault::Prepare, Fault::Refusal] {
+            let (outcome, state, done, is_here) = moved(fault);
+            assert_eq!(outcome.unwrap_err(), format!("{fault:?}"));
+            assert!(state.starts_with("runs"), "{fault:?}: {state}");
+            assert_eq!((done, is_here), (0, true), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn session_ends_without_an_answer_to_the_last_message() {
+        let (outcome, state, done, is_here) = moved(Fault::Silence);
+        assert_eq!(outcome.unwrap_err(), "Silence: the session has ended");
+        assert_eq!((state, done, is_here), ("has left", 1, false));
+    }
+
+    #[test]
+    fn report_of_a_move_counts_bytes_of_the_pause_alone() {
+        let (outcome, state, done, is_here) = moved(Fault::None);
+        let Report { memory, read, delta, .. } = outcome.unwrap();
+        assert_eq!((memory, read, delta), (9, 4, 4));
+        assert_eq!((state, done, is_here), ("has left", 1, false));
+    }
+
+    /// The second snapshot ends the session.
+    #[test]
+    fn snapshot_leaves_the_session_unless_it_ends() {
+        let server = Server::new(ServerOptions::new(SCHEMA), Yes);
+        let client = Client::open(options(&server, NAME), Box::new(Yes)).unwrap();
+        let (state, done) = (Cell::new("runs"), Cell::new(0));
+        let (key, fault) = (Key::make().unwrap(), Fault::None);
+        let session = Faulty { server: &server, key, fault, state: &state };
+        for (ends, must) in [(false, ("runs on", 0)), (true, ("has left", 1))] {
+            let hold = || server.hold(NAME).ok_or_else(|| "it has ended".to_owned());
+            let report = snapshot(
+                &session,
+                ends,
+                |_| Ok((Prepared { held: hold()?, memory: 9, read: 9 }, 5)),
+                |_| done.set(done.get() + 1),
+            );
+            let report = report.unwrap();
+            assert_eq!((report.read, report.delta), (9, 5));
+            assert_eq!((state.get(), done.get()), must);
+            assert_eq!(client.call(FIRST_OP, 0, &[]).is_ok(), !ends);
+        }
+    }
+}
