@@ -1,11 +1,12 @@
 //! Bytes of the device, read and written by a thread of its own.
 
 use crate::state::shared::Shared;
+use reef_remote::migration::PIECE_LEN;
 use reef_remote_calls::Call;
 use std::sync::Arc;
 
-/// Bytes of a piece.
-pub(crate) const PIECE: usize = 2 << 20;
+/// Bytes of a piece, which the kernel of digests has as a number.
+pub(crate) const PIECE: usize = PIECE_LEN;
 
 /// Copies between the device and this process, by a stream that waits for no other one.
 #[derive(Debug)]

@@ -17,6 +17,6 @@ pub(crate) mod target;
 
 pub use arrival::{Arrival, MigrationTarget};
 pub use outgoing::Outgoing;
-pub use session::{Each, Frozen, Migrate, Region, Report, Write};
+pub use session::{Each, Frozen, Migrate, PIECE_LEN, Region, Report, Write};
 pub use steps::{MigrationSource, NotBegun, POLL_INTERVAL, Prepared, migrate, snapshot};
 pub use target::Target;

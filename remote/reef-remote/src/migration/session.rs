@@ -28,7 +28,10 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// Receiver of the pieces of a region, in order: 2 MiB each, but for the last one.
+/// Bytes of a piece of memory, but for the last one of a region.
+pub const PIECE_LEN: usize = 2 << 20;
+
+/// Receiver of the pieces of a region, in order: [`PIECE_LEN`] each, but for the last one.
 pub type Each<'a> = dyn FnMut(&[u8]) -> Result<(), String> + 'a;
 
 /// A session that stands still.

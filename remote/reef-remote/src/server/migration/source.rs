@@ -4,7 +4,7 @@ use super::copy::Copy;
 use super::state::{CommandState, Identity, Progress, RecordState, State, calendar};
 use crate::messages::{BlocksLeft, Change, Event, Facts, MigrateCommit};
 use crate::migration::outgoing::Outgoing;
-use crate::migration::session::{Each, Frozen, Migrate, Region, Report, Write};
+use crate::migration::session::{Each, Frozen, Migrate, PIECE_LEN, Region, Report, Write};
 use crate::migration::steps::{self, MigrationSource, NotBegun, POLL_INTERVAL, Prepared};
 use crate::migration::target::Target;
 use crate::server::origin::{Object, Origin, Record, Source};
@@ -19,9 +19,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Bytes of a piece of memory.
-const PIECE_LEN: usize = 2 << 20;
 
 type Shared<D> = Arc<Mutex<Session<D>>>;
 type Living<D> = BTreeMap<u64, Arc<Origin<D>>>;
