@@ -69,6 +69,9 @@ impl<T: MigrationTarget> Arrival<T> {
     }
 
     fn commit(&mut self, body: &[u8]) -> Result<Result<(), String>> {
+        if let Err(why) = self.check() {
+            return Ok(Err(why));
+        }
         match self.made.take() {
             Some(made) => self.target.commit(made, body),
             None => Ok(Err("nothing is prepared".into())),
@@ -169,10 +172,19 @@ mod tests {
         post(&mut arrival, 0);
         post(&mut arrival, 1);
         assert_eq!(arrival.target.taken, [0], "what follows is not taken");
-        for op in [21, 22] {
+        for op in [21, 22, 23] {
             assert_eq!(call(&mut arrival, op), Err("zero".into()));
         }
-        assert_eq!(call(&mut arrival, 23), Err("nothing is prepared".into()));
+        assert!(arrival.target.runs.is_empty());
+    }
+
+    #[test]
+    fn part_that_fails_after_preparation_refuses_the_session() {
+        let mut arrival = Arrival::new(Bytes::default());
+        post(&mut arrival, 1);
+        assert_eq!(call(&mut arrival, 22), Ok(()));
+        post(&mut arrival, 0);
+        assert_eq!(call(&mut arrival, 23), Err("zero".into()));
         assert!(arrival.target.runs.is_empty());
     }
 
@@ -181,8 +193,9 @@ mod tests {
         let mut arrival = Arrival::new(Bytes::default());
         assert_eq!(call(&mut arrival, 22), Err("it is empty".into()));
         post(&mut arrival, 1);
-        assert_eq!(call(&mut arrival, 22), Err("it is empty".into()));
-        assert_eq!(call(&mut arrival, 23), Err("nothing is prepared".into()));
+        for op in [22, 23] {
+            assert_eq!(call(&mut arrival, op), Err("it is empty".into()));
+        }
     }
 
     #[test]
