@@ -57,21 +57,14 @@ impl Held {
     }
 
     /// Tells the client that the session goes on at another server, once it has come back. Returns
-    /// whether it was told. Blocks for 2 s at most: this server may end then.
+    /// whether it was told. Blocks for 2 s at most: this server may end then. A client that comes
+    /// later is told as well.
     pub fn redirect(&self, moved: &Moved) -> bool {
         self.server.note_moved(self.name, moved.clone());
         self.session.redirect(moved, REDIRECT_TIMEOUT)
     }
 
-    /// Ends the session here, after [`redirect`](Self::redirect), and returns what that did. A
-    /// client that comes later is told as well.
-    pub fn moved(self, moved: &Moved) -> bool {
-        let is_told = self.redirect(moved);
-        self.end(Error::ended_by(moved));
-        is_told
-    }
-
-    /// Ends the session.
+    /// Ends the session here.
     pub fn end(self, why: Error) {
         self.session.endpoint.end(why);
         self.session.wake();

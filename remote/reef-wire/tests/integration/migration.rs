@@ -41,6 +41,13 @@ fn adopt(at: &Bench, held: &Held, key: &Key) -> reef_wire::Result<()> {
     Ok(())
 }
 
+/// Ends a session at the server from which it has moved. Returns whether its client was told.
+fn end(held: Held, moved: &Moved) -> bool {
+    let is_told = held.redirect(moved);
+    held.end(Error::ended_by(moved));
+    is_told
+}
+
 /// Two servers, the first of which may end, and a client of the first.
 struct Move {
     servers: [Bench; 2],
@@ -111,7 +118,7 @@ impl Move {
     fn go(&self, held: Held) -> bool {
         let key = Key::make().unwrap();
         adopt(&self.servers[1], &held, &key).unwrap();
-        let is_told = held.moved(&Moved { address: "second".into(), key });
+        let is_told = end(held, &Moved { address: "second".into(), key });
         self.is_first_gone.store(true, Ordering::Relaxed);
         is_told
     }
@@ -181,7 +188,7 @@ fn session_comes_back_while_its_first_server_waits() {
     let [first, second] = &moving.servers;
     adopt(second, &held, &key).unwrap();
     let to = Moved { address: "second".into(), key: key.clone() };
-    let there = thread::spawn(move || held.moved(&to));
+    let there = thread::spawn(move || end(held, &to));
     // sleep: so that the first server waits; one that does not yet finds the session there
     thread::sleep(millis(300));
     adopt(first, &second.server().hold(NAME).unwrap(), &key).unwrap();
