@@ -386,9 +386,9 @@ fn piece_that_has_not_changed_is_not_read_in_the_pause() {
 }
 
 /// A server that takes a session, and refuses it at the last message.
-struct Refusing;
+struct Refuser;
 
-impl Refusing {
+impl Refuser {
     /// Returns where it listens.
     fn serve(name: &str) -> String {
         let address = support::socket(name);
@@ -404,7 +404,7 @@ impl Refusing {
     }
 }
 
-impl Authority for Refusing {
+impl Authority for Refuser {
     fn admit(
         &self,
         hello: &Hello,
@@ -417,7 +417,7 @@ impl Authority for Refusing {
     }
 }
 
-impl Handler for Refusing {
+impl Handler for Refuser {
     fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
         match message.op {
             _ if !message.wants_reply => Ok(()),
@@ -448,8 +448,8 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     let nowhere = Destination::new("unix:/nowhere/reef.sock");
     assert!(migrate(servers[0].worker(), &nowhere).is_err());
     (0..100).for_each(|_| program.step());
-    let refusing = Destination::new(&Refusing::serve("migration-refused-last"));
-    let said = migrate(servers[0].worker(), &refusing).unwrap_err();
+    let refuser = Destination::new(&Refuser::serve("migration-refused-last"));
+    let said = migrate(servers[0].worker(), &refuser).unwrap_err();
     assert!(said.contains("there is no thread") && !said.contains("has ended"), "{said}");
     (0..100).for_each(|_| program.step());
     migrate(servers[0].worker(), &to).unwrap();

@@ -23,7 +23,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Begins a session there, as [`Target::options`](super::Target::options) ask for it.
+    /// Begins a session there, with options of [`Target::options`](super::Target::options).
     ///
     /// # Errors
     ///

@@ -208,15 +208,15 @@ mod tests {
     const COPY: [u8; 16] = [8; 16];
 
     /// Receiver that answers each message that wants it.
-    struct Yes;
+    struct Replier;
 
-    impl Handler for Yes {
+    impl Handler for Replier {
         fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
             if message.wants_reply { endpoint.reply(message.number, Ok(&[])) } else { Ok(()) }
         }
     }
 
-    impl Authority for Yes {
+    impl Authority for Replier {
         fn admit(&self, _: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
             Ok((Box::new(Self), Vec::new()))
         }
@@ -249,30 +249,30 @@ mod tests {
     }
 
     /// A session with a fault, and what it does.
-    struct Faulty<'a> {
+    struct FaultySession<'a> {
         server: &'a Server,
         key: Key,
         fault: Fault,
         state: &'a Cell<&'static str>,
     }
 
-    struct Still<'a>(&'a Cell<&'static str>);
+    struct TestPause<'a>(&'a Cell<&'static str>);
 
-    impl Drop for Still<'_> {
+    impl Drop for TestPause<'_> {
         fn drop(&mut self) {
             self.0.set("runs on");
         }
     }
 
-    impl Faulty<'_> {
+    impl FaultySession<'_> {
         fn fails_at(&self, step: Fault) -> Result<(), String> {
             if self.fault == step { Err(format!("{step:?}")) } else { Ok(()) }
         }
     }
 
-    impl<'a> MigrationSource for Faulty<'a> {
+    impl<'a> MigrationSource for FaultySession<'a> {
         type Copy = Outgoing;
-        type Pause = Still<'a>;
+        type Pause = TestPause<'a>;
 
         fn key(&self) -> &Key {
             &self.key
@@ -292,25 +292,25 @@ mod tests {
             self.fails_at(Fault::Early)
         }
 
-        fn pause(&self, _: Duration) -> Result<Still<'a>, String> {
+        fn pause(&self, _: Duration) -> Result<TestPause<'a>, String> {
             self.fails_at(Fault::Pause)?;
             self.state.set("stands still");
-            Ok(Still(self.state))
+            Ok(TestPause(self.state))
         }
 
-        fn prepare(&self, _: &mut Still<'a>, copy: &mut Outgoing) -> Result<Prepared, String> {
+        fn prepare(&self, _: &mut TestPause<'a>, copy: &mut Outgoing) -> Result<Prepared, String> {
             let held = self.server.hold(NAME).ok_or("it has ended")?;
             copy.post(FIRST_OP, &[b"rest"]).map_err(|e| e.to_string())?;
             self.fails_at(Fault::Prepare)?;
             Ok(Prepared { held, memory: 9, read: 4 })
         }
 
-        fn commit(&self, _: &Still<'a>, _: &Outgoing) -> Result<(), NotBegun> {
+        fn commit(&self, _: &TestPause<'a>, _: &Outgoing) -> Result<(), NotBegun> {
             self.fails_at(Fault::Refusal).map_err(NotBegun::Refused)?;
             self.fails_at(Fault::Silence).map_err(NotBegun::Unknown)
         }
 
-        fn leave(pause: Still<'a>) {
+        fn leave(pause: TestPause<'a>) {
             pause.0.set("has left");
             std::mem::forget(pause);
         }
@@ -319,10 +319,11 @@ mod tests {
     /// Moves a session with a fault. Returns the outcome, what the session does, how often `done`
     /// was called, and whether its client has it here.
     fn moved(fault: Fault) -> (Result<Report, String>, &'static str, u32, bool) {
-        let server = Server::new(ServerOptions::new(SCHEMA), Yes);
-        let client = Client::open(options(&server, NAME), Box::new(Yes)).unwrap();
+        let server = Server::new(ServerOptions::new(SCHEMA), Replier);
+        let client = Client::open(options(&server, NAME), Box::new(Replier)).unwrap();
         let (state, done) = (Cell::new("runs"), Cell::new(0));
-        let session = Faulty { server: &server, key: Key::make().unwrap(), fault, state: &state };
+        let session =
+            FaultySession { server: &server, key: Key::make().unwrap(), fault, state: &state };
         let to = Target::new("unix:/other".parse().unwrap());
         let outcome = migrate(&session, &to, |_| done.set(done.get() + 1));
         (outcome, state.get(), done.get(), client.call(FIRST_OP, 0, &[]).is_ok())
@@ -356,11 +357,11 @@ mod tests {
     /// The second snapshot ends the session.
     #[test]
     fn snapshot_leaves_the_session_unless_it_ends() {
-        let server = Server::new(ServerOptions::new(SCHEMA), Yes);
-        let client = Client::open(options(&server, NAME), Box::new(Yes)).unwrap();
+        let server = Server::new(ServerOptions::new(SCHEMA), Replier);
+        let client = Client::open(options(&server, NAME), Box::new(Replier)).unwrap();
         let (state, done) = (Cell::new("runs"), Cell::new(0));
         let (key, fault) = (Key::make().unwrap(), Fault::None);
-        let session = Faulty { server: &server, key, fault, state: &state };
+        let session = FaultySession { server: &server, key, fault, state: &state };
         for (ends, must) in [(false, ("runs on", 0)), (true, ("has left", 1))] {
             let hold = || server.hold(NAME).ok_or_else(|| "it has ended".to_owned());
             let report = snapshot(
