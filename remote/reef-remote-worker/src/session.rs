@@ -184,16 +184,17 @@ fn adopt(
         executor: Some(executor),
     };
     let adopted = server.adopt(name, tenant, None, &state.end, Box::new(reader));
-    let adopted = adopted.map_err(|e| e.to_string())?;
-    let thread = thread::Builder::new().name("reef-session".into()).spawn(move || adopted.run());
-    *lock(&current.adopted) = Some(thread.map_err(|e| format!("no thread: {e}"))?);
-    if current.notices.adopted(name, key) {
-        return Ok(());
+    let begun = adopted.map_err(|e| e.to_string()).and_then(|adopted| {
+        let body = move || adopted.run();
+        let thread = thread::Builder::new().name("reef-session".into()).spawn(body);
+        *lock(&current.adopted) = Some(thread.map_err(|e| format!("no thread: {e}"))?);
+        let is_known = current.notices.adopted(name, key);
+        if is_known { Ok(()) } else { Err("the server takes no notice".to_owned()) }
+    });
+    if let (Err(why), Some((endpoint, _))) = (&begun, current.parts.get()) {
+        endpoint.end(Error::Ended(why.clone())); // it runs on at the other server
     }
-    if let Some((endpoint, _)) = current.parts.get() {
-        endpoint.end(Error::Ended("the server takes no notice".into()));
-    }
-    Err("the server takes no notice".into())
+    begun
 }
 
 /// Receiver of the program's messages.
