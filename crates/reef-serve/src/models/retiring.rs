@@ -1,9 +1,11 @@
 //! Retirement of a model: its requests end first, but a lost device on which they never end delays
-//! no caller.
+//! no caller. When the daemon ends, the device is asked whether it works.
 
 use crate::engine::node::Node;
+use crate::error::Error;
 use crate::models::loaded_model::LoadedModel;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +21,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct Retiring {
     done: Receiver<()>,
     node: Arc<Node>,
+    /// Set when the daemon ends.
+    closing: Arc<AtomicBool>,
     begun: Instant,
 }
 
@@ -42,7 +46,8 @@ impl LoadedModel {
         if thread::Builder::new().name("reef-retire".into()).spawn(finish).is_err() {
             self.finish(); // without a thread: here
         }
-        Retiring { done, node: self.node().clone(), begun: Instant::now() }
+        let (node, closing) = (self.node().clone(), self.factory.closing.clone());
+        Retiring { done, node, closing, begun: Instant::now() }
     }
 }
 
@@ -50,6 +55,10 @@ impl Retiring {
     /// Waits until its requests have ended: at most [`RETIRE_TIMEOUT`] if its device is lost.
     pub(crate) fn wait(self) {
         while let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(POLL_INTERVAL) {
+            if self.closing.load(Ordering::SeqCst) {
+                // No request asks whether the device works any more.
+                self.node.is_lost_after(&Error::Failed("work on it does not end".into()));
+            }
             if self.node.lost().is_some() && self.begun.elapsed() >= RETIRE_TIMEOUT {
                 let (device, text) = (&self.node.name, "work on it does not end");
                 return tracing::warn!(%device, "{text}");

@@ -35,8 +35,9 @@ pub(super) struct Losable {
     pub(super) slow: Arc<AtomicBool>,
     /// Loads alone don't end.
     hangs_loads: Arc<AtomicBool>,
-    /// The number of loads that have begun, and of checks.
+    /// The number of loads that have begun, of runs, and of checks.
     pub(super) loads: Arc<AtomicUsize>,
+    runs: Arc<AtomicUsize>,
     checks: Arc<AtomicUsize>,
     /// Memory of other processes: the first byte of a handle is its place here.
     pub(super) shared: Arc<Mutex<Vec<Arc<dyn SharedMemory>>>>,
@@ -52,10 +53,21 @@ struct Fate {
 
 impl Losable {
     pub(super) fn new(inner: Arc<dyn Engine>) -> Self {
-        let (is_lost, hangs, slow, hangs_loads, loads, checks, shared) = Default::default();
+        let (is_lost, hangs, slow, hangs_loads, loads, runs, checks, shared) = Default::default();
         let memory = inner.memory();
-        let has_kernels = true;
-        Self { inner, is_lost, hangs, memory, has_kernels, slow, hangs_loads, loads, checks, shared }
+        Self {
+            inner,
+            is_lost,
+            hangs,
+            memory,
+            has_kernels: true,
+            slow,
+            hangs_loads,
+            loads,
+            runs,
+            checks,
+            shared,
+        }
     }
 
     fn wait_if_slow(&self) {
@@ -124,7 +136,8 @@ impl Engine for Losable {
     fn check(&self) -> Result<()> {
         self.checks.fetch_add(1, Ordering::SeqCst);
         self.wait_if_slow();
-        until("the device goes on", || (!self.hangs.load(Ordering::SeqCst)).then_some(()));
+        let goes_on = || self.test().is_err() || !self.hangs.load(Ordering::SeqCst);
+        until("the device goes on", || goes_on().then_some(()));
         self.test()
     }
 
@@ -203,6 +216,7 @@ impl Instance for LosableInstance {
 
     fn run(&mut self, run: Run<'_>) -> Result<RunTiming> {
         self.device.test()?;
+        self.device.runs.fetch_add(1, Ordering::SeqCst);
         until("the device goes on", || (!self.device.hangs.load(Ordering::SeqCst)).then_some(()));
         let ran = self.inner.run(run)?;
         self.device.test()?; // lost while it ran
@@ -605,9 +619,34 @@ fn load_that_hangs_does_not_keep_the_end_of_the_daemon() {
         ending.clear();
         let _ = sender.send(());
     });
-    let said = done.recv_timeout(SOON);
+    let said = done.recv_timeout(SOON / 2); // the load panics after `SOON`
     device.hangs_loads.store(false, Ordering::SeqCst); // whatever came of it
     assert_eq!(said, Ok(()), "it waits for the load");
+}
+
+/// Nothing else asks whether the device works.
+#[test]
+fn request_that_hangs_does_not_keep_the_end_of_the_daemon() {
+    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
+    let device = Losable::new(inner);
+    let engine: Arc<dyn Engine> = Arc::new(device.clone());
+    let open = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
+    let fixture = Fixture::open("request-end", |_| (), open);
+    device.hangs.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let _hung = scope.spawn(|| fixture.request(1));
+        until("it runs", || (device.runs.load(Ordering::SeqCst) > 0).then_some(()));
+        device.is_lost.store(true, Ordering::SeqCst);
+        let registry = fixture.server.registry.clone();
+        let (sender, done) = channel();
+        std::thread::spawn(move || {
+            registry.clear();
+            let _ = sender.send(());
+        });
+        let said = done.recv_timeout(SOON / 2); // the run panics after `SOON`
+        device.hangs.store(false, Ordering::SeqCst); // whatever came of it
+        assert_eq!(said, Ok(()), "it waits for the request");
+    });
 }
 
 /// However many jobs fail at once; a device that works is asked once more, for those that failed
