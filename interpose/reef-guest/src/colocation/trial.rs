@@ -5,6 +5,9 @@ const SLOT: u64 = 400_000_000;
 const SLOTS: usize = 4;
 /// Least gain that is worth a later end of real-time work, as a part of what is done anyway.
 const MIN_GAIN: f64 = 0.02;
+/// Work with windows as a multiple of that without, from which one slot of each sort is clear:
+/// further ones without windows would only take from best-effort programs.
+const CLEAR_GAIN: f64 = 3.0;
 
 /// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +52,15 @@ impl Trial {
         let rate = work.saturating_sub(self.work) as f64 / time as f64;
         self.rates[usize::from(self.has_windows())].push(rate);
         (self.begin, self.work) = (now, work);
+        if self.is_clear() {
+            return Some(Outcome::Pays);
+        }
         self.rates.iter().all(|rates| rates.len() == SLOTS).then(|| self.outcome())
+    }
+
+    fn is_clear(&self) -> bool {
+        let [without, with] = &self.rates;
+        matches!((&without[..], &with[..]), ([without], [with]) if *with > CLEAR_GAIN * without)
     }
 
     fn outcome(&self) -> Outcome {
@@ -98,6 +109,20 @@ mod tests {
             let outcome = tried(|_, has_windows| 100 - loss * u64::from(has_windows));
             assert_eq!(outcome, Outcome::PaysNot(100e-6));
         }
+    }
+
+    #[test]
+    fn clear_gain_ends_a_trial_after_a_slot_without_windows() {
+        let (mut trial, mut now, mut work, mut closed) = (Trial::new(0, 0), 0, 0, 0);
+        let outcome = loop {
+            now += 1_000_000;
+            work += if trial.has_windows() { 100 } else { 10 };
+            closed += u32::from(!trial.has_windows());
+            if let Some(outcome) = trial.note(now, work) {
+                break outcome;
+            }
+        };
+        assert_eq!((outcome, closed), (Outcome::Pays, 400));
     }
 
     #[test]
