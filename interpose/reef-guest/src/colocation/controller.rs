@@ -11,6 +11,11 @@
 //! depend on apart from the part. Each kind has a balance of its own besides that of all: rare
 //! iterations that are always late bound the part, although they are few.
 //!
+//! Before it searches for a part it lets *all* pass: a program that is slow enough by itself, such as
+//! one with few threads, needs no windows, and they would take from it and give nothing. All passes
+//! as long as the target is missed by no more than [`TOLERANCE`]. A few late iterations soon after
+//! each other end that, and the next attempt comes much later.
+//!
 //! As long as nothing is known, and while even the least part is too much, no window opens: the
 //! program runs as one without a target. So it does if a [`Trial`] shows that best-effort programs
 //! do no more with windows than without: they may do enough while the real-time program is idle.
@@ -34,9 +39,11 @@ const MAX_ALONE: u64 = 500_000_000;
 const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
 /// Times of colocation for each time of measurement: while the latency alone is unknown or in
-/// doubt, while there are fewer than [`MANY_ITERATIONS`], and later.
-const INTERVALS: [f64; 3] = [3.0, 15.0, 47.0];
+/// doubt, while there are fewer than [`MANY_ITERATIONS`], later, and while all passes and there are
+/// at least [`SOME_ITERATIONS`].
+const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
+const SOME_ITERATIONS: usize = 100;
 /// Part by which such an interval is shorter or longer, so that iterations of all kinds are met.
 const SPREAD: f64 = 0.5;
 /// Step of the sequence that spreads them: its multiples modulo one are even, in any number.
@@ -70,12 +77,27 @@ const SOON: f64 = 4.0;
 const MAX_FALL: f64 = 8.0;
 /// Iterations that seem to have been on time before the first one.
 const FIRST_RUN: u32 = 400;
+/// Distance from the target within which all passes, at most, and as a part of what the target
+/// allows iterations to be longer. The balance of windows is as uncertain.
+const TOLERANCE: f64 = 0.02;
+const TOLERANT_PART: f64 = 0.2;
+/// Part by the balances at which all passes, and the one at which that ends. They begin at one.
+const WIDEST: f64 = 0.99;
+const MIN_WIDE: f64 = 0.7;
+/// Iterations after which all that passed was almost right: the search goes on from [`MIN_WIDE`],
+/// and not from where it was before.
+const LONG_WIDE: usize = 400;
 /// Pauses after a part that was too large however small, in nanoseconds. They double.
 const MIN_PAUSE: u64 = 2_000_000_000;
 const MAX_PAUSE: u64 = 32_000_000_000;
 /// Pauses after a trial in which windows did not pay. They double as well.
 const MIN_REST: u64 = 30_000_000_000;
 const MAX_REST: u64 = 120_000_000_000;
+/// Times from an attempt to let all pass that failed to the next one. They grow by this factor: the
+/// first one may have failed by chance, because few iterations alone were known.
+const MIN_WIDE_REST: u64 = 8_000_000_000;
+const MAX_WIDE_REST: u64 = 120_000_000_000;
+const MORE_REST: u64 = 4;
 /// Time of windows before a trial, in nanoseconds: at least, and at most if the part still rises by
 /// more than this factor in [`RISE_ITERATIONS`].
 const BEFORE_TRIAL: u64 = 1_500_000_000;
@@ -153,6 +175,14 @@ pub struct Controller {
     /// Of all iterations, and of each kind that was seen lately.
     all: Balance,
     bounds: Vec<Bound>,
+    /// All passes. The balances then say whether it may, by a target with the tolerance.
+    is_wide: bool,
+    wide_target: f64,
+    /// Part to which windows return after that, the time before which it isn't tried again, and the
+    /// time from the next failure to another attempt.
+    found: f64,
+    next_wide: u64,
+    wide_rest: u64,
     /// Last measured growth: 1 is alone.
     growth: f64,
     next_alone: u64,
@@ -176,8 +206,9 @@ pub struct Controller {
 impl Controller {
     /// Creates a controller that begins with a measurement alone at this time, in nanoseconds.
     pub fn new(target: Slo, now: u64) -> Self {
+        let target = target.ratio();
         Self {
-            target: target.ratio(),
+            target,
             state: State::Alone(now),
             alone: Baseline::new(MAX_ODD, 0.0),
             is_in_doubt: true,
@@ -188,6 +219,11 @@ impl Controller {
             shown: Vec::new(),
             all: Balance::at(PROBE),
             bounds: Vec::new(),
+            is_wide: false,
+            wide_target: target + TOLERANCE.min(TOLERANT_PART * (target - 1.0)),
+            found: PROBE,
+            next_wide: 0,
+            wide_rest: MIN_WIDE_REST,
             growth: 1.0,
             next_alone: now,
             pause: MIN_PAUSE,
@@ -206,7 +242,9 @@ impl Controller {
     /// Returns the part of the time that passes now, in parts per million.
     pub fn duty(&self) -> u32 {
         match self.state {
-            State::Colocated(_) if self.has_windows() => (self.part() * f64::from(WHOLE)) as u32,
+            State::Colocated(_) if !self.has_windows() => 0,
+            State::Colocated(_) if self.is_wide => WHOLE,
+            State::Colocated(_) => (self.part() * f64::from(WHOLE)) as u32,
             _ => 0,
         }
     }
@@ -271,7 +309,9 @@ impl Controller {
             // Iterations that began before belong to the state before.
             State::Alone(since) if begin >= since => self.note_alone(iteration, begin - since),
             State::Colocated(since) if begin >= since && self.has_windows() => {
-                let verdict = self.alone.verdict(iteration.kind.into(), length, self.target);
+                let wide = (self.wide_target, 1.0);
+                let (ratio, most) = if self.is_wide { wide } else { (self.target, most) };
+                let verdict = self.alone.verdict(iteration.kind.into(), length, ratio);
                 verdict.into_iter().for_each(|verdict| self.adapt(iteration.kind, verdict, most));
             }
             _ => {}
@@ -313,6 +353,7 @@ impl Controller {
         self.spread = (self.spread + GOLDEN).fract();
         let mean = match self.known {
             _ if self.is_in_doubt || self.alone.is_odd() => INTERVALS[0],
+            known if self.is_wide && known >= SOME_ITERATIONS => INTERVALS[3],
             known => INTERVALS[1 + usize::from(known >= MANY_ITERATIONS)],
         };
         mean * (1.0 + SPREAD * (2.0 * self.spread - 1.0))
@@ -342,7 +383,7 @@ impl Controller {
             self.is_steady = part <= STILL_RISES * self.earlier;
             self.earlier = part;
         }
-        if part > 2.0 * PROBE {
+        if part > 2.0 * PROBE && !self.is_wide {
             self.pause = MIN_PAUSE;
         }
         self.all.note(verdict, most);
@@ -363,11 +404,14 @@ impl Controller {
     }
 
     /// Measures growth, and ends this state if it is time to, if the least part is too much, or if
-    /// windows don't pay.
+    /// windows don't pay. Lets all pass, or no longer.
     fn end_colocation(&mut self, now: u64, work: u64) {
         if self.shown.len() >= SHOWN_ITERATIONS {
             self.growth = quantile(&mut self.shown, 0.99).unwrap_or(1.0);
             self.shown.clear();
+        }
+        if self.is_wide && self.part() < MIN_WIDE {
+            self.narrow(now);
         }
         if self.part() < MIN_PART {
             self.begin_pause(now.saturating_add(self.pause), RETRY);
@@ -377,9 +421,33 @@ impl Controller {
             outcome.into_iter().for_each(|outcome| self.end_trial(outcome, now, work));
         } else if self.is_trial_due(now) {
             self.trial = Some(Trial::new(now, work));
+        } else if self.is_wide_due(now) {
+            self.widen();
         } else if now >= self.next_alone {
             self.begin_alone(now);
         }
+    }
+
+    fn is_wide_due(&self, now: u64) -> bool {
+        let may_pass = now >= self.next_wide || self.part() >= WIDEST;
+        may_pass && !self.is_wide && !self.is_in_doubt
+    }
+
+    /// Lets all pass from now on.
+    fn widen(&mut self) {
+        self.found = self.part().min(MIN_WIDE);
+        (self.all, self.bounds) = (Balance::at(1.0), Vec::new());
+        (self.is_wide, self.tried) = (true, 0);
+    }
+
+    /// Returns to windows, because too many iterations were late.
+    fn narrow(&mut self, now: u64) {
+        let part = if self.tried < LONG_WIDE { self.found } else { MIN_WIDE };
+        (self.all, self.bounds) = (Balance::at(part), Vec::new());
+        (self.is_wide, self.trial) = (false, None);
+        self.opened = now;
+        self.next_wide = now.saturating_add(self.wide_rest);
+        self.wide_rest = (self.wide_rest * MORE_REST).min(MAX_WIDE_REST);
     }
 
     fn is_trial_due(&self, now: u64) -> bool {
@@ -409,7 +477,7 @@ impl Controller {
     /// Begins a pause, after which windows have this part at first.
     fn begin_pause(&mut self, until: u64, part: f64) {
         (self.all, self.bounds) = (Balance { run: 0, ..Balance::at(part) }, Vec::new());
-        (self.is_in_doubt, self.trial) = (true, None);
+        (self.is_in_doubt, self.is_wide, self.trial) = (true, false, None);
         self.state = State::Pause(until);
     }
 }
