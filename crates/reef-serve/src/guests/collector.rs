@@ -23,7 +23,7 @@ pub(super) struct Collector(pub(super) Weak<Registry>);
 type Number = fn(&GuestView) -> u64;
 
 /// Name, help, and getter of each counter. Guests report these numbers themselves.
-const COUNTERS: [(&str, &str, Number); 9] = [
+const COUNTERS: [(&str, &str, Number); 10] = [
     ("reef_guest_kernels", "Kernels that a guest launched", |guest| guest.kernels),
     ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
     ("reef_guest_gates", "Gates in a guest's streams and graphs", |guest| guest.gates),
@@ -35,6 +35,11 @@ const COUNTERS: [(&str, &str, Number); 9] = [
         "reef_guest_stalls",
         "Times a real-time guest was busy for too long without a sign of work, and others were released",
         |guest| guest.stalls,
+    ),
+    (
+        "reef_guest_long_silences",
+        "Measurements of a real-time guest alone for which others were held for more than 20 ms",
+        |guest| guest.long_silences,
     ),
     ("reef_guest_refused", "Gates and marks that the driver refused", |guest| guest.refused),
     ("reef_guest_sliced", "Launches of long kernels in slices", |guest| guest.sliced),

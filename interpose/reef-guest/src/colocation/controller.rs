@@ -167,6 +167,10 @@ pub struct Controller {
     measured: usize,
     begun: usize,
     known: usize,
+    /// Time of the measurement that lasts in which an iteration ran, as far as these have ended.
+    worked: u64,
+    /// Measurements for which peers were held for longer than [`MAX_SILENCE`].
+    long_silences: u64,
     /// Place in the sequence that spreads measurements, from 0 to 1.
     spread: f64,
     /// Last iterations, each divided by what few of its kind exceed alone, since growth was
@@ -215,6 +219,8 @@ impl Controller {
             measured: 0,
             begun: 0,
             known: 0,
+            worked: 0,
+            long_silences: 0,
             spread: 0.0,
             shown: Vec::new(),
             all: Balance::at(PROBE),
@@ -269,6 +275,12 @@ impl Controller {
         self.growth
     }
 
+    /// Returns the number of measurements for which peers were held for longer than 20 ms: the
+    /// program's iterations are that long.
+    pub(crate) fn long_silences(&self) -> u64 {
+        self.long_silences
+    }
+
     /// Notes iterations that have ended, in order, and the time. `applied` is the part that really
     /// passed, in parts per million: it may be bounded otherwise. `work` is what best-effort
     /// programs have done, in any unit that grows.
@@ -316,6 +328,10 @@ impl Controller {
             }
             _ => {}
         }
+        if let State::Alone(since) = self.state {
+            let work = iteration.end.saturating_sub(begin.max(since));
+            self.worked = self.worked.saturating_add(work);
+        }
     }
 
     /// Notes an iteration that began in the measurement, after this time of it.
@@ -329,7 +345,7 @@ impl Controller {
     }
 
     fn begin_alone(&mut self, now: u64) {
-        (self.measured, self.begun) = (0, 0);
+        (self.measured, self.begun, self.worked) = (0, 0, 0);
         self.state = State::Alone(now);
     }
 
@@ -343,8 +359,12 @@ impl Controller {
         if self.alone.fresh() >= ALONE_ITERATIONS {
             self.take_over(now);
         }
-        let cost = length.min(MAX_SILENCE) as f64;
-        self.next_alone = now.saturating_add((cost * self.interval()) as u64);
+        // Peers are held while the program works, however long, and for a while if it doesn't. In
+        // doubt they are held anyway.
+        let worked = if self.is_in_doubt { 0 } else { self.worked };
+        let cost = length.min(MAX_SILENCE.max(worked));
+        self.long_silences += u64::from(cost > MAX_SILENCE);
+        self.next_alone = now.saturating_add((cost as f64 * self.interval()) as u64);
         self.state = State::Colocated(now);
     }
 

@@ -424,6 +424,21 @@ fn program_that_almost_meets_the_target_is_left_alone() {
     }
 }
 
+/// No measurement of such a program is shorter than an iteration.
+#[test]
+fn long_iterations_are_measured_rarely_and_counted() {
+    let mut plant = Plant::new(3, 2e8, 0.02);
+    let mut controller = Controller::new(slo(1.2), plant.now);
+    plant.drive(&mut controller, 60.0, 1.0);
+    let before = controller.long_silences();
+    let (_, part) = plant.drive(&mut controller, 60.0, 1.0);
+    let count = controller.long_silences() - before;
+    assert!(part > 0.85 && (1..20).contains(&count), "{part}, {count} measurements");
+    let mut controller = Controller::new(slo(1.1), 0);
+    silence(&mut controller, 100_000_000, 0, 10_000_000_000);
+    assert_eq!(controller.long_silences(), 0, "iterations of 0.9 ms");
+}
+
 /// Windows make the program slower and give nothing: changes of the device's program take their
 /// time. What runs while the program is idle does not become less.
 #[test]

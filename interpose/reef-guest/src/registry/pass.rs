@@ -18,6 +18,9 @@ pub(super) struct Pass {
     /// Growth of a real-time guest's latency, in thousandths; zero: not measured. Written by its
     /// relay.
     growth: AtomicU32,
+    /// Measurements of a real-time guest alone for which its peers were held for long. Written by
+    /// its relay.
+    long_silences: AtomicU64,
 }
 
 impl Pass {
@@ -43,6 +46,14 @@ impl Pass {
 
     pub(super) fn set_growth(&self, growth: f64) {
         self.growth.store((growth * 1000.0) as u32, Relaxed);
+    }
+
+    pub(super) fn set_long_silences(&self, count: u64) {
+        self.long_silences.store(count, Relaxed);
+    }
+
+    pub(super) fn long_silences(&self) -> u64 {
+        self.long_silences.load(Relaxed)
     }
 
     pub(super) fn growth(&self) -> Option<f64> {

@@ -121,6 +121,7 @@ impl Passage {
         let work = work.fold(0, u64::wrapping_add);
         controller.note(&self.iterations, now, applied, work);
         self.pass.set_growth(controller.growth());
+        self.pass.set_long_silences(controller.long_silences());
         self.pass.set_duty(controller.duty());
         Some(controller.duty())
     }

@@ -60,6 +60,8 @@ pub struct GuestView {
     pub iterations: u64,
     /// Last measured latency of a real-time guest with a target, as a multiple of that alone.
     pub growth: Option<f64>,
+    /// Measurements of a real-time guest alone for which its peers were held for more than 20 ms.
+    pub long_silences: u64,
     /// Fault of its page, if the header that the daemon wrote was changed.
     pub fault: Option<String>,
     /// Host times of its calls, if it has a profile. They are those of all of its devices together,
@@ -137,6 +139,7 @@ impl GuestView {
             passed: guest.pass.passed(),
             iterations: page.iterations.count(),
             growth: guest.pass.growth(),
+            long_silences: guest.pass.long_silences(),
             fault: page.check(who).err(),
             times: page.times.read(),
         }
