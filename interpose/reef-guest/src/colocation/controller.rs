@@ -281,6 +281,19 @@ impl Controller {
         self.long_silences
     }
 
+    /// Goes on from this time, with what another controller of the same program knows of it alone.
+    pub(crate) fn follow(&mut self, before: &mut Self, now: u64) {
+        std::mem::swap(&mut self.alone, &mut before.alone);
+        (self.known, self.is_in_doubt) = (before.known, before.is_in_doubt);
+        self.long_silences = before.long_silences;
+        self.trial = None;
+        self.shown.clear();
+        match self.state {
+            State::Pause(until) if now < until => self.is_in_doubt = true,
+            _ => self.resume(now),
+        }
+    }
+
     /// Notes iterations that have ended, in order, and the time. `applied` is the part that really
     /// passed, in parts per million: it may be bounded otherwise. `work` is what best-effort
     /// programs have done, in any unit that grows.

@@ -1,6 +1,7 @@
 //! Controllers next to simulated programs.
 
 use super::controller::Controller;
+use super::pairs::Pairs;
 use super::share::Slo;
 use crate::page::iterations::Iteration;
 use proptest::prelude::*;
@@ -422,6 +423,38 @@ fn program_that_almost_meets_the_target_is_left_alone() {
             assert!(growth < 1.12 && part > 0.95, "{growth}, part {part} of seed {seed}");
         }
     }
+}
+
+/// Two best-effort programs in turn next to the same real-time program, which one of them slows.
+#[test]
+fn peers_begin_with_their_own_last_part() {
+    let mut plant = Plant::new(3, 2e6, 0.5);
+    let mut pairs = Pairs::new(slo(1.1), plant.now);
+    let mut run = |peer: usize, seconds: f64| {
+        plant.slope = [0.5, 0.05][peer - 1];
+        pairs.turn_to(vec![peer], plant.now);
+        plant.drive(pairs.current_mut(), seconds, 1.0).1
+    };
+    run(1, 10.0);
+    run(2, 10.0);
+    let [slow, quick] = [run(1, 0.5), run(2, 0.5)];
+    assert!((0.12..0.3).contains(&slow) && quick > 0.9, "{slow}, {quick}");
+}
+
+#[test]
+fn peers_that_are_gone_make_room() {
+    let mut pairs = Pairs::new(slo(1.1), 0);
+    let mut plant = Plant::new(3, 2e6, 0.05);
+    (1..40).for_each(|peer| pairs.turn_to(vec![peer], plant.now));
+    plant.drive(pairs.current_mut(), 10.0, 1.0);
+    pairs.retain(|_| false);
+    pairs.turn_to(vec![40], plant.now);
+    plant.slope = 3.0;
+    plant.drive(pairs.current_mut(), 1.0, 1.0);
+    pairs.turn_to(vec![39], plant.now);
+    plant.slope = 0.05;
+    let (_, part) = plant.drive(pairs.current_mut(), 0.5, 1.0);
+    assert!(part > 0.9, "{part}: what was found is kept");
 }
 
 /// No measurement of such a program is shorter than an iteration.

@@ -5,7 +5,7 @@
 
 use super::gates::Gates;
 use super::pass::{Pass, Peer};
-use crate::colocation::controller::Controller;
+use crate::colocation::pairs::Pairs;
 use crate::colocation::windows::Windows;
 use crate::page::iterations::Iteration;
 use crate::page::layout::Counts;
@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Time after the guest's work for which peers are held while its iterations are measured alone:
 /// its next one may be on its way. A guest without work holds no peer.
 const MAX_QUIET: u64 = 20_000_000;
+/// Interval in nanoseconds after which peers that launched nothing count as idle. A held peer
+/// launches more often than that, as its own gate opens for a moment.
+const IDLE_INTERVAL: u64 = 1_000_000_000;
 
 /// Passage next to one real-time guest.
 #[derive(Debug)]
@@ -24,7 +27,9 @@ pub(super) struct Passage {
     page: Arc<Mapping>,
     pass: Arc<Pass>,
     period: u64,
-    controller: Option<Controller>,
+    pairs: Option<Pairs>,
+    /// Launches of each peer at this time.
+    launched: (u64, Vec<u64>),
     /// Iterations that were read.
     seen: u64,
     iterations: Vec<Iteration>,
@@ -42,12 +47,13 @@ impl Passage {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX >> 1);
         let (iterations, list, windows) = (Vec::new(), Arc::default(), Vec::new());
         let seen = page.iterations.count();
-        let controller = None;
+        let (pairs, launched) = (None, (0, Vec::new()));
         Self {
             page,
             pass,
             period,
-            controller,
+            pairs,
+            launched,
             seen,
             iterations,
             list,
@@ -63,7 +69,7 @@ impl Passage {
         if is_busy {
             self.busy = now;
         }
-        let is_silent = self.controller.as_ref().is_some_and(|all| all.is_silent(now));
+        let is_silent = self.pairs.as_ref().is_some_and(|all| all.current().is_silent(now));
         is_silent && now.saturating_sub(self.busy) < MAX_QUIET
     }
 
@@ -87,7 +93,7 @@ impl Passage {
                 until = until.min(step.until);
             }
         }
-        match self.controller.as_ref().filter(|_| is_held) {
+        match self.pairs.as_ref().filter(|_| is_held) {
             Some(_) => until.min(now + self.period),
             None => until,
         }
@@ -104,6 +110,26 @@ impl Passage {
         let windows = |peer: &Peer| known(peer).unwrap_or_else(|| Windows::new(self.period, now));
         self.windows = list.iter().map(|peer| (peer.clone(), windows(peer))).collect();
         self.list = list;
+        self.launched.1.clear();
+        if let Some(pairs) = &mut self.pairs {
+            let names: Vec<usize> = self.windows.iter().map(|(peer, _)| name(peer)).collect();
+            pairs.retain(|peer| names.contains(&peer));
+        }
+    }
+
+    /// Finds out which peers have launched something lately, and goes on with their controller.
+    fn follow_peers(&mut self, now: u64) {
+        if now.saturating_sub(self.launched.0) < IDLE_INTERVAL {
+            return;
+        }
+        let launched = self.windows.iter().map(|(peer, _)| launches(&peer.page.counts)).collect();
+        let (_, before) = std::mem::replace(&mut self.launched, (now, launched));
+        let counts = self.launched.1.iter().zip(&before);
+        let peers = self.windows.iter().zip(counts).filter(|(_, (after, before))| after != before);
+        let peers: Vec<usize> = peers.map(|((peer, _), _)| name(peer)).collect();
+        if let Some(pairs) = &mut self.pairs {
+            pairs.turn_to(peers, now);
+        }
     }
 
     /// Lets the controller see the guest's iterations, and returns the part that it has found.
@@ -115,7 +141,9 @@ impl Passage {
         if self.windows.is_empty() {
             return Some(0); // there is nothing to let through
         }
-        let controller = self.controller.get_or_insert_with(|| Controller::new(target, now));
+        self.follow_peers(now);
+        let pairs = self.pairs.get_or_insert_with(|| Pairs::new(target, now));
+        let controller = pairs.current_mut();
         let applied = self.windows.iter().map(|(peer, _)| peer.pass.duty()).max().unwrap_or(0);
         let work = self.windows.iter().map(|(peer, _)| launches(&peer.page.counts));
         let work = work.fold(0, u64::wrapping_add);
@@ -125,6 +153,11 @@ impl Passage {
         self.pass.set_duty(controller.duty());
         Some(controller.duty())
     }
+}
+
+/// Name of a peer for as long as it exists.
+fn name(peer: &Peer) -> usize {
+    Arc::as_ptr(&peer.page).addr()
 }
 
 /// Launches of a guest: what it has done, as it runs ahead of its device by few of them. A guest
