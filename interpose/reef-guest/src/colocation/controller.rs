@@ -19,6 +19,7 @@
 //! As long as nothing is known, and while even the least part is too much, no window opens: the
 //! program runs as one without a target. So it does if a [`Trial`] shows that best-effort programs
 //! do no more with windows than without: they may do enough while the real-time program is idle.
+//! And so it does if the part at the target is smaller than [`WORTH`] times what the target costs.
 
 use super::share::Slo;
 use super::trial::{Outcome, Trial};
@@ -87,6 +88,12 @@ const MIN_WIDE: f64 = 0.7;
 /// Iterations after which all that passed was almost right: the search goes on from [`MIN_WIDE`],
 /// and not from where it was before.
 const LONG_WIDE: usize = 400;
+/// Least part for each part by which the target allows iterations to be longer, and the most that
+/// this asks for. With less the program runs as one without a target.
+const WORTH: f64 = 0.5;
+const MAX_LEAST: f64 = 0.8 * PROBE;
+/// Weight of the iterations by which that is judged: their number if none is late alone.
+const JUDGED_WEIGHT: f64 = 512.0;
 /// Pauses after a part that was too large however small, in nanoseconds. They double.
 const MIN_PAUSE: u64 = 2_000_000_000;
 const MAX_PAUSE: u64 = 32_000_000_000;
@@ -98,6 +105,10 @@ const MAX_REST: u64 = 120_000_000_000;
 const MIN_WIDE_REST: u64 = 8_000_000_000;
 const MAX_WIDE_REST: u64 = 120_000_000_000;
 const MORE_REST: u64 = 4;
+/// Pauses after a part that was not worth its cost. They double as well, and are so long because
+/// more than one iteration in a hundred may be slower until that is known again.
+const MIN_DEAR_PAUSE: u64 = 120_000_000_000;
+const MAX_DEAR_PAUSE: u64 = 960_000_000_000;
 /// Time of windows before a trial, in nanoseconds: at least, and at most if the part still rises by
 /// more than this factor in [`RISE_ITERATIONS`].
 const BEFORE_TRIAL: u64 = 1_500_000_000;
@@ -132,6 +143,18 @@ struct Bound {
     balance: Balance,
     /// It had an iteration since measurements alone were last taken over.
     is_seen: bool,
+}
+
+/// Iterations since it was last judged whether windows are worth what they cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    count: f64,
+    /// Sum of their squared weights.
+    weight: f64,
+    /// Sum of the parts that passed in them.
+    parts: f64,
+    /// Late ones, less those that were allowed.
+    excess: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -187,6 +210,11 @@ pub struct Controller {
     found: f64,
     next_wide: u64,
     wide_rest: u64,
+    /// Least part that is worth what the target costs, and what was seen since that was judged.
+    least: f64,
+    stretch: Stretch,
+    /// Length of the next pause if it isn't.
+    dear_pause: u64,
     /// Last measured growth: 1 is alone.
     growth: f64,
     next_alone: u64,
@@ -230,6 +258,9 @@ impl Controller {
             found: PROBE,
             next_wide: 0,
             wide_rest: MIN_WIDE_REST,
+            least: (WORTH * (1.0 - 1.0 / target)).min(MAX_LEAST),
+            stretch: Stretch::default(),
+            dear_pause: MIN_DEAR_PAUSE,
             growth: 1.0,
             next_alone: now,
             pause: MIN_PAUSE,
@@ -286,7 +317,7 @@ impl Controller {
         std::mem::swap(&mut self.alone, &mut before.alone);
         (self.known, self.is_in_doubt) = (before.known, before.is_in_doubt);
         self.long_silences = before.long_silences;
-        self.trial = None;
+        (self.trial, self.stretch) = (None, Stretch::default());
         self.shown.clear();
         match self.state {
             State::Pause(until) if now < until => self.is_in_doubt = true,
@@ -423,6 +454,7 @@ impl Controller {
         if verdict.known < KNOWN_ITERATIONS {
             return;
         }
+        self.stretch.note(verdict, part);
         let known = self.bounds.iter().position(|bound| bound.kind == kind);
         let at = known.unwrap_or(self.bounds.len());
         if known.is_none() {
@@ -449,6 +481,9 @@ impl Controller {
         if self.part() < MIN_PART {
             self.begin_pause(now.saturating_add(self.pause), RETRY);
             self.pause = (self.pause * 2).min(MAX_PAUSE);
+        } else if self.is_too_dear() {
+            self.begin_pause(now.saturating_add(self.dear_pause), PROBE);
+            self.dear_pause = (self.dear_pause * 2).min(MAX_DEAR_PAUSE);
         } else if let Some(trial) = &mut self.trial {
             let outcome = trial.note(now, work);
             outcome.into_iter().for_each(|outcome| self.end_trial(outcome, now, work));
@@ -470,17 +505,31 @@ impl Controller {
     fn widen(&mut self) {
         self.found = self.part().min(MIN_WIDE);
         (self.all, self.bounds) = (Balance::at(1.0), Vec::new());
-        (self.is_wide, self.tried) = (true, 0);
+        (self.is_wide, self.tried, self.stretch) = (true, 0, Stretch::default());
     }
 
     /// Returns to windows, because too many iterations were late.
     fn narrow(&mut self, now: u64) {
         let part = if self.tried < LONG_WIDE { self.found } else { MIN_WIDE };
         (self.all, self.bounds) = (Balance::at(part), Vec::new());
-        (self.is_wide, self.trial) = (false, None);
+        (self.is_wide, self.trial, self.stretch) = (false, None, Stretch::default());
         self.opened = now;
         self.next_wide = now.saturating_add(self.wide_rest);
         self.wide_rest = (self.wide_rest * MORE_REST).min(MAX_WIDE_REST);
+    }
+
+    /// Returns whether windows have found their part, and it is smaller than what they cost.
+    fn is_too_dear(&mut self) -> bool {
+        if self.is_wide || self.stretch.weight < JUDGED_WEIGHT {
+            return false;
+        }
+        let Stretch { count, parts, excess, .. } = std::mem::take(&mut self.stretch);
+        let is_dear = parts < self.least * count;
+        if !is_dear {
+            self.dear_pause = MIN_DEAR_PAUSE;
+        }
+        // With fewer late iterations than that the part still rises, or is bounded otherwise.
+        is_dear && excess >= -0.5 * LATE_SHARE * count
     }
 
     fn is_trial_due(&self, now: u64) -> bool {
@@ -510,8 +559,19 @@ impl Controller {
     /// Begins a pause, after which windows have this part at first.
     fn begin_pause(&mut self, until: u64, part: f64) {
         (self.all, self.bounds) = (Balance { run: 0, ..Balance::at(part) }, Vec::new());
-        (self.is_in_doubt, self.is_wide, self.trial) = (true, false, None);
+        (self.is_in_doubt, self.trial) = (true, None);
+        (self.is_wide, self.stretch) = (false, Stretch::default());
         self.state = State::Pause(until);
+    }
+}
+
+impl Stretch {
+    /// Adds an iteration in which this part passed.
+    fn note(&mut self, verdict: Verdict, part: f64) {
+        self.count += 1.0;
+        self.weight += verdict.weight().powi(2);
+        self.parts += part;
+        self.excess += f64::from(u8::from(verdict.is_late)) - verdict.share;
     }
 }
 

@@ -150,11 +150,11 @@ proptest! {
 
     #[test]
     fn target_is_held_within_two_hundredths(
-        seed: u64, base in 1e6..8e6_f64, slope in 0.05..6.0_f64, power in 0.8..1.3_f64,
+        seed: u64, base in 1e6..8e6_f64, slope in 0.05..2.0_f64, power in 0.8..1.3_f64,
         target in 1.05..1.5_f64, noise in 0.0..0.1_f64, other in 0..40_u64
     ) {
-        // The least share that passes slows a steeper program by more than the target.
-        prop_assume!(slope <= 60.0 * (target - 1.0));
+        // Windows of a steeper program give less than they cost.
+        prop_assume!(((target - 1.0) / slope).powf(1.0 / power) >= 0.06);
         let other = if other < 3 { 0 } else { other };
         let mut plant = Plant { power, noise, other, ..Plant::new(seed, base, slope) };
         let mut controller = Controller::new(slo(target), plant.now);
@@ -170,7 +170,7 @@ proptest! {
     /// A prompt in each few tokens: its lengths vary, and those of tokens don't.
     #[test]
     fn steady_iterations_keep_their_target_next_to_varying_ones(
-        seed: u64, base in 1e6..4e6_f64, slope in 0.5..4.0_f64, target in 1.08..1.3_f64,
+        seed: u64, base in 1e6..4e6_f64, slope in 0.3..0.7_f64, target in 1.08..1.3_f64,
         other in 4..30_u64, varies in 0.3..2.0_f64
     ) {
         let mut plant = Plant { other, varies, ..Plant::new(seed, base, slope) };
@@ -185,7 +185,7 @@ proptest! {
     /// Iterations that have one of two lengths, with the same launches.
     #[test]
     fn iterations_of_two_lengths_keep_their_target(
-        seed: u64, base in 1e6..4e6_f64, slope in 0.5..4.0_f64, target in 1.08..1.3_f64,
+        seed: u64, base in 1e6..4e6_f64, slope in 0.4..0.8_f64, target in 1.08..1.3_f64,
         second in 1.2..3.0_f64
     ) {
         let mut plant = Plant { second, ..Plant::new(seed, base, slope) };
@@ -199,7 +199,7 @@ proptest! {
 
     #[test]
     fn target_is_held_again_after_a_change(
-        seed: u64, base in 1e6..5e6_f64, slope in 0.5..4.0_f64, change in 0.4..2.5_f64
+        seed: u64, base in 1e6..5e6_f64, slope in 0.5..0.8_f64, change in 0.4..2.5_f64
     ) {
         let mut plant = Plant::new(seed, base, slope);
         let mut controller = Controller::new(slo(1.15), plant.now);
@@ -221,19 +221,24 @@ proptest! {
         prop_assert!(growth <= 1.23, "{growth}");
     }
 
-    /// In latency and in what is kept together, a target is not beaten by letting all pass.
+    /// In latency and in what is kept together, a target is not beaten by letting all pass, nor by
+    /// letting nothing pass.
     #[test]
-    fn target_is_never_worse_in_both_than_all(
+    fn target_is_never_worse_in_both_than_all_or_nothing(
         seed: u64, base in 1.5e6..4e6_f64, size in -4.0..1.8_f64, step in -0.3..0.3_f64,
         target in 1.05..1.3_f64, noise in 0.0..0.05_f64
     ) {
         let (slope, step) = (size.exp(), step.max(0.0));
+        // Windows whose least cost is just the target are tried twice a minute.
+        prop_assume!((1.0 + step - target).abs() > 0.03);
         let mut plant = Plant { step, noise, ..Plant::new(seed, base, slope) };
         let mut controller = Controller::new(slo(target), plant.now);
         plant.drive(&mut controller, 20.0, 1.0);
         let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
         let all = 1.0 + step + slope;
         prop_assert!(growth < all - 0.003 || part > 0.9, "{growth} of {all}, part {part}");
+        let cost = 1.0 - 1.0 / target;
+        prop_assert!(growth < 1.02 || part >= (0.3 * cost).min(0.025), "{growth}, part {part}");
         prop_assert!(growth <= target + 0.03, "{growth} at {target}, part {part}");
     }
 
@@ -422,6 +427,18 @@ fn program_that_almost_meets_the_target_is_left_alone() {
             let (growth, part) = plant.run(&mut controller, 10.0, 1.0);
             assert!(growth < 1.12 && part > 0.95, "{growth}, part {part} of seed {seed}");
         }
+    }
+}
+
+/// The part at the target is 3 % of the time, which a latency of 1.10 is not worth.
+#[test]
+fn windows_that_cost_more_than_they_give_close() {
+    for seed in 0..8 {
+        let mut plant = Plant::new(7919 * seed + 3, 2e6, 3.0);
+        let mut controller = Controller::new(slo(1.1), plant.now);
+        plant.drive(&mut controller, 15.0, 1.0);
+        let (growth, part) = plant.run(&mut controller, 30.0, 1.0);
+        assert!(growth < 1.02 && part < 0.003, "{growth}, part {part} of seed {seed}");
     }
 }
 
