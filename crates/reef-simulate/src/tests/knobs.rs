@@ -62,7 +62,7 @@ impl Case {
 
     fn target(pair: &str) -> Self {
         let (pair, knob, slo) = (pair.into(), "--slo 1.10".into(), Some(1.10));
-        Self { pair, knob, colocate: None, slo, settle: 12.0, seconds: 2.5 }
+        Self { pair, knob, colocate: None, slo, settle: 5.0, seconds: 2.5 }
     }
 
     /// A pair on one device, of which the best-effort program begins after [`ALONE`].
@@ -169,14 +169,13 @@ fn measured_shares_are_simulated() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The 99th percentile from the twelfth second on. Windows are worth its growth, or there are none.
+/// The 99th percentile from the fifth second on, with a hundred iterations alone or a few more.
 #[test]
 fn target_is_met_by_programs_that_others_slow() {
     for pair in ["llm+train", "gnn+train"] {
         let [[mean, p99, kept], _] = Case::target(pair).simulated(&profile(PROFILE));
         println!("{pair}: {mean:.3}, {p99:.3}, {kept:.1} % kept");
-        let is_paid = kept > 50.0 * (p99 - 1.04);
-        assert!(p99 < 1.12 && is_paid, "{pair}: {p99}, {kept} % kept");
+        assert!((1.05..1.12).contains(&p99) && kept > 5.0, "{pair}: {p99}, {kept} % kept");
     }
 }
 
