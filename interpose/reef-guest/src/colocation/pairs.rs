@@ -5,6 +5,8 @@ use super::share::Slo;
 
 /// Sets that are kept next to the current one. Further ones share a controller with that.
 const MAX_EARLIER: usize = 8;
+/// In place of the name of a peer that no longer exists: a later one may have that name.
+const GONE: usize = usize::MAX;
 
 /// Controllers of one real-time program, each for a set of best-effort programs that launch at the
 /// same time. A set begins with what it had found before, and what is known of the real-time
@@ -13,7 +15,7 @@ const MAX_EARLIER: usize = 8;
 pub(crate) struct Pairs {
     target: Slo,
     current: Controller,
-    /// Peers of the current controller, by any names; empty: none has launched so far.
+    /// Peers of the current controller, by any names but [`GONE`]; empty: none has launched so far.
     peers: Vec<usize>,
     earlier: Vec<(Vec<usize>, Controller)>,
 }
@@ -57,5 +59,6 @@ impl Pairs {
     /// Drops what was found next to peers that no longer exist.
     pub(crate) fn retain(&mut self, exists: impl Fn(usize) -> bool) {
         self.earlier.retain(|(peers, _)| peers.iter().all(|peer| exists(*peer)));
+        self.peers.iter_mut().filter(|peer| !exists(**peer)).for_each(|peer| *peer = GONE);
     }
 }

@@ -471,7 +471,21 @@ fn peers_that_are_gone_make_room() {
     pairs.turn_to(vec![39], plant.now);
     plant.slope = 0.05;
     let (_, part) = plant.drive(pairs.current_mut(), 0.5, 1.0);
-    assert!(part > 0.9, "{part}: what was found is kept");
+    assert!(part > 0.9, "{part}: not the windows of a steeper one");
+}
+
+/// Its name is the address of its page, which another one's page may have later.
+#[test]
+fn peer_with_the_name_of_a_gone_one_begins_anew() {
+    let mut plant = Plant::new(3, 2e6, 0.5);
+    let mut pairs = Pairs::new(slo(1.1), plant.now);
+    pairs.turn_to(vec![1], plant.now);
+    plant.drive(pairs.current_mut(), 10.0, 1.0);
+    pairs.retain(|_| false);
+    plant.slope = 0.05;
+    pairs.turn_to(vec![1], plant.now);
+    let (_, part) = plant.drive(pairs.current_mut(), 0.5, 1.0);
+    assert!(part > 0.9, "{part}");
 }
 
 /// No measurement of such a program is shorter than an iteration.
