@@ -11,10 +11,10 @@
 //! depend on apart from the part. Each kind has a balance of its own besides that of all: rare
 //! iterations that are always late bound the part, although they are few.
 //!
-//! Before it searches for a part it lets *all* pass: a program that is slow enough by itself, such as
-//! one with few threads, needs no windows, and they would take from it and give nothing. All passes
-//! as long as the target is missed by no more than [`TOLERANCE`]. A few late iterations soon after
-//! each other end that, and the next attempt comes much later.
+//! Before it searches for a part it lets *all* pass: a program that is slow enough by itself, such
+//! as one with few threads, needs no windows, and they would take from it and give nothing. All
+//! passes as long as the target is missed by no more than [`TOLERANCE`]. A few late iterations soon
+//! after each other end that, and the next attempt comes much later.
 //!
 //! As long as nothing is known, and while even the least part is too much, no window opens: the
 //! program runs as one without a target. So it does if a [`Trial`] shows that best-effort programs
@@ -317,7 +317,11 @@ impl Controller {
         std::mem::swap(&mut self.alone, &mut before.alone);
         (self.known, self.is_in_doubt) = (before.known, before.is_in_doubt);
         self.long_silences = before.long_silences;
-        (self.trial, self.stretch) = (None, Stretch::default());
+        if self.trial.take().is_some() {
+            // Or sets that take turns would be in a trial all the time, and end none.
+            self.next_trial = now.saturating_add(MIN_BETWEEN);
+        }
+        self.stretch = Stretch::default();
         self.shown.clear();
         match self.state {
             State::Pause(until) if now < until => self.is_in_doubt = true,

@@ -488,6 +488,20 @@ fn peer_with_the_name_of_a_gone_one_begins_anew() {
     assert!(part > 0.9, "{part}");
 }
 
+/// Programs that launch in turn. No set of them lasts as long as a trial does.
+#[test]
+fn sets_that_take_turns_are_not_in_trials_all_the_time() {
+    let mut plant = Plant { anyway: 0.5, ..Plant::new(3, 2e6, 1.0) };
+    let mut pairs = Pairs::new(slo(1.1), plant.now);
+    let (sets, mut parts) = ([vec![1], vec![1, 2], vec![2]], Vec::new());
+    for second in 0..60 {
+        pairs.turn_to(sets[second % 3].clone(), plant.now);
+        parts.push(plant.drive(pairs.current_mut(), 1.0, 1.0).1);
+    }
+    let part = parts[15..].iter().sum::<f64>() / 45.0;
+    assert!(part > 0.08, "{part}");
+}
+
 /// No measurement of such a program is shorter than an iteration.
 #[test]
 fn long_iterations_are_measured_rarely_and_counted() {
