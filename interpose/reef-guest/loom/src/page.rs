@@ -1,4 +1,7 @@
 //! Pages that have holders alone.
+//!
+//! `hold` and `release` call what those of `Page` call, without the spans of time that these note
+//! afterwards: no gate reads them.
 
 pub(crate) mod spans {
     #[derive(Clone, Copy, Debug)]
@@ -18,10 +21,10 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn hold(&self, holder: u32, _: spans::Time) {
-        self.holders.hold(holder);
+        self.holders.add(holder);
     }
 
     pub(crate) fn release(&self, holder: u32, _: spans::Time) {
-        self.holders.release(holder);
+        self.holders.take(holder);
     }
 }

@@ -115,6 +115,22 @@ impl Activity {
     pub(crate) fn means_busy(word: u32) -> bool {
         word != IDLE
     }
+
+    /// Follows the word until `is_over`: `apply` does what the word means, and `rest` sleeps for as
+    /// long as the word is that one. The word is read before either, so no change is slept through.
+    pub(crate) fn follow<F, R>(
+        &self,
+        follower: &mut F,
+        is_over: impl Fn(&F) -> bool,
+        apply: impl Fn(&mut F, u32) -> R,
+        rest: impl Fn(&mut F, u32, R),
+    ) {
+        while !is_over(follower) {
+            let word = self.word();
+            let next = apply(follower, word);
+            rest(follower, word, next);
+        }
+    }
 }
 
 #[cfg(not(loom))]
@@ -226,18 +242,24 @@ mod models {
         /// Runs the relay until the peer is held or not, as `is_wanted` says. `waits` sleeps while
         /// the word is unchanged.
         fn relay(&self, is_wanted: bool, waits: impl Fn(&Activity, u32)) {
-            loop {
-                let word = self.activity.word();
-                if Activity::means_busy(word) {
-                    self.peer.hold(3)
-                } else {
-                    self.peer.release(3)
-                }
-                if Activity::means_busy(word) == is_wanted {
-                    return;
-                }
-                waits(&self.activity, word);
-            }
+            self.activity.follow(
+                &mut false,
+                |has_come| *has_come,
+                |has_come, word| {
+                    let is_busy = Activity::means_busy(word);
+                    if is_busy {
+                        self.peer.hold(3)
+                    } else {
+                        self.peer.release(3)
+                    }
+                    *has_come = is_busy == is_wanted;
+                },
+                |has_come, word, ()| {
+                    if !*has_come {
+                        waits(&self.activity, word);
+                    }
+                },
+            );
         }
     }
 

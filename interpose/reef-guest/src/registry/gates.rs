@@ -356,17 +356,22 @@ mod models {
             let (of, seen) = (peer.clone(), guest.clone());
             let relay = thread::spawn(move || {
                 let gates = held(&[&of]);
-                let mut word = seen.word();
-                while Activity::means_busy(word) {
-                    gates.hold(true);
-                    gates.set_passing(&of, true);
-                    assert!(!of.page.holders.is_closed(), "a window");
-                    gates.set_passing(&of, false);
-                    assert!(of.page.holders.is_closed());
-                    seen.wait(word);
-                    word = seen.word();
-                }
-                gates.hold(false);
+                let apply = |is_over: &mut bool, word| {
+                    *is_over = !Activity::means_busy(word);
+                    gates.hold(!*is_over);
+                    if !*is_over {
+                        gates.set_passing(&of, true);
+                        assert!(!of.page.holders.is_closed(), "a window");
+                        gates.set_passing(&of, false);
+                        assert!(of.page.holders.is_closed());
+                    }
+                };
+                let rest = |is_over: &mut bool, word, ()| {
+                    if !*is_over {
+                        seen.wait(word);
+                    }
+                };
+                seen.follow(&mut false, |is_over| *is_over, apply, rest);
             });
             assert!(guest.release(1));
             relay.join().unwrap();

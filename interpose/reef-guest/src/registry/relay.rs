@@ -114,6 +114,16 @@ struct Follower {
     stalls: Arc<AtomicU64>,
 }
 
+/// Rest of a relay until its next step.
+struct Rest {
+    /// The peers were held until now.
+    has_held: bool,
+    /// Time of the next step, in nanoseconds.
+    until: u64,
+    /// Time until the next poll.
+    interval: Duration,
+}
+
 /// Last evidence that a guest is at work.
 struct WorkEvidence {
     last: (u64, u64),
@@ -124,17 +134,25 @@ struct WorkEvidence {
 impl Follower {
     fn run(mut self) {
         raise();
-        while !self.gates.is_over() {
-            let word = self.page.activity.word();
-            let is_busy = Activity::means_busy(word);
-            let (is_at_work, now) = (is_busy && self.is_at_work(), Time::now().0);
-            let is_holding = self.passage.is_measuring(now, is_at_work) || is_at_work;
-            let has_held = self.gates.is_held() && !is_holding;
-            self.gates.hold(is_holding);
-            let until = self.passage.step(&self.gates, now, is_holding);
-            if !(has_held && self.watch(word)) {
-                self.wait(word, until, self.interval(is_busy));
-            }
+        let page = self.page.clone();
+        page.activity.follow(&mut self, |it| it.gates.is_over(), Self::apply, Self::rest);
+    }
+
+    /// Brings the gates to what `word` means.
+    fn apply(&mut self, word: u32) -> Rest {
+        let is_busy = Activity::means_busy(word);
+        let (is_at_work, now) = (is_busy && self.is_at_work(), Time::now().0);
+        let is_holding = self.passage.is_measuring(now, is_at_work) || is_at_work;
+        let has_held = self.gates.is_held() && !is_holding;
+        self.gates.hold(is_holding);
+        let until = self.passage.step(&self.gates, now, is_holding);
+        Rest { has_held, until, interval: self.interval(is_busy) }
+    }
+
+    /// Rests while the word is unchanged.
+    fn rest(&mut self, word: u32, rest: Rest) {
+        if !(rest.has_held && self.watch(word)) {
+            self.wait(word, rest.until, rest.interval);
         }
     }
 
