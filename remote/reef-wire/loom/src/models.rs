@@ -235,10 +235,7 @@ fn receiver_does_not_sleep_through_a_move() {
                 assert!(shared.1.load(Ordering::Relaxed) >= at as usize);
                 seen = at;
             } else {
-                if shared.0.may_sleep(seen) {
-                    shared.2.sleep();
-                }
-                shared.0.wakes();
+                shared.0.sleep_at(seen, || shared.2.sleep());
             }
         }
         sender.join().unwrap();

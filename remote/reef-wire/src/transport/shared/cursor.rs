@@ -43,16 +43,13 @@ impl Cursor {
         self.sleeps.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes that the caller is about to sleep. Returns whether it may: the position is `seen`.
-    #[must_use]
-    pub(crate) fn may_sleep(&self, seen: u32) -> bool {
+    /// Sleeps by `sleep` if the position is `seen` still, and notes meanwhile that it does. Returns
+    /// the result of `sleep` if that was called.
+    pub(crate) fn sleep_at<R>(&self, seen: u32, sleep: impl FnOnce() -> R) -> Option<R> {
         self.sleeps.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // between steps 3 and 4
-        self.get() == seen
-    }
-
-    /// Notes that the caller is awake.
-    pub(crate) fn wakes(&self) {
+        let slept = (self.get() == seen).then(sleep);
         self.sleeps.0.store(0, Ordering::Relaxed);
+        slept
     }
 }

@@ -187,14 +187,13 @@ impl ReceiveHalf for Receiving {
             }
             thread::yield_now();
         }
-        let mut has_rung = false;
-        if ring.sent.may_sleep(self.end.0) {
-            has_rung =
-                self.connection.socket.wait(timeout.map(|time| time.saturating_sub(spin)))?;
+        let has_rung = ring.sent.sleep_at(self.end.0, || {
+            let left = timeout.map(|time| time.saturating_sub(spin));
+            let has_rung = self.connection.socket.wait(left);
             self.connection.is_woken.store(false, Ordering::Relaxed);
-        }
-        ring.sent.wakes();
-        if has_rung {
+            has_rung
+        });
+        if has_rung.transpose()? == Some(true) {
             self.is_closed |= self.connection.socket.drain()?;
         }
         Ok(is_ready(&self.end, self.is_closed))
