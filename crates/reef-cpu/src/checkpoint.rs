@@ -49,6 +49,11 @@ impl Checkpoint {
         self.0.claims.finish(claim);
     }
 
+    /// Finishes the block, and makes `claim` another one for `unit`, unless none is left.
+    pub(crate) fn go_on(&self, claim: &mut Claim, unit: u32) -> bool {
+        self.0.claims.go_on(claim, unit)
+    }
+
     /// The block was stopped before it changed anything.
     pub(crate) fn give_back(&self, claim: Claim) {
         self.0.claims.give_back(claim);

@@ -57,14 +57,10 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Finishes the block and goes on with another of its kernel, unless there is none. The
-    /// kernel's end is never passed here, as the next block is claimed before this one is finished.
+    /// Finishes the block and goes on with another of its kernel, unless there is none or the queue
+    /// is stopped.
     pub(crate) fn go_on(&mut self, unit: u32) -> bool {
-        let runs = self.stop.load(Ordering::SeqCst) == RUN;
-        let next = if runs { self.record.claim(unit) } else { None };
-        let Some(next) = next else { return false };
-        self.record.finish(std::mem::replace(&mut self.claim, next));
-        true
+        self.stop.load(Ordering::SeqCst) == RUN && self.record.go_on(&mut self.claim, unit)
     }
 }
 

@@ -118,6 +118,14 @@ impl Claims {
         self.remaining.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// Finishes the block, and makes `claim` another one for `unit`, unless none is left. The end of
+    /// the launch is never passed here, as the next block is claimed before this one is finished.
+    pub(crate) fn go_on(&self, claim: &mut Claim, unit: u32) -> bool {
+        let Some(next) = self.claim(unit) else { return false };
+        self.finish(std::mem::replace(claim, next));
+        true
+    }
+
     /// The block was stopped before it changed anything.
     pub(crate) fn give_back(&self, claim: Claim) {
         let stops = claim.stops.saturating_add(1);
@@ -246,15 +254,19 @@ mod models {
     }
 
     /// A unit; the first block of unit 1 is stopped.
+    ///
+    /// It stands for `Units::work` and for `Hardware::{finish, pick}`, which need queues and
+    /// kernels. The rule is theirs by their types: the last block of a unit is finished, and a
+    /// stopped one given back, by a method of `Hardware`, and the poll after that is one as well.
+    /// The device's lock alone gives `&mut Hardware`.
     fn unit(scene: &Scene, unit: u32, broken: Rule) {
         let mut stopped = unit == 1;
         let mut held = scene.claims.claim(unit);
-        while let Some(claim) = held {
+        while let Some(mut claim) = held {
             if !std::mem::take(&mut stopped) {
                 scene.ran[claim.index as usize].fetch_add(1, Ordering::Relaxed);
-                if let Some(next) = scene.claims.claim(unit) {
-                    scene.claims.finish(claim);
-                    held = Some(next);
+                if scene.claims.go_on(&mut claim, unit) {
+                    held = Some(claim);
                     continue;
                 }
                 let mut over = scene.over.lock();
