@@ -302,13 +302,16 @@ fn within_each_budget<T>(what: &str, read: impl Fn(&Budget) -> Result<T, Error>)
 
 #[test]
 fn networks_stay_within_each_budget() {
+    let mut networks = 0;
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onnx")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "onnx") {
             let read = |budget: &Budget| Model::open(&path).images_only().budget(budget).read();
             within_each_budget(&path.file_name().unwrap().to_string_lossy(), read);
+            networks += 1;
         }
     }
+    assert_eq!(networks, 17);
 }
 
 #[test]

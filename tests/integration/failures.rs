@@ -342,9 +342,9 @@ fn panicking_scheduler_fails_real_time_work() {
         let dispatcher = Dispatcher::start(&device, Bad).unwrap();
         let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
         let mut rt = dispatcher.real_time().unwrap();
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rt.submit(&task)));
-        let run = || rt.run(&task);
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        let panicked = Err(Error::state("the scheduler", "it panicked"));
+        assert_eq!(rt.submit(&task).unwrap().wait(), panicked);
+        assert_eq!(rt.run(&task), panicked);
     });
 }
 

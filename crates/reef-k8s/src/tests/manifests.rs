@@ -57,8 +57,11 @@ fn the_plugin_finds_at_the_nodes_paths_what_it_is_told_of() {
 
 #[test]
 fn containers_mount_volumes_that_there_are() {
-    for document in documents("node.yaml").iter().filter(|it| text(it, "kind") == "DaemonSet") {
-        let pod = &document["spec"]["template"]["spec"];
+    let documents = documents("node.yaml");
+    let sets: Vec<_> = documents.iter().filter(|it| text(it, "kind") == "DaemonSet").collect();
+    assert!(!sets.is_empty());
+    for set in sets {
+        let pod = &set["spec"]["template"]["spec"];
         let volumes: BTreeSet<_> =
             list(pod, "volumes").map(|volume| text(volume, "name")).collect();
         for container in list(pod, "initContainers").chain(list(pod, "containers")) {

@@ -192,6 +192,7 @@ fn rows() -> Vec<Row> {
 #[test]
 fn measured_pairs_are_simulated_within_ten_percent() {
     let rows = rows();
+    assert_eq!(rows.len(), 44, "numbers of all files");
     println!("| load | scheduler | | measured | simulated | off |\n|---|---|---|---|---|---|");
     for row in &rows {
         let Row { load, scheduler, what, measured, simulated } = row;
