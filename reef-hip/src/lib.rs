@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_machine_without_a_runtime_or_a_device_says_so() {
         match super::devices() {
-            Ok(devices) => eprintln!("skipped: this machine has {} devices", devices.len()),
+            Ok(_) => reef_conformance::skip("this machine has a device"),
             Err(Error::NotFound(text)) => {
                 let tried = text.contains("libamdhip64.so.7") || text.contains("$REEF_HIP");
                 assert!(tried || text.contains("no device: hipInit"), "{text}");

@@ -43,7 +43,7 @@ pub(crate) fn compiler(name: &str) -> Option<String> {
     asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     let is_there = asked.status().is_ok_and(|status| status.success());
     if !is_there {
-        println!("skipped: no {name}");
+        reef_conformance::skip(&format!("no {name}"));
     }
     is_there.then(|| name.to_owned())
 }

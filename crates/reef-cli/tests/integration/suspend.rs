@@ -471,7 +471,7 @@ fn guest_in_a_folder_starts_again_and_joins() {
 
 fn starts_again(is_guest: bool) {
     let Some(criu) = std::env::var_os("REEF_TEST_CRIU") else {
-        return println!("skipped: REEF_TEST_CRIU names no criu");
+        return reef_conformance::skip("REEF_TEST_CRIU names no criu");
     };
     use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
     // The process comes back as a child of this one, which can wait for its end.

@@ -50,7 +50,7 @@ pub(crate) fn another_user() -> Option<Command> {
 #[test]
 fn other_users_come_in_as_far_as_the_configuration_says() {
     if another_user().is_none() {
-        return println!("skipped: not root, or others may not read this program");
+        return reef_conformance::skip("not root, or others may not read this program");
     }
     let right = "rights.user 54321={ rt = true }";
     let start = |test: &str, users: &str| Daemon::start(test, &[users, right]);

@@ -2,7 +2,7 @@
 //!
 //! `REEF_NVCC` names the compiler; `REEF_CUDA_INCLUDE` folders of headers, as in a path.
 
-use crate::support::{Folder, passes};
+use crate::support::{Folder, passes, skip};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -15,8 +15,7 @@ fn programs() -> PathBuf {
 fn program_of_nvcc_runs_on_the_driver_of_the_tests() {
     let nvcc = std::env::var_os("REEF_NVCC").unwrap_or("nvcc".into());
     if Command::new(&nvcc).arg("--version").output().is_err() {
-        println!("skipped: no nvcc");
-        return;
+        return skip("no nvcc");
     }
     for more in [&[][..], &["-default-stream", "per-thread"]] {
         let folder = Folder::new("nvcc");
@@ -35,8 +34,7 @@ fn program_of_nvcc_runs_on_the_driver_of_the_tests() {
 #[test]
 fn structures_are_those_of_the_vendors_headers() {
     let Some(path) = std::env::var_os("REEF_CUDA_INCLUDE") else {
-        println!("skipped: no headers (REEF_CUDA_INCLUDE)");
-        return;
+        return skip("no headers (REEF_CUDA_INCLUDE)");
     };
     let folder = Folder::new("layouts");
     let table = include_str!("../../properties.txt");

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub)] // each test uses a part
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -135,12 +136,18 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Says why a test, or a part of one, is skipped: past the harness, which shows no output of a test
+/// that passes.
+pub fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
+
 /// Returns whether there is a C compiler; says that the test is skipped if not.
 pub fn has_compiler() -> bool {
     let found = cc().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let has = found.is_ok_and(|status| status.success());
     if !has {
-        println!("skipped: no C compiler");
+        skip("no C compiler");
     }
     has
 }

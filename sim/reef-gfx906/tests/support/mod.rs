@@ -17,22 +17,23 @@ pub(crate) struct Bench {
     pub(crate) hip: Hip,
 }
 
-static BENCH: OnceLock<Option<Bench>> = OnceLock::new();
+static BENCH: OnceLock<Result<Bench, String>> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Loads both once in a process, with an empty trace; `None`, and says so, where AMD's runtime is
-/// not installed. One caller at a time has them.
+/// Loads both once in a process, with an empty trace; `None`, said aloud each time, where AMD's
+/// runtime is not installed. One caller at a time has them.
 pub(crate) fn lock_bench(settings: Settings) -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
     let turn = TURN.lock();
-    let bench = BENCH.get_or_init(|| load(settings)).as_ref()?;
+    let bench = BENCH.get_or_init(|| load(settings)).as_ref();
+    let bench = bench.inspect_err(|why| reef_conformance::skip(why)).ok()?;
     assert!(bench.software.configure(&settings), "one device in a process; {settings:?}");
     bench.software.forget_trace();
     Some((turn, bench))
 }
 
-fn load(settings: Settings) -> Option<Bench> {
+fn load(settings: Settings) -> Result<Bench, String> {
     let software = Software::load().expect("cargo builds the library before its tests");
     assert!(software.configure(&settings), "{settings:?} is refused");
-    let hip = Hip::load().inspect_err(|why| println!("skipped: {why}")).ok()?;
-    Some(Bench { software, hip })
+    let hip = Hip::load()?;
+    Ok(Bench { software, hip })
 }

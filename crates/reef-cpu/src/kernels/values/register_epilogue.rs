@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn vectors_have_the_bits_of_single_values() {
         if !is_x86_feature_detected!("avx512f") {
-            return eprintln!("skipped: no AVX-512");
+            return reef_conformance::skip("no AVX-512");
         }
         let ends = [-f32::INFINITY, f32::INFINITY, f32::NAN, -0.0, 0.0, 1e-40, -3.0, 3.0];
         let mut of: Vec<f32> = (-4000..4000).map(|i| i as f32 * 0.003).collect();

@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn sigmoids_are_as_exact_as_they_say() {
         if !is_x86_feature_detected!("avx512f") {
-            return eprintln!("skipped: no AVX-512");
+            return reef_conformance::skip("no AVX-512");
         }
         for (function, gated) in [(Function::Sigmoid, false), (Function::Swish, true)] {
             let of: Vec<f32> = (-43_000..=43_007).map(|i| i as f32 * 0.002).collect();

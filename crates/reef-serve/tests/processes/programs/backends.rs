@@ -184,7 +184,7 @@ fn program_of_another_language_answers() {
     let version = folder.path().join("models/scale/1");
     std::fs::create_dir_all(&version).unwrap();
     if !is_compiled(&folder) {
-        return println!("skipped: no C++ compiler");
+        return reef_conformance::skip("no C++ compiler");
     }
     let text = "engine = \"process\"\nprocess.command = [\"./scale\"]\n";
     std::fs::write(folder.path().join("models/scale/model.toml"), text).unwrap();

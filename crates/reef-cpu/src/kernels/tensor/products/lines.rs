@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn windows_below_each_other_have_the_bits_of_single_lines() {
         if !is_x86_feature_detected!("avx512f") {
-            return eprintln!("skipped: no AVX-512");
+            return reef_conformance::skip("no AVX-512");
         }
         let value = |k: usize| (k as f32 * 0.71).sin();
         let (factors, values): (Vec<_>, Vec<_>) =

@@ -45,7 +45,7 @@ fn op(shape: [usize; 4], outputs: usize, [size, stride, padding]: [usize; 3]) ->
 #[test]
 fn strip_sums_equal_gathered_sums_for_any_units() {
     if !is_x86_feature_detected!("avx512f") {
-        return eprintln!("skipped: no AVX-512");
+        return reef_conformance::skip("no AVX-512");
     }
     let mut random = Random::new(3);
     for (shape, outputs, window) in [

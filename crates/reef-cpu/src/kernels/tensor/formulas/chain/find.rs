@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn steps_one_after_the_other_are_a_chain() {
         if !has_vectors() {
-            return eprintln!("skipped: no AVX-512");
+            return reef_conformance::skip("no AVX-512");
         }
         let add = ChainStep::Binary(Binary::Add, 0, 1);
         let half = ChainStep::Binary(Binary::Div, 2, 4);
