@@ -5,6 +5,7 @@
 #                                     tools/interpose/programs.sh built; without the latter, nvcc has to be in the PATH
 #   STEPS="names same frameworks static seen cost profile pair evade limits mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
 #   BUDGET=540                        seconds; what doesn't fit isn't begun, and the end says how to run it
+# Fails if a program did, or was not held as it should be.
 set -u
 cd "$(dirname "$(realpath "$0")")/.."
 bin=${1:-$([ -d target/gpu-shim ] && echo target/gpu-shim || echo target/release)}
@@ -12,6 +13,7 @@ bin=$(realpath -m "$bin")
 here=$PWD/tools/interpose
 out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
+rm -f "$out/failed"
 exec > >(tee -a "$out/output.txt") 2>&1
 printer=$!
 shim=$bin/libreef_cuda_shim.so
@@ -49,12 +51,16 @@ fits() { # SECONDS WHAT...: whether there is time for it; what isn't begun is sa
     left="$left$*"$'\n'
     return 1
 }
+fails() { # WHY: also where this is a process of its own
+    echo "  failed: $1"
+    touch "$out/failed"
+}
 plain() {
     local run=("python3" "$here/${PROGRAM:-net.py}")
     [ -z "${STATIC:-}" ] || run=("$STATIC")
     timeout -k 5 "${LIMIT:-40}" "${run[@]}" "$@" 2>>"$out/errors" && return
     local code=$? # 77: it can't run here, and has said why
-    [ $code = 77 ] || echo "  failed: $code: $(tail -n 1 "$out/errors")" # 124: its time was over
+    [ $code = 77 ] || fails "$code: $(tail -n 1 "$out/errors")" # 124: its time was over
 }
 under() { # CLASS PROGRAM...: under the shim; no class: nothing but the shim
     local class=$1
@@ -108,7 +114,7 @@ five() { # LABEL PROGRAM...: a program in each of the five ways, as long as plai
     echo "$said"
     # Who is held has launches that waited, or it wasn't held while it launched.
     [ "$(grep -oE 'delayed [0-9]+' <<<"$said" | awk '{ sum += $2 } END { print sum + 0 }')" -ge "${DELAYED:-1}" ] ||
-        echo "  failed: held at random, and fewer than ${DELAYED:-1} launches were delayed"
+        fails "held at random, and fewer than ${DELAYED:-1} launches were delayed"
     guests
     under rt "$@"
     stop
@@ -276,3 +282,4 @@ wanted mps && fits 330 STEPS=mps && {
 }
 step end
 [ -z "$left" ] || { echo "no time was left for:" && printf '%s' "$left" | sed 's/^/  /'; }
+[ ! -e "$out/failed" ]

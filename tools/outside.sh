@@ -49,5 +49,5 @@ if [ -n "$openapi" ]; then
         --checks not_a_server_error --max-examples 30 --seed 1 --no-color) >"$folder/schema" 2>&1 && how=passed || how=failed
     cases=$(grep -oE '[0-9]+ generated|Generated: *[0-9]+|[0-9]+ passed' "$folder/schema" | tail -1 || true)
     echo "| schemathesis, KServe's OpenAPI | no server error: $how${cases:+ ($cases)} | – | – |"
-    [ "$how" = passed ] || tail -60 "$folder/schema"
+    [ "$how" = passed ] || { tail -60 "$folder/schema"; exit 1; }
 fi

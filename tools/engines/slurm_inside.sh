@@ -49,6 +49,21 @@ done
 sinfo
 
 as() { setpriv --reuid "$1" --regid "$1" --init-groups env HOME="/home/$1" timeout 60 bash -c "cd /tmp; $2"; }
+# `!` before a command never ends a script.
+refused() { # COMMAND: it fails; /tmp/said has what it said
+    if as bob "$1" >/tmp/said 2>&1; then
+        cat /tmp/said
+        echo "WRONG: not refused: $1"
+        exit 1
+    fi
+    cat /tmp/said
+}
+without() { # PATTERN: no line of /tmp/said has it
+    if grep "$1" /tmp/said; then
+        echo "WRONG: said: $1"
+        exit 1
+    fi
+}
 cat >/tmp/program_of_job.py <<'PYTHON'
 import os, sys
 import program
@@ -83,14 +98,14 @@ echo "== a user whom the daemon does not grant real time"
 usermod -aG serving bob
 scontrol reconfigure
 sleep 2
-! as bob "srun -n 1 -p realtime python3 /tmp/program_of_job.py" 2>&1 | tee /tmp/said
+refused "srun -n 1 -p realtime python3 /tmp/program_of_job.py"
 grep -q 'class rt requires' /tmp/said
-! grep -q 'realtime None rt' /tmp/said
+without 'realtime None rt'
 
 echo "== no daemon"
 kill $daemon
 wait $daemon || true
-! as bob "$run" 2>&1 | tee /tmp/said
+refused "$run"
 grep -q 'not run: no daemon' /tmp/said
-! grep -q '^batch' /tmp/said
+without '^batch'
 echo "Slurm: all as it should be"

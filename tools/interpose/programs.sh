@@ -30,7 +30,10 @@ for program in streams events graphs cooperative managed conditional ends; do
         LD_PRELOAD=$built/libreef_cuda_shim.so "$out/static-$program" >/dev/null 2>&1 || true
     line=$(grep 'looked up by name' "$report" || echo "  nothing was looked up")
     echo "static-$program:${line#*:}"
-    [[ $line =~ by\ name:\ ([0-9]+),.*not\ found:\ 0$ ]] && [ "${BASH_REMATCH[1]}" -ge 380 ]
+    if ! [[ $line =~ by\ name:\ ([0-9]+),.*not\ found:\ 0$ ]] || [ "${BASH_REMATCH[1]}" -lt 380 ]; then
+        echo "static-$program: 380 names at least must be looked up, and all found" >&2
+        exit 1
+    fi
     rm -f "$report"
 done
 # Ways to hold memory, which needs the driver alone.

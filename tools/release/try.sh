@@ -65,7 +65,8 @@ try "archive of the command" <<SCRIPT
 cd /opt && tar -xzf /files/reef-\$VERSION-x86_64-linux.tar.gz
 export PATH=\$PATH:/opt/reef-\$VERSION-x86_64-linux/bin
 reef --version | grep -F "\$VERSION"
-ldconfig && ! ldconfig -p | grep -E 'libcuda|libnvidia-ml'
+ldconfig
+if ldconfig -p | grep -E 'libcuda|libnvidia-ml'; then exit 1; fi
 reef doctor | head -3 || true
 # It has found its library; a file has to stand for the driver, and not that of the program.
 REEF_CUDA=/bin/false reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
@@ -77,7 +78,8 @@ SCRIPT
 try "Debian package" <<SCRIPT
 dpkg -i /files/reef-rt_\${VERSION}_amd64.deb
 reef --version | grep -F "\$VERSION"
-ldconfig && ! ldconfig -p | grep -E 'libcuda|libnvidia-ml'
+ldconfig
+if ldconfig -p | grep -E 'libcuda|libnvidia-ml'; then exit 1; fi
 systemd-analyze verify --man=no /usr/lib/systemd/system/reef{.service,-local.socket,-grpc.socket,-http.socket}
 echo "the units are well"
 getent passwd reef
@@ -89,7 +91,7 @@ serve setpriv --reuid reef --regid reef --clear-groups reef serve --config /etc/
     --set listen.users=owner
 kill %1 && wait %1 || true
 dpkg -P reef-rt
-! ls -d /usr/lib/reef /usr/bin/reef /etc/reef 2>/dev/null
+for left in /usr/lib/reef /usr/bin/reef /etc/reef; do [ ! -e \$left ] || { echo "\$left is left"; exit 1; }; done
 SCRIPT
 
 try "archive of the C library" <<'SCRIPT'
@@ -115,7 +117,8 @@ REEF_CUDA=/bin/false reef exec --explain --call-profile -- true 2>&1 | grep 'lib
 reef demo --time 500ms --size 96 --out /tmp/demo | tail -n 4
 # As root, for all: the library must not become the driver of other programs.
 pip install --quiet --no-index --find-links /wheels --target /tmp/none /files/*x86_64.whl
-cp -r /tmp/v/lib/reef /usr/local/lib/ && ldconfig && ! ldconfig -p | grep -E 'libcuda|libnvidia-ml'
+cp -r /tmp/v/lib/reef /usr/local/lib/ && ldconfig
+if ldconfig -p | grep -E 'libcuda|libnvidia-ml'; then exit 1; fi
 SCRIPT
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -7,12 +7,15 @@ set -uo pipefail
 folder=$(realpath "$1") out=$(realpath "$2")
 shift 2
 cd "$(dirname "$0")"
+failed=0
 
 step() { # NAME SECONDS COMMAND...
     echo "== $1 ($(date +%T))"
-    timeout "$2" "${@:3}" >"$out/$1.txt" 2>&1
-    echo "code $?" >>"$out/$1.txt"
+    local code=0
+    timeout "$2" "${@:3}" >"$out/$1.txt" 2>&1 || code=$?
+    echo "code $code" >>"$out/$1.txt"
     grep -v "guest 1" "$out/$1.txt" | tail -25
+    [ $code = 0 ] || failed=1
 }
 
 # Latencies under MPS, with rivals in the same run; with MPS's lower priority for the best-effort program.
@@ -50,3 +53,4 @@ variants() {
 for part in "$@"; do
     "$part"
 done
+exit $failed
