@@ -13,6 +13,6 @@ printf '[Service]\nExecStart=/bin/false\n' >"$work/serve.service"
 cp deploy/systemd/reef.service deploy/systemd/*.socket "$work"
 sed -i 's|/usr/local/bin/reef|/bin/true|' "$work/reef.service"
 SYSTEMD_UNIT_PATH="$work:" systemd-analyze verify --man=no "$work/serve.service" "$work/reef.service" 2>&1 | tee "$work/said"
-if grep -qE 'serve|reef' "$work/said"; then exit 1; fi # what it says of the units has been printed
+if grep -qE 'serve|reef' "$work/said"; then exit 1; fi # its words on the units have been printed
 SYSTEMD_UNIT_PATH="$work:" systemd-analyze cat-config --help >/dev/null
 echo "systemd: the drop-in is well"

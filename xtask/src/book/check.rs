@@ -1,6 +1,6 @@
 //! Checks all documents, then makes the book where mdBook is installed.
 
-use super::{commands, diagrams, links, render, summary, variables};
+use super::{commands, diagrams, links, named, render, summary, variables};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -63,6 +63,9 @@ fn faults(list: &str) -> Result<Vec<String>, String> {
         faults.extend(links::faults(document, &text, is_page));
         if is_page {
             faults.extend(summary::unlisted(document, &links::targets(document, &text), &pages));
+        }
+        if document == named::PAGE {
+            faults.extend(named::faults(&text, &tracked(&[])?));
         }
         if !DATED.iter().any(|folder| document.starts_with(folder)) {
             let (lost, count) = commands::faults(document, &text);

@@ -10,6 +10,7 @@ mod commands;
 mod diagrams;
 mod links;
 mod markdown;
+mod named;
 mod render;
 mod summary;
 mod variables;

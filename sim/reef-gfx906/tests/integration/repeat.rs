@@ -39,7 +39,7 @@ fn child() {
     }
 }
 
-/// What ran in a process of its own; `None` where AMD's runtime is not installed.
+/// Runs the child and returns its lines; `None` where AMD's runtime is not installed.
 fn trace(seed: u64) -> Option<Vec<String>> {
     let program = std::env::current_exe().expect("this test runs");
     let arguments = ["--ignored", "--exact", "repeat::child", "--nocapture"];
