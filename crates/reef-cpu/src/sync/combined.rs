@@ -91,6 +91,7 @@ mod models {
         Fences,
     }
 
+    /// Posts as `Units::post` does, whose state is the hardware.
     fn send(combined: &Combined<Received>, message: u32, broken: Rule) {
         combined.post(message);
         let entered = match broken {
