@@ -36,7 +36,7 @@ fn logits<D: Operators>(device: &D, model: &Model, seed: Seeded, level: PreemptL
 pub(crate) fn are_close(have: &[f32], want: &[f32], tolerance: f32, what: &str) {
     assert_eq!(have.len(), want.len());
     let largest = want.iter().fold(0f32, |max, logit| max.max(logit.abs()));
-    let worst = have.iter().zip(want).fold(0f32, |max, (a, b)| max.max((a - b).abs()));
+    let worst = have.iter().zip(want).map(|(a, b)| (a - b).abs()).max_by(f32::total_cmp).unwrap();
     println!("{what}: off by {:.1e} of the largest logit", worst / largest);
     assert!(worst <= tolerance * largest, "{what}: off by {worst} of {largest}");
 }

@@ -208,7 +208,7 @@ proptest! {
         let have = have.unwrap();
         let largest = want.iter().fold(1e-3f32, |max, value| max.max(value.abs()));
         let pairs = have.iter().zip(&want);
-        let worst = pairs.fold(0f32, |max, (a, b)| max.max((a - b).abs()));
+        let worst = pairs.map(|(a, b)| (a - b).abs()).max_by(f32::total_cmp).unwrap();
         prop_assert_eq!(have.len(), want.len());
         prop_assert!(worst <= 1e-4 * largest, "off by {worst} of {largest}");
     }

@@ -25,7 +25,7 @@ fn agrees(name: &str, size: usize) {
     assert_eq!(logits.len(), golden.logits.len(), "{name} at {size}");
     let largest = golden.logits.iter().fold(0f32, |max, logit| max.max(logit.abs()));
     let pairs = logits.iter().zip(&golden.logits);
-    let worst = pairs.fold(0f32, |max, (have, want)| max.max((have - want).abs()));
+    let worst = pairs.map(|(have, want)| (have - want).abs()).max_by(f32::total_cmp).unwrap();
     eprintln!("{name} at {size}: off by {worst:e} of {largest}");
     assert!(worst <= TOLERANCE * largest, "{name} at {size}: off by {worst} of {largest}");
 }

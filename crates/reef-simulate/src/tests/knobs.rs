@@ -161,7 +161,7 @@ fn measured_shares_are_simulated() {
                  {:+.1} % |",
                 error * 100.0
             );
-            if error.abs() > MAX_ERROR {
+            if error.is_nan() || error.abs() > MAX_ERROR {
                 wrong.push(format!("{pair}, {knob}, {figure}: {error:+.3}"));
             }
         }

@@ -127,7 +127,8 @@ fn outputs_of_networks_are_near_those_of_floats() {
             let planned = plan(floats, &scales, full_quantization).unwrap();
             let have = reference::execute(&planned, tensors, &input).unwrap();
             let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
-            let off = have.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            let off =
+                have.iter().zip(&want).map(|(a, b)| (a - b).abs()).max_by(f32::total_cmp).unwrap();
             println!("{name} {}: off by {}", format.name(), off / largest);
             assert!(off > 0.0 && off < largest * 0.2, "{name} {}: {off}", format.name());
         }
@@ -157,7 +158,9 @@ fn last_bits_of_weights_change_outputs_within_the_tolerance() {
         let want = reference::execute(&planned, tensors, &input).unwrap();
         let have = reference::execute(&planned, &Moved(tensors), &input).unwrap();
         let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
-        let off = have.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
+        let off =
+            have.iter().zip(&want).map(|(a, b)| (a - b).abs()).max_by(f32::total_cmp).unwrap()
+                / largest;
         println!("{}: {:.1} % of the largest output", format.name(), off * 100.0);
         assert!(off > 1e-3 && off < 0.1, "{}: {off}", format.name());
     }

@@ -94,7 +94,8 @@ fn a_model_with_replicas_computes_the_same_on_each_device() {
     let want = model.expected(&input).unwrap();
     for priority in [1, 2, 1, 2] {
         let got = fixture.infer(priority).unwrap();
-        let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let worst =
+            got.iter().zip(&want).map(|(a, b)| (a - b).abs()).max_by(f32::total_cmp).unwrap();
         assert!(worst < 1e-3, "priority {priority}: {worst}");
     }
     assert_eq!(fixture.busy(), [true, true], "equals take turns");

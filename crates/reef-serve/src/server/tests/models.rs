@@ -52,7 +52,8 @@ impl Fixture {
             let output = block_on(self.server.infer(self.inference_of(name, priority))).unwrap();
             let got: Vec<f32> = to_floats(&output[0]).collect();
             assert_eq!(got.len(), want.len(), "{name}");
-            let worst = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            let worst =
+                got.iter().zip(want).map(|(a, b)| (a - b).abs()).max_by(f32::total_cmp).unwrap();
             assert!(worst < 1e-4 * largest, "{name}, priority {priority}: off by {worst}");
         }
     }
