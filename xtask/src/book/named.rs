@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn lost_files_and_folders_are_told() {
         let files = ["reef-core/src/sync/ring.rs", "src/cluster/mod.rs"].map(str::to_owned);
-        let text = "`sync/ring.rs`, `sync/{ring,lost}.rs`, `src/cluster/`, `cluster/{gone/,mod.rs}`, \
-                    `Queue`, `Hardware::{finish,pick}`";
+        let text = "`sync/ring.rs`, `sync/{ring,lost}.rs`, `src/cluster/`, `Queue`, \
+                    `cluster/{gone/,mod.rs}`, `Hardware::{finish,pick}`";
         let want = ["sync/lost.rs", "cluster/gone/"]
             .map(|name| format!("ARCHITECTURE.md: {name}: must be a file or a folder"));
         assert_eq!(faults(text, &files), want);

@@ -118,8 +118,8 @@ impl Claims {
         self.remaining.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Finishes the block, and makes `claim` another one for `unit`, unless none is left. The end of
-    /// the launch is never passed here, as the next block is claimed before this one is finished.
+    /// Finishes the block, and makes `claim` another one for `unit`, unless none is left. The end
+    /// of the launch is never passed here: the next block is claimed before this one is finished.
     pub(crate) fn go_on(&self, claim: &mut Claim, unit: u32) -> bool {
         let Some(next) = self.claim(unit) else { return false };
         self.finish(std::mem::replace(claim, next));
