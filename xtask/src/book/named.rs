@@ -13,7 +13,7 @@ pub(super) fn faults(text: &str, files: &[String]) -> Vec<String> {
 
 fn is_path(name: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/{},".contains(letter);
-    [".rs", "/", "}"].iter().any(|end| name.ends_with(end)) && name.chars().all(is_plain)
+    (name.contains('/') || name.ends_with(".rs")) && name.chars().all(is_plain)
 }
 
 /// All names that one with a list in braces stands for.
@@ -27,15 +27,10 @@ fn expand(name: &str) -> Vec<String> {
     }
 }
 
+/// Returns whether a file, or a folder of one, has this path or a longer one that ends so.
 fn is_there(name: &str, files: &[String]) -> bool {
-    let inner = format!("/{name}");
-    files.iter().any(|file| {
-        if name.ends_with('/') {
-            file.starts_with(name) || file.contains(&inner)
-        } else {
-            file == name || file.ends_with(&inner)
-        }
-    })
+    let parts = format!("/{}/", name.trim_end_matches('/'));
+    files.iter().any(|file| format!("/{file}/").contains(&parts))
 }
 
 #[cfg(test)]
@@ -45,9 +40,10 @@ mod tests {
     #[test]
     fn lost_files_and_folders_are_told() {
         let files = ["reef-core/src/sync/ring.rs", "src/cluster/mod.rs"].map(str::to_owned);
-        let text = "`sync/ring.rs`, `sync/{ring,lost}.rs`, `src/cluster/`, `Queue`, \
-                    `cluster/{gone/,mod.rs}`, `Hardware::{finish,pick}`";
-        let want = ["sync/lost.rs", "cluster/gone/"]
+        let text = "`sync/ring.rs`, `sync/{ring,lost}.rs`, `src/cluster/`, `reef-core/src`, \
+                    `cluster/{gone/,mod.rs}`, `ing.rs`, `tools/lost.sh`, `Queue`, \
+                    `Hardware::{finish,pick}`";
+        let want = ["sync/lost.rs", "cluster/gone/", "ing.rs", "tools/lost.sh"]
             .map(|name| format!("ARCHITECTURE.md: {name}: must be a file or a folder"));
         assert_eq!(faults(text, &files), want);
     }
