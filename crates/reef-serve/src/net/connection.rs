@@ -193,7 +193,7 @@ mod tests {
     fn idle_connection_keeps_its_slot_until_a_read_finds_nothing() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        let user = |uid| Principal::User(uid + 1_000_000); // not the owner
+        let user = |uid: u32| Principal::User(uid + 1_000_000); // not the owner
         let parts = Parts { max: 1, each: 1, anonymous: 1, others: 1 };
         let pool = ConnectionPool::new(parts, &Times::default());
         let (slot, lost) = pool.enter(user(1), false).unwrap();
