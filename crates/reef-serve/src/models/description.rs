@@ -291,13 +291,18 @@ mod tests {
         let process = "process.command = [\"p\"]\n";
         let of = |engine: &str, key: &str| check(&format!("engine = {engine:?}\n{process}{key}"));
         assert_eq!(of("process", ""), Ok(()));
+        assert_eq!(of("process", "max_sequences = 32"), Ok(()));
         assert_eq!(of("auto", "size = 32"), Ok(()));
         assert_eq!(check("engine = \"auto\""), Ok(()));
         for (engine, key) in
-            [("process", "size"), ("process", "max_sequences"), ("auto", "max_sequences")]
+            [("process", "size"), ("auto", "max_sequences"), ("auto", "sequence_idle_us")]
         {
             let want = format!("{key} cannot be set with engine = {engine:?}");
             assert_eq!(of(engine, &format!("{key} = 32")), Err(want));
+        }
+        for engine in ["process", "auto"] {
+            let want = format!("state cannot be set with engine = {engine:?}");
+            assert_eq!(of(engine, "state = [{ input = \"a\", output = \"b\" }]"), Err(want));
         }
         let want = "process requires engine = \"process\" or \"auto\"";
         assert_eq!(check(process), Err(want.into()));
