@@ -45,7 +45,8 @@ pub(crate) struct ModelSpec {
     pub(crate) instances: Instances,
     /// Rule that selects its devices.
     pub(crate) placing: Placing,
-    /// Tensors that stay on the device from one request of a sequence to the next.
+    /// Tensors that stay on the device from one request of a sequence to the next. It has none if a
+    /// program keeps the state.
     pub(crate) state: Option<StateSpec>,
     /// Files that came with a load; they are read again for each shape.
     pub(super) upload: Option<Arc<Upload>>,

@@ -194,8 +194,8 @@ impl Seat {
         }
     }
 
-    /// Takes the connection of a ready process, unless the process with the state of all `calls` has
-    /// ended.
+    /// Takes the connection of a ready process, unless all `calls` need the state of a process that
+    /// has ended.
     fn take(
         &self,
         calls: &[Call<'_>],
