@@ -35,7 +35,7 @@ class Request(Mapping[str, Any]):
 
     def __init__(self, header: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         self.id, self.class_name, self.outputs = header["id"], header["class"], header["outputs"]
-        sequence = header.get("sequence") or {}
+        sequence: Mapping[str, Any] = header.get("sequence") or {}
         self.sequence = sequence.get("id")
         self.starts_sequence, self.ends_sequence = sequence.get("start", False), sequence.get("end", False)
         self._until = time.monotonic() + header["timeout_us"] / 1e6
