@@ -397,7 +397,9 @@ impl Server {
         let account = account.unwrap_or_else(|| tenant.account(node.index));
         let (time, deadline) = self.time(arrived, timeout);
         let (reply, answer) = oneshot::channel();
-        let admitted = tenant.admit(priority, &account, node.clock());
+        // A process of the other class does not have the state of a sequence.
+        let may_demote = call.as_ref().is_none_or(|call| call.sequence.is_none());
+        let admitted = tenant.admit(priority, &account, node.clock(), may_demote);
         let class = admitted.as_ref().unwrap_or(&priority).class();
         let mut answer_count = AnswerCount::new(model.clone(), class);
         let rows = match &call {

@@ -163,7 +163,8 @@ impl Tenant {
     }
 
     /// Decides about a request that is charged to `account`; `now` is the time of the device's
-    /// clock.
+    /// clock. Unless `may_demote`, it is refused where the configuration would run it as
+    /// best-effort.
     ///
     /// # Errors
     ///
@@ -174,6 +175,7 @@ impl Tenant {
         priority: Priority,
         account: &Account,
         now: Duration,
+        may_demote: bool,
     ) -> Result<Priority> {
         if priority.class() == Class::BestEffort {
             return Ok(priority);
@@ -188,11 +190,11 @@ impl Tenant {
         }
         match granted.over {
             OverBudget::Late => Ok(priority),
-            OverBudget::BestEffort => {
+            OverBudget::BestEffort if may_demote => {
                 self.demoted.fetch_add(1, Relaxed);
                 Ok(Priority::BEST_EFFORT)
             }
-            OverBudget::Refused => {
+            OverBudget::BestEffort | OverBudget::Refused => {
                 self.refused.fetch_add(1, Relaxed);
                 let principal = &self.principal;
                 Err(Error::Exhausted(format!("{principal} has used up its budget of {rate}")))
@@ -340,6 +342,6 @@ mod tests {
         assert!(!same(&account, &tenant.account(0)), "another budget begins whole");
         tenant.regrant(Grant { rt: false, ..other }, over);
         let asks = Priority::new(1, Class::RealTime);
-        assert!(tenant.admit(asks, &tenant.account(0), Duration::ZERO).is_err());
+        assert!(tenant.admit(asks, &tenant.account(0), Duration::ZERO, true).is_err());
     }
 }

@@ -137,7 +137,8 @@ impl Session<'_> {
     fn infer(&mut self, buffer: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
         let requested = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
         let priority = Priority::new(0, self.class);
-        let admitted = self.tenant.admit(priority, &self.account(), self.model.node().clock());
+        let now = self.model.node().clock();
+        let admitted = self.tenant.admit(priority, &self.account(), now, true);
         let class = admitted
             .inspect_err(|error| self.model.note_answer(self.class, phases, Some(Err(error))))?
             .class();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::rights::{OverBudget, Right, Rights};
 use crate::config::sources::from_sources;
+use crate::engine::call::{CallHead, CallSequence};
 use crate::kserve::infer::request::InferRequest;
 use crate::net::identity::peer::ConnectionGuard;
 use crate::net::identity::principal::Principal;
@@ -96,6 +97,27 @@ fn requests_over_a_budget_are_late_best_effort_or_refused() {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
     }
+}
+
+/// As best-effort, another process than that with its state would run it.
+#[test]
+fn sequence_of_a_process_over_budget_is_refused() {
+    let camera = Principal::Token("camera".into());
+    let fixture = fixture("over-sequence", OverBudget::BestEffort);
+    fixture.real_time(&camera).expect("its budget is whole");
+    let sequence =
+        CallSequence { number: 1, starts: true, ends: false, process: None, cell: Arc::default() };
+    let call = CallHead {
+        id: String::new(),
+        inputs: Vec::new(),
+        shapes: Arc::default(),
+        parts: None,
+        sequence: Some(sequence),
+    };
+    let tenant = fixture.of(&camera);
+    let inference = Inference { tenant, call: Some(call), ..fixture.inference(1) };
+    let said = block_on(fixture.server.infer(inference)).unwrap_err().to_string();
+    assert!(said.starts_with("token camera has used up its budget of "), "{said}");
 }
 
 /// The part of the device that has been granted to no principal.
