@@ -1,10 +1,11 @@
 //! Sequences of programs, which keep the state themselves.
 
 use super::batches::{ask_together, text, while_held};
-use super::{TRUSTED, error, post, put, runs, with_echo};
+use super::{TRUSTED, error, post, put, with_echo};
 use crate::daemon::Daemon;
 use crate::{SOON, within};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
 
 /// Flags of a request: whether it starts its sequence, and ends it.
@@ -96,7 +97,8 @@ fn sequence_starts_again_after_its_process_has_ended() {
     let (_, before) = sum_and_pid(&step(&daemon, "a", FIRST));
     let killed = Command::new("kill").args(["-s", "KILL", &before.to_string()]).status();
     assert!(killed.unwrap().success());
-    within(SOON, "its end", || !runs(before as u32));
+    // Its number is free only once the daemon has noted the end of all its threads.
+    within(SOON, "its end", || !Path::new(&format!("/proc/{before}")).exists());
     assert_eq!(error(&step(&daemon, "a", NEXT)), (400, ENDED.into()));
     assert_eq!(error(&step(&daemon, "a", LAST)), (400, ENDED.into()), "and for as long");
     let (sum, after) = sum_and_pid(&step(&daemon, "a", FIRST));
