@@ -43,6 +43,22 @@ fn generate_stream_sends_each_part_as_an_event() {
     within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
 }
 
+/// A sequence has begun once the first request has had its last part.
+#[test]
+fn requests_of_a_sequence_are_answered_in_parts() {
+    let folder = Daemon::place("process-parts-sequence");
+    put(folder.path(), "count", include_str!("streams.py"), "", "max_sequences = 8");
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\"]"]);
+    let body = |parameters: Value| json!({ "text": "a", "count": 2, "parameters": parameters });
+    let first = body(json!({ "sequence_id": 7, "sequence_start": true }));
+    assert_eq!(events(&daemon, &first).len(), 2);
+    let last = body(json!({ "sequence_id": 7, "sequence_end": true }));
+    assert_eq!(events(&daemon, &last).len(), 2, "it has begun");
+    let next = body(json!({ "sequence_id": 7 }));
+    let said = error(&post(&daemon, "/v2/models/count/generate_stream", &next));
+    assert!(said.0 == 400 && said.1.contains("must begin with sequence_start"), "{said:?}");
+}
+
 #[test]
 fn generate_takes_exactly_one_answer() {
     let daemon = with_count("process-generate");
