@@ -16,8 +16,8 @@ pub enum Error {
     /// The request contradicts the protocol or the model; the text names the field and both values.
     #[error("{0}")]
     Invalid(String),
-    /// A model's file with something that REEF does not read, such as an unknown operator: a program
-    /// may answer in its place. Clients see the kind of [`Invalid`](Self::Invalid).
+    /// A model's file with something that REEF does not read, such as an unknown operator: a
+    /// program may answer in its place. Clients see the kind of [`Invalid`](Self::Invalid).
     #[error("{0}")]
     Unsupported(String),
     /// The resource exists already.

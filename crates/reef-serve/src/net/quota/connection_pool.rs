@@ -51,14 +51,14 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct ConnectionPool {
     /// A connection over TCP has no principal until it has asked for something: a token may be
     /// another's.
-    table: Mutex<Places<Option<Principal>, Kept>>,
+    table: Mutex<Places<Option<Principal>, PooledConnection>>,
     /// `times.idle_ms` and `times.write_ms`.
     idle: Duration,
     write: Duration,
 }
 
 /// Value of a connection in its pool.
-struct Kept {
+struct PooledConnection {
     /// Dropped with the slot.
     _loss: oneshot::Sender<Infallible>,
     /// Returns whether bytes wait in its socket or are processed. `None` until its handshake is
@@ -66,7 +66,7 @@ struct Kept {
     has_input: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
-impl Kept {
+impl PooledConnection {
     fn has_input(&self) -> bool {
         self.has_input.as_ref().is_some_and(|has_input| has_input())
     }
@@ -77,7 +77,7 @@ pub(crate) type SlotLoss = oneshot::Receiver<Infallible>;
 
 impl ConnectionPool {
     pub(crate) fn new(parts: Parts, times: &Times) -> Arc<Self> {
-        let table = Mutex::new(Places::asking(parts, Kept::has_input));
+        let table = Mutex::new(Places::asking(parts, PooledConnection::has_input));
         Arc::new(Self { table, idle: times.idle(), write: times.write() })
     }
 
@@ -97,7 +97,7 @@ impl ConnectionPool {
         let first = Timeouts { activity: Activity::New, yields: None, ends: None };
         let is_local = principal.is_local();
         let holder = is_local.then(|| principal.clone());
-        let kept = Kept { _loss: keep, has_input: None };
+        let kept = PooledConnection { _loss: keep, has_input: None };
         let mut table = self.table.lock();
         let number = table.enter(holder, standing, first, kept, Instant::now());
         let number =
