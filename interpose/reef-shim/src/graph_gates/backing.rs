@@ -58,6 +58,24 @@ pub(crate) fn updated(exec: usize, graph: usize, real: impl FnOnce() -> u32) -> 
     code
 }
 
+/// Puts another graph into a node of an executable graph by `real`, and notes the memory that the
+/// nodes of that one need.
+pub(crate) fn child_updated(
+    exec: usize,
+    node: usize,
+    child: usize,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let needs = Inside::limited()
+        .map(|_inside| (memory::needs_of_child(node), memory::needs(child)))
+        .filter(|(_, after)| !after.each.is_empty());
+    let code = real(); // enters by itself
+    if let Some((before, after)) = needs.filter(|_| code == 0) {
+        needs::note_child(exec, node, &before, &after);
+    }
+    code
+}
+
 /// Destroys an executable graph. The driver keeps its memory for other graphs, or for allocations
 /// that no node has freed.
 pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {

@@ -4,7 +4,7 @@
 //! before, and not yet allocated if that node comes after. All other memory may exist at the same
 //! time.
 
-use super::calls::{Memory, edges, memory_of, nodes};
+use super::calls::{Memory, child, edges, memory_of, nodes};
 use crate::limit::pools::graphs::{GraphNeeds, Need};
 use std::collections::{HashMap, HashSet};
 
@@ -27,6 +27,11 @@ pub(crate) fn needs(graph: usize) -> GraphNeeds {
     let mut needs = GraphNeeds::default();
     add(graph, MAX_DEPTH, &mut needs);
     needs
+}
+
+/// Returns the memory that the child graph of a node needs.
+pub(crate) fn needs_of_child(node: usize) -> GraphNeeds {
+    child(node).map(needs).unwrap_or_default()
 }
 
 fn add(graph: usize, depth: u32, needs: &mut GraphNeeds) {

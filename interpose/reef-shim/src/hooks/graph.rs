@@ -2,7 +2,7 @@
 
 use super::declare::{hooks, ptsz_variants};
 use crate::driver::calls::Stream;
-use crate::graph_gates::backing::{destroyed, instantiated, updated};
+use crate::graph_gates::backing::{child_updated, destroyed, instantiated, updated};
 use crate::graph_gates::instantiate::{destroy, instantiate};
 use crate::graph_gates::update::ParamsVersion::{First, Later};
 use crate::graph_gates::update::{child, enable, kernel, node, update};
@@ -94,12 +94,13 @@ fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize)
             // SAFETY: the kind is that of a graph, so the driver demands that the program has
             // written the first word, a graph.
             let inner = unsafe { (words() as *const usize).read() };
-            child(exec, of, inner, |of, inner| {
+            let set = |of: usize, inner: usize| {
                 let words = &raw const inner as usize;
                 // SAFETY: `program_params` is the program's struct, and `words` the address of
                 // `inner`, a local of one word that lives during the call.
                 unsafe { with_words::<1>(program_params, words, |params| real(of, params)) }
-            })
+            };
+            child_updated(exec, of, inner, || child(exec, of, inner, set))
         }
         _ => node(exec, of, |of| real(of, params)),
     }
@@ -140,7 +141,7 @@ hooks! {
     });
     cuGraphExecChildGraphNodeSetParams(
         exec: usize, node: usize, inner: usize,
-    ) |real(node, inner)| child(exec, node, inner, real);
+    ) |real(node, inner)| child_updated(exec, node, inner, || child(exec, node, inner, real));
 }
 
 ptsz_variants! {

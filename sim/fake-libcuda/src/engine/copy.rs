@@ -61,6 +61,14 @@ impl World {
         })
     }
 
+    /// Returns whether a graph, or one inside of it, has memory nodes.
+    pub(crate) fn has_memory(&self, graph: usize) -> bool {
+        self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {
+            Op::Child(inner) | Op::If { body: inner, .. } => self.has_memory(inner),
+            op => op.kind() == 10,
+        })
+    }
+
     /// Gives `to` the operations of `from`, if both have the same shape. `Err`: where they differ,
     /// a node of `from`.
     pub(crate) fn update(&mut self, to: usize, from: usize) -> Result<(), usize> {

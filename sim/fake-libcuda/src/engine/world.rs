@@ -74,6 +74,8 @@ pub(crate) struct World {
     pub(crate) conditions: HashMap<u64, bool>,
     /// Graphs that are bodies of conditional nodes.
     pub(crate) bodies: HashSet<usize>,
+    /// Child graphs that were moved into their nodes: their handles stay.
+    pub(crate) moved: HashSet<usize>,
     /// Allocations and their bytes.
     pub(crate) memory: HashMap<usize, Box<[u64]>>,
     /// Files of exported ranges of memory, as long as they are open: the allocations, and a number

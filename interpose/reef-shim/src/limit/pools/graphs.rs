@@ -27,22 +27,46 @@ pub(crate) struct GraphNeeds {
     pub(crate) leaves: bool,
 }
 
+impl GraphNeeds {
+    fn on(&self, ordinal: i32) -> u64 {
+        let its = self.each.iter().filter(|need| need.ordinal == ordinal);
+        its.map(|need| need.bytes).sum()
+    }
+
+    /// Returns these needs with `after` in the place of a part of them.
+    fn replace(&self, part: &Self, after: &Self) -> Self {
+        let without =
+            |need: &Need| Need { bytes: need.bytes.saturating_sub(part.on(need.ordinal)), ..*need };
+        let mut each: Vec<_> = self.each.iter().map(without).collect();
+        for need in &after.each {
+            match each.iter_mut().find(|known| known.ordinal == need.ordinal) {
+                Some(known) => known.bytes = known.bytes.saturating_add(need.bytes),
+                None => each.push(*need),
+            }
+        }
+        Self { each, leaves: self.leaves || after.leaves }
+    }
+}
+
 #[derive(Debug)]
 struct Exec {
     needs: GraphNeeds,
     /// Stream for whose launches it has its memory.
     backed: Option<StreamKey>,
+    /// Parts of its needs that are those of other child graphs than at first, by their nodes.
+    children: HashMap<usize, GraphNeeds>,
+    /// True after an update by a graph: which parts are those of child graphs is unknown.
+    is_updated: bool,
 }
 
 impl Exec {
-    fn on(&self, ordinal: i32) -> u64 {
-        let its = self.needs.each.iter().filter(|need| need.ordinal == ordinal);
-        its.map(|need| need.bytes).sum()
+    fn new(needs: GraphNeeds) -> Self {
+        Self { needs, backed: None, children: HashMap::new(), is_updated: false }
     }
 
     /// Returns whether it has memory for other needs.
     fn has_enough(&self, needs: &GraphNeeds) -> bool {
-        let fits = |need: &Need| need.bytes <= self.on(need.ordinal);
+        let fits = |need: &Need| need.bytes <= self.needs.on(need.ordinal);
         needs.each.iter().all(fits) && (self.needs.leaves || !needs.leaves)
     }
 }
@@ -82,18 +106,30 @@ pub(crate) fn are_any() -> bool {
 /// Notes a graph with its own memory.
 pub(crate) fn note(exec: usize, needs: GraphNeeds) {
     let mut execs = execs();
-    execs.all.insert(exec, Exec { needs, backed: None });
+    execs.all.insert(exec, Exec::new(needs));
     COUNT.store(execs.all.len(), Relaxed);
 }
 
 /// Notes what a graph needs after an update. It keeps its memory if that is enough.
 pub(crate) fn note_updated(exec: usize, needs: GraphNeeds) {
     let mut execs = execs();
-    let has_enough = execs.all.get(&exec).is_some_and(|known| known.has_enough(&needs));
+    let has_enough = execs.all.get_mut(&exec).is_some_and(|known| {
+        known.is_updated = true;
+        known.children.clear();
+        known.has_enough(&needs)
+    });
     if !has_enough {
-        execs.all.insert(exec, Exec { needs, backed: None });
+        execs.all.insert(exec, Exec { is_updated: true, ..Exec::new(needs) });
         COUNT.store(execs.all.len(), Relaxed);
     }
+}
+
+/// Notes that a node of a graph has another child graph, with these needs. `before` are those of
+/// the child graph with which the graph was made.
+pub(crate) fn note_child(exec: usize, node: usize, before: &GraphNeeds, after: &GraphNeeds) {
+    let mut execs = execs();
+    execs.replace_child(exec, node, before, after);
+    COUNT.store(execs.all.len(), Relaxed);
 }
 
 pub(crate) fn forget(exec: usize) {
@@ -142,7 +178,7 @@ pub(crate) fn note_unreserved() {
 pub(crate) fn unback(ordinal: i32) {
     if are_any() {
         let mut execs = execs();
-        let its = execs.all.values_mut().filter(|exec| exec.on(ordinal) > 0);
+        let its = execs.all.values_mut().filter(|exec| exec.needs.on(ordinal) > 0);
         its.for_each(|exec| exec.backed = None);
     }
 }
@@ -164,7 +200,24 @@ impl Execs {
     /// Returns the bytes that graphs of a stream have in turn.
     fn shared(&self, ordinal: i32, stream: StreamKey) -> u64 {
         let shares = |exec: &&Exec| exec.backed == Some(stream) && !exec.needs.leaves;
-        self.all.values().filter(shares).map(|exec| exec.on(ordinal)).max().unwrap_or(0)
+        self.all.values().filter(shares).map(|exec| exec.needs.on(ordinal)).max().unwrap_or(0)
+    }
+
+    /// Puts the needs of another child graph in the place of those that a node had. The graph keeps
+    /// its memory if that is enough.
+    fn replace_child(&mut self, exec: usize, node: usize, before: &GraphNeeds, after: &GraphNeeds) {
+        let known = self.all.entry(exec).or_insert_with(|| Exec::new(GraphNeeds::default()));
+        let none = GraphNeeds::default();
+        let part = match known.children.get(&node) {
+            Some(part) => part,
+            None if known.is_updated => &none,
+            None => before,
+        };
+        let needs = known.needs.replace(part, after);
+        if !known.has_enough(&needs) {
+            (known.needs, known.backed) = (needs, None);
+            known.children.insert(node, after.clone());
+        }
     }
 
     /// Notes that a graph has its memory, part of which may have been that of others: all but what
@@ -199,7 +252,7 @@ mod tests {
     fn execs(all: &[(usize, u64, bool)]) -> Execs {
         let exec = |&(exec, bytes, leaves)| {
             let needs = GraphNeeds { each: vec![Need { ordinal: 0, bytes }], leaves };
-            (exec, Exec { needs, backed: None })
+            (exec, Exec::new(needs))
         };
         Execs { all: all.iter().map(exec).collect(), ..Execs::default() }
     }
@@ -245,5 +298,17 @@ mod tests {
         assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 3, ONE)], [0, 0]);
         execs.launched(1, ONE, &grown(0));
         assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 3, ONE)], [0, 400]);
+    }
+
+    #[test]
+    fn child_graph_that_is_replaced_is_needed_once() {
+        let of = |bytes| GraphNeeds { each: vec![Need { ordinal: 0, bytes }], leaves: false };
+        let mut execs = execs(&[(1, 500, false)]);
+        execs.replace_child(1, 7, &of(400), &of(600));
+        assert_eq!(bytes(&execs, 1, ONE), 700);
+        execs.replace_child(1, 7, &of(400), &of(100)); // it keeps its memory
+        assert_eq!(bytes(&execs, 1, ONE), 700);
+        execs.replace_child(1, 7, &of(400), &of(800));
+        assert_eq!(bytes(&execs, 1, ONE), 900);
     }
 }

@@ -56,7 +56,7 @@ struct Updated {
 
 unsafe fn instantiate(exec: *mut usize, graph: usize, _flags: u64) -> u32 {
     let mut world = world();
-    if world.execs.contains(&graph) {
+    if world.execs.contains(&graph) || world.moved.contains(&graph) {
         return INVALID_VALUE;
     }
     if world.has_forbidden(graph) {
@@ -124,7 +124,8 @@ unsafe fn end(exec: usize) -> u32 {
 
 unsafe fn update(exec: usize, graph: usize, error: *mut usize, result: *mut u32) -> u32 {
     let mut world = world();
-    if !world.execs.contains(&exec) || !world.graphs.contains_key(&graph) {
+    let is_known = world.execs.contains(&exec) && world.graphs.contains_key(&graph);
+    if !is_known || world.moved.contains(&graph) {
         return INVALID_VALUE;
     }
     let updated = world.update(exec, graph);
@@ -222,18 +223,19 @@ unsafe fn set_any(exec: usize, node: usize, params: *mut AnyParams) -> u32 {
         match params.as_ref() {
             Some(AnyParams { kind: 0, words, .. }) => set_kernel(exec, node, words.as_ptr().cast()),
             Some(AnyParams { kind: 4, words, .. }) => set_child(exec, node, words[0]),
-            _ => INVALID_VALUE,
+            _ => INVALID_VALUE, // memory nodes, among others, can't be changed
         }
     }
 }
 
+/// As an update by a graph: the shape stays, and memory may be larger.
 unsafe fn set_child(exec: usize, node: usize, child: usize) -> u32 {
     let mut world = world();
     let inner = world.node(exec, node).and_then(|node| node.op.child());
     let (true, Some(inner)) = (world.graphs.contains_key(&child), inner) else {
         return INVALID_VALUE;
     };
-    if world.update(inner, child).is_ok() { SUCCESS } else { INVALID_VALUE }
+    if world.update(inner, child).is_ok() { SUCCESS } else { UPDATE_FAILED }
 }
 
 unsafe fn launch(is_ptsz: bool, exec: usize, stream: usize) -> u32 {

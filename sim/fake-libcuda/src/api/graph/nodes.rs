@@ -46,14 +46,15 @@ unsafe fn create(graph: *mut usize, _flags: u32) -> u32 {
 }
 
 unsafe fn destroy(graph: usize) -> u32 {
-    if world().forget(graph) { SUCCESS } else { INVALID_VALUE }
+    let mut world = world();
+    if !world.moved.contains(&graph) && world.forget(graph) { SUCCESS } else { INVALID_VALUE }
 }
 
 /// As the driver: not of graphs with memory or conditional nodes.
 unsafe fn clone(clone: *mut usize, graph: usize) -> u32 {
     let mut world = world();
     let Some(nodes) = world.graphs.get(&graph) else { return INVALID_VALUE };
-    if nodes.iter().any(|node| matches!(node.op.kind(), 10 | 13)) {
+    if nodes.iter().any(|node| node.op.kind() == 13) || world.has_memory(graph) {
         return NOT_SUPPORTED;
     }
     let copy = world.copy(graph, false);
@@ -115,7 +116,7 @@ adders! {
     add_copy(params: *const [usize; 25], _context: usize) copy(params);
     add_host(params: *const HostParams) host(params);
     add_mem_op(params: *const MemOps) mem_op(params);
-    add_child(child: usize) world().copy(child, false).map(Op::Child).ok_or(INVALID_VALUE);
+    add_child(child: usize) inner(&mut world(), child, 0).map(Op::Child);
     add_memory(params: *mut [usize; 15]) memory(&mut *params);
     add_free(at: usize) Ok(Op::Free(at));
     add_any(params: *mut AnyParams) any(params);
@@ -137,13 +138,31 @@ unsafe fn any(params: *mut AnyParams) -> Result<Op, u32> {
             0 => kernel(words.as_ptr().cast()),
             2 => fill(words.as_ptr().cast()),
             3 => host(words.as_ptr().cast()),
-            4 => world().copy(words[0], false).map(Op::Child).ok_or(INVALID_VALUE),
+            4 => inner(&mut world(), words[0], words[1] as u32).map(Op::Child),
             5 => Ok(Op::Empty),
             10 => memory(&mut words[..]),
             11 => Ok(Op::Free(words[0])),
             13 => branch(words),
             _ => Err(NOT_SUPPORTED),
         }
+    }
+}
+
+/// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`; the other one is a clone.
+const MOVED: u32 = 1;
+
+/// The graph inside of a node: a copy, which can't have memory, or the graph itself.
+fn inner(world: &mut World, graph: usize, ownership: u32) -> Result<usize, u32> {
+    if !world.graphs.contains_key(&graph) || world.moved.contains(&graph) {
+        return Err(INVALID_VALUE);
+    }
+    match ownership {
+        MOVED => {
+            world.moved.insert(graph);
+            Ok(graph)
+        }
+        _ if world.has_memory(graph) => Err(NOT_SUPPORTED),
+        _ => world.copy(graph, false).ok_or(INVALID_VALUE),
     }
 }
 

@@ -131,6 +131,33 @@ impl Program {
         }
     }
 
+    /// Graph with a child graph that gets larger memory nodes, by either call.
+    fn child_updated(&self, is_any: bool, sizes: &[usize]) -> Held {
+        let (driver, outer) = (self.driver, Graph::new(self.driver, 0));
+        let (first, _) = self.graph(sizes[0] * MIB, true);
+        let (code, node) = outer.any(&[], 4, [first.handle, 1, 0, 0, 0]); // moved
+        assert_eq!(code, 0);
+        let exec = outer.instantiate();
+        assert_eq!(self.launch(exec, self.stream), 0);
+        self.wait();
+        for pair in sizes.windows(2) {
+            let (other, _) = self.graph(pair[1] * MIB, true);
+            let mut params = [0_usize; 32];
+            (params[0], params[2]) = (4, other.handle);
+            let code = if is_any {
+                call!(driver, cuGraphExecNodeSetParams(exec, node, params.as_mut_ptr()))
+            } else {
+                call!(driver, cuGraphExecChildGraphNodeSetParams(exec, node, other.handle))
+            };
+            assert_eq!(code, 0);
+            match self.launch(exec, self.stream) {
+                0 => self.wait(),
+                code => return (pair[0] * MIB, code),
+            }
+        }
+        (sizes.last().map_or(0, |last| last * MIB), 0)
+    }
+
     /// Graphs that are uploaded when they are instantiated.
     fn graphs_uploaded(&self) -> Held {
         let driver = self.driver;
@@ -547,6 +574,9 @@ impl Program {
             "graphs launched again" => self.graphs_launched_again(),
             "graphs uploaded" => self.graphs_uploaded(),
             "graph updated" => self.graph_updated(),
+            "child updated" => self.child_updated(false, &[64, 1200]),
+            "any updated" => self.child_updated(true, &[64, 1200]),
+            "children in turn" => self.child_updated(false, &[500, 900, 500, 900]),
             "fragments" => self.fragments(),
             "refilled" => self.refilled(),
             "frees behind waits" => self.frees_behind_waits(),
@@ -640,6 +670,16 @@ fn graphs_launched_together_stay_within_the_limit() {
 #[test]
 fn graph_with_larger_memory_by_an_update_is_refused() {
     let wrong = wrong(&[("graph updated", 64, OUT_OF_MEMORY)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn child_graph_with_larger_memory_is_refused() {
+    let wrong = wrong(&[
+        ("child updated", 64, OUT_OF_MEMORY),
+        ("any updated", 64, OUT_OF_MEMORY),
+        ("children in turn", 900, 0),
+    ]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

@@ -131,9 +131,9 @@ impl Holder {
             }
         }
         if how == "child" {
-            // No graph with memory may be cloned; here a child is moved, as later drivers allow.
+            // No graph with memory may be cloned: from CUDA 12.9 on, a child may be moved.
             let outer = Graph::new(driver, 0);
-            outer.child(&[], &graph);
+            must!(outer.any(&[], 4, [graph.handle, 1, 0, 0, 0]).0);
             return self.run(outer.instantiate(), false);
         }
         self.run(graph.instantiate(), how == "upload")
