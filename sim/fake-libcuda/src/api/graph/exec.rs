@@ -223,7 +223,8 @@ unsafe fn set_any(exec: usize, node: usize, params: *mut AnyParams) -> u32 {
         match params.as_ref() {
             Some(AnyParams { kind: 0, words, .. }) => set_kernel(exec, node, words.as_ptr().cast()),
             Some(AnyParams { kind: 4, words, .. }) => set_child(exec, node, words[0]),
-            _ => INVALID_VALUE, // memory nodes, among others, can't be changed
+            Some(AnyParams { kind: 10 | 11, .. }) => NOT_SUPPORTED, // memory can't be changed
+            _ => INVALID_VALUE,
         }
     }
 }
