@@ -29,6 +29,8 @@ case_of() {
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 case_of graphs-again 400 800 2
 case_of graphs-uploaded 400 800 2
+case_of graph-updated 64 64 2
+case_of child-updated 64 64 2
 case_of graphs-in-turn 600 600 0
 case_of graphs-at-once 800 800 0
 case_of fragments 200 424 2
@@ -39,6 +41,7 @@ case_of frees-reached-soon 700 700 0
 case_of reused 700 700 0
 case_of exports-closed 16384 16384 0
 case_of exports-open 768 1024 2
+case_of imported 960 1024 2
 case_of pageable 0 0 1
 if python3 -c 'import torch' 2>/dev/null; then
     for name in native async segments; do

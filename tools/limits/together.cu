@@ -2,6 +2,9 @@
 //   reef exec --memory 1GiB -- together CASE
 // Prints what the program held at once in MiB, the code of a refusal, and what the device has more than before in MiB.
 #include <cuda.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <chrono>
 #include <cstdio>
@@ -42,9 +45,9 @@ static CUstream new_stream() {
     return made;
 }
 
-// A graph that allocates, fills, and frees that again or leaves it.
+// A graph that allocates, fills or not, and frees that again or leaves it.
 struct Graph { CUgraph graph; CUdeviceptr at; };
-static Graph graph(size_t bytes, bool frees) {
+static Graph graph(size_t bytes, bool frees, bool fills = true) {
     Graph made;
     CUgraphNode node, fill, end;
     CUDA_MEM_ALLOC_NODE_PARAMS params;
@@ -59,7 +62,8 @@ static Graph graph(size_t bytes, bool frees) {
     set.dst = made.at; set.elementSize = 1; set.width = bytes; set.height = 1; set.value = 1;
     CUcontext context;
     MUST(cuCtxGetCurrent(&context));
-    MUST(cuGraphAddMemsetNode(&fill, made.graph, &node, 1, &set, context));
+    if (fills) MUST(cuGraphAddMemsetNode(&fill, made.graph, &node, 1, &set, context));
+    else fill = node;
     if (frees) MUST(cuGraphAddMemFreeNode(&end, made.graph, &fill, 1, made.at));
     return made;
 }
@@ -98,6 +102,43 @@ static CUresult graphs_uploaded() {
         TRY(cuStreamSynchronize(stream));
         held += 400 * MIB;
     }
+    return CUDA_SUCCESS;
+}
+// A graph that gets larger memory nodes: all of it, or a child graph in it. A driver that refuses this is right as well.
+static CUresult graph_updated(bool is_child) {
+    Graph small = graph(64 * MIB, true, false), large = graph(1200 * MIB, true, false);
+    CUgraph outer = small.graph;
+    CUgraphNode node = nullptr;
+    held = 64 * MIB;
+    if (is_child) {
+#if CUDA_VERSION >= 12090
+        CUgraphNodeParams params;
+        memset(&params, 0, sizeof params);
+        params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+        params.graph.graph = small.graph;
+        params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+        MUST(cuGraphCreate(&outer, 0));
+#if CUDA_VERSION >= 13000
+        MUST(cuGraphAddNode(&node, outer, nullptr, nullptr, 0, &params));
+#else
+        MUST(cuGraphAddNode(&node, outer, nullptr, 0, &params));
+#endif
+#else
+        printf("no child graph has memory; ");
+        return CUDA_ERROR_OUT_OF_MEMORY;
+#endif
+    }
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo result;
+    MUST(cuGraphInstantiateWithFlags(&exec, outer, 0));
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuStreamSynchronize(stream));
+    CUresult code = is_child ? cuGraphExecChildGraphNodeSetParams(exec, node, large.graph) : cuGraphExecUpdate(exec, large.graph, &result);
+    printf("update %d; ", code);
+    if (code != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
+    TRY(cuGraphLaunch(exec, stream));
+    TRY(cuStreamSynchronize(stream));
+    held = 1200 * MIB;
     return CUDA_SUCCESS;
 }
 static CUresult graphs_in_turn() { // which share memory in one stream
@@ -217,13 +258,18 @@ static CUresult reused() { // in one stream, without a wait
     return cuStreamSynchronize(stream);
 }
 
-// Exported memory that is released in turn; files that are left open keep it.
-static CUresult exported(bool closes) {
+static CUmemAllocationProp for_export() {
     CUmemAllocationProp prop;
     memset(&prop, 0, sizeof prop);
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return prop;
+}
+
+// Exported memory that is released in turn; files that are left open keep it.
+static CUresult exported(bool closes) {
+    CUmemAllocationProp prop = for_export();
     for (int i = 0; i < 64; i++) {
         CUmemGenericAllocationHandle handle, import;
         int file = -1;
@@ -236,6 +282,57 @@ static CUresult exported(bool closes) {
         held += 256 * MIB;
     }
     return CUDA_SUCCESS;
+}
+
+// Memory of another process, which is killed while this one has its memory. That process is forked before CUDA is in use.
+static int sockets[2];
+static pid_t exporter;
+static ssize_t pass_file(int* file, bool sends) {
+    char byte = 0;
+    union { cmsghdr head; char space[CMSG_SPACE(sizeof(int))]; } control;
+    memset(&control, 0, sizeof control);
+    iovec part = {&byte, 1};
+    msghdr message;
+    memset(&message, 0, sizeof message);
+    message.msg_iov = &part; message.msg_iovlen = 1;
+    message.msg_control = control.space; message.msg_controllen = sizeof control.space;
+    control.head.cmsg_len = CMSG_LEN(sizeof(int)); control.head.cmsg_level = SOL_SOCKET; control.head.cmsg_type = SCM_RIGHTS;
+    if (sends) memcpy(CMSG_DATA(&control.head), file, sizeof(int));
+    ssize_t bytes = sends ? sendmsg(sockets[1], &message, 0) : recvmsg(sockets[0], &message, 0);
+    if (!sends) memcpy(file, CMSG_DATA(&control.head), sizeof(int));
+    return bytes;
+}
+static void export_and_wait() {
+    CUcontext context;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = for_export();
+    int file = -1;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemCreate(&handle, 512 * MIB, &prop, 0));
+    MUST(cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    if (pass_file(&file, true) == 1) pause();
+    _exit(3);
+}
+static CUresult imported() {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at;
+    int file = -1;
+    if (pass_file(&file, false) != 1) return CUDA_ERROR_UNKNOWN;
+    MUST(cuMemImportFromShareableHandle(&handle, (void*)(long)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    MUST(cuMemAddressReserve(&at, 512 * MIB, 0, 0, 0));
+    MUST(cuMemMap(at, 512 * MIB, 0, handle, 0));
+    MUST(cuMemRelease(handle));
+    close(file);
+    kill(exporter, SIGKILL);
+    waitpid(exporter, nullptr, 0);
+    std::this_thread::sleep_for(std::chrono::seconds(3)); // it is charged within a second
+    held = 512 * MIB;
+    for (;;) {
+        TRY(cuMemAlloc(&at, 64 * MIB));
+        held += 64 * MIB;
+    }
 }
 
 static CUresult pageable() { // ordinary memory, where the device has access to it
@@ -257,6 +354,8 @@ static CUresult pageable() { // ordinary memory, where the device has access to 
 static CUresult run(const std::string& name) {
     if (name == "graphs-again") return graphs_again();
     if (name == "graphs-uploaded") return graphs_uploaded();
+    if (name == "graph-updated") return graph_updated(false);
+    if (name == "child-updated") return graph_updated(true);
     if (name == "graphs-in-turn") return graphs_in_turn();
     if (name == "graphs-at-once") return graphs_at_once();
     if (name == "fragments") return fragments();
@@ -267,6 +366,7 @@ static CUresult run(const std::string& name) {
     if (name == "reused") return reused();
     if (name == "exports-closed") return exported(true);
     if (name == "exports-open") return exported(false);
+    if (name == "imported") return imported();
     if (name == "pageable") return pageable();
     printf("no case %s; ", name.c_str());
     return CUDA_ERROR_INVALID_VALUE;
@@ -275,6 +375,10 @@ static CUresult run(const std::string& name) {
 int main(int count, char** names) {
     if (count != 2) { printf("usage: together CASE\n"); return 2; }
     CUcontext context;
+    if (std::string(names[1]) == "imported") {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0 || (exporter = fork()) < 0) return 3;
+        if (exporter == 0) export_and_wait();
+    }
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
