@@ -4,12 +4,17 @@ use std::fs;
 
 /// Returns the start time of this process, in ticks since boot. Zero: unknown.
 pub(super) fn own_start() -> u64 {
-    start_and_state(std::process::id()).map_or(0, |(start, _)| start)
+    start_of(std::process::id()).unwrap_or(0)
+}
+
+/// Returns the start time of a process, in ticks since boot. `None`: there is none of this number.
+pub fn start_of(process: u32) -> Option<u64> {
+    start_and_state(process).map(|(start, _)| start)
 }
 
 /// Returns whether a process has ended, as far as can be seen from here. A process of another
 /// namespace looks ended or like a different one; its lock in the accounts file counts then.
-pub(super) fn is_gone(process: u32, started: u64) -> bool {
+pub fn is_gone(process: u32, started: u64) -> bool {
     match start_and_state(process) {
         None => true,
         Some((start, _)) if start != started => true,

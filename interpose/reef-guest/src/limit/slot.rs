@@ -243,6 +243,15 @@ impl Account {
         (0..MAX_JOBS).fold(0, |sum, job| sum.saturating_add(self.accounts.used(job)))
     }
 
+    /// Returns whether a process has a slot in the device's accounts file: then it is charged with
+    /// what it has.
+    pub fn has_process(&self, process: u32, started: u64) -> bool {
+        self.accounts.members.iter().any(|member| {
+            let known = (member.process.load(Relaxed), member.started.load(Relaxed));
+            member.job().is_some() && known == (process, started)
+        })
+    }
+
     /// Returns the bytes of the contexts of the job's processes, as far as a daemon knows.
     pub fn overhead(&self) -> u64 {
         self.accounts.overhead(self.job)

@@ -1,5 +1,6 @@
 //! Tests of accounts of several processes, which are several open files in one process here.
 
+use super::process::start_of;
 use super::{AccountsFile, Audit, Full, Policy, Slot};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,6 +43,18 @@ fn processes_of_a_job_share_one_limit() {
     drop(one);
     assert_eq!(two.account().used(), 40, "its memory is given back");
     assert_eq!(two.reclaim().unwrap(), 0, "no process has died");
+}
+
+#[test]
+fn process_is_charged_as_long_as_it_has_a_slot() {
+    let folder = Folder::new("slots");
+    let [one, two] = [(); 2].map(|()| folder.join("job", 100).unwrap());
+    let (account, process) = (one.account(), std::process::id());
+    let started = start_of(process).unwrap();
+    assert!(account.has_process(process, started));
+    assert!(!account.has_process(process, started + 1), "another process of this number");
+    drop((one, two));
+    assert!(!account.has_process(process, started));
 }
 
 #[test]

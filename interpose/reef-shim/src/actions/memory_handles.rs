@@ -6,10 +6,12 @@ use crate::driver::pause_gate::touch;
 use crate::driver::state::Inside;
 use crate::limit::charges;
 use crate::limit::device::{self, LimitState};
+use crate::limit::imports;
 use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::swap::allocations;
+use std::ffi::c_void;
 
 /// `CUmemAllocationProp`, as far as it is read.
 #[repr(C)]
@@ -152,6 +154,48 @@ pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
         allocation.into_iter().for_each(|allocation| memory.export(allocation));
     }
     code
+}
+
+/// Exports an allocation by a file or another handle at `to`.
+pub(crate) fn export_to(
+    to: *const c_void,
+    kind: u32,
+    handle: u64,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let code = export(handle, real); // enters by itself
+    if let (0, Some(_inside)) = (code, Inside::limited()) {
+        imports::mark(to, kind);
+    }
+    code
+}
+
+/// Imports an allocation by a file or another handle.
+pub(crate) fn import(
+    handle: *const u64,
+    from: usize,
+    kind: u32,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let exporter = imports::exporter(from, kind);
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    let handle = unsafe { handle.as_ref() }.filter(|_| code == 0);
+    if let (Some(exporter), Some(handle)) = (exporter, handle)
+        && let Some(LimitState::Limited(device)) = owner_of(*handle).map(Owner::limit_state)
+    {
+        imports::note_handle(*handle, device, exporter);
+    }
+    code
+}
+
+/// Returns the owner of a handle's memory. `None`: it has none, or the driver doesn't say.
+fn owner_of(handle: u64) -> Option<Owner> {
+    let mut words = [0; 8]; // `CUmemAllocationProp` has four
+    let code = calls::allocation_properties(&mut words, handle)?;
+    let location = [words[1] as u32, (words[1] >> 32) as u32];
+    (code == 0).then(|| AllocationProperties::new(words[0] as u32, location).owner())
 }
 
 /// Exports the memory at an address, which a file may keep after its end: an allocation that is

@@ -11,6 +11,7 @@
 
 pub(crate) mod context_memory;
 pub(crate) mod copy;
+pub(crate) mod ipc;
 pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod memory_handles;

@@ -5,10 +5,12 @@ use super::reserve::{await_room, refuse_on_panic, settle_frees};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
 use crate::limit::device::{self, LimitState, Limited};
+use crate::limit::imports;
 use crate::limit::pending;
 use crate::limit::pools::holes::StreamKey;
 use crate::limit::pools::stores::{KeptPool, Store, Stores, stores, stream_key};
 use crate::limit::refusal::OUT_OF_MEMORY;
+use std::ffi::c_void;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -207,10 +209,43 @@ pub(crate) fn export_pointer(at: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Imports a pool. The process that exported it is charged: there is nothing of this one's in it,
-/// though the driver says that it has reserved what was imported from it.
-pub(crate) fn import_pool(pool: *mut usize, real: impl FnOnce() -> u32) -> u32 {
-    own(pool, Owner::Host, real)
+/// Imports a pool. The process that exported it is charged as long as it runs: there is nothing of
+/// this one's in it, though the driver says that it has reserved what was imported from it.
+pub(crate) fn import_pool(
+    pool: *mut usize,
+    from: usize,
+    kind: u32,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let exporter = Inside::limited().and_then(|_inside| imports::exporter(from, kind));
+    let code = own(pool, Owner::Host, real); // enters by itself
+    let Some(_inside) = Inside::limited() else { return code };
+    // SAFETY: null, or where the driver has just written.
+    if let (0, Some(pool)) = (code, unsafe { pool.as_ref() }) {
+        imports::note_pool(*pool, exporter);
+    }
+    code
+}
+
+/// Exports a pool, whose importers may import its allocations.
+pub(crate) fn export_pool(to: *const c_void, kind: u32, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    if code == 0 {
+        imports::mark(to, kind);
+    }
+    code
+}
+
+/// Imports an allocation of an imported pool.
+pub(crate) fn import_pointer(at: *const usize, pool: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    if let (0, Some(at)) = (code, unsafe { at.as_ref() }) {
+        imports::note_pointer(*at, pool);
+    }
+    code
 }
 
 /// Has the driver free the unused memory of a pool.

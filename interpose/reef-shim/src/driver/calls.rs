@@ -108,6 +108,7 @@ calls! {
     memory_info = cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     context_limit = cuCtxGetLimit(value: &mut usize, limit: u32);
     loading_mode = cuModuleGetLoadingMode(mode: &mut u32);
+    allocation_properties = cuMemGetAllocationPropertiesFromHandle(properties: &mut [u64; 8], handle: u64);
     graph_memory = cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: &mut u64);
 }
 

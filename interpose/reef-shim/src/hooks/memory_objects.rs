@@ -3,6 +3,7 @@
 use super::declare::{hooks, ptsz_variants};
 use crate::actions::context_memory::{create, set_limit};
 use crate::actions::copy::on_device;
+use crate::actions::ipc;
 use crate::actions::memory::free;
 use crate::actions::memory_handles::{self, AllocationProperties, Mapping};
 use crate::actions::memory_request::or_ask_on;
@@ -12,6 +13,7 @@ use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{backed, trim};
 use crate::kernel_variants::{images, kernels};
 use crate::limit::charges::Kind;
+use crate::limit::imports::IpcHandle;
 use std::ffi::{c_char, c_void};
 
 hooks! {
@@ -30,7 +32,10 @@ hooks! {
     ) |real| memory_handles::retain(handle, at, real);
     cuMemExportToShareableHandle(
         to: *mut c_void, handle: u64, kind: u32, flags: u64,
-    ) |real| memory_handles::export(handle, real);
+    ) |real| memory_handles::export_to(to, kind, handle, real);
+    cuMemImportFromShareableHandle(
+        handle: *mut u64, from: usize, kind: u32,
+    ) |real| memory_handles::import(handle, from, kind, real);
     cuMemGetHandleForAddressRange(
         to: *mut c_void, at: u64, bytes: usize, kind: u32, flags: u64,
     ) |real| memory_handles::export_at(at, real);
@@ -59,6 +64,17 @@ hooks! {
 }
 
 hooks! {
+    cuIpcGetMemHandle(handle: *mut IpcHandle, at: usize) |real| ipc::get(handle, at, real);
+    cuIpcOpenMemHandle(
+        at: *mut usize, handle: IpcHandle, flags: u32,
+    ) |real| ipc::open(at, &handle, real);
+    cuIpcOpenMemHandle_v2(
+        at: *mut usize, handle: IpcHandle, flags: u32,
+    ) |real| ipc::open(at, &handle, real);
+    cuIpcCloseMemHandle(at: usize) |real| ipc::close(at, real);
+}
+
+hooks! {
     cuMemPoolTrimTo(pool: usize, keep: usize) |real| pools::trim(pool, real);
     cuMemPoolCreate(
         pool: *mut usize, properties: *const AllocationProperties,
@@ -78,8 +94,14 @@ hooks! {
     cuMemPoolDestroy(pool: usize) |real| pools::destroy_pool(pool, real);
     cuMemPoolExportPointer(data: *mut c_void, at: usize) |real| pools::export_pointer(at, real);
     cuMemPoolImportFromShareableHandle(
-        pool: *mut usize, from: *mut c_void, kind: u32, flags: u64,
-    ) |real| pools::import_pool(pool, real);
+        pool: *mut usize, from: usize, kind: u32, flags: u64,
+    ) |real| pools::import_pool(pool, from, kind, real);
+    cuMemPoolExportToShareableHandle(
+        to: *mut c_void, pool: usize, kind: u32, flags: u64,
+    ) |real| pools::export_pool(to, kind, real);
+    cuMemPoolImportPointer(
+        at: *mut usize, pool: usize, data: *mut c_void,
+    ) |real| pools::import_pointer(at, pool, real);
     cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
     cuCtxCreate(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
     cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);

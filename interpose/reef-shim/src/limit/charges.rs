@@ -2,7 +2,8 @@
 
 use super::device::{self, LimitState, Limited};
 use super::exported;
-use std::collections::HashMap;
+use super::imports::Exporter;
+use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// Kind of a handle: handles of different kinds may be equal.
@@ -17,6 +18,8 @@ pub(crate) enum Kind {
     Library,
     /// A context, with its threads' stacks, unless it is the process's first one.
     Context,
+    /// An address of another process's memory that is open.
+    Opened,
 }
 
 /// Charge of one allocation.
@@ -30,11 +33,15 @@ pub(crate) struct Charge {
     pub(crate) is_exported: bool,
     /// Other devices on which it counts as well, a bit for each ordinal: managed memory moves.
     pub(crate) others: u64,
+    /// Process that is charged in the place of this one, of imported memory.
+    pub(crate) exporter: Option<Exporter>,
+    /// Number of closes that end it, of memory of another process.
+    pub(crate) opened: u64,
 }
 
 impl Charge {
     pub(crate) fn new(device: &'static Limited, bytes: u64, context: usize) -> Self {
-        Self { device, bytes, context, is_exported: false, others: 0 }
+        Self { device, bytes, context, is_exported: false, others: 0, exporter: None, opened: 1 }
     }
 
     /// Returns whether it counts on a device.
@@ -44,6 +51,9 @@ impl Charge {
 
     /// Gives it back after the allocation has ended.
     pub(crate) fn end(self) {
+        if self.exporter.is_some() {
+            return;
+        }
         for ordinal in (0..64).filter(|ordinal| self.others & 1 << ordinal != 0) {
             if let LimitState::Limited(device) = device::of(ordinal) {
                 device.give_back(self.bytes);
@@ -73,6 +83,24 @@ pub(crate) fn note(kind: Kind, handle: usize, charge: Charge) {
 /// Removes an allocation that is about to end: afterwards another one may get its handle.
 pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
+}
+
+/// Notes memory of another process, which may be open already.
+pub(crate) fn open(at: usize, charge: Charge) {
+    let mut charges = charges();
+    let known = charges.entry((Kind::Opened, at)).and_modify(|known| known.opened += 1);
+    known.or_insert(charge);
+}
+
+/// Closes memory of another process once, and removes it if it isn't open any more.
+pub(crate) fn close(at: usize) -> Option<Charge> {
+    let mut charges = charges();
+    let charge = charges.get_mut(&(Kind::Opened, at))?;
+    if charge.opened > 1 {
+        charge.opened -= 1;
+        return None;
+    }
+    charges.remove(&(Kind::Opened, at))
 }
 
 /// Returns the linear memory at an address, or around it.
@@ -109,6 +137,20 @@ pub(crate) fn count_on(address: usize, device: &'static Limited, bytes: u64) -> 
 /// Returns whether a device has an allocation of a kind.
 pub(crate) fn has(kind: Kind, ordinal: i32) -> bool {
     charges().iter().any(|((of, _), charge)| *of == kind && charge.device.ordinal == ordinal)
+}
+
+/// Adds the exporters that are charged in the place of this process.
+pub(crate) fn add_exporters(to: &mut HashSet<Exporter>) {
+    to.extend(charges().values().filter_map(|charge| charge.exporter));
+}
+
+/// Charges this process with imports on a device in the place of exporters that have ended.
+pub(crate) fn take_over(ordinal: i32, ended: &HashSet<Exporter>) {
+    for charge in charges().values_mut().filter(|charge| charge.device.ordinal == ordinal) {
+        if charge.exporter.take_if(|exporter| ended.contains(exporter)).is_some() {
+            charge.device.add(charge.bytes);
+        }
+    }
 }
 
 /// Returns the contexts that were made.

@@ -3,7 +3,8 @@
 
 use super::device::Limited;
 use super::exported;
-use std::collections::{BTreeMap, HashMap};
+use super::imports::Exporter;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// Allocation of physical memory.
@@ -17,6 +18,8 @@ struct PhysicalMemory {
     references: u64,
     /// True if other processes, or a file, may have it: its end is unknown.
     is_exported: bool,
+    /// Process that is charged in the place of this one, of imported memory.
+    exporter: Option<Exporter>,
 }
 
 /// Holder that keeps memory besides the address space.
@@ -33,8 +36,8 @@ pub(crate) enum Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region(pub(crate) [u64; 4]);
 
-/// Physical memory that this process has created and that is limited. Memory of other processes is
-/// unknown, and isn't charged here.
+/// Physical memory that this process has created or imported, and that is limited. Imports from
+/// processes without limits are unknown.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTable {
     last: u64,
@@ -57,10 +60,49 @@ impl MemoryTable {
     /// Adds an allocation.
     pub(crate) fn create(&mut self, handle: u64, device: Option<&'static Limited>, bytes: u64) {
         self.last += 1;
-        let allocation =
-            PhysicalMemory { device, bytes, mappings: 0, references: 1, is_exported: false };
+        let allocation = PhysicalMemory {
+            device,
+            bytes,
+            mappings: 0,
+            references: 1,
+            is_exported: false,
+            exporter: None,
+        };
         self.memory.insert(self.last, allocation);
         self.handles.insert(handle, (self.last, 1));
+    }
+
+    /// Adds imported memory. Its size is unknown until it is mapped.
+    pub(crate) fn import(&mut self, handle: u64, device: &'static Limited, exporter: Exporter) {
+        let known = self.handles.get_mut(&handle).map(|(allocation, count)| {
+            *count += 1;
+            *allocation
+        });
+        match known {
+            Some(allocation) => self.change(allocation, |allocation| allocation.references += 1),
+            None => {
+                self.create(handle, Some(device), 0);
+                let memory = self.memory.get_mut(&self.last);
+                memory.into_iter().for_each(|memory| memory.exporter = Some(exporter));
+            }
+        }
+    }
+
+    /// Adds the exporters that are charged in the place of this process.
+    pub(crate) fn add_exporters(&self, to: &mut HashSet<Exporter>) {
+        to.extend(self.memory.values().filter_map(|memory| memory.exporter));
+    }
+
+    /// Charges this process with imports on a device in the place of exporters that have ended.
+    pub(crate) fn take_over(&mut self, ordinal: i32, ended: &HashSet<Exporter>) {
+        for memory in self.memory.values_mut() {
+            let Some(device) = memory.device.filter(|device| device.ordinal == ordinal) else {
+                continue;
+            };
+            if memory.exporter.take_if(|exporter| ended.contains(exporter)).is_some() {
+                device.add(memory.bytes);
+            }
+        }
     }
 
     /// Releases a handle once.
@@ -80,7 +122,18 @@ impl MemoryTable {
     pub(crate) fn map(&mut self, at: u64, bytes: u64, handle: u64) {
         let Some((allocation, _)) = self.handles.get(&handle).copied() else { return };
         self.mappings.insert(at, (bytes, allocation));
+        self.learn_size(allocation, bytes);
         self.change(allocation, |allocation| allocation.mappings += 1);
+    }
+
+    /// Notes the size of an import, of which a mapping has all.
+    fn learn_size(&mut self, allocation: u64, bytes: u64) {
+        let memory = self.memory.get_mut(&allocation).filter(|memory| memory.bytes < bytes);
+        let Some(memory) = memory else { return };
+        if let (Some(device), None) = (memory.device, memory.exporter) {
+            device.add(bytes - memory.bytes);
+        }
+        memory.bytes = bytes;
     }
 
     /// Removes the mappings in a range of addresses.
@@ -177,9 +230,10 @@ impl MemoryTable {
         let Some(allocation) = self.memory.get_mut(&at) else { return };
         change(allocation);
         if allocation.references == 0 && allocation.mappings == 0 {
-            let PhysicalMemory { bytes, is_exported, .. } = *allocation;
+            let PhysicalMemory { bytes, is_exported, exporter, .. } = *allocation;
             let end = if is_exported { exported::add } else { Limited::give_back };
-            allocation.device.into_iter().for_each(|device| end(device, bytes));
+            let charged = allocation.device.filter(|_| exporter.is_none());
+            charged.into_iter().for_each(|device| end(device, bytes));
             self.memory.remove(&at);
             self.take_all(Holder::Object(at));
         }

@@ -10,6 +10,7 @@ pub(crate) mod contexts;
 pub(crate) mod device;
 pub(crate) mod exported;
 pub(crate) mod image;
+pub(crate) mod imports;
 pub(crate) mod libraries;
 pub(crate) mod memory_handles;
 pub(crate) mod pending;

@@ -6,6 +6,7 @@
 //! files, by which the memory stays, so it inherits the lock too. A program that it starts has
 //! neither.
 
+use super::imports;
 use super::refusal::say;
 use crate::driver::state::end_limits;
 use crate::settings::settings;
@@ -74,12 +75,13 @@ impl SlotThread {
         self.state().account = Some(account);
         self.changed.notify_all();
         if let Ok(slot) = slot {
-            self.keep(&slot);
+            self.keep(&slot, ordinal as i32);
         }
     }
 
-    /// Reclaims memory of dead processes periodically and on request.
-    fn keep(&self, slot: &Slot) {
+    /// Reclaims memory of dead processes periodically and on request. Then this process is charged
+    /// with what it has imported from them.
+    fn keep(&self, slot: &Slot, ordinal: i32) {
         loop {
             let state = self.state();
             let is_idle = |state: &mut State| state.asked == state.made;
@@ -89,6 +91,7 @@ impl SlotThread {
             if let Err(error) = slot.reclaim() {
                 say(&format!("the accounts' locks: {error}"));
             }
+            imports::take_over(ordinal, &slot.account());
             self.state().made = asked;
             self.changed.notify_all();
         }

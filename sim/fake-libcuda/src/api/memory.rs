@@ -107,8 +107,10 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
 fn device_range(at: usize) -> Option<(usize, usize)> {
     let world = world();
     let is_device = |from: &usize| {
-        let all = [world.taken.contains_key(from), world.pooled.contains_key(from)];
-        all.contains(&true) || world.mapped.contains_key(from)
+        world.taken.contains_key(from)
+            || world.pooled.contains_key(from)
+            || world.foreign.contains_key(from)
+            || world.mapped.contains_key(from)
     };
     world.range(at).filter(|(from, _)| is_device(from))
 }

@@ -39,7 +39,8 @@ fn place(world: &World, at: usize, bytes: usize) -> MemoryKind {
     };
     let is_host = world.memory.contains_key(&from)
         && !world.taken.contains_key(&from)
-        && !world.pooled.contains_key(&from);
+        && !world.pooled.contains_key(&from)
+        && !world.foreign.contains_key(&from);
     if bytes > from + len - at {
         MemoryKind::Nothing
     } else if is_host {

@@ -13,6 +13,11 @@ const PEAK: usize = MAX_PROCESSES;
 /// Words for the numbers of the processes, which the fake management library reads.
 const PIDS: usize = PEAK + 1;
 
+/// Word that is not zero once a process has memory of another one.
+const ARE_ANY_KEPT: usize = PIDS + MAX_PROCESSES;
+/// Words for what each process has of each other one's memory: it counts once that one has ended.
+const KEPT: usize = ARE_ANY_KEPT + 1;
+
 /// A piece of memory by its handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
@@ -22,6 +27,8 @@ pub(crate) struct Piece {
     pub(crate) mappings: u64,
     /// Number of exports that a file somewhere keeps.
     pub(crate) exports: u64,
+    /// The process that has made it, if that is another one.
+    pub(crate) owner: Option<usize>,
 }
 
 /// A file of words, whose byte N is locked by process N, and the byte behind these by a process
@@ -91,6 +98,21 @@ pub(crate) fn give_back(bytes: u64) {
     taken.locked(|taken| taken.write(0));
 }
 
+/// The number of this process among those that share the device.
+pub(crate) fn own_place() -> usize {
+    taken().shared.as_ref().map_or(0, |shared| shared.own)
+}
+
+/// Keeps bytes of another process, also after its end.
+pub(crate) fn keep(owner: usize, bytes: u64) {
+    taken().locked(|taken| taken.change_kept(owner, |kept| kept + bytes));
+}
+
+/// Ends that.
+pub(crate) fn leave(owner: usize, bytes: u64) {
+    taken().locked(|taken| taken.change_kept(owner, |kept| kept - bytes));
+}
+
 /// Bytes that are taken now, and the most that ever were.
 pub(crate) fn read() -> (u64, u64) {
     let mut taken = taken();
@@ -118,10 +140,19 @@ impl Usage {
     fn others(&mut self) -> u64 {
         let Some(shared) = &self.shared else { return 0 };
         let others = (0..MAX_PROCESSES).filter(|at| *at != shared.own);
-        others
+        let own: u64 = others
             .filter(|at| shared.word(*at) > 0 && shared.lives(*at))
             .map(|at| shared.word(at))
-            .sum()
+            .sum();
+        own + shared.sum_kept()
+    }
+
+    /// Changes what this process has of another one's memory.
+    fn change_kept(&mut self, owner: usize, change: impl FnOnce(u64) -> u64) {
+        let Some(shared) = &self.shared else { return };
+        let word = KEPT + shared.own * MAX_PROCESSES + owner;
+        shared.set(word, change(shared.word(word)));
+        shared.set(ARE_ANY_KEPT, 1);
     }
 
     /// Writes what this process has, and a new peak.
@@ -135,12 +166,16 @@ impl Usage {
 
 impl Shared {
     /// Takes the first free place. What a dead process has left there is gone before anybody takes
-    /// it for this one's.
+    /// it for this one's; where memory of dead processes is kept, their places are not taken.
     fn join(file: std::fs::File) -> Self {
         lock(&file, MAX_PROCESSES, libc::F_OFD_SETLKW, libc::F_WRLCK);
-        let mut places = 0..MAX_PROCESSES;
-        let own = places.find(|at| lock(&file, *at, libc::F_OFD_SETLK, libc::F_WRLCK));
-        let shared = Self { file, own: own.expect("a place") };
+        let mut shared = Self { file, own: 0 };
+        let are_any_kept = shared.word(ARE_ANY_KEPT) != 0;
+        let mut places = (0..MAX_PROCESSES).filter(|at| {
+            let is_fresh = !are_any_kept || shared.word(PIDS + at) == 0;
+            is_fresh && lock(&shared.file, *at, libc::F_OFD_SETLK, libc::F_WRLCK)
+        });
+        shared.own = places.next().expect("a place");
         shared.set(shared.own, 0);
         shared.set(PIDS + shared.own, u64::from(std::process::id()));
         lock(&shared.file, MAX_PROCESSES, libc::F_OFD_SETLKW, libc::F_UNLCK);
@@ -157,6 +192,19 @@ impl Shared {
     fn set(&self, at: usize, value: u64) {
         use std::os::unix::fs::FileExt;
         self.file.write_all_at(&value.to_le_bytes(), 8 * at as u64).expect("REEF_FAKE_MEMORY");
+    }
+
+    /// Bytes that living processes have of ended ones.
+    fn sum_kept(&self) -> u64 {
+        if self.word(ARE_ANY_KEPT) == 0 {
+            return 0;
+        }
+        let lives = |at: &usize| *at == self.own || (self.word(PIDS + at) != 0 && self.lives(*at));
+        let (living, ended): (Vec<usize>, Vec<usize>) = (0..MAX_PROCESSES).partition(lives);
+        let has = |at: &usize| {
+            ended.iter().map(|of| self.word(KEPT + at * MAX_PROCESSES + of)).sum::<u64>()
+        };
+        living.iter().map(has).sum()
     }
 
     /// Returns whether a process has this lock. Bytes of a dead one are forgotten.

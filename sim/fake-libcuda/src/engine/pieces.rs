@@ -1,6 +1,6 @@
 //! Memory by handles and exported memory: how they end.
 
-use super::device_memory::{Piece, give_back};
+use super::device_memory::{Piece, give_back, leave};
 use super::world::World;
 
 impl World {
@@ -8,11 +8,14 @@ impl World {
     pub(crate) fn change_piece(&mut self, handle: usize, change: impl FnOnce(&mut Piece)) -> bool {
         let Some(piece) = self.pieces.get_mut(&handle) else { return false };
         change(piece);
-        let Piece { bytes, references, mappings, exports } = *piece;
+        let Piece { bytes, references, mappings, exports, owner } = *piece;
         if (references, mappings, exports) == (0, 0, 0) {
             self.pieces.remove(&handle);
             self.files.remove(&handle);
-            give_back(bytes);
+            match owner {
+                Some(owner) => leave(owner, bytes),
+                None => give_back(bytes),
+            }
             self.take_out(handle, &|_| true);
         }
         true

@@ -1,6 +1,6 @@
 //! The world's pools, and allocations from them.
 
-use super::device_memory::give_back;
+use super::device_memory::{give_back, leave};
 use super::pool::granted;
 use super::world::World;
 
@@ -61,6 +61,9 @@ impl World {
             self.pools.entry(pool).or_default().leave(at, bytes);
             self.end_pool(pool);
             return true;
+        }
+        if let Some((owner, bytes)) = self.foreign.remove(&at) {
+            leave(owner, bytes);
         }
         if let Some(bytes) = self.taken.remove(&at)
             && !self.keep_exported(at, bytes)

@@ -85,6 +85,10 @@ pub(crate) struct World {
     /// Bytes that allocations were asked for, as theirs are whole words; and the context, with
     /// which they end.
     pub(crate) asked: HashMap<usize, (usize, u64)>,
+    /// Memory of other processes: those, and bytes.
+    pub(crate) foreign: HashMap<usize, (usize, u64)>,
+    /// Memory of other processes that is open by handles: those that it has there, and how often.
+    pub(crate) opened: HashMap<usize, ([usize; 2], u64)>,
     /// The device's bytes in `memory`, and in arrays; and in pools, with the pool.
     pub(crate) taken: HashMap<usize, u64>,
     /// The bytes that libraries have in contexts; handle 0: in the next one.

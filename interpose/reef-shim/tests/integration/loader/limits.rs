@@ -8,6 +8,8 @@
 mod copies;
 #[path = "limits/devices.rs"]
 mod devices;
+#[path = "limits/imports.rs"]
+mod imports;
 #[path = "limits/program.rs"]
 mod program;
 #[path = "limits/time.rs"]

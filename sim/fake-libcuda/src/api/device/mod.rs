@@ -3,6 +3,7 @@
 mod addresses;
 mod arrays;
 mod image;
+mod ipc;
 mod jit;
 mod libraries;
 mod limits;

@@ -17,6 +17,7 @@ plain! {
     cuMemMap(at: usize, bytes: usize, offset: usize, handle: usize, flags: u64) = map;
     cuMemUnmap(at: usize, bytes: usize) = unmap;
     cuMemExportToShareableHandle(to: *mut i32, handle: usize, kind: u32, flags: u64) = export;
+    cuMemGetAllocationPropertiesFromHandle(place: *mut [u32; 8], handle: usize) = properties;
     cuMemImportFromShareableHandle(handle: *mut usize, from: usize, kind: u32) = import;
     cuMulticastCreate(handle: *mut usize, of: *const u64) = multicast;
     cuMulticastBindMem(to: usize, at: usize, handle: usize, from: usize, bytes: usize, flags: u64) = bind;
@@ -52,14 +53,14 @@ unsafe fn create(handle: *mut usize, bytes: usize, place: *const [u32; 4], _flag
     }
     let bytes = if is_device { bytes as u64 } else { 0 };
     // SAFETY: cuMemCreate demands that `handle` may be written; null is left out.
-    unsafe { give(handle, make(bytes)) };
+    unsafe { give(handle, make(bytes, None)) };
     SUCCESS
 }
 
-fn make(bytes: u64) -> usize {
+fn make(bytes: u64, owner: Option<usize>) -> usize {
     let mut world = world();
     let name = world.handle();
-    let piece = Piece { bytes, references: 1, mappings: 0, exports: 0 };
+    let piece = Piece { bytes, references: 1, mappings: 0, exports: 0, owner };
     world.pieces.insert(name, piece);
     name
 }
@@ -118,7 +119,10 @@ unsafe fn export(to: *mut i32, handle: usize, _kind: u32, _flags: u64) -> u32 {
         return INVALID_VALUE;
     }
     let Some((export, file)) = Export::new() else { return OUT_OF_MEMORY };
-    if file.write_all_at(&handle.to_le_bytes(), 0).is_err() {
+    let bytes = world().pieces.get(&handle).map_or(0, |piece| piece.bytes);
+    let process = u64::from(std::process::id());
+    let words = [handle as u64, process, device_memory::own_place() as u64, bytes];
+    if file.write_all_at(&words.map(u64::to_le_bytes).concat(), 0).is_err() {
         return INVALID_VALUE;
     }
     world().exported_pieces.push((export, handle));
@@ -128,15 +132,35 @@ unsafe fn export(to: *mut i32, handle: usize, _kind: u32, _flags: u64) -> u32 {
     change(handle, |piece| piece.exports += 1)
 }
 
+/// Memory on the device, by its handle. Objects have none.
+unsafe fn properties(place: *mut [u32; 8], handle: usize) -> u32 {
+    if !has(handle) || world().pieces.get(&handle).is_none_or(|piece| piece.bytes == 0) {
+        return INVALID_VALUE;
+    }
+    // SAFETY: cuMemGetAllocationPropertiesFromHandle demands a `CUmemAllocationProp` of 32 bytes,
+    // which may be written; null is left out.
+    unsafe { give(place, [1, 1, 1, 0, 0, 0, 0, 0]) };
+    SUCCESS
+}
+
+/// Memory of another process stays after the end of that.
 unsafe fn import(handle: *mut usize, from: usize, _kind: u32) -> u32 {
-    let mut name = [0; 8];
+    let mut words = [[0; 8]; 4];
     // SAFETY: cuMemImportFromShareableHandle demands an open file, which stays the program's: this
     // value is never dropped.
     let file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(from as i32) });
-    if file.read_exact_at(&mut name, 0).is_err() {
+    if file.read_exact_at(words.as_flattened_mut(), 0).is_err() {
         return INVALID_VALUE;
     }
-    let name = usize::from_le_bytes(name);
+    let [name, process, owner, bytes] = words.map(u64::from_le_bytes);
+    if process != u64::from(std::process::id()) {
+        device_memory::keep(owner as usize, bytes);
+        // SAFETY: cuMemImportFromShareableHandle demands that `handle` may be written; null is left
+        // out.
+        unsafe { give(handle, make(bytes, Some(owner as usize))) };
+        return SUCCESS;
+    }
+    let name = name as usize;
     // SAFETY: cuMemImportFromShareableHandle demands that `handle` may be written; null is left
     // out.
     unsafe { give(handle, name) };
@@ -147,7 +171,7 @@ unsafe fn import(handle: *mut usize, from: usize, _kind: u32) -> u32 {
 unsafe fn multicast(handle: *mut usize, _of: *const u64) -> u32 {
     // SAFETY: cuMulticastCreate demands that `handle` may be written; null is left out. The
     // properties are not read.
-    unsafe { give(handle, make(0)) };
+    unsafe { give(handle, make(0, None)) };
     SUCCESS
 }
 

@@ -3,6 +3,8 @@
 use crate::api::code::*;
 use crate::api::context::number_of;
 use crate::api::export::{give, plain};
+use crate::api::memory::host_alloc;
+use crate::engine::device_memory;
 use crate::engine::exports::Export;
 use crate::engine::pool::own_pool;
 use crate::engine::world::world;
@@ -115,17 +117,36 @@ unsafe fn export_pointer(data: *mut [usize; 8], at: usize) -> u32 {
     let Some((pool, bytes)) = world.pooled.get(&at) else { return INVALID_VALUE };
     // SAFETY: cuMemPoolExportPointer demands a `CUmemPoolPtrExportData` of 64 bytes; null is left
     // out.
-    unsafe { give(data, [at, *pool, *bytes as usize, 0, 0, 0, 0, 0]) };
+    unsafe {
+        let process = std::process::id() as usize;
+        let owner = device_memory::own_place();
+        give(data, [at, *pool, *bytes as usize, process, owner, 0, 0, 0]);
+    }
     SUCCESS
 }
 
-/// The address of an exported allocation, whose memory stays from now on.
+/// The address of an exported allocation, whose memory stays from now on; after the end of its
+/// process, too.
 unsafe fn import_pointer(to: *mut usize, pool: usize, data: *const [usize; 8]) -> u32 {
     // SAFETY: cuMemPoolImportPointer demands a `CUmemPoolPtrExportData` of 64 bytes.
-    let [at, of, bytes, ..] = unsafe { *data };
+    let [at, of, bytes, process, owner, ..] = unsafe { *data };
     let mut world = world();
     if world.pools.get(&pool).is_none_or(|pool| pool.imported != Some(of)) {
         return INVALID_VALUE;
+    }
+    if process != std::process::id() as usize {
+        drop(world);
+        let mut own = 0;
+        // SAFETY: a place of ours.
+        match unsafe { host_alloc(&raw mut own, bytes, 0) } {
+            SUCCESS => {}
+            code => return code,
+        }
+        device_memory::keep(owner, bytes as u64);
+        crate::engine::world::world().foreign.insert(own, (owner, bytes as u64));
+        // SAFETY: cuMemPoolImportPointer demands that `to` may be written; null is left out.
+        unsafe { give(to, own) };
+        return SUCCESS;
     }
     world.pools.entry(of).or_default().held.push(at..at + bytes);
     // SAFETY: cuMemPoolImportPointer demands that `to` may be written; null is left out.

@@ -1,0 +1,42 @@
+//! Memory of other processes by handles (`cuIpcOpenMemHandle`).
+
+use crate::driver::state::Inside;
+use crate::limit::charges;
+use crate::limit::imports::{self, IpcHandle};
+
+/// Gets the handle of linear memory, by which other processes may open it.
+pub(crate) fn get(handle: *const IpcHandle, at: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    let handle = unsafe { handle.as_ref() }.filter(|_| code == 0);
+    if let Some(handle) = handle.filter(|_| charges::at(at).is_some()) {
+        imports::export(handle);
+    }
+    code
+}
+
+/// Opens memory of another process.
+pub(crate) fn open(at: *const usize, handle: &IpcHandle, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let exporter = imports::exporter_of(handle);
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    if let (0, Some(at), Some(exporter)) = (code, unsafe { at.as_ref() }, exporter) {
+        imports::note_opened(*at, exporter);
+    }
+    code
+}
+
+/// Closes memory of another process, which may be open several times.
+pub(crate) fn close(at: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let charge = charges::close(at); // another thread may get its address at once
+    let code = real();
+    match charge {
+        Some(charge) if code == 0 => charge.end(),
+        Some(charge) => charges::open(at, charge),
+        None => {}
+    }
+    code
+}
