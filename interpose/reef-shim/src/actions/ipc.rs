@@ -2,7 +2,8 @@
 
 use crate::driver::state::Inside;
 use crate::limit::charges;
-use crate::limit::imports::{self, IpcHandle};
+use crate::limit::exporters::{self, IpcHandle};
+use crate::limit::imports;
 
 /// Gets the handle of linear memory, by which other processes may open it.
 pub(crate) fn get(handle: *const IpcHandle, at: usize, real: impl FnOnce() -> u32) -> u32 {
@@ -10,8 +11,8 @@ pub(crate) fn get(handle: *const IpcHandle, at: usize, real: impl FnOnce() -> u3
     let code = real();
     // SAFETY: null, or where the driver has just written.
     let handle = unsafe { handle.as_ref() }.filter(|_| code == 0);
-    if let Some(handle) = handle.filter(|_| charges::at(at).is_some()) {
-        imports::export(handle);
+    if let (Some(handle), Some(charge)) = (handle, charges::at(at)) {
+        exporters::link(handle, charge.device.account());
     }
     code
 }
@@ -19,7 +20,7 @@ pub(crate) fn get(handle: *const IpcHandle, at: usize, real: impl FnOnce() -> u3
 /// Opens memory of another process.
 pub(crate) fn open(at: *const usize, handle: &IpcHandle, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let exporter = imports::exporter_of(handle);
+    let exporter = exporters::of_handle(handle);
     let code = real();
     // SAFETY: null, or where the driver has just written.
     if let (0, Some(at), Some(exporter)) = (code, unsafe { at.as_ref() }, exporter) {

@@ -6,6 +6,7 @@ use crate::driver::pause_gate::touch;
 use crate::driver::state::Inside;
 use crate::limit::charges;
 use crate::limit::device::{self, LimitState};
+use crate::limit::exporters;
 use crate::limit::imports;
 use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
@@ -165,7 +166,7 @@ pub(crate) fn export_to(
 ) -> u32 {
     let code = export(handle, real); // enters by itself
     if let (0, Some(_inside)) = (code, Inside::limited()) {
-        imports::mark(to, kind);
+        exporters::mark(to, kind);
     }
     code
 }
@@ -178,7 +179,7 @@ pub(crate) fn import(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let exporter = imports::exporter(from, kind);
+    let exporter = exporters::of_file(from, kind);
     let code = real();
     // SAFETY: null, or where the driver has just written.
     let handle = unsafe { handle.as_ref() }.filter(|_| code == 0);

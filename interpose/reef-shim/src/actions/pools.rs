@@ -5,6 +5,7 @@ use super::reserve::{await_room, refuse_on_panic, settle_frees};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
 use crate::limit::device::{self, LimitState, Limited};
+use crate::limit::exporters;
 use crate::limit::imports;
 use crate::limit::pending;
 use crate::limit::pools::holes::StreamKey;
@@ -217,7 +218,7 @@ pub(crate) fn import_pool(
     kind: u32,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let exporter = Inside::limited().and_then(|_inside| imports::exporter(from, kind));
+    let exporter = Inside::limited().and_then(|_inside| exporters::of_file(from, kind));
     let code = own(pool, Owner::Host, real); // enters by itself
     let Some(_inside) = Inside::limited() else { return code };
     // SAFETY: null, or where the driver has just written.
@@ -232,7 +233,7 @@ pub(crate) fn export_pool(to: *const c_void, kind: u32, real: impl FnOnce() -> u
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        imports::mark(to, kind);
+        exporters::mark(to, kind);
     }
     code
 }

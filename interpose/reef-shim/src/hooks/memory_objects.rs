@@ -13,7 +13,7 @@ use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{backed, trim};
 use crate::kernel_variants::{images, kernels};
 use crate::limit::charges::Kind;
-use crate::limit::imports::IpcHandle;
+use crate::limit::exporters::IpcHandle;
 use std::ffi::{c_char, c_void};
 
 hooks! {

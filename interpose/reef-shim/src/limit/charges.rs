@@ -2,7 +2,7 @@
 
 use super::device::{self, LimitState, Limited};
 use super::exported;
-use super::imports::Exporter;
+use super::exporters::Exporter;
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 

@@ -3,7 +3,7 @@
 
 use super::device::Limited;
 use super::exported;
-use super::imports::Exporter;
+use super::exporters::Exporter;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 

@@ -9,6 +9,7 @@ pub(crate) mod charges;
 pub(crate) mod contexts;
 pub(crate) mod device;
 pub(crate) mod exported;
+pub(crate) mod exporters;
 pub(crate) mod image;
 pub(crate) mod imports;
 pub(crate) mod libraries;

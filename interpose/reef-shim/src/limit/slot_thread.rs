@@ -6,20 +6,27 @@
 //! files, by which the memory stays, so it inherits the lock too. A program that it starts has
 //! neither.
 
-use super::imports;
 use super::refusal::say;
 use crate::driver::state::end_limits;
 use crate::settings::settings;
 use crate::thread;
 use reef_guest::limit::{Account, AccountsFile, Limits, Slot};
 use std::os::fd::AsFd;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// Maximum time that an allocation waits for dead processes to be reclaimed.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(200);
 /// Interval at which dead processes are reclaimed anyway.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Function that these threads call after each reclaim, with a device's ordinal and its account.
+static AFTER_RECLAIM: OnceLock<fn(i32, &Account)> = OnceLock::new();
+
+/// Has these threads call a function after each reclaim. Only the first function counts.
+pub(super) fn call_after_reclaims(call: fn(i32, &Account)) {
+    let _ = AFTER_RECLAIM.set(call);
+}
 
 /// State of the thread that other threads see.
 #[derive(Debug, Default)]
@@ -79,8 +86,7 @@ impl SlotThread {
         }
     }
 
-    /// Reclaims memory of dead processes periodically and on request. Then this process is charged
-    /// with what it has imported from them.
+    /// Reclaims memory of dead processes periodically and on request.
     fn keep(&self, slot: &Slot, ordinal: i32) {
         loop {
             let state = self.state();
@@ -91,7 +97,9 @@ impl SlotThread {
             if let Err(error) = slot.reclaim() {
                 say(&format!("the accounts' locks: {error}"));
             }
-            imports::take_over(ordinal, &slot.account());
+            if let Some(call) = AFTER_RECLAIM.get() {
+                call(ordinal, &slot.account());
+            }
             self.state().made = asked;
             self.changed.notify_all();
         }

@@ -17,6 +17,8 @@ const HOW: &str = "REEF_TEST_EXPORT";
 const AT: usize = 1 << 40;
 /// A process that is not ended ends itself.
 const LIFE: u32 = 300;
+/// Maximum links of a process to its exported memory.
+const LINKS: usize = 1024;
 
 fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os(BEGUN).unwrap())
@@ -139,6 +141,20 @@ fn imports() {
     assert_eq!(test.read(&mut [0]).unwrap(), 0);
 }
 
+/// Gets handles of more memory than has links.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn gets_handles() {
+    let (driver, mut at, mut handle) = (begin(), 0_usize, [0_usize; 8]);
+    let (address, to) = (&raw mut at, handle.as_mut_ptr());
+    for _ in 0..LINKS + 8 {
+        assert_eq!(call!(driver, cuMemAlloc_v2(address, 512)), 0);
+        assert_eq!(call!(driver, cuIpcGetMemHandle(to, at)), 0);
+    }
+    let links = std::fs::read_dir(folder().join("accounts/exports")).unwrap();
+    assert_eq!(links.count(), LINKS);
+}
+
 fn start(job: &Job, program: &str, how: &str) -> Child {
     let mut command = job.command(&format!("loader::limits::imports::{program}"));
     piped(command.env(BEGUN, &job.folder).env(HOW, how))
@@ -186,4 +202,10 @@ fn opened_memory_is_charged_after_its_exporter_has_ended() {
 #[test]
 fn imported_pointer_is_charged_after_its_exporter_has_ended() {
     importer_is_charged_after_its_exporter("pool");
+}
+
+#[test]
+fn links_of_a_process_with_many_handles_are_bounded() {
+    let job = Job::new("links");
+    ended(start(&job, "gets_handles", "ipc"), "handles");
 }
