@@ -1,7 +1,7 @@
 //! Memory of other processes by handles (`cuIpcOpenMemHandle`).
 
 use crate::driver::state::Inside;
-use crate::limit::charges;
+use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::exporters::{self, IpcHandle};
 use crate::limit::imports;
 
@@ -23,7 +23,7 @@ pub(crate) fn open(at: *const usize, handle: &IpcHandle, real: impl FnOnce() -> 
     let exporter = exporters::of_handle(handle);
     let code = real();
     // SAFETY: null, or where the driver has just written.
-    if let (0, Some(at), Some(exporter)) = (code, unsafe { at.as_ref() }, exporter) {
+    if let (0, Some(at)) = (code, unsafe { at.as_ref() }) {
         imports::note_opened(*at, exporter);
     }
     code
@@ -32,12 +32,12 @@ pub(crate) fn open(at: *const usize, handle: &IpcHandle, real: impl FnOnce() -> 
 /// Closes memory of another process, which may be open several times.
 pub(crate) fn close(at: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let charge = charges::close(at); // another thread may get its address at once
+    let charge = charges::take(Kind::Opened, at); // another thread may get its address at once
     let code = real();
-    match charge {
-        Some(charge) if code == 0 => charge.end(),
-        Some(charge) => charges::open(at, charge),
-        None => {}
+    let Some(charge) = charge else { return code };
+    match charge.opened - u64::from(code == 0) {
+        0 => charge.end(),
+        opened => charges::open(at, Charge { opened, ..charge }),
     }
     code
 }

@@ -85,22 +85,21 @@ pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
 }
 
-/// Notes memory of another process, which may be open already.
-pub(crate) fn open(at: usize, charge: Charge) {
+/// Counts that memory of another process is open once more. Returns false if it isn't open.
+pub(crate) fn open_again(at: usize) -> bool {
     let mut charges = charges();
-    let known = charges.entry((Kind::Opened, at)).and_modify(|known| known.opened += 1);
-    known.or_insert(charge);
+    let known = charges.get_mut(&(Kind::Opened, at));
+    known.map(|known| known.opened += 1).is_some()
 }
 
-/// Closes memory of another process once, and removes it if it isn't open any more.
-pub(crate) fn close(at: usize) -> Option<Charge> {
+/// Notes memory of another process, which another thread may have opened there meanwhile: that
+/// counts on with this charge.
+pub(crate) fn open(at: usize, charge: Charge) {
     let mut charges = charges();
-    let charge = charges.get_mut(&(Kind::Opened, at))?;
-    if charge.opened > 1 {
-        charge.opened -= 1;
-        return None;
-    }
-    charges.remove(&(Kind::Opened, at))
+    let other = charges.remove(&(Kind::Opened, at));
+    let opened = charge.opened + other.map_or(0, |other| other.opened);
+    charges.insert((Kind::Opened, at), Charge { opened, ..charge });
+    other.into_iter().for_each(Charge::end);
 }
 
 /// Returns the linear memory at an address, or around it.

@@ -39,9 +39,14 @@ pub(crate) fn note_pointer(at: usize, pool: usize) {
     charge.into_iter().for_each(|charge| charges::note(Kind::Memory, at, charge));
 }
 
-/// Notes memory that was opened by a handle at an address.
-pub(crate) fn note_opened(at: usize, exporter: Exporter) {
-    charge(at, exporter).into_iter().for_each(|charge| charges::open(at, charge));
+/// Notes memory that was opened by a handle at an address. Memory that is open there already keeps
+/// its exporter.
+pub(crate) fn note_opened(at: usize, exporter: Option<Exporter>) {
+    if charges::open_again(at) {
+        return;
+    }
+    let charge = exporter.and_then(|exporter| charge(at, exporter));
+    charge.into_iter().for_each(|charge| charges::open(at, charge));
 }
 
 /// Notes imported physical memory.
