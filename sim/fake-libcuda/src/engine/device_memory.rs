@@ -171,11 +171,11 @@ impl Shared {
         lock(&file, MAX_PROCESSES, libc::F_OFD_SETLKW, libc::F_WRLCK);
         let mut shared = Self { file, own: 0 };
         let are_any_kept = shared.word(ARE_ANY_KEPT) != 0;
-        let mut places = (0..MAX_PROCESSES).filter(|at| {
+        let own = (0..MAX_PROCESSES).find(|at| {
             let is_fresh = !are_any_kept || shared.word(PIDS + at) == 0;
             is_fresh && lock(&shared.file, *at, libc::F_OFD_SETLK, libc::F_WRLCK)
         });
-        shared.own = places.next().expect("a place");
+        shared.own = own.expect("a place");
         shared.set(shared.own, 0);
         shared.set(PIDS + shared.own, u64::from(std::process::id()));
         lock(&shared.file, MAX_PROCESSES, libc::F_OFD_SETLKW, libc::F_UNLCK);
