@@ -303,6 +303,7 @@ static ssize_t pass_file(int* file, bool sends) {
     return bytes;
 }
 static void export_and_wait() {
+    alarm(60); // a process that isn't killed ends itself
     CUcontext context;
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = for_export();
@@ -378,6 +379,7 @@ int main(int count, char** names) {
     if (std::string(names[1]) == "imported") {
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0 || (exporter = fork()) < 0) return 3;
         if (exporter == 0) export_and_wait();
+        close(sockets[1]); // an exporter that fails ends the wait for it
     }
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
