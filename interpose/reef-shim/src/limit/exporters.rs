@@ -59,8 +59,9 @@ pub(crate) fn mark(to: *const c_void, kind: u32) {
     // kernel checks the file's.
     unsafe {
         let file = to.cast::<i32>().read();
-        libc::fcntl(file, F_SETOWN, libc::getpid());
-        libc::fcntl(file, F_SETSIG, MARK);
+        if libc::fcntl(file, F_SETOWN, libc::getpid()) == 0 {
+            libc::fcntl(file, F_SETSIG, MARK);
+        }
     }
 }
 
