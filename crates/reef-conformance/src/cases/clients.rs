@@ -1,6 +1,6 @@
 //! Many clients of one dispatcher.
 
-use crate::subject::{Cells, Rounds, cycles, doze, happened, rng, rounds_for};
+use crate::subject::{Cells, Rounds, cycles, doze, expect_finished, happened, rng, rounds_for};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef_core::dkp::Profile;
@@ -51,7 +51,7 @@ fn all_work_at_once<D: Device>(device: &D, dispatcher: &Dispatcher<D>, level: Pr
         }
     });
     cells.expect((0..requests * 4).map(|_| 1));
-    assert_eq!(dispatcher.stats().rt_finished, requests);
+    expect_finished(dispatcher, requests);
     happened(what, count(during), wanted);
 }
 
@@ -278,7 +278,9 @@ pub fn dropped_dispatcher_answers_all_clients<D: Device>(device: &D, level: Pree
     let mut rt = dispatcher.real_time().unwrap();
     let queue = Config::default().capacity(64);
     let mut be = dispatcher.best_effort(ClientConfig::default().queue(queue)).unwrap();
-    let last = be.submit(&vec![cells.append(1, 2000); 40]).unwrap();
+    let mut commands = vec![cells.append(1, 2000); 40];
+    commands.push(Command::Wait(device.event().unwrap())); // or all may end before the dispatcher
+    let last = be.submit(&commands).unwrap();
     let task = Task::new(vec![Cells::new(device, 2).append(1, 10)]).unwrap();
     let tickets: Vec<_> = (0..5).map(|_| rt.submit(&task).unwrap()).collect();
     drop(dispatcher);

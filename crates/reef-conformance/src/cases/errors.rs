@@ -1,6 +1,6 @@
 //! Bad input is an error of the queue that it came in by, and of no other queue.
 
-use crate::subject::Cells;
+use crate::subject::{Cells, expect_finished};
 use reef_core::scheduler::Reef;
 use reef_core::{
     Command, Config, Copy, Device, Dispatcher, Error, PreemptLevel, Task, VirtualQueue,
@@ -64,7 +64,7 @@ pub fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: PreemptLev
     }
     client.run(&Task::new([cells.append(5, 0)]).unwrap()).unwrap();
     cells.expect([1, 1, 1, 5]);
-    assert_eq!(dispatcher.stats().rt_finished, 1);
+    expect_finished(&dispatcher, 1);
 }
 
 pub fn a_failing_host_function_ends_its_queue_alone<D: Device>(device: &D, level: PreemptLevel) {

@@ -1,7 +1,9 @@
 //! Best-effort blocks as padding of real-time kernels.
 
 use crate::run::skip;
-use crate::subject::{Cells, Rounds, appended, cycles, doze, happened, rng, rounds_for};
+use crate::subject::{
+    Cells, Rounds, appended, cycles, doze, event_timeout, happened, rng, rounds_for,
+};
 use rand::RngExt;
 use reef_core::dkp::{Padding, Profile};
 use reef_core::scheduler::Reef;
@@ -127,7 +129,7 @@ fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
     let (record, start) = (device.checkpoint(&be_launch).unwrap(), Instant::now());
     let mut kernels = 0;
     while record.remaining() == 4 {
-        let is_late = kernels > MAX_KERNELS && start.elapsed() > START_TIMEOUT;
+        let is_late = kernels > MAX_KERNELS && start.elapsed() > event_timeout();
         assert!(!is_late, "no padding took effect next to {kernels} kernels");
         rt.launch_padded(Seq(kernels), &rt_launch, &PADDING, &be_launch, &record).unwrap();
         kernels += 1;
@@ -140,10 +142,8 @@ fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
     kernels > 2
 }
 
-/// Many more kernels, and much longer, than the first block of a padding takes that is stopped
-/// twice.
+/// Many more kernels than the first block of a padding takes that is stopped twice.
 const MAX_KERNELS: u64 = 2000;
-const START_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Best-effort kernels end although real-time work never leaves the device: as padding.
 pub fn best_effort_work_ends_as_padding_alone<D: Device>(device: &D, level: PreemptLevel) {

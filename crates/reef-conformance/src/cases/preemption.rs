@@ -5,8 +5,9 @@ use crate::subject::{
     Cells, Effects, Rounds, appended, cycles, doze, happened, holds_evicted, rng, rounds_for,
 };
 use rand::RngExt;
-use reef_core::{Config, Device, Error, Group, PreemptLevel, Submitter, VirtualQueue};
+use reef_core::{Command, Config, Device, Error, Group, PreemptLevel, Submitter, VirtualQueue};
 use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longer than any device takes to stop what a case has launched.
@@ -125,8 +126,7 @@ fn stop_in_the_first_of_four<D: Device>(
     (1..=4).for_each(|value| submitter.submit(cells.append(value, rounds)).map(drop).unwrap());
     // sleep: into the first command; the check takes part in what each took
     std::thread::sleep(COMMAND_TIME / 4);
-    let asked = begin.elapsed();
-    let mut stop = Stop::of(&submitter, &queue);
+    let mut stop = Stop::of(&submitter, &queue, &cells);
     let before = begin.elapsed();
     let frozen = cells.read();
     std::thread::sleep(delay); // sleep: longer than a command takes, as is measured afterwards
@@ -137,7 +137,6 @@ fn stop_in_the_first_of_four<D: Device>(
     queue.finish().unwrap();
     cells.expect(1..=4);
     stop.each = (before + begin.elapsed()) / 4;
-    stop.is_late = asked >= stop.each;
     stop
 }
 
@@ -153,21 +152,23 @@ struct Stop {
     finished: u64,
     /// Of the time in which the queue could run, a command's part: at least what one takes.
     each: Duration,
-    /// The first command may have ended before the stop: this thread had no processor.
+    /// The first command had taken effect when the calls returned, so maybe before the stop: this
+    /// thread had no processor.
     is_late: bool,
 }
 
 impl Stop {
-    fn of<D: Device>(submitter: &Submitter<D>, queue: &VirtualQueue<D>) -> Self {
+    fn of<D: Device>(submitter: &Submitter<D>, queue: &VirtualQueue<D>, cells: &Cells<D>) -> Self {
         let start = Instant::now();
         queue.preempt(false).unwrap();
         let (called, done) = (start.elapsed(), submitter.completed().0);
+        let is_late = cells.read() != [0];
         while !queue.group().is_quiesced() {
             assert!(start.elapsed() < QUIESCE_TIMEOUT, "not quiesced within {QUIESCE_TIMEOUT:?}");
             std::thread::sleep(Duration::from_micros(50)); // sleep: poll of a condition
         }
         let (quiesced, finished) = (start.elapsed(), submitter.completed().0);
-        Self { called, done, quiesced, finished, each: Duration::ZERO, is_late: false }
+        Self { called, done, quiesced, finished, each: Duration::ZERO, is_late }
     }
 }
 
@@ -304,8 +305,17 @@ pub fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel) {
     let (error, queue) = queue.disable().unwrap_err();
     assert!(matches!(error, Error::State { .. }), "disabling while preempted: {error}");
     queue.restore().unwrap();
-    let last = submitter.submit(cells.append(2, 20_000)).unwrap();
-    let (error, queue) = queue.disable().unwrap_err();
+    // Host code that ends only afterwards.
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().unwrap();
+    let code = Command::Host(Arc::new({
+        let gate = gate.clone();
+        move || drop(gate.lock())
+    }));
+    let last = submitter.submit(code).unwrap();
+    let disabled = queue.disable();
+    drop(closed);
+    let (error, queue) = disabled.unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "disabling with work left: {error}");
     submitter.wait(last).unwrap();
     queue.disable().map_err(|(error, _)| error).unwrap();

@@ -6,7 +6,7 @@ use reef_core::{Cells, ClientConfig, Dispatcher, PreemptLevel, Task};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Much longer than any step takes here.
-const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A device that dozes from a seed that is printed.
 fn dozing() -> Toy {
