@@ -204,13 +204,17 @@ fn profiled(blocks: u32) -> Command<Fake> {
 }
 
 /// Ends the kernels of a task of 30, one after the other, until one that follows is padded: a
-/// worker that is just at its queue keeps one from that.
-fn end_kernels_until_one_is_padded(device: &Fake) {
+/// worker that is just at its queue keeps one from that, and is waited for before the next ends.
+fn end_kernels_until_one_is_padded(dispatcher: &Dispatcher<Fake>, device: &Fake) {
     let launched = || script(device).rt_launched_after.lock().len();
+    let wait_for_workers = |state: &mut PassState<Fake>| {
+        state.queues.iter().for_each(|queue| drop(queue.queue.shared().launcher()));
+    };
     for hangs_at in 2..30 {
         if script(device).padded.load(Ordering::SeqCst) > 0 {
             return;
         }
+        dispatcher.dispatch.with(wait_for_workers).expect("nothing hangs");
         let before = launched();
         script(device).rt_hangs_at.store(hangs_at, Ordering::SeqCst);
         eventually("the next is launched", || launched() > before);
@@ -230,7 +234,7 @@ fn dropped_client_waits_for_its_blocks_used_as_padding() {
     let mut rt = dispatcher.real_time().expect("a client");
     let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
     eventually("quiesced", || dispatcher.dispatch.group.is_quiesced());
-    end_kernels_until_one_is_padded(&device);
+    end_kernels_until_one_is_padded(&dispatcher, &device);
     let dropped = on_a_thread(move || drop(be));
     // A busy machine needs time to start a thread.
     let early = dropped.recv_timeout(10 * SETTLE_TIME);
@@ -302,7 +306,10 @@ fn dropped_dispatcher_finishes_running_and_cancels_waiting() {
     // it.
     let fed = rt.clone().submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
     let waits = rt.clone().submit(&one_kernel()).expect("room");
+    let dispatch = dispatcher.dispatch.clone();
     let dropped = on_a_thread(move || drop(dispatcher));
+    let is_closed = || dispatch.with(|state| state.closed.is_some()).expect("nothing hangs");
+    eventually("nothing more is fed", is_closed);
     assert!(dropped.recv_timeout(SETTLE_TIME).is_err(), "the device still has work");
     assert_eq!(runs.wait_timeout(Duration::ZERO), None);
     script(&device).be_hangs.store(false, Ordering::SeqCst);
@@ -355,7 +362,7 @@ fn task_ends_without_a_waiting_client() {
     assert_eq!(ticket.try_wait(), None, "the device has not ended it");
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     eventually("ended", || ticket.try_wait().is_some());
-    assert_eq!(dispatcher.stats().rt_finished, 1);
+    eventually("counted", || dispatcher.stats().rt_finished == 1);
 }
 
 /// Nothing reports the end of a pause: the dispatcher wakes by itself.
@@ -530,14 +537,21 @@ fn queue_that_abandons_itself_counts_as_abandoned() {
     assert_eq!(dispatcher.stats().abandoned, 1, "it still is");
 }
 
-/// The first client's kernel never ends; the other has work.
 #[test]
 fn best_effort_work_resumes_next_to_a_hung_kernel() {
+    // A round may take longer than the first limit if a thread has no processor.
+    let mut limits = [40 * SETTLE_TIME, TEST_TIMEOUT / 2].into_iter();
+    assert!(limits.any(|limit| rounds_next_to_a_hung_kernel(limit) > 1), "it waits for the limit");
+}
+
+/// The first client's kernel never ends; the other has work. Returns how often that ran before the
+/// first was abandoned, which has this time to stop.
+fn rounds_next_to_a_hung_kernel(limit: Duration) -> u64 {
     let device = Fake::default();
     let dispatcher = dispatcher(&device);
     script(&device).hung.store(2, Ordering::SeqCst); // the first queue is the real-time one
     let mut config = ClientConfig::default();
-    config.queue = config.queue.drain_timeout(40 * SETTLE_TIME);
+    config.queue = config.queue.drain_timeout(limit);
     let mut stuck = dispatcher.best_effort(config).expect("a client");
     let _at_last = AtLast(device.clone());
     stuck.submit(&[kernel()]).expect("room");
@@ -555,16 +569,16 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
         );
         rounds += 1;
     }
-    assert!(begin.elapsed() >= 40 * SETTLE_TIME);
+    assert!(begin.elapsed() >= limit);
     let error = stuck.wait(Seq(0)).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
-    assert!(rounds > 1, "they run while it is stuck");
     assert_eq!(dispatcher.stats().abandoned, 1);
     drop(stuck);
     assert_eq!(dispatcher.stats().abandoned, 1, "it still is");
     let preemptions = dispatcher.stats().preemptions; // one may serve two rounds
     assert!(preemptions >= rounds / 2, "{preemptions} in {rounds} rounds");
     other.run(&[kernel()]).expect("it goes on");
+    rounds
 }
 
 #[test]
@@ -580,7 +594,7 @@ fn kernels_are_padded_with_blocks_of_drained_clients() {
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
     let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
-    end_kernels_until_one_is_padded(&device);
+    end_kernels_until_one_is_padded(&dispatcher, &device);
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     script(&device).be_hangs.store(false, Ordering::SeqCst);
     ticket.wait().expect("it ends");
@@ -712,7 +726,8 @@ fn scheduler_that_panics_leaves_no_ticket_and_no_hold() {
     let rt = dispatcher.real_time().expect("a client");
     // Four positions each: both events, the kernel, and one that is not used.
     let [first, second] = [(); 2].map(|()| rt.clone().submit(&one_kernel()).expect("room"));
-    assert_eq!((first.try_wait(), dispatcher.is_preempted()), (None, true));
+    eventually("preempted", || dispatcher.is_preempted()); // by the service thread's first pass too
+    assert_eq!(first.try_wait(), None);
     script(&device).rt_hangs_at.store(5, Ordering::SeqCst);
     dispatcher.run_pass();
     eventually("both end", || first.try_wait().is_some() && second.try_wait().is_some());
@@ -740,5 +755,5 @@ fn waker_that_panics_ends_no_thread_of_the_dispatcher() {
         script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
         eventually("ended by the service thread", || ticket.try_wait().is_some());
     }
-    assert_eq!(dispatcher.stats().rt_finished, 3);
+    eventually("counted", || dispatcher.stats().rt_finished == 3);
 }

@@ -10,7 +10,7 @@ use crate::vqueue::group::Group;
 use crate::vqueue::submitter::Submitter;
 use crate::vqueue::virtual_queue::VirtualQueue;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -142,7 +142,12 @@ fn synchronous_preemption_takes_launches_back() {
 fn queue_with_work_is_not_disabled() {
     let device = Fake::default();
     let (submitter, queue) = hanging(&device, 6);
-    let (error, queue) = queue.disable().unwrap_err();
+    let begin = Instant::now();
+    let (mut error, mut queue) = queue.disable().unwrap_err();
+    // A worker that has the launcher, and no processor, may be in a call: all counts as in flight.
+    while error == (Error::Busy { waiting: 0, in_flight: 6 }) && begin.elapsed() < TEST_TIMEOUT {
+        (error, queue) = queue.disable().unwrap_err();
+    }
     assert!(matches!(error, Error::Busy { waiting: 2, in_flight: 4 }), "{error}");
     device.0.be_hangs.store(false, Ordering::SeqCst);
     queue.finish().expect("all of it ends");
@@ -169,12 +174,13 @@ fn end_of_a_full_window_is_polled_without_wake_ups() {
 }
 
 /// Two queues of a group, each with a command that the device has; the kernel of the first never
-/// ends.
+/// ends. The second has no time limit: it stops late if a thread that tells it has no processor.
 fn with_a_hung_queue(device: &Fake, config: Config) -> [(Submitter<Fake>, VirtualQueue<Fake>); 2] {
     let group = Group::open(device, PreemptLevel::All).expect("a group");
     device.0.be_hangs.store(true, Ordering::SeqCst);
     device.0.hung.store(1, Ordering::SeqCst);
-    let mut both = [(); 2].map(|()| group.enable(config).expect("a queue"));
+    let configs = [config, config.drain_timeout(None)];
+    let mut both = configs.map(|config| group.enable(config).expect("a queue"));
     for (submitter, queue) in &mut both {
         assert!(submitter.submit(kernel()).is_ok(), "room");
         eventually("launched", || queue.shared().launcher().commands.in_flight() == 1);
@@ -354,13 +360,15 @@ fn drop_waits_for_host_code_beyond_the_drain_timeout() {
     let config = Config::default().drain_timeout(TIMEOUT);
     let (mut submitter, queue) = queue(&Fake::default(), config);
     let (begun, has_begun) = channel();
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let ended = has_ended.clone();
     let code = move || {
         begun.send(()).expect("the test waits");
         thread::sleep(10 * TIMEOUT); // sleep: length of the code
+        ended.store(true, Ordering::SeqCst);
     };
     submitter.submit(Command::Host(Arc::new(code))).expect("room");
     has_begun.recv_timeout(TEST_TIMEOUT).expect("it runs");
-    let begin = Instant::now();
     drop(queue);
-    assert!(begin.elapsed() >= 9 * TIMEOUT, "{:?}", begin.elapsed());
+    assert!(has_ended.load(Ordering::SeqCst), "the code runs");
 }

@@ -7,6 +7,7 @@ use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::queues::task::Task;
 use crate::dispatch::rt_client::RtClient;
+use crate::dispatch::watch::HANG_TIMEOUT;
 use crate::limits::ClientConfig;
 use crate::scheduler::Reef;
 use crate::testing::fake::{AtLast, By, Call, Fake, eventually, kernel};
@@ -86,12 +87,9 @@ fn client_of_lost_device_gets_the_reason() {
     device.0.be_hangs.store(false, Ordering::SeqCst); // dropping waits for what the device has
 }
 
-/// Far more than anything takes here that doesn't hang, far less than a test may.
-const SOON: Duration = Duration::from_secs(5);
-
-/// A call hangs after this time, in tests that wait for that. Much more than a call takes that
-/// waits for a processor.
-const SHORT: Duration = Duration::from_millis(1000);
+/// A call hangs after this time, in tests that wait for that. More than a call takes that waits for
+/// a processor.
+const SHORT: Duration = Duration::from_secs(3);
 
 fn started(device: &Fake, timeout: Duration) -> Dispatcher<Fake> {
     Dispatcher::start_within(device, Box::new(Reef::default()), timeout).expect("it starts")
@@ -258,7 +256,7 @@ fn waits_end_in_their_time_while_a_call_lasts() {
         soon("counts", move || (asked.stats(), asked.is_preempted(), asked.lost()));
         let lost_by = dispatcher.clone();
         soon("marked lost", move || lost_by.mark_lost(&lost()));
-        assert!(begin.elapsed() < SOON, "{call:?}: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < TEST_TIMEOUT / 2, "{call:?}: {:?}", begin.elapsed());
         assert_eq!(soon("wait", move || ticket.wait()), Err(lost()), "{call:?}");
         assert_eq!(soon("best-effort wait", move || be.wait(Seq(0))), Err(lost()), "{call:?}");
         device.0.hang.set(None);
@@ -272,7 +270,7 @@ fn call_that_hangs_in_a_worker_costs_its_client_alone() {
     let completed = Call::Completed(Priority::BestEffort);
     for call in [Call::Launch(Priority::BestEffort), completed, Call::Drain(By::Worker)] {
         let device = Fake::default();
-        let dispatcher = started(&device, SOON); // on a busy machine other calls take SHORT too
+        let dispatcher = started(&device, HANG_TIMEOUT); // on a busy machine other calls take SHORT
         let config = ClientConfig::default();
         let config = config.queue(config.queue.drain_timeout(Some(SHORT)));
         let mut hung = dispatcher.best_effort(config).expect("a client");
@@ -319,7 +317,7 @@ fn call_that_returns_in_time_loses_nothing() {
         let mut rt = dispatcher.real_time().expect("a client");
         let task = Task::new(vec![kernel()]).expect("a kernel");
         let ticket = soon("submit", move || rt.submit(&task).expect("room"));
-        assert_eq!(ticket.wait_timeout(SHORT / 4), None);
+        assert_eq!(ticket.wait_timeout(Duration::from_millis(250)), None);
         device.0.hang.set(None);
         device.0.be_hangs.store(false, Ordering::SeqCst);
         soon("wait", move || ticket.wait()).expect("it runs");
