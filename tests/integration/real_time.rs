@@ -3,14 +3,14 @@
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::scheduler::{EarliestDeadline, FixedPriority, RtOnly, Scheduler};
 use reef::{
-    Args, Command, Device, Dispatcher, Error, Launch, Result, RtClient, Task, Timing,
+    Args, ClientConfig, Command, Device, Dispatcher, Error, Launch, Result, RtClient, Task, Timing,
     testing::{Cells, appended},
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -20,6 +20,7 @@ struct Bench {
     dispatcher: Dispatcher<Cpu>,
     /// Until then number 1 runs.
     is_released: Arc<AtomicBool>,
+    has_begun: Arc<AtomicBool>,
 }
 
 impl Bench {
@@ -27,7 +28,7 @@ impl Bench {
         let device = Cpu::open(0, "units=1").unwrap();
         let cells = Cells::new(&device, 1).unwrap();
         let dispatcher = Dispatcher::start(&device, scheduler).unwrap();
-        Self { cells, dispatcher, is_released: Arc::default() }
+        Self { cells, dispatcher, is_released: Arc::default(), has_begun: Arc::default() }
     }
 
     /// A task that appends `number`; number 1 runs until it is released, so that what follows is
@@ -38,9 +39,20 @@ impl Bench {
         Task::new(commands).unwrap()
     }
 
+    /// Waits until number 1 runs: the service thread may be in a pass when it is submitted, and
+    /// start it later than what comes next.
+    fn until_begun(&self) {
+        let begin = Instant::now();
+        while !self.has_begun.load(Ordering::SeqCst) {
+            assert!(begin.elapsed() < 60 * SECOND, "number 1 never begins");
+            thread::yield_now();
+        }
+    }
+
     fn waits(&self) -> Command<Cpu> {
-        let is_released = self.is_released.clone();
+        let (is_released, has_begun) = (self.is_released.clone(), self.has_begun.clone());
         let kernel = Kernel::new("waits", move |_, _| {
+            has_begun.store(true, Ordering::SeqCst);
             while !is_released.load(Ordering::SeqCst) {
                 thread::yield_now();
             }
@@ -70,8 +82,11 @@ fn urgent_task_overtakes_one_with_a_later_deadline() {
     let mut client = bench.client();
     let deadlines =
         [(1, None), (2, Some(1000 * SECOND)), (3, Some(500 * SECOND)), (4, Some(SECOND))];
-    let submit = |(number, deadline)| client.submit_before(&bench.task(number), deadline).unwrap();
-    let tickets = deadlines.map(submit);
+    let tickets = deadlines.map(|(number, deadline)| {
+        let ticket = client.submit_before(&bench.task(number), deadline).unwrap();
+        bench.until_begun();
+        ticket
+    });
     bench.release();
     for ticket in tickets {
         ticket.wait().unwrap();
@@ -84,7 +99,14 @@ fn urgent_task_overtakes_one_with_a_later_deadline() {
 fn tasks_of_high_priority_overtake_low_ones() {
     let bench = Bench::new(FixedPriority::ageing(1000 * SECOND));
     let (mut low, mut high) = (bench.client(), bench.client().priority(1));
-    let mut tickets: Vec<_> = (1..=4).map(|n| low.submit(&bench.task(n)).unwrap()).collect();
+    let submit = |n| {
+        let ticket = low.submit(&bench.task(n)).unwrap();
+        bench.until_begun();
+        // Waits for the pass of another thread, which may have this task to start.
+        drop(bench.dispatcher.best_effort(ClientConfig::default()).unwrap());
+        ticket
+    };
+    let mut tickets: Vec<_> = (1..=4).map(submit).collect();
     tickets.push(high.submit(&bench.task(5)).unwrap());
     bench.release();
     for ticket in tickets {
@@ -98,6 +120,7 @@ fn waiting_task_can_be_cancelled_and_running_one_cannot() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let [first, second, third] = [1, 2, 3].map(|n| client.submit(&bench.task(n)).unwrap());
+    bench.until_begun();
     assert!(second.cancel(), "it waits for the first");
     assert!(!second.cancel(), "it has ended");
     assert_eq!(second.wait(), Err(Error::Cancelled));
@@ -175,6 +198,7 @@ fn future_of_a_dropped_dispatcher_ends() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let [first, second] = [1, 2].map(|number| client.submit(&bench.task(number)).unwrap());
+    bench.until_begun();
     let is_released = bench.is_released.clone();
     let waits = thread::spawn(move || {
         let how = block_on(second);

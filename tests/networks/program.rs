@@ -151,13 +151,14 @@ pub(crate) fn kernels_of_its_own_are_preempted<D: Operators>(
     network.stage_input(&Seeded(8).input(192)).unwrap();
     let begin = Instant::now();
     run_alone(device, &network.inference());
-    let (took, want) = (begin.elapsed(), network.staged_output().unwrap());
+    let (mut took, want) = (begin.elapsed(), network.staged_output().unwrap());
     let (mut submitter, queue) =
         VirtualQueue::enable(device, Config::default().level(level)).unwrap();
     let (mut rng, begin, mut turn) = (ChaCha8Rng::seed_from_u64(3), Instant::now(), 0);
     while queue.rerun() < wanted {
         let again = queue.rerun();
         assert!(begin.elapsed() < LONG, "{again} launches ran again in {turn} preemptions");
+        let submitted = Instant::now();
         submit(&mut submitter, &network.inference());
         let at = Instant::now() + took.mul_f64(rng.random());
         while Instant::now() < at {
@@ -166,6 +167,7 @@ pub(crate) fn kernels_of_its_own_are_preempted<D: Operators>(
         queue.preempt(rng.random()).unwrap();
         queue.restore().unwrap();
         submitter.wait(Seq(submitter.submitted().0 - 1)).unwrap();
+        took = took.min(submitted.elapsed()); // others may have had the processor before
         assert!(network.staged_output().unwrap() == want, "turn {turn} at {level:?}");
         turn += 1;
     }

@@ -1,6 +1,7 @@
 //! A device that hangs: callers that check it go on, and it is lost in the end.
 
 use super::*;
+use reef::cluster::SILENCE_TIMEOUT;
 use std::sync::atomic::AtomicBool as Switch;
 use std::thread;
 
@@ -27,16 +28,19 @@ fn is_lost_in_the_end(place: fn(&losable::Hang) -> &Switch) {
     assert_eq!(moving.node().index(), hung);
     let (node, before) = (&cluster.nodes()[hung], opened(&devices[hung]));
     let switch = place(devices[hung].hangs());
+    let begin = Instant::now();
     switch.store(true, Ordering::SeqCst);
     let at_last = AtLast(switch);
-    let begin = Instant::now();
+    // A busy machine may need as long.
+    let may_be_lost = || begin.elapsed() >= SILENCE_TIMEOUT;
     thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| assert_eq!(node.check(), Ok(()), "it may be busy"));
+            scope.spawn(|| assert!(node.check().is_ok() || may_be_lost(), "it may be busy"));
         }
         elsewhere.run(Replica::rt).unwrap();
     });
-    assert!(node.lost().is_none(), "callers go on before the device is lost");
+    let is_early = node.lost().is_some() && !may_be_lost();
+    assert!(!is_early, "callers go on before the device is lost");
     assert!(opened(&devices[hung]) <= before + 2, "one thread asks, and the dispatcher once");
     while node.lost().is_none() {
         assert!(begin.elapsed() < LIMIT / 2, "it is still taken for well");

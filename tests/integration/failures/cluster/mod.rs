@@ -188,8 +188,10 @@ fn all_tickets_end(polled: bool) {
     let error = ends.iter().find_map(|end| end.clone().err()).unwrap();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     assert!(ends[..done].iter().all(Result::is_ok), "in their order");
-    let error = fourth.parts().unwrap().0.wait(last).unwrap_err();
-    assert_eq!(fourth.recover(&error), Ok(true));
+    // On a busy machine all of it may have ended before the loss.
+    if let Err(error) = fourth.parts().unwrap().0.wait(last) {
+        assert_eq!(fourth.recover(&error), Ok(true));
+    }
     for client in [&mut client, &mut third] {
         client.run(Replica::rt).unwrap();
         assert_eq!(client.node().index(), 1);
