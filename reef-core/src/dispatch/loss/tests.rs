@@ -7,7 +7,7 @@ use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::queues::task::Task;
 use crate::dispatch::rt_client::RtClient;
-use crate::dispatch::watch::HANG_TIMEOUT;
+use crate::dispatch::watch::{HANG_TIMEOUT, watch};
 use crate::limits::ClientConfig;
 use crate::scheduler::Reef;
 use crate::testing::fake::{AtLast, By, Call, Fake, eventually, kernel};
@@ -87,9 +87,9 @@ fn client_of_lost_device_gets_the_reason() {
     device.0.be_hangs.store(false, Ordering::SeqCst); // dropping waits for what the device has
 }
 
-/// A call hangs after this time, in tests that wait for that. More than a call takes that waits for
-/// a processor.
-const SHORT: Duration = Duration::from_secs(3);
+/// A call that hangs is found after this time, in tests that wait for that. Others may take as long
+/// on a busy machine.
+const SHORT: Duration = Duration::from_millis(1000);
 
 fn started(device: &Fake, timeout: Duration) -> Dispatcher<Fake> {
     Dispatcher::start_within(device, Box::new(Reef::default()), timeout).expect("it starts")
@@ -177,11 +177,14 @@ const CALLS: [Call; 8] = [
 fn call_that_hangs_in_a_pass_keeps_its_own_client_alone() {
     for call in CALLS {
         let device = Fake::default();
-        let dispatcher = started(&device, SHORT);
+        let dispatcher = started(&device, TEST_TIMEOUT);
         let mut be = busy(&dispatcher, &device);
         let _at_last = AtLast(device.clone());
         let mut rt = dispatcher.real_time().expect("a client");
         let hung = hang(call, &dispatcher, &device);
+        let (_watches, unwatched) = channel();
+        let watched = dispatcher.dispatch.clone();
+        thread::spawn(move || watch(&watched, SHORT, &unwatched)); // not before a call hangs
         let task = Task::new(vec![kernel()]).expect("a kernel");
         let (mut polled, waited, [later, unwaited]) = soon("submit", {
             let (mut rt, task) = (rt.clone(), task.clone());
@@ -272,7 +275,7 @@ fn call_that_hangs_in_a_worker_costs_its_client_alone() {
         let device = Fake::default();
         let dispatcher = started(&device, HANG_TIMEOUT); // on a busy machine other calls take SHORT
         let config = ClientConfig::default();
-        let config = config.queue(config.queue.drain_timeout(Some(SHORT)));
+        let config = config.queue(config.queue.drain_timeout(Some(3 * SHORT)));
         let mut hung = dispatcher.best_effort(config).expect("a client");
         let _at_last = AtLast(device.clone());
         device.0.hang.one.store(true, Ordering::SeqCst);
