@@ -159,13 +159,14 @@ fn transient_refusal_to_reactivate_only_delays() {
     let dispatcher = dispatcher(&device);
     let be = busy_client(&dispatcher, &device);
     let _at_last = AtLast(device.clone());
-    script(&device).reactivate_fails.store(2, Ordering::SeqCst);
+    // Once: a second refusal would be of a lost device if a thread had no processor in between.
+    script(&device).reactivate_fails.store(1, Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
     rt.run(&one_kernel()).expect("it runs");
     script(&device).be_hangs.store(false, Ordering::SeqCst);
     assert_eq!(be.wait_timeout(Seq(0), TEST_TIMEOUT), Some(Ok(())), "best-effort work goes on");
     rt.run(&one_kernel()).expect("so does real-time work");
-    eventually("asked again", || dispatcher.stats().retries >= 2);
+    eventually("asked again", || dispatcher.stats().retries >= 1);
 }
 
 #[test]
