@@ -305,8 +305,9 @@ fn an_idle_device_answers_soon() {
         })
         .collect();
     times.sort_unstable();
-    println!("launch and wait: median {:?}, most {:?}", times[25], times[49]);
-    assert!(times[25] < millis(2000), "{:?}", times[25]);
+    println!("launch and wait: least {:?}, median {:?}, most {:?}", times[0], times[25], times[49]);
+    // A busy machine delays some of them, and a device that answers late all.
+    assert!(times[0] < millis(2000), "{:?}", times[0]);
     assert_eq!(values.read(), [50; 64]);
     hip.destroy(stream);
 }
