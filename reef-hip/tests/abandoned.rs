@@ -16,8 +16,9 @@ extern "C" __global__ void deaf(unsigned *word) {
 }
 extern "C" __global__ void bump(unsigned *word) { *word += 1; }
 "#;
-/// Timeout that the device was opened with.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// Timeout that the device was opened with: longer than its threads wait for a processor, or other
+/// queues are abandoned too.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Bench {
     device: Hip,
@@ -29,7 +30,7 @@ impl Bench {
     fn open() -> Option<Self> {
         let software = Software::load().expect("cargo builds the library before its tests");
         assert!(software.configure(&Settings::default()));
-        let device = match Hip::open(0, "timeout=1") {
+        let device = match Hip::open(0, "timeout=10") {
             Ok(device) => device,
             Err(Error::NotFound(why)) => {
                 reef_conformance::skip(&why);
@@ -111,5 +112,5 @@ fn queue_that_never_answers_is_abandoned_and_others_live() {
 fn ends_soon(act: impl FnOnce()) {
     let start = Instant::now();
     act();
-    assert!(start.elapsed() < 60 * TIMEOUT, "{:?}", start.elapsed());
+    assert!(start.elapsed() < 6 * TIMEOUT, "{:?}", start.elapsed());
 }
