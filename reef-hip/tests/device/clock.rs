@@ -30,12 +30,20 @@ fn two_events_are_as_far_apart_as_the_host_sees_them() {
     let Some(bench) = Bench::open() else { return };
     let device = Hip::open(0, "").unwrap();
     let mut queue = device.queue(Priority::RealTime, None).unwrap();
-    let first = stamp(&device, &mut queue, 0);
-    std::thread::sleep(Duration::from_millis(400)); // sleep: the time that is measured
-    let second = stamp(&device, &mut queue, 1);
-    let apart = second.time - first.time;
-    let (least, most) = (second.asked - first.seen, second.seen - first.asked);
-    let slack = Duration::from_millis(1); // the guess of the offset follows slowly
-    assert!(apart + slack >= least && apart <= most + slack, "{apart:?}, {least:?} to {most:?}");
+    let mut seqs = 0_u64..;
+    let mut is_right = || {
+        let mut next = || stamp(&device, &mut queue, seqs.next().expect("they have no end"));
+        let first = next();
+        std::thread::sleep(Duration::from_millis(400)); // sleep: the time that is measured
+        let second = next();
+        let apart = second.time - first.time;
+        let (least, most) = (second.asked - first.seen, second.seen - first.asked);
+        println!("{apart:?}, {least:?} to {most:?}");
+        let slack = Duration::from_millis(1); // the guess of the offset follows slowly
+        apart + slack >= least && apart <= most + slack
+    };
+    // A busy machine shows the first stamps late. The guess has followed at the next try, and a
+    // wrong rate is wrong at each.
+    assert!((0..20).any(|_| is_right()), "the events are not as far apart as the host saw them");
     drop((queue, device, bench));
 }
