@@ -35,7 +35,10 @@ impl Timeout {
     /// Nothing has ended. Returns after how long that was too often.
     pub(crate) fn expired(&mut self) -> Option<Duration> {
         let limit = self.limit?;
-        let since = self.since.get_or_insert_with(Instant::now);
+        let Some(since) = self.since else {
+            self.since = Some(Instant::now()); // none has passed, however late this thread goes on
+            return None;
+        };
         (since.elapsed() >= limit).then_some(limit)
     }
 }
