@@ -109,7 +109,7 @@ impl FakeNode {
             retry: Duration::from_millis(20),
             slices: Duration::from_millis(50),
             given_back: Duration::from_millis(20),
-            silence: Duration::from_secs(30),
+            silence: Duration::from_secs(3600), // no test takes as long
         };
         Config {
             node: self.node(),
