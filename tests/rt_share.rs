@@ -102,12 +102,13 @@ impl Bench {
         );
     }
 
-    /// Returns the timings of a client that asks for a millisecond every 40. It may take 36, so it
-    /// stays in its budget on a machine that is busy with other programs.
+    /// Returns the timings of a client that asks for a millisecond every 40. Its budget is longer
+    /// than a machine that is busy with other programs keeps all of them.
     fn paced(&self) -> Vec<Timing> {
         let ms = Duration::from_millis;
         let (mut client, task) = (self.client(), self.task(1));
-        client.charge(&Account::new(Some(Rate::new(ms(40), ms(36)).unwrap())));
+        let rate = Rate::new(Duration::from_secs(40), Duration::from_secs(36)).unwrap();
+        client.charge(&Account::new(Some(rate)));
         let begin = Instant::now();
         let run = |n| {
             // sleep: pace of the requests
