@@ -174,7 +174,8 @@ fn persistent_blocks_go_on_where_they_were_stopped() {
         let arguments: [&dyn support::Argument; 6] =
             [&flag.at(), &next.at(), &blocks, &data.at(), &sums.at(), &done.at()];
         hip.launch(persist, [8, 1, 1], [256, 1, 1], stream, &arguments);
-        sleep(millis(10)); // sleep: any length is right
+        // sleep: any length is right; a later one is longer, or a busy device would run no block
+        sleep(millis(10 + rounds));
         flag.set(0, 1);
         hip.synchronize(stream);
     }
