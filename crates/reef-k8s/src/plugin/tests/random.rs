@@ -75,7 +75,10 @@ impl World {
             }
             1 => {
                 let name = format!("reef.dev-{}.sock", CLASSES[rng.random_range(0..2)]);
-                std::fs::remove_file(self.config.kubelet.join(&name)).unwrap();
+                let socket = self.config.kubelet.join(&name);
+                std::fs::remove_file(&socket).unwrap();
+                // A registration may be of one whose list is watched late.
+                self.kubelet().until(&format!("a new {name}"), |_| socket.exists()).await;
                 self.wait_for_registrations(before, 1).await;
                 format!("{name} is removed")
             }
