@@ -57,7 +57,7 @@ impl<D: Operators> Replay<D> {
 }
 
 /// Time that a test goes on until its event has happened often enough.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 pub(crate) fn replay<D: Operators>(device: &D, name: &str, size: usize, every: usize) {
     let mut replay = Replay::new(device, name, size);
