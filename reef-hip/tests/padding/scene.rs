@@ -126,9 +126,7 @@ impl Sharing {
         let mut be = Client::new(&device, queue, be_blocks);
         be.launch(self.be_kernels(), 0); // allocates for launches, which would wait while held
         be.wait();
-        let software = software();
-        software.forget_trace();
-        software.hold(true);
+        let software = hold_idle();
         be.launch(self.be_kernels(), ROUNDS);
         rt.launch(RT_KERNELS, ROUNDS);
         assert!(software.configure(&settings())); // the seed's order begins here
@@ -164,9 +162,7 @@ pub(crate) fn run_padded(rt_blocks: u32, pad: u32, be_blocks: u32) -> Option<Ran
         records.iter().for_each(|record| rt.launch_padded(0, &padding, &first, record));
         rt.wait_for_padding();
         records.into_iter().for_each(|record| be.resume(&first, record));
-        let software = software();
-        software.forget_trace();
-        software.hold(true);
+        let software = hold_idle();
         let launch = be.kernel_launch(ROUNDS);
         for _ in 0..RT_KERNELS {
             rt.launch_padded(ROUNDS, &padding, &launch, &record);
@@ -300,4 +296,16 @@ fn software() -> &'static Software {
         assert!(software.configure(&settings()));
         software
     })
+}
+
+/// Holds the software device with nothing on its units. A mark is seen before its block has
+/// ended, and what is left of that would have the first turns of the seed's order.
+fn hold_idle() -> &'static Software {
+    let software = software();
+    software.hold(true);
+    while software.counters().resident > 0 {
+        std::thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
+    }
+    software.forget_trace();
+    software
 }
