@@ -175,12 +175,6 @@ impl AnswerBody {
         let part = self.rest.len().min(PART_BYTES);
         self.rest.split_to(part)
     }
-
-    /// Notes that the client has read what was passed on, and that there is more or not.
-    fn note(&self, has_more: bool) {
-        let Some(open) = &self.open else { return };
-        if has_more { open.enter(Stage::Answering) } else { open.note_read() }
-    }
 }
 
 impl HttpBody for AnswerBody {
@@ -193,17 +187,20 @@ impl HttpBody for AnswerBody {
             let permit = self.permit.pass_on(); // returned here if there is no part
             match next {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(bytes) => self.rest = self.charge.hold(bytes, permit),
+                    Ok(bytes) => {
+                        let unread = self.open.as_ref().map(OpenRequest::pass_on);
+                        self.rest = self.charge.hold(bytes, (permit, unread));
+                    }
                     Err(frame) => return Poll::Ready(Some(Ok(frame))),
                 },
                 Poll::Pending => {
-                    self.note(false);
+                    self.open.iter().for_each(|open| open.note_passed());
                     return Poll::Pending;
                 }
                 other => return other,
             }
         }
-        self.note(true);
+        self.open.iter().for_each(|open| open.enter(Stage::Answering)); // progress
         Poll::Ready(Some(Ok(Frame::data(self.part()))))
     }
 

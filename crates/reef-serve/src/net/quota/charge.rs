@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::{ANONYMOUS, Principal};
-use crate::net::quota::admission::Permit;
 use crate::net::quota::shares::{Share, Shares};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -145,20 +144,20 @@ impl Charge {
         self.0.lock().since
     }
 
-    /// Returns the same bytes; they stay charged, and keep `permit`, until their last clone is
+    /// Returns the same bytes; they stay charged, and keep `guards`, until their last clone is
     /// dropped.
-    pub(crate) fn hold(&self, bytes: Bytes, permit: Option<Arc<Permit>>) -> Bytes {
-        Bytes::from_owner(ChargedBytes { bytes, _charge: self.clone(), _permit: permit })
+    pub(crate) fn hold(&self, bytes: Bytes, guards: impl Send + 'static) -> Bytes {
+        Bytes::from_owner(ChargedBytes { bytes, _charge: self.clone(), _guards: guards })
     }
 }
 
-struct ChargedBytes {
+struct ChargedBytes<G> {
     bytes: Bytes,
     _charge: Charge,
-    _permit: Option<Arc<Permit>>,
+    _guards: G,
 }
 
-impl AsRef<[u8]> for ChargedBytes {
+impl<G> AsRef<[u8]> for ChargedBytes<G> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -175,7 +174,7 @@ mod tests {
         charge.add(50).unwrap();
         let said = charge.add(11).unwrap_err().to_string();
         assert_eq!(said, "bytes of requests of http 0 must be at most 60, got 50 + 11");
-        let bytes = charge.hold(Bytes::from_static(b"answer"), None);
+        let bytes = charge.hold(Bytes::from_static(b"answer"), ());
         drop(charge);
         let part = bytes.slice(1..2);
         drop(bytes);

@@ -199,7 +199,9 @@ impl ConnectionSlot {
             uses.first = None;
             uses.stages[Stage::Arriving as usize] += 1;
         });
-        let progress = Mutex::new(Progress { stage: Stage::Arriving, has_more: false });
+        let progress =
+            Progress { stage: Stage::Arriving, has_more: false, unread: 0, is_passed: false };
+        let progress = Mutex::new(progress);
         Ok(OpenRequest { slot: self.clone(), progress })
     }
 
@@ -281,6 +283,31 @@ struct Progress {
     stage: Stage,
     /// A process makes further parts of the answer.
     has_more: bool,
+    /// Parts of the answer that are passed on and not in the socket.
+    unread: usize,
+    /// The answer is passed on as far as it is there.
+    is_passed: bool,
+}
+
+impl Progress {
+    /// Returns the next stage, if the client has read the answer as far as it is there.
+    fn after_reading(&self) -> Option<Stage> {
+        let is_read = self.is_passed && self.unread == 0 && self.stage == Stage::Answering;
+        is_read.then_some(if self.has_more { Stage::Working } else { Stage::Streaming })
+    }
+}
+
+/// A part of an answer that is passed on. Dropped when it is in the socket; the request is open
+/// until then.
+#[derive(Debug)]
+pub(crate) struct UnreadPart(Arc<OpenRequest>);
+
+impl Drop for UnreadPart {
+    fn drop(&mut self) {
+        let mut progress = self.0.progress.lock();
+        progress.unread -= 1;
+        self.0.settle(&mut progress);
+    }
 }
 
 impl OpenRequest {
@@ -306,11 +333,24 @@ impl OpenRequest {
         }
     }
 
-    /// Notes that the client has read the answer as far as it is there.
-    pub(crate) fn note_read(&self) {
+    /// Notes that a part of the answer is passed on.
+    pub(crate) fn pass_on(self: &Arc<Self>) -> UnreadPart {
         let mut progress = self.progress.lock();
-        if progress.stage == Stage::Answering {
-            let next = if progress.has_more { Stage::Working } else { Stage::Streaming };
+        progress.unread += 1;
+        progress.is_passed = false;
+        self.change(&mut progress.stage, Stage::Answering);
+        UnreadPart(self.clone())
+    }
+
+    /// Notes that the answer is passed on as far as it is there.
+    pub(crate) fn note_passed(&self) {
+        let mut progress = self.progress.lock();
+        progress.is_passed = true;
+        self.settle(&mut progress);
+    }
+
+    fn settle(&self, progress: &mut Progress) {
+        if let Some(next) = progress.after_reading() {
             self.change(&mut progress.stage, next);
         }
     }

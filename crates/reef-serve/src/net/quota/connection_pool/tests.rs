@@ -113,19 +113,37 @@ fn refused_client_keeps_no_slot_by_waiting_bytes() {
 fn answer_in_parts_waits_for_the_daemon_between_them() {
     let pool = pool(4, 4);
     let client = Client::enter(&pool, user(1)).unwrap();
-    let request = client.begin(&user(1));
+    let request = Arc::new(client.begin(&user(1)));
     request.enter(Stage::Working);
     request.set_has_more(true);
     for _ in 0..2 {
-        request.enter(Stage::Answering);
-        assert_eq!(client.timeouts().activity, Activity::Owing);
-        request.note_read();
+        let part = request.pass_on();
+        request.note_passed();
+        assert_eq!(client.timeouts().activity, Activity::Owing, "it is not in the socket");
+        drop(part);
         assert_eq!(client.timeouts(), Timeouts::WORKING);
     }
     request.set_has_more(false);
     assert_eq!(client.timeouts().activity, Activity::Resting, "a stream without a request");
-    request.enter(Stage::Answering);
-    request.note_read();
+    let parts = [(); 2].map(|()| request.pass_on());
+    request.note_passed();
+    for part in parts {
+        assert_eq!(client.timeouts().activity, Activity::Owing);
+        drop(part);
+    }
+    assert_eq!(client.timeouts().activity, Activity::Resting);
+}
+
+/// Its last part may wait in the connection, although the request has ended otherwise.
+#[test]
+fn request_is_open_until_its_last_part_is_in_the_socket() {
+    let pool = pool(4, 4);
+    let client = Client::enter(&pool, user(1)).unwrap();
+    let request = Arc::new(client.begin(&user(1)));
+    let part = request.pass_on();
+    drop(request);
+    assert_eq!(client.timeouts().activity, Activity::Owing);
+    drop(part);
     assert_eq!(client.timeouts().activity, Activity::Resting);
 }
 
