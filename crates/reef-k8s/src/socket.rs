@@ -11,8 +11,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::Stream;
 use tonic::transport::{Channel, Endpoint};
 
-/// Longest time of an answer: a kubelet calls the plugin back before it answers. In tests, also on a
-/// busy machine.
+/// Longest time of an answer: a kubelet calls the plugin back before it answers. In tests, also on
+/// a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 15 });
 
 /// Identity of the file at a path. It includes the time because inode numbers are used again.

@@ -1,7 +1,5 @@
 //! Connection to a process: one request at a time, or one batch.
 
-pub(super) mod batch;
-
 use super::frame::{self, Frame};
 use super::message::{FromProcess, PROTOCOL, ToProcess, declared, infer, outputs};
 use super::patience::{Ask, Patient, is_readable};
@@ -44,10 +42,10 @@ pub(super) struct Identity {
 /// A ready process.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: UnixStream,
-    bounds: Bounds,
+    pub(super) stream: UnixStream,
+    pub(super) bounds: Bounds,
     /// Number of the last request.
-    request: u64,
+    pub(super) request: u64,
     /// Number of its process among those of the daemon.
     pub(super) generation: u64,
 }
@@ -124,13 +122,13 @@ impl Connection {
     }
 
     /// True if its process has the state of the request's sequence, or needs none.
-    fn has_state(&self, call: &Call<'_>) -> bool {
+    pub(super) fn has_state(&self, call: &Call<'_>) -> bool {
         let process = call.sequence.and_then(|sequence| sequence.process);
         process.is_none_or(|process| process.number == self.generation)
     }
 
     /// Notes that a request of a sequence has run here.
-    fn note_process(&self, call: &Call<'_>) {
+    pub(super) fn note_process(&self, call: &Call<'_>) {
         if let Some(sequence) = call.sequence {
             let _ = sequence.cell.number.set(self.generation); // a request runs once
         }
@@ -178,7 +176,7 @@ impl Connection {
     }
 
     /// Tells the process that a request is cancelled.
-    fn tell(&self, request: u64, limit: &mut Limit<'_>) -> io::Result<()> {
+    pub(super) fn tell(&self, request: u64, limit: &mut Limit<'_>) -> io::Result<()> {
         // Small enough to be sent as a whole, or not at all: then again once the process has read
         // more of its request.
         let header = to_json(&ToProcess::Cancel { request }).map_err(io::Error::other)?;
@@ -220,18 +218,18 @@ enum Answer {
 }
 
 /// End of a request's time.
-struct Limit<'a> {
+pub(super) struct Limit<'a> {
     gone: &'a dyn Fn() -> bool,
     time: Duration,
     deadline: Instant,
-    cancelled: Option<Instant>,
+    pub(super) cancelled: Option<Instant>,
     /// True if the process has been told.
-    is_told: bool,
+    pub(super) is_told: bool,
     cancel: Duration,
 }
 
 impl<'a> Limit<'a> {
-    fn new(call: &Call<'a>, cancel: Duration) -> Self {
+    pub(super) fn new(call: &Call<'a>, cancel: Duration) -> Self {
         let deadline = Instant::now() + call.time;
         Self { gone: call.gone, time: call.time, deadline, cancelled: None, is_told: false, cancel }
     }
@@ -242,7 +240,7 @@ impl<'a> Limit<'a> {
     }
 
     /// Notes the end of its time. Returns the time at which the request was cancelled.
-    fn note(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn note(&mut self, now: Instant) -> Option<Instant> {
         if self.cancelled.is_none() && (now >= self.deadline || (self.gone)()) {
             self.cancelled = Some(now);
         }
@@ -262,7 +260,7 @@ impl<'a> Limit<'a> {
         }
     }
 
-    fn error(&self) -> Error {
+    pub(super) fn error(&self) -> Error {
         if (self.gone)() {
             Error::Unavailable("cancelled: the client disconnected".into())
         } else {
@@ -279,7 +277,7 @@ impl<'a> Limit<'a> {
 }
 
 /// Returns the error for a broken conversation.
-fn broken_by(error: &io::Error, when: &str) -> Error {
+pub(super) fn broken_by(error: &io::Error, when: &str) -> Error {
     match error.kind() {
         ErrorKind::InvalidData => Error::Failed(format!("the model's process: a frame: {error}")),
         ErrorKind::InvalidInput => Error::Invalid(error.to_string()),
@@ -294,16 +292,16 @@ pub(super) fn process_ended() -> Error {
 }
 
 /// Returns the error for a request whose header does not fit.
-fn too_long() -> Error {
+pub(super) fn too_long() -> Error {
     let max = frame::MAX_HEADER_BYTES;
     Error::Invalid(format!("names and shapes must be at most {max} bytes"))
 }
 
-fn to_json(message: &ToProcess<'_>) -> Result<Vec<u8>> {
+pub(super) fn to_json(message: &ToProcess<'_>) -> Result<Vec<u8>> {
     serde_json::to_vec(message).map_err(|e| Error::system("JSON", e))
 }
 
-fn parse(frame: &Frame) -> Result<FromProcess> {
+pub(super) fn parse(frame: &Frame) -> Result<FromProcess> {
     serde_json::from_slice(&frame.header).map_err(|error| {
         let text = error.to_string();
         Error::Failed(format!("the model's process: a header: {}", short(&text)))

@@ -13,6 +13,7 @@
 //!
 //! `docs/reference/process-protocol.md` has the bytes.
 
+mod batch;
 mod connection;
 mod frame;
 mod message;

@@ -6,7 +6,7 @@
 //!    └── Down ◄─┴─────────┘       Down ──► Ended once no process shall follow
 //! ```
 
-use super::connection::batch::BatchEnd;
+use super::batch::BatchEnd;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended};
 use super::message::{PROTOCOL, ToProcess};
 use super::output;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Kind of export.
 const HOW: &str = "REEF_TEST_EXPORT";
-/// Where the importer maps memory.
+/// Address at which the importer maps memory.
 const AT: usize = 1 << 40;
 /// A process that is not ended ends itself.
 const LIFE: u32 = 300;

@@ -1,11 +1,13 @@
 //! Requests that a process has together.
 
-use super::{Connection, Limit, Tensors, broken_by, parse, process_ended, to_json, too_long};
+use super::connection::{
+    Connection, Limit, Tensors, broken_by, parse, process_ended, to_json, too_long,
+};
+use super::frame::{self, Frame};
+use super::message::{FromProcess, ToProcess, infer, outputs};
+use super::patience::{Patient, is_readable};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
-use crate::process::frame::{self, Frame};
-use crate::process::message::{FromProcess, ToProcess, infer, outputs};
-use crate::process::patience::{Patient, is_readable};
 use bytes::Bytes;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -16,11 +18,11 @@ const DURING: &str = "during the request";
 
 /// End of the exchange of a batch.
 #[derive(Debug)]
-pub(in crate::process) struct BatchEnd {
+pub(super) struct BatchEnd {
     /// Result of each request, in their order.
-    pub(in crate::process) results: Vec<Result<Vec<CallOutput>>>,
+    pub(super) results: Vec<Result<Vec<CallOutput>>>,
     /// Set if the process must be killed.
-    pub(in crate::process) broken: Option<Error>,
+    pub(super) broken: Option<Error>,
 }
 
 /// Requests of a batch.
@@ -42,7 +44,7 @@ struct BatchRequest<'a> {
 impl Connection {
     /// Runs requests together. Returns `None` if the process had ended, or sent something unasked,
     /// before they were sent.
-    pub(in crate::process) fn exchange_all(
+    pub(super) fn exchange_all(
         &mut self,
         calls: &[Call<'_>],
         tensors: &Tensors,
