@@ -55,6 +55,7 @@ impl Fixture {
             },
             ..Config::default()
         };
+        config.times.request_ms = 600_000; // requests of busy machines
         change(&mut config);
         Self { server: open(config).unwrap(), folder }
     }

@@ -21,7 +21,7 @@ pub(crate) enum Stop {
 }
 
 /// A block that was stopped this often runs through.
-const MAX_STOPS: u8 = 2;
+const MAX_STOPS: u32 = 2;
 
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -45,7 +45,7 @@ pub(crate) struct ToyGraph(pub(crate) Arc<Vec<(Work, u32)>>);
 #[derive(Debug, Clone, Copy)]
 struct Block {
     index: usize,
-    stops: u8,
+    stops: u32,
 }
 
 /// The blocks of a launch that have not taken effect.
