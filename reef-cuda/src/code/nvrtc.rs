@@ -177,7 +177,6 @@ fn variable(name: impl AsRef<OsStr>) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
 
     const STEP: &str = "#include \"three.h\"\n\
         extern \"C\" __global__ void step(int *cell) { *cell = *cell * THREE + ADD; }\n";
@@ -187,13 +186,13 @@ mod tests {
         Program { name: "step.cu", source, headers, options: &["-DADD=1"], target }
     }
 
-    /// The library, or `None`, said past the harness, which shows no output of a test that passes.
+    /// The library, or `None`, said aloud.
     fn nvrtc() -> Option<&'static Nvrtc> {
         match Nvrtc::get() {
             Ok(nvrtc) => Some(nvrtc),
             Err(Error::NotFound(text)) => {
                 assert!(text.contains("no NVRTC"), "{text}");
-                let _ = writeln!(std::io::stderr(), "skipped: {text}");
+                eprintln!("skipped: {text}");
                 None
             }
             Err(other) => panic!("{other}"),
