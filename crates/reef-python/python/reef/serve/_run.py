@@ -109,8 +109,8 @@ class _Requests:
         for header, data in messages:
             try:
                 taken[header["request"]] = Request(header, self._values(header, data))
-            except Exception as error:
-                errors.append((header["request"], error))
+            except Exception as unread:
+                errors.append((header["request"], unread))
         if taken:
             self._ready.put(list(taken.items()))
         for number, error in errors:
