@@ -53,7 +53,9 @@ struct Service {
     /// The service thread drops its end.
     ended: Mutex<Receiver<()>>,
     /// Ends the watch when it is dropped.
-    _watch: Sender<()>,
+    watches: Sender<()>,
+    /// The watch drops its end.
+    watch_ended: Mutex<Receiver<()>>,
 }
 
 impl<D: Device> Dispatcher<D> {
@@ -171,17 +173,24 @@ impl Service {
         let (ready, go) = channel::<()>();
         let (ends, ended) = channel::<()>();
         let (watches, unwatched) = channel::<()>();
+        let (watch_ends, watch_ended) = channel::<()>();
+        // Both threads leave the dispatcher before they say that they have ended: the last one to
+        // leave closes the device, which a process must not do while it exits.
         let watched = dispatch.clone();
-        named::<D>("watch", move || watch(&watched, timeout, &unwatched))?;
+        named::<D>("watch", move || {
+            let (_ends, watched) = (watch_ends, watched);
+            watch(&watched, timeout, &unwatched);
+        })?;
         let served = dispatch.clone();
         let thread = named::<D>("dispatch", move || {
-            let _ends = ends;
+            let (_ends, served) = (ends, served);
             let _ = go.recv(); // until `service` is set
             served.serve();
         })?;
         dispatch.served_by(thread.thread().clone());
         drop(ready);
-        Ok(Self { thread, ended: Mutex::new(ended), _watch: watches })
+        let [ended, watch_ended] = [ended, watch_ended].map(Mutex::new);
+        Ok(Self { thread, ended, watches, watch_ended })
     }
 
     /// Ends the service thread. `false`: it hangs, or another one does that it waits for.
@@ -194,6 +203,12 @@ impl Service {
             }
         }
         true
+    }
+
+    /// Ends the watch. One that runs a waker is not waited for any longer than [`WATCH_TIMEOUT`].
+    fn end_watch(self) {
+        drop(self.watches);
+        let _ = self.watch_ended.lock().recv_timeout(WATCH_TIMEOUT);
     }
 }
 
@@ -229,8 +244,12 @@ impl<D: Device> Drop for Dispatcher<D> {
         if service.as_ref().is_none_or(|service| service.end(&self.dispatch)) {
             self.close();
         }
+        service.into_iter().for_each(Service::end_watch);
     }
 }
+
+/// Time for which a thread that drops a dispatcher waits for the watch's end.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval at which a thread that drops a dispatcher looks whether another one hangs.
 const END_POLL_INTERVAL: Duration = Duration::from_millis(10);
