@@ -770,10 +770,29 @@ fn a_program_runs_on_the_driver_of_a_server() {
     }
 }
 
+/// None of them would have an effect there.
 #[test]
-fn remote_is_refused_next_to_a_job() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
-    command.args(["exec", "--remote", "unix:/nowhere", "--job", "mine", "--", "true"]);
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+fn options_of_a_local_guest_are_refused_next_to_remote() {
+    for option in [
+        "--job=mine",
+        "--socket-dir=/run/reef",
+        "--bind=never",
+        "--nvml=device",
+        "--slices",
+        "--colocate=30%",
+        "--floor=5%",
+        "--slo=1.10",
+        "--threads=20%",
+        "--memory=8GiB",
+        "--memory-low=1GiB",
+        "--compute=30%",
+        "--compute-policy=soft",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+        command.args(["exec", "--remote", "unix:/nowhere", option, "--", "true"]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("cannot be used with"), "{option}: {said}");
+    }
 }

@@ -7,9 +7,29 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Options of a guest of this machine.
-const CONFLICTS: [&str; 7] =
-    ["strict", "allow_unprotected", "job", "shim", "call_profile", "reserve", "swappable"];
+/// Options of a guest of this machine: a program whose GPU is elsewhere has no daemon and no driver
+/// here, and its limits are those of its tenant.
+const CONFLICTS: [&str; 19] = [
+    "strict",
+    "allow_unprotected",
+    "job",
+    "folder",
+    "shim",
+    "call_profile",
+    "reserve",
+    "swappable",
+    "bind",
+    "nvml",
+    "slices",
+    "colocate",
+    "floor",
+    "slo",
+    "threads",
+    "memory",
+    "memory_low",
+    "compute",
+    "compute_policy",
+];
 
 /// Variable that names the runtime's library.
 const RUNTIME_VARIABLE: &str = "REEF_CUDART";
