@@ -189,6 +189,36 @@ fn arrays_go_in_and_come_out_by_name() {
     assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
 }
 
+/// An option that does nothing is a mistake of the caller.
+#[test]
+fn options_of_images_are_refused_with_arrays() {
+    let folder = Folder::new("run-options");
+    let two = folder.file("two.onnx", two_outputs());
+    let input = format!("x={}", folder.file("x.npy", npy("(1, 3)", &[0.0; 3])));
+    let own_weights = format!("--weights: {two} brings its own weights");
+    for (option, want) in [
+        ("--labels=names.txt", "--labels: that is for images, not for arrays"),
+        ("--top=5", "--top: that is for images, not for arrays"),
+        ("--resize=64", "--resize: that is for images, not for arrays"),
+        ("--mean=0,0,0", "--mean: that is for images, not for arrays"),
+        ("--std=1,1,1", "--std: that is for images, not for arrays"),
+        ("--size=64", "--size: an array has its sizes; "),
+        ("--weights=w.safetensors", own_weights.as_str()),
+    ] {
+        let error = refuses(&["run", &two, &input, option]);
+        assert!(error.starts_with(want), "{option}: {error}");
+    }
+    let input = format!("input_ids={}", folder.path("x.npy"));
+    let error = refuses(&["run", "bert", &input, "--shape", "input_ids=1,3"]);
+    assert!(error.ends_with("no ONNX file, so its sizes are its own"), "{error}");
+}
+
+#[test]
+fn reading_for_images_takes_no_more_memory_than_it_may() {
+    let error = refuses(&["run", &onnx(), &image("wide.png"), "--memory", "1KiB"]);
+    assert!(error.contains("bytes of memory wanted, "), "{error}");
+}
+
 #[test]
 fn arrays_that_nobody_asks_for_are_named() {
     let folder = Folder::new("run-more-arrays");

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 
 /// Largest side after resizing: more would be a typing error.
 const MAX_SIDE: usize = 16_384;
+/// Classes that are printed unless `--top` says it.
+const TOP: usize = 5;
 
 #[derive(clap::Args, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,9 +46,9 @@ pub(crate) struct Args {
     /// File with the name of a class on each line.
     #[arg(long)]
     pub(crate) labels: Option<PathBuf>,
-    /// Number of classes to print.
-    #[arg(long, default_value_t = 5)]
-    pub(crate) top: usize,
+    /// Number of classes to print [default: 5].
+    #[arg(long)]
+    pub(crate) top: Option<usize>,
     /// Rows and columns of images, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
@@ -60,7 +62,7 @@ pub(crate) struct Args {
     /// network].
     #[arg(long, value_name = "R,G,B", value_parser = colours)]
     pub(crate) std: Option<[f32; 3]>,
-    /// Limit of the memory for reading an ONNX file for arrays, such as 512MiB; 0 for none.
+    /// Limit of the memory for reading, such as 512MiB; 0 for none.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "2GiB")]
     pub(crate) memory: u64,
     /// Print JSON.
@@ -100,6 +102,37 @@ impl Args {
     /// Returns whether arrays go in and out instead of images.
     pub(crate) fn is_about_arrays(&self) -> bool {
         !self.input.is_empty() || self.out.is_some()
+    }
+
+    /// Number of classes to print.
+    pub(crate) fn top(&self) -> usize {
+        self.top.unwrap_or(TOP)
+    }
+
+    /// Refuses options that have no effect on arrays.
+    pub(crate) fn check_arrays(&self) -> Result<(), Usage> {
+        let of_images = [
+            ("--labels", self.labels.is_some()),
+            ("--top", self.top.is_some()),
+            ("--resize", self.resize.is_some()),
+            ("--mean", self.mean.is_some()),
+            ("--std", self.std.is_some()),
+        ];
+        if let Some((option, _)) = of_images.iter().find(|(_, is_given)| *is_given) {
+            return Err(Usage(format!("{option}: that is for images, not for arrays")));
+        }
+        let model = self.model.as_str();
+        if models::NAMES.contains(&model) || models::TENSOR_NAMES.contains(&model) {
+            return Ok(());
+        }
+        if self.weights.is_some() {
+            return Err(Usage(format!("--weights: {model} brings its own weights")));
+        }
+        if self.size.is_some() {
+            let text = "--size: an array has its sizes; --shape NAME=… has those of an input";
+            return Err(Usage(text.into()));
+        }
+        Ok(())
     }
 
     /// Sizes that the model leaves open.

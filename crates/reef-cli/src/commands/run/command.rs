@@ -18,6 +18,9 @@ use std::path::PathBuf;
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
     args.take_arrays()?;
+    if args.is_about_arrays() {
+        args.check_arrays()?;
+    }
     args.device = resolve(&args.device)?;
     let stop = Stop::begin(&args.stop)?;
     run_from(&args, &stop, None)
@@ -41,8 +44,8 @@ pub(crate) fn run_from(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>)
     }
     let model = open(args)?;
     let classes = model.image()?.0.output().channels;
-    if !(1..=classes).contains(&args.top) {
-        return Err(Usage(format!("--top must be from 1 to {classes}, got {}", args.top)).into());
+    if !(1..=classes).contains(&args.top()) {
+        return Err(Usage(format!("--top must be from 1 to {classes}, got {}", args.top())).into());
     }
     let labels = args.labels.as_deref().map(|file| Labels::load(file, classes)).transpose()?;
     let transform = args.transform(&model)?;
@@ -64,7 +67,7 @@ pub(crate) fn run_from(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>)
 
 /// The network, with the weights that were named.
 fn open(args: &Args) -> Result<Model> {
-    let open = || args.sizes().opened(&args.model);
+    let open = || args.sizes().opened(&args.model).budget(&args.budget());
     let model = open().seed(WEIGHTS.0).read()?;
     let Some(file) = &args.weights else { return Ok(model) };
     if !models::NAMES.contains(&args.model.as_str()) {

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         );
     }
     let given = tensors::read_inputs(args)?;
-    let model = args.sizes().opened(&args.model).seed(WEIGHTS.0).read()?;
+    let model = args.sizes().opened(&args.model).seed(WEIGHTS.0).budget(&args.budget()).read()?;
     let brings = model.program().expect("such a folder brings its kernels");
     check(brings, &given)?;
     let (output, time) =

@@ -66,7 +66,7 @@ pub(crate) fn show(args: &Args, seen: &[Prediction], labels: Option<&Labels>) ->
     }
     for (file, seen) in args.images.iter().zip(seen) {
         print(format_args!("{}  {:.2} ms", file.display(), seen.time.as_secs_f64() * 1e3))?;
-        for Class { index, probability, .. } in best(&seen.logits, args.top) {
+        for Class { index, probability, .. } in best(&seen.logits, args.top()) {
             let label = labels.map_or(String::new(), |labels| format!("  {}", labels.of(index)));
             print(format_args!("  {:6.2} %  class {index:>3}{label}", 100.0 * probability))?;
         }
@@ -84,7 +84,7 @@ fn json(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Value {
         })
     };
     let image = |(file, seen): (&std::path::PathBuf, &Prediction)| {
-        let top: Vec<_> = best(&seen.logits, args.top).into_iter().map(class).collect();
+        let top: Vec<_> = best(&seen.logits, args.top()).into_iter().map(class).collect();
         json!({ "file": file, "ms": seen.time.as_secs_f64() * 1e3, "top": top })
     };
     json!({

@@ -65,6 +65,7 @@ fn built(args: &Args, given: &InputArrays) -> Result<Model> {
         _ => (args.size, None),
     };
     let mut model = Model::open(&args.model).input_size(size).batch(batch).seed(WEIGHTS.0);
+    model = model.shapes(args.shape.iter().cloned()).budget(&args.budget());
     if let Some(file) = &args.weights {
         model = model.weights(file);
     }
