@@ -145,7 +145,7 @@ def run(reef, folder, device):
     """What the command says of its inference, with preemptions."""
     arrays = [file for file in folder.glob("*.npy")]
     inputs = [word for file in arrays for word in (f"{file.stem}={file}",)]
-    command = [*shlex.split(reef), "run", "--model", folder / "model.onnx", *inputs, "--out", folder / "out"]
+    command = [*shlex.split(reef), "run", folder / "model.onnx", *inputs, "--out", folder / "out"]
     command += ["--memory", "0", "--device", device, "--preempt", "--json"]
     made = subprocess.run(command, capture_output=True, text=True)
     if made.returncode != 0:

@@ -57,8 +57,8 @@ def main():
             folder = Path(folder)
             np.save(folder / "ids.npy", ids)
             np.save(folder / "mask.npy", mask)
-            inputs = ["--input", f"input_ids={folder}/ids.npy", "--input", f"attention_mask={folder}/mask.npy"]
-            subprocess.run([sys.argv[1], "run", "--model", name, *inputs, "--out", folder], check=True)
+            inputs = [f"input_ids={folder}/ids.npy", f"attention_mask={folder}/mask.npy"]
+            subprocess.run([sys.argv[1], "run", name, *inputs, "--out", folder], check=True)
             have = np.load(folder / "logits.npy")
         want, parameters = expected(name, ids, mask)
         off = float(np.abs(have - want).max() / np.abs(want).max())

@@ -47,8 +47,8 @@ def main(reef):
     want = expected(torchvision.models.vit_b_16(), pictures, 2022)
     with tempfile.TemporaryDirectory() as folder:
         np.save(f"{folder}/input.npy", pictures)
-        given = ["--input", f"input={folder}/input.npy", "--out", folder, "--preempt"]
-        subprocess.run([reef, "run", "--model", "vit_b_16", *given], check=True)
+        given = [f"input={folder}/input.npy", "--out", folder, "--preempt"]
+        subprocess.run([reef, "run", "vit_b_16", *given], check=True)
         have = np.load(f"{folder}/logits.npy")
     off = float(np.abs(have - want).max() / np.abs(want).max())
     apart = float(np.abs(want[0] - want[1]).max() / np.abs(want).max())

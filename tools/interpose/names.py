@@ -37,11 +37,11 @@ def names_of(text):
     """The functions that a header declares."""
     text = COMMENT.sub(" ", text)
     names = set(DECLARED.findall(text))
-    for alias, per-thread variant, name in DEFINED.findall(text):
+    for alias, suffix, name in DEFINED.findall(text):
         if alias in names or name in names:
             names.add(name)
-            if per-thread variant:
-                names.add(f"{name}_{per-thread variant.lower()}")
+            if suffix:
+                names.add(f"{name}_{suffix.lower()}")
     return names
 
 
