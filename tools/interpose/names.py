@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Names of the driver's functions, by the versions of CUDA whose headers have them.
 
-    tools/interpose/names.py > interpose/reef-shim/names.txt
+    tools/interpose/names.py # writes interpose/reef-shim/names.txt anew
 
 A line is a name, and the first and the last version. `runtime` instead of versions: no header has the name, but NVIDIA's
 runtimes look it up (`tools/interpose/cudart.sh`); such lines are kept from the file as it is. Fetches the headers from
@@ -72,8 +72,8 @@ def main():
         name, *rest = line.split()
         if name not in spans and (not rest or rest == [LOOKED_UP]):
             spans[name] = (LOOKED_UP,)
-    for name, span in sorted(spans.items()):
-        print(name, *span)
+    # A redirection would empty the file before its lines are read.
+    KEPT.write_text("".join(" ".join((name, *span)) + "\n" for name, span in sorted(spans.items())))
 
 
 main()
