@@ -129,7 +129,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "book",
         in_ci: true,
-        what: "links, pages and variables of the documents; `book serve` shows a book, `book draw` makes drawings",
+        what: "links, pages, files and variables of the documents, and scripts; `book serve` shows a book, `book draw` makes drawings",
         commands: book,
     },
     Check {

@@ -1,12 +1,19 @@
 //! Checks all documents, then makes the book where mdBook is installed.
 
-use super::{commands, diagrams, links, named, render, summary, variables};
+use super::{commands, diagrams, links, named, render, scripts, summary, variables};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Documents whose commands are those of their day.
-const DATED: &[&str] = &["docs/results/", "docs/lab/"];
+/// Documents that have the names of their day.
+const DATED: &[&str] = &[
+    "CHANGELOG.md",
+    "docs/internals/names.md",
+    "docs/lab/",
+    "docs/measured.md",
+    "docs/research/results.md",
+    "docs/results/",
+];
 /// Files that commands name at least, if what reads them works.
 const MIN_NAMED: usize = 20;
 
@@ -81,6 +88,7 @@ fn faults(list: &str) -> Result<Vec<String>, String> {
     for source in sources.iter().filter(|path| !path.starts_with("xtask/")) {
         used.extend(variables::in_source(source, &read(source)?));
     }
+    faults.extend(scripts::faults(&tracked(&["*.py", "*.sh", ".ci/run"])?)?);
     let page = read(variables::PAGE)?;
     faults.extend(variables::faults(&page, &variables::constants()?, &used));
     Ok(faults)

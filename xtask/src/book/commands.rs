@@ -1,22 +1,46 @@
-//! Files of the repository that commands of a document name.
+//! Files of the repository that commands and inline code of a document name.
 
 use super::markdown;
 use std::path::Path;
 
-/// Folders of the repository whose files a reader's commands name.
-const FOLDERS: [&str; 6] = ["crates", "interpose", "remote", "tools", "examples", "deploy"];
+/// Folders of the repository whose files a document names.
+const FOLDERS: [&str; 12] = [
+    "benches",
+    "crates",
+    "deploy",
+    "docs",
+    "examples",
+    "fuzz",
+    "interpose",
+    "kernels",
+    "remote",
+    "sim",
+    "tools",
+    "xtask",
+];
+/// Folders of a crate that is at the top, by which a path of it is known.
+const OF_A_CRATE: [&str; 4] = ["src/", "tests/", "tools/", "images/"];
 /// Beginning of a crate's folder as a command has it. A file such as `./reef-rt_0.1.0.deb` is one
 /// that a reader has downloaded.
 const CRATE: &str = "./reef-";
 /// Characters that end a word of a shell's line.
 const ENDS: &[char] = &[' ', '\t', '|', '&', ';', '>', '<', '(', ')', '`', '\'', '"'];
 
-/// Faults of a document's commands, and the number of files that they name.
+/// Faults of a document's commands and inline code, and the number of files that they name.
 pub(super) fn faults(document: &str, text: &str) -> (Vec<String>, usize) {
-    let named: Vec<_> = markdown::shell(text).flat_map(paths).collect();
-    let lost = named.iter().filter(|path| !Path::new(path).exists());
-    let faults = lost.map(|path| format!("{document}: a command names {path}, which is not there"));
+    let inline = markdown::inline(text);
+    let of_shell = markdown::shell(text).flat_map(paths);
+    let named: Vec<&str> = of_shell.chain(inline.iter().flat_map(|code| paths(code))).collect();
+    let lost = named.iter().filter(|path| !Path::new(path).exists() && !has_capitals(path));
+    let faults = lost.map(|path| format!("{document}: names {path}, which is not there"));
     (faults.collect(), named.len())
+}
+
+/// A part in whose place a reader puts a name: `crates/NAME-VERSION.crate`.
+fn has_capitals(path: &str) -> bool {
+    let is_capital = |c: u8| c.is_ascii_uppercase() || c == b'-';
+    let mut stems = path.split('/').map(|part| part.split('.').next().unwrap_or_default());
+    stems.any(|stem| !stem.is_empty() && stem.bytes().all(is_capital))
 }
 
 /// Files that a line names: by its folders, or as `--path` of cargo.
@@ -26,7 +50,11 @@ fn paths(line: &str) -> Vec<&str> {
     let words: Vec<_> = line.split(ENDS).filter(|word| !word.is_empty()).collect();
     let before = [""].into_iter().chain(words.iter().copied());
     let is_of_ours = |word: &str| {
-        let of_folder = word.split_once('/').is_some_and(|of| FOLDERS.contains(&of.0));
+        let of_folder = word.split_once('/').is_some_and(|(of, rest)| {
+            let is_crate = of.starts_with("reef-");
+            let is_inside = OF_A_CRATE.iter().any(|folder| rest.starts_with(*folder));
+            FOLDERS.contains(&of) || (is_crate && is_inside)
+        });
         of_folder || (word.starts_with(CRATE) && !word[CRATE.len()..].contains('.'))
     };
     let named = before.zip(&words).filter(|(before, word)| *before == "--path" || is_of_ours(word));
@@ -35,7 +63,8 @@ fn paths(line: &str) -> Vec<&str> {
 
 /// A word in whose place a reader puts one: `FILE`, `tools/$NAME`, `tools/*.sh`.
 fn is_placeholder(word: &str) -> bool {
-    word.contains(['$', '…', '[', '*']) || word.bytes().all(|c| c.is_ascii_uppercase() || c == b'-')
+    word.contains(['$', '…', '[', '*', '{', ':'])
+        || word.bytes().all(|c| c.is_ascii_uppercase() || c == b'-')
 }
 
 #[cfg(test)]
@@ -54,8 +83,13 @@ mod tests {
 
     #[test]
     fn lost_file_of_a_command_is_a_fault() {
-        let text = "`tools/none`\n\n```sh\ntools/none.sh\n```\n\n```rust\ntools/none.rs\n```\n";
-        let fault = "a.md: a command names tools/none.sh, which is not there".to_owned();
-        assert_eq!(faults("a.md", text), (vec![fault], 1));
+        let text =
+            "`reef-none/src/a.rs`\n\n```sh\ntools/none.sh\n```\n\n```rust\ntools/none.rs\n```\n";
+        let lost = ["tools/none.sh", "reef-none/src/a.rs"];
+        let lost = lost.map(|path| format!("a.md: names {path}, which is not there"));
+        assert_eq!(faults("a.md", text), (Vec::from(lost), 2));
+        let more = "`cargo install --path\nnone`, `tools/NAME-VERSION.tar`, `tools/a.sh:12`, `reef-none/test`";
+        let fault = "a.md: names none, which is not there".to_owned();
+        assert_eq!(faults("a.md", more), (vec![fault], 2));
     }
 }

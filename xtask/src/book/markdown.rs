@@ -83,6 +83,14 @@ pub(super) fn shell(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Inline code of a text, each in one line.
+pub(super) fn inline(text: &str) -> Vec<String> {
+    let prose = without_fences(text);
+    // A paragraph's open backtick ends with it.
+    let codes = prose.split("\n\n").flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2));
+    codes.map(|code| code.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
 /// The text with all code blanked; lines keep their numbers.
 fn without_code(text: &str) -> String {
     let prose = without_fences(text);
@@ -110,6 +118,12 @@ mod tests {
         for (link, (line, target)) in found.iter().zip(expected) {
             assert_eq!((link.line, link.target.as_str()), (line, target));
         }
+    }
+
+    #[test]
+    fn inline_code_is_of_paragraphs_and_in_one_line() {
+        let text = "a `b\nc` `d`\n\n```sh\n`e`\n```\n\nopen ` here\n\n`f`\n";
+        assert_eq!(inline(text), ["b c", "d", "here", "f"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `cargo xtask book`: checks the documents, and makes a book of them.
 //!
-//! In: all Markdown files of the repository, and `docs/SUMMARY.md`, the list of the book's pages.
+//! In: all Markdown files of the repository, `docs/SUMMARY.md`, the list of the book's pages, and all
+//! scripts, of which each must be text of its language.
 //! Out: faults, each with its file and line, or a copy of the pages that mdBook renders.
 //!
 //! The copy has the repository's layout, so that one relative link leads to the same page in both.
@@ -12,5 +13,6 @@ mod links;
 mod markdown;
 mod named;
 mod render;
+mod scripts;
 mod summary;
 mod variables;
