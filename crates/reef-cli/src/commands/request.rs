@@ -62,7 +62,11 @@ pub(crate) struct Args {
     #[arg(long)]
     reconnect: bool,
     /// Measure this many round trips without an inference.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        conflicts_with_all = ["continuous", "requests", "sleep", "image", "reconnect"]
+    )]
     empty: Option<u64>,
     /// Print JSON, a line for each inference; with --empty, one for all round trips.
     #[arg(long)]

@@ -35,6 +35,11 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     if !args.from.join(FILE).exists() && args.from.join("description").exists() {
         return program(&args);
     }
+    #[cfg(feature = "daemon")]
+    if args.place.is_given() {
+        let text = "--socket-dir, --socket, --url: the folder has a run, and they are for programs";
+        return Err(Usage(text.into()).into());
+    }
     let snapshot = Snapshot::open(&args.from)?;
     if let Some(folder) = &mut args.stop.checkpoint {
         // Names are of the run's folder afterwards.

@@ -46,6 +46,11 @@ impl DaemonAddress {
         self.folder.as_deref()
     }
 
+    /// Returns whether an option names it.
+    pub(crate) fn is_given(&self) -> bool {
+        self.folder.is_some() || self.socket.is_some() || self.url.is_some()
+    }
+
     /// Returns whether its sockets are in a folder, where those of servers may be as well.
     pub(crate) fn may_be_local(&self) -> bool {
         self.url.is_none() && self.socket.is_none()

@@ -138,6 +138,8 @@ fn usage_errors_name_what_is_possible() {
         (&["model", "shwo"], "show"),
         (&["k8s", "dmem-hook", "--max=0", "--gpu=0000:3b:00.0"], "--max"),
         (&["k8s", "dmem-hook", "--max=1"], "--gpu"),
+        (&["request", "m", "--empty=1", "--requests=9"], "cannot be used with"),
+        (&["request", "m", "--empty=1", "--image=a.png"], "cannot be used with"),
     ] {
         let output = reef(args);
         let stderr = text(&output.stderr);

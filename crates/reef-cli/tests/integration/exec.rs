@@ -226,12 +226,15 @@ fn program_without_a_daemon_is_not_run_unless_allowed() {
         assert_eq!(said.lines().count(), 1, "{said}");
         (output.status.code(), text(&output.stdout).to_owned(), said)
     };
-    // A class that was named is not kept by limits or a profile.
+    // A class or a share that was named is not kept by limits or a profile.
     for options in [
         &[][..],
         &["--strict"],
         &["--class", "rt", "--memory", "8m"],
         &["--class", "be", "--profile"],
+        &["--colocate", "30%", "--memory", "8m"],
+        &["--floor", "5%", "--profile"],
+        &["--slices", "--memory", "8m"],
     ] {
         let (code, out, said) = run(options);
         assert_eq!((code, &*out), (Some(1), ""), "{options:?}: {said}");
@@ -402,6 +405,21 @@ fn threads_need_mps_and_best_effort_programs_yield_there() {
     std::fs::write(folder.path("mps/control"), "").unwrap();
     assert_eq!(run(&["--threads", "20%"])[0], "20/1");
     assert_eq!(run(&["--class", "rt"])[0], "/");
+}
+
+#[test]
+fn share_of_threads_stays_without_a_daemon() {
+    let folder = Folder::new("exec-threads-alone");
+    std::fs::create_dir_all(folder.path("mps")).unwrap();
+    std::fs::write(folder.path("mps/control"), "").unwrap();
+    for more in [&["--allow-unprotected"][..], &["--memory", "8m"]] {
+        let options = [&["--threads", "20%"][..], more].concat();
+        let print = ["sh", "-c", "echo $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"];
+        let mut command = exec(&folder, &options, &print);
+        command.env("CUDA_MPS_PIPE_DIRECTORY", folder.path("mps"));
+        let output = command.env("REEF_ACCOUNTS", folder.path("accounts")).output().unwrap();
+        assert_eq!(text(&output.stdout), "20\n", "{more:?}: {}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -113,6 +113,8 @@ fn image_that_has_changed_is_refused() {
     folder.file("own.png", std::fs::read(image("tall.png")).expect("it is there"));
     let said = refuses(&["restore", &stopped]);
     assert_eq!(said, format!("{own}: must be the file of the snapshot"));
+    let said = refuses(&["restore", &stopped, "--socket-dir", "/run/reef"]);
+    assert!(said.ends_with("the folder has a run, and they are for programs"), "{said}");
     folder.file("own.png", &bytes);
     assert!(says(&["restore", &stopped]).contains(&own));
 }

@@ -34,7 +34,7 @@ const PRIORITY: (&str, &str) = ("CUDA_MPS_CLIENT_PRIORITY", "1");
 /// Variable that names the folder of MPS, and the folder without it.
 const MPS_FOLDER: (&str, &str) = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps");
 
-/// Variables for the library.
+/// Variables for the library: shares and a target, which a daemon grants.
 ///
 /// # Errors
 ///
@@ -58,19 +58,22 @@ pub(super) fn variables(args: &Shares, class: Class) -> Result<Vec<(&'static str
         }
         set.push(("REEF_SLO", slo.into()));
     }
-    set.extend(threads(args.threads.as_deref())?);
-    let yields = class == Class::BestEffort && std::env::var_os(PRIORITY.0).is_none();
-    set.extend(yields.then(|| (PRIORITY.0, PRIORITY.1.into())));
     Ok(set)
 }
 
-/// The variable for a share of threads.
+/// Variable by which programs of a class yield under MPS, unless it is set already.
+pub(super) fn priority(class: Class) -> Option<(&'static str, OsString)> {
+    let yields = class == Class::BestEffort && std::env::var_os(PRIORITY.0).is_none();
+    yields.then(|| (PRIORITY.0, PRIORITY.1.into()))
+}
+
+/// Variable for a share of threads, which MPS keeps without a daemon.
 ///
 /// # Errors
 ///
 /// A share that is none, or no MPS that keeps it.
-fn threads(share: Option<&str>) -> Result<Option<(&'static str, OsString)>> {
-    let Some(share) = share else { return Ok(None) };
+pub(super) fn threads(args: &Shares) -> Result<Option<(&'static str, OsString)>> {
+    let Some(share) = &args.threads else { return Ok(None) };
     let percent = Percent::parse(share).map_err(|why| Usage(format!("--threads {why}")))?;
     if percent == Percent::NONE {
         bail!(Usage("--threads must be at least 1 %, got 0".into()));

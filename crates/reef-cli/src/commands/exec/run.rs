@@ -31,8 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Run an unmodified CUDA program under REEF, as a guest of a daemon (`reef serve --guests`).
 ///
-/// Without a daemon it is not run. Limits and a call profile need none: with them and without
-/// --class it runs.
+/// Without a daemon it is not run. Limits and a call profile need none: with them it runs, unless a
+/// class, a share, a target or slices are named as well.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Class of the program: real-time work runs ahead of best-effort work [default: be].
@@ -145,8 +145,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         return become_program(args, &set);
     }
-    let mut colocate = colocate::variables(&args.shares, class(args))?;
-    colocate.extend(slices::variable(&args.slices, class(args))?);
+    let mut wishes = colocate::variables(&args.shares, class(args))?;
+    wishes.extend(slices::variable(&args.slices, class(args))?);
+    let threads: Vec<_> = colocate::threads(&args.shares)?.into_iter().collect();
     let credentials = credentials(args)?;
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let profile = profile(args)?;
@@ -165,28 +166,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let (Some(bytes), Ok(())) = (reserved, &admission) {
         reserve::ask(&socket, &credentials, bytes)?;
     }
-    // Limits and profiles are kept by the library alone; a class that was named is not.
-    let needs_daemon =
-        args.strict || reserved.is_some() || args.class.is_some() && !args.allow_unprotected;
+    // Limits and profiles are kept by the library alone; a class and shares that were named aren't.
+    let is_named = args.class.is_some() || !wishes.is_empty();
+    let needs_daemon = args.strict || reserved.is_some() || is_named && !args.allow_unprotected;
     match (shim, admission) {
         (Ok(shim), Ok(())) => {
             check_driver(args)?;
-            become_guest(args, &shim, Some(&socket), [limits, profile, colocate].concat())
+            wishes.extend(colocate::priority(class(args)));
+            become_guest(args, &shim, Some(&socket), [limits, profile, wishes, threads].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
             note!("reef: {why:#}; the program {kept}, and without a class");
-            become_guest(args, &shim, None, [limits, profile].concat())
+            become_guest(args, &shim, None, [limits, profile, threads].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !profile.is_empty() => {
             note!("reef: {why:#}; the program runs with a profile, and without a class");
-            become_guest(args, &shim, None, profile)
+            become_guest(args, &shim, None, [profile, threads].concat())
         }
         (Err(why), _) if !limits.is_empty() => {
             Err(why.context("not run: limits and --swappable need the library"))
         }
         (Err(why), _) | (_, Err(why)) if args.allow_unprotected => {
             note!("reef: {why:#}; the program runs without REEF");
-            become_program(args, &[])
+            become_program(args, &threads)
         }
         (Err(why), _) => Err(not_run(&anyhow!("{why:#}: name it with --shim or REEF_SHIM"))),
         (_, Err(why)) => Err(not_run(&why)),
