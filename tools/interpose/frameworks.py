@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Small programs of frameworks other than plain PyTorch; each prints a digest of what it computed.
 
 frameworks.py PROGRAM [ROUNDS]; without arguments it lists the programs. One that can't run here says so and ends with 77.

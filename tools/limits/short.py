@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Short kernels under a limit of time: what a program has whose host, and not the device, sets the pace.
 
     python3 short.py                                         # alone

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Two unmodified programs on one GPU: how much of the second is left, by how much the first grows.
 
 colocate.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--repetitions N] [--seconds S] [--settle S] [--budget S] ...

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """reef check --exec on kernels whose answers are known, or which CUB launches. again.py FOLDER [cub]
 
 FOLDER has the command `reef` and libreef_cuda_shim.so. The kernels are of Triton, numba and PyTorch; with `cub`, those of algorithms of

@@ -1,6 +1,8 @@
 //! Files of the repository that commands and inline code of a document name.
 
 use super::markdown;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Folders of the repository whose files a document names.
@@ -18,6 +20,8 @@ const FOLDERS: [&str; 12] = [
     "tools",
     "xtask",
 ];
+/// Folder of scripts that readers call.
+const TOOLS: &str = "tools/";
 /// Folders of a crate that is at the top, by which a path of it is known.
 const OF_A_CRATE: [&str; 4] = ["src/", "tests/", "tools/", "images/"];
 /// Beginning of a crate's folder as a command has it. A file such as `./reef-rt_0.1.0.deb` is one
@@ -32,8 +36,31 @@ pub(super) fn faults(document: &str, text: &str) -> (Vec<String>, usize) {
     let of_shell = markdown::shell(text).flat_map(paths);
     let named: Vec<&str> = of_shell.chain(inline.iter().flat_map(|code| paths(code))).collect();
     let lost = named.iter().filter(|path| !Path::new(path).exists() && !has_capitals(path));
-    let faults = lost.map(|path| format!("{document}: names {path}, which is not there"));
-    (faults.collect(), named.len())
+    let mut faults: Vec<_> =
+        lost.map(|path| format!("{document}: names {path}, which is not there")).collect();
+    let with_arguments = inline.iter().filter(|code| code.contains(' '));
+    let of_shell = markdown::shell(text).filter_map(called);
+    let calls = of_shell.chain(with_arguments.filter_map(|code| called(code)));
+    let refused = calls.filter(|path| Path::new(path).is_file() && !is_executable(path));
+    let why = "which must be executable and begin with #!";
+    faults.extend(refused.map(|path| format!("{document}: calls {path}, {why}")));
+    (faults, named.len())
+}
+
+/// File of the repository that a line calls by its path.
+fn called(line: &str) -> Option<&str> {
+    let is_name = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
+    let is_variable = |word: &&str| {
+        word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(is_name))
+    };
+    let line = line.trim_start().trim_start_matches("$ ");
+    let mut words = line.split_whitespace().skip_while(is_variable);
+    words.next().filter(|word| word.starts_with(TOOLS) && !is_placeholder(word))
+}
+
+fn is_executable(path: &str) -> bool {
+    let mode = fs::metadata(path).map_or(0, |of| of.permissions().mode());
+    mode & 0o111 != 0 && fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"))
 }
 
 /// A part in whose place a reader puts a name: `crates/NAME-VERSION.crate`.
@@ -79,6 +106,14 @@ mod tests {
         assert_eq!(paths("apt install ./reef-rt_0.1.0_amd64.deb; ./x"), [""; 0]);
         assert_eq!(paths("# tools/x.sh"), [""; 0]);
         assert_eq!(paths("cargo install --path CRATE; tools/$NAME 'tools/*.sh'"), [""; 0]);
+    }
+
+    #[test]
+    fn called_script_is_the_first_word_after_variables() {
+        assert_eq!(called("  $ A=1 B_2=x tools/a.sh b"), Some("tools/a.sh"));
+        assert_eq!(called("python3 tools/a.py"), None);
+        assert_eq!(called("tools/$NAME"), None);
+        assert!(!is_executable("Cargo.toml") && !is_executable("none"));
     }
 
     #[test]
