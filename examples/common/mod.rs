@@ -5,7 +5,7 @@
 ///
 /// # Errors
 ///
-/// `--device` is the last argument.
+/// `--device` is the last argument, or there is another option.
 pub(crate) fn arguments() -> Result<(String, Vec<String>), String> {
     let (mut device, mut rest) = (reef::AUTO.to_owned(), Vec::new());
     let mut given = std::env::args().skip(1);
@@ -15,6 +15,9 @@ pub(crate) fn arguments() -> Result<(String, Vec<String>), String> {
                 device = given.next().ok_or("--device: must have a name, such as cuda:0")?
             }
             Some(name) if name.starts_with('=') => name[1..].clone_into(&mut device),
+            _ if argument.starts_with('-') => {
+                return Err(format!("{argument}: the only option is --device NAME"));
+            }
             _ => rest.push(argument),
         }
     }

@@ -9,7 +9,7 @@ use std::fmt;
 pub(crate) enum Check {
     /// The driver's library loads and starts.
     Driver,
-    /// There is a GPU, and this build can use it.
+    /// The driver sees a GPU.
     Gpu,
     /// Programs share the GPU without time slices.
     Mps,
