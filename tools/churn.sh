@@ -6,16 +6,16 @@ set -euo pipefail
 reef=${1:?the binary} device=${2:-cuda:0}
 clients=${CLIENTS:-50} rounds=${ROUNDS:-3} requests=${REQUESTS:-2700} visitor=${VISITOR:-resnet152}
 folder=$(mktemp -d)
-"$reef" serve --device "$device" --folder "$folder" --set models.builtin=true --load "resnet50,$visitor" 2>"$folder/log" &
+"$reef" serve --device "$device" --socket-dir "$folder" --set models.builtin=true --load "resnet50,$visitor" 2>"$folder/log" &
 daemon=$!
 trap 'kill $daemon 2>/dev/null; wait $daemon 2>/dev/null || true; rm -rf "$folder"' EXIT
 for _ in $(seq 600); do
-    "$reef" request resnet50 --folder "$folder" --class rt >/dev/null 2>&1 && break
+    "$reef" request resnet50 --socket-dir "$folder" --class rt >/dev/null 2>&1 && break
     sleep 0.2
 done
 
 real_time() { # one line of quantiles
-    "$reef" request resnet50 --folder "$folder" --class rt --json --requests "$requests" --sleep 5ms |
+    "$reef" request resnet50 --socket-dir "$folder" --class rt --json --requests "$requests" --sleep 5ms |
         python3 -c '
 import json, sys
 times = sorted(json.loads(line)["latency_ms"] for line in sys.stdin if "latency_ms" in line)
@@ -28,7 +28,7 @@ come_and_go() { # until the file is gone
     local count=0 gap
     gap=$(python3 -c "print(1 / $clients)")
     while [ -e "$folder/go" ]; do
-        "$reef" request "$visitor" --folder "$folder" --requests 3 >/dev/null 2>&1 &
+        "$reef" request "$visitor" --socket-dir "$folder" --requests 3 >/dev/null 2>&1 &
         count=$((count + 1))
         sleep "$gap"
     done

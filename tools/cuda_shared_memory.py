@@ -324,7 +324,7 @@ def run(daemon, path, ordinal):
 def main():
     ordinal = DEVICE.split("?")[0].partition(":")[2]
     with tempfile.TemporaryDirectory() as folder:
-        command = [REEF, "serve", "--device", DEVICE, "--folder", folder, "--load", MODEL]
+        command = [REEF, "serve", "--device", DEVICE, "--socket-dir", folder, "--load", MODEL]
         command += ["--set", "models.builtin=true"]
         daemon = subprocess.Popen(command, env={**os.environ, "REEF_LOG": "warn"})
         path = os.path.join(folder, "http.sock")

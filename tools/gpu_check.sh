@@ -85,7 +85,7 @@ tensors() {
         folder=$work/cache/onnx-$version
         least=$([ "$version" = 1.17.0 ] && echo 1000 || echo 1150)
         mkdir -p "$folder" && tar -xzf "$build/onnx_nodes-$version.tar.gz" -C "$folder" || return
-        "$build/reef" model verify --against onnx-tests "$folder/node" --device 'cuda:0?precision=fp32' --preempt --least "$least" \
+        "$build/reef" model verify --against onnx-tests "$folder/node" --device 'cuda:0?precision=fp32' --preempt --min-passed "$least" \
             --report "$work/onnx-nodes-$version.md" || code=1
         echo "note: $version: $(grep -m1 passed "$work/onnx-nodes-$version.md")"
     done
@@ -119,7 +119,7 @@ synccheck() { sanitizer synccheck; }
 starvation() {
     local out=$work/starvation.json
     "$build/reef" bench start --device cuda:0 --window 2 --queued 1 --time 2s --pause 1ms --blocks 10ms \
-        --be-model none --only All,streams --json >"$out" || return
+        --be-model none --schedulers All,streams --json >"$out" || return
     python3 - "$out" <<'EOF'
 import json, sys
 rows = {row["scheduler"]: row for row in json.load(open(sys.argv[1]))["rows"]}
@@ -191,7 +191,7 @@ preempt() {
 preempt_gates() { # kernels without guards
     for gates in 1 4; do
         "$build/reef" bench start --device "cuda:0?gates=$gates" --window 2 --queued 1,64 --time 3s \
-            --only DeviceQueue --out "$work/preempt-gates$gates" || return
+            --schedulers DeviceQueue --out "$work/preempt-gates$gates" || return
     done
 }
 
@@ -199,7 +199,7 @@ pair() {
     local options="--window 2 --time 4s --closed"
     "$build/reef" bench colocate --device cuda:0 $options --out "$work/pair" || return
     for split in 32 64; do # green contexts
-        "$build/reef" bench colocate --device "cuda:0?split=$split" $options --only stream-priority \
+        "$build/reef" bench colocate --device "cuda:0?split=$split" $options --schedulers stream-priority \
             --out "$work/pair-split$split" || return
     done
 }

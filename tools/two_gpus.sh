@@ -58,7 +58,7 @@ def value(folder, name, part):
 
 
 def client(folder, output, *more):
-    command = [REEF, "request", MODEL, "--folder", folder, "--continuous", "--json", *more]
+    command = [REEF, "request", MODEL, "--socket-dir", folder, "--continuous", "--json", *more]
     return subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -89,7 +89,7 @@ def latencies(folder, count):
 
 def measured(devices):
     with tempfile.TemporaryDirectory() as folder:
-        command = [REEF, "serve", "--device", ",".join(devices), "--folder", folder, "--load", MODEL]
+        command = [REEF, "serve", "--device", ",".join(devices), "--socket-dir", folder, "--load", MODEL]
         command += ["--set", "models.builtin=true", "--set", "models.replicas=0"]
         environment = {**os.environ, "REEF_LOG": "error"}
         daemon = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

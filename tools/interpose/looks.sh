@@ -13,7 +13,7 @@ pids=()
 trap 'kill "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$folder"' EXIT
 uuid=$(printf 'fake device no 0' | od -An -tx1 | tr -d ' \n')
 
-"$built/reef" serve --device "cpu:0?uuid=$uuid" --folder "$folder" --guests --set models.builtin=true >/dev/null 2>"$folder/log" &
+"$built/reef" serve --device "cpu:0?uuid=$uuid" --socket-dir "$folder" --guests --set models.builtin=true >/dev/null 2>"$folder/log" &
 daemon=$!
 pids+=("$daemon")
 for _ in $(seq 200); do [ -S "$folder/guests.sock" ] && break; sleep 0.1; done
@@ -31,7 +31,7 @@ looks() { # LABEL: the part of a core that the thread took
 }
 looks "no real-time guest"
 # One launch, which the driver refuses, makes it a guest. Then it sleeps.
-"$built/reef" exec --folder "$folder" --class rt -- python3 -c '
+"$built/reef" exec --socket-dir "$folder" --class rt -- python3 -c '
 import ctypes, time
 cuda = ctypes.CDLL("libcuda.so.1")
 cuda.cuInit(0), cuda.cuCtxSetCurrent(ctypes.c_void_p(1))
@@ -39,7 +39,7 @@ cuda.cuLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 time.sleep(3600)' &
 pids+=($!)
 looks "a real-time guest, no requests (a look each millisecond)"
-"$built/reef" request resnet18 --folder "$folder" --continuous >/dev/null &
+"$built/reef" request resnet18 --socket-dir "$folder" --continuous >/dev/null &
 pids+=($!)
 looks "a real-time guest beside best-effort requests (a look each 50 µs)"
 echo "load: $(cut -d' ' -f1 /proc/loadavg), $(nproc) cores"

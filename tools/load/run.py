@@ -48,7 +48,7 @@ def reef(options, folder, on):
         "rt.reserve": str(options.reserve),
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    serve = ["serve", "--folder", folder, "--http", "127.0.0.1:0", "--load", "net"]
+    serve = ["serve", "--socket-dir", folder, "--http", "127.0.0.1:0", "--load", "net"]
     place = ["--repository", os.path.join(folder, "models"), "--device", f"cpu:0?units={len(on)}"]
     return start([options.reef, *serve, *place, *sets], on)
 

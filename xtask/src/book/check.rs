@@ -1,6 +1,6 @@
 //! Checks all documents, then makes the book where mdBook is installed.
 
-use super::{commands, diagrams, links, named, render, scripts, summary, variables};
+use super::{calls, commands, diagrams, links, named, render, scripts, summary, variables};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -88,7 +88,9 @@ fn faults(list: &str) -> Result<Vec<String>, String> {
     for source in sources.iter().filter(|path| !path.starts_with("xtask/")) {
         used.extend(variables::in_source(source, &read(source)?));
     }
-    faults.extend(scripts::faults(&tracked(&["*.py", "*.sh", ".ci/run"])?)?);
+    let programs = tracked(&["*.py", "*.sh", ".ci/run"])?;
+    faults.extend(scripts::faults(&programs)?);
+    faults.extend(calls::faults(&programs)?);
     let page = read(variables::PAGE)?;
     faults.extend(variables::faults(&page, &variables::constants()?, &used));
     Ok(faults)

@@ -6,6 +6,7 @@
 //!
 //! The copy has the repository's layout, so that one relative link leads to the same page in both.
 
+mod calls;
 pub(crate) mod check;
 mod commands;
 mod diagrams;
