@@ -9,6 +9,10 @@ use std::time::Duration;
 /// Most time for one measurement: an hour would be a typing error.
 const MAX_TIME: Duration = Duration::from_secs(600);
 
+/// Most turns of a bench: more would be a typing error.
+#[cfg(feature = "bench")]
+const MAX_REPEAT: usize = 1_000;
+
 /// Refuses a measurement of no time, or of too much.
 pub(crate) fn check_time(time: Duration) -> Result<(), Usage> {
     time::check("--time", time, MAX_TIME)
@@ -21,6 +25,15 @@ pub(crate) fn check_rate(option: &str, rate: f64, max: f64) -> Result<(), Usage>
         return Ok(());
     }
     Err(Usage(format!("{option} must be greater than 0 and at most {max}, got {rate}")))
+}
+
+/// Refuses a number of turns in which nothing is measured, or more than can be meant.
+#[cfg(feature = "bench")]
+pub(crate) fn check_repeat(count: usize) -> Result<(), Usage> {
+    if (1..=MAX_REPEAT).contains(&count) {
+        return Ok(());
+    }
+    Err(Usage(format!("--repeat must be from 1 to {MAX_REPEAT}, got {count}")))
 }
 
 /// Makes the folder for results before anything long begins.

@@ -309,6 +309,9 @@ fn bad_bench_arguments_are_refused() {
         (&["cluster"], "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1"),
         (&["cluster", "--device", "cpu,cuda:0"], "devices \"cpu,cuda:0\" are of two backends"),
         (&["cluster", "--repeat", "0"], "--repeat must be from 1 to 1000, got 0"),
+        (&["churn", "--repeat", "0"], "--repeat must be from 1 to 1000, got 0"),
+        (&["churn", "--window", "0"], "--window must be from 1 to 1024, got 0"),
+        (&["hung", "--repeat", "0"], "--repeat must be from 1 to 1000, got 0"),
         (&["cluster", "--rate", "inf"], "--rate must be greater than 0 and at most 10000, got inf"),
     ] {
         let said = refuses(&[&["bench"], args].concat());

@@ -2,7 +2,7 @@
 
 use crate::commands::bench::policy::Lengths;
 use crate::commands::bench::sides::Sides;
-use crate::report::checks::check_rate;
+use crate::report::checks::{check_rate, check_repeat};
 use crate::report::results;
 use anyhow::Result;
 
@@ -51,6 +51,8 @@ impl Args {
     /// Refuses what can't be measured.
     pub(super) fn check(&self) -> Result<()> {
         self.sides.check()?;
+        self.lengths.check()?;
+        check_repeat(self.repeat as usize)?;
         for (name, rate) in [("--rate", self.rate), ("--clients", self.clients)] {
             check_rate(name, rate, MAX_RATE)?;
         }

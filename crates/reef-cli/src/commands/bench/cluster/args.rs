@@ -1,18 +1,15 @@
 //! Arguments of `reef bench cluster`.
 
 use crate::commands::bench::policy::Lengths;
-use crate::report::checks::{check_rate, check_time};
+use crate::report::checks::{check_rate, check_repeat, check_time};
 use crate::report::results;
 use crate::report::time;
-use crate::report::usage::Usage;
 use crate::workload::networks::Sizes;
 use anyhow::Result;
 use std::time::Duration;
 
 /// Most requests per second: more would be a typing error.
 const MAX_RATE: f64 = 10_000.0;
-/// Most measurements of each: more would be a typing error.
-const MAX_RUNS: u32 = 1_000;
 
 #[derive(clap::Args)]
 #[command(mut_arg("window", |window| window.alias("windows")))]
@@ -47,13 +44,6 @@ impl Args {
         check_time(self.time)?;
         self.lengths.check()?;
         check_rate("--rate", self.rate, MAX_RATE)?;
-        if !(1..=MAX_RUNS).contains(&self.repeat) {
-            return Err(Usage(format!(
-                "--repeat must be from 1 to {MAX_RUNS}, got {}",
-                self.repeat
-            ))
-            .into());
-        }
-        Ok(())
+        Ok(check_repeat(self.repeat as usize)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Arguments of `reef bench hung`.
 
-use crate::report::checks::check_time;
+use crate::report::checks::{check_repeat, check_time};
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
@@ -43,6 +43,7 @@ impl Args {
     /// Refuses what can't be measured.
     pub(super) fn check(&self) -> Result<()> {
         check_time(self.time)?;
+        check_repeat(self.repeat as usize)?;
         for (option, time) in
             [("--block", self.block), ("--task", self.task), ("--pause", self.pause)]
         {

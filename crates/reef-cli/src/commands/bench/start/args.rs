@@ -1,7 +1,7 @@
 //! Arguments of `reef bench start`.
 
 use crate::commands::bench::policy::{Choice, check_windows};
-use crate::report::checks::check_time;
+use crate::report::checks::{check_repeat, check_time};
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
@@ -80,11 +80,7 @@ impl Args {
             ))
             .into());
         }
-        if !(1..=1000).contains(&self.repeat) {
-            return Err(
-                Usage(format!("--repeat must be from 1 to 1000, got {}", self.repeat)).into()
-            );
-        }
+        check_repeat(self.repeat)?;
         check_windows("--queued", &self.queued)?;
         self.choice.check()?;
         Ok(())
