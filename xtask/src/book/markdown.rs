@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn inline_code_is_of_paragraphs_and_in_one_line() {
+    fn inline_code_is_of_paragraphs_and_has_no_line_ends() {
         let text = "a `b\nc` `d`\n\n```sh\n`e`\n```\n\nopen ` here\n\n`f`\n";
         assert_eq!(inline(text), ["b c", "d", "here", "f"]);
     }
