@@ -1,6 +1,6 @@
 //! `cargo xtask book`: checks the documents, and makes a book of them.
 //!
-//! In: all Markdown files of the repository, `docs/SUMMARY.md`, the list of the book's pages, and all
+//! In: all Markdown files of the repository, `docs/SUMMARY.md`, the list of the book's pages, and
 //! scripts, of which each must be text of its language.
 //! Out: faults, each with its file and line, or a copy of the pages that mdBook renders.
 //!
