@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -389,6 +390,12 @@ assert numpy.array_equal(daemon.run("tiny", x), expected)
                 reef.connect(address)
         with self.assertRaises(reef.UnavailableError):
             reef.connect("http://127.0.0.1:9")
+        with self.assertRaisesRegex(reef.InvalidError, "^token must go with http://HOST:PORT "):
+            reef.connect(self.process.folder, token="secret")
+        context = ssl.create_default_context()
+        for address in ("http://127.0.0.1:9", self.process.folder, None):
+            with self.assertRaisesRegex(reef.InvalidError, "^context must go with https://HOST:PORT, got "):
+                reef.connect(address, context=context)
         open_to_all = self.process.folder / "open"
         open_to_all.mkdir()
         open_to_all.chmod(0o777)

@@ -74,9 +74,11 @@ def connect(
     "http://HOST:PORT" or "https://HOST:PORT".
 
     Requests to a daemon of this machine go through shared memory if their model has one float32
-    tensor of fixed size each way, and others over HTTP. `token` and `context` are for TCP.
+    tensor of fixed size each way, and others over HTTP. `token` is for TCP alone, and `context` for
+    https.
 
-    Raises UnavailableError if there is no daemon, DeniedError if it may be that of another user.
+    Raises UnavailableError if there is no daemon, DeniedError if it may be that of another user,
+    InvalidError for an address that is none, and for an argument that has no effect on it.
     """
     from ._http import Http
 

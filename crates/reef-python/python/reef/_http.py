@@ -58,6 +58,13 @@ class Http:
         self._url = _parts(address) if address and "://" in address else None
         if self._url is None and address and _HOST_PORT.fullmatch(address) and not os.path.exists(address):
             raise _wrong_address(address, f": did you mean http://{address}?")
+        # What has no effect is refused: a caller that gives it believes to be known, or encrypted.
+        if token and self._url is None:
+            raise _reef.InvalidError(
+                f"token must go with http://HOST:PORT or https://HOST:PORT, got {self.shown}"
+            )
+        if context is not None and (self._url is None or self._url.scheme != "https"):
+            raise _reef.InvalidError(f"context must go with https://HOST:PORT, got {self.shown}")
         self._context = context
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._free: list[HTTPConnection] = []
