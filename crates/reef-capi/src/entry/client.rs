@@ -48,11 +48,26 @@ fn opened(
 ) -> Result<Client> {
     record::unused("reef_client_options", options.reserved)?;
     match class {
-        REEF_REAL_TIME => Ok(dispatcher.real_time(options.priority)?),
+        REEF_REAL_TIME => {
+            check_real_time(options)?;
+            Ok(dispatcher.real_time(options.priority)?)
+        }
         REEF_BEST_EFFORT => Ok(dispatcher.best_effort(config(options))?),
         _ => Err(Fault::invalid(format!(
             "class {class} (have: REEF_REAL_TIME 1, REEF_BEST_EFFORT 2)"
         ))),
+    }
+}
+
+/// Refuses options that have no effect on a real-time client.
+fn check_real_time(options: &reef_client_options) -> Result<()> {
+    let of_best_effort =
+        [("weight", options.weight), ("capacity", options.capacity), ("window", options.window)];
+    match of_best_effort.iter().find(|(_, given)| *given != 0) {
+        None => Ok(()),
+        Some((name, given)) => {
+            Err(Fault::invalid(format!("{name}: must be 0 for a real-time client, got {given}")))
+        }
     }
 }
 

@@ -174,3 +174,30 @@ fn defaults_of_the_header_work() {
         reef_device_free(device);
     }
 }
+
+#[test]
+fn options_of_best_effort_are_refused_for_real_time() {
+    let (device, mut dispatcher) = (cpu(), null_mut());
+    // SAFETY: a string that ends with a zero byte, open handles, places for handles, and structures
+    // whose members may all be 0.
+    unsafe {
+        assert_eq!(reef_dispatcher_start(device, c"reef".as_ptr(), &mut dispatcher), REEF_OK);
+        let mut zero: reef_client_options = std::mem::zeroed();
+        zero.struct_size = size_of_val(&zero) as u32;
+        for (name, options) in [
+            ("weight", reef_client_options { weight: 2, ..zero }),
+            ("capacity", reef_client_options { capacity: 64, ..zero }),
+            ("window", reef_client_options { window: 2, ..zero }),
+        ] {
+            let (options, mut client) = (&raw const options, null_mut());
+            let status = reef_client_open(dispatcher, REEF_REAL_TIME, options, &mut client);
+            assert_eq!(status, REEF_INVALID, "{name}");
+            assert!(message().starts_with(name), "{}", message());
+            let status = reef_client_open(dispatcher, REEF_BEST_EFFORT, options, &mut client);
+            assert_eq!(status, REEF_OK, "{}", message());
+            reef_client_free(client);
+        }
+        reef_dispatcher_free(dispatcher);
+        reef_device_free(device);
+    }
+}
