@@ -77,7 +77,7 @@ fn option(word: &str) -> Option<&str> {
     (!rest.is_empty() && rest.bytes().all(is_of_name)).then_some(name)
 }
 
-/// Says which options of a call its command does not have; `None` if it is no command's.
+/// Returns the options of a call that its command does not have; `None` if the command is unknown.
 fn wrong_options(call: &[String], commands: &Commands) -> Option<Vec<String>> {
     let mut command = call.first().filter(|name| commands.contains_key(*name))?.clone();
     let mut rest = &call[1..];
