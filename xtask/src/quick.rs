@@ -69,7 +69,10 @@ fn steps(
         step("sleeps", "xtask sleeps"),
         step("words", "xtask words"),
     ];
-    if files.iter().any(|file| file.extension().is_some_and(|e| e == "md" || e == "txt")) {
+    let is_read = |file: &PathBuf| {
+        file.extension().is_some_and(|e| ["md", "txt", "py", "sh"].iter().any(|of| e == *of))
+    };
+    if files.iter().any(is_read) {
         steps.push(step("book", "xtask book"));
     }
     if files.iter().any(|file| file.ends_with("Cargo.toml") || file.ends_with("Cargo.lock")) {

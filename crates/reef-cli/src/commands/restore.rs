@@ -35,12 +35,12 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     if !args.from.join(FILE).exists() && args.from.join("description").exists() {
         return program(&args);
     }
+    let snapshot = Snapshot::open(&args.from)?;
     #[cfg(feature = "daemon")]
     if args.place.is_given() {
         let text = "--socket-dir, --socket, --url: the folder has a run, and they are for programs";
         return Err(Usage(text.into()).into());
     }
-    let snapshot = Snapshot::open(&args.from)?;
     if let Some(folder) = &mut args.stop.checkpoint {
         // Names are of the run's folder afterwards.
         *folder = std::path::absolute(&*folder).with_context(|| folder.display().to_string())?;

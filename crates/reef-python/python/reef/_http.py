@@ -58,7 +58,7 @@ class Http:
         self._url = _parts(address) if address and "://" in address else None
         if self._url is None and address and _HOST_PORT.fullmatch(address) and not os.path.exists(address):
             raise _wrong_address(address, f": did you mean http://{address}?")
-        # What has no effect is refused: a caller that gives it believes to be known, or encrypted.
+        # Refused where they have no effect: the caller would take its requests for encrypted, say.
         if token and self._url is None:
             raise _reef.InvalidError(
                 f"token must go with http://HOST:PORT or https://HOST:PORT, got {self.shown}"
