@@ -147,7 +147,7 @@ impl Daemon {
     /// Sends these bytes to HTTP and returns its answer, until the connection is closed.
     pub(crate) fn say(&self, bytes: &[u8]) -> String {
         let Ok(mut stream) = TcpStream::connect(&self.http) else { return String::new() };
-        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_read_timeout(Some(5 * SOON)).unwrap(); // large messages, on a busy machine
         let _ = stream.write_all(bytes); // it may have refused already
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer); // or cut it off
