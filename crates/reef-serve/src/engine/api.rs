@@ -1,6 +1,6 @@
 //! Interface of a device. Everything above it is the same for every backend.
 
-use super::call::{Call, CallOutput};
+use super::call::{Call, CallOutput, TextAbilities};
 use super::shared::{SharedMemory, SharedParts};
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -127,6 +127,11 @@ pub(crate) trait DeviceModel: Debug + Send + Sync {
     /// True if it answers a request in parts.
     fn streams(&self) -> bool {
         false
+    }
+
+    /// Returns its abilities if it generates text.
+    fn text(&self) -> Option<&TextAbilities> {
+        None
     }
 
     /// Starts nothing any more: the model is being unloaded.

@@ -8,6 +8,33 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
+/// Tensors of a model that generates text: the request as JSON.
+pub(crate) const TEXT_REQUEST: &str = "request";
+/// A piece of the text.
+pub(crate) const TEXT: &str = "text";
+/// Reason for the end; empty for all parts but the last one.
+pub(crate) const FINISH_REASON: &str = "finish_reason";
+/// Numbers of tokens up to this part: of the request and of the text.
+pub(crate) const TOKENS: &str = "tokens";
+
+/// Sampling parameters that a model that generates text may take.
+pub(crate) const SAMPLING: [&str; 5] =
+    ["frequency_penalty", "presence_penalty", "seed", "temperature", "top_p"];
+
+/// Abilities of a model that generates text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextAbilities {
+    /// Those of [`SAMPLING`] that it takes.
+    pub(crate) sampling: Vec<String>,
+}
+
+impl TextAbilities {
+    /// True if it takes a sampling parameter.
+    pub(crate) fn takes(&self, name: &str) -> bool {
+        self.sampling.iter().any(|taken| taken == name)
+    }
+}
+
 /// Facts about a request that its process is told, apart from its tensors' data.
 #[derive(Debug)]
 pub(crate) struct CallHead {

@@ -3,7 +3,7 @@
 use super::frame::{self, Frame};
 use super::message::{FromProcess, PROTOCOL, ToProcess, declared, infer, outputs};
 use super::patience::{Ask, Patient, is_readable};
-use crate::engine::call::{Call, CallOutput};
+use crate::engine::call::{Call, CallOutput, TextAbilities};
 use crate::error::{Error, Result};
 use crate::tensor::{TensorInfos, short};
 use std::io::{self, ErrorKind};
@@ -20,6 +20,8 @@ pub(super) struct Tensors {
     pub(super) streams: bool,
     /// True if the program takes several requests together.
     pub(super) batches: bool,
+    /// Set if it generates text.
+    pub(super) text: Option<TextAbilities>,
 }
 
 /// Limits of a connection.
@@ -76,10 +78,12 @@ impl Connection {
         frame::write(&mut patient, &to_json(start)?, &[]).map_err(wrong)?;
         let frame = frame::read(&mut patient, 0).map_err(wrong)?;
         match parse(&frame)? {
-            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs, streams, batches } => {
+            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs, streams, batches, text } => {
                 let inputs = declared("inputs", inputs)?;
                 let outputs = declared("outputs", outputs)?;
-                let tensors = Tensors { inputs, outputs, streams, batches };
+                let text = text.map(|text| text.abilities(streams, &inputs, &outputs));
+                let text = text.transpose()?;
+                let tensors = Tensors { inputs, outputs, streams, batches, text };
                 let Identity { bounds, generation } = identity;
                 Ok((Self { stream, bounds, request: 0, generation }, tensors))
             }

@@ -1,6 +1,6 @@
 //! Headers of frames, as JSON.
 
-use crate::engine::call::{Call, CallInput, CallOutput, CallSequence};
+use crate::engine::call::{Call, CallInput, CallOutput, CallSequence, SAMPLING, TextAbilities};
 use crate::error::{Error, Result};
 use crate::tensor::{TEXTS, TensorInfo, TensorInfos, element, short};
 use bytes::Bytes;
@@ -13,6 +13,10 @@ pub(super) const PROTOCOL: u32 = 1;
 /// Maximum number of tensors of a model, and of sizes of one.
 const MAX_TENSORS: usize = 256;
 const MAX_RANK: usize = 16;
+
+/// Tensors of a model that generates text.
+const TEXT_INPUTS: &str = "request BYTES [1]";
+const TEXT_OUTPUTS: &str = "text BYTES [1], finish_reason BYTES [1], tokens INT64 [2]";
 
 /// Message to a process.
 #[derive(Debug, Serialize)]
@@ -70,6 +74,8 @@ pub(super) enum FromProcess {
         streams: bool,
         #[serde(default)]
         batches: bool,
+        #[serde(default)]
+        text: Option<DeclaredText>,
     },
     /// One of several answers.
     Part {
@@ -112,6 +118,15 @@ pub(super) struct Declared {
     name: String,
     datatype: String,
     shape: Vec<i64>,
+}
+
+/// Declaration of a model that generates text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeclaredText {
+    /// Sampling parameters that it takes.
+    #[serde(default)]
+    parameters: Vec<String>,
 }
 
 /// A tensor of a message. Its bytes follow those of the tensor before it.
@@ -195,6 +210,47 @@ impl Declared {
         }
         Ok(TensorInfo { name, element, shape, offset: 0, bound: None })
     }
+}
+
+impl DeclaredText {
+    /// Returns the abilities of a model with these tensors.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it does not answer in parts, has other tensors, or takes an unknown parameter.
+    pub(super) fn abilities(
+        self,
+        streams: bool,
+        inputs: &TensorInfos,
+        outputs: &TensorInfos,
+    ) -> Result<TextAbilities> {
+        if !streams {
+            let text = "text: must be of a program that answers in parts".into();
+            return Err(Error::Invalid(text));
+        }
+        for (which, tensors, want) in
+            [("inputs", inputs, TEXT_INPUTS), ("outputs", outputs, TEXT_OUTPUTS)]
+        {
+            let given = listed(tensors);
+            if given != want {
+                let given = short(&given);
+                return Err(Error::Invalid(format!("text: {which} must be {want}, got {given}")));
+            }
+        }
+        let is_unknown = |name: &&String| !SAMPLING.contains(&name.as_str());
+        if let Some(name) = self.parameters.iter().find(is_unknown) {
+            let (known, name) = (SAMPLING.join(", "), short(name));
+            let text = format!("text: parameters must be of {known}, got {name:?}");
+            return Err(Error::Invalid(text));
+        }
+        Ok(TextAbilities { sampling: self.parameters })
+    }
+}
+
+/// Returns names, types and shapes of tensors, for a comparison.
+fn listed(tensors: &TensorInfos) -> String {
+    let one = |info: &TensorInfo| format!("{} {} {:?}", info.name, info.datatype(), info.shape);
+    tensors.each.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the header of a request.

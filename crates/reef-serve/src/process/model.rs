@@ -5,7 +5,7 @@ use super::seat::{Role, Seat};
 use super::settings::Program;
 use crate::class::Class;
 use crate::engine::api::{DeviceModel, Instance, Run, RunTiming};
-use crate::engine::call::{Call, CallOutput};
+use crate::engine::call::{Call, CallOutput, TextAbilities};
 use crate::error::{Error, Result};
 use crate::tensor::TensorInfos;
 use parking_lot::Mutex;
@@ -155,6 +155,10 @@ impl DeviceModel for ProcessModel {
 
     fn streams(&self) -> bool {
         self.tensors.streams
+    }
+
+    fn text(&self) -> Option<&TextAbilities> {
+        self.tensors.text.as_ref()
     }
 
     fn close(&self) {

@@ -2,6 +2,7 @@
 
 use crate::class::Class;
 use crate::engine::api::{DeviceModel, Instance, Instances, Sizes};
+use crate::engine::call::TextAbilities;
 use crate::engine::node::Node;
 use crate::error::Result;
 use crate::models::budget::Reservation;
@@ -87,6 +88,11 @@ impl Variant {
     /// True if it answers a request in parts.
     pub(crate) fn streams(&self) -> bool {
         self.loaded.streams()
+    }
+
+    /// Returns its abilities if it generates text.
+    pub(crate) fn text(&self) -> Option<&TextAbilities> {
+        self.loaded.text()
     }
 
     /// Bytes that it has reserved.
