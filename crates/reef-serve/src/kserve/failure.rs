@@ -4,8 +4,9 @@ use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
 use axum::Extension;
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::json;
 use tonic::{Code, Status};
 
@@ -74,6 +75,10 @@ pub(crate) struct Failure(pub(crate) Error);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind(pub(crate) &'static str);
 
+/// Error of a [`Failure`], for [`in_form`].
+#[derive(Debug, Clone)]
+struct PlainError(Error);
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self(error)
@@ -82,26 +87,107 @@ impl From<Error> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let status = match self.0 {
-            Error::NotFound(_) => StatusCode::NOT_FOUND,
-            Error::Invalid(_) | Error::Unsupported(_) => StatusCode::BAD_REQUEST,
-            Error::Exists(_) => StatusCode::CONFLICT,
-            Error::Exhausted(_) => StatusCode::TOO_MANY_REQUESTS,
-            Error::NoSpace(_) => StatusCode::INSUFFICIENT_STORAGE,
-            Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
-            Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Error::Unimplemented(_) => StatusCode::NOT_IMPLEMENTED,
-            Error::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
-            Error::Denied(_) => StatusCode::FORBIDDEN,
-            Error::Failed(_) | Error::Program(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let body = axum::Json(json!({ "error": self.0.client_text() }));
-        let mut response = (status, Extension(Kind(self.0.kind())), body).into_response();
-        if status == StatusCode::UNAUTHORIZED {
-            let scheme = HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-        }
+        let body = json!({ "error": self.0.client_text() }).to_string();
+        let mut response = answer(&self.0, body.into_bytes());
+        response.extensions_mut().insert(PlainError(self.0));
         response
+    }
+}
+
+/// An error in OpenAI's form.
+#[derive(Debug)]
+pub(crate) struct OpenAiFailure {
+    pub(crate) error: Error,
+    /// Parameter that it is about.
+    pub(crate) param: Option<String>,
+    pub(crate) code: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct OpenAiBody<'a> {
+    error: OpenAiError<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct OpenAiError<'a> {
+    message: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    param: Option<&'a str>,
+    code: &'static str,
+}
+
+impl OpenAiFailure {
+    /// Returns its body.
+    pub(crate) fn json(&self) -> Vec<u8> {
+        let (message, kind) = (self.error.client_text(), openai_type(http_status(&self.error)));
+        let error = OpenAiError { message, kind, param: self.param.as_deref(), code: self.code };
+        serde_json::to_vec(&OpenAiBody { error }).unwrap_or_default()
+    }
+}
+
+impl From<Error> for OpenAiFailure {
+    fn from(error: Error) -> Self {
+        let code = error.kind();
+        Self { error, param: None, code }
+    }
+}
+
+impl IntoResponse for OpenAiFailure {
+    fn into_response(self) -> Response {
+        answer(&self.error, self.json())
+    }
+}
+
+/// True if a path is one of OpenAI's protocol.
+pub(crate) fn is_openai(path: &str) -> bool {
+    path.starts_with("/v1/")
+}
+
+/// Returns an answer in the form of its protocol: only a [`Failure`] of OpenAI's is another one.
+pub(crate) fn in_form(is_openai: bool, mut response: Response) -> Response {
+    match response.extensions_mut().remove::<PlainError>() {
+        Some(PlainError(error)) if is_openai => OpenAiFailure::from(error).into_response(),
+        _ => response,
+    }
+}
+
+/// Returns an answer with the status of an error.
+fn answer(error: &Error, json: Vec<u8>) -> Response {
+    let status = http_status(error);
+    let content = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let mut response = (status, Extension(Kind(error.kind())), content, json).into_response();
+    if status == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    }
+    response
+}
+
+fn http_status(error: &Error) -> StatusCode {
+    match error {
+        Error::NotFound(_) => StatusCode::NOT_FOUND,
+        Error::Invalid(_) | Error::Unsupported(_) => StatusCode::BAD_REQUEST,
+        Error::Exists(_) => StatusCode::CONFLICT,
+        Error::Exhausted(_) => StatusCode::TOO_MANY_REQUESTS,
+        Error::NoSpace(_) => StatusCode::INSUFFICIENT_STORAGE,
+        Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
+        Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Unimplemented(_) => StatusCode::NOT_IMPLEMENTED,
+        Error::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
+        Error::Denied(_) => StatusCode::FORBIDDEN,
+        Error::Failed(_) | Error::Program(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Returns the type of an error in OpenAI's form.
+fn openai_type(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        status if status.is_client_error() => "invalid_request_error",
+        _ => "server_error",
     }
 }

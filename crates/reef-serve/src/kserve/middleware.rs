@@ -9,7 +9,7 @@ use crate::kserve::answer::count;
 use crate::kserve::browser_guard;
 use crate::kserve::charged_body::{AnswerBody, ChargedBody, MAX_CALL_BYTES};
 use crate::kserve::discard_body;
-use crate::kserve::failure::{body_error, refuse};
+use crate::kserve::failure::{body_error, in_form, is_openai, refuse};
 use crate::net::identity::auth::{self, Tokens};
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
@@ -42,7 +42,8 @@ const PASSWORD: HeaderValue =
 const GRPC_PREFIX_BYTES: usize = 5;
 
 /// Ends of the paths of inferences over HTTP.
-const INFERENCES: [&str; 3] = ["/infer", "/generate", "/generate_stream"];
+const INFERENCES: [&str; 5] =
+    ["/infer", "/generate", "/generate_stream", "/v1/chat/completions", "/v1/completions"];
 
 /// Marks a request that was admitted as a probe, without a token.
 #[derive(Debug, Clone, Copy)]
@@ -175,11 +176,12 @@ fn close(protocol: Protocol, mut response: Response) -> Response {
 
 /// Refuses a request before its body is charged or held.
 async fn refuse_unread(protocol: Protocol, request: Request, max: usize, error: Error) -> Response {
+    let is_openai = is_openai(request.uri().path());
     if protocol == Protocol::Http {
         let (head, body) = request.into_parts();
         discard_body::discard(&head.headers, body, max).await;
     } // HTTP/2 can answer while the request is still sent
-    close(protocol, refuse(protocol, error))
+    close(protocol, in_form(is_openai, refuse(protocol, error)))
 }
 
 /// Charges the request, and its answer until it has been sent.
@@ -189,6 +191,7 @@ async fn charge(
     next: Next,
 ) -> Response {
     let in_use: Option<Arc<OpenRequest>> = request.extensions().get().cloned();
+    let is_openai = is_openai(request.uri().path());
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::UNKNOWN);
     let charge = middleware.server.memory.charge(&peer);
     let head = middleware.server.memory.charge(&peer);
@@ -203,7 +206,8 @@ async fn charge(
         return refuse_unread(middleware.protocol, request, max, error).await;
     }
     if !is_stream && let Err(error) = charge.add(0) {
-        return refuse(middleware.protocol, error); // its time runs from now on
+        let refusal = refuse(middleware.protocol, error); // its time runs from now on
+        return in_form(is_openai, refusal);
     }
     let announced = request.body().size_hint().lower();
     if announced <= max as u64
@@ -219,7 +223,7 @@ async fn charge(
     let (body_charge, open) = (charge.clone(), in_use.clone());
     let request = request
         .map(|body| Body::new(ChargedBody::new(body, body_charge, max, time, convert).of(open)));
-    let mut response = next.run(request).await;
+    let mut response = in_form(is_openai, next.run(request).await);
     name_key(&mut response);
     if in_use.as_ref().is_some_and(|open| open.stage() == Stage::Arriving) {
         response = close(middleware.protocol, response); // the rest of its body is not read

@@ -72,14 +72,22 @@ impl<'de> Visitor<'de> for Parameters {
     }
 }
 
+/// Fields of an object, unread.
+pub(super) type RawFields<'a> = BTreeMap<String, &'a RawValue>;
+
 /// Returns the fields of an object with these names, unread; the others are skipped. An empty body
 /// is an empty object.
-pub(super) fn fields<'a>(
+pub(super) fn fields<'a>(json: &'a [u8], names: &[&str]) -> serde_json::Result<RawFields<'a>> {
+    known_fields(json, names).map(|(fields, _)| fields)
+}
+
+/// Returns the fields of an object as [`fields`] does, and the first name that is not one of these.
+pub(super) fn known_fields<'a>(
     json: &'a [u8],
     names: &[&str],
-) -> serde_json::Result<BTreeMap<String, &'a RawValue>> {
+) -> serde_json::Result<(RawFields<'a>, Option<String>)> {
     if json.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok((BTreeMap::new(), None));
     }
     let mut from = serde_json::Deserializer::from_slice(json);
     let fields = Fields(names).deserialize(&mut from)?;
@@ -90,7 +98,7 @@ pub(super) fn fields<'a>(
 struct Fields<'a>(&'a [&'a str]);
 
 impl<'de> DeserializeSeed<'de> for Fields<'_> {
-    type Value = BTreeMap<String, &'de RawValue>;
+    type Value = (RawFields<'de>, Option<String>);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -98,22 +106,23 @@ impl<'de> DeserializeSeed<'de> for Fields<'_> {
 }
 
 impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = BTreeMap<String, &'de RawValue>;
+    type Value = (RawFields<'de>, Option<String>);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut all = BTreeMap::new();
+        let (mut all, mut other) = (BTreeMap::new(), None);
         while let Some(key) = map.next_key::<String>()? {
             if self.0.contains(&&*key) {
                 all.insert(key, map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
+                other.get_or_insert(key);
             }
         }
-        Ok(all)
+        Ok((all, other))
     }
 }
 
@@ -193,6 +202,9 @@ mod tests {
         let said: Vec<_> = all.iter().map(|(name, value)| (&**name, value.get())).collect();
         assert_eq!(said, [("id", "\"a\""), ("x", "[1, 2]")]);
         assert!(fields(b"", &["x"]).unwrap().is_empty());
+        let (_, other) = known_fields(json.as_bytes(), &["x", "id"]).unwrap();
+        assert_eq!(other.as_deref(), Some("mine"));
+        assert_eq!(known_fields(b"{\"x\": 1}", &["x"]).unwrap().1, None);
         assert!(fields(b"[]", &["x"]).is_err() && fields(b"{} 1", &["x"]).is_err());
     }
 

@@ -40,7 +40,7 @@ pub(super) struct ModelPath {
 }
 
 /// Request of a connection, if it has a slot.
-type Open = Option<Extension<Arc<OpenRequest>>>;
+pub(super) type Open = Option<Extension<Arc<OpenRequest>>>;
 
 /// Returns the only answer to a request.
 pub(super) async fn whole(
@@ -118,7 +118,7 @@ async fn event_of(
 }
 
 /// Runs a request of a model that streams, until its client has gone.
-fn start(
+pub(super) fn start(
     server: Arc<Server>,
     peer: Peer,
     open: Open,
@@ -291,15 +291,15 @@ fn flat(answer: &InferResponse) -> Vec<u8> {
     json
 }
 
-fn whole_answer(json: Bytes) -> Response {
+pub(super) fn whole_answer(json: Bytes) -> Response {
     ([(CONTENT_TYPE, "application/json")], json).into_response()
 }
 
 /// Returns an event with this data.
-fn event(data: &[u8]) -> Bytes {
+pub(super) fn event(data: &[u8]) -> Bytes {
     [b"data: ", data, b"\n\n"].concat().into()
 }
 
-fn events(body: Body) -> Response {
+pub(super) fn events(body: Body) -> Response {
     ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
 }

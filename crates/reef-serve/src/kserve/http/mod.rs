@@ -1,5 +1,5 @@
-//! The standard protocol over HTTP, with tensors as JSON or as binary data after it; also
-//! `/metrics`, `/reef/trace`, `/reef/devices`, and the page at `/`.
+//! The standard protocol over HTTP, with tensors as JSON or as binary data after it; also OpenAI's
+//! calls for text, `/metrics`, `/reef/trace`, `/reef/devices`, and the page at `/`.
 
 mod bounded;
 mod describe;
@@ -9,6 +9,7 @@ pub(crate) mod infer;
 mod json;
 mod memory;
 mod numbers;
+mod openai;
 pub(crate) mod page;
 mod reply;
 mod repository;

@@ -1,5 +1,6 @@
 //! HTTP server, and the routes of its handlers.
 
+use super::openai::serve as openai;
 use super::page::feed::Feed;
 use super::page::serve as page;
 use super::reply::{App, Reply};
@@ -81,6 +82,7 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>, feed: Arc<Feed>) -> Router {
         .route("/v2/models/{model}/versions/{version}/generate", post(generate::whole))
         .route("/v2/models/{model}/generate_stream", post(generate::stream))
         .route("/v2/models/{model}/versions/{version}/generate_stream", post(generate::stream))
+        .merge(openai::inferences())
         .route_layer(middleware::from_fn_with_state(server.clone(), take_slot))
         .route_layer(middleware::from_fn_with_state(server.clone(), read_whole))
         .route_layer(middleware::from_fn_with_state(server.clone(), check_slot));
@@ -92,6 +94,7 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>, feed: Arc<Feed>) -> Router {
         .merge(suspended::routes())
         .merge(repository::routes())
         .merge(memory::routes())
+        .merge(openai::routes())
         .route_layer(middleware::from_fn_with_state(server.clone(), read_whole));
     let calls = Router::new()
         .merge(infer)
