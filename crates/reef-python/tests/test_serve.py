@@ -59,6 +59,35 @@ reef.serve.run(Batches)
 """
 
 
+TEXT = """
+import reef.serve
+
+class Words(reef.serve.TextModel):
+    parameters = ["seed"]
+    max_tokens = 5
+
+    def chat_prompt(self, messages):
+        return " ".join(message["content"] for message in messages)
+
+    def generate(self, request):
+        request.prompt_tokens = len(request.prompt.split())
+        try:
+            for word in request.prompt.split():
+                if word == "raise":
+                    raise reef.serve.InvalidRequest("no such word")
+                if word == "long":
+                    yield reef.serve.Piece("l o n g", tokens=4)
+                elif word == "bytes":
+                    yield from [b"\\xc3", b"\\xa4", b"\\xc3"]
+                else:
+                    yield word * (request.seed or 1)
+        finally:
+            print("closed", flush=True)
+
+reef.serve.run(Words)
+"""
+
+
 class Daemon:
     """A process of a model, and the daemon's end of its socket."""
 
@@ -98,6 +127,20 @@ class Daemon:
         ]
         head = {"type": "infer", "request": number, "id": id, "class": "be", "timeout_us": 10**7}
         self.send({**head, "inputs": inputs, "outputs": ["names", "sums", "is_done"]}, b"".join(data))
+
+    def ask_text(self, number, fields):
+        """Asks a model that generates text; returns its parts and the last message."""
+        text = json.dumps(fields).encode()
+        data = struct.pack("<I", len(text)) + text
+        given = {"name": "request", "datatype": "BYTES", "shape": [1], "bytes": len(data)}
+        head = {"type": "infer", "request": number, "id": "", "class": "be", "timeout_us": 10**7}
+        self.send({**head, "inputs": [given], "outputs": ["text", "finish_reason", "tokens"]}, data)
+        parts = []
+        while (said := self.receive())[0]["type"] == "part":
+            lengths = [output["bytes"] for output in said[0]["outputs"]]
+            text, reason = said[1][4 : lengths[0]], said[1][lengths[0] + 4 : sum(lengths[:2])]
+            parts.append((text.decode(), reason.decode(), struct.unpack("<qq", said[1][sum(lengths[:2]) :])))
+        return parts, said[0]
 
     def end(self):
         self.socket.close()
@@ -161,6 +204,56 @@ class Serve(unittest.TestCase):
             daemon.send({"type": "cancel", "request": 1})
             said, _ = daemon.receive()
             self.assertEqual(said, {"type": "error", "request": 1, "error": "cancelled", "kind": "invalid"})
+            daemon.end()
+
+    def test_text_is_sent_in_pieces_up_to_its_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, TEXT)
+            ready, _ = daemon.receive()
+            self.assertEqual((ready["streams"], ready["text"]), (True, {"parameters": ["seed"]}))
+            self.assertEqual([one["name"] for one in ready["outputs"]], ["text", "finish_reason", "tokens"])
+            said = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+            parts, last = daemon.ask_text(1, {"messages": said, "seed": 2})
+            self.assertEqual(parts, [("aa", "", (2, 1)), ("bb", "", (2, 2)), ("", "stop", (2, 2))])
+            self.assertEqual(last, {"type": "end", "request": 1})
+            parts, _ = daemon.ask_text(2, {"prompt": "a b c", "max_tokens": 2})
+            self.assertEqual(parts, [("a", "", (3, 1)), ("b", "length", (3, 2))])
+            parts, _ = daemon.ask_text(3, {"prompt": "a long b"})
+            self.assertEqual(parts, [("a", "", (3, 1)), ("l o n g", "length", (3, 5))])
+            parts, _ = daemon.ask_text(4, {"prompt": "bytes"})
+            self.assertEqual(parts, [("ä", "", (1, 2)), ("\ufffd", "stop", (1, 3))])
+            self.assertEqual(daemon.end(), (0, "closed\n" * 4))
+
+    def test_text_ends_before_the_first_stop(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, TEXT)
+            daemon.receive()
+            parts, _ = daemon.ask_text(1, {"prompt": "xa bc d", "stop": ["cd", "abc"]})
+            self.assertEqual(parts, [("x", "", (3, 1)), ("", "stop", (3, 2))])
+            parts, _ = daemon.ask_text(2, {"prompt": "xa b", "stop": ["abc"]})
+            self.assertEqual(parts, [("x", "", (2, 1)), ("ab", "stop", (2, 2))])
+            self.assertEqual(daemon.end(), (0, "closed\n" * 2))
+
+    def test_wrong_request_for_text_is_refused_in_words(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, TEXT)
+            daemon.receive()
+            for number, (fields, want) in enumerate(
+                [
+                    ([], "request: must be a JSON object"),
+                    ({}, "request: must have one of messages and prompt"),
+                    ({"prompt": "a", "messages": []}, "messages: must be a list of objects with role, content and perhaps name, all texts"),
+                    ({"prompt": 1}, "prompt: must be str, got int"),
+                    ({"prompt": "a", "max_tokens": 6}, "max_tokens: must be 1 to 5, got 6"),
+                    ({"prompt": "a", "stop": [""]}, "stop: must be a list of texts that are not empty"),
+                    ({"prompt": "a", "top_p": 0.5}, "top_p: is not supported by this model"),
+                    ({"prompt": "a", "seed": 0.5}, "seed: must be int, got float"),
+                    ({"prompt": "a", "best": 1}, "request: unknown field 'best'"),
+                    ({"prompt": "raise"}, "no such word"),
+                ]
+            ):
+                parts, last = daemon.ask_text(number, fields)
+                self.assertEqual((parts, last["kind"], last["error"]), ([], "invalid", want))
             daemon.end()
 
     def test_message_that_cannot_be_read_ends_the_process(self):

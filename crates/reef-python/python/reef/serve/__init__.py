@@ -18,9 +18,12 @@ A tensor is declared as `str`, `bytes`, `float`, `int` or `bool`, which stand fo
 pair of a datatype and a shape: `("FP32", [-1, 3])`. -1 is a size that each request chooses. Arrays are
 those of NumPy where that is installed, and `memoryview`s otherwise. This package needs nothing else:
 not the rest of `reef`, nor its compiled part.
+
+A `TextModel` generates text, and the daemon's OpenAI-compatible calls are for it.
 """
 
 from ._model import InvalidRequest, Model, Request
 from ._run import run
+from ._text import Piece, TextModel, TextRequest
 
-__all__ = ["InvalidRequest", "Model", "Request", "run"]
+__all__ = ["InvalidRequest", "Model", "Piece", "Request", "TextModel", "TextRequest", "run"]

@@ -13,6 +13,7 @@ from typing import Any
 from ._model import InvalidRequest, Model, Request, RequestFailed
 from ._phase import Phases
 from ._tensors import Spec
+from ._text import TextModel
 from ._wire import PROTOCOL, Channel
 
 # Maximum length of an error's text, which may quote a client. A header has a maximum, too, and the daemon
@@ -39,6 +40,8 @@ def run(model: type[Model] | Model) -> None:
     header["streams"] = _streams(loaded)
     if _takes_batches(loaded):
         header["batches"] = True
+    if isinstance(loaded, TextModel):
+        header["text"] = {"parameters": list(loaded.parameters)}
     channel.write(header)
     requests = _Requests(channel, inputs)
     phases = Phases()
