@@ -9,6 +9,7 @@ mod lives;
 mod requests;
 mod sequences;
 mod streams;
+mod text;
 
 use crate::daemon::Daemon;
 use crate::wire::Http;

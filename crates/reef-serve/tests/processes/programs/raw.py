@@ -61,7 +61,8 @@ if "slow" in sys.argv:
 if "silent" in sys.argv:
     sys.exit(3)
 ready = {"type": "ready", "protocol": 2 if "newer" in sys.argv else 1, **tensors()}
-send(ready | ({"batches": True} if "batches" in sys.argv else {}))
+ready |= {name: True for name in ["batches", "streams"] if name in sys.argv}
+send(ready | ({"text": {}} if "text" in sys.argv else {}))
 while True:
     request, data = receive()
     what = request.get("id", "")
