@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
@@ -345,6 +346,19 @@ fn generator_is_closed_once_the_client_of_a_text_is_gone() {
     within(SOON, "its cancellation", || cancelled.exists());
     let whole = r#"{"model":"words","prompt":"a"}"#;
     assert_eq!(say(&daemon, COMPLETIONS, whole), (200, completion("a", "stop", [1, 1])));
+}
+
+#[test]
+fn stock_client_gets_texts_and_errors() {
+    let python = |args: &[&str]| Command::new("python3").args(args).output().expect("Python");
+    if !python(&["-c", "import openai"]).status.success() {
+        return reef_conformance::skip("no Python package openai");
+    }
+    let daemon = with_words("text-client");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/programs/openai.py");
+    let output = python(&[script, &daemon.http]);
+    let [said, wrong] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success() && said == "passed\n", "{said}{wrong}");
 }
 
 /// As the documentation has it.
