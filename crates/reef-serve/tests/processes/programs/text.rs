@@ -355,7 +355,7 @@ fn stock_client_gets_texts_and_errors() {
         return reef_conformance::skip("no Python package openai");
     }
     let daemon = with_words("text-client");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/programs/openai.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/programs/text_client.py");
     let output = python(&[script, &daemon.http]);
     let [said, wrong] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success() && said == "passed\n", "{said}{wrong}");
