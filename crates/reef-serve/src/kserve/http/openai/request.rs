@@ -350,3 +350,38 @@ fn not_taken(name: &str, got: &RawValue) -> OpenAiFailure {
     let got = short(got.get());
     unsupported(name, format!("{name}: is not supported by this model, got {got}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the request of a program that takes these sampling parameters.
+    fn program(form: Form, body: &[u8], sampling: &[&str]) -> OpenAiResult<String> {
+        let sampling = sampling.iter().map(|&name| name.into()).collect();
+        let mut fields = Fields::read(form, body)?;
+        let program = fields.program_request(form, &TextAbilities { sampling })?;
+        fields.check_neutral()?;
+        Ok(serde_json::to_string(&program).unwrap())
+    }
+
+    const ALL: &str = r#"{"messages":[{"role":"user","content":"Hello","name":"ann"}],"max_completion_tokens":100,"stop":"\n","frequency_penalty":0.5,"presence_penalty":-1,"seed":7,"temperature":0.7,"top_p":0.9,"user":"ann","n":1}"#;
+
+    #[test]
+    fn program_gets_each_parameter_that_it_takes() {
+        let said = program(Form::Chat, ALL.as_bytes(), &SAMPLING).unwrap();
+        let want = r#"{"messages":[{"role":"user","content":"Hello","name":"ann"}],"max_tokens":100,"stop":["\n"],"frequency_penalty":0.5,"presence_penalty":-1.0,"seed":7,"temperature":0.7,"top_p":0.9,"user":"ann"}"#;
+        assert_eq!(said, want);
+        let said = program(Form::Chat, ALL.as_bytes(), &SAMPLING[1..]).unwrap_err();
+        assert_eq!(said.param.as_deref(), Some("frequency_penalty"));
+        let neutral = br#"{"prompt":["a"],"temperature":1.0,"top_p":1,"seed":null}"#;
+        assert_eq!(program(Form::Completion, neutral, &[]).unwrap(), r#"{"prompt":"a"}"#);
+    }
+
+    #[test]
+    fn each_beginning_of_a_request_is_refused() {
+        for end in 0..ALL.len() {
+            let said = program(Form::Chat, &ALL.as_bytes()[..end], &SAMPLING);
+            assert!(said.is_err(), "{end} bytes");
+        }
+    }
+}
