@@ -146,7 +146,8 @@ pub(crate) fn is_openai(path: &str) -> bool {
 
 /// Returns an answer in the form of its protocol: only a [`Failure`] of OpenAI's is another one.
 pub(crate) fn in_form(is_openai: bool, mut response: Response) -> Response {
-    match response.extensions_mut().remove::<PlainError>() {
+    let plain = response.extensions_mut().remove::<PlainError>();
+    match plain {
         Some(PlainError(error)) if is_openai => OpenAiFailure::from(error).into_response(),
         _ => response,
     }
