@@ -24,7 +24,7 @@ pub(crate) const SAMPLING: [&str; 5] =
 /// Abilities of a model that generates text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextAbilities {
-    /// Those of [`SAMPLING`] that it takes.
+    /// Sampling parameters that it takes, each one of [`SAMPLING`].
     pub(crate) sampling: Vec<String>,
 }
 

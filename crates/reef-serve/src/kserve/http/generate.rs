@@ -296,7 +296,7 @@ pub(super) fn whole_answer(json: Bytes) -> Response {
 }
 
 /// Returns an event with this data.
-pub(super) fn event(data: &[u8]) -> Bytes {
+fn event(data: &[u8]) -> Bytes {
     [b"data: ", data, b"\n\n"].concat().into()
 }
 

@@ -37,6 +37,7 @@ struct MessageJson<'a> {
     tool_calls: Option<IgnoredAny>,
     function_call: Option<IgnoredAny>,
     audio: Option<IgnoredAny>,
+    annotations: Option<IgnoredAny>,
 }
 
 /// A part of a content.
@@ -75,6 +76,7 @@ impl MessageJson<'_> {
             ("tool_calls", self.tool_calls),
             ("function_call", self.function_call),
             ("audio", self.audio),
+            ("annotations", self.annotations),
         ];
         if let Some((name, _)) = others.iter().find(|(_, value)| value.is_some()) {
             return Err(format!("{name} of a message is not supported"));
@@ -104,7 +106,7 @@ mod tests {
         messages(serde_json::from_str(json).unwrap())
     }
 
-    fn said(json: &str) -> String {
+    fn refusal(json: &str) -> String {
         read(json).unwrap_err()
     }
 
@@ -112,7 +114,7 @@ mod tests {
     fn texts_and_parts_of_messages_are_read() {
         let json = r#"[{"role":"system","content":"a"},
             {"role":"user","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}],"name":"n"},
-            {"role":"assistant","content":"d","refusal":null,"tool_calls":null}]"#;
+            {"role":"assistant","content":"d","refusal":null,"tool_calls":null,"annotations":null}]"#;
         let message = |role, content: &str, name: Option<&str>| Message {
             role,
             content: content.into(),
@@ -130,18 +132,22 @@ mod tests {
 
     #[test]
     fn message_that_no_model_takes_is_refused() {
-        assert_eq!(said("[]"), "must be at least one, got none");
-        assert!(said(r#"{"role":"user"}"#).contains("a list of at most 1024"));
-        assert!(said(r#"[{"role":"tool","content":"a"}]"#).starts_with("unknown variant `tool`"));
-        assert!(said(r#"[{"role":"user","content":"a","x":1}]"#).starts_with("unknown field `x`"));
+        assert_eq!(refusal("[]"), "must be at least one, got none");
+        assert!(refusal(r#"{"role":"user"}"#).contains("a list of at most 1024"));
+        assert!(
+            refusal(r#"[{"role":"tool","content":"a"}]"#).starts_with("unknown variant `tool`")
+        );
+        assert!(
+            refusal(r#"[{"role":"user","content":"a","x":1}]"#).starts_with("unknown field `x`")
+        );
         let none = "content of a message must be a text, got none";
-        assert_eq!(said(r#"[{"role":"user","content":null}]"#), none);
-        assert_eq!(said(r#"[{"role":"user"}]"#), none);
+        assert_eq!(refusal(r#"[{"role":"user","content":null}]"#), none);
+        assert_eq!(refusal(r#"[{"role":"user"}]"#), none);
         let wrong = "content of a message must be a text or a list of parts";
-        assert_eq!(said(r#"[{"role":"user","content":1}]"#), wrong);
+        assert_eq!(refusal(r#"[{"role":"user","content":1}]"#), wrong);
         let calls = r#"[{"role":"assistant","content":"a","tool_calls":[]}]"#;
-        assert_eq!(said(calls), "tool_calls of a message is not supported");
+        assert_eq!(refusal(calls), "tool_calls of a message is not supported");
         let image = r#"[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]"#;
-        assert!(said(image).starts_with("content of a message: unknown variant `image_url`"));
+        assert!(refusal(image).starts_with("content of a message: unknown variant `image_url`"));
     }
 }
