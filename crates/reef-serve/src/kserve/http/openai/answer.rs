@@ -156,7 +156,7 @@ impl Writer {
         }
         if let Err(error) = self.write(answer, &mut events) {
             self.is_broken = true;
-            events.extend(error_event(error));
+            push_event(&mut events, &OpenAiFailure::from(error).json());
         }
         events
     }
@@ -234,13 +234,6 @@ impl Usage {
         let total_tokens = prompt_tokens.saturating_add(completion_tokens);
         Self { prompt_tokens, completion_tokens, total_tokens }
     }
-}
-
-/// Returns the event of an error, after which none follows.
-pub(super) fn error_event(error: Error) -> Vec<u8> {
-    let mut event = Vec::new();
-    push_event(&mut event, &OpenAiFailure::from(error).json());
-    event
 }
 
 fn push_event(to: &mut Vec<u8>, data: &[u8]) {

@@ -1,6 +1,6 @@
 //! Handlers of the calls.
 
-use super::answer::{Writer, error_event};
+use super::answer::Writer;
 use super::request::{Form, OpenAiResult, TextRequest, read, text_model};
 use crate::error::Result;
 use crate::kserve::http::generate::{Open, events, start, whole_answer};
@@ -171,10 +171,11 @@ async fn write(
     part: Result<Option<InferResponse>>,
 ) -> Bytes {
     let outputs = part.iter().flatten().flat_map(|part| &part.outputs);
-    let bytes = outputs.map(|output| output.bytes.len()).sum();
-    let work = move || Ok(writer.lock().events(part));
+    let bytes: usize = outputs.map(|output| output.bytes.len()).sum();
+    let own = writer.clone();
+    let work = move || Ok(own.lock().events(part));
     let written = server.workers.run(&peer.principal, (), bytes, work).await;
-    written.unwrap_or_else(error_event).into()
+    written.unwrap_or_else(|error| writer.lock().events(Err(error))).into()
 }
 
 /// Returns an identifier that no other answer has.
