@@ -1,10 +1,10 @@
-"""A model that generates text, and what it gets: requests of the daemon's `/v1/chat/completions` and `/v1/completions`."""
+"""A model that generates text, and its requests: those of `/v1/chat/completions` and `/v1/completions`."""
 
 from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ._model import InvalidRequest, Model, Request
@@ -96,8 +96,8 @@ class TextModel(Model):
     """A model that generates text: a subclass has `generate`, and `chat_prompt` if it is for conversations. The
     daemon's `/v1/chat/completions` and `/v1/completions` are for these models."""
 
-    inputs = {"request": str}
-    outputs = {"text": str, "finish_reason": str, "tokens": ("INT64", [2])}
+    inputs: Mapping[str, Any] = {"request": str}
+    outputs: Mapping[str, Any] = {"text": str, "finish_reason": str, "tokens": ("INT64", [2])}
 
     parameters: Sequence[str] = ()
     """Sampling parameters that `generate` applies, of "frequency_penalty", "presence_penalty", "seed", "temperature"
@@ -123,7 +123,7 @@ class TextModel(Model):
         try:
             yield from _parts(asked, iter(pieces))
         finally:
-            if hasattr(pieces, "close"):
+            if isinstance(pieces, Generator):
                 pieces.close()  # its `finally` runs
 
 
