@@ -2,17 +2,19 @@
 //! descriptors that processes send each other, and memory that they map.
 //!
 //! - **In**: a path, a connected socket, or a peer's memory.
-//! - **Out**: a file's contents, the right to put a socket at a path, a peer's descriptor, or a
-//!   mapping.
+//! - **Out**: a file's contents, a new file in the place of an old one, the right to put a socket
+//!   at a path, a peer's descriptor, or a mapping.
 //! - **Invariant**: reading ends, whatever is at the path: only regular files are read, up to a
-//!   bound. Nothing is removed but a socket without a listener. A descriptor that no caller gets is
-//!   closed. Shared memory is accessed through types of atomics.
+//!   bound. A file is replaced as a whole or not at all, and only if it is a regular one of this
+//!   user. Nothing is removed but a socket without a listener, and what this crate has begun. A
+//!   descriptor that no caller gets is closed. Shared memory is accessed through types of atomics.
 //!
-//! Crates whose users name files have a `clippy.toml` that refuses other ways to read one.
+//! Crates whose users name files have a `clippy.toml` that refuses other ways to read or write one.
 
 pub mod descriptors;
 mod mapping;
 mod read;
+mod replace;
 mod socket;
 
 pub use mapping::{Mapping, Shared};
@@ -20,4 +22,5 @@ pub use read::{
     MAX_INPUT_BYTES, MAX_PEM_BYTES, MAX_TEXT_BYTES, MAX_TOKEN_BYTES, own, read, read_to_string,
     regular,
 };
+pub use replace::{Replacement, replaceable, write};
 pub use socket::{SocketFile, bind, clear};

@@ -97,7 +97,7 @@ pub(crate) fn kind(facts: &Metadata) -> &'static str {
     }
 }
 
-fn invalid(why: &str) -> io::Error {
+pub(crate) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 

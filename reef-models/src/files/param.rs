@@ -56,7 +56,7 @@ impl Params {
         let file = path.as_ref().display().to_string();
         let bytes =
             self.to_bytes().map_err(|problem| Error::Param { file: file.clone(), problem })?;
-        std::fs::write(path, bytes).map_err(|error| Error::Io { file, why: error.to_string() })
+        reef_files::write(path, bytes).map_err(|error| Error::Io { file, why: error.to_string() })
     }
 
     /// Parses the bytes of a parameter file with memory of `budget`.

@@ -144,7 +144,7 @@ impl Scales {
     /// `Io`.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let (file, text) = (path.as_ref().display().to_string(), self.to_json()? + "\n");
-        std::fs::write(path, text).map_err(|error| io(&file, &error))
+        reef_files::write(path, text).map_err(|error| io(&file, &error))
     }
 }
 

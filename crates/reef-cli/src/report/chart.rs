@@ -41,10 +41,16 @@ pub(crate) struct Panel<'h> {
 /// The axis of values is logarithmic: curves that differ by less than one large value would lie on
 /// one another. Panels of the same unit have the same axis.
 pub(crate) fn shares(path: &Path, title: &str, panels: &[Panel<'_>]) -> anyhow::Result<()> {
+    let mut text = String::new();
+    draw_page(&mut text, title, panels)?;
+    Ok(reef_files::write(path, text)?)
+}
+
+fn draw_page(text: &mut String, title: &str, panels: &[Panel<'_>]) -> anyhow::Result<()> {
     let columns = if panels.len() > MAX_ROWS { 2 } else { 1 };
     let rows = panels.len().div_ceil(columns).max(1);
     let size = (SIZE.0 * columns as u32, TITLE + SIZE.1 * rows as u32);
-    let root = SVGBackend::new(path, size).into_drawing_area();
+    let root = SVGBackend::with_string(text, size).into_drawing_area();
     root.fill(&WHITE)?;
     let page = root.titled(title, ("sans-serif", 22))?;
     for (panel, area) in panels.iter().zip(page.split_evenly((rows, columns))) {
@@ -110,12 +116,24 @@ pub(crate) fn points(
     [x, y]: [&str; 2],
     groups: &[Group],
 ) -> anyhow::Result<()> {
+    let mut text = String::new();
+    draw_points(&mut text, caption, [x, y], groups)?;
+    Ok(reef_files::write(path, text)?)
+}
+
+#[cfg(feature = "bench")]
+fn draw_points(
+    text: &mut String,
+    caption: &str,
+    [x, y]: [&str; 2],
+    groups: &[Group],
+) -> anyhow::Result<()> {
     let all = || groups.iter().flat_map(|group| &group.points);
     let most = |value: fn(&(f64, f64, String)) -> f64| all().map(value).fold(0.0, f64::max);
     let least = all().map(|point| point.1).fold(f64::INFINITY, f64::min);
     let (across, up) = (Axis::linear(most(|p| p.0) * 1.1), Axis::over(least, most(|p| p.1)));
-    let file = path.to_string_lossy();
-    let root = area(&file)?;
+    let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
     let mut chart = frame(&root, caption, NamedAxis(&across, x), NamedAxis(&up, y))?;
     for (index, group) in groups.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
@@ -220,12 +238,6 @@ impl Axis {
         let decimals = if self.most < 10.0 { 2 } else { 0 };
         format!("{place:.decimals$}")
     }
-}
-
-fn area(file: &str) -> anyhow::Result<Area<'_>> {
-    let root = SVGBackend::new(file, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    Ok(root)
 }
 
 /// An axis and its label.

@@ -51,13 +51,17 @@ pub(crate) fn check_folder(out: &Path) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Refuses a folder as the value of an `--out FILE`, and a file whose folder does not exist.
+/// Refuses what is not a file of this user as the value of an `--out FILE`, and a file whose
+/// folder does not exist.
 pub(crate) fn check_file(out: &Path) -> Result<(), Usage> {
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
     let wrong = match folder {
-        _ if out.is_dir() => "must be a file, got a folder",
-        Some(folder) if !folder.is_dir() => "its folder doesn't exist",
-        _ => return Ok(()),
+        _ if out.is_dir() => "must be a file, got a folder".into(),
+        Some(folder) if !folder.is_dir() => "its folder doesn't exist".into(),
+        _ => match reef_files::replaceable(out) {
+            Ok(()) => return Ok(()),
+            Err(error) => error.to_string(),
+        },
     };
     Err(Usage(format!("--out {}: {wrong}", out.display())))
 }

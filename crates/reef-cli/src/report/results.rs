@@ -4,8 +4,8 @@ use crate::report::checks::make_folder;
 use crate::report::columns::{Column, as_csv, as_json, as_table};
 use crate::report::date::date;
 use crate::report::device;
-use crate::report::output::print;
-use anyhow::{Context, Result};
+use crate::report::output::{print, save};
+use anyhow::Result;
 use reef::Device;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -79,11 +79,8 @@ impl<R> Results<'_, R> {
     pub(crate) fn save_at(&self, args: &Common, place: &BenchTarget) -> Result<Option<PathBuf>> {
         let Some(out) = &args.out else { return Ok(None) };
         let file = |ending: &str| out.join(format!("{}.{ending}", self.bench));
-        let write = |ending: &str, text: String| {
-            std::fs::write(file(ending), text).with_context(|| file(ending).display().to_string())
-        };
-        write("json", serde_json::to_string_pretty(&self.json_at(args, place))? + "\n")?;
-        write("csv", as_csv(self.columns, self.rows))?;
+        save(&file("json"), serde_json::to_string_pretty(&self.json_at(args, place))? + "\n")?;
+        save(&file("csv"), as_csv(self.columns, self.rows))?;
         Ok(Some(file("svg")))
     }
 

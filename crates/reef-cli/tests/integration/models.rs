@@ -95,6 +95,19 @@ fn a_built_network_is_exported_with_its_profile() {
     assert!(other.ends_with("input size 64, possible are 32 to 32"), "{other}");
 }
 
+#[test]
+fn output_that_is_a_link_is_refused_and_its_target_stays() {
+    let folder = Folder::new("output-link");
+    let (out, precious) = (folder.path("profile.json"), folder.path("precious"));
+    std::fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, &out).unwrap();
+    let profile = ["model", "profile", &onnx("mobilenet-13"), "--device", "cpu:0?units=1"];
+    let said = refuses(&[&profile[..], &["--out", &out]].concat());
+    let want = format!("--out {out}: must be absent or a regular file, got a symbolic link");
+    assert_eq!(said, want);
+    assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+}
+
 /// A profile of the network that was there would be taken for that of the new one.
 #[test]
 fn folder_with_a_network_is_not_overwritten() {

@@ -2,7 +2,7 @@
 
 use crate::remote::daemon::{DaemonAddress, Error};
 use crate::report::checks::check_file;
-use crate::report::output::print;
+use crate::report::output::{print, save};
 use crate::report::progress::Progress;
 use crate::report::time;
 use anyhow::{Context, Result, bail};
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     progress.finish();
     let trace: Trace = serde_json::from_slice(&text)
         .with_context(|| format!("{}: the answer is not a trace", daemon.name()))?;
-    std::fs::write(out, &text).with_context(|| out.display().to_string())?;
+    save(out, &text)?;
     let events = trace.events.len();
     if args.json {
         let bytes = text.len();

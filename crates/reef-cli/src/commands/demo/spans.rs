@@ -1,7 +1,8 @@
 //! Traces for Perfetto (ui.perfetto.dev) and Chrome, in files.
 
 use reef::{Span, perfetto};
-use std::io::{BufWriter, Write};
+use reef_files::Replacement;
+use std::io::{BufWriter, IntoInnerError};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,11 +11,11 @@ const PROCESS: u32 = 1;
 
 /// Writes one row per unit, with a slice for each block.
 pub(crate) fn write(path: &Path, process: &str, spans: &[Span]) -> std::io::Result<()> {
-    let mut file = BufWriter::new(std::fs::File::create(path)?);
+    let mut file = BufWriter::new(Replacement::new(path)?);
     let name = perfetto::process(PROCESS, process);
     let blocks = perfetto::blocks(PROCESS, spans, Duration::ZERO);
     perfetto::write(&mut file, std::iter::once(name).chain(blocks))?;
-    file.flush()
+    file.into_inner().map_err(IntoInnerError::into_error)?.finish()
 }
 
 #[cfg(test)]

@@ -81,7 +81,9 @@ fn start_daemon(folder: Option<&Path>, has_driver: bool) -> Result<Option<Starte
     let words = ["reef serve"].into_iter().chain(guests).collect::<Vec<_>>().join(" ");
     let (at, written) = (folder.display(), log.display());
     note!("reef: starting a daemon: {words} --socket-dir {at} (its log: {written})");
-    let file = File::create(&log).with_context(|| written.to_string())?;
+    let file = reef_files::own(&log, File::options().write(true).create(true))
+        .and_then(|file| file.set_len(0).map(|()| file))
+        .with_context(|| written.to_string())?;
     let mut child = Command::new(std::env::current_exe()?)
         .arg("serve")
         .args(guests)

@@ -46,6 +46,7 @@ pub(super) struct Plan {
 /// # Errors
 ///
 /// The places can't be made in this folder.
+#[expect(clippy::disallowed_methods, reason = "a file of its own")]
 pub(super) fn plan(covers: &[Cover<'_>], folder: &Path) -> anyhow::Result<Plan> {
     let mut plan = Plan::default();
     for Cover { library, name, variable } in covers {
@@ -160,6 +161,7 @@ fn result_of(child: libc::pid_t) -> io::Result<()> {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn enter_and_mount(mounts: &[(CString, CString)]) -> io::Result<()> {
     // SAFETY: numbers of this process.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

@@ -2,10 +2,10 @@
 
 use crate::report::checks::check_file;
 use crate::report::device;
-use crate::report::output::{count, print};
+use crate::report::output::{count, print, save};
 use crate::report::progress::Progress;
 use crate::workload::networks::{Loader, Sizes, read_scales};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use reef::models::measure_with;
 use reef::op::Operators;
 use serde_json::json;
@@ -55,7 +55,7 @@ impl reef::Visit for Profile<'_> {
         let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
         progress.finish();
         let text = latencies.to_json()?;
-        std::fs::write(&path, text + "\n").with_context(|| path.display().to_string())?;
+        save(&path, text + "\n")?;
         if args.json {
             return print(json!({
                 "file": path,

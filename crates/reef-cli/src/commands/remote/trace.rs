@@ -2,9 +2,9 @@
 
 use crate::remote::servers::{Server, Session, find, servers};
 use crate::report::checks::check_file;
-use crate::report::output::print;
+use crate::report::output::{print, save};
 use crate::report::time;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use reef::perfetto::{self, Track};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -49,11 +49,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         add(&before, &after, (since, now), &mut events);
         (before, since) = (after, now);
     }
-    let shown = args.out.display();
     let mut text = Vec::new();
     let count = events.len();
     perfetto::write(&mut text, events)?;
-    std::fs::write(&args.out, text).with_context(|| shown.to_string())?;
+    save(&args.out, text)?;
+    let shown = args.out.display();
     print(format_args!("{shown}: {count} events; open it in ui.perfetto.dev"))
 }
 

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::note::Note;
 use super::stoppable::{Inputs, Outcome, Stoppable, say_stopped};
 use crate::report::checks::check_folder;
-use crate::report::output::print;
+use crate::report::output::{print, save};
 use crate::report::usage::Usage;
 use crate::workload::networks::WEIGHTS;
 use crate::workload::preempted::{self, Timed, also_preempted};
@@ -122,7 +122,7 @@ pub(super) fn report(
             let folder = file.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
             let bytes = npy::to_bytes(spec, array);
-            fs::write(file, bytes).with_context(|| file.display().to_string())?;
+            save(file, bytes)?;
         }
         let Spec { element, dims } = spec;
         said.push(json!({ "name": name, "type": element.name(), "shape": dims, "file": file }));

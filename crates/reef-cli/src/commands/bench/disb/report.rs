@@ -7,7 +7,7 @@ use super::requests::{Phases, Requests};
 use crate::report::chart;
 use crate::report::columns::{Column, as_table};
 use crate::report::date::date;
-use crate::report::output::print;
+use crate::report::output::{print, save};
 use crate::report::results::{BenchTarget, Results, print_files};
 use crate::report::table::{micros, millis, p999_millis};
 use anyhow::{Context, Result};
@@ -238,7 +238,7 @@ pub(crate) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results
 pub(crate) fn save_disb(out: &Path, workload: &str, run: &Run, report: &Value) -> Result<()> {
     let file = out.join(format!("{}.{workload}.json", run.policy.replace([' ', '(', ')'], "")));
     let text = serde_json::to_string_pretty(report)? + "\n";
-    std::fs::write(&file, text).with_context(|| file.display().to_string())
+    save(&file, text)
 }
 
 /// Writes the files, prints the table: classes if there are several schedulers, else clients too.

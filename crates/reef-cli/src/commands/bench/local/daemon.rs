@@ -30,6 +30,7 @@ struct Folder(PathBuf);
 impl Daemon {
     /// Starts a daemon with the network loaded. Its threads poll for `spin`, or as long as they do
     /// by default.
+    #[expect(clippy::disallowed_methods, reason = "a log of its own")]
     pub(super) fn start(
         args: &Args,
         inputs: &Ports,
@@ -101,6 +102,7 @@ impl Folder {
     }
 
     /// Puts the network where the daemon finds it, if it is a file. Returns its name there.
+    #[expect(clippy::disallowed_methods, reason = "a file of its own")]
     fn offer(&self, args: &Args, inputs: &Ports) -> Result<String> {
         let network = &args.network;
         if !Path::new(network).is_file() {

@@ -2,11 +2,11 @@
 
 use super::case::{Case, LoadedCase, cases, fault};
 use super::report::{Outcome, Report};
-use crate::report::output::print;
+use crate::report::output::{print, save};
 use crate::report::progress::Progress;
 use crate::workload::preempted::{Random, preempted, same_bits};
 use crate::workload::tensors::{instance, outputs, run_once};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use reef::models::{Error, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
@@ -59,8 +59,7 @@ pub(crate) fn run(args: &Args<'_>) -> Result<()> {
         print(report.list().trim_end())?;
     }
     if let Some(file) = &args.choice.report {
-        std::fs::write(file, report.markdown(&args.device))
-            .with_context(|| file.display().to_string())?;
+        save(file, report.markdown(&args.device))?;
     }
     print(report.summary())?;
     if report.passed() < args.choice.least {
