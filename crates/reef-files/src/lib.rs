@@ -11,12 +11,14 @@
 //!
 //! Crates whose users name files have a `clippy.toml` that refuses other ways to read or write one.
 
+mod create;
 pub mod descriptors;
 mod mapping;
 mod read;
 mod replace;
 mod socket;
 
+pub use create::Created;
 pub use mapping::{Mapping, Shared};
 pub use read::{
     MAX_INPUT_BYTES, MAX_PEM_BYTES, MAX_TEXT_BYTES, MAX_TOKEN_BYTES, own, read, read_to_string,

@@ -42,7 +42,8 @@ impl Drop for SocketFile {
     }
 }
 
-fn id(path: &Path) -> io::Result<(u64, u64)> {
+/// Device and inode of a file, of a link itself.
+pub(crate) fn id(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|facts| (facts.dev(), facts.ino()))
 }
 

@@ -13,6 +13,8 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::model::image_model::ImageModel;
 use crate::model::params::Params;
+use reef_files::{Created, Replacement};
+use std::io::Write;
 use std::path::Path;
 
 /// The graph of a folder of ours: what tells it from others.
@@ -50,7 +52,8 @@ impl Folder {
         Ok(Self { model, params, latencies })
     }
 
-    /// Writes the folder, which is made if it isn't there.
+    /// Writes the folder, which is made if it isn't there. No file gets its name before all are
+    /// written.
     ///
     /// # Errors
     ///
@@ -61,17 +64,31 @@ impl Folder {
         params: &Params,
         latencies: Option<&Latencies>,
     ) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(|error| io(folder, &error))?;
-        let write = |name: &str, text: String| {
+        let mut made = Created::default();
+        made.folder(folder).map_err(|error| io(folder, &error))?;
+        let new = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
-            std::fs::write(&path, text).map_err(|error| io(&path, &error))
+            begin(&path, bytes).map(|new| (path.clone(), new)).map_err(|error| io(&path, &error))
         };
-        params.save(folder.join(PARAM))?;
+        let mut all = vec![new(PARAM, &params.bytes_of(&folder.join(PARAM))?)?];
         if let Some(latencies) = latencies {
-            write(PROFILE, latencies.to_json()?)?;
+            all.push(new(PROFILE, latencies.to_json()?.as_bytes())?);
         }
-        write(MODEL, model.to_json()?)
+        all.push(new(MODEL, model.to_json()?.as_bytes())?);
+        for (path, new) in all {
+            new.finish().map_err(|error| io(&path, &error))?;
+        }
+        made.keep();
+        Ok(())
     }
+}
+
+/// A whole file that has no name yet.
+fn begin(path: &Path, bytes: &[u8]) -> std::io::Result<Replacement> {
+    let mut new = Replacement::new(path)?;
+    new.write_all(bytes)?;
+    new.sync()?;
+    Ok(new)
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {

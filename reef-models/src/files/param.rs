@@ -53,10 +53,15 @@ impl Params {
     ///
     /// `Param` if the format can't hold it, `Io`.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let bytes = self.bytes_of(path.as_ref())?;
         let file = path.as_ref().display().to_string();
-        let bytes =
-            self.to_bytes().map_err(|problem| Error::Param { file: file.clone(), problem })?;
         reef_files::write(path, bytes).map_err(|error| Error::Io { file, why: error.to_string() })
+    }
+
+    /// The bytes of a parameter file, which errors name.
+    pub(crate) fn bytes_of(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = || path.display().to_string();
+        self.to_bytes().map_err(|problem| Error::Param { file: file(), problem })
     }
 
     /// Parses the bytes of a parameter file with memory of `budget`.

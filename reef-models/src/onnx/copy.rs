@@ -7,42 +7,94 @@ use crate::errors::error::{Error, Result};
 use crate::files::whole;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
+use reef_files::Created;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// The network's name in its folder.
+const MODEL: &str = "model.onnx";
+
+/// Names that mean something in a model's folder: no file of weights may have them.
+const TAKEN: [&str; 6] =
+    [MODEL, "model.json", "model.param", "model.profile.json", "model.toml", "config.pbtxt"];
 
 /// Copies a file to `folder`, as `model.onnx`, with the files that its initializers name.
 ///
+/// All files are new. They stay if `check` says so; after an error the folder is as it was.
+///
 /// # Errors
 ///
-/// `Io` if one of them can't be read or written, `Onnx` if it is not an ONNX file or names a file
-/// outside of its folder.
-pub fn copy(path: impl AsRef<Path>, folder: impl AsRef<Path>) -> Result<()> {
+/// `Io` if one of them can't be read, is there already or can't be written; `Onnx` if it is not an
+/// ONNX file or names a file outside of its folder, or one that a model's folder has a meaning for;
+/// `Memory`; errors of `check`.
+pub fn copy(
+    path: impl AsRef<Path>,
+    folder: impl AsRef<Path>,
+    budget: &Budget,
+    check: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let (path, to) = (path.as_ref(), folder.as_ref());
-    let ledger = Ledger::new(&Budget::default());
+    let ledger = Ledger::new(budget);
     let bytes = whole::read(path, &ledger)?;
     let from = path.parent().unwrap_or(Path::new("."));
-    let others = others(&bytes, from);
+    let others = others(&bytes, from, &ledger);
     let others = others.map_err(|fault| fault.of(path.display().to_string(), &ledger))?;
-    write(&to.join("model.onnx"), |file| fs::write(file, &*bytes))?;
-    others
-        .iter()
-        .try_for_each(|(place, real)| write(&to.join(place), |file| fs::copy(real, file).map(drop)))
+    let mut made = Created::default();
+    write(&mut made, &to.join(MODEL), |file| file.write_all(&bytes))?;
+    drop(bytes);
+    for (place, real) in &others {
+        write(&mut made, &to.join(place), |file| copy_regular(real, file))?;
+    }
+    check()?;
+    made.keep();
+    Ok(())
 }
 
 /// Places of the files that initializers name, and where those really are.
-fn others(bytes: &[u8], folder: &Path) -> Result<BTreeSet<(PathBuf, PathBuf)>, Fault> {
-    let ledger = Ledger::new(&Budget::default());
-    let file = ModelFile::read(bytes, &ledger)?;
+fn others(
+    bytes: &[u8],
+    folder: &Path,
+    ledger: &Ledger,
+) -> Result<BTreeSet<(PathBuf, PathBuf)>, Fault> {
+    let file = ModelFile::read(bytes, ledger)?;
     let tensors = file.graph.iter().flat_map(|graph| graph.initializers.iter());
     let named = tensors.filter(|tensor| !tensor.external.is_empty());
     let place = |tensor| {
-        External::of(tensor).and_then(|external| external.place(folder)).map_err(Fault::of_graph)
+        let place = External::of(tensor).and_then(|external| external.place(folder));
+        place.and_then(free).map_err(Fault::of_graph)
     };
     named.map(place).collect()
 }
 
-fn write(path: &Path, write: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
-    let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write(path));
-    made.map_err(|error| Error::Io { file: path.display().to_string(), why: error.to_string() })
+/// Refuses a place whose name means something else in a model's folder.
+fn free(place: (PathBuf, PathBuf)) -> Result<(PathBuf, PathBuf), String> {
+    match TAKEN.iter().find(|name| place.0.starts_with(name)) {
+        Some(name) => Err(format!("external data: must not be named {name:?} in a model's folder")),
+        None => Ok(place),
+    }
+}
+
+/// Copies as many bytes as a regular file has now.
+fn copy_regular(from: &Path, to: &mut File) -> io::Result<()> {
+    let from = reef_files::regular(from)?;
+    let bytes = from.metadata()?.len();
+    io::copy(&mut from.take(bytes), to).map(drop)
+}
+
+fn write(
+    made: &mut Created,
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<()> {
+    let mut new = || {
+        path.parent().map_or(Ok(()), |folder| made.folder(folder))?;
+        made.file(path)
+    };
+    let written = new().and_then(|mut file| {
+        write(&mut file)?;
+        file.sync_all()
+    });
+    written.map_err(|error| Error::Io { file: path.display().to_string(), why: error.to_string() })
 }

@@ -5,7 +5,8 @@
 
 use crate::handmade::{bytes, file, node, number, value};
 use reef_models::kinds::reference;
-use reef_models::{Model, Result};
+use reef_models::onnx::copy;
+use reef_models::{Budget, Error, Model, Result};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -130,4 +131,53 @@ fn a_pipe_is_no_file() {
     let made = std::process::Command::new("mkfifo").arg(pipe).status().unwrap();
     assert!(made.success());
     assert_eq!(folder.refuses(&[("location", "pipe")]), "pipe: no file");
+}
+
+/// Copies the network that was loaded last to `new/deep`, unless `check` refuses it.
+fn copied(folder: &Folder, check: impl FnOnce() -> Result<()>) -> Result<()> {
+    copy(folder.0.join("model/m.onnx"), folder.0.join("new/deep"), &Budget::default(), check)
+}
+
+#[test]
+fn copy_stays_if_its_check_passes_and_is_gone_if_not() {
+    let folder = Folder::new("copy");
+    folder.write_weights("model/below/m.data");
+    sees_ones(folder.load_from("below/m.data"));
+    let why = Error::Kind { file: "m.onnx".into(), why: "is another one".into() };
+    assert_eq!(copied(&folder, || Err(why.clone())), Err(why.clone()));
+    assert!(!folder.0.join("new").exists());
+    let out = folder.0.join("new/deep");
+    copied(&folder, || Model::open(&out).images_only().read().map(drop)).unwrap();
+    for (from, to) in [("m.onnx", "model.onnx"), ("below/m.data", "below/m.data")] {
+        let read = |folder: &Path, file: &str| std::fs::read(folder.join(file)).unwrap();
+        assert_eq!(read(&folder.0.join("model"), from), read(&out, to), "{to}");
+    }
+}
+
+#[test]
+fn copy_replaces_no_file_and_leaves_nothing() {
+    let folder = Folder::new("copy-taken");
+    folder.write_weights("model/m.data");
+    sees_ones(folder.load_from("m.data"));
+    let out = folder.0.join("new/deep");
+    std::fs::create_dir_all(&out).unwrap();
+    std::fs::write(out.join("m.data"), "precious").unwrap();
+    let said = copied(&folder, || Ok(())).unwrap_err().to_string();
+    assert!(said.contains("deep/m.data: File exists"), "{said}");
+    assert_eq!(std::fs::read(out.join("m.data")).unwrap(), b"precious");
+    assert!(!out.join("model.onnx").exists());
+}
+
+/// The file of weights would be read as the network, or as how it is served.
+#[test]
+fn weights_with_the_name_of_another_part_are_not_copied() {
+    let folder = Folder::new("copy-names");
+    for name in ["model.onnx", "model.json", "model.toml"] {
+        folder.write_weights(&format!("model/{name}"));
+        sees_ones(folder.load_from(name));
+        let said = copied(&folder, || Ok(())).unwrap_err().to_string();
+        let want = format!("external data: must not be named {name:?} in a model's folder");
+        assert!(said.ends_with(&want), "{said}");
+        assert!(!folder.0.join("new").exists());
+    }
 }
