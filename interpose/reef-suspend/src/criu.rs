@@ -16,7 +16,10 @@ pub const VARIABLE: &str = "REEF_CRIU";
 const MIN_MAJOR: u32 = 4;
 /// Name of the log that CRIU writes next to its images.
 pub(crate) const LOG: &str = "criu.log";
-const PID_FILE: &str = "pid";
+/// File that CRIU writes at a start: the number of the process.
+pub(crate) const PID_FILE: &str = "pid";
+/// Maximum length of a log that is read for its error.
+const MAX_LOG_BYTES: u64 = 64 << 20;
 
 /// The program.
 #[derive(Clone, Debug)]
@@ -80,7 +83,8 @@ impl Criu {
         let mut command = self.command("restore", images);
         command.args(["--restore-detached", "--pidfile", PID_FILE]);
         run(command, images)?;
-        let pid = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
+        let text = reef_files::read_to_string(&file, reef_files::MAX_TOKEN_BYTES).ok();
+        let pid = text.and_then(|text| text.trim().parse().ok());
         pid.ok_or_else(|| Error::Criu { why: format!("no process number in {}", file.display()) })
     }
 }
@@ -103,7 +107,7 @@ fn run(mut command: Command, images: &Path) -> Result<(), Error> {
 
 /// The first error of the log that is one: a limit that can't be raised does no harm.
 fn reason(images: &Path, code: Option<i32>) -> String {
-    let log = fs::read(images.join(LOG)).unwrap_or_default();
+    let log = reef_files::read(images.join(LOG), MAX_LOG_BYTES).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
     let errors = log.lines().filter_map(|line| Some(line.split_once("Error ")?.1.trim()));
     let line = errors.clone().find(|line| !line.contains("rlimit:"));

@@ -6,16 +6,17 @@
 //! | `images/` | CRIU's files; its log and what it writes at a start are not described |
 //!
 //! A folder is written under another name and gets its own when all of it is on disk, so an
-//! interrupted checkpoint leaves none. Everything is compared with the description before a process
-//! is started.
+//! interrupted checkpoint leaves none. The draft's mark is locked while it is written. Everything is
+//! compared with the description before a process is started.
 
-use crate::criu::LOG;
+use crate::criu::{LOG, PID_FILE};
 use crate::error::Error;
 use crate::record::Suspended;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Beginning of a description: a name, and the version of the format.
@@ -27,6 +28,8 @@ const DRAFT: &str = "draft";
 const DRAFT_MARK: &str = "unfinished reef-checkpoint\n";
 /// Error for what is where a draft must be, and is not one.
 const KEPT: &str = "must not exist yet, got something that no checkpoint has made";
+/// Error for a draft that another checkpoint has not finished.
+const BUSY: &str = "must not be written by another checkpoint";
 /// Maximum length of the description.
 const MAX_DESCRIPTION: u64 = 16 << 20;
 
@@ -63,6 +66,8 @@ fn at(path: &Path) -> impl Fn(io::Error) -> Error {
 pub(crate) struct Draft {
     folder: PathBuf,
     draft: PathBuf,
+    /// Locked for as long as it is open.
+    mark: File,
     is_finished: bool,
 }
 
@@ -79,17 +84,22 @@ impl Draft {
         let mut name = folder.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let draft = folder.with_file_name(name);
-        if is_draft(&draft) {
-            fs::remove_dir_all(&draft).map_err(at(&draft))?; // of an interrupted checkpoint
-        }
+        remove_interrupted(&draft).map_err(at(&draft))?;
         let parent = draft.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(at(parent))?;
         fs::create_dir(&draft).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => at(&draft)(io::Error::other(KEPT)),
             _ => at(&draft)(error),
         })?;
-        let draft = Self { folder: folder.to_owned(), draft, is_finished: false };
-        fs::write(draft.draft.join(DRAFT), DRAFT_MARK).map_err(at(&draft.draft))?;
+        let path = draft.join(DRAFT);
+        let mark = File::options().write(true).create_new(true).open(&path).map_err(|error| {
+            let _ = fs::remove_dir(&draft); // empty, or of another program
+            at(&path)(error)
+        })?;
+        let draft = Self { folder: folder.to_owned(), draft, mark, is_finished: false };
+        lock(&draft.mark, &path).map_err(at(&draft.draft))?;
+        // A file without the text is not taken for that of an interrupted checkpoint.
+        (&draft.mark).write_all(DRAFT_MARK.as_bytes()).map_err(at(&path))?;
         fs::create_dir(draft.images()).map_err(at(&draft.draft))?;
         Ok(draft)
     }
@@ -112,7 +122,16 @@ impl Draft {
         text.and_then(|text| fs::write(&file, headed(text))).map_err(at(&file))?;
         sync(&self.draft).map_err(at(&self.draft))?;
         fs::rename(&self.draft, &self.folder).map_err(at(&self.folder))?;
-        self.is_finished = true;
+        let settled = self.settle();
+        if settled.is_err() {
+            let _ = fs::rename(&self.folder, &self.draft); // it must not start a second process
+        }
+        self.is_finished = settled.is_ok();
+        settled
+    }
+
+    /// Removes the mark, and has the folder's name on disk.
+    fn settle(&self) -> Result<(), Error> {
         fs::remove_file(self.folder.join(DRAFT)).map_err(at(&self.folder))?;
         let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
@@ -128,12 +147,38 @@ impl Drop for Draft {
     }
 }
 
-/// Returns whether a folder is a draft of this user, which an interrupted checkpoint has left.
-fn is_draft(folder: &Path) -> bool {
-    let mut mark = String::new();
-    let found = reef_files::own(folder.join(DRAFT), OpenOptions::new().read(true))
-        .and_then(|file| file.take(DRAFT_MARK.len() as u64).read_to_string(&mut mark));
-    !folder.is_symlink() && found.is_ok() && mark == DRAFT_MARK
+/// Removes a draft that an interrupted checkpoint of this user has left. Another folder stays.
+fn remove_interrupted(folder: &Path) -> io::Result<()> {
+    let Some(mark) = mark_of(folder) else { return Ok(()) };
+    lock(&mark, &folder.join(DRAFT))?; // until it is gone
+    fs::remove_dir_all(folder)
+}
+
+/// The mark of a draft of this user.
+fn mark_of(folder: &Path) -> Option<File> {
+    let mut text = String::new();
+    let mark = reef_files::own(folder.join(DRAFT), OpenOptions::new().read(true)).ok()?;
+    (&mark).take(DRAFT_MARK.len() as u64).read_to_string(&mut text).ok()?;
+    (!folder.is_symlink() && text == DRAFT_MARK).then_some(mark)
+}
+
+/// Locks a mark, unless its draft is another one by now: its writer has removed or finished it.
+fn lock(mark: &File, path: &Path) -> io::Result<()> {
+    match mark.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(io::Error::other(BUSY)),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let own = mark.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => Ok(()),
+        _ => Err(io::Error::other(BUSY)),
+    }
+}
+
+/// Returns whether a file of CRIU's is described: its log and its figures are not.
+fn is_image(name: &str) -> bool {
+    name != LOG && !name.starts_with("stats-")
 }
 
 /// Images of a folder by name.
@@ -142,7 +187,7 @@ fn describe(images: &Path) -> Result<BTreeMap<String, Image>, Error> {
     for entry in fs::read_dir(images).map_err(at(images))? {
         let path = entry.map_err(at(images))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name != LOG && !name.starts_with("stats-") {
+        if is_image(&name) {
             found.insert(name, Image::of(&path).map_err(at(&path))?);
         }
     }
@@ -167,7 +212,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `Record`: a file is absent or altered, or the format is another one.
+/// `Record`: a file is absent, altered or not described, or the format is another one.
 pub(crate) fn open(folder: &Path) -> Result<(Suspended, PathBuf), Error> {
     let file = folder.join(DESCRIPTION);
     let text = reef_files::read_to_string(&file, MAX_DESCRIPTION).map_err(at(&file))?;
@@ -183,6 +228,14 @@ pub(crate) fn open(folder: &Path) -> Result<(Suspended, PathBuf), Error> {
         }
         if Image::of(&path).map_err(at(&path))? != *expected {
             return Err(at(&path)(io::Error::other("it is not as it was written")));
+        }
+    }
+    for entry in fs::read_dir(&images).map_err(at(&images))? {
+        let path = entry.map_err(at(&images))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_known = name == PID_FILE || description.images.contains_key(&*name);
+        if is_image(&name) && !is_known {
+            return Err(at(&path)(io::Error::other("no checkpoint has written it")));
         }
     }
     Ok((description.suspended, images))
@@ -246,11 +299,38 @@ mod tests {
     fn draft_of_a_killed_checkpoint_is_replaced() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("saved");
-        let killed = Draft::new(&folder).unwrap();
+        let mut killed = Draft::new(&folder).unwrap();
         fs::write(killed.images().join("pages-1.img"), "half").unwrap();
-        std::mem::forget(killed);
+        killed.is_finished = true; // nothing removes it
+        drop(killed);
         let draft = Draft::new(&folder).unwrap();
         assert_eq!(fs::read_dir(draft.images()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn draft_of_a_running_checkpoint_is_left_to_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("saved");
+        let first = Draft::new(&folder).unwrap();
+        fs::write(first.images().join("pages-1.img"), "half").unwrap();
+        let error = Draft::new(&folder).unwrap_err().to_string();
+        assert!(error.ends_with(BUSY), "{error}");
+        assert_eq!(fs::read(first.images().join("pages-1.img")).unwrap(), b"half");
+        drop(first);
+        drop(Draft::new(&folder).unwrap());
+    }
+
+    /// CRIU reads files that it finds, described or not.
+    #[test]
+    fn image_that_no_checkpoint_has_written_is_refused() {
+        let (_parent, folder, _) = written();
+        for own in [LOG, PID_FILE, "stats-restore"] {
+            fs::write(folder.join("images").join(own), "1").unwrap();
+        }
+        open(&folder).unwrap();
+        fs::write(folder.join("images/inetsk.img"), "more").unwrap();
+        let error = open(&folder).unwrap_err().to_string();
+        assert!(error.ends_with("images/inetsk.img: no checkpoint has written it"), "{error}");
     }
 
     #[test]
