@@ -143,8 +143,11 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
         };
         swaps.note(&mut all);
         all.iter_mut().for_each(|record| record.for_memory = for_memory);
-        all.iter().try_for_each(|record| records.save(record))?;
-        Ok(all)
+        let saved = all.iter().try_for_each(|record| records.save(record));
+        match saved {
+            Ok(()) => Ok(all),
+            Err(error) => Err(brought_back(&group, &records, &all, error)),
+        }
     };
     let resume = |to| resume(&driver, &group, &records, &request.pids, to);
     let named = |name: &String| device(&devices.uuids, name);
@@ -197,6 +200,26 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
                 Err(_) => error,
             })
         }
+    }
+}
+
+/// Brings programs back whose records can't be written: a return would know nothing of their
+/// memory. Returns the error.
+fn brought_back(
+    group: &Group<'_, Driver>,
+    records: &Records,
+    all: &[Suspended],
+    error: Error,
+) -> Error {
+    match (group.resume(all, None).and_then(|_| come_back(all)), error) {
+        (Ok(_), error) => {
+            all.iter().for_each(|record| records.forget(record.process.pid));
+            error
+        }
+        (Err(left), Error::Record { what, error }) => {
+            Error::Record { what, error: io::Error::other(format!("{error}; {left}")) }
+        }
+        (Err(_), error) => error,
     }
 }
 

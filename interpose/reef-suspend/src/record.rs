@@ -43,6 +43,14 @@ impl Process {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }
 
+    /// Returns whether the process has ended. A process of which nothing can be read has not.
+    fn has_ended(&self) -> bool {
+        match Self::of(self.pid) {
+            Ok(now) => now != *self,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
     /// Name of its program, up to 15 characters.
     pub fn name(&self) -> String {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
@@ -149,6 +157,9 @@ impl Suspended {
     }
 }
 
+/// Maximum length of a record.
+const MAX_RECORD_BYTES: u64 = 4 << 20;
+
 /// The folder of the records.
 #[derive(Clone, Debug)]
 pub struct Records(PathBuf);
@@ -170,12 +181,8 @@ impl Records {
     /// `Record`: the system's.
     pub fn save(&self, record: &Suspended) -> Result<(), Error> {
         let file = self.file(record.process.pid);
-        let written = std::fs::create_dir_all(&self.0).and_then(|()| {
-            let text = serde_json::to_vec_pretty(record)?;
-            let draft = file.with_extension("new");
-            std::fs::write(&draft, text)?;
-            std::fs::rename(&draft, &file)
-        });
+        let written = std::fs::create_dir_all(&self.0)
+            .and_then(|()| reef_files::write(&file, serde_json::to_vec_pretty(record)?));
         written.map_err(|error| failed(&file, error))
     }
 
@@ -186,9 +193,22 @@ impl Records {
 
     /// The record of a process that lives. `None`: there is none.
     pub fn find(&self, pid: u32) -> Option<Suspended> {
-        let text = std::fs::read(self.file(pid)).ok()?;
-        let record: Suspended = serde_json::from_slice(&text).ok()?;
-        (record.process.pid == pid && record.process.is_alive()).then_some(record)
+        let is_meant = |record: &Suspended| record.process.pid == pid && record.process.is_alive();
+        self.read(pid).ok().filter(is_meant)
+    }
+
+    fn read(&self, pid: u32) -> io::Result<Suspended> {
+        let text = reef_files::read(self.file(pid), MAX_RECORD_BYTES)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// Returns whether the process of a record has ended. One that can't be read is kept for as
+    /// long as there is a process of its number.
+    fn is_over(&self, pid: u32) -> bool {
+        match self.read(pid) {
+            Ok(record) if record.process.pid == pid => record.process.has_ended(),
+            _ => Process::of(pid).is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
+        }
     }
 
     /// Records of all processes that live, by number. Those of dead ones are removed.
@@ -201,7 +221,7 @@ impl Records {
         pids.sort_unstable();
         let alive = |pid: u32| {
             let found = self.find(pid);
-            if found.is_none() {
+            if found.is_none() && self.is_over(pid) {
                 self.forget(pid);
             }
             found
@@ -252,6 +272,31 @@ mod tests {
         std::fs::write(folder.path().join("readme"), b"").unwrap();
         assert!(Records::at(folder.path()).all().is_empty());
         assert!(folder.path().join("readme").exists(), "files of others stay");
+    }
+
+    /// It may be one that could not be read in this moment.
+    #[test]
+    fn record_that_is_not_read_stays_while_its_process_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, gone] = [std::process::id(), u32::MAX];
+        for pid in [own, gone] {
+            std::fs::write(folder.path().join(format!("{pid}.json")), "{").unwrap();
+        }
+        assert!(Records::at(folder.path()).all().is_empty());
+        assert!(folder.path().join(format!("{own}.json")).exists());
+        assert!(!folder.path().join(format!("{gone}.json")).exists());
+    }
+
+    #[test]
+    fn record_is_written_through_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Process::of(std::process::id()).unwrap();
+        let precious = folder.path().join("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        let link = folder.path().join(format!("{}.new", own.pid));
+        std::os::unix::fs::symlink(&precious, link).unwrap();
+        Records::at(folder.path()).save(&record(own)).unwrap();
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
     }
 
     proptest! {

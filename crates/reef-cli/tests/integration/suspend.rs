@@ -543,6 +543,20 @@ fn program_with_managed_memory_runs_on() {
     assert!(program.ends_right());
 }
 
+/// A full disk, for one: no later return would know the program's memory.
+#[test]
+fn program_whose_record_cannot_be_written_runs_on() {
+    let machine = Machine::new("suspend-unrecorded");
+    let mut program = machine.start("plain", None);
+    machine.used(&[]);
+    let records = machine.folder.file("suspended", "in the way of the folder");
+    let error = machine.refuses(&["suspend", &program.target()]);
+    assert!(error.contains(&format!("{records}/{}.json: ", program.pid)), "{error}");
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    assert!(program.ends_right());
+}
+
 #[test]
 fn return_without_memory_is_refused_before_it_begins() {
     let machine = Machine::new("suspend-full");
