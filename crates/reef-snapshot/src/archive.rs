@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::file::{Snapshot, Unfinished};
 use crate::format::layout::CHUNK;
 use crate::format::manifest::{DeviceFacts, Manifest, QueueState};
+use crate::format::reader::Fault;
 use crate::format::writer::ChunkWriter;
 use std::path::Path;
 
@@ -120,7 +121,7 @@ impl Archive {
     }
 
     /// Gives the contents of region `index`, which must have this name, to `each`: the first byte
-    /// of each piece, and the piece.
+    /// of each piece, and the piece. Its first error ends the reading.
     ///
     /// # Errors
     ///
@@ -136,15 +137,24 @@ impl Archive {
             file: ARCHIVE_FILE.into(),
             why: format!("region {index}: must be {name:?}"),
         })?;
-        let mut failed = None;
-        let read = self.0.reader.region(&region, |at, bytes| {
-            if failed.is_none() {
-                failed = each(at, bytes).err();
-            }
-            Ok::<(), crate::format::reader::Fault>(())
-        });
-        read.map_err(|fault| self.0.refusal(fault))?;
-        failed.map_or(Ok(()), Err)
+        let read =
+            self.0.reader.region(&region, |at, bytes| each(at, bytes).map_err(Ended::Caller));
+        read.map_err(|ended| match ended {
+            Ended::File(fault) => self.0.refusal(fault),
+            Ended::Caller(error) => error,
+        })
+    }
+}
+
+/// End of reading before that of the region.
+enum Ended {
+    File(Fault),
+    Caller(Error),
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Self::File(fault)
     }
 }
 
@@ -187,6 +197,23 @@ mod tests {
         let mut archive = Archive::open(folder.path()).unwrap();
         assert!(archive.region(0, "another", |_, _| Ok(())).is_err());
         assert!(archive.region(9, "region 9", |_, _| Ok(())).is_err());
+    }
+
+    /// A region of zeros takes no room in the file, and may have any length.
+    #[test]
+    fn first_error_of_the_reader_ends_the_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = ArchiveWriter::begin(folder.path()).unwrap();
+        let mut writer = archive.writer().unwrap();
+        writer.region("zeros", &vec![0; 3 * CHUNK]).unwrap();
+        archive.finish(writer).unwrap();
+        let mut times = 0;
+        let read = Archive::open(folder.path()).unwrap().region(0, "zeros", |_, _| {
+            times += 1;
+            Err(Error::Damaged { file: "zeros".into(), why: "is too long".into() })
+        });
+        assert_eq!(read.unwrap_err().to_string(), "zeros: is too long");
+        assert_eq!(times, 1);
     }
 
     #[test]

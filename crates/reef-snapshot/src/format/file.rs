@@ -113,7 +113,8 @@ fn other_file() -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
-/// A file that takes the place of the snapshot in its folder when it is finished.
+/// A file that takes the place of the snapshot in its folder when it is finished. Removed on drop if
+/// it is not.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     folder: PathBuf,
@@ -185,5 +186,17 @@ impl Unfinished {
 
     fn unfinished(&self) -> PathBuf {
         self.folder.join(format!("{}.{UNFINISHED}", self.name))
+    }
+}
+
+impl Drop for Unfinished {
+    /// Another writer's file may have the name by now. This one has the lock on its own.
+    fn drop(&mut self) {
+        let path = self.unfinished();
+        if let (Ok(own), Ok(there)) = (self.file.metadata(), fs::symlink_metadata(&path))
+            && (own.dev(), own.ino()) == (there.dev(), there.ino())
+        {
+            let _ = fs::remove_file(path); // of no use, and it may have filled the disk
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Description of a file by itself, as JSON.
 
 use super::layout::CHUNK;
+use super::note;
 use crate::digest::Digest;
 use reef_core::Blocks;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,7 @@ pub struct Manifest {
     /// All chunks, in the order of the file.
     pub chunks: Vec<Chunk>,
     /// The writer's own.
+    #[serde(deserialize_with = "note::read")]
     pub note: serde_json::Value,
 }
 
@@ -195,6 +197,30 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Values of two bytes each take thirty-two and more in memory.
+    #[test]
+    fn note_that_takes_too_much_memory_is_refused() {
+        let nothing = Digest::of(&[]);
+        let manifest = Manifest {
+            written_by: String::new(),
+            name: String::new(),
+            model: nothing,
+            weights: nothing,
+            plan: nothing,
+            device: DeviceFacts { backend: "cpu".into(), name: String::new() },
+            queue: QueueState { commands: 1, completed: 0, left: 0, partial: None },
+            memory: Vec::new(),
+            chunks: Vec::new(),
+            note: vec![0; 20_000].into(),
+        };
+        let text = serde_json::to_string(&manifest).unwrap();
+        let error = serde_json::from_str::<Manifest>(&text).unwrap_err().to_string();
+        assert!(error.starts_with("note: must take less memory"), "{error}");
+        let text = text.replace("0,0,", "");
+        assert!(text.len() < 1_000, "{}", text.len());
+        serde_json::from_str::<Manifest>(&text).unwrap();
+    }
 
     #[test]
     fn positions_tell_tasks_apart() {

@@ -1,8 +1,9 @@
 //! Writes the bytes of a snapshot, chunk by chunk. Several threads digest chunks and write them, as
 //! one alone is slower than the memory that they come from.
 
-use super::layout::{CHUNK, END, HEADER, MAGIC, VERSION};
+use super::layout::{CHUNK, END, HEADER, MAGIC, MAX_MANIFEST, VERSION};
 use super::manifest::{Chunk, Manifest, RegionState};
+use super::note;
 use crate::digest::Digest;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -125,8 +126,13 @@ impl ChunkWriter {
         let (memory, chunks) =
             (std::mem::take(&mut index.memory), std::mem::take(&mut index.chunks));
         let manifest = Manifest { memory, chunks, ..manifest };
+        note::read(&manifest.note)?; // or the file could not be read
         let mut text = serde_json::to_vec(&manifest)?;
         let (length, digest) = (text.len() as u64, Digest::of(&text));
+        if length > MAX_MANIFEST {
+            let why = format!("manifest: must have at most {MAX_MANIFEST} bytes, got {length}");
+            return Err(io::Error::other(why));
+        }
         text.extend_from_slice(&length.to_le_bytes());
         text.extend_from_slice(digest.as_bytes());
         text.extend_from_slice(&END);

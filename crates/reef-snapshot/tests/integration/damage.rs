@@ -94,6 +94,21 @@ fn fault_of_a_file_is_told_in_words() {
     assert!(missing.contains("network.reef: No such file"), "{missing}");
 }
 
+/// The note would take more room than its file has for it.
+#[test]
+fn snapshot_that_could_not_be_read_is_not_written() {
+    let (folder, device) = (tempfile::tempdir().expect("a folder"), cpu(0, 1));
+    let journal = Journal::new(&device);
+    let work = journal.work();
+    let parked = Parked::new(Seq(0), work.task.to_vec(), None).expect("no host code");
+    write(folder.path(), &work, &parked, json!("old")).expect("nothing is in its way");
+    let note = json!("x".repeat(64 << 20));
+    let said = write(folder.path(), &work, &parked, note).expect_err("too long").to_string();
+    assert!(said.contains("manifest: must have at most 67108864 bytes, got "), "{said}");
+    assert_eq!(Snapshot::open(folder.path()).expect("whole").manifest().note, json!("old"));
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing is left");
+}
+
 /// Files of the user's that are where a snapshot is written, and a link to one.
 #[test]
 fn file_that_is_no_snapshot_is_never_written() {

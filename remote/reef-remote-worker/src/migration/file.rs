@@ -2,8 +2,9 @@
 
 use super::copy::Copy;
 use super::state::{Range, State};
+use super::target::MAX_STATE_LEN;
 use reef_remote::migration::{Each as EachPiece, Frozen, Target};
-use reef_snapshot::{Archive, ArchiveWriter};
+use reef_snapshot::{ARCHIVE_FILE, Archive, ArchiveWriter};
 use reef_wire::codec;
 use std::path::Path;
 
@@ -64,9 +65,18 @@ fn region_name(number: u64) -> String {
     format!("{number:#x}")
 }
 
-fn read_state(archive: &mut Archive, name: &str) -> Result<Vec<u8>, String> {
+/// Fault of a file's contents.
+fn damaged(why: String) -> reef_snapshot::Error {
+    reef_snapshot::Error::Damaged { file: ARCHIVE_FILE.into(), why }
+}
+
+/// Reads a state of at most `max_bytes`. Zeros take no room in the file, so it may say any length.
+fn read_state(archive: &mut Archive, name: &str, max_bytes: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = archive.region(0, name, |_, piece| {
+        if piece.len() > max_bytes - bytes.len() {
+            return Err(damaged(format!("{name}: must have at most {max_bytes} bytes")));
+        }
         bytes.extend_from_slice(piece);
         Ok(())
     });
@@ -83,13 +93,11 @@ fn read_region(
 ) -> Result<(), String> {
     let mut outcome = Ok(());
     let read = archive.region(index, &region_name(number), |offset, piece| {
-        if outcome.is_ok() {
-            outcome = each(offset, piece);
-        }
-        Ok(())
+        outcome = each(offset, piece);
+        outcome.clone().map_err(damaged) // ends the reading
     });
-    read.map_err(text)?;
-    outcome
+    outcome?;
+    read.map_err(text)
 }
 
 /// Sends what a folder has to a server, which begins the session. Returns the bytes of its memory.
@@ -102,7 +110,7 @@ pub(crate) fn restore(folder: &Path, target: &Target) -> Result<u64, String> {
     if archive.name(0) != Some(DEVICE_STATE) {
         return restore_program(archive, target);
     }
-    let state = read_state(&mut archive, DEVICE_STATE)?;
+    let state = read_state(&mut archive, DEVICE_STATE, MAX_STATE_LEN)?;
     let mut read = |at: usize, number: u64, each: &mut EachPiece<'_>| {
         read_region(&mut archive, at + 1, number, &mut |_, piece| each(piece))
     };
@@ -110,7 +118,7 @@ pub(crate) fn restore(folder: &Path, target: &Target) -> Result<u64, String> {
 }
 
 fn restore_program(mut archive: Archive, target: &Target) -> Result<u64, String> {
-    let bytes = read_state(&mut archive, STATE)?;
+    let bytes = read_state(&mut archive, STATE, MAX_STATE_LEN)?;
     let state: State = codec::read(&bytes).map_err(|e| format!("state: {e}"))?;
     let mut copy = Copy::begin(target, state.window, &state.program)?;
     for (at, range) in state.memory.iter().enumerate() {
@@ -121,4 +129,23 @@ fn restore_program(mut archive: Archive, target: &Target) -> Result<u64, String>
     copy.prepare(&state)?;
     copy.commit()?;
     Ok(state.memory.iter().map(|range| range.bytes).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_longer_than_its_bound_is_refused() {
+        let folder = std::env::temp_dir().join(format!("reef-state-{}", std::process::id()));
+        let archive = ArchiveWriter::begin(&folder).unwrap();
+        let mut writer = archive.writer().unwrap();
+        writer.region(STATE, &[0; 9]).unwrap();
+        archive.finish(writer).unwrap();
+        let mut archive = Archive::open(&folder).unwrap();
+        assert_eq!(read_state(&mut archive, STATE, 9).unwrap(), [0; 9]);
+        let error = read_state(&mut archive, STATE, 8).unwrap_err();
+        assert!(error.ends_with("state: must have at most 8 bytes"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

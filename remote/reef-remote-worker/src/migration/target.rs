@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of the largest state: images, variables and messages that wait.
-const MAX_STATE_LEN: usize = 512 << 20;
+pub(super) const MAX_STATE_LEN: usize = 512 << 20;
 
 /// Has a session run that was made of a state: its objects, its queue and its thread.
 pub(crate) type Begin =
