@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The version of the file's format.
@@ -42,10 +42,10 @@ impl Checkpoint {
     /// The file can't be read, or isn't a checkpoint of this version: it isn't overwritten then.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let (path, lock) = (folder.join(FILE), folder.join(LOCK));
-        let file = File::options().create(true).truncate(false).write(true).open(&lock);
+        let file = reef_files::own(&lock, File::options().create(true).truncate(false).write(true));
         let file = file.and_then(|file| file.lock().map(|()| file));
         let _lock = file.map_err(|error| Error::of(&lock, &error))?;
-        let claims = match std::fs::read_to_string(&path) {
+        let claims = match reef_files::read_to_string(&path, reef_files::MAX_TEXT_BYTES) {
             Ok(text) => parse(&text).map_err(|why| damaged(&path, &why))?,
             Err(error) if error.kind() == ErrorKind::NotFound => Claims::new(),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
@@ -60,12 +60,8 @@ impl Checkpoint {
     pub(super) fn save(&self) -> Result<()> {
         let content = Content { version: VERSION, claims: self.claims.clone() };
         let text = serde_json::to_string_pretty(&content).expect("names are texts");
-        let new = self.path.with_extension("new");
         let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &self.path)?;
+            reef_files::write(&self.path, text)?;
             File::open(self.path.parent().unwrap_or(Path::new("/")))?.sync_all()
         };
         write().map_err(|error: std::io::Error| Error::of(&self.path, &error))

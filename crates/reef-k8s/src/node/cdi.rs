@@ -29,13 +29,12 @@ pub(crate) fn write(node: &Node, folder: &Path, gpus: &[Gpu]) -> Result<()> {
 
 /// Writes a file if it doesn't say so already. A reader sees the old one or the new one whole.
 pub(crate) fn write_file(path: &Path, spec: &Value) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (text, new) = (format!("{spec:#}\n"), path.with_file_name(format!(".{name}.new")));
-    if std::fs::read_to_string(path).is_ok_and(|found| found == text) {
+    let text = format!("{spec:#}\n");
+    let found = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES);
+    if found.is_ok_and(|found| found == text) {
         return Ok(());
     }
-    std::fs::write(&new, text).map_err(|error| Error::of(&new, &error))?;
-    std::fs::rename(&new, path).map_err(|error| Error::of(path, &error))
+    reef_files::write(path, text).map_err(|error| Error::of(path, &error))
 }
 
 /// A mount in the format's words.
@@ -55,4 +54,28 @@ fn spec(node: &Node, gpus: &[Gpu]) -> Value {
         "devices": gpus.iter().map(device).collect::<Vec<_>>(),
         "containerEdits": { "deviceNodes": shared, "mounts": mounts },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_written_through_no_link_and_read_from_no_fifo() {
+        let folder = std::env::temp_dir().join(format!("reef-cdi-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [path, precious] = [FILE, "precious"].map(|name| folder.join(name));
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, folder.join(format!(".{FILE}.new"))).unwrap();
+        write_file(&path, &json!({ "a": 1 })).unwrap();
+        let read: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(read, json!({ "a": 1 }));
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = write_file(&path, &json!({})).unwrap_err().to_string();
+        let want = "must be absent or a regular file, got a FIFO";
+        assert_eq!(error, format!("{}: {want}", path.display()));
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -8,7 +8,6 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of characters of an id. Alnair's have five.
@@ -57,17 +56,14 @@ impl Containers {
         pids.insert(pid);
         let lines: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
         let written = std::fs::create_dir_all(&folder)
-            .and_then(|()| replace(&folder.join("containerID"), &group.container))
-            .and_then(|()| replace(&folder.join("cgroup.procs"), &lines));
+            .and_then(|()| reef_files::write(folder.join("containerID"), &group.container))
+            .and_then(|()| reef_files::write(folder.join("cgroup.procs"), &lines));
         written.map_err(|error| format!("{}: {error}", folder.display()))
     }
 
     /// Refuses more ids of a container than the maximum.
-    #[expect(clippy::disallowed_methods, reason = "in a folder of the daemon")]
     fn check_count(&self, folder: &Path, container: &str) -> Result<(), String> {
-        let its = |path: &Path| {
-            std::fs::read_to_string(path.join("containerID")).is_ok_and(|name| name == container)
-        };
+        let its = |path: &Path| text(&path.join("containerID")) == container;
         let folders = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
         if its(folder) || folders.filter(|entry| its(&entry.path())).count() < MAX_IDS {
             return Ok(());
@@ -76,10 +72,8 @@ impl Containers {
     }
 
     /// Refuses an id of another container with a live registered process.
-    #[expect(clippy::disallowed_methods, reason = "in a folder of the daemon")]
     fn check(&self, folder: &Path, id: &str, container: &str) -> Result<(), String> {
-        let read = |name| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-        let (known, pids) = (read("containerID"), read("cgroup.procs"));
+        let (known, pids) = (text(&folder.join("containerID")), text(&folder.join("cgroup.procs")));
         let lives = |pid: u32| self.group(pid).is_some_and(|group| group.container == known);
         if known == container || !numbers(&pids).into_iter().any(lives) {
             return Ok(());
@@ -151,11 +145,9 @@ fn numbers(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-/// Replaces the text of a file atomically: a reader finds the old one or the new one.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    std::fs::write(&temporary, text)?;
-    std::fs::rename(&temporary, path)
+/// Returns the text of a file that a container may have changed; none if it can't be read.
+fn text(path: &Path) -> String {
+    reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -238,6 +230,24 @@ pub(super) mod tests {
         assert_eq!(containers.answer(1, "/ more\n"), "ids of container one must be at most 8");
         assert_eq!(containers.answer(1, "/ id0\n"), "ok", "again");
         assert_eq!(containers.answer(2, "/ more\n"), "ok");
+    }
+
+    /// Containers may have their folder to write.
+    #[test]
+    fn link_in_a_container_s_folder_is_not_followed() {
+        let system = System::new("links", &[(1, "0::/a/one\n")]);
+        system.write("precious", "precious");
+        system.write("root/abcde/other", "");
+        for name in ["containerID.new", "cgroup.new", "cgroup.procs"] {
+            let link = system.0.join("root/abcde").join(name);
+            std::os::unix::fs::symlink(system.0.join("precious"), link).unwrap();
+        }
+        let containers = system.containers();
+        let refused = containers.answer(1, "/ abcde\n");
+        assert!(refused.ends_with("must be absent or a regular file, got a symbolic link"));
+        std::fs::remove_file(system.0.join("root/abcde/cgroup.procs")).unwrap();
+        assert_eq!(containers.answer(1, "/ abcde\n"), "ok");
+        assert_eq!(system.read("precious"), "precious");
     }
 
     /// Two containers that request one id at the same time: exactly one gets it, with all of its

@@ -128,7 +128,7 @@ impl Audit {
         let path = self.folder.join("daemon.lock");
         let mut options = File::options();
         options.create(true).truncate(false).write(true).mode(0o600);
-        let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let file = reef_files::own(path, &mut options)?;
         match file.try_lock() {
             Ok(()) => self.lock = Some(file),
             Err(TryLockError::WouldBlock) => return Ok(false),

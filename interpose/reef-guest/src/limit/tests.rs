@@ -257,7 +257,11 @@ fn audit_follows_no_link_and_opens_only_files() {
     std::fs::remove_file(folder.0.join(FILE)).unwrap();
     std::fs::create_dir(folder.0.join(FILE)).unwrap();
     assert!(audit.refresh().is_err(), "a folder");
-    std::fs::remove_file(folder.0.join("daemon.lock")).unwrap();
+    let lock = folder.0.join("daemon.lock");
+    std::fs::remove_file(&lock).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    assert!(audit.is_alone().is_err(), "a FIFO, which has no reader");
+    std::fs::remove_file(&lock).unwrap();
     assert!(audit.is_alone().unwrap());
     let mode = std::fs::metadata(folder.0.join("daemon.lock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
