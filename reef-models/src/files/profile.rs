@@ -6,6 +6,8 @@
 use super::json;
 use crate::errors::error::{Error, Result};
 use crate::graph::schedule::{ScheduleGraph, Work};
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
 use reef_core::dkp::{self, Resources};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -54,12 +56,19 @@ impl Latencies {
     ///
     /// # Errors
     ///
-    /// `Io` if the file can't be read, `Json` if it can't be parsed.
+    /// `Io` if the file can't be read, `Json` if it can't be parsed, `Memory` if that would take
+    /// more than the default [budget](Budget).
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        let file = path.as_ref().display().to_string();
-        let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)
-            .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
-        Self::from_json(&text, &file)
+        Self::load_within(path, &Budget::default())
+    }
+
+    /// As [`load`](Self::load), with memory of this budget.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `load`.
+    pub fn load_within(path: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
+        json::read(path.as_ref(), &Ledger::new(budget), Self::from_json)
     }
 
     /// Parses the text of a profile; `file` names it in errors.
@@ -141,6 +150,22 @@ impl KernelLatency {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Numbers of two bytes each, which take eight and more in memory.
+    #[test]
+    fn text_that_takes_too_much_memory_is_refused() {
+        let name = format!("reef-long-{}.json", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::File::create(&path).unwrap().set_len(50 << 20).unwrap();
+        let errors = [
+            Latencies::load(&path).map(drop).unwrap_err(),
+            ScheduleGraph::load(&path).map(drop).unwrap_err(),
+        ];
+        std::fs::remove_file(&path).unwrap();
+        for error in errors {
+            assert!(matches!(error, Error::Memory { .. }), "{error}");
+        }
+    }
 
     #[test]
     fn a_measured_profile_comes_back_from_its_text() {

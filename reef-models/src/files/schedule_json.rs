@@ -9,6 +9,8 @@ use super::op_json::OpEntry;
 use crate::errors::error::{Error, Result};
 use crate::graph::problem::{Fault, Problem};
 use crate::graph::schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
 use crate::model::tensor::Constants;
 use reef_op::Op;
 use serde::{Deserialize, Serialize};
@@ -53,13 +55,12 @@ impl ScheduleGraph {
     ///
     /// # Errors
     ///
-    /// `Io` if the file can't be read, `Json` if it can't be parsed, `Graph` if it is not a graph.
+    /// `Io` if the file can't be read, `Json` if it can't be parsed, `Graph` if it is not a graph,
+    /// `Memory` if that would take more than the default [budget](Budget).
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let file = path.display().to_string();
-        let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)
-            .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
-        let mut graph = Self::from_json(&text, &file)?;
+        let ledger = Ledger::new(&Budget::default());
+        let mut graph = json::read(path, &ledger, Self::from_json)?;
         graph.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(graph)
     }

@@ -289,7 +289,7 @@ impl ModelSpec {
         }
         match &self.profile {
             Some(profile) if model.kernels().is_none() => {
-                Ok(model.with_latencies(Some(Latencies::load(profile)?)))
+                Ok(model.with_latencies(Some(Latencies::load_within(profile, budget)?)))
             }
             _ => Ok(model),
         }
