@@ -18,6 +18,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+/// Maximum length of a workload's file: each of its bytes may take a hundred in memory.
+const MAX_BYTES: u64 = 8 << 20;
 /// Most requests per second: more would be a typing error.
 const MAX_FREQUENCY: f64 = 100_000.0;
 
@@ -101,7 +103,7 @@ impl Workload {
 /// Reads a workload.
 pub(crate) fn load(path: &Path) -> Result<Workload, Usage> {
     let wrong = |why: String| Usage(format!("{}: {why}", path.display()));
-    let text = reef_files::read_to_string(path, reef_files::MAX_TEXT_BYTES)
+    let text = reef_files::read_to_string(path, MAX_BYTES)
         .map_err(|error| wrong(error.to_string()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     parse(&text, &name).map_err(wrong)
@@ -244,6 +246,16 @@ mod tests {
 
     fn tasks(tasks: &[String]) -> Result<Workload, String> {
         parse(&format!(r#"{{"time": 60, "tasks": [{}]}}"#, tasks.join(", ")), "x")
+    }
+
+    #[test]
+    fn file_over_its_bound_is_refused() {
+        let name = format!("reef-disb-long-{}.json", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        let error = load(&path).map(drop).unwrap_err().0;
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.ends_with("must have at most 8388608 bytes, got more"), "{error}");
     }
 
     #[test]
