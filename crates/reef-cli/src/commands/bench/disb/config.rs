@@ -103,8 +103,8 @@ impl Workload {
 /// Reads a workload.
 pub(crate) fn load(path: &Path) -> Result<Workload, Usage> {
     let wrong = |why: String| Usage(format!("{}: {why}", path.display()));
-    let text = reef_files::read_to_string(path, MAX_BYTES)
-        .map_err(|error| wrong(error.to_string()))?;
+    let text =
+        reef_files::read_to_string(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     parse(&text, &name).map_err(wrong)
 }
