@@ -1,9 +1,9 @@
 //! `reef completions`: what shells complete.
 
-use anyhow::{Context, Result};
+use crate::report::output::print_text;
+use anyhow::Result;
 use clap::Command;
 use clap_complete::{Shell, generate};
-use std::io::Write;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -15,5 +15,5 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, mut command: Command) -> Result<()> {
     let mut script = Vec::new();
     generate(args.shell, &mut command, "reef", &mut script);
-    std::io::stdout().write_all(&script).context("stdout")
+    print_text(&script)
 }

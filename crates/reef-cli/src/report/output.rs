@@ -1,13 +1,31 @@
 //! Lines on stdout.
 
 use anyhow::Context;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// Failure of stdout.
+#[derive(Debug)]
+struct Unprinted(io::Error);
+
+impl Display for Unprinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stdout: {}", self.0)
+    }
+}
+
+impl std::error::Error for Unprinted {}
+
 /// Prints a line on stdout.
 pub(crate) fn print(line: impl Display) -> anyhow::Result<()> {
-    writeln!(io::stdout(), "{line}").context("stdout")
+    Ok(writeln!(io::stdout(), "{line}").map_err(Unprinted)?)
+}
+
+/// Prints text on stdout as it is.
+pub(crate) fn print_text(text: &[u8]) -> anyhow::Result<()> {
+    let mut to = io::stdout();
+    Ok(to.write_all(text).and_then(|()| to.flush()).map_err(Unprinted)?)
 }
 
 /// Writes a whole file in the place of an old one, which stays if that fails.
@@ -27,6 +45,21 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
 
 /// Returns whether the reader of our output has closed it, as `head` does.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    let cause = error.downcast_ref::<Unprinted>();
+    cause.is_some_and(|Unprinted(cause)| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A helper that has ended closes its pipe as well.
+    #[test]
+    fn only_stdout_may_have_no_reader() {
+        let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_unread(&Unprinted(closed()).into()));
+        assert!(!is_unread(&Unprinted(io::Error::from(io::ErrorKind::StorageFull)).into()));
+        assert!(!is_unread(&closed().into()));
+        assert!(!is_unread(&anyhow::Error::new(closed()).context("the helper")));
+    }
 }

@@ -729,6 +729,11 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     let (code, said) = run(&["--profile=python"], &["true"]);
     let line = "reef: --call-profile must name a file that ends in .json, got python\n";
     assert_eq!((code, &*said), (Some(2), line));
+    let link = folder.path("link.json");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let (code, said) = run(&[&format!("--call-profile={link}")], &["true"]);
+    let why = "must be absent or a regular file, got a symbolic link";
+    assert_eq!((code, said), (Some(2), format!("reef: --call-profile {link}: {why}\n")));
 }
 
 /// A program that says the name of its device.

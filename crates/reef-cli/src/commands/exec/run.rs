@@ -258,6 +258,8 @@ fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
             bail!(Usage(why));
         }
         let file = std::path::absolute(file).with_context(|| shown.to_string())?;
+        reef_files::replaceable(&file)
+            .map_err(|why| Usage(format!("--call-profile {shown}: {why}")))?;
         set[0].1 = "table,trace".into();
         set.push(("REEF_PROFILE_TRACE", file.into()));
         set.push(("REEF_PROFILE_FIRST", std::process::id().to_string().into()));
