@@ -21,8 +21,8 @@ mod socket;
 pub use create::Created;
 pub use mapping::{Mapping, Shared};
 pub use read::{
-    MAX_INPUT_BYTES, MAX_PEM_BYTES, MAX_TEXT_BYTES, MAX_TOKEN_BYTES, own, read, read_to_string,
-    regular,
+    MAX_INPUT_BYTES, MAX_PEM_BYTES, MAX_TEXT_BYTES, MAX_TOKEN_BYTES, is_taken, own, read,
+    read_to_string, regular,
 };
 pub use replace::{Replacement, replaceable, write};
 pub use socket::{SocketFile, bind, clear};

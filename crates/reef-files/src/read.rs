@@ -43,6 +43,15 @@ pub fn read_to_string(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Stri
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
+/// Returns whether something has this name: also a link without a target, or what can't be looked
+/// at. Its reader is told the reason, and does not take it for absent.
+pub fn is_taken(path: impl AsRef<Path>) -> bool {
+    let is_absent = |error: io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    !path.as_ref().symlink_metadata().is_err_and(is_absent)
+}
+
 /// Opens a regular file for reading. Does not wait for a writer, as a FIFO does.
 ///
 /// # Errors
@@ -131,6 +140,17 @@ mod tests {
         symlink("/dev/zero", &link).unwrap();
         assert_eq!(why(&link), "must be a regular file, got a device");
         assert_eq!(why(folder.path()), "must be a regular file, got a folder");
+    }
+
+    #[test]
+    fn name_of_a_link_without_a_target_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        assert!(!is_taken(&file) && !is_taken(file.join("below")));
+        symlink(&file, &link).unwrap();
+        assert!(is_taken(&link) && !is_taken(&file));
+        std::fs::write(&file, "").unwrap();
+        assert!(is_taken(&file) && !is_taken(file.join("below")), "it is no folder");
     }
 
     #[test]

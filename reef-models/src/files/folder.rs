@@ -48,7 +48,7 @@ impl Folder {
         let params = model.keep_of(Params::load(folder.join(PARAM), budget)?)?;
         let profile = folder.join(PROFILE);
         let latencies = || json::read(&profile, &ledger, Latencies::from_json);
-        let latencies = profile.exists().then(latencies).transpose()?;
+        let latencies = reef_files::is_taken(&profile).then(latencies).transpose()?;
         Ok(Self { model, params, latencies })
     }
 

@@ -75,7 +75,8 @@ impl ProgramModel {
         let sources = files(folder, is_source)?;
         let sources = sources.iter().map(|file| read(file, &ledger)).collect::<Result<Vec<_>>>()?;
         let param = folder.join(format!("{name}.param"));
-        let params = param.exists().then(|| Params::load(&param, budget)).transpose()?;
+        let params =
+            reef_files::is_taken(&param).then(|| Params::load(&param, budget)).transpose()?;
         Self::new(&name, &text, &sources, params)
     }
 }
@@ -146,6 +147,15 @@ mod tests {
         let text = model.text();
         assert_eq!(text.calls[0].args, [16, 12, 16, 20]);
         assert!(text.files[0].guarded);
+    }
+
+    /// Its weights would be made up.
+    #[test]
+    fn weights_behind_a_link_without_a_target_are_missed() {
+        let folder = Temporary::new("link", &[("n.json", SCHEDULE), ("n.cu", SOURCE)]);
+        std::os::unix::fs::symlink("/nowhere/n.param", folder.0.join("n.param")).unwrap();
+        let said = ProgramModel::load(&folder.0, &Budget::default()).unwrap_err().to_string();
+        assert!(said.contains("n.param: No such file"), "{said}");
     }
 
     #[test]

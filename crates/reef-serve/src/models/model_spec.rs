@@ -83,7 +83,7 @@ impl ModelSpec {
         {
             return Err(of(name, version, no_folder(file)));
         }
-        let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
+        let profile = Some(place.join("profile.json")).filter(|file| reef_files::is_taken(file));
         let (scales, place) = (description.scales.clone(), place.to_path_buf());
         let Description { size, batch, measure, instances, .. } = *description;
         let (name, shapes) = (name.clone(), description.shapes.clone());

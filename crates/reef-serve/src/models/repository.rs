@@ -280,7 +280,7 @@ impl Entry {
     fn description(&self, name: &ModelName, given: &Replacement) -> Result<Description> {
         let (Self::Versions(place) | Self::Whole(place)) = self;
         let (path, config) = (place.join(DESCRIPTION), place.join(CONFIG));
-        let own = match (path.is_file(), config.is_file()) {
+        let own = match (reef_files::is_taken(&path), reef_files::is_taken(&config)) {
             (true, has_both) => {
                 if has_both {
                     tracing::warn!(model = %name, "{CONFIG} is not read because there is a {DESCRIPTION}");

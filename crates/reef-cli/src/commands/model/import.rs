@@ -136,7 +136,7 @@ impl Out {
     /// Refuses a file as the folder, and a folder that has a network: two of them would be mixed.
     fn check(&self) -> Result<(), Usage> {
         check_folder(&self.out)?;
-        match FILES.iter().find(|name| self.out.join(name).exists()) {
+        match FILES.iter().find(|name| reef_files::is_taken(self.out.join(name))) {
             None => Ok(()),
             Some(name) => Err(Usage(format!(
                 "--out {}: must be a folder without a network, got one with {name}; remove it or name another",

@@ -197,6 +197,24 @@ fn description_of_any_length_gets_one_short_error() {
     }
 }
 
+/// The model would be served with the settings of one without a description.
+#[test]
+fn description_that_is_no_file_is_an_error() {
+    let folder = Folder::new("kinds");
+    folder.file("m/1/model.onnx", "");
+    let repository = folder.open();
+    let said =
+        || repository.specs(&name("m"), None, &Replacement::default()).unwrap_err().to_string();
+    for file in ["m/config.pbtxt", "m/model.toml"] {
+        std::os::unix::fs::symlink("/nowhere", folder.0.join(file)).unwrap();
+        assert!(said().contains(&format!("{file}: No such file")), "{}", said());
+    }
+    std::fs::remove_file(folder.0.join("m/model.toml")).unwrap();
+    std::fs::create_dir(folder.0.join("m/model.toml")).unwrap();
+    let want = "m/model.toml: must be a regular file, got a folder";
+    assert!(said().contains(want), "{}", said());
+}
+
 #[test]
 fn triton_config_is_read_without_model_toml() {
     let folder = Folder::new("pbtxt");
