@@ -15,7 +15,8 @@ pub(crate) struct Args {
 
 /// Refuses the command and says how to build it.
 fn refuse(feature: &str) -> Result<()> {
-    let name = std::env::args().nth(1).unwrap_or_default();
+    let name = std::env::args_os().nth(1).unwrap_or_default();
+    let name = name.to_string_lossy();
     let install = format!("cargo install --path crates/reef-cli --features {feature} --locked");
     Err(Usage(format!("`reef {name}` is not in this build. Rebuild with: {install}")).into())
 }

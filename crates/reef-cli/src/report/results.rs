@@ -8,6 +8,7 @@ use crate::report::output::{print, save};
 use anyhow::Result;
 use reef::Device;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -116,7 +117,7 @@ impl<R> Results<'_, R> {
             "bench": self.bench,
             "version": env!("CARGO_PKG_VERSION"),
             "date": date(args.begun),
-            "command": std::env::args().collect::<Vec<_>>().join(" "),
+            "command": command(std::env::args_os()),
             "device": place.facts,
             "facts": self.facts,
             "rows": as_json(self.columns, self.rows),
@@ -124,9 +125,27 @@ impl<R> Results<'_, R> {
     }
 }
 
+/// The command line. Names of files need not be text.
+fn command(words: impl Iterator<Item = OsString>) -> String {
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Prints the names of the files.
 pub(crate) fn print_files(plot: Option<&Path>) -> Result<()> {
     let Some(plot) = plot else { return Ok(()) };
     let others = if plot.exists() { ", .csv and .svg" } else { " and .csv" };
     print(format_args!("{}{others}", plot.with_extension("json").display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn command_line_with_any_bytes_is_shown() {
+        let words = [b"reef".to_vec(), b"--out".to_vec(), vec![0xff]];
+        assert_eq!(command(words.into_iter().map(OsString::from_vec)), "reef --out \u{fffd}");
+    }
 }

@@ -108,6 +108,20 @@ fn output_that_is_a_link_is_refused_and_its_target_stays() {
     assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
 }
 
+#[test]
+fn output_whose_name_is_not_text_is_said_in_json() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new("output-name");
+    let out = Path::new(&folder.path("")).join(std::ffi::OsStr::from_bytes(b"\xff.json"));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["model", "profile", &onnx("mobilenet-13"), "--device", "cpu:0?units=1"]);
+    let output = command.arg("--json").arg("--out").arg(&out).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = json(text(&output.stdout));
+    assert!(said["file"].as_str().unwrap().ends_with("/\u{fffd}.json"), "{said}");
+    assert!(out.is_file());
+}
+
 /// A profile of the network that was there would be taken for that of the new one.
 #[test]
 fn folder_with_a_network_is_not_overwritten() {

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.json {
         let bytes = text.len();
         return print(serde_json::json!({
-            "file": out, "seconds": seconds, "events": events, "bytes": bytes,
+            "file": out.display().to_string(), "seconds": seconds, "events": events, "bytes": bytes,
         }));
     }
     print(format_args!("{}: {events} events; open it in ui.perfetto.dev", out.display()))

@@ -58,7 +58,7 @@ fn profiled(
 
 fn json(files: &Files<'_>, graph: &ScheduleGraph, profiled: Option<usize>) -> Value {
     json!({
-        "graph": files.graph,
+        "graph": files.graph.display().to_string(),
         "launches": graph.steps.len(),
         "kernels": graph.kernels().len(),
         "storages": graph.storages.len(),

@@ -105,7 +105,9 @@ fn import_onnx(args: &Import) -> Result<()> {
     onnx::copy(&args.file, out, &args.budget(), is_whole)?;
     if args.folder.json {
         let file = args.file.display().to_string();
-        return print(json!({ "folder": out, "network": facts(&file, tensors) }));
+        return print(
+            json!({ "folder": out.display().to_string(), "network": facts(&file, tensors) }),
+        );
     }
     describe_tensors(&out.display().to_string(), tensors)
 }
@@ -156,7 +158,8 @@ impl Out {
         if self.json {
             let micros = model.latencies().map(|latencies| latencies.micros);
             let network = Facts::of(self.out.display(), image);
-            let json = json!({ "folder": self.out, "network": network, "inference_us": micros });
+            let folder = self.out.display().to_string();
+            let json = json!({ "folder": folder, "network": network, "inference_us": micros });
             return print(serde_json::to_string_pretty(&json)?);
         }
         describe(self.out.display(), image)?;

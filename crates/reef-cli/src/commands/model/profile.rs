@@ -58,7 +58,7 @@ impl reef::Visit for Profile<'_> {
         save(&path, text + "\n")?;
         if args.json {
             return print(json!({
-                "file": path,
+                "file": path.display().to_string(),
                 "device": device.info().name,
                 "kernels": latencies.kernels.len(),
                 "inference_us": latencies.micros,

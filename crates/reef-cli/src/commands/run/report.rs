@@ -85,7 +85,7 @@ fn json(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Value {
     };
     let image = |(file, seen): (&std::path::PathBuf, &Prediction)| {
         let top: Vec<_> = best(&seen.logits, args.top()).into_iter().map(class).collect();
-        json!({ "file": file, "ms": seen.time.as_secs_f64() * 1e3, "top": top })
+        json!({ "file": file.display().to_string(), "ms": seen.time.as_secs_f64() * 1e3, "top": top })
     };
     json!({
         "model": args.model,

@@ -7,13 +7,13 @@ use crate::report::output::print;
 use crate::report::usage::Usage;
 use crate::workload::stopping::{RunEnd, Stop};
 use crate::workload::tensors::{InputArrays, outputs};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use reef::models::{Model, Network};
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Parked, Seq};
 use reef_snapshot::{Position, Snapshot, Work, Written, write};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Inputs: one image after the other, or arrays once.
@@ -46,6 +46,9 @@ impl reef::Visit for Stoppable<'_> {
         let network = self.model.load(&device)?;
         let work = Work::of_network(&device, self.model, &network);
         let (mut seen, mut spent, mut rest) = (Vec::new(), Duration::ZERO, None);
+        if self.stop.folder.is_some() {
+            self.note(&seen, spent)?; // rather now than when it stops
+        }
         if let Some((mut snapshot, note)) = self.from.take() {
             rest = Some(snapshot.restore(&work)?).filter(|left| !left.commands().is_empty());
             (seen, spent) = (note.predictions(), note.spent());
@@ -106,8 +109,13 @@ impl Stoppable<'_> {
         spent: Duration,
     ) -> Result<Outcome> {
         let folder = self.stop.folder.as_ref().expect("nothing stops without a folder");
-        let note = serde_json::to_value(Note::of(self.args, seen, spent)?)?;
+        let note = self.note(seen, spent)?;
         Ok(Outcome::Stopped(write(folder, work, left, note)?, seen.len()))
+    }
+
+    fn note(&self, seen: &[Prediction], spent: Duration) -> Result<Value> {
+        let note = Note::of(self.args, seen, spent)?;
+        serde_json::to_value(note).context("the command line cannot be stored in a snapshot")
     }
 }
 
@@ -118,7 +126,7 @@ pub(crate) fn say_stopped(args: &Args, stop: &Stop, written: Written, seen: usiz
     let folder = stop.folder.clone().unwrap_or_default();
     if args.json {
         return print(serde_json::to_string_pretty(&json!({ "stopped": {
-            "snapshot": folder,
+            "snapshot": folder.display().to_string(),
             "bytes": bytes,
             "images_seen": seen,
             "command": at,

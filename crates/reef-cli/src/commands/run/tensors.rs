@@ -125,9 +125,10 @@ pub(super) fn report(
             save(file, bytes)?;
         }
         let Spec { element, dims } = spec;
-        said.push(json!({ "name": name, "type": element.name(), "shape": dims, "file": file }));
+        let place = file.as_ref().map(|file| file.display().to_string());
+        said.push(json!({ "name": name, "type": element.name(), "shape": dims, "file": place }));
         if !args.json {
-            let place = file.map(|file| format!(" in {}", file.display())).unwrap_or_default();
+            let place = place.map(|place| format!(" in {place}")).unwrap_or_default();
             print(format_args!("{name}: {spec}{place}"))?;
         }
     }

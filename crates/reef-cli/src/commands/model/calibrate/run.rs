@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn facts(args: &Args, found: &Found, deviations: Option<&Deviations>, by: &str) -> Value {
     json!({
-        "file": args.out,
+        "file": args.out.display().to_string(),
         "network": found.scales.network(),
         "format": found.scales.format().name(),
         "percentile": found.scales.percentile(),
