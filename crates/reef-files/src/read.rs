@@ -25,10 +25,14 @@ pub const MAX_INPUT_BYTES: u64 = 4 << 30;
 /// The system's; `InvalidInput` if the file is not regular, or has more bytes.
 pub fn read(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = regular(path)?;
+    let too_long = || invalid(&format!("must have at most {max_bytes} bytes, got more"));
+    if file.metadata()?.len() > max_bytes {
+        return Err(too_long());
+    }
     let mut bytes = Vec::new();
     let read = file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)? as u64;
     if read > max_bytes {
-        return Err(invalid(&format!("must have at most {max_bytes} bytes, got more")));
+        return Err(too_long()); // by now
     }
     Ok(bytes)
 }
@@ -84,13 +88,21 @@ pub fn own(path: impl AsRef<Path>, options: &mut OpenOptions) -> io::Result<File
 }
 
 fn opened(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Result<File> {
+    // Opening alone has effects: a writer that waits for a FIFO's reader goes on, a watchdog runs.
+    if let Ok(facts) = path.metadata() {
+        check_regular(&facts)?;
+    }
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = options.custom_flags(flags.bits() as i32).open(path)?;
-    let facts = file.metadata()?;
-    if !facts.is_file() {
-        return Err(invalid(&format!("must be a regular file, got {}", kind(&facts))));
-    }
+    check_regular(&file.metadata()?)?; // by now
     Ok(file)
+}
+
+fn check_regular(facts: &Metadata) -> io::Result<()> {
+    if facts.is_file() {
+        return Ok(());
+    }
+    Err(invalid(&format!("must be a regular file, got {}", kind(facts))))
 }
 
 /// Kind of a file, in words.
@@ -128,6 +140,30 @@ mod tests {
         assert_eq!(read(&path, 16).unwrap(), [b'x'; 16]);
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(why(&path), "must have at most 16 bytes, got more");
+        let most = 1 << 39; // more than there is memory
+        let why = read(&path, most).unwrap_err().to_string();
+        assert_eq!(why, format!("must have at most {most} bytes, got more"));
+    }
+
+    #[test]
+    fn writer_of_a_refused_fifo_still_waits_for_its_reader() {
+        use std::io::Write;
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let name = fifo.clone();
+        let writer = std::thread::spawn(move || {
+            File::options().write(true).open(name).and_then(|mut file| file.write_all(b"x"))
+        });
+        for _ in 0..1000 {
+            assert_eq!(why(&fifo), "must be a regular file, got a FIFO");
+        }
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let mut reader = File::options().read(true).custom_flags(flags).open(&fifo).unwrap();
+        writer.join().unwrap().unwrap();
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "x");
     }
 
     #[test]
