@@ -6,8 +6,8 @@
 //! | `images/` | CRIU's files; its log and what it writes at a start are not described |
 //!
 //! A folder is written under another name and gets its own when all of it is on disk, so an
-//! interrupted checkpoint leaves none. The draft's mark is locked while it is written. Everything is
-//! compared with the description before a process is started.
+//! interrupted checkpoint leaves none. The draft's mark is locked while it is written. Everything
+//! is compared with the description before a process is started.
 
 use crate::criu::{LOG, PID_FILE};
 use crate::error::Error;

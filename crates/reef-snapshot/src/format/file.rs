@@ -113,8 +113,8 @@ fn other_file() -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
-/// A file that takes the place of the snapshot in its folder when it is finished. Removed on drop if
-/// it is not.
+/// A file that takes the place of the snapshot in its folder when it is finished. Removed on drop
+/// if it is not.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     folder: PathBuf,

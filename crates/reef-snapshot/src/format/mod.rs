@@ -1,9 +1,9 @@
 //! The file of a snapshot, version 1.
 //!
 //! *In*: a manifest and the contents of memory. *Out*: one file, `network.reef`, which is whole or
-//! not there. *Invariant*: nothing of a file is used before all of it has been checked. Whatever its
-//! numbers say, reading allocates one chunk, a few times the length of the manifest, and a bounded
-//! note.
+//! not there. *Invariant*: nothing of a file is used before all of it has been checked. Whatever
+//! its numbers say, reading allocates one chunk, a few times the length of the manifest, and a
+//! bounded note.
 //!
 //! | bytes | contents |
 //! |---|---|

@@ -85,7 +85,8 @@ fn json(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Value {
     };
     let image = |(file, seen): (&std::path::PathBuf, &Prediction)| {
         let top: Vec<_> = best(&seen.logits, args.top()).into_iter().map(class).collect();
-        json!({ "file": file.display().to_string(), "ms": seen.time.as_secs_f64() * 1e3, "top": top })
+        let (file, ms) = (file.display().to_string(), seen.time.as_secs_f64() * 1e3);
+        json!({ "file": file, "ms": ms, "top": top })
     };
     json!({
         "model": args.model,
