@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_goes_unless_it_is_kept() {
+    fn new_files_go_unless_they_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let [new, old] = ["a/b/new", "old"].map(|name| folder.path().join(name));
         fs::write(&old, "precious").unwrap();

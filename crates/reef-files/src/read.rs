@@ -186,7 +186,7 @@ mod tests {
         symlink(&file, &link).unwrap();
         assert!(is_taken(&link) && !is_taken(&file));
         std::fs::write(&file, "").unwrap();
-        assert!(is_taken(&file) && !is_taken(file.join("below")), "it is no folder");
+        assert!(is_taken(&file) && !is_taken(file.join("below")), "it is not a folder");
     }
 
     #[test]

@@ -138,21 +138,21 @@ impl Archive {
             why: format!("region {index}: must be {name:?}"),
         })?;
         let read =
-            self.0.reader.region(&region, |at, bytes| each(at, bytes).map_err(Ended::Caller));
-        read.map_err(|ended| match ended {
-            Ended::File(fault) => self.0.refusal(fault),
-            Ended::Caller(error) => error,
+            self.0.reader.region(&region, |at, bytes| each(at, bytes).map_err(Failure::Caller));
+        read.map_err(|failure| match failure {
+            Failure::File(fault) => self.0.refusal(fault),
+            Failure::Caller(error) => error,
         })
     }
 }
 
 /// End of reading before that of the region.
-enum Ended {
+enum Failure {
     File(Fault),
     Caller(Error),
 }
 
-impl From<Fault> for Ended {
+impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         Self::File(fault)
     }
