@@ -1,7 +1,7 @@
 //! The writer of whole files.
 
 use crate::read::{invalid, kind};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -27,16 +27,31 @@ impl Replacement {
     ///
     /// # Errors
     ///
-    /// Those of [`replaceable`], and the system's.
+    /// The system's; `InvalidInput` with what is at `path`, if it is not a regular file of this
+    /// user. A link is not one.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         let old = old(path)?;
         let (draft, file) = create(folder(path))?;
         let new = Self { path: path.to_owned(), draft, file, is_placed: false };
-        if let Some(mode) = old {
-            new.file.set_permissions(Permissions::from_mode(mode & MODE))?;
+        if let Some(old) = old {
+            new.take_over(&old)?;
         }
         Ok(new)
+    }
+
+    /// Takes over the permissions of the old file, whose user must be that of the new one: the
+    /// file system may say another one than the process has.
+    fn take_over(&self, old: &Metadata) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        if old.uid() != own.uid() {
+            let (user, other) = (own.uid(), old.uid());
+            return Err(invalid(&format!("must belong to user {user}, got user {other}")));
+        }
+        if old.mode() & MODE == own.mode() & MODE {
+            return Ok(());
+        }
+        self.file.set_permissions(Permissions::from_mode(old.mode() & MODE))
     }
 
     /// Waits until the storage has all that was written.
@@ -83,24 +98,24 @@ impl Drop for Replacement {
 ///
 /// # Errors
 ///
-/// Those of [`replaceable`], and the system's; the old file is as it was.
+/// Those of [`Replacement::new`], and the system's; the old file is as it was.
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let mut new = Replacement::new(path)?;
     new.write_all(bytes.as_ref())?;
     new.finish()
 }
 
-/// Checks that a file may take this name: it is free, or has a regular file of this user.
+/// Checks that a file may take this name, by a file in its folder that is removed again.
 ///
 /// # Errors
 ///
-/// The system's; `InvalidInput` with what is there, links too.
+/// Those of [`Replacement::new`].
 pub fn replaceable(path: impl AsRef<Path>) -> io::Result<()> {
-    old(path.as_ref()).map(drop)
+    Replacement::new(path).map(drop)
 }
 
-/// Mode of the file that may be replaced, if there is one.
-fn old(path: &Path) -> io::Result<Option<u32>> {
+/// The regular file that may be replaced, if there is one.
+fn old(path: &Path) -> io::Result<Option<Metadata>> {
     if path.file_name().is_none() {
         return Err(invalid("must name a file"));
     }
@@ -112,11 +127,7 @@ fn old(path: &Path) -> io::Result<Option<u32>> {
     if !facts.is_file() {
         return Err(invalid(&format!("must be absent or a regular file, got {}", kind(&facts))));
     }
-    let user = rustix::process::geteuid().as_raw();
-    if facts.uid() != user {
-        return Err(invalid(&format!("must belong to user {user}, got user {}", facts.uid())));
-    }
-    Ok(Some(facts.mode()))
+    Ok(Some(facts))
 }
 
 fn folder(path: &Path) -> &Path {
@@ -214,5 +225,32 @@ mod tests {
         assert_eq!(why(Path::new("..")), "must name a file");
         assert_eq!(fs::read(&file).unwrap(), b"precious");
         assert_eq!(names(folder.path()).len(), 3);
+    }
+
+    #[test]
+    fn check_changes_nothing_and_sees_a_missing_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        replaceable(&path).unwrap();
+        assert_eq!(names(folder.path()).len(), 0);
+        write(&path, "old").unwrap();
+        replaceable(&path).unwrap();
+        assert_eq!((names(folder.path()).len(), fs::read(&path).unwrap()), (1, b"old".to_vec()));
+        let missing = replaceable(folder.path().join("b/a")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn file_of_another_user_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "theirs").unwrap();
+        if std::os::unix::fs::chown(&path, Some(7), None).is_err() {
+            return; // root alone can make one
+        }
+        let (user, why) = (rustix::process::geteuid().as_raw(), write(&path, "mine").unwrap_err());
+        assert_eq!(why.to_string(), format!("must belong to user {user}, got user 7"));
+        assert_eq!(fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(names(folder.path()), ["a"]);
     }
 }
