@@ -36,11 +36,12 @@ pub(crate) fn check_repeat(count: usize) -> Result<(), Usage> {
     Err(Usage(format!("--repeat must be from 1 to {MAX_REPEAT}, got {count}")))
 }
 
-/// Makes the folder for results before anything long begins.
+/// Makes the folder for results before anything long begins, and checks that it takes files.
 pub(crate) fn make_folder(out: &Path) -> Result<()> {
     check_folder(out)?;
-    let wrong = |error| Usage(format!("--out {}: {error}", out.display()));
-    Ok(std::fs::create_dir_all(out).map_err(wrong)?)
+    let wrong = |error: std::io::Error| Usage(format!("--out {}: {error}", out.display()));
+    std::fs::create_dir_all(out).map_err(wrong)?;
+    Ok(reef_files::replaceable(out.join(".reef-check")).map_err(wrong)?)
 }
 
 /// Refuses a file as the value of an `--out DIR`.

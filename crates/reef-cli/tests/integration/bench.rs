@@ -306,6 +306,7 @@ fn bad_bench_arguments_are_refused() {
         (&["churn", "--rates", "0"], "--rate must be greater than 0 and at most 10000, got 0"),
         (&["cluster", "--rates", "0"], "--rate must be greater than 0 and at most 10000, got 0"),
         (&["saturate", "--out", &file], "--out "),
+        (&["launch", "--device", "cpu:0?units=1", "--out", "/proc"], "--out /proc: "),
         (&["cluster"], "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1"),
         (&["cluster", "--device", "cpu,cuda:0"], "devices \"cpu,cuda:0\" are of two backends"),
         (&["cluster", "--repeat", "0"], "--repeat must be from 1 to 1000, got 0"),
