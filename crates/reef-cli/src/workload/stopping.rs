@@ -4,8 +4,9 @@ use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::{Command, Device, Parked, PreemptLevel, VirtualQueue, queue::Config};
+use reef_files::Created;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -45,6 +46,15 @@ pub(crate) enum RunEnd<D: Device> {
     Parked(Parked<D>),
 }
 
+/// Refuses a folder that takes no files: what has run by then would be lost. A folder that is made
+/// for this goes again.
+fn check(folder: &Path) -> Result<(), Usage> {
+    let mut made = Created::default();
+    let taken =
+        made.folder(folder).and_then(|()| reef_files::replaceable(folder.join(".reef-check")));
+    taken.map_err(|why| Usage(format!("--checkpoint {}: {why}", folder.display())))
+}
+
 impl Stop {
     /// Begins to listen to signals, if there is a folder.
     pub(crate) fn begin(args: &StopArgs) -> Result<Self> {
@@ -54,6 +64,7 @@ impl Stop {
                 let text = format!("--checkpoint {}: must be a folder", folder.display());
                 return Err(Usage(text).into());
             }
+            check(folder)?;
             for signal in [SIGINT, SIGTERM] {
                 signal_hook::flag::register(signal, told.clone()).context("signals")?;
             }

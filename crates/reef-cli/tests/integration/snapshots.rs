@@ -152,6 +152,8 @@ fn checkpoint_refuses_invalid_arguments() {
     let (image, file) = (image("wide.png"), folder.file("file", "x"));
     let said = refuses(&["run", "resnet18", &image, "--checkpoint", &file]);
     assert_eq!(said, format!("--checkpoint {file}: must be a folder"));
+    let said = refuses(&["run", "resnet18", &image, "--checkpoint", "/proc/reef"]);
+    assert!(said.starts_with("--checkpoint /proc/reef: "), "{said}");
     let output = reef(&["run", "resnet18", &image, "--after", "1s"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--checkpoint"), "{}", text(&output.stderr));

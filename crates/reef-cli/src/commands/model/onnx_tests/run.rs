@@ -4,6 +4,7 @@ use super::case::{Case, LoadedCase, cases, fault};
 use super::report::{Outcome, Report};
 use crate::report::output::{print, save};
 use crate::report::progress::Progress;
+use crate::report::usage::Usage;
 use crate::workload::preempted::{Random, preempted, same_bits};
 use crate::workload::tensors::{instance, outputs, run_once};
 use anyhow::{Result, bail};
@@ -49,6 +50,10 @@ impl Choice {
 }
 
 pub(crate) fn run(args: &Args<'_>) -> Result<()> {
+    if let Some(file) = &args.choice.report {
+        let wrong = |why: std::io::Error| Usage(format!("--report {}: {why}", file.display()));
+        reef_files::replaceable(file).map_err(wrong)?;
+    }
     let mut all = Vec::new();
     for folder in &args.folders {
         all.extend(cases(folder)?);
