@@ -50,6 +50,7 @@ fn link(library: &Path, link: &Path) -> std::io::Result<()> {
     }
     let mut new = link.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));
+    let _ = std::fs::remove_file(&new); // of a process of this number that was killed
     symlink(library, &new)?;
     std::fs::rename(&new, link)
 }
@@ -70,6 +71,10 @@ mod tests {
     fn folder_has_its_links_and_refuses_other_users() {
         let links = [("libcuda.so", Path::new("/nowhere/a.so"))];
         let first = folder(&links).unwrap();
+        assert_eq!(folder(&links).unwrap(), first);
+        assert_eq!(std::fs::read_link(first.join("libcuda.so")).unwrap(), links[0].1);
+        let left = first.join(format!("libcuda.so.{}", std::process::id()));
+        std::fs::rename(first.join("libcuda.so"), &left).unwrap();
         assert_eq!(folder(&links).unwrap(), first);
         assert_eq!(std::fs::read_link(first.join("libcuda.so")).unwrap(), links[0].1);
         let other = folder(&[("libcuda.so", Path::new("/nowhere/b.so"))]).unwrap();
