@@ -24,5 +24,5 @@ pub use read::{
     MAX_INPUT_BYTES, MAX_PEM_BYTES, MAX_TEXT_BYTES, MAX_TOKEN_BYTES, is_taken, own, read,
     read_to_string, regular,
 };
-pub use replace::{Replacement, replaceable, write};
+pub use replace::{NewFile, replaceable, write};
 pub use socket::{SocketFile, bind, clear};

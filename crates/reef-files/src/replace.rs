@@ -15,14 +15,14 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A new file that takes another one's name when it is whole. Removed on drop if it has not.
 #[derive(Debug)]
-pub struct Replacement {
+pub struct NewFile {
     path: PathBuf,
     draft: PathBuf,
     file: File,
     is_placed: bool,
 }
 
-impl Replacement {
+impl NewFile {
     /// Begins a file in the folder of `path`, under a name that is free.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Replacement {
     }
 }
 
-impl Write for Replacement {
+impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -86,7 +86,7 @@ impl Write for Replacement {
     }
 }
 
-impl Drop for Replacement {
+impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_placed {
             let _ = fs::remove_file(&self.draft); // this writer has made it
@@ -98,9 +98,9 @@ impl Drop for Replacement {
 ///
 /// # Errors
 ///
-/// Those of [`Replacement::new`], and the system's; the old file is as it was.
+/// Those of [`NewFile::new`], and the system's; the old file is as it was.
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-    let mut new = Replacement::new(path)?;
+    let mut new = NewFile::new(path)?;
     new.write_all(bytes.as_ref())?;
     new.finish()
 }
@@ -109,9 +109,9 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> 
 ///
 /// # Errors
 ///
-/// Those of [`Replacement::new`].
+/// Those of [`NewFile::new`].
 pub fn replaceable(path: impl AsRef<Path>) -> io::Result<()> {
-    Replacement::new(path).map(drop)
+    NewFile::new(path).map(drop)
 }
 
 /// The regular file that may be replaced, if there is one.
@@ -169,7 +169,7 @@ mod tests {
         let path = folder.path().join("a".repeat(255));
         write(&path, "first").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        let mut new = Replacement::new(&path).unwrap();
+        let mut new = NewFile::new(&path).unwrap();
         new.write_all(b"second").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first", "until the new one is whole");
         new.finish().unwrap();
@@ -183,11 +183,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         write(&path, "old").unwrap();
-        let mut new = Replacement::new(&path).unwrap();
+        let mut new = NewFile::new(&path).unwrap();
         new.write_all(b"half").unwrap();
         drop(new);
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        let new = Replacement::new(&path).unwrap();
+        let new = NewFile::new(&path).unwrap();
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         new.finish().unwrap_err();

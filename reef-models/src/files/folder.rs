@@ -13,7 +13,7 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::model::image_model::ImageModel;
 use crate::model::params::Params;
-use reef_files::{Created, Replacement};
+use reef_files::{Created, NewFile};
 use std::io::Write;
 use std::path::Path;
 
@@ -84,8 +84,8 @@ impl Folder {
 }
 
 /// A whole file that has no name yet.
-fn begin(path: &Path, bytes: &[u8]) -> std::io::Result<Replacement> {
-    let mut new = Replacement::new(path)?;
+fn begin(path: &Path, bytes: &[u8]) -> std::io::Result<NewFile> {
+    let mut new = NewFile::new(path)?;
     new.write_all(bytes)?;
     new.sync()?;
     Ok(new)

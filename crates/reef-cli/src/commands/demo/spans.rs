@@ -1,7 +1,7 @@
 //! Traces for Perfetto (ui.perfetto.dev) and Chrome, in files.
 
 use reef::{Span, perfetto};
-use reef_files::Replacement;
+use reef_files::NewFile;
 use std::io::{BufWriter, IntoInnerError};
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const PROCESS: u32 = 1;
 
 /// Writes one row per unit, with a slice for each block.
 pub(crate) fn write(path: &Path, process: &str, spans: &[Span]) -> std::io::Result<()> {
-    let mut file = BufWriter::new(Replacement::new(path)?);
+    let mut file = BufWriter::new(NewFile::new(path)?);
     let name = perfetto::process(PROCESS, process);
     let blocks = perfetto::blocks(PROCESS, spans, Duration::ZERO);
     perfetto::write(&mut file, std::iter::once(name).chain(blocks))?;
