@@ -17,8 +17,15 @@ use std::path::{Path, PathBuf};
 const MODEL: &str = "model.onnx";
 
 /// Names that mean something in a model's folder: no file of weights may have them.
-const TAKEN: [&str; 6] =
-    [MODEL, "model.json", "model.param", "model.profile.json", "model.toml", "config.pbtxt"];
+const TAKEN: [&str; 7] = [
+    MODEL,
+    "model.json",
+    "model.param",
+    "model.profile.json",
+    "model.toml",
+    "config.pbtxt",
+    "profile.json",
+];
 
 /// Copies a file to `folder`, as `model.onnx`, with the files that its initializers name.
 ///

@@ -172,7 +172,7 @@ fn copy_replaces_no_file_and_leaves_nothing() {
 #[test]
 fn weights_with_the_name_of_another_part_are_not_copied() {
     let folder = Folder::new("copy-names");
-    for name in ["model.onnx", "model.json", "model.toml"] {
+    for name in ["model.onnx", "model.json", "model.toml", "profile.json"] {
         folder.write_weights(&format!("model/{name}"));
         sees_ones(folder.load_from(name));
         let said = copied(&folder, || Ok(())).unwrap_err().to_string();

@@ -63,6 +63,7 @@ mod tests {
     #[test]
     fn file_is_written_through_no_link_and_read_from_no_fifo() {
         let folder = std::env::temp_dir().join(format!("reef-cdi-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
         std::fs::create_dir_all(&folder).unwrap();
         let [path, precious] = [FILE, "precious"].map(|name| folder.join(name));
         std::fs::write(&precious, "precious").unwrap();

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const MAX_LOG_BYTES: u64 = 1 << 20;
 pub(super) struct Started {
     check: Check,
     process: Option<u32>,
-    log: Option<PathBuf>,
+    log: Option<String>,
 }
 
 /// Starts what is missing and may be started, and adds it to `started`: MPS if asked for, as only
@@ -95,7 +95,11 @@ fn start_daemon(folder: Option<&Path>, has_driver: bool) -> Result<Option<Starte
         .process_group(0) // a signal of the terminal is not for it
         .spawn()?;
     wait_until_ready(&mut child, &folder, &log)?;
-    Ok(Some(Started { check: Check::Daemon, process: Some(child.id()), log: Some(log) }))
+    Ok(Some(Started {
+        check: Check::Daemon,
+        process: Some(child.id()),
+        log: Some(written.to_string()),
+    }))
 }
 
 fn wait_until_ready(child: &mut Child, folder: &Path, log: &Path) -> Result<()> {

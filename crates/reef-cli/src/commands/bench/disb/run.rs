@@ -47,7 +47,7 @@ fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>
     let alone = clients.measure_alone(begins)?;
     let place = BenchTarget {
         title: format!("daemon in {}, a process for each client", folder.display()),
-        facts: json!({ "daemon": folder }),
+        facts: json!({ "daemon": folder.display().to_string() }),
     };
     let mut record = Record::new(args, workload, models, place, alone);
     for (name, tasks_to_run) in plan {
