@@ -100,7 +100,7 @@ pub fn run(program: &Path, request: &Request) -> io::Result<Answer> {
         .process_group(0) // Ctrl-C is for the parent
         .spawn()?;
     let text = serde_json::to_vec(request)?;
-    child.stdin.take().map_or(Ok(()), |mut input| input.write_all(&text))?;
+    let _ = child.stdin.take().map(|mut input| input.write_all(&text)); // its answer says more
     let answer = child.wait_with_output()?.stdout;
     serde_json::from_slice(&answer)
         .map_err(|error| io::Error::other(format!("{}: no answer: {error}", program.display())))
@@ -293,6 +293,15 @@ mod tests {
         serve(Some("/nowhere/libcuda.so.1".into()), &mut text.as_slice(), &mut output).unwrap();
         let answer: Answer = serde_json::from_slice(&output).unwrap();
         assert_eq!(answer, Answer::Refused("/nowhere/libcuda.so.1 not found".into()));
+    }
+
+    /// The request is longer than a pipe, so that its writer learns of the end.
+    #[test]
+    fn child_that_ends_early_has_no_answer() {
+        let pids = vec![1; 1 << 20];
+        let request = Request { folder: "/nowhere".into(), pids, op: Op::Resume { to: None } };
+        let error = run(Path::new("true"), &request).unwrap_err().to_string();
+        assert!(error.starts_with("true: no answer: "), "{error}");
     }
 
     #[test]
