@@ -11,8 +11,8 @@ use crate::trace::{EndedRequest, Requests};
 use parking_lot::{Mutex, RwLock};
 use reef::op::Operators;
 use reef::{BeClient, Class, Seq};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Longest time that a waiter keeps others from submitting.
@@ -30,6 +30,8 @@ struct Shared<D: Operators> {
     capacity: u64,
     /// Position that had completed when it was freed.
     completed: AtomicU64,
+    /// Set if the device was lost with what it had of the client.
+    lost: OnceLock<Fault>,
     device: D,
     requests: Arc<Requests>,
 }
@@ -42,8 +44,8 @@ impl<D: Operators> BestEffort<D> {
         requests: Arc<Requests>,
     ) -> Self {
         let (client, capacity) = (RwLock::new(Some(client)), capacity as u64);
-        let (closing, completed) = Default::default();
-        Self(Arc::new(Shared { client, closing, capacity, completed, device, requests }))
+        let (closing, completed, lost) = Default::default();
+        Self(Arc::new(Shared { client, closing, capacity, completed, lost, device, requests }))
     }
 }
 
@@ -75,7 +77,16 @@ impl<D: Operators> AnyClient for BestEffort<D> {
         let Some(mut client) = place.take() else { return };
         self.0.completed.store(client.submitter().completed().0, Ordering::Relaxed);
         drop(place); // a waiter with a timeout needn't wait for what runs
-        drop(client);
+        if let Err(error) = client.close() {
+            let _ = self.0.lost.set(error.into()); // once, as the client was
+        }
+    }
+}
+
+impl<D: Operators> Shared<D> {
+    /// Why requests that had not finished when the client was freed have ended.
+    fn end(&self) -> Fault {
+        self.lost.get().cloned().unwrap_or_else(gone)
     }
 }
 
@@ -124,7 +135,7 @@ impl<D: Operators> BestEffortRequest<D> {
         let outcome = match client.as_ref() {
             Some(client) => client.wait_timeout(self.last, time)?.map_err(Fault::from),
             None if self.last.0 < self.client.completed.load(Ordering::Relaxed) => Ok(()),
-            None => self.client.closing.try_lock_for(time).map(|_| Err(gone()))?,
+            None => self.client.closing.try_lock_for(time).map(|_| Err(self.client.end()))?,
         };
         Some(outcome.map(|()| {
             self.note();
@@ -158,11 +169,52 @@ impl<D: Operators> AnyRequest for BestEffortRequest<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef::cpu::Cpu;
+    use reef::cpu::{Cpu, Kernel, Outcome};
+    use reef::queue::Config;
     use reef::scheduler::Reef;
-    use reef::{ClientConfig, Command, Device, Dispatcher};
+    use reef::{Args, ClientConfig, Command, Device, Dispatcher, Launch};
     use std::sync::mpsc;
     use std::thread;
+
+    fn request_of(client: &BestEffort<Cpu>, last: Seq) -> BestEffortRequest<Cpu> {
+        BestEffortRequest {
+            client: client.0.clone(),
+            last,
+            since: Instant::now(),
+            submitted: client.0.device.clock(),
+            is_noted: AtomicBool::new(false),
+        }
+    }
+
+    /// Otherwise its network's memory would be used again, while the kernel may still write it.
+    #[test]
+    fn lost_request_stays_lost_after_its_client_is_freed() {
+        let device = Cpu::open(0, "units=1").unwrap();
+        let dispatcher = Dispatcher::start(&device, Reef::default()).unwrap();
+        let queue = Config::default().drain_timeout(Duration::from_millis(50));
+        let mut client = dispatcher.best_effort(ClientConfig::default().queue(queue)).unwrap();
+        let (begun, begins) = mpsc::channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        let kernel = Kernel::new("hung", move |_, _| {
+            let _ = begun.send(()); // a test that has failed doesn't wait
+            while !ends.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            Outcome::Done
+        });
+        // SAFETY: the kernel takes no arguments and touches no memory of the device.
+        let launch = unsafe { Launch::new(kernel, [1; 3], [1; 3], Args::new(&[])) };
+        let last = client.submit(&[Command::Launch(launch)]).unwrap();
+        begins.recv().unwrap();
+        let client = BestEffort::new(client, 64, device.clone(), Arc::default());
+        let request = request_of(&client, last);
+        client.close();
+        let how = request.poll();
+        is_over.store(true, Ordering::Relaxed);
+        let fault = how.expect("it has ended").unwrap_err();
+        assert_eq!(fault.reason, Reason::Lost, "{fault}");
+    }
 
     #[test]
     fn request_goes_on_while_its_client_is_freed() {
@@ -178,13 +230,7 @@ mod tests {
         let last = client.submit(&[block, Command::Host(Arc::new(|| {}))]).unwrap();
         begins.recv().unwrap();
         let client = BestEffort::new(client, 64, device.clone(), Arc::default());
-        let request = BestEffortRequest {
-            client: client.0.clone(),
-            last,
-            since: Instant::now(),
-            submitted: device.clock(),
-            is_noted: AtomicBool::new(false),
-        };
+        let request = request_of(&client, last);
         let meanwhile = thread::scope(|scope| {
             scope.spawn(|| client.close());
             while client.usage().is_some() {

@@ -172,6 +172,21 @@ impl<D: Device> BeClient<D> {
 
 /// Parking, and the end.
 impl<D: Device> BeClient<D> {
+    /// Ends the client, as dropping it does.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost` if the queue ended without what the device had of it: that may still run, and
+    /// write memory.
+    pub fn close(self) -> Result<()> {
+        let shared = self.submitter.shared.clone();
+        drop(self);
+        match shared.failed() {
+            Some(error) if matches!(error, Error::DeviceLost { .. }) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// Stops its work, takes the commands that are left off its queue, and ends the client.
     ///
     /// Blocks until the device has stopped: for the end of running blocks, or at

@@ -574,11 +574,12 @@ fn rounds_next_to_a_hung_kernel(limit: Duration) -> u64 {
     let error = stuck.wait(Seq(0)).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     assert_eq!(dispatcher.stats().abandoned, 1);
-    drop(stuck);
+    assert_eq!(stuck.close(), Err(error), "its kernel may still run");
     assert_eq!(dispatcher.stats().abandoned, 1, "it still is");
     let preemptions = dispatcher.stats().preemptions; // one may serve two rounds
     assert!(preemptions >= rounds / 2, "{preemptions} in {rounds} rounds");
     other.run(&[kernel()]).expect("it goes on");
+    assert_eq!(other.close(), Ok(()));
     rounds
 }
 
