@@ -94,14 +94,22 @@ pub(crate) struct Request(Owned<Pending>);
 
 struct Pending {
     request: reef_any::Request,
-    /// Until the outputs were read, or there are none.
-    started: Mutex<Option<Started>>,
+    output: Mutex<Output>,
+}
+
+/// Outputs of a request. They are kept when they were read: a signal's handler may raise before the
+/// caller has them, which asks again.
+enum Output {
+    Memory(Arc<Started>),
+    Read(Py<PyAny>),
+    None,
 }
 
 impl Request {
     pub(crate) fn new(started: Started) -> Self {
         let request = started.request.clone();
-        Self(Owned::new(Pending { request, started: Mutex::new(Some(started)) }))
+        let output = Mutex::new(Output::Memory(Arc::new(started)));
+        Self(Owned::new(Pending { request, output }))
     }
 }
 
@@ -114,26 +122,38 @@ impl Request {
         let how = wait(py, &pending.request, timeout);
         // Not for the exception of a signal's handler: the request may have succeeded meanwhile.
         if how.is_err() && matches!(pending.request.poll(), Some(Err(_))) {
-            drop(pending.started.lock().take()); // there are no outputs
+            pending.set(Output::None);
         }
         how
     }
 
-    /// Outputs of the request, once: one, or a tuple of them. It must have ended.
+    /// Outputs of the request: one, or a tuple of them. It must have ended.
     fn output<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let pending = self.0.get()?;
         if pending.request.poll().is_none() {
             return Err(raised(Fault::busy("the request has not ended")));
         }
-        let started = pending.started.lock().take();
-        let started = started.ok_or_else(|| raised(Fault::invalid("the outputs were taken")))?;
-        started.outputs(py)
+        let started = match &*pending.output.lock() {
+            Output::Memory(started) => started.clone(),
+            Output::Read(made) => return Ok(made.bind(py).clone()),
+            Output::None => return Err(raised(Fault::invalid("the request has no outputs"))),
+        };
+        let made = started.outputs(py)?; // without the lock: it may wait
+        pending.set(Output::Read(made.clone().unbind()));
+        Ok(made)
     }
 
     /// Takes back what the device hasn't got. Returns whether there was such a thing.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         let request = &self.0.get()?.request;
         py.detach(|| request.cancel()).map_err(raised)
+    }
+}
+
+impl Pending {
+    fn set(&self, output: Output) {
+        let old = std::mem::replace(&mut *self.output.lock(), output);
+        drop(old); // without the lock
     }
 }
 

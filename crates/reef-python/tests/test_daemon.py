@@ -14,6 +14,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import reef
@@ -352,6 +353,24 @@ class Served(unittest.TestCase):
                 timer.join()
         self.daemon.unload("large")
 
+    def test_interrupt_after_an_answer_was_taken_keeps_it(self):
+        expected = self.daemon.run("tiny", picture())
+
+        def interrupted(call):
+            def function(argument):
+                call(argument)
+                raise KeyboardInterrupt
+
+            return function
+
+        for what in ("_request", "_network"):
+            job = self.daemon.submit("tiny", picture())
+            part, name = getattr(job, what), "wait" if what == "_request" else "_read"
+            call = interrupted(getattr(part, name))
+            with mock.patch.object(part, name, call), self.assertRaises(KeyboardInterrupt):
+                job.result()
+            self.assertTrue(np.array_equal(job.result(timeout=60), expected))
+
     def test_forked_process_gets_an_exception(self):
         code = f"""
 import os, reef, numpy
@@ -512,8 +531,6 @@ class Changing(unittest.TestCase):
 
 class Sessions(unittest.TestCase):
     def test_other_models_do_not_wait_for_one_that_connects(self):
-        from unittest import mock
-
         from reef import _daemon
 
         begins, may_end = threading.Event(), threading.Event()

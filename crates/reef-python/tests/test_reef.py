@@ -204,6 +204,19 @@ class Networks(unittest.TestCase):
                 signal.signal(signal.SIGINT, previous)
             self.assertTrue(np.array_equal(job.result(), next_job.result()))
 
+    def test_interrupt_after_an_output_was_read_keeps_it(self):
+        with self.device.best_effort() as be:
+            job = be.submit(self.net, picture())
+            read = job._network._read
+
+            def interrupted(request):
+                read(request)
+                raise KeyboardInterrupt
+
+            with mock.patch.object(job._network, "_read", interrupted), self.assertRaises(KeyboardInterrupt):
+                job.result()
+            self.assertTrue(np.array_equal(job.result(), be.run(self.net, picture())))
+
     def test_closed_client_cancels_what_waits(self):
         be = self.device.best_effort()
         be.close()

@@ -1,6 +1,6 @@
 //! A model of a daemon, and requests to it.
 
-use super::exchange::{Answer, Exchange, RequestId};
+use super::exchange::{Answer, Exchange, Outcome, RequestId};
 use crate::errors::{Error, daemon_error};
 use crate::owned::Owned;
 use crate::request::until_ended;
@@ -65,8 +65,8 @@ impl Session {
         let input = input.as_slice()?;
         let id = py.detach(|| exchange.submit(input, timeout));
         let id = id.map_err(|error| daemon_error(&error))?;
-        let sent = Sent { exchange: exchange.clone(), id, answer: Mutex::new(None) };
-        Ok(DaemonRequest(Owned::new(sent)))
+        let (exchange, (outcome, output)) = (exchange.clone(), Default::default());
+        Ok(DaemonRequest(Owned::new(Sent { exchange, id, outcome, output })))
     }
 }
 
@@ -82,7 +82,19 @@ pub(crate) struct DaemonRequest(Owned<Sent>);
 struct Sent {
     exchange: Arc<Exchange>,
     id: RequestId,
-    answer: Mutex<Option<Answer>>,
+    /// Kept, as the output is: a signal's handler may raise before the caller has what it asked
+    /// for, and then it asks again.
+    outcome: Mutex<Option<Outcome>>,
+    output: Mutex<Option<Py<PyArray1<f32>>>>,
+}
+
+impl Sent {
+    /// Times of a request, or its error.
+    fn times(outcome: &Outcome) -> reef_serve::Result<Timing> {
+        let Answer { timing, total, .. } = outcome.as_ref().map_err(Clone::clone)?;
+        let seconds = [timing.delay, timing.infer, *total].map(|time| time.as_secs_f64());
+        Ok((Some(seconds[0]), Some(seconds[1]), seconds[2]))
+    }
 }
 
 impl Drop for Sent {
@@ -93,22 +105,35 @@ impl Drop for Sent {
 
 #[pymethods]
 impl DaemonRequest {
-    /// Waits until it has ended, as `Request.wait` does. Raises its error once.
+    /// Waits until it has ended, as `Request.wait` does.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Timing>> {
         let sent = self.0.get()?;
-        let outcome = until_ended(py, timeout, |limit| sent.exchange.wait(sent.id, limit))?;
-        let Some(outcome) = outcome else { return Ok(None) };
-        let answer = outcome.map_err(|error| daemon_error(&error))?;
-        let Answer { timing, total, .. } = &answer;
-        let seconds = [timing.delay, timing.infer, *total].map(|time| time.as_secs_f64());
-        *sent.answer.lock() = Some(answer);
-        Ok(Some((Some(seconds[0]), Some(seconds[1]), seconds[2])))
+        let known = sent.outcome.lock().as_ref().map(Sent::times);
+        let times = match known {
+            Some(times) => times,
+            None => {
+                let outcome = until_ended(py, timeout, |limit| sent.exchange.wait(sent.id, limit))?;
+                let Some(outcome) = outcome else { return Ok(None) };
+                let times = Sent::times(&outcome);
+                *sent.outcome.lock() = Some(outcome);
+                times
+            }
+        };
+        times.map(Some).map_err(|error| daemon_error(&error))
     }
 
-    /// Takes the output, once.
+    /// The output. It must have ended.
     fn output<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let answer = self.0.get()?.answer.lock().take();
-        let answer = answer.ok_or_else(|| Error::new_err("the output was taken"))?;
-        Ok(PyArray1::from_vec(py, answer.output))
+        let sent = self.0.get()?;
+        if let Some(made) = &*sent.output.lock() {
+            return Ok(made.bind(py).clone());
+        }
+        let values = match &mut *sent.outcome.lock() {
+            Some(Ok(answer)) => std::mem::take(&mut answer.output),
+            _ => return Err(Error::new_err("the request has no output")),
+        };
+        let made = PyArray1::from_vec(py, values);
+        *sent.output.lock() = Some(made.clone().unbind());
+        Ok(made)
     }
 }
