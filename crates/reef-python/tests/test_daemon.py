@@ -146,6 +146,44 @@ assert answer.wait(None) and answer.value
         with self.assertRaisesRegex(reef.Error, "SystemExit"):
             answer.wait(60.0)
 
+    def test_timeout_may_be_any_number(self):
+        from reef._daemon import _Answer
+
+        goes_on = threading.Event()
+        answer = _Answer(goes_on.wait)
+        threading.Thread(target=answer.make, daemon=True).start()
+        for timeout in (0.0, -1.0, float("-inf"), float("nan")):
+            self.assertIsNone(answer.wait(timeout))
+        threading.Timer(0.1, goes_on.set).start()
+        for timeout in (float("inf"), 1e300):
+            self.assertIsNotNone(answer.wait(timeout))
+
+    def test_closed_daemon_takes_no_more_requests(self):
+        from reef._daemon import Daemon, Model
+
+        class Connections:
+            def infer(self, model, body, length):
+                goes_on.wait(60)
+                output = {"name": "y", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}
+                return {"outputs": [output]}, bytearray(4), 0
+
+            def close(self):
+                pass
+
+        goes_on = threading.Event()
+        ports = [(reef.Port(name, (1,), "float32"),) for name in "xy"]
+        model, x = Model("one", (), *ports, ("FP32",)), np.zeros(1, np.float32)
+        daemon = Daemon(Connections(), False)
+        client, job = daemon.real_time(), daemon.submit(model, x)
+        daemon.close()
+        goes_on.set()
+        self.assertEqual(job.result(timeout=60).tolist(), [0.0])
+        for call in (lambda: daemon.run(model, x), lambda: client.submit(model, x), daemon.models):
+            with self.assertRaisesRegex(reef.CancelledError, "closed"):
+                call()
+        daemon.close()
+        client.close()
+
 
 @unittest.skipIf(COMMAND is None, "no command reef in PATH")
 class Served(unittest.TestCase):

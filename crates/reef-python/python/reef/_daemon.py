@@ -102,11 +102,21 @@ class _Served(Closing):
         self._sessions: dict[str, _reef.Session] = {}
         self._connecting: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def close(self) -> None:
-        """Closes its connections through shared memory. Their open requests are lost."""
+        """Closes its connections through shared memory. Their open requests are lost, and later ones are
+        refused with CancelledError."""
         with self._lock:
-            self._sessions.clear()
+            self._is_closed = True
+            sessions, self._sessions = self._sessions, {}
+        sessions.clear()  # without the lock: their connections end
+
+    def _check(self) -> None:
+        """Refuses a forked child, whose threads and connections are its parent's, and use after `close`."""
+        _check_process(self._daemon._process)
+        if self._is_closed or self._daemon._is_closed:
+            raise _closed()
 
     def submit(
         self, model: str | Model, *inputs: Any, deadline: float | None = None, **named: Any
@@ -118,9 +128,10 @@ class _Served(Closing):
         has not ended then ends with DeadlineError.
 
         Raises InvalidError for a wrong input, NotFoundError if no such model is loaded, DeniedError
-        if the class is not granted, BusyError if too many requests are on their way.
+        if the class is not granted, BusyError if too many requests are on their way, CancelledError
+        after `close`.
         """
-        self._daemon._check_process()
+        self._check()
         if not isinstance(model, Model):
             model = self._daemon.model(model)
         try:
@@ -164,6 +175,8 @@ class _Served(Closing):
                 threading.Thread(target=made.make, daemon=True).start()
                 made.wait(None)
                 with self._lock:
+                    if self._is_closed:
+                        raise _closed()
                     session = self._sessions[model] = made.value
             return session
 
@@ -295,7 +308,7 @@ class Daemon(_Served):
 
     def metrics(self) -> str:
         """Returns the daemon's metrics, as Prometheus reads them."""
-        self._check_process()
+        self._check()
         return self._http.get("/metrics").decode()
 
     def trace(self, seconds: float) -> bytes:
@@ -304,21 +317,23 @@ class Daemon(_Served):
         Needs the right `control`. Raises InvalidError for another length, Error if another trace is
         being recorded.
         """
-        self._check_process()
+        self._check()
         return self._http.get(f"/reef/trace?seconds={seconds!r}")
 
     def close(self) -> None:
-        """Closes all connections. Requests that are on their way are lost."""
+        """Closes all connections. Requests that are on their way may be lost, and later ones, also of its
+        clients, are refused with CancelledError."""
         super().close()
         self._threads.close()
         self._http.close()
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
-        self._check_process()
+        self._check()
         return self._http.call(method, path, body)
 
-    def _check_process(self) -> None:
-        _check_process(self._process)
+
+def _closed() -> _reef.Error:
+    return _reef.CancelledError("the client was closed")
 
 
 def _check_process(process: int) -> None:
@@ -410,7 +425,9 @@ class _Answer:
     def wait(self, timeout: float | None) -> tuple[float | None, float | None, float] | None:
         if not self._has_ended.is_set():
             _check_process(self._process)  # a forked child has no thread that makes it
-            if not self._has_ended.wait(timeout):
+            # Without a limit if it is longer than the system can wait.
+            limit = None if timeout is None or timeout > threading.TIMEOUT_MAX else timeout
+            if not self._has_ended.wait(limit):
                 return None
         if self._error is not None:
             raise self._error
@@ -450,27 +467,37 @@ class _Threads:
         self._lock = threading.Lock()
         self._idle = 0
         self._started = 0
+        self._is_closed = False
 
     def run(self, function: Callable[[], Any]) -> _Answer:
         """Has a thread make a value."""
         answer = _Answer(function)
         with self._lock:
-            is_new = self._idle == 0 and self._started < _MAX_THREADS
-            if is_new:
-                self._started += 1
-            elif self._idle > 0:
+            if self._is_closed:
+                raise _closed()
+            if self._idle > 0:
                 self._idle -= 1
-        self._waiting.put(answer)
-        if is_new:
-            threading.Thread(target=self._work, name="reef-daemon", daemon=True).start()
+            elif self._started < _MAX_THREADS:
+                self._start()
+            self._waiting.put(answer)  # before the ends of threads, which `close` puts there
         return answer
+
+    def _start(self) -> None:
+        """Starts a thread. If the system has none, those that there are take more."""
+        try:
+            threading.Thread(target=self._work, name="reef-daemon", daemon=True).start()
+            self._started += 1
+        except RuntimeError as error:
+            if self._started == 0:
+                raise _reef.HostError(f"a thread cannot start: {error}") from None
 
     def close(self) -> None:
         """Ends them after what waits."""
         with self._lock:
-            started, self._started, self._idle = self._started, 0, 0
-        for _ in range(started):
-            self._waiting.put(None)
+            started = 0 if self._is_closed else self._started
+            self._is_closed = True
+            for _ in range(started):
+                self._waiting.put(None)
 
     def _work(self) -> None:
         while (answer := self._waiting.get()) is not None:
