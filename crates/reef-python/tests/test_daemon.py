@@ -56,6 +56,28 @@ os._exit(0)
         self.assertEqual((run.stdout, run.returncode), ("True\n", 0), run.stderr)
 
 
+    def test_part_of_an_address_that_has_no_effect_is_refused(self):
+        import ssl
+
+        tcp, context = "http://127.0.0.1:9", ssl.create_default_context()
+        for address, options in [
+            ("", {}),
+            ("http://user:word@127.0.0.1:9", {}),
+            (f"{tcp}/prefix", {}),
+            (f"{tcp}?token=x", {}),
+            (tcp, {"context": context}),
+            ("/nowhere", {"context": context}),
+            (tcp, {"token": ""}),
+            (tcp, {"token": "of-a-file\n"}),
+            (tcp, {"token": "\u00e9"}),
+        ]:
+            with self.subTest(address, **options), self.assertRaises(reef.InvalidError) as raised:
+                reef.connect(address, **options)
+            self.assertNotIn("of-a-file", str(raised.exception))
+        with self.assertRaises(reef.UnavailableError):
+            reef.connect(f"{tcp}/", token="t0k.en~")
+
+
 class Process:
     """A daemon with the model `tiny` loaded and `large` and `free` not."""
 
@@ -244,6 +266,7 @@ class Served(unittest.TestCase):
         events = json.loads(found[0])
         self.assertIn("tiny", str(events))
         self.assertIn("reef_", self.daemon.metrics())
+        self.assertIsInstance(json.loads(self.daemon.trace(np.float64(0.01))), dict)
         for seconds in (0, 61, float("nan")):
             with self.assertRaises(reef.InvalidError):
                 self.daemon.trace(seconds)

@@ -78,7 +78,8 @@ def connect(
     https.
 
     Raises UnavailableError if there is no daemon, DeniedError if it may be that of another user,
-    InvalidError for an address that is none, and for an argument that has no effect on it.
+    InvalidError for an address with more than a host and a port, for a token with spaces, and for an
+    argument that has no effect.
     """
     from ._http import Http
 
@@ -318,7 +319,7 @@ class Daemon(_Served):
         being recorded.
         """
         self._check()
-        return self._http.get(f"/reef/trace?seconds={seconds!r}")
+        return self._http.get(f"/reef/trace?seconds={float(seconds)!r}")
 
     def close(self) -> None:
         """Closes all connections. Requests that are on their way may be lost, and later ones, also of its

@@ -29,14 +29,22 @@ def _wrong_address(address: str | None, meant: str = "") -> _reef.InvalidError:
 
 
 def _parts(address: str) -> SplitResult:
-    """The parts of a daemon's URL."""
+    """The parts of a daemon's URL, which has a host and a port alone."""
     try:
         url = urlsplit(address)
-        if url.scheme in ("http", "https") and url.hostname and url.port != 0:
+        has_more = "@" in url.netloc or url.path.strip("/") or url.query or url.fragment
+        if url.scheme in ("http", "https") and url.hostname and url.port != 0 and not has_more:
             return url
     except ValueError:  # of the host or the port
         pass
     raise _wrong_address(address)
+
+
+def _bearer(token: str) -> str:
+    """The header of a token, which an error must not show."""
+    if not re.fullmatch("[!-~]+", token):
+        raise _reef.InvalidError("token must be printable ASCII without spaces or ends of lines")
+    return f"Bearer {token}"
 
 
 class _UnixConnection(HTTPConnection):
@@ -54,8 +62,12 @@ class Http:
     """Connections to one daemon. Any thread may call it; each call has a connection of its own."""
 
     def __init__(self, address: str | None, token: str | None, context: ssl.SSLContext | None) -> None:
+        if address == "":
+            raise _wrong_address(address)
         self._place = address
         self._url = _parts(address) if address and "://" in address else None
+        if context is not None and (self._url is None or self._url.scheme != "https"):
+            raise _reef.InvalidError(f"context: address must be https://HOST:PORT, got {address!r}")
         if self._url is None and address and _HOST_PORT.fullmatch(address) and not os.path.exists(address):
             raise _wrong_address(address, f": did you mean http://{address}?")
         # Refused where they have no effect: the caller would take its requests for encrypted, say.
@@ -66,7 +78,7 @@ class Http:
         if context is not None and (self._url is None or self._url.scheme != "https"):
             raise _reef.InvalidError(f"context must go with https://HOST:PORT, got {self.shown}")
         self._context = context
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {} if token is None else {"Authorization": _bearer(token)}
         self._free: list[HTTPConnection] = []
         self._is_closed = False
         self._lock = threading.Lock()
