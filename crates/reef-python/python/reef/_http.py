@@ -66,8 +66,6 @@ class Http:
             raise _wrong_address(address)
         self._place = address
         self._url = _parts(address) if address and "://" in address else None
-        if context is not None and (self._url is None or self._url.scheme != "https"):
-            raise _reef.InvalidError(f"context: address must be https://HOST:PORT, got {address!r}")
         if self._url is None and address and _HOST_PORT.fullmatch(address) and not os.path.exists(address):
             raise _wrong_address(address, f": did you mean http://{address}?")
         # Refused where they have no effect: the caller would take its requests for encrypted, say.
