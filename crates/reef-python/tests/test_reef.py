@@ -406,6 +406,54 @@ waits.join()
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
         self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
 
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_forked_process_does_not_wait_for_locks_of_its_parent(self):
+        code = """
+import os, threading, numpy, reef
+
+class Native:  # of a network whose sizes are open
+    name = "sums"
+    inputs = lambda self: [("x", [-1], "float32")]
+    outputs = lambda self: [("y", [-1], "float32")]
+    shapes = lambda self: [("x", [1])]
+    is_open = lambda self: True
+
+class Client:
+    def run(self, network, *inputs, out):
+        runs.set()
+        goes_on.wait()
+        raise reef.CancelledError("over")
+
+def run():
+    try:
+        state.run(Client())
+    except reef.CancelledError:
+        pass
+
+runs, goes_on, x = threading.Event(), threading.Event(), numpy.zeros(2, numpy.float32)
+net = reef.Network(Native())
+state = reef.State(net, {"x": "y"}, {"x": x})
+thread = threading.Thread(target=run)
+thread.start()
+runs.wait()
+net._lock.acquire()
+child = os.fork()
+if child == 0:
+    for call in (lambda: state.run(Client()), state.values, state.reset, lambda: net._for([x], {})):
+        try:
+            call()
+            os._exit(1)
+        except reef.Error as error:
+            if "fork" not in str(error):
+                os._exit(2)
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+goes_on.set()
+thread.join()
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
+
     def test_import_is_quick(self):
         code = "import time; t = time.process_time(); import reef; print(time.process_time() - t)"
         times = [

@@ -109,6 +109,14 @@ def _path(name: str, value: Any) -> str | os.PathLike[str]:
     return value
 
 
+def check_process(process: int) -> None:
+    """Refuses an object of `process` in a forked child: a thread of the parent may have had its lock."""
+    if process != os.getpid():
+        raise _reef.Error(
+            f"opened in process {process}, of which this one is a fork: open it again here"
+        )
+
+
 _Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -166,7 +174,7 @@ class Network:
         self._is_open = network.is_open()
         self._usual: _Shapes = tuple((name, tuple(shape)) for name, shape in network.shapes())
         self._prepared: OrderedDict[_Shapes, _reef.Network] = OrderedDict()
-        self._lock = threading.Lock()
+        self._process, self._lock = os.getpid(), threading.Lock()
 
     def __repr__(self) -> str:
         return f"<reef.Network {self.name}: {self.inputs} -> {self.outputs}>"
@@ -175,6 +183,7 @@ class Network:
         """The network for the sizes of these arrays, which may lack some: then it refuses them."""
         if not self._is_open:
             return self._network
+        check_process(self._process)
         found = {port.name: value for port, value in zip(self.inputs, values)} | dict(named)
         shapes = tuple(
             (port.name, _shape(port, found[port.name])) for port in self.inputs if port.name in found

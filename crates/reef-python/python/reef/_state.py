@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _reef
-from ._network import Network, Port, checked, in_order
+from ._network import Network, Port, check_process, checked, in_order
 
 if TYPE_CHECKING:
     from ._device import BestEffort, RealTime
@@ -39,7 +40,7 @@ class State:
         self._first = {name: _start(inputs[name], (first or {}).get(name)) for name in pairs}
         self._values = dict(self._first)
         self._given = [port.name for port in network.inputs if port.name not in pairs]
-        self._lock = threading.Lock()
+        self._process, self._lock = os.getpid(), threading.Lock()
 
     def __repr__(self) -> str:
         return f"<reef.State of {self.network.name}: {list(self._pairs)}>"
@@ -51,6 +52,7 @@ class State:
         network's order or by their names. Returns the outputs that are no state, as `RealTime.run`
         does: NumPy arrays, or `Array`s if `out` is "device".
         """
+        check_process(self._process)
         if out not in (None, "host", "device"):
             raise _reef.InvalidError(f'out must be "host", "device" or None, got {out!r}')
         given = dict(zip(self._given, in_order(self.network.name, self._given, inputs, named)))
@@ -69,11 +71,13 @@ class State:
 
     def values(self) -> dict[str, Any]:
         """What the inputs of the next request are, by their names."""
+        check_process(self._process)
         with self._lock:
             return dict(self._values)
 
     def reset(self) -> None:
         """Begins again with the first values."""
+        check_process(self._process)
         with self._lock:
             self._values = dict(self._first)
 
