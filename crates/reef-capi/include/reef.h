@@ -269,7 +269,7 @@ typedef struct {
 // The request was cancelled, or its client or dispatcher was freed.
 #define REEF_CANCELLED 10
 
-// Null, freed, or a handle of another kind.
+// Null, freed, a handle of another kind, or one of the process that this one was forked from.
 #define REEF_HANDLE 11
 
 // A file can't be read, or isn't what it should be.

@@ -2,7 +2,8 @@
 //!
 //! A handle is a number that is never used twice, and that is not an address. So a handle that was
 //! freed, is of another kind or was made up is found out, whatever C does with it. A call keeps its
-//! object alive, so another thread may free the handle meanwhile.
+//! object alive, so another thread may free the handle meanwhile. A forked child has no threads of
+//! its parent, so the parent's handles are refused there.
 
 use crate::fault::{Fault, Result};
 use crate::status::REEF_HANDLE;
@@ -41,6 +42,8 @@ impl Kind for reef_any::Request {
 /// An object and the name of its kind.
 struct Open {
     kind: &'static str,
+    /// Process that made it.
+    process: u32,
     object: Arc<dyn Any + Send + Sync>,
 }
 
@@ -58,16 +61,20 @@ pub(crate) fn open<T: Kind>(object: T) -> Result<usize> {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let handle = count.checked_mul(STEP).and_then(|at| at.checked_add(STEP + FIRST));
     let handle = handle.ok_or_else(|| Fault::busy("all handles have been used up"))?;
-    OPEN.write().insert(handle, Open { kind: T::NAME, object: Arc::new(object) });
+    let (process, object) = (std::process::id(), Arc::new(object));
+    OPEN.write().insert(handle, Open { kind: T::NAME, process, object });
     Ok(handle)
 }
 
 /// The object behind `handle`.
 pub(crate) fn get<T: Kind>(handle: usize) -> Result<Arc<T>> {
     let open = OPEN.read();
-    let object = open.get(&handle).map(|open| (open.kind, open.object.clone()));
+    let found = open.get(&handle).map(|open| (open.kind, open.process, open.object.clone()));
     drop(open);
-    let (kind, object) = object.ok_or_else(|| unknown::<T>(handle))?;
+    let (kind, process, object) = found.ok_or_else(|| unknown::<T>(handle))?;
+    if process != std::process::id() {
+        return Err(forked::<T>(handle, process));
+    }
     object.downcast().map_err(|_| other::<T>(handle, kind))
 }
 
@@ -89,6 +96,14 @@ fn unknown<T: Kind>(handle: usize) -> Fault {
         0 => format!("no {}: the handle is null", T::NAME),
         _ => format!("no {} {handle:#x}: it was freed, or is not a handle", T::NAME),
     };
+    Fault::new(REEF_HANDLE, text)
+}
+
+fn forked<T: Kind>(handle: usize, process: u32) -> Fault {
+    let text = format!(
+        "no {} {handle:#x}: it was opened in process {process}, of which this one is a fork",
+        T::NAME
+    );
     Fault::new(REEF_HANDLE, text)
 }
 

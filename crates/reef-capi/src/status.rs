@@ -26,7 +26,7 @@ pub const REEF_BUSY: reef_status = 8;
 pub const REEF_INTERNAL: reef_status = 9;
 /// The request was cancelled, or its client or dispatcher was freed.
 pub const REEF_CANCELLED: reef_status = 10;
-/// Null, freed, or a handle of another kind.
+/// Null, freed, a handle of another kind, or one of the process that this one was forked from.
 pub const REEF_HANDLE: reef_status = 11;
 /// A file can't be read, or isn't what it should be.
 pub const REEF_FILE: reef_status = 12;

@@ -1,5 +1,7 @@
 // Misuses of the library and their errors: each line is one mistake.
 
+#define _POSIX_C_SOURCE 200809L
+
 #include <pthread.h>
 #include <reef.h>
 #include <stddef.h>
@@ -7,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int failures;
 
@@ -298,6 +302,28 @@ static void waits(void) {
     free(input);
 }
 
+// A forked child, which has no threads of the library: what its parent opened is refused there.
+static void forked(void) {
+    float *input = calloc(3 * 32 * 32, sizeof *input), output[1000];
+    reef_network_info info = {.struct_size = sizeof info};
+    int how = -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        failures = 0;
+        WANT(REEF_HANDLE, reef_client_run(rt, network, input, 3 * 32 * 32, output, 1000, 1000000));
+        SAYS("is a fork");
+        WANT(REEF_HANDLE, reef_network_get_info(network, &info));
+        WANT(REEF_HANDLE, reef_device_free(device));
+        fflush(stdout);
+        _exit(failures);
+    }
+    if (child < 0 || waitpid(child, &how, 0) != child || how != 0)
+        failures++, printf("a forked child: %d\n", how);
+    WANT(REEF_OK, reef_client_run(rt, network, input, 3 * 32 * 32, output, 1000, 60000000));
+    free(input);
+}
+
 // A dispatcher that goes while others still hold its clients.
 static void gone(void) {
     float output[1000] = {0};
@@ -336,6 +362,7 @@ int main(int count, char **words) {
     threads();
     shared();
     waits();
+    forked();
     gone();
     printf("%d mistakes were not told\n", failures);
     return failures != 0;
