@@ -84,9 +84,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn ordinals<D: Operators>(self) -> Result<std::ops::Range<usize>> {
-        let first = self.name.ordinal;
-        Ok(first..if self.all { D::count()? } else { first + 1 })
+    fn ordinals<D: Operators>(self) -> Result<Vec<usize>> {
+        Ok(if self.all { (0..D::count()?).collect() } else { vec![self.name.ordinal] })
     }
 }
 
@@ -102,7 +101,7 @@ impl<V: VisitAll> Visit for OpenRest<'_, V> {
     fn visit<D: Operators>(self, first: D) -> Self::Output {
         let mut devices = vec![first];
         for (at, asked) in self.asked.into_iter().enumerate() {
-            for ordinal in asked.ordinals::<D>()?.skip(usize::from(at == 0)) {
+            for ordinal in asked.ordinals::<D>()?.into_iter().skip(usize::from(at == 0)) {
                 devices.push(D::open(ordinal, asked.name.options)?);
             }
         }
@@ -168,6 +167,9 @@ mod tests {
         assert!(error("cpu,").contains("two backends, cpu and :"), "{}", error("cpu,"));
         assert!(error("").starts_with("no backend \"\""), "{}", error(""));
         #[cfg(feature = "cpu")]
-        assert!(error("cpu?units=1,cpu:99").contains("cpu:99"), "{}", error("cpu?units=1,cpu:99"));
+        for names in ["cpu?units=1,cpu:99", "cpu?units=1,cpu:18446744073709551615"] {
+            let (said, (_, device)) = (error(names), names.split_once(',').expect("two"));
+            assert!(said.contains(&format!("no device {device} ")), "{said}");
+        }
     }
 }
