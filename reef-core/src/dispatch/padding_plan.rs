@@ -25,7 +25,7 @@ pub use crate::backend::resources::{Padding, Profile, Resources};
 
 /// Units that `rt` needs so as to take no more rounds than it takes on all of them.
 pub fn rt_units(blocks: u32, info: &DeviceInfo) -> u32 {
-    let layers = blocks.div_ceil(info.units).max(1);
+    let layers = blocks.div_ceil(info.units.max(1)).max(1);
     blocks.div_ceil(layers)
 }
 
@@ -35,7 +35,7 @@ pub fn plan(rt: &Profile, be: &Profile, remaining: u32, info: &DeviceInfo) -> Op
     let free_units = info.units.checked_sub(rt_units)?;
 
     let merged = rt.resources.either(be.resources).per_unit(info);
-    let rt_per_unit = rt.blocks.div_ceil(info.units).min(rt.resources.per_unit(info));
+    let rt_per_unit = rt.blocks.div_ceil(info.units.max(1)).min(rt.resources.per_unit(info));
     if merged < rt_per_unit {
         return None;
     }
@@ -113,5 +113,9 @@ mod tests {
         let be = kernel(9, 64, 0, &[1]);
         assert_eq!(plan(&kernel(60, 64, 30, &[]), &be, 9, &mi50()), None, "no unit is free");
         assert_eq!(plan(&kernel(1, 64, 30, &[]), &be, 0, &mi50()), None, "nothing remains");
+        let none = DeviceInfo { units: 0, ..mi50() };
+        for blocks in [0, 9] {
+            assert_eq!(plan(&kernel(blocks, 64, 30, &[]), &be, 9, &none), None, "no units");
+        }
     }
 }
