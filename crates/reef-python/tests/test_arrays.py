@@ -188,6 +188,12 @@ class Arrays(unittest.TestCase):
                 self.rt.run(self.net, producer)
             self.assertEqual((producer.calls, producer.deleted), ([], 0))
 
+    def test_memory_that_is_not_where_its_owner_says_is_refused(self):
+        producer = Producer(picture(), device=(2, 0), says=CPU)
+        with self.assertRaisesRegex(reef.InvalidError, "must be where it says"):
+            self.rt.run(self.net, producer)
+        self.assertEqual(producer.deleted, 1)
+
     def test_errors_of_a_producer_are_named(self):
         class Broken(Producer):
             def __dlpack__(self, **options):
@@ -197,8 +203,22 @@ class Arrays(unittest.TestCase):
             def __dlpack__(self, **options):
                 return 7
 
-        for kind, word in [(Broken, "gone away"), (NotACapsule, "")]:
-            with self.assertRaisesRegex(reef.InvalidError, word):
+        class Nowhere(Producer):
+            def __dlpack_device__(self):
+                raise ValueError("no device")
+
+            def __dlpack__(self, **options):
+                raise ValueError("no device")
+
+        class Odd(Producer):
+            def __dlpack_device__(self):
+                return "cpu"
+
+            def __dlpack__(self, **options):
+                raise LookupError("of any kind")
+
+        for kind, word in [(Broken, "gone away"), (NotACapsule, ""), (Nowhere, "no device"), (Odd, "of any kind")]:
+            with self.subTest(kind.__name__), self.assertRaisesRegex(reef.InvalidError, word):
                 self.rt.run(self.net, kind(picture()))
         self.assert_same(self.rt.run(self.net, picture()), 0)
 

@@ -296,7 +296,9 @@ def _array(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
         if hasattr(value, "__dlpack__"):
             return _shared(value)
         return _numbers(port, value)
-    except (BufferError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+    except _reef.Error:
+        raise
+    except Exception as error:  # of any kind: the library of the array has the word
         kind = type(value).__name__
         why = "inputs by name are keywords, **inputs" if isinstance(value, dict) else error
         raise _reef.InvalidError(

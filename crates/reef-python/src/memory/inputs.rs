@@ -12,7 +12,7 @@ use crate::memory::ports::PortSpec;
 use crate::time::TURN;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(200);
 /// Time between two polls after that.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
+
+/// Refusal of an array whose capsule is of another place than the array says.
+const ELSEWHERE: &str = "must be where it says, its DLPack is elsewhere";
 
 /// An input that fits its port.
 enum Input<'py> {
@@ -231,13 +234,15 @@ fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyRe
     {
         return Ok(Input::Own { address, place, _keep: array.clone() });
     }
-    let Ok(device) = value.getattr(intern!(py, "__dlpack_device__")) else {
-        return checked(py, port, value);
+    let device = match device_of(value) {
+        Ok(device) => device,
+        // It has none, or can't say where it is: Python has the words.
+        Err(why) if why.is_instance_of::<PyException>(py) => return checked(py, port, value),
+        Err(interrupt) => return Err(interrupt),
     };
-    let (kind, ordinal): (i32, i32) = device.call0()?.extract()?;
-    let device = Device::new(kind, ordinal);
     if device.is_host() {
         return match shared(value, None) {
+            Ok(shared) if !shared.device().is_host() => Err(refused(port, ELSEWHERE)),
             Ok(shared) if shared.is_contiguous() => Ok(Input::Shared(fits(port, shared)?)),
             _ => checked(py, port, value), // it is turned, or of a type that its DLPack lacks
         };
@@ -252,13 +257,20 @@ fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyRe
     let stream = lease.network.stream().map_err(raised)?;
     let shared = shared(value, Some(stream)).map_err(|why| refused(port, &why))?;
     if shared.device() != device {
-        return Err(refused(port, "must be where it says, its DLPack is elsewhere"));
+        return Err(refused(port, ELSEWHERE));
     }
     if !shared.is_contiguous() {
         let why = "must be contiguous on a GPU, got other strides: call contiguous()";
         return Err(refused(port, why));
     }
     Ok(Input::Shared(fits(port, shared)?))
+}
+
+/// Place of an array of another library.
+fn device_of(value: &Bound<'_, PyAny>) -> PyResult<Device> {
+    let place = value.call_method0(intern!(value.py(), "__dlpack_device__"))?;
+    let (kind, ordinal): (i32, i32) = place.extract()?;
+    Ok(Device::new(kind, ordinal))
 }
 
 #[cold]
