@@ -129,7 +129,8 @@ impl<'a> ModelBuilder<'a> {
         Self { size: size.into(), ..self }
     }
 
-    /// A `.param` or a `.safetensors` file with the weights of a network that is built by name.
+    /// A `.param` or a `.safetensors` file with the weights of a network that is built by name. Any
+    /// other network has its own, and reading it with this is an error.
     pub fn weights(self, file: impl AsRef<Path>) -> Self {
         Self { weights: Some(file.as_ref().into()), ..self }
     }
@@ -178,6 +179,10 @@ impl<'a> ModelBuilder<'a> {
             Source::Path(path) => self.read_path(path),
             #[cfg(feature = "onnx")]
             Source::Onnx { bytes, name } => {
+                if let Some(weights) = &self.weights {
+                    let why = format!("an ONNX file has its weights, got {}", weights.display());
+                    return Err(Error::Kind { file: (*name).into(), why });
+                }
                 let file = File { bytes, name, shown: name, folder: None };
                 self.of_imported(read(&file, &self.options(), &self.budget)?, None)
             }

@@ -37,6 +37,17 @@ fn declared_output_of_several_rows_makes_a_network_of_tensors() {
     assert_eq!(made, [Array::F32(want.to_vec())]);
 }
 
+#[test]
+fn weights_next_to_bytes_of_a_file_are_refused() {
+    let pool = node("GlobalAveragePool", &["x"], "y", &[]);
+    let ends = [value(11, "x", &[1, 3, 4, 4]), value(12, "y", &[1, 3, 1, 1])];
+    let bytes = file(17, &[&[pool][..], &ends].concat());
+    let open = || Model::from_onnx(&bytes, "made");
+    open().read().expect("it has its weights");
+    let said = open().weights("a.safetensors").read().unwrap_err().to_string();
+    assert_eq!(said, "made: an ONNX file has its weights, got a.safetensors");
+}
+
 /// Sums of two matrices whose rows have one name.
 fn sums() -> Vec<u8> {
     let sizes = &["rows", "3"];
