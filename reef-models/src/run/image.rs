@@ -5,7 +5,7 @@
 //! antialiased; the middle square is cut out; pixels become three planes in 0..1, and those are
 //! normalised. Like there, an alpha channel is dropped and an EXIF orientation is not looked at.
 
-use super::pixels::Pixels;
+use super::pixels::{Pixels, check};
 pub use super::rgb_image::Image;
 use super::rgb_image::{planes, wrong};
 use crate::errors::error::Result;
@@ -35,7 +35,7 @@ impl Transform {
     /// it is built by name, leaves out `transform_input`, which maps ImageNet's normalisation to
     /// -1..1; so that is done here.
     pub fn of(network: &str, size: usize) -> Self {
-        let resize = (size * 8 + 3) / 7; // rounded
+        let resize = size.saturating_mul(8).saturating_add(3) / 7; // rounded
         let imagenet = Self {
             resize,
             crop: size,
@@ -52,10 +52,16 @@ impl Transform {
     ///
     /// # Errors
     ///
-    /// `Image` if there is none that can be read.
+    /// `Image` if there is none that can be read, or it has no such square.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<f32>> {
         let path = path.as_ref();
         let wrong = |error: &dyn fmt::Display| wrong(path, error);
+        let Self { resize, crop, .. } = *self;
+        if !(1..=resize).contains(&crop) {
+            return Err(wrong(&format!(
+                "crop must be from 1 to the shorter side {resize}, got {crop}"
+            )));
+        }
         let image = Pixels::read(path).map_err(|e| wrong(&e))?;
         let (width, height) = (image.width, image.height);
         if width.max(height) > MAX_SIDE_RATIO * width.min(height) {
@@ -74,7 +80,9 @@ impl Transform {
         if short == self.resize {
             return Ok(image);
         }
-        let [width, height] = [image.width, image.height].map(|side| self.resize * side / short);
+        let scaled = |side| self.resize.checked_mul(side).map_or(usize::MAX, |side| side / short);
+        let [width, height] = [image.width, image.height].map(scaled);
+        check(width, height)?;
         image.resized(width, height)
     }
 
@@ -145,6 +153,23 @@ mod tests {
                 let have = planes[plane * size * size];
                 assert!((have - first).abs() <= allowed, "{file}: {have} {first}");
             }
+        }
+    }
+
+    #[test]
+    fn square_that_no_image_can_have_is_refused() {
+        let of = |resize, crop| Transform { resize, crop, ..Transform::of("", 8) };
+        for (transform, words) in [
+            (of(8, 9), "crop must be from 1 to the shorter side 8, got 9"),
+            (of(8, 0), "got 0"),
+            (of(0, 0), "got 0"),
+            (Transform::of("", 0), "got 0"),
+            (Transform::of("", usize::MAX), "crop must be"),
+            (of(1 << 20, 8), "pixels, but 1 to"),
+            (of(usize::MAX, 8), "pixels, but 1 to"),
+        ] {
+            let said = transform.read(image("wide.png")).unwrap_err().to_string();
+            assert!(said.contains(words), "{transform:?}: {said}");
         }
     }
 
