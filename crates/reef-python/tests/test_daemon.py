@@ -600,7 +600,7 @@ class Sessions(unittest.TestCase):
             if model == "slow":
                 begins.set()
                 may_end.wait(60)
-            return model
+            return mock.Mock(model=model, **{"is_lost.return_value": False})
 
         daemon = _daemon.Daemon(mock.Mock(folder=None), True)
         with mock.patch.object(_daemon._reef, "Session", connect):
@@ -614,7 +614,18 @@ class Sessions(unittest.TestCase):
             may_end.set()
             slow.join()
         self.assertTrue(is_done)
-        self.assertEqual(daemon._session("slow"), "slow")
+        self.assertEqual(daemon._session("slow").model, "slow")
+
+    def test_connection_that_was_lost_is_made_again(self):
+        from reef import _daemon
+
+        first, second = made = [mock.Mock(**{"is_lost.return_value": False}) for _ in range(2)]
+        daemon = _daemon.Daemon(mock.Mock(folder=None), True)
+        with mock.patch.object(_daemon._reef, "Session", side_effect=list(made)):
+            self.assertIs(daemon._session("tiny"), first)
+            self.assertIs(daemon._session("tiny"), first)
+            first.is_lost.return_value = True
+            self.assertIs(daemon._session("tiny"), second)
 
 
 if __name__ == "__main__":

@@ -165,12 +165,12 @@ class _Served(Closing):
         with self._lock:
             session = self._sessions.get(model)
             connecting = self._connecting.setdefault(model, threading.Lock())
-        if session is not None:
+        if session is not None and not session.is_lost():
             return session
         with connecting:  # not `_lock`: requests of other models go on meanwhile
             with self._lock:
                 session = self._sessions.get(model)
-            if session is None:
+            if session is None or session.is_lost():
                 folder, args = self._daemon._http.folder, (self._is_real_time, self._rate)
                 made = _Answer(lambda: _reef.Session(folder, model, *args))
                 threading.Thread(target=made.make, daemon=True).start()

@@ -63,14 +63,13 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// Errors of [`Client::submit`] and, after the end of the connection, [`Client::reconnect`].
+    /// Errors of [`Client::submit`]; `Unavailable` after the end of the connection.
     pub(super) fn submit(&self, input: &[f32], timeout: Option<Duration>) -> Result<RequestId> {
         let mut state = self.state.lock();
-        if state.is_lost {
-            state.client.reconnect()?;
-            state.is_lost = false;
-        }
         state.take_answers(); // which frees slots
+        if state.is_lost {
+            return Err(Error::Unavailable("the connection to the daemon has ended".into()));
+        }
         state.client.set_timeout(timeout);
         state.client.submit(input)?;
         let id = state.next;
@@ -105,6 +104,11 @@ impl Exchange {
             state.take_answers();
             self.changed.notify_all();
         }
+    }
+
+    /// Returns whether the connection has ended, as far as that was seen.
+    pub(super) fn is_lost(&self) -> bool {
+        self.state.lock().is_lost
     }
 
     /// Drops the answer of a request, now or when it comes.

@@ -53,6 +53,11 @@ impl Session {
         Ok(Self(Owned::new(Arc::new(Exchange::new(client)))))
     }
 
+    /// Whether it has ended, as far as that was seen: no further request will succeed.
+    fn is_lost(&self) -> PyResult<bool> {
+        Ok(self.0.get()?.is_lost())
+    }
+
     /// Submits one inference, to end within `deadline` seconds if that is given.
     fn submit(
         &self,
