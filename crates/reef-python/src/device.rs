@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::errors::raised;
 use crate::model_args::ModelArgs;
 use crate::network::{Network, Origin};
-use crate::owned::Owned;
+use crate::owned::{Owned, Waits};
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -48,14 +48,15 @@ pub(crate) fn open(
             Ok((device, dispatcher))
         })
         .map_err(raised)?;
+    let (device, dispatcher) = (Waits::new(device), Waits::new(dispatcher));
     Ok(Device { device: Owned::new(device), dispatcher: Owned::new(dispatcher) })
 }
 
 /// An open device.
 #[pyclass(frozen, module = "reef._reef")]
 pub(crate) struct Device {
-    dispatcher: Owned<reef_any::Dispatcher>,
-    device: Owned<reef_any::Device>,
+    dispatcher: Owned<Waits<reef_any::Dispatcher>>,
+    device: Owned<Waits<reef_any::Device>>,
 }
 
 #[pymethods]

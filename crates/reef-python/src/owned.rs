@@ -3,6 +3,7 @@
 use crate::errors::Error;
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 
 /// An object of this process. A forked child has none of its threads, so the child may neither use
 /// nor drop it.
@@ -38,5 +39,32 @@ impl<T> Drop for Owned<T> {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.object) };
         }
+    }
+}
+
+/// An object whose drop may wait for the device. It is dropped without the interpreter's lock, so
+/// that other threads run meanwhile.
+pub(crate) struct Waits<T: Send>(ManuallyDrop<T>);
+
+impl<T: Send> Waits<T> {
+    pub(crate) fn new(object: T) -> Self {
+        Self(ManuallyDrop::new(object))
+    }
+}
+
+impl<T: Send> Deref for Waits<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Send> Drop for Waits<T> {
+    fn drop(&mut self) {
+        let object = &mut self.0;
+        // SAFETY: dropped once, here.
+        let drop_it = move || unsafe { ManuallyDrop::drop(object) };
+        Python::attach(|py| py.detach(drop_it));
     }
 }

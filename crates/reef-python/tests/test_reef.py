@@ -355,6 +355,34 @@ class Devices(unittest.TestCase):
             gc.collect()
             self.assertEqual(job.result().shape, (1, 1000))
 
+    def test_threads_run_while_a_device_is_dropped(self):
+        code = """
+import sys, threading, time, numpy, reef
+sys.setswitchinterval(1000.0)  # a thread that doesn't release the interpreter's lock keeps it
+x = numpy.zeros((1, 3, 224, 224), numpy.float32)
+
+def runs():
+    device = reef.open("cpu:0?units=1")
+    net, rt = device.load("resnet50", input_size=224), device.real_time()
+    lock, others = threading.Lock(), []
+    lock.acquire()
+    thread = threading.Thread(target=lambda: others.append(lock.acquire()))
+    thread.start()
+    rt.submit(net, x)  # for which the device's end waits
+    lock.release()
+    del net, rt, device
+    found = len(others) > 0
+    thread.join()
+    return found
+
+end = time.monotonic() + 60
+while not runs():  # on a busy machine the other thread may be late
+    assert time.monotonic() < end
+print("runs")
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=180, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("runs\n", 0), run.stderr)
+
     @unittest.skipUnless(hasattr(os, "fork"), "no fork")
     def test_forked_process_gets_an_exception_and_ends(self):
         code = """
