@@ -55,7 +55,7 @@ impl<D: Device> Submitter<D> {
     ///
     /// # Errors
     ///
-    /// The error that ended the queue.
+    /// The error that ended the queue; `State` if it is full and its own host code calls.
     pub fn submit_blocking(&mut self, command: Command<D>) -> Result<Seq> {
         let mut command = command;
         loop {
@@ -97,9 +97,13 @@ impl<D: Device> Submitter<D> {
     ///
     /// # Errors
     ///
-    /// The error that ended the queue; `Invalid` if `seq` was never submitted.
+    /// The error that ended the queue; `Invalid` if `seq` was never submitted; `State` if it is not
+    /// before the host code of the queue that calls.
     pub fn wait(&self, seq: Seq) -> Result<()> {
         self.check_submitted(seq)?;
+        if !self.is_over(seq) && self.shared.is_worker() {
+            return Err(Error::state("waiting for a command", "host code of its own queue waits"));
+        }
         if !spin_until(self.spin, || self.is_over(seq)) {
             self.shared.waiters().wait_until(|| self.is_over(seq));
         }

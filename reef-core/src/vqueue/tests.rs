@@ -9,6 +9,7 @@ use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
 use crate::vqueue::submitter::Submitter;
 use crate::vqueue::virtual_queue::VirtualQueue;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -372,4 +373,29 @@ fn drop_waits_for_host_code_beyond_the_drain_timeout() {
     has_begun.recv_timeout(TEST_TIMEOUT).expect("it runs");
     drop(queue);
     assert!(has_ended.load(Ordering::SeqCst), "the code runs");
+}
+
+/// It is on the worker's thread, which completes nothing meanwhile.
+#[test]
+fn host_code_cannot_wait_for_its_own_queue() {
+    let (mut submitter, _queue) = queue(&Fake::default(), Config::default().capacity(2));
+    let place = Arc::new(Mutex::new(None::<Submitter<Fake>>));
+    let ((said, says), own) = (channel(), place.clone());
+    let code = move || {
+        let mut guard = own.lock();
+        let own = guard.as_mut().expect("it is in its place");
+        let waits = [own.wait(Seq(1)), own.submit_blocking(kernel()).map(drop)];
+        said.send(waits).expect("the test waits");
+    };
+    let mut held = place.lock();
+    for command in [Command::Host(Arc::new(code)), kernel()] {
+        assert!(submitter.submit(command).is_ok(), "room");
+    }
+    *held = Some(submitter);
+    drop(held);
+    let why = Error::state("waiting for a command", "host code of its own queue waits");
+    let waits = says.recv_timeout(TEST_TIMEOUT).expect("it returns");
+    assert_eq!(waits, [Err(why.clone()), Err(why)]);
+    let submitter = place.lock().take().expect("it is in its place");
+    assert_eq!(submitter.wait_timeout(Seq(1), TEST_TIMEOUT), Some(Ok(())), "and it goes on");
 }
