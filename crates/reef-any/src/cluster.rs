@@ -179,9 +179,12 @@ impl PlacedClient {
     ///
     /// `Invalid`: the lengths; `Cancelled`: it was closed; those of the device.
     pub fn run(&self, inputs: &[u8], outputs: &mut [u8]) -> Result<Times> {
-        if (inputs.len(), outputs.len()) != (self.inputs, self.outputs) {
-            let (given, want) = (inputs.len(), self.inputs);
-            return Err(Fault::invalid(format!("inputs must have {want} B, got {given}")));
+        for (what, given, want) in
+            [("inputs", inputs.len(), self.inputs), ("outputs", outputs.len(), self.outputs)]
+        {
+            if given != want {
+                return Err(Fault::invalid(format!("{what} must have {want} B, got {given}")));
+            }
         }
         let mut inner = self.inner.lock();
         let placed = inner.as_mut().ok_or_else(crate::client::gone)?;
@@ -364,5 +367,21 @@ mod tests {
     #[test]
     fn auto_is_a_cluster_of_one_device() {
         assert_eq!(Cluster::open("auto", "reef").unwrap().nodes().len(), 1);
+    }
+
+    #[test]
+    fn wrong_length_is_named() {
+        let cluster = Cluster::open("cpu:0?units=1", "reef").unwrap();
+        let network = cluster.load(Model::open("resnet18").input_size(32).read().unwrap());
+        let (class, demand) = (Class::BestEffort, Demand::default());
+        let client = cluster.place(class, &network, demand, ClientConfig::default()).unwrap();
+        let [inputs, outputs] = [network.inputs(), network.outputs()].map(Ports::bytes);
+        for (given, found, want) in [
+            (inputs - 1, outputs, format!("inputs must have {inputs} B, got {}", inputs - 1)),
+            (inputs, 1, format!("outputs must have {outputs} B, got 1")),
+        ] {
+            let said = client.run(&vec![0; given], &mut vec![0; found]).unwrap_err();
+            assert_eq!(said.to_string(), want);
+        }
     }
 }
