@@ -44,6 +44,13 @@ constexpr microseconds forever{-1};
 
 namespace detail {
 
+// A text for C, which a zero byte would cut.
+inline const char *text(const std::string &text) {
+    if (text.find('\0') != std::string::npos)
+        throw std::invalid_argument("a text must have no zero byte");
+    return text.c_str();
+}
+
 // Owns a handle; 0 once it was moved from.
 template <class Handle, reef_status (*Free)(Handle *)> class owner {
 public:
@@ -69,10 +76,11 @@ private:
 
 } // namespace detail
 
-// An open device, by its name: "cpu", "cuda:0", "cpu:0?units=4".
+// An open device, by its name: "cpu", "cuda:0", "cpu:0?units=4". A name with a zero byte is a std::invalid_argument, here
+// as everywhere.
 class device : public detail::owner<reef_device, reef_device_free> {
 public:
-    explicit device(const std::string &name) : owner(open(name.c_str())) {}
+    explicit device(const std::string &name) : owner(open(detail::text(name))) {}
 
     reef_device_info info() const {
         reef_device_info info{};
@@ -136,7 +144,7 @@ private:
         if (options)
             options->struct_size = sizeof *options;
         reef_network *network = nullptr;
-        check(reef_network_load(on.get(), what.c_str(), options, &network));
+        check(reef_network_load(on.get(), detail::text(what), options, &network));
         return network;
     }
 };
@@ -156,7 +164,7 @@ public:
 private:
     static reef_dispatcher *start(const device &on, const std::string &scheduler) {
         reef_dispatcher *dispatcher = nullptr;
-        check(reef_dispatcher_start(on.get(), scheduler.c_str(), &dispatcher));
+        check(reef_dispatcher_start(on.get(), detail::text(scheduler), &dispatcher));
         return dispatcher;
     }
 };

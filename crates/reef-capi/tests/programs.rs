@@ -57,6 +57,14 @@ fn cplusplus_runs_both_classes() {
 }
 
 #[test]
+fn texts_with_a_zero_byte_are_refused() {
+    let Some(cxx) = compiler("c++") else { return };
+    let flags = ["-std=c++14", "-pedantic"];
+    let program = compile(&cxx, "crates/reef-capi/tests/c/texts.cpp", &flags, Link::Shared);
+    assert_eq!(run(&program, &[]), "refused\n".repeat(3));
+}
+
+#[test]
 fn mistakes_are_told() {
     let Some(cc) = compiler("cc") else { return };
     let program =
