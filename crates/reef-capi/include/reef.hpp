@@ -76,8 +76,8 @@ private:
 
 } // namespace detail
 
-// An open device, by its name: "cpu", "cuda:0", "cpu:0?units=4". A name with a zero byte is a std::invalid_argument, here
-// as everywhere.
+// An open device, by its name: "cpu", "cuda:0", "cpu:0?units=4". Here as everywhere, a name with a zero byte is a
+// std::invalid_argument.
 class device : public detail::owner<reef_device, reef_device_free> {
 public:
     explicit device(const std::string &name) : owner(open(detail::text(name))) {}
