@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -159,6 +160,24 @@ class Networks(unittest.TestCase):
         self.assertEqual(len(outputs), 40)
         for seed, output in enumerate(outputs):
             self.assertTrue(np.array_equal(output, expected[seed % 3]))
+
+    def test_urgent_task_of_asyncio_does_not_wait_behind_others(self):
+        async def wait(job):
+            return await job
+
+        async def both(device, net):
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+            with device.real_time() as rt, device.best_effort() as be:
+                waiting = asyncio.ensure_future(wait(be.submit(net, picture())))
+                await asyncio.sleep(0)  # until it waits
+                output = await asyncio.wait_for(wait(rt.submit(net, picture())), 60)
+            with self.assertRaises(reef.CancelledError):
+                await waiting
+            return output
+
+        with reef.open("cpu:0?units=1", "rt-only") as device:  # which runs no best-effort work
+            net = device.load("resnet18", batch=1, input_size=SIZE)
+            self.assertEqual(asyncio.run(both(device, net)).shape, (1, 1000))
 
     def test_result_has_a_timeout(self):
         net = self.device.load("resnet50", batch=1, input_size=64)

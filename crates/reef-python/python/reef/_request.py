@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Generator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from . import _reef
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Timing(NamedTuple):
@@ -127,5 +131,26 @@ class Future:
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        return (yield from loop.run_in_executor(None, self.result).__await__())
+        if not self._ends(0.0):
+            ended = asyncio.get_running_loop().create_future()
+            # A thread of its own: those of the loop may all wait for requests that take longer, and
+            # the program's end would wait for them.
+            try:
+                threading.Thread(target=self._tell, args=(ended,), name="reef-await", daemon=True).start()
+            except RuntimeError as error:
+                raise _reef.HostError(f"a thread cannot start: {error}") from None
+            yield from ended
+        return self.result()
+
+    def _tell(self, ended: asyncio.Future[None]) -> None:
+        """Waits, and ends a future of `asyncio`."""
+        try:
+            self._ends(None)
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                ended.get_loop().call_soon_threadsafe(_end, ended)
+
+
+def _end(ended: asyncio.Future[None]) -> None:
+    if not ended.done():  # it may have been cancelled
+        ended.set_result(None)
