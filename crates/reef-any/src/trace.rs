@@ -11,7 +11,7 @@ use std::time::Duration;
 const DEVICE: u32 = 1;
 const REQUESTS: u32 = 2;
 
-/// Upper bound of the requests in a trace; later ones are dropped.
+/// Upper bound of the requests in a trace; later ones are counted.
 const MAX_REQUESTS: usize = 100_000;
 
 /// A request that has ended; times are on the device's clock.
@@ -29,7 +29,16 @@ pub(crate) struct EndedRequest {
 pub(crate) struct Requests {
     /// Written when a trace begins and ends, read by requests that have ended.
     is_on: AtomicBool,
-    ended: Mutex<Vec<EndedRequest>>,
+    ended: Mutex<EndedRequests>,
+}
+
+/// Requests of a trace.
+#[derive(Debug, Default)]
+pub(crate) struct EndedRequests {
+    /// The first ones.
+    kept: Vec<EndedRequest>,
+    /// Number of those after them.
+    left_out: u64,
 }
 
 impl Requests {
@@ -42,12 +51,12 @@ impl Requests {
         if self.is_on.swap(true, Ordering::Relaxed) {
             return Err(Fault::busy("another trace of the device is in progress"));
         }
-        self.ended.lock().clear();
+        *self.ended.lock() = EndedRequests::default();
         Ok(())
     }
 
     /// Ends a trace; `None` if there is none.
-    pub(crate) fn end(&self) -> Option<Vec<EndedRequest>> {
+    pub(crate) fn end(&self) -> Option<EndedRequests> {
         let was_on = self.is_on.swap(false, Ordering::Relaxed);
         was_on.then(|| std::mem::take(&mut *self.ended.lock()))
     }
@@ -56,8 +65,10 @@ impl Requests {
     pub(crate) fn note(&self, request: impl FnOnce() -> EndedRequest) {
         if self.is_on.load(Ordering::Relaxed) {
             let mut ended = self.ended.lock();
-            if ended.len() < MAX_REQUESTS {
-                ended.push(request());
+            if ended.kept.len() < MAX_REQUESTS {
+                ended.kept.push(request());
+            } else {
+                ended.left_out += 1;
             }
         }
     }
@@ -70,7 +81,7 @@ pub(crate) struct Recorded {
     pub(crate) begin: Duration,
     pub(crate) spans: Vec<Span>,
     pub(crate) preemptions: Vec<Duration>,
-    pub(crate) requests: Vec<EndedRequest>,
+    pub(crate) requests: EndedRequests,
 }
 
 impl Recorded {
@@ -90,7 +101,16 @@ impl Recorded {
         let preemptions = self.preemptions.iter();
         let preemptions =
             preemptions.map(|&at| perfetto::instant(preempted, "preemption", since(at)));
-        let requests = self.requests.iter().enumerate().flat_map(|(id, request)| {
+        let EndedRequests { kept, left_out } = &self.requests;
+        let left_out = (*left_out > 0).then(|| {
+            let at = kept.last().map_or(Duration::ZERO, |last| since(last.ended));
+            perfetto::instant(
+                track(Class::RealTime),
+                &format!("{left_out} later requests left out"),
+                at,
+            )
+        });
+        let requests = kept.iter().enumerate().flat_map(|(id, request)| {
             let track = track(request.class);
             let [submitted, began, ended] =
                 [request.submitted, request.began, request.ended].map(since);
@@ -100,8 +120,29 @@ impl Recorded {
         });
         let blocks = perfetto::blocks(DEVICE, &self.spans, self.begin);
         let mut file = Vec::new();
-        let events = names.into_iter().chain(preemptions).chain(requests).chain(blocks);
+        let events =
+            names.into_iter().chain(preemptions).chain(requests).chain(left_out).chain(blocks);
         perfetto::write(&mut file, events).expect("a vector takes any bytes");
         file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_a_trace_leaves_out_are_counted() {
+        let (requests, at) = (Requests::default(), Duration::from_millis(1));
+        let request = EndedRequest { class: Class::RealTime, submitted: at, began: at, ended: at };
+        requests.begin().unwrap();
+        (0..MAX_REQUESTS + 2).for_each(|_| requests.note(|| request));
+        let left_out = requests.end().expect("it has begun").left_out;
+        assert_eq!(left_out, 2);
+        let requests = EndedRequests { kept: vec![request], left_out };
+        let (spans, preemptions) = Default::default();
+        let recorded = Recorded { device: "cpu".into(), begin: at, spans, preemptions, requests };
+        let file = String::from_utf8(recorded.file()).unwrap();
+        assert!(file.contains("2 later requests left out"), "{file}");
     }
 }

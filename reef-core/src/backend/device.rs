@@ -90,7 +90,8 @@ pub trait Device: Backend {
     /// The present time on the clock of events: since the device was opened, never going back.
     fn clock(&self) -> Duration;
 
-    /// Starts to note what runs on each unit, or stops. `false`: this device can't.
+    /// Starts to note what runs on each unit, or stops. `false`: this device can't. It may note no
+    /// more once that has taken much memory.
     fn set_trace(&self, _on: bool) -> bool {
         false
     }

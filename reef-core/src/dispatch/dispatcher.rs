@@ -122,7 +122,8 @@ impl<D: Device> Dispatcher<D> {
         self.dispatch.counts.read(self.dispatch.group.abandoned())
     }
 
-    /// Starts to record the times at which best-effort work is preempted, or stops.
+    /// Starts to record the times at which best-effort work is preempted, the first 65,536, or
+    /// stops.
     pub fn set_trace(&self, on: bool) {
         self.dispatch.try_with(|state| state.preempted = on.then(Vec::new));
     }
