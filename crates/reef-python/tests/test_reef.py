@@ -89,6 +89,14 @@ class Networks(unittest.TestCase):
             self.assertTrue(np.array_equal(expected, rt.run(self.net, turned)))
             self.assertTrue(np.array_equal(expected, rt.run(self.net, x.tolist())))
 
+    def test_arrays_with_a_mask_are_refused(self):
+        x = picture()
+        with self.device.real_time() as rt:
+            expected = rt.run(self.net, x)
+            self.assertTrue(np.array_equal(expected, rt.run(self.net, np.ma.masked_array(x))))
+            with self.assertRaisesRegex(reef.InvalidError, "masked values must be filled"):
+                rt.run(self.net, np.ma.masked_array(x, mask=x > 0.5))
+
     def test_arrays_are_in_one_piece_aligned_and_of_their_shape(self):
         from reef._network import checked
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -266,6 +267,8 @@ def _checked(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
 
     if not isinstance(value, numpy.ndarray):
         value = _array(port, value)
+    elif type(value) is not numpy.ndarray and (masks := sys.modules.get("numpy.ma")) and masks.is_masked(value):
+        raise _reef.InvalidError(f"input {port.name}: masked values must be filled first: call filled()")
     if value.shape == port.shape and value.dtype == port.dtype:  # as in most calls
         return _in_one_piece(value)
     fits = len(value.shape) == len(port.shape) and all(

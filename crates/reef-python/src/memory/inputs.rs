@@ -223,7 +223,9 @@ fn in_order<'py>(
 fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
     let py = value.py();
     if let Ok(array) = value.cast::<PyUntypedArray>() {
-        let is_usual = array.is_c_contiguous()
+        // Of subclasses Python knows what they mean, as a mask.
+        let is_usual = value.is_exact_instance_of::<PyUntypedArray>()
+            && array.is_c_contiguous()
             && array.shape() == port.dims
             && array.dtype().is_equiv_to(port.descr(py)?);
         return if is_usual { Ok(Input::Numpy(array.clone())) } else { checked(py, port, value) };
