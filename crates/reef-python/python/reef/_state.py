@@ -126,7 +126,7 @@ def _copied(port: Port, value: Any) -> Any:
     if isinstance(value, _reef.Array):
         value = value.numpy()
     if isinstance(value, numpy.ndarray):
-        return numpy.array(value)
+        return numpy.array(value, subok=True)  # with a mask, which a request refuses
     if hasattr(value, "__dlpack__"):  # of another library, maybe on a GPU: copied there
         return value.clone() if hasattr(value, "clone") else copy.deepcopy(value)
     return numpy.array(checked(port.name, port.shape, port.dtype, value))
