@@ -34,6 +34,10 @@ pub const fn words_of(bytes: usize) -> usize {
 }
 
 /// Copies `to.len()` bytes from byte `offset` on.
+///
+/// # Panics
+///
+/// If they are not inside of the words.
 pub fn read(from: &[AtomicU32], offset: usize, to: &mut [u8]) {
     let (head, whole) = split(offset, to.len());
     let (first, rest) = to.split_at_mut(head);
@@ -46,6 +50,10 @@ pub fn read(from: &[AtomicU32], offset: usize, to: &mut [u8]) {
 }
 
 /// Copies `from` to byte `offset` and the bytes after it.
+///
+/// # Panics
+///
+/// If they are not inside of the words.
 pub fn write(to: &[AtomicU32], offset: usize, from: &[u8]) {
     let (head, whole) = split(offset, from.len());
     let (first, rest) = from.split_at(head);
@@ -59,6 +67,10 @@ pub fn write(to: &[AtomicU32], offset: usize, from: &[u8]) {
 
 /// Copies `bytes` bytes from byte `from_offset` of `from` to byte `to_offset` of `to`, as if they
 /// were all read before the first is written: the ranges may overlap.
+///
+/// # Panics
+///
+/// If they are not inside of the words.
 pub fn copy(
     from: &[AtomicU32],
     from_offset: usize,
@@ -87,6 +99,10 @@ pub fn copy(
 }
 
 /// Repeats `word` from byte `offset` on for `bytes` bytes, a multiple of 4.
+///
+/// # Panics
+///
+/// If they are not inside of the words.
 pub fn fill(to: &[AtomicU32], offset: usize, bytes: usize, word: u32) {
     if offset.is_multiple_of(WORD) {
         to[offset / WORD..][..bytes / WORD].iter().for_each(|to| to.store(word, Relaxed));

@@ -54,6 +54,10 @@ struct Tenant {
 const STEPS: usize = 1 << 22;
 
 /// Places all activations of `graph`.
+///
+/// # Panics
+///
+/// If a step, or what is given, is of a storage that the graph does not have.
 pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
     let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
     place(&bytes, lives(graph))
@@ -61,7 +65,6 @@ pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
 
 /// Places storages, given their bytes and the steps at which they hold something. Those with `None`
 /// get no place.
-/// no place.
 /// The largest comes first, and each where it wastes least. If there are many long lives, this
 /// would take seconds. Then they come in the order of the steps instead, which wastes more.
 pub(crate) fn place(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) -> ArenaPlan {
@@ -80,6 +83,10 @@ pub(crate) fn place(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) 
 }
 
 /// Bytes that the storages would take without sharing.
+///
+/// # Panics
+///
+/// If a step, or what is given, is of a storage that the graph does not have.
 pub fn private_bytes(graph: &ScheduleGraph) -> usize {
     let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
     tenants(&bytes, lives(graph)).iter().map(|tenant| tenant.bytes).sum()
@@ -88,6 +95,10 @@ pub fn private_bytes(graph: &ScheduleGraph) -> usize {
 /// The steps at which each storage holds something; `None` if it has its own memory.
 ///
 /// Given storages and `output` do, and one that no step touches needs none.
+///
+/// # Panics
+///
+/// If a step, or what is given, is of a storage that the graph does not have.
 pub fn lives(graph: &ScheduleGraph) -> Vec<Option<RangeInclusive<usize>>> {
     let mut lives: Vec<Option<RangeInclusive<usize>>> = vec![None; graph.storages.len()];
     for (k, step) in graph.steps.iter().enumerate() {
