@@ -181,6 +181,21 @@ fn panic_of_the_device_fails_only_its_task() {
     rt.run(&one_kernel()).expect("the next one has a fresh queue");
 }
 
+/// The old queue stays, and what the device has of it may still write memory.
+#[test]
+fn task_of_a_queue_that_cannot_be_replaced_is_lost() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).rt_launch_panics.store(1, Ordering::SeqCst);
+    script(&device).open_fails.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let ticket = wait(rt.submit(&one_kernel()).expect("room"));
+    let outcome = ticket.recv_timeout(TEST_TIMEOUT).expect("its ticket completes");
+    let is_lost = |why: &str| why.contains("it panicked") && why.contains("cannot be opened");
+    let lost = matches!(&outcome, Err(Error::DeviceLost { why, .. }) if is_lost(why));
+    assert!(lost, "{outcome:?}");
+}
+
 #[test]
 fn real_time_work_starts_during_a_blocked_best_effort_launch() {
     let device = Fake::default();

@@ -59,6 +59,8 @@ pub(crate) struct Script {
     pub(crate) parts: Mutex<Vec<(Priority, u32)>>,
     /// Number of launches on real-time queues that panic.
     pub(crate) rt_launch_panics: AtomicU32,
+    /// Number of queues that cannot be opened.
+    pub(crate) open_fails: AtomicU32,
     /// Number of checkpoints that are refused.
     pub(crate) checkpoint_fails: AtomicU32,
     pub(crate) evict_fails: AtomicU32,
@@ -507,6 +509,9 @@ impl Device for Fake {
 
     fn queue(&self, class: Priority, _: Option<&FakePreemptor>) -> Result<FakeQueue> {
         self.0.hang.wait(Call::Open);
+        if use_up(&self.0.open_fails) {
+            return Err(Error::state("opening a queue", "as the script says"));
+        }
         let number = self.0.queues.fetch_add(1, Ordering::SeqCst) + 1;
         let mut queue = FakeQueue::default();
         (queue.of, queue.number) = (Some((self.clone(), class)), number);

@@ -255,10 +255,12 @@ impl<D: Device> RtQueue<D> {
                 self.wake_service();
                 error.clone()
             }
-            Err(error) => {
+            Err(why) => {
                 self.abandoned.extend(self.donated.drain(..));
-                self.fail_waiting(&error);
-                error
+                self.fail_waiting(&why);
+                // The old queue is still there, and what the device has of it may run.
+                let why = format!("{error}; a queue in its place cannot be opened: {why}");
+                Error::DeviceLost { backend: D::NAME, why }
             }
         };
         running.iter().for_each(|request| request.fail(error.clone()));
