@@ -57,6 +57,8 @@ pub(crate) struct Script {
     pub(crate) has_parts: AtomicBool,
     /// Parts of the units that queues of each class were told, in percent.
     pub(crate) parts: Mutex<Vec<(Priority, u32)>>,
+    /// Number of launches on best-effort queues that are refused.
+    pub(crate) be_launch_fails: AtomicU32,
     /// Number of launches on real-time queues that panic.
     pub(crate) rt_launch_panics: AtomicU32,
     /// Number of queues that cannot be opened.
@@ -252,6 +254,9 @@ impl FakeQueue {
             assert!(!(rt && use_up(&script.rt_launch_panics)), "as the script says");
             if rt {
                 script.rt_launched_after.lock().push(script.told.lock().len());
+            }
+            if !rt && use_up(&script.be_launch_fails) {
+                return Err(Error::state("a launch", "as the script says"));
             }
             if !rt && script.be_launch_blocks.load(Ordering::SeqCst) {
                 script.be_launches_blocked.fetch_add(1, Ordering::SeqCst);

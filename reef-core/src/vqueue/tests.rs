@@ -237,6 +237,23 @@ fn undrained_queue_ends_after_its_timeout() {
     assert_eq!(hung.finish(), Err(error), "and it is no longer waited for");
 }
 
+/// What was launched before the error may still write memory.
+#[test]
+fn failed_queue_with_work_that_does_not_end_is_lost() {
+    let device = Fake::default();
+    device.0.be_hangs.store(true, Ordering::SeqCst);
+    let config = Config::default().drain_timeout(Duration::from_millis(50));
+    let (mut submitter, queue) = queue(&device, config);
+    let _at_last = AtLast(device.clone());
+    assert!(submitter.submit(kernel()).is_ok(), "room");
+    eventually("launched", || queue.shared().launcher().commands.in_flight() == 1);
+    device.0.be_launch_fails.store(1, Ordering::SeqCst);
+    assert!(submitter.submit(kernel()).is_ok(), "room");
+    let error = submitter.wait_timeout(Seq(0), TEST_TIMEOUT).expect("it ends").unwrap_err();
+    let says = |why: &str| why.contains("as the script says") && why.contains("has not stopped");
+    assert!(matches!(&error, Error::DeviceLost { why, .. } if says(why)), "{error}");
+}
+
 #[test]
 fn drop_of_a_lagging_queue_takes_at_most_its_timeout() {
     const TIMEOUT: Duration = Duration::from_millis(50);

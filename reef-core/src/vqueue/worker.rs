@@ -66,11 +66,23 @@ fn run<D: Device>(shared: &Shared<D>, pace: Pace) {
     match catch_unwind(AssertUnwindSafe(|| work(shared, pace))) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            let_device_finish(shared, pace.config.drain_timeout);
-            shared.end(error);
+            let has_ended = let_device_finish(shared, pace.config.drain_timeout);
+            shared.end(if has_ended { error } else { lost_with::<D>(error) });
         }
-        Err(_) => shared.end(Error::state("the worker of a queue", "it panicked")),
+        Err(_) => {
+            let why = "the worker of a queue panicked: what was launched may still run".into();
+            shared.end(Error::DeviceLost { backend: D::NAME, why });
+        }
     }
+}
+
+/// Error of a queue of which the device keeps something that may still write memory.
+fn lost_with<D: Device>(error: Error) -> Error {
+    if matches!(error, Error::DeviceLost { .. }) {
+        return error;
+    }
+    let why = format!("{error}; what was launched has not stopped; its queue is abandoned");
+    Error::DeviceLost { backend: D::NAME, why }
 }
 
 /// The worker: launch what fits, note what finished, take back what was preempted, else sleep.
@@ -163,8 +175,8 @@ fn park(timeout: Option<Duration>) {
 }
 
 /// After an error nothing more is launched, but what the device has must not outlive the queue,
-/// unless it takes too long.
-fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
+/// unless it takes too long. Returns whether it has ended.
+fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) -> bool {
     let begin = Instant::now();
     loop {
         let turn = shared.calls().begin();
@@ -173,7 +185,8 @@ fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
             launcher.abandon();
         }
         if launcher.is_abandoned() {
-            return shared.note_abandoned();
+            shared.note_abandoned();
+            return false;
         }
         let quiet = if shared.is_held() {
             launcher
@@ -184,7 +197,7 @@ fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
         };
         match quiet {
             Ok(false) => drop(launcher),
-            Ok(true) | Err(_) => return, // a queue that fails again has nothing running
+            Ok(true) | Err(_) => return true, // a queue that fails again has nothing running
         }
         drop(turn);
         thread::park_timeout(Duration::from_micros(50));
