@@ -231,6 +231,29 @@ class Networks(unittest.TestCase):
                 signal.signal(signal.SIGINT, previous)
             self.assertTrue(np.array_equal(job.result(), next_job.result()))
 
+    def test_handler_of_a_signal_may_wait_for_what_it_interrupts(self):
+        code = """
+import os, signal, threading, time, numpy, reef
+device = reef.open("cpu:0?units=1")
+net, be = device.load("resnet50", input_size=224), device.best_effort()
+x, found = numpy.zeros((1, 3, 224, 224), numpy.float32), []
+jobs = [be.submit(net, x) for _ in range(4)]
+
+def handler(*_):
+    found.append(jobs[-1].result())
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, handler)
+threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    jobs[-1].result()
+    time.sleep(60)  # sleep: until the signal, as the request may have ended before
+except KeyboardInterrupt:
+    print(numpy.array_equal(found[0], jobs[-1].result()), flush=True)
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=180, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("True\n", 0), run.stderr)
+
     def test_interrupt_after_an_output_was_read_keeps_it(self):
         with self.device.best_effort() as be:
             job = be.submit(self.net, picture())

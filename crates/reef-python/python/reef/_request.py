@@ -54,6 +54,7 @@ class Future:
         self._instance: Any = instance
         self._request = request
         self._process, self._lock = os.getpid(), threading.Lock()
+        self._waiter: int | None = None  # thread that has the lock
         self._timing: Timing | None = None
         self._result: Any = None
         self._error: _reef.Error | None = None
@@ -69,7 +70,9 @@ class Future:
     def _ends(self, timeout: float | None) -> bool:
         """Whether it has ended; waits for as long as `timeout`, or without limit."""
         if self._process != os.getpid():  # a thread of the parent may have had the lock at the fork
-            self._lock, self._process = threading.Lock(), os.getpid()
+            self._lock, self._process, self._waiter = threading.Lock(), os.getpid(), None
+        if self._waiter == threading.get_ident():  # a signal's handler, inside of this thread's wait
+            return self._waits(timeout)
         lock = self._lock
         if not lock.acquire(blocking=False):  # another thread waits
             begin, limit = time.monotonic(), -1.0 if timeout is None else max(0.0, timeout)
@@ -78,21 +81,32 @@ class Future:
             if timeout is not None:
                 timeout = max(0.0, timeout - (time.monotonic() - begin))
         try:
+            self._waiter = threading.get_ident()
+            return self._waits(timeout)
+        finally:
+            self._waiter = None
+            lock.release()
+
+    def _waits(self, timeout: float | None) -> bool:
+        """As `_ends`, for the thread that has the lock. A signal's handler may do the same meanwhile."""
+        if self._instance is None:
+            return True
+        try:
+            times = self._request.wait(timeout)
             if self._instance is None:
                 return True
-            try:
-                times = self._request.wait(timeout)
-                if times is None:
-                    return False
-                self._timing = Timing(*times)
-                self._result = self._network._read(self._instance)
-            except _reef.Error as error:
-                self._error = error
-            instance, self._instance = self._instance, None
+            if times is None:
+                return False
+            self._timing = Timing(*times)
+            self._result = self._network._read(self._instance)
+        except _reef.Error as error:
+            if self._instance is None:
+                return True
+            self._error = error
+        instance, self._instance = self._instance, None
+        if instance is not None:
             self._network._give(instance)
-            return True
-        finally:
-            lock.release()
+        return True
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the output: a NumPy array, or a tuple of them if the network has several.
