@@ -484,6 +484,27 @@ waits.join()
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
         self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
 
+    def test_handler_of_a_signal_may_use_a_state_that_runs(self):
+        port = reef.Port("x", (1,), "float32")
+        network = mock.Mock(inputs=(port,), outputs=(reef.Port("y", (1,), "float32"),))
+        network.name = "n"
+        state, found = reef.State(network, {"x": "y"}, None), []
+
+        class Client:
+            def run(self, *_, out):  # as where a handler runs
+                found.append(state.values()["x"].tolist())
+                for call in (lambda: state.run(self), state.reset):
+                    with self_of_test.assertRaises(reef.BusyError):
+                        call()
+                return "new"
+
+        self_of_test = self
+        thread = threading.Thread(target=state.run, args=(Client(),), daemon=True)
+        thread.start()
+        thread.join(60)
+        self.assertEqual(found, [[0.0]])
+        self.assertEqual(state.values(), {"x": "new"})
+
     @unittest.skipUnless(hasattr(os, "fork"), "no fork")
     def test_forked_process_does_not_wait_for_locks_of_its_parent(self):
         code = """

@@ -101,7 +101,7 @@ class _Served(Closing):
         self._is_real_time = is_real_time
         self._rate = rate
         self._sessions: dict[str, _reef.Session] = {}
-        self._connecting: dict[str, threading.Lock] = {}
+        self._connecting: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -164,7 +164,8 @@ class _Served(Closing):
         until the model is loaded, and this thread may be interrupted."""
         with self._lock:
             session = self._sessions.get(model)
-            connecting = self._connecting.setdefault(model, threading.Lock())
+            # A signal's handler may ask for the same model, inside of this thread's wait.
+            connecting = self._connecting.setdefault(model, threading.RLock())
         if session is not None and not session.is_lost():
             return session
         with connecting:  # not `_lock`: requests of other models go on meanwhile

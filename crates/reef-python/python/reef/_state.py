@@ -40,7 +40,9 @@ class State:
         self._first = {name: _start(inputs[name], (first or {}).get(name)) for name in pairs}
         self._values = dict(self._first)
         self._given = [port.name for port in network.inputs if port.name not in pairs]
-        self._process, self._lock = os.getpid(), threading.Lock()
+        self._process = os.getpid()
+        self._lock = threading.RLock()  # a signal's handler may ask for values inside of `run`
+        self._runs = False
 
     def __repr__(self) -> str:
         return f"<reef.State of {self.network.name}: {list(self._pairs)}>"
@@ -58,10 +60,15 @@ class State:
         given = dict(zip(self._given, in_order(self.network.name, self._given, inputs, named)))
         state = set(self._pairs.values())
         with self._lock:
+            self._check_rests()
             values = given | self._values
             # In order: a name may be that of one of the function's own arguments.
             ordered = [values[port.name] for port in self.network.inputs]
-            made = client.run(self.network, *ordered, out="device")
+            try:
+                self._runs = True
+                made = client.run(self.network, *ordered, out="device")
+            finally:
+                self._runs = False
             made = made if isinstance(made, tuple) else (made,)
             others = [each for at, each in enumerate(made) if at not in state]
             if out != "device":
@@ -79,7 +86,13 @@ class State:
         """Begins again with the first values."""
         check_process(self._process)
         with self._lock:
+            self._check_rests()
             self._values = dict(self._first)
+
+    def _check_rests(self) -> None:
+        """Refuses a signal's handler that interrupts a request of this thread."""
+        if self._runs:
+            raise _reef.BusyError("a request of the state has not ended")
 
 
 def _named(ports: Sequence[Port]) -> dict[str, Port]:
