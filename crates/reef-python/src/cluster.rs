@@ -5,7 +5,7 @@ use crate::errors::{HostError, raised};
 use crate::memory::array::{bytes_of, zeros};
 use crate::memory::ports::{PortInfo, PortSpec};
 use crate::model_args::ModelArgs;
-use crate::owned::{Owned, Waits};
+use crate::owned::{Owned, SlowDrop};
 use crate::request::until_ended;
 use crate::time::{Timing, timing};
 use numpy::PyUntypedArray;
@@ -26,12 +26,12 @@ type NodeFacts = (String, u32, u64, Option<String>);
 #[pyfunction]
 pub(crate) fn open_cluster(py: Python<'_>, names: &str, scheduler: &str) -> PyResult<Cluster> {
     let cluster = py.detach(|| reef_any::Cluster::open(names, scheduler)).map_err(raised)?;
-    Ok(Cluster(Owned::new(Waits::new(cluster))))
+    Ok(Cluster(Owned::new(SlowDrop::new(cluster))))
 }
 
 /// Several devices.
 #[pyclass(frozen, module = "reef._reef")]
-pub(crate) struct Cluster(Owned<Waits<reef_any::Cluster>>);
+pub(crate) struct Cluster(Owned<SlowDrop<reef_any::Cluster>>);
 
 #[pymethods]
 impl Cluster {

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::errors::raised;
 use crate::model_args::ModelArgs;
 use crate::network::{Network, Origin};
-use crate::owned::{Owned, Waits};
+use crate::owned::{Owned, SlowDrop};
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -48,15 +48,15 @@ pub(crate) fn open(
             Ok((device, dispatcher))
         })
         .map_err(raised)?;
-    let (device, dispatcher) = (Waits::new(device), Waits::new(dispatcher));
+    let (device, dispatcher) = (SlowDrop::new(device), SlowDrop::new(dispatcher));
     Ok(Device { device: Owned::new(device), dispatcher: Owned::new(dispatcher) })
 }
 
 /// An open device.
 #[pyclass(frozen, module = "reef._reef")]
 pub(crate) struct Device {
-    dispatcher: Owned<Waits<reef_any::Dispatcher>>,
-    device: Owned<Waits<reef_any::Device>>,
+    dispatcher: Owned<SlowDrop<reef_any::Dispatcher>>,
+    device: Owned<SlowDrop<reef_any::Device>>,
 }
 
 #[pymethods]

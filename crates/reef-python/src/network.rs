@@ -5,7 +5,7 @@ use crate::memory::array::Keep;
 use crate::memory::pool::{Lease, Pool};
 use crate::memory::ports::{PortInfo, PortSpec};
 use crate::model_args::ModelArgs;
-use crate::owned::{Owned, Waits};
+use crate::owned::{Owned, SlowDrop};
 use crate::request::arrays;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -26,7 +26,7 @@ pub(crate) struct Network {
     name: String,
     instances: usize,
     origin: Arc<Origin>,
-    pub(crate) pool: Owned<Waits<Arc<Pool>>>,
+    pub(crate) pool: Owned<SlowDrop<Arc<Pool>>>,
 }
 
 impl Network {
@@ -41,7 +41,7 @@ impl Network {
             return Err(raised(Fault::invalid(text)));
         }
         let pool = Arc::new(Pool::new(name.clone(), network, instances));
-        let pool = Owned::new(Waits::new(pool));
+        let pool = Owned::new(SlowDrop::new(pool));
         Ok(Self { name, instances, origin, pool })
     }
 }

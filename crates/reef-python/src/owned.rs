@@ -44,15 +44,15 @@ impl<T> Drop for Owned<T> {
 
 /// An object whose drop may wait for the device. It is dropped without the interpreter's lock, so
 /// that other threads run meanwhile.
-pub(crate) struct Waits<T: Send>(ManuallyDrop<T>);
+pub(crate) struct SlowDrop<T: Send>(ManuallyDrop<T>);
 
-impl<T: Send> Waits<T> {
+impl<T: Send> SlowDrop<T> {
     pub(crate) fn new(object: T) -> Self {
         Self(ManuallyDrop::new(object))
     }
 }
 
-impl<T: Send> Deref for Waits<T> {
+impl<T: Send> Deref for SlowDrop<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -60,7 +60,7 @@ impl<T: Send> Deref for Waits<T> {
     }
 }
 
-impl<T: Send> Drop for Waits<T> {
+impl<T: Send> Drop for SlowDrop<T> {
     fn drop(&mut self) {
         let object = &mut self.0;
         // SAFETY: dropped once, here.
