@@ -74,6 +74,25 @@ class Tensors(unittest.TestCase):
                 self.assertTrue(np.array_equal(found, wanted))
 
 
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class Slots(unittest.TestCase):
+    def test_inputs_of_a_slot_are_not_exchanged_in_place(self):
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "abc"]
+        graph = helper.make_graph([helper.make_node("Sub", ["a", "b"], ["c"])], "less", ports[:2], ports[2:])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        with reef.open("cpu") as device, device.real_time() as rt:
+            slot = device.load(model.SerializeToString()).slot()
+            for array, values in zip(slot.inputs, ([5.0, 7.0], [1.0, 2.0])):
+                np.copyto(array.numpy(), values)
+            exchanged = slot.inputs[1], slot.inputs[0]
+            for given in (exchanged, [array.numpy() for array in exchanged]):
+                with self.assertRaisesRegex(reef.InvalidError, "input a must not be in memory of"):
+                    rt.run(slot, *given)
+            self.assertEqual(rt.run(slot).numpy().tolist(), [4.0, 5.0])
+            copies = [array.numpy().copy() for array in exchanged]
+            self.assertEqual(rt.run(slot, *copies).numpy().tolist(), [-4.0, -5.0])
+
+
 def added(element, shape):
     """Twice a tensor of this type and shape."""
     ports = [helper.make_tensor_value_info(name, element, shape) for name in "xy"]

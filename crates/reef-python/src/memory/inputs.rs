@@ -116,6 +116,17 @@ fn write_all(
     side: Side,
     inputs: &[Input<'_>],
 ) -> PyResult<()> {
+    let memory = lease.memory(End::Inputs, side);
+    // Copies go one after the other, and would change it before it is read.
+    let is_in_others = |(port, input): &(&PortSpec, &Input<'_>)| {
+        let (begin, first) = (input.address(), memory.address());
+        let is_inside = begin < first + memory.bytes() as u64
+            && first < begin.saturating_add(port.bytes as u64);
+        port.bytes > 0 && is_inside && begin != first + port.offset as u64
+    };
+    if let Some((port, _)) = lease.pool.inputs.iter().zip(inputs).find(is_in_others) {
+        return Err(refused(port, "must not be in memory of the slot's other inputs: copy it"));
+    }
     if inputs.iter().any(Input::is_on_device) {
         wait_until(py, || lease.network.has_arrived())?;
     }
