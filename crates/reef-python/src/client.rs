@@ -4,7 +4,7 @@ use crate::errors::{InvalidError, raised};
 use crate::memory::inputs;
 use crate::network::{Network, Slot};
 use crate::owned::Owned;
-use crate::request::{Form, Request, Started};
+use crate::request::{Form, Request, Started, in_thread};
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A client of a device's dispatcher.
 #[pyclass(frozen, module = "reef._reef")]
-pub(crate) struct Client(pub(crate) Owned<reef_any::Client>);
+pub(crate) struct Client(pub(crate) Owned<Arc<reef_any::Client>>);
 
 /// Arguments of a request.
 type Args<'a, 'py> = (&'a Bound<'py, PyTuple>, Option<&'a Bound<'py, PyDict>>);
@@ -80,9 +80,8 @@ impl Client {
 
     /// Ends it, and waits for what runs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let client = self.0.get()?;
-        py.detach(|| client.close());
-        Ok(())
+        let client = self.0.get()?.clone();
+        in_thread(py, move || client.close())
     }
 }
 

@@ -1,23 +1,20 @@
 //! Clusters: several devices of one backend, and clients that are placed on them.
 
 use crate::device::config;
-use crate::errors::{HostError, raised};
+use crate::errors::raised;
 use crate::memory::array::{bytes_of, zeros};
 use crate::memory::ports::{PortInfo, PortSpec};
 use crate::model_args::ModelArgs;
 use crate::owned::{Owned, SlowDrop};
-use crate::request::until_ended;
+use crate::request::in_thread;
 use crate::time::{Timing, timing};
 use numpy::PyUntypedArray;
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reef::Class;
 use reef::cluster::Demand;
-use reef_any::{Fault, Reason};
+use reef_any::Fault;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 
 /// Name of its hardware, clients, bytes that are promised, and the reason for which it is lost.
 type NodeFacts = (String, u32, u64, Option<String>);
@@ -175,25 +172,6 @@ impl Placed {
         let client = self.client.get()?.clone();
         in_thread(py, move || client.close())
     }
-}
-
-/// Calls `work` in a thread of its own, which goes on if a signal's handler ends the wait.
-fn in_thread<T: Send + 'static>(
-    py: Python<'_>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> PyResult<T> {
-    let (done, outcome) = mpsc::channel();
-    let run = move || drop(done.send(work())); // no thread may wait any more
-    let started = thread::Builder::new().name("reef-placed".into()).spawn(run);
-    started.map_err(|error| HostError::new_err(format!("a thread cannot start: {error}")))?;
-    let outcome = Mutex::new(outcome);
-    let ended = until_ended(py, None, |limit| match outcome.lock().recv_timeout(limit) {
-        Ok(outcome) => Some(Some(outcome)),
-        Err(RecvTimeoutError::Timeout) => None,
-        Err(RecvTimeoutError::Disconnected) => Some(None), // it has panicked
-    })?;
-    let fault = || raised(Fault::new(Reason::Internal, "a cluster's thread has panicked"));
-    ended.flatten().ok_or_else(fault)
 }
 
 /// Bytes of all, and of what lies between them.

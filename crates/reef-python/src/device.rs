@@ -5,6 +5,7 @@ use crate::errors::raised;
 use crate::model_args::ModelArgs;
 use crate::network::{Network, Origin};
 use crate::owned::{Owned, SlowDrop};
+use crate::request::in_thread;
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -48,14 +49,14 @@ pub(crate) fn open(
             Ok((device, dispatcher))
         })
         .map_err(raised)?;
-    let (device, dispatcher) = (SlowDrop::new(device), SlowDrop::new(dispatcher));
+    let (device, dispatcher) = (SlowDrop::new(device), SlowDrop::new(Arc::new(dispatcher)));
     Ok(Device { device: Owned::new(device), dispatcher: Owned::new(dispatcher) })
 }
 
 /// An open device.
 #[pyclass(frozen, module = "reef._reef")]
 pub(crate) struct Device {
-    dispatcher: Owned<SlowDrop<reef_any::Dispatcher>>,
+    dispatcher: Owned<SlowDrop<Arc<reef_any::Dispatcher>>>,
     device: Owned<SlowDrop<reef_any::Device>>,
 }
 
@@ -100,7 +101,7 @@ impl Device {
         });
         let config = ClientConfig::default().priority(priority).rate(rate.transpose()?);
         let opened = py.detach(|| dispatcher.real_time_with(config));
-        Ok(Client(Owned::new(opened.map_err(raised)?)))
+        Ok(Client(Owned::new(Arc::new(opened.map_err(raised)?))))
     }
 
     /// Opens a best-effort client.
@@ -116,7 +117,7 @@ impl Device {
         let dispatcher = self.dispatcher.get()?;
         let config = config(weight, priority, capacity, window)?;
         let opened = py.detach(|| dispatcher.best_effort(config));
-        Ok(Client(Owned::new(opened.map_err(raised)?)))
+        Ok(Client(Owned::new(Arc::new(opened.map_err(raised)?))))
     }
 
     /// Counters since the device was opened.
@@ -147,9 +148,8 @@ impl Device {
 
     /// Ends the dispatcher, and waits for what runs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let dispatcher = self.dispatcher.get()?;
-        py.detach(|| dispatcher.close());
-        Ok(())
+        let dispatcher: Arc<reef_any::Dispatcher> = (**self.dispatcher.get()?).clone();
+        in_thread(py, move || dispatcher.close())
     }
 }
 

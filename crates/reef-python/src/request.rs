@@ -1,6 +1,6 @@
 //! Requests, and their outputs.
 
-use crate::errors::raised;
+use crate::errors::{HostError, raised};
 use crate::memory::array::{Array, Keep, bytes_of, read_memory, zeros};
 use crate::memory::pool::Lease;
 use crate::memory::ports::PortSpec;
@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reef_any::{End, Fault, Reason, Side};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Form of a request's outputs.
@@ -186,4 +188,23 @@ pub(crate) fn until_ended<T: Send>(
             None => py.check_signals()?,
         }
     }
+}
+
+/// Calls `work` in a thread of its own, which goes on if a signal's handler ends the wait.
+pub(crate) fn in_thread<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (done, outcome) = mpsc::channel();
+    let run = move || drop(done.send(work())); // no thread may wait any more
+    let started = thread::Builder::new().name("reef-python".into()).spawn(run);
+    started.map_err(|error| HostError::new_err(format!("a thread cannot start: {error}")))?;
+    let outcome = Mutex::new(outcome);
+    let ended = until_ended(py, None, |limit| match outcome.lock().recv_timeout(limit) {
+        Ok(outcome) => Some(Some(outcome)),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(None), // it has panicked
+    })?;
+    let fault = || raised(Fault::new(Reason::Internal, "a thread of the library has panicked"));
+    ended.flatten().ok_or_else(fault)
 }

@@ -405,6 +405,31 @@ class Devices(unittest.TestCase):
             gc.collect()
             self.assertEqual(job.result().shape, (1, 1000))
 
+    def test_interrupt_ends_the_wait_of_a_close(self):
+        code = """
+import os, signal, threading, time, numpy, reef
+x = numpy.zeros((1, 3, 224, 224), numpy.float32)
+
+def is_early():
+    device = reef.open("cpu:0?units=1")
+    net, rt = device.load("resnet50", input_size=224), device.real_time()
+    jobs = [rt.submit(net, x) for _ in range(8)]  # for which the device's end waits
+    try:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        device.close()
+        time.sleep(60)  # sleep: until the signal, as the close may have ended before
+    except KeyboardInterrupt:
+        return not all(job.done() for job in jobs)
+
+end = time.monotonic() + 60
+while not is_early():  # on a busy machine the signal may be late
+    assert time.monotonic() < end
+print("early", flush=True)
+os._exit(0)
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=180, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("early\n", 0), run.stderr)
+
     def test_threads_run_while_a_device_is_dropped(self):
         code = """
 import sys, threading, time, numpy, reef
