@@ -296,8 +296,9 @@ reef_status reef_client_open(const reef_dispatcher *dispatcher,
 
 // Frees the client; NULL does nothing.
 //
-// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs.
-// Real-time requests go on. Any thread, also while others wait for requests.
+// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs;
+// what does not stop within ten seconds ends as REEF_LOST. Real-time requests go on. Any thread,
+// also while others wait for requests.
 reef_status reef_client_free(reef_client *client);
 
 // Submits one inference of the network, on the input that was written last, and returns at once.

@@ -85,8 +85,9 @@ fn config(options: &reef_client_options) -> ClientConfig {
 
 /// Frees the client; NULL does nothing.
 ///
-/// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs.
-/// Real-time requests go on. Any thread, also while others wait for requests.
+/// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs;
+/// what does not stop within ten seconds ends as REEF_LOST. Real-time requests go on. Any thread,
+/// also while others wait for requests.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_client_free(client: *mut reef_client) -> reef_status {
     answer(|| {
