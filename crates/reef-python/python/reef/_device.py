@@ -152,7 +152,7 @@ class RealTime(_Client):
         An input is a NumPy array of its port's shape and type, or anything with DLPack on the host
         or on the network's own GPU. It is copied before this returns; one on the GPU is not copied
         through the host. The request waits for the work that makes it, in its library's current
-        stream, before this returns. `deadline`: seconds from now, which the scheduler "deadline" orders
+        stream, before this returns. `deadline`: seconds from now, which the scheduler `deadline` orders
         requests by; a late one goes on. `out`: "host" for NumPy arrays,
         "device" for `Array`s, None for where the inputs are.
 
