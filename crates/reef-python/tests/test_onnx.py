@@ -86,11 +86,13 @@ class Slots(unittest.TestCase):
                 np.copyto(array.numpy(), values)
             exchanged = slot.inputs[1], slot.inputs[0]
             for given in (exchanged, [array.numpy() for array in exchanged]):
-                with self.assertRaisesRegex(reef.InvalidError, "input a must not be in memory of"):
+                with self.assertRaisesRegex(reef.InvalidError, "input b must not be memory of a replaced"):
                     rt.run(slot, *given)
             self.assertEqual(rt.run(slot).numpy().tolist(), [4.0, 5.0])
             copies = [array.numpy().copy() for array in exchanged]
             self.assertEqual(rt.run(slot, *copies).numpy().tolist(), [-4.0, -5.0])
+            # One that stays may be read for the other.
+            self.assertEqual(rt.run(slot, slot.inputs[1], slot.inputs[1]).numpy().tolist(), [0.0, 0.0])
 
 
 def added(element, shape):

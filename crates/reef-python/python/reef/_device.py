@@ -157,7 +157,8 @@ class RealTime(_Client):
         "device" for `Array`s, None for where the inputs are.
 
         The inputs of a slot are in its memory already; one that is given is waited for, and copied
-        unless it is that memory. It may not be the memory of another input. Without any, a GPU's default stream is waited for.
+        unless it is that memory. It may not be the memory of an earlier input that is replaced. Without
+        any, a GPU's default stream is waited for.
 
         Raises InvalidError for a wrong input, BusyError if all instances of the network are used.
         """

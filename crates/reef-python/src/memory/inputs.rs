@@ -116,21 +116,24 @@ fn write_all(
     side: Side,
     inputs: &[Input<'_>],
 ) -> PyResult<()> {
-    let memory = lease.memory(End::Inputs, side);
-    // Copies go one after the other, and would change it before it is read.
-    let is_in_others = |(port, input): &(&PortSpec, &Input<'_>)| {
-        let (begin, first) = (input.address(), memory.address());
-        let is_inside = begin < first + memory.bytes() as u64
-            && first < begin.saturating_add(port.bytes as u64);
-        port.bytes > 0 && is_inside && begin != first + port.offset as u64
-    };
-    if let Some((port, _)) = lease.pool.inputs.iter().zip(inputs).find(is_in_others) {
-        return Err(refused(port, "must not be in memory of the slot's other inputs: copy it"));
+    let ports = &lease.pool.inputs;
+    let first = lease.memory(End::Inputs, side).address();
+    for (at, (port, input)) in ports.iter().zip(inputs).enumerate() {
+        let (begin, bytes) = (input.address(), port.bytes as u64);
+        // Copies go one after the other, and one before this may change it.
+        let is_changed = ports[..at].iter().zip(inputs).any(|(earlier, copied)| {
+            let (to, size) = (first + earlier.offset as u64, earlier.bytes as u64);
+            let overlaps = begin < to + size && to < begin.saturating_add(bytes);
+            overlaps && size > 0 && bytes > 0 && copied.address() != to
+        });
+        if is_changed {
+            return Err(refused(port, "must not be memory of a replaced input: copy it"));
+        }
     }
     if inputs.iter().any(Input::is_on_device) {
         wait_until(py, || lease.network.has_arrived())?;
     }
-    for (port, input) in lease.pool.inputs.iter().zip(inputs) {
+    for (port, input) in ports.iter().zip(inputs) {
         match input {
             _ if port.bytes == 0 => {}
             // SAFETY: the owner says that it is memory of this device, as large as its shape and
