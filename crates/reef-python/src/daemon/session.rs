@@ -94,6 +94,18 @@ struct Sent {
 }
 
 impl Sent {
+    /// Waits until it has ended, for no longer than `limit`. A signal's handler may have waited
+    /// since the last turn.
+    fn wait(&self, limit: Duration) -> Option<reef_serve::Result<Timing>> {
+        let known = self.outcome.lock().as_ref().map(Self::times);
+        known.or_else(|| {
+            let outcome = self.exchange.wait(self.id, limit)?;
+            let times = Self::times(&outcome);
+            *self.outcome.lock() = Some(outcome);
+            Some(times)
+        })
+    }
+
     /// Times of a request, or its error.
     fn times(outcome: &Outcome) -> reef_serve::Result<Timing> {
         let Answer { timing, total, .. } = outcome.as_ref().map_err(Clone::clone)?;
@@ -113,18 +125,8 @@ impl DaemonRequest {
     /// Waits until it has ended, as `Request.wait` does.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Timing>> {
         let sent = self.0.get()?;
-        let known = sent.outcome.lock().as_ref().map(Sent::times);
-        let times = match known {
-            Some(times) => times,
-            None => {
-                let outcome = until_ended(py, timeout, |limit| sent.exchange.wait(sent.id, limit))?;
-                let Some(outcome) = outcome else { return Ok(None) };
-                let times = Sent::times(&outcome);
-                *sent.outcome.lock() = Some(outcome);
-                times
-            }
-        };
-        times.map(Some).map_err(|error| daemon_error(&error))
+        let times = until_ended(py, timeout, |limit| sent.wait(limit))?;
+        times.transpose().map_err(|error| daemon_error(&error))
     }
 
     /// The output. It must have ended.
