@@ -168,6 +168,33 @@ assert answer.wait(None) and answer.value
         with self.assertRaisesRegex(reef.Error, "SystemExit"):
             answer.wait(60.0)
 
+    def test_answers_are_awaited_without_threads(self):
+        from reef._daemon import _Answer
+
+        class Source:
+            def _read(self, answer):
+                return answer.value
+
+            def _give(self, answer):
+                pass
+
+            def _leave(self, answer, request):
+                pass
+
+        async def wait(answer):
+            return await reef.Future(Source(), answer, answer)
+
+        async def all_of_them():
+            before, answers = set(threading.enumerate()), [_Answer(lambda: 7) for _ in range(50)]
+            jobs = [asyncio.ensure_future(wait(answer)) for answer in answers]
+            await asyncio.sleep(0)  # until they wait
+            found = set(threading.enumerate()) - before
+            for answer in answers:
+                threading.Thread(target=answer.make, daemon=True).start()
+            return found, await asyncio.wait_for(asyncio.gather(*jobs), 60)
+
+        self.assertEqual(asyncio.run(all_of_them()), (set(), [7] * 50))
+
     def test_timeout_may_be_any_number(self):
         from reef._daemon import _Answer
 

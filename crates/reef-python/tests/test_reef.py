@@ -187,6 +187,26 @@ class Networks(unittest.TestCase):
             net = device.load("resnet18", batch=1, input_size=SIZE)
             self.assertEqual(asyncio.run(both(device, net)).shape, (1, 1000))
 
+    def test_awaits_of_one_request_share_a_thread(self):
+        async def wait(job):
+            return await job
+
+        async def threads(device, net):
+            before = set(threading.enumerate())
+            with device.best_effort() as be:
+                job = be.submit(net, picture())
+                waiting = [asyncio.ensure_future(wait(job)) for _ in range(50)]
+                await asyncio.sleep(0)  # until they wait
+                found = set(threading.enumerate()) - before
+            for each in waiting:
+                with self.assertRaises(reef.CancelledError):
+                    await asyncio.wait_for(each, 60)
+            return [thread.name for thread in found]
+
+        with reef.open("cpu:0?units=1", "rt-only") as device:  # which runs no best-effort work
+            net = device.load("resnet18", batch=1, input_size=SIZE)
+            self.assertEqual(asyncio.run(threads(device, net)), ["reef-await"])
+
     def test_result_has_a_timeout(self):
         net = self.device.load("resnet50", batch=1, input_size=64)
         with self.device.best_effort() as be:
@@ -237,7 +257,7 @@ import os, signal, threading, time, numpy, reef
 device = reef.open("cpu:0?units=1")
 net, be = device.load("resnet50", input_size=224), device.best_effort()
 x, found = numpy.zeros((1, 3, 224, 224), numpy.float32), []
-jobs = [be.submit(net, x) for _ in range(4)]
+jobs = [be.submit(net, x) for _ in range(2)]
 
 def handler(*_):
     found.append(jobs[-1].result())

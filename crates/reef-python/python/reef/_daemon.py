@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -412,6 +413,7 @@ class _Answer:
         self._begin = time.monotonic()
         self._error: BaseException | None = None
         self._total = 0.0
+        self._told: list[Callable[[], None]] = []
         self.value: Any = None
 
     def make(self) -> None:
@@ -423,6 +425,18 @@ class _Answer:
             self._error = _reef.Error(f"not an answer of a daemon: {type(error).__name__}: {error}")
         self._total = time.monotonic() - self._begin
         self._has_ended.set()
+        self._tell()
+
+    def tell(self, function: Callable[[], None]) -> None:
+        """Calls a function when it has ended."""
+        self._told.append(function)  # before the question: the other thread asks in the other order
+        if self._has_ended.is_set():
+            self._tell()
+
+    def _tell(self) -> None:
+        with contextlib.suppress(IndexError):  # there are no more
+            while True:
+                self._told.pop()()
 
     def wait(self, timeout: float | None) -> tuple[float | None, float | None, float] | None:
         if not self._has_ended.is_set():
@@ -466,7 +480,7 @@ class _Threads:
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[_Answer | None] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may submit while a thread starts
         self._idle = 0
         self._started = 0
         self._is_closed = False

@@ -6,8 +6,8 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from . import _reef
 
@@ -35,6 +35,13 @@ class Pending(Protocol):
     def cancel(self) -> bool: ...
 
 
+@runtime_checkable
+class Telling(Protocol):
+    """A request that calls a function when it has ended, or at once if it has."""
+
+    def tell(self, function: Callable[[], None], /) -> None: ...
+
+
 class Source(Protocol):
     """What has the outputs of requests, each in an instance of its own."""
 
@@ -55,6 +62,8 @@ class Future:
         self._request = request
         self._process, self._lock = os.getpid(), threading.Lock()
         self._waiter: int | None = None  # thread that has the lock
+        self._awaits: list[asyncio.Future[None]] = []
+        self._tells = False  # something tells them of the end
         self._timing: Timing | None = None
         self._result: Any = None
         self._error: _reef.Error | None = None
@@ -147,22 +156,39 @@ class Future:
 
         if not self._ends(0.0):
             ended = asyncio.get_running_loop().create_future()
-            # A thread of its own: those of the loop may all wait for requests that take longer, and
-            # the program's end would wait for them.
-            try:
-                threading.Thread(target=self._tell, args=(ended,), name="reef-await", daemon=True).start()
-            except RuntimeError as error:
-                raise _reef.HostError(f"a thread cannot start: {error}") from None
+            self._awaits.append(ended)  # before the question whether something tells of the end
+            if not self._tells:
+                self._begin_to_tell()
             yield from ended
         return self.result()
 
-    def _tell(self, ended: asyncio.Future[None]) -> None:
-        """Waits, and ends a future of `asyncio`."""
+    def _begin_to_tell(self) -> None:
+        """Has every `await` told of the end: by the thread that makes the answer, or by one of its own. Those
+        of the loop may all wait for requests that take longer, and the program's end would wait for them.
+        """
+        self._tells = True
+        if isinstance(self._request, Telling):
+            return self._request.tell(self._tell)
+        try:
+            threading.Thread(target=self._wait_and_tell, name="reef-await", daemon=True).start()
+        except RuntimeError as error:
+            self._tells = False
+            raise _reef.HostError(f"a thread cannot start: {error}") from None
+
+    def _wait_and_tell(self) -> None:
         try:
             self._ends(None)
         finally:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                ended.get_loop().call_soon_threadsafe(_end, ended)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Ends the futures of `asyncio` that wait."""
+        self._tells = False  # first: one that comes now is among those below, or has itself told
+        with contextlib.suppress(IndexError):  # there are no more
+            while True:
+                ended = self._awaits.pop()
+                with contextlib.suppress(RuntimeError):  # its loop is closed
+                    ended.get_loop().call_soon_threadsafe(_end, ended)
 
 
 def _end(ended: asyncio.Future[None]) -> None:
