@@ -54,8 +54,9 @@ impl Session {
     }
 
     /// Whether it has ended, as far as that was seen: no further request will succeed.
-    fn is_lost(&self) -> PyResult<bool> {
-        Ok(self.0.get()?.is_lost())
+    fn is_lost(&self, py: Python<'_>) -> PyResult<bool> {
+        let exchange = self.0.get()?;
+        Ok(py.detach(|| exchange.is_lost())) // another thread may connect again, with the lock
     }
 
     /// Submits one inference, to end within `deadline` seconds if that is given.
