@@ -187,7 +187,7 @@ assert answer.wait(None) and answer.value
         async def all_of_them():
             before, answers = set(threading.enumerate()), [_Answer(lambda: 7) for _ in range(50)]
             jobs = [asyncio.ensure_future(wait(answer)) for answer in answers]
-            await asyncio.sleep(0)  # until they wait
+            await asyncio.sleep(0)  # sleep: until they wait
             found = set(threading.enumerate()) - before
             for answer in answers:
                 threading.Thread(target=answer.make, daemon=True).start()

@@ -177,7 +177,7 @@ class Networks(unittest.TestCase):
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
             with device.real_time() as rt, device.best_effort() as be:
                 waiting = asyncio.ensure_future(wait(be.submit(net, picture())))
-                await asyncio.sleep(0)  # until it waits
+                await asyncio.sleep(0)  # sleep: until it waits
                 output = await asyncio.wait_for(wait(rt.submit(net, picture())), 60)
             with self.assertRaises(reef.CancelledError):
                 await waiting
@@ -196,7 +196,7 @@ class Networks(unittest.TestCase):
             with device.best_effort() as be:
                 job = be.submit(net, picture())
                 waiting = [asyncio.ensure_future(wait(job)) for _ in range(50)]
-                await asyncio.sleep(0)  # until they wait
+                await asyncio.sleep(0)  # sleep: until they wait
                 found = set(threading.enumerate()) - before
             for each in waiting:
                 with self.assertRaises(reef.CancelledError):

@@ -237,7 +237,7 @@ fn undrained_queue_ends_after_its_timeout() {
     assert_eq!(hung.finish(), Err(error), "and it is no longer waited for");
 }
 
-/// What was launched before the error may still write memory.
+/// Commands that were launched before the error may still write memory.
 #[test]
 fn failed_queue_with_work_that_does_not_end_is_lost() {
     let device = Fake::default();

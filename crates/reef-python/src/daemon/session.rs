@@ -53,7 +53,7 @@ impl Session {
         Ok(Self(Owned::new(Arc::new(Exchange::new(client)))))
     }
 
-    /// Whether it has ended, as far as that was seen: no further request will succeed.
+    /// Returns whether it has ended, as far as that was seen: no further request will succeed.
     fn is_lost(&self, py: Python<'_>) -> PyResult<bool> {
         let exchange = self.0.get()?;
         Ok(py.detach(|| exchange.is_lost())) // another thread may connect again, with the lock
