@@ -65,8 +65,8 @@ impl<D: Device> Stopwatch<D> {
         Ok(reached[1].saturating_sub(reached[0]))
     }
 
-    /// Returns the shortest of `repeats` times, as the others were disturbed; `Duration::MAX` if that
-    /// is 0.
+    /// Returns the shortest of `repeats` times, as the others were disturbed; `Duration::MAX` if
+    /// that is 0.
     ///
     /// # Errors
     ///
