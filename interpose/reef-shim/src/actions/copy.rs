@@ -70,7 +70,7 @@ pub(crate) fn between(stream: Stream, to: usize, from: usize, real: impl FnOnce(
     copy(stream, || is_on_device(to) && is_on_device(from), real)
 }
 
-/// Treats a batch of copies between addresses in two lists. The first copy decides for all.
+/// Treats a batch of copies between addresses in two lists. It is work if one of its copies is.
 pub(crate) fn batch(
     stream: Stream,
     to: *const usize,
@@ -78,14 +78,11 @@ pub(crate) fn batch(
     count: usize,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let first = |list: *const usize| {
-        let list = if count > 0 { list } else { std::ptr::null() };
-        // SAFETY: null, or the list's first entry: the driver demands that both lists have `count`
-        // entries, and `count` is not zero.
-        unsafe { list.as_ref() }.copied()
-    };
-    let is_inside = || first(to).is_some_and(is_on_device) && first(from).is_some_and(is_on_device);
-    copy(stream, is_inside, real)
+    let count = if to.is_null() || from.is_null() { 0 } else { count };
+    // SAFETY: neither list is null if `count` isn't zero. The driver demands that both have `count`
+    // entries, and `at` is lower.
+    let is_inside = |at| unsafe { is_on_device(*to.add(at)) && is_on_device(*from.add(at)) };
+    copy(stream, || (0..count).any(is_inside), real)
 }
 
 /// Treats a copy of rows.

@@ -38,6 +38,7 @@ fn copies() {
     let outside = row((1, host), (2, to));
     let batch = [[to; 2], [at; 2], [8; 2]].map(Vec::from);
     let [batch_to, batch_from, batch_bytes] = [0, 1, 2].map(|of: usize| batch[of].as_ptr());
+    let last_inside = [host, at];
     let copy = || match &*does {
         "cuMemcpyDtoDAsync_v2" => call!(driver, cuMemcpyDtoDAsync_v2(to, at, 8, stream)),
         "cuMemcpyAsync" => call!(driver, cuMemcpyAsync(to, at, 8, stream)),
@@ -49,6 +50,10 @@ fn copies() {
                 driver,
                 cuMemcpyBatchAsync_v2(batch_to, batch_from, batch_bytes, 2, 0, 0, 0, stream)
             )
+        }
+        "batch whose last copy is inside" => {
+            let from = last_inside.as_ptr();
+            call!(driver, cuMemcpyBatchAsync_v2(batch_to, from, batch_bytes, 2, 0, 0, 0, stream))
         }
         "cuMemsetD8Async" => call!(driver, cuMemsetD8Async(to, 1, 8, stream)),
         "cuMemsetD8_v2_ptds" => call!(driver, cuMemsetD8_v2_ptds(to, 1, 8)),
@@ -106,6 +111,7 @@ fn copies_on_the_device_wait_for_their_part_and_are_charged() {
         "cuMemcpyDtoD_v2",
         "cuMemcpy2DAsync_v2",
         "cuMemcpyBatchAsync_v2",
+        "batch whose last copy is inside",
         "cuMemsetD8Async",
         "cuMemsetD8_v2_ptds",
     ] {
