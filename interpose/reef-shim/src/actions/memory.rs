@@ -2,7 +2,7 @@
 //! refuses.
 
 use super::pools;
-use super::reserve::{refuse_on_panic, settle_frees, with_reservation};
+use super::reserve::{make_room, refuse_on_panic, settle_frees, with_reservation};
 use crate::driver::calls::{self, Stream};
 use crate::driver::pause_gate::touch;
 use crate::driver::primary;
@@ -16,7 +16,8 @@ use crate::limit::memory_handles::{Holder, memory_table};
 use crate::limit::pending;
 use crate::limit::pools::stores::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
-use crate::limit::sizes::granted;
+use crate::limit::shared_blocks;
+use crate::limit::sizes::{BLOCK, MAX_SHARED, granted, round_up};
 use crate::swap::allocations;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
@@ -34,9 +35,58 @@ pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce
     })
 }
 
-/// Allocates `bytes` of linear memory, rounded up to the driver's units.
+/// Allocates `bytes` of linear memory, in blocks of its own or in one that it shares.
 pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
-    allocate(Kind::Memory, granted(bytes), to, real)
+    if bytes > MAX_SHARED || allocations::has_blocks(bytes) {
+        allocate(Kind::Memory, round_up(bytes, BLOCK), to, real)
+    } else {
+        allocate_shared(granted(bytes), to, real)
+    }
+}
+
+/// Allocates `bytes` in a block that small allocations share. A new block is charged as a whole. If
+/// there is no room for one, the allocation may still fit into a block that the driver has.
+fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    refuse_on_panic(|| {
+        let device = match device::current() {
+            _ if to.is_null() || bytes == 0 => return real(),
+            LimitState::Unlimited => return real(),
+            LimitState::Broken => return OUT_OF_MEMORY,
+            LimitState::Limited(device) => device,
+        };
+        let mut reserved = if device.try_reserve(BLOCK) { BLOCK } else { 0 };
+        let mut turn = shared_blocks::turn();
+        if reserved == 0 && !shared_blocks::have_room(device, bytes) {
+            drop(turn); // streams may have to reach frees first
+            if !make_room(device, BLOCK) {
+                return OUT_OF_MEMORY;
+            }
+            reserved = BLOCK;
+            turn = shared_blocks::turn();
+        }
+        let code = real();
+        if code != 0 {
+            device.give_back(reserved);
+            return code;
+        }
+        // SAFETY: not null, and the driver has just written there.
+        let at = unsafe { *to };
+        let (part, is_new) = shared_blocks::enter(device, at, bytes);
+        drop(turn);
+        let needed = if is_new { BLOCK } else { 0 };
+        if needed > reserved && !device.reserve(needed) {
+            // The driver did not use the room that it has.
+            // SAFETY: an allocation of a moment ago, which the program doesn't know yet.
+            let _ = unsafe { calls::free(at) };
+            let _ = shared_blocks::leave(part, false); // nothing is charged for it
+            return OUT_OF_MEMORY;
+        }
+        device.give_back(reserved.saturating_sub(needed));
+        let charge = Charge::new(device, bytes, calls::context());
+        charges::note(Kind::Memory, at, Charge { part: Some(part), ..charge });
+        0
+    })
 }
 
 /// Allocates rows of `width` bytes. The driver chooses the pitch: it rounds up to 512 bytes at
@@ -60,18 +110,25 @@ pub(crate) fn pitched(
     refuse_on_panic(|| correct(at, took))
 }
 
-/// Charges an allocation with its actual size. Frees it if the limit has no room.
+/// Charges an allocation that is larger than expected with its actual size. Frees it if the limit
+/// has no room.
 fn correct(at: usize, took: u64) -> u32 {
     let Some(charge) = charges::take(Kind::Memory, at) else { return 0 };
-    let Charge { device, bytes, .. } = charge;
-    if took > bytes && !device.reserve(took - bytes) {
+    let Charge { device, context, .. } = charge;
+    if took <= charge.bytes {
+        charges::note(Kind::Memory, at, charge);
+        return 0;
+    }
+    let has_room = device.reserve(took);
+    if !has_room {
         // SAFETY: an allocation of a moment ago, which the program doesn't know yet.
         let _ = unsafe { calls::free(at) };
-        device.give_back(bytes);
+    }
+    charge.end();
+    if !has_room {
         return OUT_OF_MEMORY;
     }
-    device.give_back(bytes.saturating_sub(took));
-    charges::note(Kind::Memory, at, Charge { bytes: took, ..charge });
+    charges::note(Kind::Memory, at, Charge::new(device, took, context));
     0
 }
 

@@ -3,6 +3,7 @@
 use super::device::{self, LimitState, Limited};
 use super::exported;
 use super::exporters::Exporter;
+use super::shared_blocks::{self, Part};
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -37,11 +38,22 @@ pub(crate) struct Charge {
     pub(crate) exporter: Option<Exporter>,
     /// Number of closes that end it, of memory of another process.
     pub(crate) opened: u64,
+    /// Its part of a block, which is charged in its place.
+    pub(crate) part: Option<Part>,
 }
 
 impl Charge {
     pub(crate) fn new(device: &'static Limited, bytes: u64, context: usize) -> Self {
-        Self { device, bytes, context, is_exported: false, others: 0, exporter: None, opened: 1 }
+        Self {
+            device,
+            bytes,
+            context,
+            is_exported: false,
+            others: 0,
+            exporter: None,
+            opened: 1,
+            part: None,
+        }
     }
 
     /// Returns whether it counts on a device.
@@ -59,10 +71,10 @@ impl Charge {
                 device.give_back(self.bytes);
             }
         }
-        if self.is_exported {
-            exported::add(self.device, self.bytes);
-        } else {
-            self.device.give_back(self.bytes);
+        let whole = (self.bytes, self.is_exported);
+        match self.part.map_or(whole, |part| shared_blocks::leave(part, self.is_exported)) {
+            (bytes, true) => exported::add(self.device, bytes),
+            (bytes, false) => self.device.give_back(bytes),
         }
     }
 }

@@ -17,5 +17,6 @@ pub(crate) mod memory_handles;
 pub(crate) mod pending;
 pub(crate) mod pools;
 pub(crate) mod refusal;
+pub(crate) mod shared_blocks;
 pub(crate) mod sizes;
 mod slot_thread;

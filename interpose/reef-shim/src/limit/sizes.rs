@@ -7,8 +7,8 @@ const ROW_UNIT: u64 = 64;
 const ROWS: u64 = 8;
 const LEVEL_UNIT: u64 = 4 << 10;
 /// Allocations of more bytes than this have blocks of their own; smaller ones share a block.
-const MAX_SHARED: u64 = 1 << 20;
-const BLOCK: u64 = 2 << 20;
+pub(crate) const MAX_SHARED: u64 = 1 << 20;
+pub(crate) const BLOCK: u64 = 2 << 20;
 const SHARED_UNIT: u64 = 512;
 
 /// Arrays whose memory is mapped later: `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`.

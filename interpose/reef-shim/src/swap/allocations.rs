@@ -32,6 +32,11 @@ fn allocations() -> MutexGuard<'static, BTreeMap<usize, Allocation>> {
     ALLOCATIONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// Returns whether an allocation that can be swapped has physical memory of its own.
+pub(crate) fn has_blocks(bytes: u64) -> bool {
+    settings().is_swappable && bytes >= MIN_BYTES as u64
+}
+
 /// Allocates memory, by `real` if it can't be swapped.
 pub(crate) fn allocate(to: *mut usize, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
     if !settings().is_swappable || bytes < MIN_BYTES || to.is_null() || driver::context() == 0 {

@@ -9,6 +9,7 @@ use crate::engine::device_memory;
 use crate::engine::exports::Export;
 use crate::engine::op::Op;
 use crate::engine::pool::own_pool;
+use crate::engine::shared_blocks::MAX_SHARED;
 use crate::engine::world::{Registered, world};
 use std::os::fd::IntoRawFd;
 
@@ -76,7 +77,7 @@ impl Side {
 
 /// Bytes that an allocation takes: small ones share units of 2 MiB, others have their own.
 fn granted(bytes: usize) -> u64 {
-    let unit = if bytes > 1 << 20 { 2 << 20 } else { 512 };
+    let unit = if bytes > MAX_SHARED { 2 << 20 } else { 512 };
     (bytes as u64).checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
@@ -87,6 +88,10 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
     }
     world().end_closed_exports();
     let taken = granted(bytes);
+    if (1..=MAX_SHARED).contains(&bytes) {
+        // SAFETY: not null, and functions that allocate demand that `to` may be written.
+        return unsafe { alloc_shared(to, bytes, taken) };
+    }
     if bytes > 0 && !device_memory::take(taken) {
         return OUT_OF_MEMORY;
     }
@@ -100,6 +105,23 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
     world.taken.insert(at, taken);
     let owner = current(&mut world).map_or(0, |context| context.owner);
     world.asked.insert(at, (bytes, owner));
+    SUCCESS
+}
+
+/// Memory in a block that small allocations share.
+unsafe fn alloc_shared(to: *mut usize, bytes: usize, taken: u64) -> u32 {
+    let mut world = world();
+    let owner = current(&mut world).map_or(0, |context| context.owner);
+    let Some(at) = world.shared_blocks.allocate(owner, taken as usize) else {
+        return OUT_OF_MEMORY;
+    };
+    world.memory.insert(at, Box::default()); // the block has its words
+    world.taken.insert(at, taken);
+    world.asked.insert(at, (bytes, owner));
+    drop(world);
+    checkpoint::forget_managed(at);
+    // SAFETY: functions that allocate demand that `to` may be written; null is left out.
+    unsafe { give(to, at) };
     SUCCESS
 }
 

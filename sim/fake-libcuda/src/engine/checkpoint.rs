@@ -95,6 +95,11 @@ pub(crate) fn note_managed(at: usize) {
     MANAGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(at);
 }
 
+/// Forgets managed memory, whose address another allocation has got.
+pub(crate) fn forget_managed(at: usize) {
+    MANAGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&at);
+}
+
 /// Returns whether managed memory begins at an address.
 pub(crate) fn is_managed(at: usize) -> bool {
     MANAGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).contains(&at)

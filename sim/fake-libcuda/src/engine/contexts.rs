@@ -65,8 +65,8 @@ impl World {
         let its: Vec<usize> = its.map(|(at, _)| *at).collect();
         // Its bytes are free. They stay readable here, for tests that look at them afterwards.
         for at in its {
-            self.asked.remove(&at);
-            self.taken.remove(&at).into_iter().for_each(give_back);
+            self.asked.get_mut(&at).into_iter().for_each(|(_, owner)| *owner = 0);
+            self.end_taken(at).into_iter().for_each(give_back);
         }
     }
 

@@ -21,4 +21,5 @@ pub(crate) mod pool;
 mod pools;
 pub(crate) mod run;
 pub(crate) mod settings;
+pub(crate) mod shared_blocks;
 pub(crate) mod world;

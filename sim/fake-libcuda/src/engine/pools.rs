@@ -65,12 +65,18 @@ impl World {
         if let Some((owner, bytes)) = self.foreign.remove(&at) {
             leave(owner, bytes);
         }
-        if let Some(bytes) = self.taken.remove(&at)
+        if let Some(bytes) = self.end_taken(at)
             && !self.keep_exported(at, bytes)
         {
             give_back(bytes);
         }
         self.asked.remove(&at);
         self.memory.remove(&at).is_some()
+    }
+
+    /// Ends what an allocation takes of the device. Returns the bytes that nothing takes any more.
+    pub(crate) fn end_taken(&mut self, at: usize) -> Option<u64> {
+        let bytes = self.taken.remove(&at)?;
+        Some(self.shared_blocks.end(at).unwrap_or(bytes))
     }
 }

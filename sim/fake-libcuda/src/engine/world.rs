@@ -8,6 +8,7 @@ use super::graph::{Capture, Graphs, Run, flatten};
 use super::graph_memory::GraphMemory;
 use super::op::Op;
 use super::pool::Pool;
+use super::shared_blocks::SharedBlocks;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 
@@ -91,6 +92,8 @@ pub(crate) struct World {
     pub(crate) opened: HashMap<usize, ([usize; 2], u64)>,
     /// The device's bytes in `memory`, and in arrays; and in pools, with the pool.
     pub(crate) taken: HashMap<usize, u64>,
+    /// Those of small allocations, of which `taken` has the parts of blocks.
+    pub(crate) shared_blocks: SharedBlocks,
     /// The bytes that libraries have in contexts; handle 0: in the next one.
     pub(crate) library_copies: HashMap<(usize, usize), u64>,
     pub(crate) pooled: HashMap<usize, (usize, u64)>,

@@ -521,6 +521,32 @@ impl Program {
         }
     }
 
+    /// Small allocations of which some end, and large ones next to what is left of their blocks.
+    fn blocks(&self, every: usize) -> Held {
+        let (driver, mut at, mut small) = (self.driver, 0_usize, Vec::new());
+        for _ in 0..512 {
+            assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, MIB)), 0);
+            small.push(at);
+        }
+        for at in small.iter().step_by(every) {
+            assert_eq!(call!(driver, cuMemFree_v2(*at)), 0);
+        }
+        let mut held = if every == 1 { 0 } else { 512 * MIB };
+        let code = loop {
+            match call!(driver, cuMemAlloc_v2(&raw mut at, 64 * MIB)) {
+                0 => held += 64 * MIB,
+                code => break code,
+            }
+        };
+        // What has ended left room in blocks.
+        let room = if every == 1 { 0 } else { 512 / every };
+        for _ in 0..room {
+            assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, MIB)), 0);
+        }
+        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 1)), OUT_OF_MEMORY);
+        (held, code)
+    }
+
     fn close(&self, file: i32, is_closed: bool) {
         if is_closed {
             // SAFETY: a file of a moment ago.
@@ -599,6 +625,8 @@ impl Program {
             "pointers exported" => self.pointers_in_turn(false),
             "pointers imported" => self.pointers_in_turn(true),
             "pool imported" => self.pool_imported(),
+            "blocks half free" => self.blocks(2),
+            "blocks free" => self.blocks(1),
             _ => unreachable!("{case}"),
         }
     }
@@ -757,5 +785,12 @@ fn variables_of_a_library_count_in_each_context() {
         ("library after contexts", 0, OUT_OF_MEMORY),
         ("libraries in turn", 600, 0),
     ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn block_of_small_allocations_is_charged_until_it_is_empty() {
+    let wrong =
+        wrong(&[("blocks half free", 1024, OUT_OF_MEMORY), ("blocks free", 1024, OUT_OF_MEMORY)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

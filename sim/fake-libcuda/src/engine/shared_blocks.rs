@@ -1,0 +1,98 @@
+//! Blocks of the device that small allocations of a context share. A block is free again when its
+//! last allocation has ended.
+
+use super::device_memory::take;
+use std::collections::BTreeMap;
+
+/// Bytes of a block. It begins at a multiple of them.
+const BLOCK: usize = 2 << 20;
+/// Most bytes of an allocation that shares a block.
+pub(crate) const MAX_SHARED: usize = 1 << 20;
+
+#[derive(Debug)]
+struct Block {
+    /// Number of its context.
+    owner: u64,
+    /// Bytes of its allocations by their addresses.
+    parts: BTreeMap<usize, usize>,
+    /// Bytes from its beginning that were ever used: those behind them are zero.
+    touched: usize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SharedBlocks {
+    blocks: BTreeMap<usize, Block>,
+    /// Addresses of blocks that the device has back.
+    spare: Vec<usize>,
+}
+
+impl SharedBlocks {
+    /// Allocates zeros in the first hole that is large enough, or in a new block. None: there is no
+    /// memory left.
+    pub(crate) fn allocate(&mut self, owner: u64, bytes: usize) -> Option<usize> {
+        let mut its = self.blocks.iter().filter(|(_, block)| block.owner == owner);
+        let hole = its.find_map(|(begin, block)| Some((*begin, block.hole(*begin, bytes)?)));
+        let (begin, at) = match hole {
+            Some(found) => found,
+            None => self.begin(owner).map(|begin| (begin, begin))?,
+        };
+        let block = self.blocks.get_mut(&begin)?;
+        let used = block.touched.saturating_sub(at - begin).min(bytes);
+        block.touched = block.touched.max(at - begin + bytes);
+        block.parts.insert(at, bytes);
+        // SAFETY: a part of a block, whose memory stays for good. No other allocation has it.
+        unsafe { std::ptr::write_bytes(at as *mut u8, 0, used) };
+        Some(at)
+    }
+
+    /// Takes a block of the device.
+    fn begin(&mut self, owner: u64) -> Option<usize> {
+        if !take(BLOCK as u64) {
+            return None;
+        }
+        let (begin, touched) = match self.spare.pop() {
+            Some(begin) => (begin, BLOCK),
+            None => (new_block(), 0),
+        };
+        self.blocks.insert(begin, Block { owner, parts: BTreeMap::new(), touched });
+        Some(begin)
+    }
+
+    /// Ends an allocation. Returns the bytes of the device that end with it. None: it shares no
+    /// block.
+    pub(crate) fn end(&mut self, at: usize) -> Option<u64> {
+        let (begin, block) = self.blocks.range_mut(..=at).next_back()?;
+        let begin = *begin;
+        block.parts.remove(&at)?;
+        if !block.parts.is_empty() {
+            return Some(0);
+        }
+        self.blocks.remove(&begin);
+        self.spare.push(begin);
+        Some(BLOCK as u64)
+    }
+}
+
+impl Block {
+    /// The first address with so many free bytes behind it.
+    fn hole(&self, begin: usize, bytes: usize) -> Option<usize> {
+        let mut free_from = begin;
+        for (at, part) in &self.parts {
+            if at - free_from >= bytes {
+                return Some(free_from);
+            }
+            free_from = at + part;
+        }
+        (begin + BLOCK - free_from >= bytes).then_some(free_from)
+    }
+}
+
+/// Memory of the host for a block, which stays.
+fn new_block() -> usize {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: new memory, which takes the place of no other.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), 2 * BLOCK, access, flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED, "memory for a block");
+    (at as usize).next_multiple_of(BLOCK)
+}
