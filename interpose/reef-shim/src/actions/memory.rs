@@ -179,7 +179,11 @@ pub(crate) fn uncounted(real: impl FnOnce() -> u32) -> u32 {
 }
 
 /// Returns the device's memory to the program: the limit, and the bytes left of it.
-pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn info<T: TryFrom<u64> + Ord + Copy>(
+    left: *mut T,
+    total: *mut T,
+    real: impl FnOnce() -> u32,
+) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code != 0 {
@@ -199,7 +203,11 @@ pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u
 }
 
 /// Returns the total memory of a device to the program: at most the limit.
-pub(crate) fn total(bytes: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn total<T: TryFrom<u64> + Ord + Copy>(
+    bytes: *mut T,
+    ordinal: i32,
+    real: impl FnOnce() -> u32,
+) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
@@ -208,10 +216,11 @@ pub(crate) fn total(bytes: *mut usize, ordinal: i32, real: impl FnOnce() -> u32)
     code
 }
 
-fn lower_to(value: *mut usize, most: u64) {
+/// Lowers a number of the program's. One that is too small for `most` is below it.
+fn lower_to<T: TryFrom<u64> + Ord + Copy>(value: *mut T, most: u64) {
     // SAFETY: null, or where the driver has just written.
-    if let Some(value) = unsafe { value.as_mut() } {
-        *value = (*value).min(usize::try_from(most).unwrap_or(usize::MAX));
+    if let (Some(value), Ok(most)) = (unsafe { value.as_mut() }, T::try_from(most)) {
+        *value = most.min(*value);
     }
 }
 

@@ -110,6 +110,41 @@ ptsz_variants! {
     ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
 }
 
+// From before addresses had 64 bits: arrays are named by handles, so they take the device as today's
+// do. Copies of rows, whose sides are not read, count as copies within it.
+ptsz_variants! {
+    cuMemcpyDtoD / cuMemcpyDtoD_ptds(
+        to: u32, from: u32, bytes: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpyDtoDAsync / cuMemcpyDtoDAsync_ptsz(
+        to: u32, from: u32, bytes: u32, stream: usize,
+    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
+    cuMemcpyDtoA / cuMemcpyDtoA_ptds(
+        to: usize, offset: u32, from: u32, bytes: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpyAtoD / cuMemcpyAtoD_ptds(
+        to: u32, from: usize, offset: u32, bytes: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpyAtoA / cuMemcpyAtoA_ptds(
+        to: usize, to_offset: u32, from: usize, from_offset: u32, bytes: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpy2D / cuMemcpy2D_ptds(
+        sides: usize,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpy2DUnaligned / cuMemcpy2DUnaligned_ptds(
+        sides: usize,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpy3D / cuMemcpy3D_ptds(
+        sides: usize,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpy2DAsync / cuMemcpy2DAsync_ptsz(
+        sides: usize, stream: usize,
+    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
+    cuMemcpy3DAsync / cuMemcpy3DAsync_ptsz(
+        sides: usize, stream: usize,
+    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
+}
+
 hooks! {
     cuModuleGetFunction(
         to: *mut usize, module: usize, called: *const c_char,

@@ -42,3 +42,25 @@ ptsz_variants! {
         to: usize, pitch: usize, value: u32, width: usize, height: usize, stream: usize,
     ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
 }
+
+// From before addresses had 64 bits.
+ptsz_variants! {
+    cuMemsetD8 / cuMemsetD8_ptds(
+        to: u32, value: u8, count: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemsetD2D8 / cuMemsetD2D8_ptds(
+        to: u32, pitch: u32, value: u8, width: u32, height: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemsetD16 / cuMemsetD16_ptds(
+        to: u32, value: u16, count: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemsetD2D16 / cuMemsetD2D16_ptds(
+        to: u32, pitch: u32, value: u16, width: u32, height: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemsetD32 / cuMemsetD32_ptds(
+        to: u32, value: u32, count: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemsetD2D32 / cuMemsetD2D32_ptds(
+        to: u32, pitch: u32, value: u32, width: u32, height: u32,
+    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+}

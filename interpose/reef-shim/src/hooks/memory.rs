@@ -125,6 +125,8 @@ ptsz_variants! {
 
 // Functions from before addresses had 64 bits.
 hooks! {
+    cuMemGetInfo(left: *mut u32, total: *mut u32) |real| memory::info(left, total, real);
+    cuDeviceTotalMem(bytes: *mut u32, device: i32) |real| memory::total(bytes, device, real);
     cuMemAlloc(to: *mut u32, bytes: u32) |real| uncounted(real);
     cuMemAllocPitch(
         to: *mut u32, pitch: *mut u32, width: u32, height: u32, element: u32,

@@ -25,6 +25,8 @@ plain! {
     cuMipmappedArrayDestroy(array: usize) = end;
     cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) = total;
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) = info;
+    cuMemGetInfo(free: *mut u32, total: *mut u32) = info_in_words;
+    cuDeviceTotalMem(bytes: *mut u32, device: i32) = total_in_words;
     reef_fake_memory(now: *mut u64, peak: *mut u64) = taken;
 }
 
@@ -208,6 +210,30 @@ unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
         give(total, capacity() as usize);
     }
     SUCCESS
+}
+
+/// As in CUDA 3: numbers of 32 bits, at most the largest one.
+unsafe fn info_in_words(free: *mut u32, total: *mut u32) -> u32 {
+    let mut all = [0_usize; 2];
+    let [left, most] = all.each_mut();
+    // SAFETY: places of ours.
+    let code = unsafe { info(left, most) };
+    let word = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    // SAFETY: cuMemGetInfo demands that `free` and `total` may be written; null is left out.
+    unsafe {
+        give(free, word(all[0]));
+        give(total, word(all[1]));
+    }
+    code
+}
+
+unsafe fn total_in_words(bytes: *mut u32, device: i32) -> u32 {
+    let mut all = 0;
+    // SAFETY: a place of ours.
+    let code = unsafe { total(&raw mut all, device) };
+    // SAFETY: cuDeviceTotalMem demands that `bytes` may be written; null is left out.
+    unsafe { give(bytes, u32::try_from(all).unwrap_or(u32::MAX)) };
+    code
 }
 
 /// Bytes of the device that are taken now, and the most that ever were, by all processes with the

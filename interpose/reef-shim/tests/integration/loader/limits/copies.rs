@@ -55,6 +55,7 @@ fn copies() {
             let from = last_inside.as_ptr();
             call!(driver, cuMemcpyBatchAsync_v2(batch_to, from, batch_bytes, 2, 0, 0, 0, stream))
         }
+        "cuMemcpyAtoA" => call!(driver, cuMemcpyAtoA(at, 0, at, 0, 8)),
         "cuMemsetD8Async" => call!(driver, cuMemsetD8Async(to, 1, 8, stream)),
         "cuMemsetD8_v2_ptds" => call!(driver, cuMemsetD8_v2_ptds(to, 1, 8)),
         "captured" => call!(driver, cuMemcpyDtoDAsync_v2(to, at, 8, stream)),
@@ -112,6 +113,7 @@ fn copies_on_the_device_wait_for_their_part_and_are_charged() {
         "cuMemcpy2DAsync_v2",
         "cuMemcpyBatchAsync_v2",
         "batch whose last copy is inside",
+        "cuMemcpyAtoA",
         "cuMemsetD8Async",
         "cuMemsetD8_v2_ptds",
     ] {

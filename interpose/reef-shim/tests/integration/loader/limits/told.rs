@@ -17,6 +17,11 @@ fn asks() {
     assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut left, &raw mut total)), 0);
     assert_eq!(call!(driver, cuMemGetInfo_v2(0, 0)), 0, "both pointers are null");
     assert_eq!(call!(driver, cuDeviceTotalMem_v2(&raw mut all, 0)), 0);
+    let mut old = [0_u32; 3];
+    let [old_left, old_total, old_all] = old.each_mut().map(std::ptr::from_mut);
+    assert_eq!(call!(driver, cuMemGetInfo(old_left, old_total)), 0);
+    assert_eq!(call!(driver, cuDeviceTotalMem(old_all, 0)), 0);
+    assert_eq!(old.map(|bytes| bytes as usize), [left, total, all], "as functions of CUDA 3");
     eprintln!("told: init {init} alloc {code} left {left} total {total} all {all}");
 }
 
