@@ -9,19 +9,20 @@ use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts;
-use crate::limit::device::{self, LimitState};
+use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::exported;
 use crate::limit::libraries;
 use crate::limit::memory_handles::{Holder, memory_table};
 use crate::limit::pending;
 use crate::limit::pools::stores::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
-use crate::limit::shared_blocks;
+use crate::limit::shared_blocks::{self, Part};
 use crate::limit::sizes::{BLOCK, MAX_SHARED, granted, round_up};
 use crate::swap::allocations;
+use std::sync::MutexGuard;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
-pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| match device::current() {
         _ if to.is_null() || bytes == 0 => real(),
@@ -55,9 +56,10 @@ fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u3
             LimitState::Broken => return OUT_OF_MEMORY,
             LimitState::Limited(device) => device,
         };
+        let context = calls::context();
         let mut reserved = if device.try_reserve(BLOCK) { BLOCK } else { 0 };
         let mut turn = shared_blocks::turn();
-        if reserved == 0 && !shared_blocks::have_room(device, bytes) {
+        if reserved == 0 && !shared_blocks::have_room(device, context, bytes) {
             drop(turn); // streams may have to reach frees first
             if !make_room(device, BLOCK) {
                 return OUT_OF_MEMORY;
@@ -72,7 +74,7 @@ fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u3
         }
         // SAFETY: not null, and the driver has just written there.
         let at = unsafe { *to };
-        let (part, is_new) = shared_blocks::enter(device, at, bytes);
+        let (part, is_new) = shared_blocks::enter(device, context, at, bytes);
         drop(turn);
         let needed = if is_new { BLOCK } else { 0 };
         if needed > reserved && !device.reserve(needed) {
@@ -83,10 +85,67 @@ fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u3
             return OUT_OF_MEMORY;
         }
         device.give_back(reserved.saturating_sub(needed));
-        let charge = Charge::new(device, bytes, calls::context());
+        let charge = Charge::new(device, bytes, context);
         charges::note(Kind::Memory, at, Charge { part: Some(part), ..charge });
         0
     })
+}
+
+/// Allocates an array of `bytes`, in blocks of its own or in one that small arrays share.
+pub(crate) fn allocate_array(
+    kind: Kind,
+    bytes: u64,
+    to: *mut usize,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    if bytes == 0 || bytes > MAX_SHARED {
+        return allocate(kind, round_up(bytes, BLOCK), to, real);
+    }
+    let Some(_inside) = Inside::limited() else { return real() };
+    refuse_on_panic(|| {
+        let device = match device::current() {
+            _ if to.is_null() => return real(),
+            LimitState::Unlimited => return real(),
+            LimitState::Broken => return OUT_OF_MEMORY,
+            LimitState::Limited(device) => device,
+        };
+        let context = calls::context();
+        let Some((part, turn)) = place_array(device, context, bytes) else { return OUT_OF_MEMORY };
+        let code = real();
+        if code == 0 {
+            // SAFETY: not null, and the driver has just written there.
+            let handle = unsafe { *to };
+            let charge = Charge::new(device, bytes, context);
+            charges::note(kind, handle, Charge { part: Some(part), ..charge });
+        } else {
+            device.give_back(shared_blocks::leave(part, false).0);
+        }
+        drop(turn);
+        code
+    })
+}
+
+/// Places an array in a block that small arrays share, or reserves a new one. `None`: there is no
+/// room.
+fn place_array(
+    device: &'static Limited,
+    context: usize,
+    bytes: u64,
+) -> Option<(Part, MutexGuard<'static, ()>)> {
+    let turn = shared_blocks::array_turn();
+    if let Some(part) = shared_blocks::place(device, context, bytes) {
+        return Some((part, turn));
+    }
+    drop(turn); // streams may have to reach frees first
+    if !make_room(device, BLOCK) {
+        return None;
+    }
+    let turn = shared_blocks::array_turn();
+    let Some(part) = shared_blocks::place(device, context, bytes) else {
+        return Some((shared_blocks::begin(device, context, bytes), turn));
+    };
+    device.give_back(BLOCK); // another array has ended meanwhile
+    Some((part, turn))
 }
 
 /// Allocates rows of `width` bytes. The driver chooses the pitch: it rounds up to 512 bytes at
@@ -136,6 +195,8 @@ fn correct(at: usize, took: u64) -> u32 {
 pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let charge = charges::take(kind, handle);
+    let shares = charge.is_some_and(|charge| charge.part.is_some());
+    let _turn = (shares && kind != Kind::Memory).then(shared_blocks::array_turn);
     let code = match charge {
         None if kind == Kind::Memory => pools::free(handle, real),
         _ => real(),

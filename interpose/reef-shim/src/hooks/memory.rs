@@ -2,7 +2,7 @@
 //! read of a word.
 
 use super::declare::{hooks, ptsz_variants};
-use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
+use crate::actions::memory::{self, allocate_array, allocate_linear, free, uncounted};
 use crate::actions::memory_request::or_ask;
 use crate::actions::pageable::{self, Location, prefetch_all};
 use crate::actions::pools;
@@ -71,14 +71,14 @@ hooks! {
     cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, || swap::free(at, real)));
     cuArrayCreate_v2(
         to: *mut usize, of: *const Flat,
-    ) |real| allocate(Kind::Array, flat(of), to, || or_ask(flat(of), real));
+    ) |real| allocate_array(Kind::Array, flat(of), to, || or_ask(flat(of), real));
     cuArray3DCreate_v2(
         to: *mut usize, of: *const Deep,
-    ) |real| allocate(Kind::Array, deep(of, 1), to, || or_ask(deep(of, 1), real));
+    ) |real| allocate_array(Kind::Array, deep(of, 1), to, || or_ask(deep(of, 1), real));
     cuArrayDestroy(array: usize) |real| free(Kind::Array, array, real);
     cuMipmappedArrayCreate(
         to: *mut usize, of: *const Deep, levels: u32,
-    ) |real| allocate(Kind::Mipmapped, deep(of, levels), to, || {
+    ) |real| allocate_array(Kind::Mipmapped, deep(of, levels), to, || {
         or_ask(deep(of, levels), real)
     });
     cuMipmappedArrayDestroy(array: usize) |real| free(Kind::Mipmapped, array, real);

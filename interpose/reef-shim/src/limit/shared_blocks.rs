@@ -1,17 +1,21 @@
 //! Blocks of the driver that small allocations share. A block is charged as a whole until its last
 //! allocation has ended, because the driver keeps it until then.
 //!
-//! The driver doesn't say which allocations share a block: their addresses do.
+//! The driver doesn't say which allocations share a block. Addresses of linear memory do. Arrays
+//! have none, so they get addresses here: the first ones that are free, as in the driver.
 
 use super::device::Limited;
 use super::sizes::BLOCK;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
+
+/// First number of a block of arrays, above all that the driver has addresses for.
+const ARRAYS: u64 = 1 << 42;
 
 /// Part of a block that an allocation has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    at: usize,
+    at: u64,
     /// Number that no other part has: another allocation may get the address before the end of
     /// this one is noted.
     number: u64,
@@ -20,11 +24,12 @@ pub(crate) struct Part {
 /// Block with allocations.
 #[derive(Debug)]
 struct Block {
-    ordinal: i32,
+    /// Its device and its context.
+    owner: (i32, usize),
     /// Number of allocations that have not ended.
     count: u64,
     /// Bytes and numbers of parts by their addresses.
-    parts: BTreeMap<usize, (u64, u64)>,
+    parts: BTreeMap<u64, (u64, u64)>,
     /// True if other processes, or a file, may keep its memory.
     is_exported: bool,
 }
@@ -32,13 +37,15 @@ struct Block {
 /// Blocks by their numbers: addresses in units of a block.
 #[derive(Debug, Default)]
 struct Blocks {
-    all: HashMap<u64, Block>,
+    all: BTreeMap<u64, Block>,
     last: u64,
 }
 
 static BLOCKS: LazyLock<Mutex<Blocks>> = LazyLock::new(Mutex::default);
 /// Locked by a thread that makes a small allocation, so that no other one takes the room for it.
 static TURN: Mutex<()> = Mutex::new(());
+/// The same for small arrays, and for their ends.
+static ARRAY_TURN: Mutex<()> = Mutex::new(());
 
 fn blocks() -> MutexGuard<'static, Blocks> {
     BLOCKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -49,24 +56,34 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Returns whether a block of a device has room for an allocation.
-pub(crate) fn have_room(device: &Limited, bytes: u64) -> bool {
-    let blocks = blocks();
-    let mut its = blocks.all.iter().filter(|(_, block)| block.ordinal == device.ordinal);
-    its.any(|(number, block)| block.has_room(number * BLOCK, bytes))
+/// Waits until no other thread makes or ends a small array.
+pub(crate) fn array_turn() -> MutexGuard<'static, ()> {
+    ARRAY_TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Notes an allocation. Returns its part, and whether its block is a new one.
-pub(crate) fn enter(device: &Limited, at: usize, bytes: u64) -> (Part, bool) {
+/// Returns whether a block of linear memory has room for an allocation in a context.
+pub(crate) fn have_room(device: &Limited, context: usize, bytes: u64) -> bool {
+    blocks().room(0..ARRAYS, (device.ordinal, context), bytes).is_some()
+}
+
+/// Notes an allocation of linear memory. Returns its part, and whether its block is a new one.
+pub(crate) fn enter(device: &Limited, context: usize, at: usize, bytes: u64) -> (Part, bool) {
+    blocks().enter((device.ordinal, context), at as u64, bytes)
+}
+
+/// Places an array in a block that has room for it. `None`: there is none.
+pub(crate) fn place(device: &Limited, context: usize, bytes: u64) -> Option<Part> {
+    let (mut blocks, owner) = (blocks(), (device.ordinal, context));
+    let at = blocks.room(ARRAYS..u64::MAX, owner, bytes)?;
+    Some(blocks.enter(owner, at, bytes).0)
+}
+
+/// Places an array in a new block.
+pub(crate) fn begin(device: &Limited, context: usize, bytes: u64) -> Part {
     let mut blocks = blocks();
-    blocks.last += 1;
-    let part = Part { at, number: blocks.last };
-    let new =
-        || Block { ordinal: device.ordinal, count: 0, parts: BTreeMap::new(), is_exported: false };
-    let block = blocks.all.entry(part.block()).or_insert_with(new);
-    block.count += 1;
-    block.parts.insert(at, (bytes, part.number));
-    (part, block.count == 1)
+    let last = blocks.all.range(ARRAYS..).next_back().map(|(number, _)| *number);
+    let number = last.map_or(ARRAYS, |last| last + 1);
+    blocks.enter((device.ordinal, context), number * BLOCK, bytes).0
 }
 
 /// Notes the end of an allocation. Returns the bytes that the driver frees with it, and whether
@@ -86,23 +103,40 @@ pub(crate) fn leave(part: Part, is_exported: bool) -> (u64, bool) {
     (if is_over { BLOCK } else { 0 }, is_exported)
 }
 
+impl Blocks {
+    /// Returns the first room in an owner's blocks of these numbers.
+    fn room(&self, numbers: std::ops::Range<u64>, owner: (i32, usize), bytes: u64) -> Option<u64> {
+        let mut its = self.all.range(numbers).filter(|(_, block)| block.owner == owner);
+        its.find_map(|(number, block)| block.room(number * BLOCK, bytes))
+    }
+
+    fn enter(&mut self, owner: (i32, usize), at: u64, bytes: u64) -> (Part, bool) {
+        self.last += 1;
+        let part = Part { at, number: self.last };
+        let new = || Block { owner, count: 0, parts: BTreeMap::new(), is_exported: false };
+        let block = self.all.entry(part.block()).or_insert_with(new);
+        block.count += 1;
+        block.parts.insert(at, (bytes, part.number));
+        (part, block.count == 1)
+    }
+}
+
 impl Part {
     fn block(self) -> u64 {
-        self.at as u64 / BLOCK
+        self.at / BLOCK
     }
 }
 
 impl Block {
-    /// Returns whether there is room between two parts, or after the last one.
-    fn has_room(&self, begin: u64, bytes: u64) -> bool {
+    /// Returns the first address with room between two parts, or after the last one.
+    fn room(&self, begin: u64, bytes: u64) -> Option<u64> {
         let mut free_from = begin;
         for (at, (part, _)) in &self.parts {
-            let at = *at as u64;
             if at.saturating_sub(free_from) >= bytes {
-                return true;
+                return Some(free_from);
             }
             free_from = free_from.max(at.saturating_add(*part));
         }
-        (begin + BLOCK).saturating_sub(free_from) >= bytes
+        ((begin + BLOCK).saturating_sub(free_from) >= bytes).then_some(free_from)
     }
 }

@@ -55,7 +55,7 @@ impl Deep {
         }
         // Lines alone have no tiles: a level of lines in layers takes eight rows for each.
         let is_line = self.height == 0 && self.depth == 0 && levels <= 1;
-        let texel = element(self.format).saturating_mul(u64::from(self.channels.max(1)));
+        let texel = texel(self.format, self.channels);
         let level = |level: u32| {
             let side = |side: usize| (side as u64 >> level.min(63)).max(1);
             let rows = if is_line { 1 } else { round_up(side(self.height), ROWS) };
@@ -72,12 +72,20 @@ impl Deep {
     }
 }
 
-/// Returns the bytes of a channel (`CUarray_format`); for unknown formats the maximum of all.
-fn element(format: u32) -> u64 {
+/// Returns the bytes of a texel with these channels (`CUarray_format`). For block-compressed, video
+/// and unknown formats it is the maximum of all.
+fn texel(format: u32, channels: u32) -> u64 {
+    let each = |bytes: u64| bytes.saturating_mul(u64::from(channels.max(1)));
     match format {
-        0x01 | 0x08 => 1,
-        0x02 | 0x09 | 0x10 => 2,
-        0x03 | 0x0a | 0x20 => 4,
+        0x01 | 0x08 => each(1),
+        0x02 | 0x09 | 0x10 => each(2),
+        0x03 | 0x0a | 0x20 => each(4),
+        // `…_INT_101010_2` and `…_INT8X1` to `…_INT16X4`, which name the number of their channels.
+        0x50 => 4,
+        0xc0 | 0xc6 => 1,
+        0xc1 | 0xc3 | 0xc7 | 0xc9 => 2,
+        0xc2 | 0xc4 | 0xc8 | 0xca => 4,
+        0xc5 | 0xcb => 8,
         _ => 16,
     }
 }
@@ -110,6 +118,15 @@ mod tests {
         ] {
             assert!((took - took / 100..=took + took / 20).contains(&charged), "{charged}, {took}");
         }
+    }
+
+    /// A texel has 16 bytes at most, however many channels its format has.
+    #[test]
+    fn channels_of_packed_formats_count_once() {
+        let bytes = |format| Flat { width: 1024, height: 1024, format, channels: 4 }.bytes();
+        let compressed = [0x91, 0x9d, 0xb0, 0x7fff].map(bytes);
+        assert_eq!(compressed, [16 << 20; 4], "block-compressed, video and unknown formats");
+        assert_eq!([0xc2, 0xcb, 0x20, 0x01].map(bytes), [4 << 20, 8 << 20, 16 << 20, 4 << 20]);
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
 unsafe fn alloc_shared(to: *mut usize, bytes: usize, taken: u64) -> u32 {
     let mut world = world();
     let owner = current(&mut world).map_or(0, |context| context.owner);
-    let Some(at) = world.shared_blocks.allocate(owner, taken as usize) else {
+    let Some(at) = world.shared_blocks.allocate((owner, false), taken as usize) else {
         return OUT_OF_MEMORY;
     };
     world.memory.insert(at, Box::default()); // the block has its words

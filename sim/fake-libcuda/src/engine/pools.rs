@@ -77,6 +77,7 @@ impl World {
     /// Ends what an allocation takes of the device. Returns the bytes that nothing takes any more.
     pub(crate) fn end_taken(&mut self, at: usize) -> Option<u64> {
         let bytes = self.taken.remove(&at)?;
-        Some(self.shared_blocks.end(at).unwrap_or(bytes))
+        let place = self.small_arrays.remove(&at).unwrap_or(at);
+        Some(self.shared_blocks.end(place).unwrap_or(bytes))
     }
 }

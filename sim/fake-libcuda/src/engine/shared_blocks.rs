@@ -1,18 +1,21 @@
-//! Blocks of the device that small allocations of a context share. A block is free again when its
-//! last allocation has ended.
+//! Blocks of the device that small allocations of a context share, and small arrays. A block is free
+//! again when its last allocation has ended.
 
 use super::device_memory::take;
 use std::collections::BTreeMap;
 
 /// Bytes of a block. It begins at a multiple of them.
-const BLOCK: usize = 2 << 20;
+pub(crate) const BLOCK: usize = 2 << 20;
 /// Most bytes of an allocation that shares a block.
 pub(crate) const MAX_SHARED: usize = 1 << 20;
 
+/// Number of a context, and whether it is for arrays.
+type Owner = (u64, bool);
+
 #[derive(Debug)]
 struct Block {
-    /// Number of its context.
-    owner: u64,
+    owner: Owner,
+    begin: usize,
     /// Bytes of its allocations by their addresses.
     parts: BTreeMap<usize, usize>,
     /// Bytes from its beginning that were ever used: those behind them are zero.
@@ -21,7 +24,8 @@ struct Block {
 
 #[derive(Debug, Default)]
 pub(crate) struct SharedBlocks {
-    blocks: BTreeMap<usize, Block>,
+    /// The oldest one first.
+    blocks: Vec<Block>,
     /// Addresses of blocks that the device has back.
     spare: Vec<usize>,
 }
@@ -29,16 +33,17 @@ pub(crate) struct SharedBlocks {
 impl SharedBlocks {
     /// Allocates zeros in the first hole that is large enough, or in a new block. None: there is no
     /// memory left.
-    pub(crate) fn allocate(&mut self, owner: u64, bytes: usize) -> Option<usize> {
-        let mut its = self.blocks.iter().filter(|(_, block)| block.owner == owner);
-        let hole = its.find_map(|(begin, block)| Some((*begin, block.hole(*begin, bytes)?)));
-        let (begin, at) = match hole {
-            Some(found) => found,
-            None => self.begin(owner).map(|begin| (begin, begin))?,
+    pub(crate) fn allocate(&mut self, owner: Owner, bytes: usize) -> Option<usize> {
+        let its = |block: &Block| (block.owner == owner).then(|| block.hole(bytes)).flatten();
+        let found = self.blocks.iter().position(|block| its(block).is_some());
+        let block = match found {
+            Some(found) => self.blocks.get_mut(found)?,
+            None => self.begin(owner)?,
         };
-        let block = self.blocks.get_mut(&begin)?;
-        let used = block.touched.saturating_sub(at - begin).min(bytes);
-        block.touched = block.touched.max(at - begin + bytes);
+        let at = block.hole(bytes)?;
+        let offset = at - block.begin;
+        let used = block.touched.saturating_sub(offset).min(bytes);
+        block.touched = block.touched.max(offset + bytes);
         block.parts.insert(at, bytes);
         // SAFETY: a part of a block, whose memory stays for good. No other allocation has it.
         unsafe { std::ptr::write_bytes(at as *mut u8, 0, used) };
@@ -46,7 +51,7 @@ impl SharedBlocks {
     }
 
     /// Takes a block of the device.
-    fn begin(&mut self, owner: u64) -> Option<usize> {
+    fn begin(&mut self, owner: Owner) -> Option<&mut Block> {
         if !take(BLOCK as u64) {
             return None;
         }
@@ -54,36 +59,36 @@ impl SharedBlocks {
             Some(begin) => (begin, BLOCK),
             None => (new_block(), 0),
         };
-        self.blocks.insert(begin, Block { owner, parts: BTreeMap::new(), touched });
-        Some(begin)
+        self.blocks.push(Block { owner, begin, parts: BTreeMap::new(), touched });
+        self.blocks.last_mut()
     }
 
     /// Ends an allocation. Returns the bytes of the device that end with it. None: it shares no
     /// block.
     pub(crate) fn end(&mut self, at: usize) -> Option<u64> {
-        let (begin, block) = self.blocks.range_mut(..=at).next_back()?;
-        let begin = *begin;
-        block.parts.remove(&at)?;
+        let place = self.blocks.iter().position(|block| block.parts.contains_key(&at))?;
+        let block = self.blocks.get_mut(place)?;
+        block.parts.remove(&at);
         if !block.parts.is_empty() {
             return Some(0);
         }
-        self.blocks.remove(&begin);
-        self.spare.push(begin);
+        self.spare.push(block.begin);
+        self.blocks.remove(place);
         Some(BLOCK as u64)
     }
 }
 
 impl Block {
     /// The first address with so many free bytes behind it.
-    fn hole(&self, begin: usize, bytes: usize) -> Option<usize> {
-        let mut free_from = begin;
+    fn hole(&self, bytes: usize) -> Option<usize> {
+        let mut free_from = self.begin;
         for (at, part) in &self.parts {
             if at - free_from >= bytes {
                 return Some(free_from);
             }
             free_from = at + part;
         }
-        (begin + BLOCK - free_from >= bytes).then_some(free_from)
+        (self.begin + BLOCK - free_from >= bytes).then_some(free_from)
     }
 }
 

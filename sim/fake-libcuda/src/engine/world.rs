@@ -94,6 +94,8 @@ pub(crate) struct World {
     pub(crate) taken: HashMap<usize, u64>,
     /// Those of small allocations, of which `taken` has the parts of blocks.
     pub(crate) shared_blocks: SharedBlocks,
+    /// Addresses of small arrays, which have parts of blocks.
+    pub(crate) small_arrays: HashMap<usize, usize>,
     /// The bytes that libraries have in contexts; handle 0: in the next one.
     pub(crate) library_copies: HashMap<(usize, usize), u64>,
     pub(crate) pooled: HashMap<usize, (usize, u64)>,

@@ -2,10 +2,12 @@
 
 use crate::api::code::*;
 use crate::api::context::number_of;
+use crate::api::current::current;
 use crate::api::export::{give, plain};
 use crate::engine::checkpoint;
 use crate::engine::device_memory::{self, capacity, give_back, read};
 use crate::engine::settings::setting;
+use crate::engine::shared_blocks::{BLOCK, MAX_SHARED};
 use crate::engine::world::world;
 
 plain! {
@@ -34,17 +36,28 @@ plain! {
 const WITHOUT_MEMORY: usize = 0x40 | 0x80;
 /// Arrays whose depth is a number of layers or faces: `CUDA_ARRAY3D_LAYERED` and `…_CUBEMAP`.
 const IN_LAYERS: usize = 0x01 | 0x04;
-/// Rows are this long at least, in bytes; and levels of mipmapped arrays.
+/// Units: bytes of a row, rows of a tile, bytes of a level, and of a small array.
 const ROW: u64 = 64;
+const TILE: u64 = 8;
 const LEVEL: u64 = 4 << 10;
+const ARRAY: u64 = 64 << 10;
 
-/// Takes device memory and makes a handle of it.
+/// Takes device memory and makes a handle of it. Small arrays share blocks, others have their own.
 unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
-    if !device_memory::take(bytes) {
-        return OUT_OF_MEMORY;
-    }
+    let is_small = (1..=MAX_SHARED as u64).contains(&bytes);
+    let bytes = round_up(bytes, if is_small { ARRAY } else { BLOCK as u64 });
     let mut world = world();
+    let place = if is_small {
+        let owner = current(&mut world).map_or(0, |context| context.owner);
+        world.shared_blocks.allocate((owner, true), bytes as usize)
+    } else {
+        device_memory::take(bytes).then_some(0)
+    };
+    let Some(place) = place else { return OUT_OF_MEMORY };
     let handle = world.handle();
+    if is_small {
+        world.small_arrays.insert(handle, place);
+    }
     world.taken.insert(handle, bytes);
     // SAFETY: functions that create arrays demand that `to` may be written; null is left out.
     unsafe { give(to, handle) };
@@ -53,7 +66,7 @@ unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
 
 unsafe fn end(handle: usize) -> u32 {
     super::pieces::leave(handle, &|_| true);
-    let bytes = world().taken.remove(&handle);
+    let bytes = world().end_taken(handle);
     bytes.map(give_back).map_or(INVALID_HANDLE, |()| SUCCESS)
 }
 
@@ -152,7 +165,7 @@ unsafe fn array(to: *mut usize, of: *const [usize; 3]) -> u32 {
         return INVALID_VALUE;
     }
     // SAFETY: cuArrayCreate demands that `to` may be written, which is all that `make` requires.
-    unsafe { make(to, level([width, height, 0], 0)) }
+    unsafe { make(to, level([width, height, 0], 0, height == 0)) }
 }
 
 unsafe fn deep(to: *mut usize, of: *const [usize; 5]) -> u32 {
@@ -166,14 +179,10 @@ unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     // SAFETY: cuMipmappedArrayCreate demands a `CUDA_ARRAY3D_DESCRIPTOR`, which has five words.
     let [width, height, depth, _, flags] = unsafe { *of };
     let pad = |bytes: u64| if levels > 1 { round_up(bytes, LEVEL) } else { bytes };
-    let side = |of: usize, at: u32| of.checked_shr(at).unwrap_or(0).max(1);
+    let is_line = height == 0 && depth == 0 && levels <= 1;
     let size = |at| match flags & IN_LAYERS {
-        0 => level([width, height, depth], at),
-        // As on an H200: also a line has tiles of eight rows.
-        _ => {
-            let rows = side(height, at).next_multiple_of(8);
-            level([side(width, at), rows, 0], 0).saturating_mul(depth.max(1) as u64)
-        }
+        0 => level([width, height, depth], at, is_line),
+        _ => level([width, height, 0], at, false).saturating_mul(depth.max(1) as u64),
     };
     let sizes = (0..levels).map(|at| pad(size(at)));
     let bytes = sizes.fold(0, u64::saturating_add);
@@ -183,9 +192,11 @@ unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     unsafe { make(to, if is_empty { 0 } else { bytes }) }
 }
 
-fn level(sides: [usize; 3], at: u32) -> u64 {
+/// As on an H200: also a line in layers or levels has tiles of eight rows.
+fn level(sides: [usize; 3], at: u32, is_line: bool) -> u64 {
     let [width, height, depth] = sides.map(|side| side.checked_shr(at).unwrap_or(0).max(1) as u64);
-    round_up(width.saturating_mul(4), ROW).saturating_mul(height).saturating_mul(depth)
+    let rows = if is_line { 1 } else { round_up(height, TILE) };
+    round_up(width.saturating_mul(4), ROW).saturating_mul(rows).saturating_mul(depth)
 }
 
 fn round_up(bytes: u64, unit: u64) -> u64 {

@@ -547,6 +547,28 @@ impl Program {
         (held, code)
     }
 
+    /// Small arrays of which one of each block stays, and large allocations next to them.
+    fn arrays(&self) -> Held {
+        let (driver, mut at, mut small) = (self.driver, 0_usize, Vec::new());
+        let of = [1024_usize, 16, 1 << 32 | 0x20]; // 64 KiB
+        for _ in 0..2048 {
+            assert_eq!(call!(driver, cuArrayCreate_v2(&raw mut at, of.as_ptr())), 0);
+            small.push(at);
+        }
+        for (place, array) in small.iter().enumerate() {
+            if place % 32 > 0 {
+                assert_eq!(call!(driver, cuArrayDestroy(*array)), 0);
+            }
+        }
+        let mut held = 128 * MIB;
+        loop {
+            match call!(driver, cuMemAlloc_v2(&raw mut at, 64 * MIB)) {
+                0 => held += 64 * MIB,
+                code => return (held, code),
+            }
+        }
+    }
+
     fn close(&self, file: i32, is_closed: bool) {
         if is_closed {
             // SAFETY: a file of a moment ago.
@@ -627,6 +649,7 @@ impl Program {
             "pool imported" => self.pool_imported(),
             "blocks half free" => self.blocks(2),
             "blocks free" => self.blocks(1),
+            "arrays" => self.arrays(),
             _ => unreachable!("{case}"),
         }
     }
@@ -792,5 +815,11 @@ fn variables_of_a_library_count_in_each_context() {
 fn block_of_small_allocations_is_charged_until_it_is_empty() {
     let wrong =
         wrong(&[("blocks half free", 1024, OUT_OF_MEMORY), ("blocks free", 1024, OUT_OF_MEMORY)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn block_of_small_arrays_is_charged_until_it_is_empty() {
+    let wrong = wrong(&[("arrays", 1024, OUT_OF_MEMORY)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

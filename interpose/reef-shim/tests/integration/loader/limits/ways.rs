@@ -272,6 +272,7 @@ impl Holder {
             "multicast by address" => self.multicast(true),
             "rows" => self.padded(0, [1, 16384, 64]),
             "levels" => self.padded(17, [1, 1, 960]),
+            "arrays" => self.padded(0, [1024, 272, 32]), // of 1,088 KiB
             "layers" => self.layers([8192, 0, 128], 0x01),
             "faces" => self.layers([512, 512, 24], 0x01 | 0x04),
             "odd" => self.odd(),
@@ -367,6 +368,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("multicast by address", 4),
         ("rows", 2),
         ("levels", 2),
+        ("arrays", 4),
         ("layers", 3),
         ("faces", 7),
         ("odd", 4),
