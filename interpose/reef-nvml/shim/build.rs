@@ -6,12 +6,25 @@
 use std::path::PathBuf;
 
 /// Functions that are answered here.
-const ANSWERED: [&str; 6] = [
+const ANSWERED: [&str; 19] = [
     "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetConfComputeProtectedMemoryUsage",
+    "nvmlDeviceGetConfComputeMemSizeInfo",
+    "nvmlDeviceGetBAR1MemoryInfo",
+    "nvmlDeviceGetAttributes_v2",
+    "nvmlDeviceGetRunningProcessDetailList",
+    "nvmlDeviceGetProcessesUtilizationInfo",
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetComputeRunningProcesses_v2",
     "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses_v2",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetProcessUtilization",
     "nvmlErrorString",
 ];
 

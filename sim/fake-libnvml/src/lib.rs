@@ -65,6 +65,16 @@ fn processes() -> Vec<(u32, u64, u32)> {
     text.unwrap_or_default().lines().filter_map(line).collect()
 }
 
+/// `nvmlProcessDetailList_v1_t`.
+#[repr(C)]
+#[derive(Debug)]
+struct Details {
+    version: u32,
+    mode: u32,
+    count: u32,
+    to: *mut [u64; 4],
+}
+
 /// Exports functions under the library's names.
 macro_rules! exports {
     ($($name:ident($($arg:ident: $type:ty),*) $body:block)+) => {
@@ -192,6 +202,28 @@ exports! {
         // SAFETY: nvml.h demands a length at `count` and room for as many `nvmlProcessInfo_t` at
         // `to`.
         unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX]) }
+    }
+    nvmlDeviceGetGraphicsRunningProcesses_v3(_device: usize, count: *mut u32, to: *mut [u64; 3]) {
+        // SAFETY: nvml.h demands a length at `count` and room for as many `nvmlProcessInfo_t` at
+        // `to`.
+        unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX]) }
+    }
+    nvmlDeviceGetRunningProcessDetailList(_device: usize, of: *mut Details) {
+        // SAFETY: nvml.h demands an `nvmlProcessDetailList_v1_t`, which has room for `count`
+        // elements.
+        unsafe {
+            let (count, to) = (&raw mut (*of).count, (*of).to);
+            list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX, 0])
+        }
+    }
+    nvmlDeviceGetBAR1MemoryInfo(_device: usize, to: *mut [u64; 3]) {
+        // SAFETY: nvml.h demands that `to` may be written, an `nvmlBAR1Memory_t` of three words.
+        unsafe { give(to, [capacity(), capacity() - used(), used()]) }
+    }
+    nvmlDeviceGetAttributes_v2(_device: usize, to: *mut [u64; 5]) {
+        // SAFETY: nvml.h demands that `to` may be written, an `nvmlDeviceAttributes_t` of eight
+        // numbers of 32 bits and the memory in MiB.
+        unsafe { give(to, [0, 0, 0, 0, capacity() >> 20]) }
     }
     nvmlDeviceGetMPSComputeRunningProcesses_v3(_device: usize, count: *mut u32, _to: *mut [u64; 3]) {
         // SAFETY: nvml.h demands that `count` may be written. The list stays empty.

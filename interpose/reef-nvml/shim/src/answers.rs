@@ -1,7 +1,7 @@
 //! Functions that are answered with a limit: the real library's answer, with no more than the limit
 //! in it.
 
-use crate::limit::{Device, of};
+use crate::limit::{Device, Limit, of};
 use crate::slots::{self, NO_FUNCTION, NO_LIBRARY, address};
 use std::ffi::{CStr, c_char};
 
@@ -28,61 +28,161 @@ struct Memory2 {
     used: u64,
 }
 
-/// `nvmlProcessInfo_v1_t`, and `nvmlProcessInfo_v2_t` of both later functions.
+/// `nvmlDeviceAttributes_t`: numbers of parts, and memory in MiB.
+#[repr(C)]
+#[derive(Debug)]
+struct Attributes {
+    parts: [u32; 8],
+    memory: u64,
+}
+
+/// `nvmlConfComputeMemSizeInfo_t`: protected and other memory in KiB.
+type Protected = [u64; 2];
+
+/// `nvmlProcessInfo_v1_t`, and `nvmlProcessInfo_v2_t` of both later functions: a process, and its
+/// memory.
 type Info1 = [u64; 2];
 type Info2 = [u64; 3];
 
+/// `nvmlProcessDetailList_v1_t`. Its elements begin with a process and its memory, too.
+#[repr(C)]
+#[derive(Debug)]
+struct Details {
+    version: u32,
+    mode: u32,
+    count: u32,
+    to: *mut [u64; 4],
+}
+
+/// `nvmlProcessUtilizationSample_t`: a process, a time, and per cent.
+type Sample = [u64; 4];
+
+/// `nvmlProcessesUtilizationInfo_v1_t`, whose elements are a time, a process, and per cent.
+#[repr(C)]
+#[derive(Debug)]
+struct Samples {
+    version: u32,
+    count: u32,
+    since: u64,
+    to: *mut [u64; 5],
+}
+
 /// Limits total, free and used memory to the job's view.
-fn limited(device: Device, [total, free, used]: [&mut u64; 3]) {
-    let Some(limit) = of(device) else { return };
+fn limited(limit: &Limit, [total, free, used]: [&mut u64; 3]) {
     *total = limit.limit.min(*total);
     *used = limit.used.min(*total);
     *free = (*total - *used).min(*free);
 }
 
-/// Calls the real function.
+/// Calls the real function. Where there is a limit, its answer is changed.
 ///
 /// # Safety
 ///
-/// The function in this slot has these arguments in `nvml.h`.
-unsafe fn real<T>(slot: usize, device: Device, to: *mut T) -> u32 {
-    // SAFETY: the real library's function of these arguments, or one that looks at none.
-    unsafe {
+/// The function in this slot has these arguments in `nvml.h`, and `to` is null or may be written.
+unsafe fn answer<T>(
+    slot: usize,
+    device: Device,
+    to: *mut T,
+    change: impl FnOnce(&mut T, &Limit),
+) -> u32 {
+    // SAFETY: the real library's function of these arguments, or one that looks at none. `# Safety`
+    // demands that `to` is null or may be written.
+    let (code, answer) = unsafe {
         let call = std::mem::transmute::<usize, unsafe extern "C" fn(Device, *mut T) -> u32>(
             address(slot),
         );
-        call(device, to)
-    }
-}
-
-#[allow(non_snake_case)]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, to: *mut Memory) -> u32 {
-    // SAFETY: nvml.h gives this function these arguments and demands that `to` is null or a
-    // `nvmlMemory_t` that may be written. `device` is passed on unread.
-    let (code, memory) = unsafe { (real(slots::nvmlDeviceGetMemoryInfo, device, to), to.as_mut()) };
-    if let (0, Some(Memory { total, free, used })) = (code, memory) {
-        limited(device, [total, free, used]);
+        (call(device, to), to.as_mut())
+    };
+    if let (0, Some(answer)) = (code, answer)
+        && let Some(limit) = of(device)
+    {
+        change(answer, &limit);
     }
     code
 }
 
-#[allow(non_snake_case)]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Memory2) -> u32 {
-    // SAFETY: nvml.h gives this function these arguments and demands that `to` is null or a
-    // `nvmlMemory_v2_t` that may be written. `device` is passed on unread.
-    let (code, memory) =
-        unsafe { (real(slots::nvmlDeviceGetMemoryInfo_v2, device, to), to.as_mut()) };
-    if let (0, Some(memory)) = (code, memory) {
-        limited(device, [&mut memory.total, &mut memory.free, &mut memory.used]);
-        memory.reserved = memory.reserved.min(memory.total - memory.used);
-    }
-    code
+/// Exports functions that answer with one struct.
+macro_rules! answers {
+    ($($name:ident($answer:ty) |$to:ident, $limit:ident| $change:expr;)+) => {
+        $(
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(device: Device, to: *mut $answer) -> u32 {
+                let change = |$to: &mut $answer, $limit: &Limit| $change;
+                // SAFETY: nvml.h gives this function these arguments and demands that `to` is null
+                // or a struct of this type that may be written. `device` is passed on unread.
+                unsafe { answer(slots::$name, device, to, change) }
+            }
+        )+
+    };
 }
 
-/// Lists processes with no more memory than the limit: memory of another job beyond it isn't shown
-/// to the program.
+answers! {
+    nvmlDeviceGetMemoryInfo(Memory) |of, limit| {
+        limited(limit, [&mut of.total, &mut of.free, &mut of.used]);
+    };
+    nvmlDeviceGetMemoryInfo_v2(Memory2) |of, limit| {
+        limited(limit, [&mut of.total, &mut of.free, &mut of.used]);
+        of.reserved = of.reserved.min(of.total - of.used);
+    };
+    nvmlDeviceGetConfComputeProtectedMemoryUsage(Memory) |of, limit| {
+        limited(limit, [&mut of.total, &mut of.free, &mut of.used]);
+    };
+    nvmlDeviceGetConfComputeMemSizeInfo(Protected) |of, limit| {
+        of.iter_mut().for_each(|kib| *kib = (limit.limit >> 10).min(*kib));
+    };
+    nvmlDeviceGetBAR1MemoryInfo(Memory) |of, limit| {
+        of.total = limit.limit.min(of.total);
+        of.used = of.used.min(of.total);
+        of.free = of.free.min(of.total - of.used);
+    };
+    nvmlDeviceGetAttributes_v2(Attributes) |of, limit| {
+        of.memory = (limit.limit >> 20).min(of.memory);
+    };
+    nvmlDeviceGetRunningProcessDetailList(Details) |of, limit| {
+        // SAFETY: nvml.h demands a list that has `count` elements now, or none.
+        let own = unsafe { keep_own(limit, &mut of.count, of.to, |one| one[0]) };
+        own.iter_mut().for_each(|one| limit_memory(limit, &mut one[1]));
+    };
+    nvmlDeviceGetProcessesUtilizationInfo(Samples) |of, limit| {
+        // SAFETY: nvml.h demands a list that has `count` elements now, or none.
+        unsafe { keep_own(limit, &mut of.count, of.to, |one| one[1]) };
+    };
+}
+
+/// Keeps the job's own processes in a list, and returns them. `process` returns the word that
+/// begins with the number of a process.
+///
+/// # Safety
+///
+/// The list is null, or has `count` elements that may be written for as long as the result is used.
+unsafe fn keep_own<'a, T: Copy>(
+    limit: &Limit,
+    count: &mut u32,
+    list: *mut T,
+    process: impl Fn(&T) -> u64,
+) -> &'a mut [T] {
+    if list.is_null() {
+        return &mut [];
+    }
+    // SAFETY: not null, and `# Safety` demands `count` elements.
+    let all = unsafe { std::slice::from_raw_parts_mut(list, *count as usize) };
+    let is_own = |one: &&T| limit.processes.contains(&(process(one) as u32));
+    let own: Vec<T> = all.iter().filter(is_own).copied().collect();
+    *count = own.len() as u32;
+    let kept = &mut all[..own.len()];
+    kept.copy_from_slice(&own);
+    kept
+}
+
+/// Limits the memory of a process: memory of another job beyond the limit isn't shown.
+fn limit_memory(limit: &Limit, bytes: &mut u64) {
+    if *bytes != NOT_AVAILABLE {
+        *bytes = limit.limit.min(*bytes);
+    }
+}
+
+/// Lists the job's processes.
 ///
 /// # Safety
 ///
@@ -96,27 +196,24 @@ unsafe fn processes<const N: usize>(
 ) -> u32 {
     // SAFETY: the slot has the real library's function, or one of ours that reads no argument. This
     // function's `# Safety` demands the arguments that nvml.h has for it.
-    let code = unsafe {
+    let (code, count) = unsafe {
         let call = std::mem::transmute::<
             usize,
             unsafe extern "C" fn(Device, *mut u32, *mut [u64; N]) -> u32,
         >(address(slot));
-        call(device, count, to)
+        (call(device, count, to), count.as_mut())
     };
-    if code != 0 || count.is_null() || to.is_null() {
-        return code;
-    }
-    // SAFETY: the library has written `count` elements.
-    let all = unsafe { std::slice::from_raw_parts_mut(to, *count as usize) };
-    if let Some(limit) = of(device) {
-        let known =
-            all.iter_mut().map(|info| &mut info[1]).filter(|bytes| **bytes != NOT_AVAILABLE);
-        known.for_each(|bytes| *bytes = limit.limit.min(*bytes));
+    if let (0, Some(count)) = (code, count)
+        && let Some(limit) = of(device)
+    {
+        // SAFETY: the library has written `count` elements, if there is a list.
+        let own = unsafe { keep_own(&limit, count, to, |one| one[0]) };
+        own.iter_mut().for_each(|one| limit_memory(&limit, &mut one[1]));
     }
     code
 }
 
-/// Exports the three versions.
+/// Exports the versions of lists.
 macro_rules! lists {
     ($($name:ident($info:ty);)+) => {
         $(
@@ -135,6 +232,38 @@ lists! {
     nvmlDeviceGetComputeRunningProcesses(Info1);
     nvmlDeviceGetComputeRunningProcesses_v2(Info2);
     nvmlDeviceGetComputeRunningProcesses_v3(Info2);
+    nvmlDeviceGetGraphicsRunningProcesses(Info1);
+    nvmlDeviceGetGraphicsRunningProcesses_v2(Info2);
+    nvmlDeviceGetGraphicsRunningProcesses_v3(Info2);
+    nvmlDeviceGetMPSComputeRunningProcesses(Info1);
+    nvmlDeviceGetMPSComputeRunningProcesses_v2(Info2);
+    nvmlDeviceGetMPSComputeRunningProcesses_v3(Info2);
+}
+
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
+    device: Device,
+    to: *mut Sample,
+    count: *mut u32,
+    since: u64,
+) -> u32 {
+    // SAFETY: the real library's function of these arguments, or one that looks at none. nvml.h
+    // demands that `count` is null or may be written.
+    let (code, count) = unsafe {
+        let call = std::mem::transmute::<
+            usize,
+            unsafe extern "C" fn(Device, *mut Sample, *mut u32, u64) -> u32,
+        >(address(slots::nvmlDeviceGetProcessUtilization));
+        (call(device, to, count, since), count.as_mut())
+    };
+    if let (0, Some(count)) = (code, count)
+        && let Some(limit) = of(device)
+    {
+        // SAFETY: the library has written `count` elements, if there is a list.
+        unsafe { keep_own(&limit, count, to, |one| one[0]) };
+    }
+    code
 }
 
 /// Returns the meaning of a code where there is no real library.

@@ -10,11 +10,13 @@ use std::sync::OnceLock;
 pub(crate) type Device = *mut c_void;
 
 /// Memory of a device as a job sees it, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Limit {
     pub(crate) limit: u64,
     /// Bytes that the job has, as far as it has joined the accounts file.
     pub(crate) used: u64,
+    /// The job's processes that have joined it.
+    pub(crate) processes: Vec<u32>,
 }
 
 /// Reads the limits of the environment, once. An invalid value limits nothing here: the driver's
@@ -42,13 +44,16 @@ fn accounts_folder() -> &'static PathBuf {
 /// its number. There is no lock either, which a child process could find taken.
 pub(crate) fn of(device: Device) -> Option<Limit> {
     let limits = limits().filter(|limits| limits.has_memory())?;
-    let uuid = uuid(device)?;
-    let mut audit = Audit::new(accounts_folder().clone());
-    let _ = audit.refresh(); // what can't be read isn't joined
-    let job = audit.jobs().into_iter().find(|job| job.device == uuid && job.is_of(limits));
+    let job = uuid(device).and_then(|uuid| {
+        let mut audit = Audit::new(accounts_folder().clone());
+        let _ = audit.refresh(); // what can't be read isn't joined
+        audit.jobs().into_iter().find(|job| job.device == uuid && job.is_of(limits))
+    });
+    let its = job.iter().flat_map(|job| &job.processes);
+    let processes: Vec<u32> = its.map(|process| process.pid).collect();
     match job.and_then(|job| Some((job.memory?, job.used))) {
-        Some((limit, used)) => Some(Limit { limit, used }),
-        None => limits.memory.each.map(|limit| Limit { limit, used: 0 }),
+        Some((limit, used)) => Some(Limit { limit, used, processes }),
+        None => limits.memory.each.map(|limit| Limit { limit, used: 0, processes }),
     }
 }
 

@@ -69,6 +69,20 @@ fn asks() {
     let name = "nvmlDeviceGetComputeRunningProcesses_v3";
     assert_eq!(call(name, [device, count_at, list_at]), 0);
     println!("said: processes {:?}", &list[..count as u32 as usize]);
+    count = 8;
+    assert_eq!(call("nvmlDeviceGetGraphicsRunningProcesses_v3", [device, count_at, list_at]), 0);
+    println!("said: graphics {:?}", &list[..count as u32 as usize]);
+    let mut all = [[0_u64; 4]; 8];
+    let mut details = [24 | 1 << 24, 8, all.as_mut_ptr() as u64];
+    let details_at = details.as_mut_ptr() as usize;
+    assert_eq!(call("nvmlDeviceGetRunningProcessDetailList", [device, details_at, 0]), 0);
+    println!("said: details {:?}", &all[..details[1] as u32 as usize]);
+    let (mut window, mut parts) = ([0_u64; 3], [0_u64; 5]);
+    let code = call("nvmlDeviceGetBAR1MemoryInfo", [device, window.as_mut_ptr() as usize, 0]);
+    assert_eq!(code, 0);
+    let code = call("nvmlDeviceGetAttributes_v2", [device, parts.as_mut_ptr() as usize, 0]);
+    assert_eq!(code, 0);
+    println!("said: window {window:?}, a part of {} MiB", parts[4]);
     let mut none = 0_usize;
     let code = call(name, [device, &raw mut none as usize, list_at]);
     println!("said: no room {code}");
@@ -86,7 +100,7 @@ fn output_of(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
     let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
     std::fs::create_dir(&folder).unwrap();
     let (file, accounts) = (folder.join("processes"), folder.join("accounts"));
-    std::fs::write(&file, processes).unwrap();
+    std::fs::write(&file, processes.replace("own", &std::process::id().to_string())).unwrap();
     let seat = set.iter().any(|(name, _)| *name == "REEF_MEMORY").then(|| {
         let file = AccountsFile::open(&accounts, b"fake device no 0").unwrap();
         Slot::join(file, "REEF_JOB=told", Some(LIMIT), None).unwrap()
@@ -103,21 +117,24 @@ fn output_of(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
     text.lines().filter_map(line).collect()
 }
 
-const PROCESSES: &str = "7 1000 3\n8 134217728 4\n9 - 0\n";
+/// Processes of the job (`own`, the one that joins it), and another one.
+const PROCESSES: &str = "own 134217728 4\n7 1000 3\nown - 0\n";
 
 #[test]
 fn program_sees_the_limit_as_its_devices_memory() {
     let set = [("REEF_MEMORY", "64MiB"), ("REEF_JOB", "told")];
     let (used, free) = (5 << 20, LIMIT - (5 << 20));
-    let unknown = u64::MAX;
+    let (own, unknown) = (std::process::id(), u64::MAX);
+    let its = format!("[[{own}, {LIMIT}, {unknown}], [{own}, {unknown}, {unknown}]]");
     let want = [
         r#"codes 9 "Driver Not Loaded", 12 "Some Error""#.into(),
         "init 0".into(),
         format!("memory [{LIMIT}, {free}, {used}] and [{LIMIT}, 0, {free}, {used}]"),
         "another version 25".into(),
-        format!(
-            "processes [[7, 1000, {unknown}], [8, {LIMIT}, {unknown}], [9, {unknown}, {unknown}]]"
-        ),
+        format!("processes {its}"),
+        format!("graphics {its}"),
+        format!("details [[{own}, {LIMIT}, {unknown}, 0], [{own}, {unknown}, {unknown}, 0]]"),
+        format!("window [{LIMIT}, 0, {LIMIT}], a part of 64 MiB"),
         "no room 7".into(),
         "passed on 0 13050".into(),
         "not there 13".into(),
