@@ -6,24 +6,45 @@ pub(super) const MAX_BYTES: u64 = 1 << 50;
 /// Units by their first letter, each 1,024 times the one before.
 const UNITS: [char; 4] = ['k', 'm', 'g', 't'];
 
-/// Parses a size in bytes: a whole number, and nothing or `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`,
-/// `TiB` (also `Ki` and so on, in any case), all of them powers of 1,024.
+/// Parses a size in bytes: a whole number, or a number with `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`,
+/// `TiB` (also `Ki` and so on, in any case), all of them powers of 1,024. A number with a unit may
+/// have decimals: what is less than a byte is left out.
 ///
 /// # Errors
 ///
 /// The fault, for a line that names the variable and its value.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let wrong = || "not a size such as 8GiB, 8192m or 8589934592".to_owned();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    let number: u64 = match number {
-        "" => return Err("not a size such as 8GiB, 8192m or 8589934592".into()),
-        number => number.parse().map_err(|_| too_large())?,
+    let (whole, decimals) = match number.split_once('.') {
+        Some((whole, decimals)) => (whole, Some(decimals)),
+        None => (number, None),
     };
+    if whole.is_empty() {
+        return Err(wrong());
+    }
     let factor = factor(unit.trim())?;
-    let bytes =
-        number.checked_mul(factor).filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(too_large)?;
+    let part = match decimals {
+        None => 0,
+        Some(decimals) if factor > 1 => part(decimals, factor).ok_or_else(wrong)?,
+        Some(_) => return Err(wrong()),
+    };
+    let whole: u64 = whole.parse().map_err(|_| too_large())?;
+    let bytes = whole.checked_mul(factor).and_then(|bytes| bytes.checked_add(part));
+    let bytes = bytes.filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(too_large)?;
     if bytes == 0 { Err("no program runs in 0 bytes".into()) } else { Ok(bytes) }
+}
+
+/// Returns the part of a unit that decimals name. `None`: they are no digits.
+fn part(decimals: &str, factor: u64) -> Option<u64> {
+    if !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let digits = &decimals[..decimals.len().min(12)]; // further ones are less than a byte
+    let numerator = u128::from(digits.parse::<u64>().ok()?) * u128::from(factor);
+    u64::try_from(numerator / 10_u128.pow(digits.len() as u32)).ok()
 }
 
 fn factor(unit: &str) -> Result<u64, String> {
@@ -57,7 +78,8 @@ pub fn percent(parts: u64) -> f64 {
 ///
 /// The fault, as for [`bytes`].
 pub fn parts_per_million(text: &str) -> Result<u32, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
+    let text = text.trim();
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
     let wrong = || "not a share of 1% to 100%".to_owned();
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let percent: f64 =
@@ -95,6 +117,9 @@ mod tests {
             ("8589934592", 8 << 30),
             ("77b", 77),
             ("1Ti", 1 << 40),
+            ("1.5GiB", 3 << 29),
+            ("0.5 g", 1 << 29),
+            ("1.0000000000001k", 1024),
         ] {
             assert_eq!(bytes(text), Ok(want), "{text}");
         }
@@ -110,6 +135,13 @@ mod tests {
             ("", "not a size such as 8GiB, 8192m or 8589934592"),
             ("-1", "not a size such as 8GiB, 8192m or 8589934592"),
             ("lots", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("1.5", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("1.g", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("1.5.5g", "not a size such as 8GiB, 8192m or 8589934592"),
+            (".5g", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("NaN", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("0.0000001k", "no program runs in 0 bytes"),
+            ("1024.1t", "more than 1024 TiB"),
             ("1025t", "more than 1024 TiB"),
             ("99999999999999999999", "more than 1024 TiB"),
         ] {
@@ -125,7 +157,7 @@ mod tests {
         {
             assert_eq!(parts_per_million(text), Ok(want), "{text}");
         }
-        for text in ["0", "0.5%", "101", "-3", "nan", "inf", "1e1", "", "%", "half"] {
+        for text in ["0", "0.5%", "101", "-3", "nan", "inf", "1e1", "", "%", "half", "50%%"] {
             assert_eq!(parts_per_million(text), Err("not a share of 1% to 100%".into()), "{text}");
         }
     }

@@ -70,7 +70,7 @@ impl Limits {
             }
             None => match hami_compute(&get)? {
                 hami if !hami.is_empty() => hami,
-                _ => alnair_compute(&get),
+                _ => alnair_compute(&get)?,
             },
         };
         let is_work_conserving = match set(&get, "REEF_COMPUTE_POLICY").as_deref() {
@@ -168,12 +168,20 @@ fn alnair_memory(get: &impl Fn(&str) -> Option<String>) -> Result<Memory, String
     Ok(each(bytes(value).map_err(|why| format!("{begin}vmem:{value}: {why}"))?))
 }
 
-/// Reads Alnair's compute limit. As in Alnair's own library, a value outside of 1 to 100 means no
+/// Reads Alnair's compute limit. As in Alnair's own library, a number outside of 1 to 100 means no
 /// limit.
-fn alnair_compute(get: &impl Fn(&str) -> Option<String>) -> Vec<(Option<u32>, u32)> {
-    let value = set(get, "ALNAIR_ID").and_then(|_| set(get, "ALNAIR_VGPU_COMPUTE_PERCENTILE"));
-    let part = value.and_then(|value| parts_per_million(&value).ok());
-    part.into_iter().map(|part| (None, part)).collect()
+fn alnair_compute(
+    get: &impl Fn(&str) -> Option<String>,
+) -> Result<Vec<(Option<u32>, u32)>, String> {
+    const NAME: &str = "ALNAIR_VGPU_COMPUTE_PERCENTILE";
+    let Some(value) = set(get, "ALNAIR_ID").and_then(|_| set(get, NAME)) else {
+        return Ok(Vec::new());
+    };
+    let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    match number {
+        Some(number) if !(1.0..=100.0).contains(&number) => Ok(Vec::new()),
+        _ => Ok(vec![(None, parts_per_million(&value).map_err(wrong(NAME, &value))?)]),
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +256,14 @@ mod tests {
         ] {
             let error = read(&[(name, value)], None).unwrap_err();
             assert!(error.starts_with(want), "{error}");
+        }
+        let alnair =
+            |part| read(&[("ALNAIR_ID", "x"), ("ALNAIR_VGPU_COMPUTE_PERCENTILE", part)], None);
+        assert_eq!((alnair("0"), alnair("-1"), alnair("101")), (Ok(None), Ok(None), Ok(None)));
+        for part in ["3O", "NaN", "inf"] {
+            let error = alnair(part).unwrap_err();
+            let want = format!("ALNAIR_VGPU_COMPUTE_PERCENTILE={part}: not a share of 1% to 100%");
+            assert_eq!(error, want);
         }
         let error = read(&[("ALNAIR_ID", "x")], Some("vmem:0")).unwrap_err();
         assert_eq!(error, "FOLDER/limits: vmem:0: no program runs in 0 bytes");
