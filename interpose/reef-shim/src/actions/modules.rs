@@ -10,6 +10,7 @@ use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::image::whole;
 use crate::limit::libraries::{self, Library};
 use crate::limit::refusal::OUT_OF_MEMORY;
+use crate::limit::sizes::granted;
 use reef_files::MAX_INPUT_BYTES;
 use reef_ptx::image::Footprint;
 use std::ffi::{CStr, OsStr, c_char};
@@ -102,7 +103,7 @@ fn charged(
                     "code in a form that isn't read: its variables aren't charged",
                 );
             }
-            footprint.data.saturating_add(if is_eager() { footprint.code } else { 0 })
+            granted(footprint.data).saturating_add(if is_eager() { footprint.code } else { 0 })
         };
         if kind == Kind::Library {
             // Its contexts may be of other devices.

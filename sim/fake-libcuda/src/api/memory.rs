@@ -77,7 +77,7 @@ impl Side {
 }
 
 /// Bytes that an allocation takes: small ones share units of 2 MiB, others have their own.
-fn granted(bytes: usize) -> u64 {
+pub(crate) fn granted(bytes: usize) -> u64 {
     let unit = if bytes > MAX_SHARED { 2 << 20 } else { 512 };
     (bytes as u64).checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }

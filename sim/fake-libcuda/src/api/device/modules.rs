@@ -6,6 +6,7 @@ use super::jit::Options;
 use crate::api::code::*;
 use crate::api::current;
 use crate::api::export::{give, plain};
+use crate::api::memory::granted;
 use crate::engine::blocks::is_readable;
 use crate::engine::device_memory::{give_back, take};
 use crate::engine::settings::setting;
@@ -43,7 +44,8 @@ fn make(module: *mut usize, text: &str) -> u32 {
     }
     std::thread::sleep(Duration::from_nanos(setting("REEF_FAKE_LOAD_NS", 0)));
     let arrays = globals(text);
-    let bytes = arrays.iter().map(|(_, bytes)| bytes).sum();
+    // The driver takes the same units for variables as for allocations.
+    let bytes = granted(arrays.iter().map(|(_, bytes)| *bytes as usize).sum());
     if !take(bytes) {
         return OUT_OF_MEMORY;
     }
