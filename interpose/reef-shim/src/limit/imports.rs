@@ -4,7 +4,7 @@ use super::charges::{self, Charge, Kind};
 use super::device::{self, LimitState, Limited};
 use super::exporters::Exporter;
 use super::memory_handles::memory_table;
-use super::sizes::granted;
+use super::sizes::{BLOCK, round_up};
 use super::slot_thread::call_after_reclaims;
 use crate::driver::calls;
 use reef_guest::limit::Account;
@@ -63,7 +63,8 @@ fn charge(at: usize, exporter: Exporter) -> Option<Charge> {
     let state = is_known.then(|| device::of(ordinal as i32))?;
     let LimitState::Limited(device) = state else { return None };
     call_after_reclaims(take_over);
-    let charge = Charge::new(device, granted(bytes as u64), calls::context());
+    let blocks = round_up(bytes as u64, BLOCK); // a small allocation keeps the block that it shares
+    let charge = Charge::new(device, blocks, calls::context());
     Some(Charge { exporter: Some(exporter), ..charge })
 }
 

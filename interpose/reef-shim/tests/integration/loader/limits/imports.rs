@@ -79,17 +79,26 @@ fn open(driver: Driver, handle: [usize; 8]) -> usize {
     at
 }
 
-/// Exports all of the limit, and stays.
+/// Returns the bytes that are exported: all of the limit, or a small allocation.
+fn exported_bytes() -> usize {
+    if export_kind() == "small" { 512 } else { LIMIT as usize }
+}
+
+fn is_ipc() -> bool {
+    matches!(export_kind().as_str(), "ipc" | "small")
+}
+
+/// Exports memory, and stays.
 #[test]
 #[ignore = "is a program that other tests run"]
 fn exports() {
-    let (driver, bytes) = (begin(), LIMIT as usize);
+    let (driver, bytes) = (begin(), exported_bytes());
     let socket = UnixStream::connect(folder().join("socket")).unwrap();
     let ([mut from, mut at], mut file, mut data) = ([0_usize; 2], 0_i32, [0_usize; 8]);
     let (source, to, address) = (&raw mut from, &raw mut file, &raw mut at);
     let mut place = [0_u32; 24];
     place[..3].copy_from_slice(&[1, 1, 1]);
-    if export_kind() == "ipc" {
+    if is_ipc() {
         file = socket.as_raw_fd(); // no file has to do with it
         assert_eq!(call!(driver, cuMemAlloc_v2(address, bytes)), 0);
         assert_eq!(call!(driver, cuIpcGetMemHandle(data.as_mut_ptr(), at)), 0);
@@ -110,13 +119,13 @@ fn exports() {
 #[test]
 #[ignore = "is a program that other tests run"]
 fn imports() {
-    let (driver, bytes, how) = (begin(), LIMIT as usize, export_kind());
+    let (driver, bytes, how) = (begin(), exported_bytes(), export_kind());
     let listener = UnixListener::bind(folder().join("socket")).unwrap();
     std::fs::write(folder().join("listens"), "").unwrap();
     let (file, data) = receive(&listener.accept().unwrap().0);
     let [mut source, mut at] = [0_usize; 2];
     let (to, address) = (&raw mut source, &raw mut at);
-    if how == "ipc" {
+    if is_ipc() {
         at = open(driver, data);
         // Memory that is open is counted whether its handle has a link or not.
         std::fs::remove_dir_all(folder().join("accounts/exports")).unwrap();
@@ -135,7 +144,7 @@ fn imports() {
     std::fs::write(folder().join(format!("begun-{}", std::process::id())), "").unwrap();
     let (mut test, _) = listener.accept().unwrap();
     let code = match how.as_str() {
-        "ipc" => call!(driver, cuIpcCloseMemHandle(at)),
+        "ipc" | "small" => call!(driver, cuIpcCloseMemHandle(at)),
         "pool" => call!(driver, cuMemFree_v2(at)),
         _ => call!(driver, cuMemUnmap(AT, bytes)),
     };
@@ -171,18 +180,20 @@ fn soon(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn importer_is_charged_after_its_exporter(how: &str) {
+fn importer_is_charged_after_its_exporter(how: &str, charged: u64) {
     let job = Job::new(&format!("imports-{how}"));
     let importer = start(&job, "imports", how);
     soon("the importer listens", || job.folder.join("listens").exists());
     let mut exporter = start(&job, "exports", how);
     begun(&job, &importer);
-    assert_eq!(job.used(), LIMIT, "{how}: its exporter alone is charged");
+    assert_eq!(job.used(), charged, "{how}: its exporter alone is charged");
     exporter.kill().unwrap();
     exporter.wait().unwrap();
-    soon("the importer is charged", || job.used() == LIMIT);
-    let mut others = job.command("loader::limits::program::takes_all");
-    ended(piped(others.env(WANTS, "nothing")), how);
+    soon("the importer is charged", || job.used() == charged);
+    if charged == LIMIT {
+        let mut others = job.command("loader::limits::program::takes_all");
+        ended(piped(others.env(WANTS, "nothing")), how);
+    }
     let (mut socket, mut code) = (UnixStream::connect(job.folder.join("socket")).unwrap(), [1]);
     socket.read_exact(&mut code).unwrap();
     assert_eq!((code, job.used()), ([0], 0), "{how}: the import has ended");
@@ -193,17 +204,23 @@ fn importer_is_charged_after_its_exporter(how: &str) {
 
 #[test]
 fn imported_memory_is_charged_after_its_exporter_has_ended() {
-    importer_is_charged_after_its_exporter("handle");
+    importer_is_charged_after_its_exporter("handle", LIMIT);
 }
 
 #[test]
 fn opened_memory_is_charged_after_its_exporter_has_ended() {
-    importer_is_charged_after_its_exporter("ipc");
+    importer_is_charged_after_its_exporter("ipc", LIMIT);
+}
+
+/// The driver keeps all of the block that it shared.
+#[test]
+fn opened_small_memory_is_charged_with_its_block() {
+    importer_is_charged_after_its_exporter("small", 2 << 20);
 }
 
 #[test]
 fn imported_pointer_is_charged_after_its_exporter_has_ended() {
-    importer_is_charged_after_its_exporter("pool");
+    importer_is_charged_after_its_exporter("pool", LIMIT);
 }
 
 #[test]
