@@ -46,7 +46,7 @@ unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>
     // kind and the address of that kind, which alone are read.
     unsafe {
         match (*side).kind {
-            HOST => false,
+            HOST => is_on_device((*side).host),
             UNIFIED => is_on_device((*side).device),
             _ => true,
         }
@@ -63,6 +63,12 @@ fn is_on_device(at: usize) -> bool {
 /// Treats a fill, or a copy within the device by its name.
 pub(crate) fn on_device(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     copy(stream, || true, real)
+}
+
+/// Treats a copy from or to this address of the host, by its name. The driver takes an address of
+/// the device there, too, such as one of managed memory.
+pub(crate) fn with_host(stream: Stream, host: usize, real: impl FnOnce() -> u32) -> u32 {
+    copy(stream, || is_on_device(host), real)
 }
 
 /// Treats a copy between addresses that may be on the host.

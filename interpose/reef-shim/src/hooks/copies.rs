@@ -2,11 +2,10 @@
 //! whose time is limited.
 
 use super::declare::{hooks, ptsz_variants};
-use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows};
+use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows, with_host};
 use crate::driver::calls::Stream;
 use crate::kernel_variants::kernels;
 use crate::limit::charges::Kind;
-use crate::order;
 use crate::profile::names::{copy_name, note_name};
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
@@ -15,10 +14,14 @@ use std::ffi::c_char;
 ptsz_variants! {
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_ptsz, real| timed(Api::CopyIn, bytes as u64, 0, 0, || order::shared(real));
+    ) |is_ptsz, real| timed(Api::CopyIn, bytes as u64, 0, 0, || {
+        with_host(Stream::new(0, is_ptsz), from, real)
+    });
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_ptsz, real| timed(Api::CopyOut, bytes as u64, 0, 0, || order::shared(real));
+    ) |is_ptsz, real| timed(Api::CopyOut, bytes as u64, 0, 0, || {
+        with_host(Stream::new(0, is_ptsz), to, real)
+    });
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
     ) |is_ptsz, real| timed(Api::Copy, bytes as u64, 0, 0, || {
@@ -31,10 +34,14 @@ ptsz_variants! {
     });
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_ptsz, real| timed(Api::CopyInAsync, bytes as u64, 0, stream, || order::shared(real));
+    ) |is_ptsz, real| timed(Api::CopyInAsync, bytes as u64, 0, stream, || {
+        with_host(Stream::new(stream, is_ptsz), from, real)
+    });
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_ptsz, real| timed(Api::CopyOut, bytes as u64, 0, stream, || order::shared(real));
+    ) |is_ptsz, real| timed(Api::CopyOut, bytes as u64, 0, stream, || {
+        with_host(Stream::new(stream, is_ptsz), to, real)
+    });
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
     ) |is_ptsz, real| timed(Api::Copy, bytes as u64, 0, stream, || {

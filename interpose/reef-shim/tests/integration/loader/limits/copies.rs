@@ -36,6 +36,7 @@ fn copies() {
     let (host, to) = (host.as_ptr() as usize, at + 8);
     let inside = row((2, at), (4, to)); // of the device; unified
     let outside = row((1, host), (2, to));
+    let by_name = row((1, at), (2, to)); // of the host, by its name alone
     let batch = [[to; 2], [at; 2], [8; 2]].map(Vec::from);
     let [batch_to, batch_from, batch_bytes] = [0, 1, 2].map(|of: usize| batch[of].as_ptr());
     let last_inside = [host, at];
@@ -55,6 +56,9 @@ fn copies() {
             let from = last_inside.as_ptr();
             call!(driver, cuMemcpyBatchAsync_v2(batch_to, from, batch_bytes, 2, 0, 0, 0, stream))
         }
+        "in from the device" => call!(driver, cuMemcpyHtoDAsync_v2(to, at, 8, stream)),
+        "out to the device" => call!(driver, cuMemcpyDtoHAsync_v2(to, at, 8, stream)),
+        "rows in from the device" => call!(driver, cuMemcpy2DAsync_v2(by_name.as_ptr(), stream)),
         "cuMemcpyAtoA" => call!(driver, cuMemcpyAtoA(at, 0, at, 0, 8)),
         "cuMemsetD8Async" => call!(driver, cuMemsetD8Async(to, 1, 8, stream)),
         "cuMemsetD8_v2_ptds" => call!(driver, cuMemsetD8_v2_ptds(to, 1, 8)),
@@ -113,6 +117,9 @@ fn copies_on_the_device_wait_for_their_part_and_are_charged() {
         "cuMemcpy2DAsync_v2",
         "cuMemcpyBatchAsync_v2",
         "batch whose last copy is inside",
+        "in from the device",
+        "out to the device",
+        "rows in from the device",
         "cuMemcpyAtoA",
         "cuMemsetD8Async",
         "cuMemsetD8_v2_ptds",
