@@ -70,6 +70,18 @@ ptsz_variants! {
     cuMemcpyAtoA_v2 / cuMemcpyAtoA_v2_ptds(
         to: usize, to_offset: usize, from: usize, from_offset: usize, bytes: usize,
     ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds(
+        to: usize, offset: usize, from: usize, bytes: usize,
+    ) |is_ptsz, real| with_host(Stream::new(0, is_ptsz), from, real);
+    cuMemcpyAtoH_v2 / cuMemcpyAtoH_v2_ptds(
+        to: usize, from: usize, offset: usize, bytes: usize,
+    ) |is_ptsz, real| with_host(Stream::new(0, is_ptsz), to, real);
+    cuMemcpyHtoAAsync_v2 / cuMemcpyHtoAAsync_v2_ptsz(
+        to: usize, offset: usize, from: usize, bytes: usize, stream: usize,
+    ) |is_ptsz, real| with_host(Stream::new(stream, is_ptsz), from, real);
+    cuMemcpyAtoHAsync_v2 / cuMemcpyAtoHAsync_v2_ptsz(
+        to: usize, from: usize, offset: usize, bytes: usize, stream: usize,
+    ) |is_ptsz, real| with_host(Stream::new(stream, is_ptsz), to, real);
     cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(
         sides: *const Flat,
     ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
@@ -135,6 +147,18 @@ ptsz_variants! {
     cuMemcpyAtoA / cuMemcpyAtoA_ptds(
         to: usize, to_offset: u32, from: usize, from_offset: u32, bytes: u32,
     ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
+    cuMemcpyHtoA / cuMemcpyHtoA_ptds(
+        to: usize, offset: u32, from: usize, bytes: u32,
+    ) |is_ptsz, real| with_host(Stream::new(0, is_ptsz), from, real);
+    cuMemcpyAtoH / cuMemcpyAtoH_ptds(
+        to: usize, from: usize, offset: u32, bytes: u32,
+    ) |is_ptsz, real| with_host(Stream::new(0, is_ptsz), to, real);
+    cuMemcpyHtoAAsync / cuMemcpyHtoAAsync_ptsz(
+        to: usize, offset: u32, from: usize, bytes: u32, stream: usize,
+    ) |is_ptsz, real| with_host(Stream::new(stream, is_ptsz), from, real);
+    cuMemcpyAtoHAsync / cuMemcpyAtoHAsync_ptsz(
+        to: usize, from: usize, offset: u32, bytes: u32, stream: usize,
+    ) |is_ptsz, real| with_host(Stream::new(stream, is_ptsz), to, real);
     cuMemcpy2D / cuMemcpy2D_ptds(
         sides: usize,
     ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);

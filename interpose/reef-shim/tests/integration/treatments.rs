@@ -10,7 +10,7 @@ use std::path::Path;
 const NAMES: &str = include_str!("../../names.txt");
 const TREATMENTS: &str = include_str!("../../treatments.txt");
 /// Treatments without a hook.
-const JUMPS: [&str; 6] = ["plain", "overhead", "foreign", "copies", "old", "withheld"];
+const JUMPS: [&str; 5] = ["plain", "overhead", "foreign", "old", "withheld"];
 /// The names that programs don't find.
 const WITHHELD: &str = include_str!("../../src/driver/withheld.rs");
 

@@ -33,6 +33,7 @@ ptsz! {
     cuMemcpyAsync / cuMemcpyAsync_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Rows, stream: usize) = copy_rows;
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_inside;
+    cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds(to: usize, offset: usize, from: usize, bytes: usize) = copy_to_array;
     cuMemcpyAtoA / cuMemcpyAtoA_ptds(to: usize, to_offset: u32, from: usize, from_offset: u32, bytes: u32) = copy_arrays;
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
@@ -325,6 +326,16 @@ unsafe fn copy_arrays(
     from: usize,
     _from_offset: u32,
     _bytes: u32,
+) -> u32 {
+    give_to(is_ptsz, 0, Op::Copy { to, from, bytes: 0 })
+}
+
+unsafe fn copy_to_array(
+    is_ptsz: bool,
+    to: usize,
+    _offset: usize,
+    from: usize,
+    _bytes: usize,
 ) -> u32 {
     give_to(is_ptsz, 0, Op::Copy { to, from, bytes: 0 })
 }

@@ -59,6 +59,8 @@ fn copies() {
         "in from the device" => call!(driver, cuMemcpyHtoDAsync_v2(to, at, 8, stream)),
         "out to the device" => call!(driver, cuMemcpyDtoHAsync_v2(to, at, 8, stream)),
         "rows in from the device" => call!(driver, cuMemcpy2DAsync_v2(by_name.as_ptr(), stream)),
+        "into an array from the device" => call!(driver, cuMemcpyHtoA_v2(to, 0, at, 8)),
+        "into an array" => call!(driver, cuMemcpyHtoA_v2(to, 0, host, 8)),
         "cuMemcpyAtoA" => call!(driver, cuMemcpyAtoA(at, 0, at, 0, 8)),
         "cuMemsetD8Async" => call!(driver, cuMemsetD8Async(to, 1, 8, stream)),
         "cuMemsetD8_v2_ptds" => call!(driver, cuMemsetD8_v2_ptds(to, 1, 8)),
@@ -120,6 +122,7 @@ fn copies_on_the_device_wait_for_their_part_and_are_charged() {
         "in from the device",
         "out to the device",
         "rows in from the device",
+        "into an array from the device",
         "cuMemcpyAtoA",
         "cuMemsetD8Async",
         "cuMemsetD8_v2_ptds",
@@ -134,7 +137,7 @@ fn copies_on_the_device_wait_for_their_part_and_are_charged() {
 
 #[test]
 fn captured_copies_and_host_copies_are_not_charged() {
-    for does in ["captured", "in", "in by address", "out by address", "rows in"] {
+    for does in ["captured", "in", "in by address", "out by address", "rows in", "into an array"] {
         assert_eq!(charged(does), (Duration::ZERO, Duration::ZERO), "{does}");
     }
 }
