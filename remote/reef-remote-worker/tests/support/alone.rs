@@ -6,7 +6,7 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// Variables of the test before.
 fn is_left(name: &str) -> bool {
-    name.starts_with("REEF_REMOTE") || name == "REEF_FAKE_RESERVE"
+    name.starts_with("REEF_REMOTE") || ["REEF_FAKE_RESERVE", "REEF_FAKE_BLOCKS"].contains(&name)
 }
 
 /// Waits for the other tests of this program, and forgets their variables.

@@ -9,9 +9,11 @@ use crate::engine::device_memory;
 use crate::engine::exports::Export;
 use crate::engine::op::Op;
 use crate::engine::pool::own_pool;
+use crate::engine::settings::setting;
 use crate::engine::shared_blocks::MAX_SHARED;
 use crate::engine::world::{Registered, world};
 use std::os::fd::IntoRawFd;
+use std::sync::LazyLock;
 
 plain! {
     cuMemAlloc_v2(to: *mut usize, bytes: usize) = alloc;
@@ -77,6 +79,9 @@ impl Side {
     }
 }
 
+/// True if small allocations share blocks.
+static SHARES: LazyLock<bool> = LazyLock::new(|| setting("REEF_FAKE_BLOCKS", 1) != 0);
+
 /// Bytes that an allocation takes: small ones share units of 2 MiB, others have their own.
 pub(crate) fn granted(bytes: usize) -> u64 {
     let unit = if bytes > MAX_SHARED { 2 << 20 } else { 512 };
@@ -90,7 +95,7 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
     }
     world().end_closed_exports();
     let taken = granted(bytes);
-    if (1..=MAX_SHARED).contains(&bytes) {
+    if *SHARES && (1..=MAX_SHARED).contains(&bytes) {
         // SAFETY: not null, and functions that allocate demand that `to` may be written.
         return unsafe { alloc_shared(to, bytes, taken) };
     }
