@@ -8,8 +8,8 @@
 //! `cuGetProcAddress` by name, version and flag. Every other driver function is there and answers
 //! 801 (not supported).
 //!
-//! Small allocations and arrays share blocks of 2 MiB, as with the driver. With `REEF_FAKE_BLOCKS=0`
-//! small allocations take their own bytes alone.
+//! Small allocations and arrays share blocks of 2 MiB, as with the driver. With
+//! `REEF_FAKE_BLOCKS=0` small allocations take their own bytes alone.
 //!
 //! Objects end as with the driver: a destroyed stream runs what it has, a context takes its
 //! streams and registrations along, a primary context lives while it is retained, and handles come

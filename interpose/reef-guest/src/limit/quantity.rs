@@ -6,9 +6,9 @@ pub(super) const MAX_BYTES: u64 = 1 << 50;
 /// Units by their first letter, each 1,024 times the one before.
 const UNITS: [char; 4] = ['k', 'm', 'g', 't'];
 
-/// Parses a size in bytes: a whole number, or a number with `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`,
-/// `TiB` (also `Ki` and so on, in any case), all of them powers of 1,024. A number with a unit may
-/// have decimals: what is less than a byte is left out.
+/// Parses a size in bytes: a whole number, or a number with `k`, `m`, `g`, `t`, `KiB`, `MiB`,
+/// `GiB`, `TiB` (also `Ki` and so on, in any case), all of them powers of 1,024. A number with a
+/// unit may have decimals: what is less than a byte is left out.
 ///
 /// # Errors
 ///

@@ -59,7 +59,7 @@ fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u3
         let context = calls::context();
         let mut reserved = if device.try_reserve(BLOCK) { BLOCK } else { 0 };
         let mut turn = shared_blocks::turn();
-        if reserved == 0 && !shared_blocks::have_room(device, context, bytes) {
+        if reserved == 0 && !shared_blocks::has_room(device, context, bytes) {
             drop(turn); // streams may have to reach frees first
             if !make_room(device, BLOCK) {
                 return OUT_OF_MEMORY;
@@ -195,8 +195,8 @@ fn correct(at: usize, took: u64) -> u32 {
 pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let charge = charges::take(kind, handle);
-    let shares = charge.is_some_and(|charge| charge.part.is_some());
-    let _turn = (shares && kind != Kind::Memory).then(shared_blocks::array_turn);
+    let is_shared = charge.is_some_and(|charge| charge.part.is_some());
+    let _turn = (is_shared && kind != Kind::Memory).then(shared_blocks::array_turn);
     let code = match charge {
         None if kind == Kind::Memory => pools::free(handle, real),
         _ => real(),

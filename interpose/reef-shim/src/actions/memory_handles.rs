@@ -27,8 +27,8 @@ pub(crate) struct AllocationProperties {
 /// `CU_MEM_LOCATION_TYPE_DEVICE` and `…_DEVICE_LOCALITY_DOMAIN`, whose first byte is the device.
 const DEVICE: u32 = 1;
 const PART: u32 = 6;
-/// `CU_MEM_LOCATION_TYPE_NONE`, `…_HOST` to `…_HOST_NUMA_CURRENT`, and `…_INVISIBLE`, which another
-/// process's memory has.
+/// `CU_MEM_LOCATION_TYPE_NONE`, `…_HOST` to `…_HOST_NUMA_CURRENT`, and `…_INVISIBLE`, which is that
+/// of imports.
 const ELSEWHERE: [u32; 5] = [0, 2, 3, 4, 5];
 /// `CU_MEM_ALLOCATION_TYPE_MANAGED`: it moves to where it is used.
 const MANAGED: u32 = 2;
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_unknown_locations_counts_on_the_current_device() {
+    fn memory_of_unknown_locations_is_the_current_devices() {
         let owner = |kind, location| AllocationProperties::new(kind, [location, 3]).owner();
         assert_eq!([1, 6].map(|location| owner(1, location)), [Owner::Device(3); 2]);
         assert_eq!(ELSEWHERE.map(|location| owner(1, location)), [Owner::Host; 5]);

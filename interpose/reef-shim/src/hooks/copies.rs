@@ -129,8 +129,8 @@ ptsz_variants! {
     ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
 }
 
-// From before addresses had 64 bits: arrays are named by handles, so they take the device as today's
-// do. Copies of rows, whose sides are not read, count as copies within it.
+// From before addresses had 64 bits: arrays are named by handles, so they take the device as those
+// of today do. Copies of rows, whose sides are not read, count as copies within it.
 ptsz_variants! {
     cuMemcpyDtoD / cuMemcpyDtoD_ptds(
         to: u32, from: u32, bytes: u32,

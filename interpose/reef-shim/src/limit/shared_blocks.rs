@@ -44,7 +44,7 @@ struct Blocks {
 static BLOCKS: LazyLock<Mutex<Blocks>> = LazyLock::new(Mutex::default);
 /// Locked by a thread that makes a small allocation, so that no other one takes the room for it.
 static TURN: Mutex<()> = Mutex::new(());
-/// The same for small arrays, and for their ends.
+/// Locked by a thread that makes or ends a small array.
 static ARRAY_TURN: Mutex<()> = Mutex::new(());
 
 fn blocks() -> MutexGuard<'static, Blocks> {
@@ -62,7 +62,7 @@ pub(crate) fn array_turn() -> MutexGuard<'static, ()> {
 }
 
 /// Returns whether a block of linear memory has room for an allocation in a context.
-pub(crate) fn have_room(device: &Limited, context: usize, bytes: u64) -> bool {
+pub(crate) fn has_room(device: &Limited, context: usize, bytes: u64) -> bool {
     blocks().room(0..ARRAYS, (device.ordinal, context), bytes).is_some()
 }
 

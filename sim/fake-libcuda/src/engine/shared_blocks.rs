@@ -1,5 +1,5 @@
-//! Blocks of the device that small allocations of a context share, and small arrays. A block is free
-//! again when its last allocation has ended.
+//! Blocks of the device that small allocations of a context share, and small arrays. A block is
+//! free again when its last allocation has ended.
 
 use super::device_memory::take;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ impl SharedBlocks {
 }
 
 impl Block {
-    /// The first address with so many free bytes behind it.
+    /// Returns the first address with this number of free bytes behind it.
     fn hole(&self, bytes: usize) -> Option<usize> {
         let mut free_from = self.begin;
         for (at, part) in &self.parts {

@@ -92,7 +92,7 @@ pub(crate) struct World {
     pub(crate) opened: HashMap<usize, ([usize; 2], u64)>,
     /// The device's bytes in `memory`, and in arrays; and in pools, with the pool.
     pub(crate) taken: HashMap<usize, u64>,
-    /// Those of small allocations, of which `taken` has the parts of blocks.
+    /// Blocks of small allocations, of which `taken` has the parts.
     pub(crate) shared_blocks: SharedBlocks,
     /// Addresses of small arrays, which have parts of blocks.
     pub(crate) small_arrays: HashMap<usize, usize>,

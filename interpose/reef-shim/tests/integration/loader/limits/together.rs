@@ -538,7 +538,7 @@ impl Program {
                 code => break code,
             }
         };
-        // What has ended left room in blocks.
+        // Blocks have room where allocations have ended.
         let room = if every == 1 { 0 } else { 512 / every };
         for _ in 0..room {
             assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, MIB)), 0);
