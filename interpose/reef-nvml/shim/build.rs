@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 /// Functions that are answered here.
-const ANSWERED: [&str; 19] = [
+const ANSWERED: [&str; 20] = [
     "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetConfComputeProtectedMemoryUsage",
@@ -24,6 +24,7 @@ const ANSWERED: [&str; 19] = [
     "nvmlDeviceGetMPSComputeRunningProcesses",
     "nvmlDeviceGetMPSComputeRunningProcesses_v2",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetAccountingPids",
     "nvmlDeviceGetProcessUtilization",
     "nvmlErrorString",
 ];

@@ -216,6 +216,10 @@ exports! {
             list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX, 0])
         }
     }
+    nvmlDeviceGetAccountingPids(_device: usize, count: *mut u32, to: *mut u32) {
+        // SAFETY: nvml.h demands a length at `count` and room for as many numbers at `to`.
+        unsafe { list(count, to, |(pid, ..)| pid) }
+    }
     nvmlDeviceGetBAR1MemoryInfo(_device: usize, to: *mut [u64; 3]) {
         // SAFETY: nvml.h demands that `to` may be written, an `nvmlBAR1Memory_t` of three words.
         unsafe { give(to, [capacity(), capacity() - used(), used()]) }

@@ -182,24 +182,27 @@ fn limit_memory(limit: &Limit, bytes: &mut u64) {
     }
 }
 
-/// Lists the job's processes.
+/// Lists the job's processes. `process` returns the word of an element that begins with the number
+/// of a process; `change` limits an element.
 ///
 /// # Safety
 ///
-/// The arguments are what `nvml.h` says of the function in this slot, whose list has elements of
-/// `N` words, the second of which is memory.
-unsafe fn processes<const N: usize>(
+/// The arguments are those that `nvml.h` has for the function in this slot, whose list has elements
+/// of this type.
+unsafe fn processes<T: Copy>(
     slot: usize,
     device: Device,
-    count: *mut u32,
-    to: *mut [u64; N],
+    list: (*mut u32, *mut T),
+    process: impl Fn(&T) -> u64,
+    change: impl Fn(&Limit, &mut T),
 ) -> u32 {
+    let (count, to) = list;
     // SAFETY: the slot has the real library's function, or one of ours that reads no argument. This
     // function's `# Safety` demands the arguments that nvml.h has for it.
     let (code, count) = unsafe {
         let call = std::mem::transmute::<
             usize,
-            unsafe extern "C" fn(Device, *mut u32, *mut [u64; N]) -> u32,
+            unsafe extern "C" fn(Device, *mut u32, *mut T) -> u32,
         >(address(slot));
         (call(device, count, to), count.as_mut())
     };
@@ -207,8 +210,8 @@ unsafe fn processes<const N: usize>(
         && let Some(limit) = of(device)
     {
         // SAFETY: the library has written `count` elements, if there is a list.
-        let own = unsafe { keep_own(&limit, count, to, |one| one[0]) };
-        own.iter_mut().for_each(|one| limit_memory(&limit, &mut one[1]));
+        let own = unsafe { keep_own(&limit, count, to, process) };
+        own.iter_mut().for_each(|one| change(&limit, one));
     }
     code
 }
@@ -222,7 +225,11 @@ macro_rules! lists {
             unsafe extern "C" fn $name(device: Device, count: *mut u32, to: *mut $info) -> u32 {
                 // SAFETY: nvml.h demands of the program a count and a list of that many elements,
                 // or none. The type is that of the function in this slot.
-                unsafe { processes(slots::$name, device, count, to) }
+                unsafe {
+                    processes(slots::$name, device, (count, to), |one| one[0], |limit, one| {
+                        limit_memory(limit, &mut one[1]);
+                    })
+                }
             }
         )+
     };
@@ -238,6 +245,25 @@ lists! {
     nvmlDeviceGetMPSComputeRunningProcesses(Info1);
     nvmlDeviceGetMPSComputeRunningProcesses_v2(Info2);
     nvmlDeviceGetMPSComputeRunningProcesses_v3(Info2);
+}
+
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetAccountingPids(
+    device: Device,
+    count: *mut u32,
+    to: *mut u32,
+) -> u32 {
+    // SAFETY: nvml.h gives this function these arguments, and its list has numbers of processes.
+    unsafe {
+        processes(
+            slots::nvmlDeviceGetAccountingPids,
+            device,
+            (count, to),
+            |process| u64::from(*process),
+            |_, _| {},
+        )
+    }
 }
 
 #[allow(non_snake_case)]

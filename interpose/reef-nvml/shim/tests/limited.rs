@@ -77,6 +77,11 @@ fn asks() {
     let details_at = details.as_mut_ptr() as usize;
     assert_eq!(call("nvmlDeviceGetRunningProcessDetailList", [device, details_at, 0]), 0);
     println!("said: details {:?}", &all[..details[1] as u32 as usize]);
+    let mut numbers = [0_u32; 8];
+    count = 8;
+    let numbers_at = numbers.as_mut_ptr() as usize;
+    assert_eq!(call("nvmlDeviceGetAccountingPids", [device, count_at, numbers_at]), 0);
+    println!("said: numbers {:?}", &numbers[..count as u32 as usize]);
     let (mut window, mut parts) = ([0_u64; 3], [0_u64; 5]);
     let code = call("nvmlDeviceGetBAR1MemoryInfo", [device, window.as_mut_ptr() as usize, 0]);
     assert_eq!(code, 0);
@@ -134,6 +139,7 @@ fn program_sees_the_limit_as_its_devices_memory() {
         format!("processes {its}"),
         format!("graphics {its}"),
         format!("details [[{own}, {LIMIT}, {unknown}, 0], [{own}, {unknown}, {unknown}, 0]]"),
+        format!("numbers [{own}, {own}]"),
         format!("window [{LIMIT}, 0, {LIMIT}], a part of 64 MiB"),
         "no room 7".into(),
         "passed on 0 13050".into(),
