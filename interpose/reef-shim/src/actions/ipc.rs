@@ -11,8 +11,9 @@ pub(crate) fn get(handle: *const IpcHandle, at: usize, real: impl FnOnce() -> u3
     let code = real();
     // SAFETY: null, or where the driver has just written.
     let handle = unsafe { handle.as_ref() }.filter(|_| code == 0);
-    if let (Some(handle), Some(charge)) = (handle, charges::at(at)) {
-        exporters::link(handle, charge.device.account());
+    if let (Some(handle), Some((begin, charge))) = (handle, charges::whole_at(at)) {
+        let account = charge.device.account();
+        exporters::link(handle, begin, charge.bytes, account, charges::is_linear);
     }
     code
 }

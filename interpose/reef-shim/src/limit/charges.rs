@@ -118,22 +118,34 @@ pub(crate) fn open(at: usize, charge: Charge) {
 fn find_linear(
     charges: &mut HashMap<(Kind, usize), Charge>,
     address: usize,
-) -> Option<&mut Charge> {
+) -> Option<(usize, &mut Charge)> {
     let holds = |((kind, from), charge): &(&(Kind, usize), &mut Charge)| {
         let bytes = usize::try_from(charge.bytes).unwrap_or(usize::MAX);
         *kind == Kind::Memory && (*from..from.saturating_add(bytes)).contains(&address)
     };
-    charges.iter_mut().find(holds).map(|(_, charge)| charge)
+    charges.iter_mut().find(holds).map(|((_, from), charge)| (*from, charge))
 }
 
 /// Marks the linear memory at an address, or around it, as exported.
 pub(crate) fn export(address: usize) {
-    find_linear(&mut charges(), address).into_iter().for_each(|charge| charge.is_exported = true);
+    let mut charges = charges();
+    let found = find_linear(&mut charges, address);
+    found.into_iter().for_each(|(_, charge)| charge.is_exported = true);
 }
 
 /// Returns the charge of the linear memory at an address, or around it.
 pub(crate) fn at(address: usize) -> Option<Charge> {
-    find_linear(&mut charges(), address).copied()
+    whole_at(address).map(|(_, charge)| charge)
+}
+
+/// Returns the beginning and the charge of the linear memory at an address, or around it.
+pub(crate) fn whole_at(address: usize) -> Option<(usize, Charge)> {
+    find_linear(&mut charges(), address).map(|(from, charge)| (from, *charge))
+}
+
+/// Returns whether linear memory begins at an address.
+pub(crate) fn is_linear(address: usize) -> bool {
+    charges().contains_key(&(Kind::Memory, address))
 }
 
 /// Counts the linear memory at an address, or around it, on another device as well, of which its
@@ -141,7 +153,7 @@ pub(crate) fn at(address: usize) -> Option<Charge> {
 pub(crate) fn count_on(address: usize, device: &'static Limited, bytes: u64) -> bool {
     let mut charges = charges();
     let its = |charge: &&mut Charge| charge.bytes == bytes && !charge.is_on(device);
-    let found = find_linear(&mut charges, address).filter(its);
+    let found = find_linear(&mut charges, address).map(|(_, charge)| charge).filter(its);
     found.map(|charge| charge.others |= 1 << device.ordinal).is_some()
 }
 

@@ -6,7 +6,6 @@
 
 use crate::settings::settings;
 use reef_guest::limit::{Account, has_process_ended, process_start};
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -22,7 +21,7 @@ const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 /// Signal that shows that a file was exported by a process with limits.
 const MARK: i32 = libc::SIGURG;
-/// Maximum links of a process. Of more handles, the oldest ones have none.
+/// Maximum links of a process. Of more handles, those of the least memory have none.
 const MAX_LINKS: usize = 1024;
 
 /// Process that is charged with memory which it has exported.
@@ -93,27 +92,51 @@ fn read(link: &Path) -> Option<Exporter> {
     Some(Exporter { process: process.parse().ok()?, started: started.parse().ok()? })
 }
 
-/// Notes that a handle's memory is this process's. If the system refuses a link, importers are not
-/// charged.
-pub(crate) fn link(handle: &IpcHandle, account: &Account) {
+/// Link of this process, and the memory of its handle.
+#[derive(Debug)]
+struct Link {
+    path: PathBuf,
+    at: usize,
+    bytes: u64,
+}
+
+/// Notes that a handle's memory of `bytes` bytes at `at` is this process's. If the system refuses a
+/// link, importers are not charged. `is_allocated` returns whether memory at an address has not
+/// ended.
+pub(crate) fn link(
+    handle: &IpcHandle,
+    at: usize,
+    bytes: u64,
+    account: &Account,
+    is_allocated: impl Fn(usize) -> bool,
+) {
     static SWEEP: Once = Once::new();
-    static LINKS: Mutex<VecDeque<PathBuf>> = Mutex::new(VecDeque::new());
+    static LINKS: Mutex<Vec<Link>> = Mutex::new(Vec::new());
     SWEEP.call_once(|| sweep(account));
-    let (own, link) = (Exporter::new(std::process::id()), path(handle));
-    if read(&link) == Some(own) {
+    let (own, path) = (Exporter::new(std::process::id()), path(handle));
+    if read(&path) == Some(own) {
         return;
     }
-    let _ = fs::remove_file(&link); // of a process that has ended
-    if symlink(format!("{}-{}", own.process, own.started), &link).is_err() {
+    let _ = fs::remove_file(&path); // of a process that has ended
+    if symlink(format!("{}-{}", own.process, own.started), &path).is_err() {
         return;
     }
     let mut links = LINKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    links.push_back(link);
+    links.push(Link { path, at, bytes });
     if links.len() > MAX_LINKS
-        && let Some(oldest) = links.pop_front()
+        && let Some(least) = least(&links, is_allocated)
     {
-        let _ = fs::remove_file(oldest);
+        let _ = fs::remove_file(links.remove(least).path);
     }
+}
+
+/// Returns the first link of memory that has ended, or the first one of the least memory.
+fn least(links: &[Link], is_allocated: impl Fn(usize) -> bool) -> Option<usize> {
+    let ended = links.iter().position(|link| !is_allocated(link.at));
+    ended.or_else(|| {
+        let smallest = links.iter().enumerate().min_by_key(|(_, link)| link.bytes);
+        smallest.map(|(at, _)| at)
+    })
 }
 
 /// Makes the folder of links, and removes those of processes that have ended.

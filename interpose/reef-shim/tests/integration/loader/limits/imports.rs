@@ -79,13 +79,29 @@ fn open(driver: Driver, handle: [usize; 8]) -> usize {
     at
 }
 
-/// Returns the bytes that are exported: all of the limit, or a small allocation.
+/// Bytes of a block, which small allocations share.
+const BLOCK: u64 = 2 << 20;
+
+/// Returns the bytes that are exported: all of the limit, less a block, or a small allocation.
 fn exported_bytes() -> usize {
-    if export_kind() == "small" { 512 } else { LIMIT as usize }
+    match export_kind().as_str() {
+        "small" => 512,
+        "many" => (LIMIT - BLOCK) as usize,
+        _ => LIMIT as usize,
+    }
 }
 
 fn is_ipc() -> bool {
-    matches!(export_kind().as_str(), "ipc" | "small")
+    matches!(export_kind().as_str(), "ipc" | "small" | "many")
+}
+
+/// Gets handles of more small allocations than have links.
+fn get_many(driver: Driver) {
+    let (mut at, mut handle) = (0_usize, [0_usize; 8]);
+    for _ in 0..LINKS + 8 {
+        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 512)), 0);
+        assert_eq!(call!(driver, cuIpcGetMemHandle(handle.as_mut_ptr(), at)), 0);
+    }
 }
 
 /// Exports memory, and stays.
@@ -102,6 +118,9 @@ fn exports() {
         file = socket.as_raw_fd(); // no file has to do with it
         assert_eq!(call!(driver, cuMemAlloc_v2(address, bytes)), 0);
         assert_eq!(call!(driver, cuIpcGetMemHandle(data.as_mut_ptr(), at)), 0);
+        if export_kind() == "many" {
+            get_many(driver);
+        }
     } else if export_kind() == "pool" {
         assert_eq!(call!(driver, cuMemPoolCreate(source, place.as_ptr())), 0);
         assert_eq!(call!(driver, cuMemPoolExportToShareableHandle(to, from, 1, 0)), 0);
@@ -144,7 +163,7 @@ fn imports() {
     std::fs::write(folder().join(format!("begun-{}", std::process::id())), "").unwrap();
     let (mut test, _) = listener.accept().unwrap();
     let code = match how.as_str() {
-        "ipc" | "small" => call!(driver, cuIpcCloseMemHandle(at)),
+        "ipc" | "small" | "many" => call!(driver, cuIpcCloseMemHandle(at)),
         "pool" => call!(driver, cuMemFree_v2(at)),
         _ => call!(driver, cuMemUnmap(AT, bytes)),
     };
@@ -156,12 +175,7 @@ fn imports() {
 #[test]
 #[ignore = "is a program that other tests run"]
 fn gets_handles() {
-    let (driver, mut at, mut handle) = (begin(), 0_usize, [0_usize; 8]);
-    let (address, to) = (&raw mut at, handle.as_mut_ptr());
-    for _ in 0..LINKS + 8 {
-        assert_eq!(call!(driver, cuMemAlloc_v2(address, 512)), 0);
-        assert_eq!(call!(driver, cuIpcGetMemHandle(to, at)), 0);
-    }
+    get_many(begin());
     let links = std::fs::read_dir(folder().join("accounts/exports")).unwrap();
     assert_eq!(links.count(), LINKS);
 }
@@ -181,12 +195,17 @@ fn soon(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn importer_is_charged_after_its_exporter(how: &str, charged: u64) {
+    importer_is_charged(how, charged, charged);
+}
+
+/// An exporter has `before`, and after its end the importer has `charged`.
+fn importer_is_charged(how: &str, before: u64, charged: u64) {
     let job = Job::new(&format!("imports-{how}"));
     let importer = start(&job, "imports", how);
     soon("the importer listens", || job.folder.join("listens").exists());
     let mut exporter = start(&job, "exports", how);
     begun(&job, &importer);
-    assert_eq!(job.used(), charged, "{how}: its exporter alone is charged");
+    assert_eq!(job.used(), before, "{how}: its exporter alone is charged");
     exporter.kill().unwrap();
     exporter.wait().unwrap();
     soon("the importer is charged", || job.used() == charged);
@@ -215,7 +234,12 @@ fn opened_memory_is_charged_after_its_exporter_has_ended() {
 /// The driver keeps all of the block that it shared.
 #[test]
 fn opened_small_memory_is_charged_with_its_block() {
-    importer_is_charged_after_its_exporter("small", 2 << 20);
+    importer_is_charged_after_its_exporter("small", BLOCK);
+}
+
+#[test]
+fn large_memory_keeps_its_link_among_many_small_ones() {
+    importer_is_charged("many", LIMIT, LIMIT - BLOCK);
 }
 
 #[test]
