@@ -1,6 +1,6 @@
 //! Upper bounds of the memory of arrays, because the driver doesn't return it.
 
-/// Arrays begin at multiples of this.
+/// Arrays of more bytes than this are multiples of it; smaller ones are powers of two.
 const ARRAY_UNIT: u64 = 64 << 10;
 /// Units of arrays: bytes of a row, number of rows, and bytes of a mipmap level.
 const ROW_UNIT: u64 = 64;
@@ -53,13 +53,13 @@ impl Deep {
         if self.flags & WITHOUT_MEMORY != 0 {
             return 0;
         }
-        // Lines alone have no tiles: a level of lines in layers takes eight rows for each.
-        let is_line = self.height == 0 && self.depth == 0 && levels <= 1;
-        let texel = texel(self.format, self.channels);
+        let (texels, bytes) = texel_block(self.format, self.channels);
         let level = |level: u32| {
             let side = |side: usize| (side as u64 >> level.min(63)).max(1);
-            let rows = if is_line { 1 } else { round_up(side(self.height), ROWS) };
-            let row = round_up(side(self.width).saturating_mul(texel), ROW_UNIT);
+            // Also a line takes eight rows.
+            let rows = round_up(side(self.height).div_ceil(texels), ROWS);
+            let row = side(self.width).div_ceil(texels).saturating_mul(bytes);
+            let row = round_up(row, ROW_UNIT);
             let depth = match self.flags & IN_LAYERS {
                 0 => side(self.depth),
                 _ => self.depth.max(1) as u64,
@@ -68,18 +68,25 @@ impl Deep {
             if levels > 1 { round_up(bytes, LEVEL_UNIT) } else { bytes }
         };
         let sum = (0..levels.clamp(1, 32)).fold(0_u64, |sum, at| sum.saturating_add(level(at)));
-        round_up(sum, ARRAY_UNIT)
+        if sum < ARRAY_UNIT {
+            sum.max(LEVEL_UNIT).next_power_of_two()
+        } else {
+            round_up(sum, ARRAY_UNIT)
+        }
     }
 }
 
-/// Returns the bytes of a texel with these channels (`CUarray_format`). For block-compressed, video
-/// and unknown formats it is the maximum of all.
-fn texel(format: u32, channels: u32) -> u64 {
+/// Returns the side of a format's blocks in texels, and the bytes of a block with these channels
+/// (`CUarray_format`). For video and unknown formats it is a texel, with the maximum of all.
+fn texel_block(format: u32, channels: u32) -> (u64, u64) {
     let each = |bytes: u64| bytes.saturating_mul(u64::from(channels.max(1)));
-    match format {
+    let texel = match format {
         0x01 | 0x08 => each(1),
         0x02 | 0x09 | 0x10 => each(2),
         0x03 | 0x0a | 0x20 => each(4),
+        // `…_BC1…` and `…_BC4…`, then `…_BC2…`, `…_BC3…` and `…_BC5…` to `…_BC7…`.
+        0x91 | 0x92 | 0x97 | 0x98 => return (4, 8),
+        0x93..=0x96 | 0x99..=0x9e => return (4, 16),
         // `…_INT_101010_2` and `…_INT8X1` to `…_INT16X4`, which name the number of their channels.
         0x50 => 4,
         0xc0 | 0xc6 => 1,
@@ -87,7 +94,8 @@ fn texel(format: u32, channels: u32) -> u64 {
         0xc2 | 0xc4 | 0xc8 | 0xca => 4,
         0xc5 | 0xcb => 8,
         _ => 16,
-    }
+    };
+    (1, texel)
 }
 
 /// Returns the bytes that the driver allocates for `bytes`.
@@ -120,19 +128,33 @@ mod tests {
         }
     }
 
+    /// Arrays on an H200 (driver 580.159.04), with what they took in KiB.
+    #[test]
+    fn arrays_are_charged_what_a_driver_took() {
+        for (width, height, format, channels, took) in [
+            (32, 32, 0x01, 4, 4),
+            (64, 64, 0x01, 4, 16),
+            (128, 64, 0x01, 4, 32),
+            (100, 100, 0x20, 1, 64),
+            (500, 500, 0x20, 1, 1024),
+            (1024, 1024, 0x91, 4, 512),
+            (4096, 4096, 0x9d, 4, 16 << 10),
+            (100, 0, 0x20, 1, 4),
+            (1000, 0, 0x20, 1, 32),
+            (16384, 0, 0x20, 1, 512),
+        ] {
+            let bytes = Flat { width, height, format, channels }.bytes();
+            assert_eq!(bytes, took << 10, "{width}x{height}, {format:#x}");
+        }
+        let line = Flat { width: 100_000, height: 0, format: 0x20, channels: 1 };
+        assert_eq!(round_up(line.bytes(), BLOCK), 4 << 20);
+    }
+
     /// A texel has 16 bytes at most, however many channels its format has.
     #[test]
     fn channels_of_packed_formats_count_once() {
         let bytes = |format| Flat { width: 1024, height: 1024, format, channels: 4 }.bytes();
-        let compressed = [0x91, 0x9d, 0xb0, 0x7fff].map(bytes);
-        assert_eq!(compressed, [16 << 20; 4], "block-compressed, video and unknown formats");
+        assert_eq!([0xb0, 0x7fff].map(bytes), [16 << 20; 2], "video and unknown formats");
         assert_eq!([0xc2, 0xcb, 0x20, 0x01].map(bytes), [4 << 20, 8 << 20, 16 << 20, 4 << 20]);
-    }
-
-    #[test]
-    fn line_takes_one_row() {
-        let line = Flat { width: 1 << 20, height: 0, format: 0x20, channels: 1 };
-        assert_eq!(line.bytes(), 4 << 20);
-        assert_eq!(Flat { height: 1, ..line }.bytes(), 32 << 20);
     }
 }

@@ -36,7 +36,8 @@ plain! {
 const WITHOUT_MEMORY: usize = 0x40 | 0x80;
 /// Arrays whose depth is a number of layers or faces: `CUDA_ARRAY3D_LAYERED` and `…_CUBEMAP`.
 const IN_LAYERS: usize = 0x01 | 0x04;
-/// Units: bytes of a row, rows of a tile, bytes of a level, and of a small array.
+/// Units: bytes of a row, rows of a tile, bytes of a level, and of an array. Smaller arrays are
+/// powers of two.
 const ROW: u64 = 64;
 const TILE: u64 = 8;
 const LEVEL: u64 = 4 << 10;
@@ -45,7 +46,11 @@ const ARRAY: u64 = 64 << 10;
 /// Takes device memory and makes a handle of it. Small arrays share blocks, others have their own.
 unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
     let is_small = (1..=MAX_SHARED as u64).contains(&bytes);
-    let bytes = round_up(bytes, if is_small { ARRAY } else { BLOCK as u64 });
+    let bytes = match bytes {
+        _ if !is_small => round_up(bytes, BLOCK as u64),
+        ..ARRAY => bytes.max(LEVEL).next_power_of_two(),
+        _ => round_up(bytes, ARRAY),
+    };
     let mut world = world();
     let place = if is_small {
         let owner = current(&mut world).map_or(0, |context| context.owner);
@@ -165,7 +170,7 @@ unsafe fn array(to: *mut usize, of: *const [usize; 3]) -> u32 {
         return INVALID_VALUE;
     }
     // SAFETY: cuArrayCreate demands that `to` may be written, which is all that `make` requires.
-    unsafe { make(to, level([width, height, 0], 0, height == 0)) }
+    unsafe { make(to, level([width, height, 0], 0)) }
 }
 
 unsafe fn deep(to: *mut usize, of: *const [usize; 5]) -> u32 {
@@ -179,10 +184,9 @@ unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     // SAFETY: cuMipmappedArrayCreate demands a `CUDA_ARRAY3D_DESCRIPTOR`, which has five words.
     let [width, height, depth, _, flags] = unsafe { *of };
     let pad = |bytes: u64| if levels > 1 { round_up(bytes, LEVEL) } else { bytes };
-    let is_line = height == 0 && depth == 0 && levels <= 1;
     let size = |at| match flags & IN_LAYERS {
-        0 => level([width, height, depth], at, is_line),
-        _ => level([width, height, 0], at, false).saturating_mul(depth.max(1) as u64),
+        0 => level([width, height, depth], at),
+        _ => level([width, height, 0], at).saturating_mul(depth.max(1) as u64),
     };
     let sizes = (0..levels).map(|at| pad(size(at)));
     let bytes = sizes.fold(0, u64::saturating_add);
@@ -192,10 +196,10 @@ unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     unsafe { make(to, if is_empty { 0 } else { bytes }) }
 }
 
-/// As on an H200: also a line in layers or levels has tiles of eight rows.
-fn level(sides: [usize; 3], at: u32, is_line: bool) -> u64 {
+/// As on an H200: also a line has tiles of eight rows.
+fn level(sides: [usize; 3], at: u32) -> u64 {
     let [width, height, depth] = sides.map(|side| side.checked_shr(at).unwrap_or(0).max(1) as u64);
-    let rows = if is_line { 1 } else { round_up(height, TILE) };
+    let rows = round_up(height, TILE);
     round_up(width.saturating_mul(4), ROW).saturating_mul(rows).saturating_mul(depth)
 }
 
