@@ -75,15 +75,17 @@ fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u3
         // SAFETY: not null, and the driver has just written there.
         let at = unsafe { *to };
         let (part, is_new) = shared_blocks::enter(device, context, at, bytes);
-        drop(turn);
         let needed = if is_new { BLOCK } else { 0 };
         if needed > reserved && !device.reserve(needed) {
-            // The driver did not use the room that it has.
+            // The driver did not use the room that it has. Nothing is charged for the new block, so
+            // no other thread may take it for one that is.
+            let _ = shared_blocks::leave(part, false);
+            drop(turn);
             // SAFETY: an allocation of a moment ago, which the program doesn't know yet.
             let _ = unsafe { calls::free(at) };
-            let _ = shared_blocks::leave(part, false); // nothing is charged for it
             return OUT_OF_MEMORY;
         }
+        drop(turn);
         device.give_back(reserved.saturating_sub(needed));
         let charge = Charge::new(device, bytes, context);
         charges::note(Kind::Memory, at, Charge { part: Some(part), ..charge });
@@ -174,8 +176,10 @@ pub(crate) fn pitched(
 fn correct(at: usize, took: u64) -> u32 {
     let Some(charge) = charges::take(Kind::Memory, at) else { return 0 };
     let Charge { device, context, .. } = charge;
-    if took <= charge.bytes {
-        charges::note(Kind::Memory, at, charge);
+    let is_in_block = charge.part.is_some() && took <= MAX_SHARED; // which is charged as a whole
+    if took <= charge.bytes || is_in_block {
+        let bytes = took.max(charge.bytes);
+        charges::note(Kind::Memory, at, Charge { bytes, ..charge });
         return 0;
     }
     let has_room = device.reserve(took);

@@ -30,6 +30,8 @@ struct Block {
     count: u64,
     /// Bytes and numbers of parts by their addresses.
     parts: BTreeMap<u64, (u64, u64)>,
+    /// Bytes of these parts.
+    used: u64,
     /// True if other processes, or a file, may keep its memory.
     is_exported: bool,
 }
@@ -93,8 +95,11 @@ pub(crate) fn leave(part: Part, is_exported: bool) -> (u64, bool) {
     let Some(block) = blocks.all.get_mut(&part.block()) else { return (0, false) };
     block.count -= 1;
     block.is_exported |= is_exported;
-    if block.parts.get(&part.at).is_some_and(|(_, number)| *number == part.number) {
+    if let Some((bytes, number)) = block.parts.get(&part.at).copied()
+        && number == part.number
+    {
         block.parts.remove(&part.at);
+        block.used -= bytes;
     }
     let (is_over, is_exported) = (block.count == 0, block.is_exported);
     if is_over {
@@ -113,10 +118,12 @@ impl Blocks {
     fn enter(&mut self, owner: (i32, usize), at: u64, bytes: u64) -> (Part, bool) {
         self.last += 1;
         let part = Part { at, number: self.last };
-        let new = || Block { owner, count: 0, parts: BTreeMap::new(), is_exported: false };
+        let new = || Block { owner, count: 0, parts: BTreeMap::new(), used: 0, is_exported: false };
         let block = self.all.entry(part.block()).or_insert_with(new);
         block.count += 1;
-        block.parts.insert(at, (bytes, part.number));
+        let former = block.parts.insert(at, (bytes, part.number));
+        block.used += bytes;
+        block.used -= former.map_or(0, |(bytes, _)| bytes);
         (part, block.count == 1)
     }
 }
@@ -130,6 +137,9 @@ impl Part {
 impl Block {
     /// Returns the first address with room between two parts, or after the last one.
     fn room(&self, begin: u64, bytes: u64) -> Option<u64> {
+        if self.used.saturating_add(bytes) > BLOCK {
+            return None;
+        }
         let mut free_from = begin;
         for (at, (part, _)) in &self.parts {
             if at.saturating_sub(free_from) >= bytes {

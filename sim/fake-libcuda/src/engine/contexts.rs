@@ -63,11 +63,14 @@ impl World {
         self.registered.retain(|_, memory| memory.owner != context);
         let its = self.asked.iter().filter(|(_, (_, owner))| *owner == context);
         let its: Vec<usize> = its.map(|(at, _)| *at).collect();
-        // Its bytes are free. They stay readable here, for tests that look at them afterwards.
+        // Its bytes are free. They stay readable here, for tests that look at them afterwards: no
+        // new block gets their addresses.
+        let spare = self.shared_blocks.spare.len();
         for at in its {
             self.asked.get_mut(&at).into_iter().for_each(|(_, owner)| *owner = 0);
             self.end_taken(at).into_iter().for_each(give_back);
         }
+        self.shared_blocks.spare.truncate(spare);
     }
 
     /// Invalidates the captures of a green context's streams, which can do nothing more but run

@@ -26,8 +26,8 @@ struct Block {
 pub(crate) struct SharedBlocks {
     /// The oldest one first.
     blocks: Vec<Block>,
-    /// Addresses of blocks that the device has back.
-    spare: Vec<usize>,
+    /// Addresses of blocks that the device has back, and that new blocks get.
+    pub(super) spare: Vec<usize>,
 }
 
 impl SharedBlocks {
