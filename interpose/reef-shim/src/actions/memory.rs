@@ -2,7 +2,7 @@
 //! refuses.
 
 use super::pools;
-use super::reserve::{make_room, refuse_on_panic, settle_frees, with_reservation};
+use super::reserve::{find_room, make_room, refuse_on_panic, settle_frees, with_reservation};
 use crate::driver::calls::{self, Stream};
 use crate::driver::pause_gate::touch;
 use crate::driver::primary;
@@ -57,16 +57,9 @@ fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u3
             LimitState::Limited(device) => device,
         };
         let context = calls::context();
-        let mut reserved = if device.try_reserve(BLOCK) { BLOCK } else { 0 };
-        let mut turn = shared_blocks::turn();
-        if reserved == 0 && !shared_blocks::has_room(device, context, bytes) {
-            drop(turn); // streams may have to reach frees first
-            if !make_room(device, BLOCK) {
-                return OUT_OF_MEMORY;
-            }
-            reserved = BLOCK;
-            turn = shared_blocks::turn();
-        }
+        let Some((reserved, turn)) = reserve_block(device, context, bytes) else {
+            return OUT_OF_MEMORY;
+        };
         let code = real();
         if code != 0 {
             device.give_back(reserved);
@@ -91,6 +84,28 @@ fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u3
         charges::note(Kind::Memory, at, Charge { part: Some(part), ..charge });
         0
     })
+}
+
+/// Reserves a block, or finds room for an allocation in one that small allocations share. Returns
+/// the reserved bytes, and the lock that keeps other threads from that room. `None`: there is
+/// neither.
+fn reserve_block(
+    device: &'static Limited,
+    context: usize,
+    bytes: u64,
+) -> Option<(u64, MutexGuard<'static, ()>)> {
+    let with = |is_reserved: bool| {
+        let turn = shared_blocks::turn();
+        let has_room = is_reserved || shared_blocks::has_room(device, context, bytes);
+        has_room.then_some((if is_reserved { BLOCK } else { 0 }, turn))
+    };
+    let at_once = with(device.try_reserve(BLOCK));
+    let later = || {
+        find_room(device); // streams may have reached frees, which leave room in blocks, too
+        with(device.try_reserve(BLOCK))
+    };
+    let found = at_once.or_else(later);
+    found.or_else(|| device.reserve(BLOCK).then(|| (BLOCK, shared_blocks::turn())))
 }
 
 /// Allocates an array of `bytes`, in blocks of its own or in one that small arrays share.

@@ -543,6 +543,12 @@ impl Program {
         for _ in 0..room {
             assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, MIB)), 0);
         }
+        if every > 1 {
+            self.free(small[1], self.stream);
+            self.wait();
+            let code = call!(driver, cuMemAlloc_v2(&raw mut at, MIB));
+            assert_eq!(code, 0, "a stream has reached an end");
+        }
         assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 1)), OUT_OF_MEMORY);
         (held, code)
     }
