@@ -4,7 +4,7 @@ use super::charges::{self, Charge, Kind};
 use super::device::{self, LimitState, Limited};
 use super::exporters::Exporter;
 use super::memory_handles::memory_table;
-use super::sizes::{BLOCK, round_up};
+use super::sizes::{BLOCK, granted, round_up};
 use super::slot_thread::call_after_reclaims;
 use crate::driver::calls;
 use reef_guest::limit::Account;
@@ -45,8 +45,10 @@ pub(crate) fn note_opened(at: usize, exporter: Option<Exporter>) {
     if charges::open_again(at) {
         return;
     }
-    let charge = exporter.and_then(|exporter| charge(at, exporter));
-    charge.into_iter().for_each(|charge| charges::open(at, charge));
+    if let Some(charge) = exporter.and_then(|exporter| charge(at, exporter)) {
+        let bytes = round_up(charge.bytes, BLOCK); // a small allocation keeps the block that it shares
+        charges::open(at, Charge { bytes, ..charge });
+    }
 }
 
 /// Notes imported physical memory.
@@ -63,8 +65,7 @@ fn charge(at: usize, exporter: Exporter) -> Option<Charge> {
     let state = is_known.then(|| device::of(ordinal as i32))?;
     let LimitState::Limited(device) = state else { return None };
     call_after_reclaims(take_over);
-    let blocks = round_up(bytes as u64, BLOCK); // a small allocation keeps the block that it shares
-    let charge = Charge::new(device, blocks, calls::context());
+    let charge = Charge::new(device, granted(bytes as u64), calls::context());
     Some(Charge { exporter: Some(exporter), ..charge })
 }
 
