@@ -46,7 +46,7 @@ pub(crate) fn note_opened(at: usize, exporter: Option<Exporter>) {
         return;
     }
     if let Some(charge) = exporter.and_then(|exporter| charge(at, exporter)) {
-        let bytes = round_up(charge.bytes, BLOCK); // a small allocation keeps the block that it shares
+        let bytes = round_up(charge.bytes, BLOCK); // a small one keeps the block that it shares
         charges::open(at, Charge { bytes, ..charge });
     }
 }
