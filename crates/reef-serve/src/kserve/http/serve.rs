@@ -25,8 +25,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use bytes::Buf;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -161,25 +160,26 @@ async fn read_whole(State(server): App, request: Request, next: Next) -> Respons
         discard_body::discard(&head.headers, body, max).await;
         return Failure(too_large(max)).into_response();
     }
-    match read(body, max, &server.buffers).await {
+    match read(body, &server.buffers).await {
         Ok(body) => next.run(Request::from_parts(head, Body::from(body))).await,
-        Err(error) => Failure(read_error(&*error)).into_response(),
+        Err(error) => Failure(read_error(&error)).into_response(),
     }
 }
 
-/// Reads a body into one buffer.
-async fn read(
-    body: Body,
-    max: usize,
-    buffers: &Arc<BufferPool>,
-) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let mut parts = Limited::new(body, max).collect().await?.aggregate();
-    let mut whole = buffers.take(parts.remaining());
-    while parts.has_remaining() {
-        let part = parts.chunk();
-        whole.bytes.extend_from_slice(part);
-        let bytes = part.len();
-        parts.advance(bytes);
+/// Reads a body into one buffer, which grows with it. Its length is bounded where it is charged.
+///
+/// No part is kept: a chunk of one byte would keep the buffer that it arrived in.
+async fn read(mut body: Body, buffers: &Arc<BufferPool>) -> Result<Bytes, axum::Error> {
+    let mut whole = buffers.take(0);
+    while let Some(frame) = body.frame().await {
+        let Ok(part) = frame?.into_data() else { continue }; // trailers
+        let (bytes, room) = (whole.bytes.len() + part.len(), whole.bytes.capacity());
+        if bytes > room {
+            let mut larger = buffers.take(bytes.max(2 * room));
+            larger.bytes.extend_from_slice(&whole.bytes);
+            whole = larger;
+        }
+        whole.bytes.extend_from_slice(&part);
     }
     Ok(whole.freeze())
 }
@@ -198,4 +198,39 @@ fn read_error(error: &(dyn std::error::Error + 'static)) -> Error {
 
 fn too_large(max: usize) -> Error {
     Error::TooLarge(format!("body must have at most {max} bytes (limits.message_mib)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A part of one byte, counted as long as it is kept.
+    struct Part {
+        _counter: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Part {
+        fn as_ref(&self) -> &[u8] {
+            b"x"
+        }
+    }
+
+    #[test]
+    fn parts_of_a_body_are_not_kept() {
+        let (counter, most) = (Arc::new(()), Arc::new(AtomicUsize::new(0)));
+        let seen = most.clone();
+        let parts = (0..10_000).map(move |_| {
+            seen.fetch_max(Arc::strong_count(&counter), Ordering::Relaxed);
+            Ok::<_, Infallible>(Bytes::from_owner(Part { _counter: counter.clone() }))
+        });
+        let body = Body::from_stream(tokio_stream::iter(parts));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let whole = runtime.block_on(read(body, &BufferPool::new(0))).unwrap();
+        assert_eq!(whole.len(), 10_000);
+        assert!(whole.iter().all(|&byte| byte == b'x'));
+        let most = most.load(Ordering::Relaxed);
+        assert!(most <= 2, "{most}: parts are kept until the end");
+    }
 }
