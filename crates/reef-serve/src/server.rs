@@ -1,6 +1,7 @@
 //! State of the daemon that is common to all protocols.
 
 use crate::class::{Class, Priority};
+use crate::config::limits::Limits;
 use crate::config::live::LiveConfig;
 use crate::config::settings::Config;
 use crate::engine::call::CallHead;
@@ -17,7 +18,7 @@ use crate::models::shaped::variant::Variant;
 use crate::name::ModelName;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
-use crate::net::identity::principal::{ANONYMOUS, Principal};
+use crate::net::identity::principal::{ANONYMOUS, OTHERS, Principal};
 use crate::net::quota::admission::{Admission, Permit};
 use crate::net::quota::charge::{Charge, Memory};
 use crate::net::quota::clients::Clients;
@@ -71,9 +72,10 @@ pub(crate) struct Server {
     pub(crate) unsent: Arc<Admission>,
     /// Loads and unloads by clients.
     pub(crate) changes: Arc<Admission>,
-    /// Open requests by principal, and of all unauthenticated clients.
+    /// Open requests by principal, of all unauthenticated clients, and of all but the owner.
     open: Arc<Shares<Principal>>,
     open_of_anonymous: Arc<Shares<&'static str>>,
+    open_of_others: Arc<Shares<&'static str>>,
     /// Memory of requests of gRPC and HTTP.
     pub(crate) memory: Memory,
     pub(crate) workers: WorkerPool,
@@ -97,6 +99,7 @@ pub(crate) struct RequestSlot {
     _permit: Permit,
     _share: Share<Principal>,
     _of_anonymous: Option<Share<&'static str>>,
+    _of_others: Option<Share<&'static str>>,
 }
 
 /// One inference of the standard protocol.
@@ -165,6 +168,10 @@ impl Server {
             },
             open_of_anonymous: {
                 let max = config.limits.of_anonymous(config.limits.open_requests as u64);
+                Shares::new("open requests", u64::MAX, max)
+            },
+            open_of_others: {
+                let max = Limits::of_others(config.limits.open_requests as u64);
                 Shares::new("open requests", u64::MAX, max)
             },
             memory: request_memory(&config),
@@ -240,14 +247,18 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Errors of [`Admission::try_acquire`]; `Exhausted` if its principal has used up its quota.
+    /// Errors of [`Admission::try_acquire`]; `Exhausted` if its principal has used up its quota, or
+    /// all but the owner theirs.
     pub(crate) fn request(&self, peer: &Peer) -> Result<RequestSlot> {
         let permit = self.requests.try_acquire()?;
         let share = self.open.take(peer.principal.clone(), 1)?;
         let is_anonymous = peer.principal.is_anonymous();
         let of_anonymous = is_anonymous.then(|| self.open_of_anonymous.take(ANONYMOUS, 1));
         let _of_anonymous = of_anonymous.transpose()?;
-        Ok(RequestSlot { _permit: permit, _share: share, _of_anonymous })
+        let of_others = !peer.principal.is_owner();
+        let of_others = of_others.then(|| self.open_of_others.take(OTHERS, 1));
+        let _of_others = of_others.transpose()?;
+        Ok(RequestSlot { _permit: permit, _share: share, _of_anonymous, _of_others })
     }
 
     /// Refuses `peer` a call that changes the daemon for others, or shows others' activity, unless
@@ -525,15 +536,16 @@ impl Drop for AnswerCount {
     }
 }
 
-/// Returns the memory of requests, with the quotas of a principal and a connection: each at least
-/// as much as the longest message.
+/// Returns the memory of requests, with its quotas: each at least as much as the longest message.
 fn request_memory(config: &Config) -> Memory {
     let (memory, limits) = (&config.memory, &config.limits);
     let message = (limits.message_mib as u64) << 20;
     let all = unlimited_if_zero(memory.requests_mib);
-    let anonymous = limits.of_anonymous(all).max(message);
+    let (others, anonymous) = (Limits::of_others(all), limits.of_anonymous(all));
     let connection = unlimited_if_zero(memory.connection_mib);
-    Memory::new(all, anonymous, limits.part(all).max(message), connection)
+    let [others, anonymous, principal] =
+        [others, anonymous, limits.part(all)].map(|quota| quota.max(message));
+    Memory::new(all, others, anonymous, principal, connection)
 }
 
 fn unlimited_if_zero(mib: u64) -> u64 {

@@ -16,7 +16,7 @@ pub struct Memory {
     /// One client of the local path: its instance and its shared memory; default 512.
     pub client_mib: u64,
     /// Requests of gRPC and HTTP with their answers; a principal may have its quota of them (see
-    /// [`Limits::principal_percent`]); default 512.
+    /// [`Limits::principal_percent`]), and an eighth is for the owner alone; default 512.
     pub requests_mib: u64,
     /// Requests and answers of one connection; default 256.
     pub connection_mib: u64,
@@ -74,7 +74,7 @@ pub struct Limits {
     /// means no limit; default 200. One above the limit must show a token or a certificate. If the
     /// configuration has none, it is closed at once.
     pub connects_per_second: u32,
-    /// Open requests of gRPC and HTTP; default 256.
+    /// Open requests of gRPC and HTTP; default 256. An eighth is for the owner alone.
     pub open_requests: usize,
     /// Quota of one principal in connections, open requests and their memory, in percent of all.
     /// The rest is left to others; default 50.
@@ -120,6 +120,12 @@ impl Limits {
     /// of one principal if that is more.
     pub(crate) fn of_anonymous(&self, all: u64) -> u64 {
         self.part(all).max(all - all / 4)
+    }
+
+    /// Returns the quota in `all` of all principals other than the owner together: the rest, an
+    /// eighth, is for the owner alone.
+    pub(crate) fn of_others(all: u64) -> u64 {
+        all - all / 8
     }
 
     /// Returns the quota in `all` of one principal: at least one.

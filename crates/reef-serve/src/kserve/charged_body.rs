@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn answer_keeps_its_permit_until_its_last_part_is_sent() {
         let unsent = Admission::new("unsent answers", usize::MAX);
-        let memory = Memory::new(100, 100, 100, 100);
+        let memory = Memory::new(100, 100, 100, 100, 100);
         let charge = || memory.charge(&Peer::UNKNOWN);
         let permit = AnswerPermit::default();
         permit.begin(&unsent);

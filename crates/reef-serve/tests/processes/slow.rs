@@ -172,7 +172,7 @@ fn messages_have_a_largest_size() {
 /// A body for which there is no memory is refused before it comes, and takes none.
 #[test]
 fn body_that_finds_no_memory_is_refused_unread() {
-    let keys = ["limits.message_mib=2", "memory.requests_mib=4", "limits.principal_percent=100"];
+    let keys = ["limits.message_mib=2", "memory.requests_mib=5", "limits.principal_percent=100"];
     let daemon = Daemon::start("full", &keys);
     let charged = || daemon.metric("reef_request_memory_bytes");
     let head = |length: usize, more: &str| {

@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn answer_is_charged_until_the_next_one_is_wanted() {
-        let memory = Memory::new(100, 100, 100, 100);
+        let memory = Memory::new(100, 100, 100, 100, 100);
         let charge = memory.charge(&Peer::UNKNOWN);
         charge.add(60).unwrap();
         let answer = || -> Result<Answers, Status> {

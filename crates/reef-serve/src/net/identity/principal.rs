@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Name of all addresses together, for quotas that they share.
 pub(crate) const ANONYMOUS: &str = "the group without token or certificate";
 
+/// Name of all principals other than the owner, for quotas that they share.
+pub(crate) const OTHERS: &str = "all clients but the owner";
+
 /// Names of loopback in the configuration: one host, by either family.
 const LOOPBACK_KEYS: [&str; 2] = ["address 127.0.0.1", "address ::1"];
 

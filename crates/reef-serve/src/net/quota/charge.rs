@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
-use crate::net::identity::principal::{ANONYMOUS, Principal};
+use crate::net::identity::principal::{ANONYMOUS, OTHERS, Principal};
 use crate::net::quota::shares::{Share, Shares};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ pub(crate) struct Memory {
     principals: Arc<Shares<Principal>>,
     connections: Arc<Shares<ClientId>>,
     anonymous: Arc<Shares<&'static str>>,
+    others: Arc<Shares<&'static str>>,
     all: Arc<Shares<&'static str>>,
 }
 
@@ -24,11 +25,19 @@ pub(crate) struct Memory {
 const ALL: &str = "all clients";
 
 impl Memory {
-    /// Limits: `max` bytes in all, `anonymous` for all clients without authentication, `principal`
-    /// for one principal, `connection` for one connection.
-    pub(crate) fn new(max: u64, anonymous: u64, principal: u64, connection: u64) -> Self {
+    /// Limits: `max` bytes in all, `others` for all clients other than the owner, `anonymous` for
+    /// all clients without authentication, `principal` for one principal, `connection` for one
+    /// connection.
+    pub(crate) fn new(
+        max: u64,
+        others: u64,
+        anonymous: u64,
+        principal: u64,
+        connection: u64,
+    ) -> Self {
         let what = "bytes of requests";
         Self {
+            others: Shares::new(what, u64::MAX, others),
             anonymous: Shares::new(what, u64::MAX, anonymous),
             principals: Shares::new(what, u64::MAX, principal),
             all: Shares::new(what, u64::MAX, max),
@@ -45,11 +54,14 @@ impl Memory {
         let is_anonymous = peer.principal.is_anonymous();
         let anonymous = is_anonymous.then(|| self.anonymous.take(ANONYMOUS, 0));
         let anonymous = anonymous.map(|share| share.expect("0 bytes are always available"));
+        let others = (!peer.principal.is_owner()).then(|| self.others.take(OTHERS, 0));
+        let others = others.map(|share| share.expect("0 bytes are always available"));
         Charge(Arc::new(Mutex::new(ChargeState {
             since: None,
             of: shares.0,
             by: shares.1,
             anonymous,
+            others,
             all: self.all.take(ALL, 0).expect("0 bytes are always available"),
         })))
     }
@@ -73,6 +85,8 @@ struct ChargeState {
     by: Share<ClientId>,
     /// Share of all unauthenticated clients, if the client is one.
     anonymous: Option<Share<&'static str>>,
+    /// Share of all clients other than the owner, if the client is one.
+    others: Option<Share<&'static str>>,
     /// Share of all clients' memory.
     all: Share<&'static str>,
 }
@@ -80,8 +94,14 @@ struct ChargeState {
 impl ChargeState {
     /// Takes more of all clients' memory and of each quota, or of none.
     fn grow(&mut self, bytes: u64) -> Result<()> {
-        self.all.grow(bytes).map_err(|error| Error::Unavailable(error.to_string()))?;
-        self.grow_quotas(bytes).inspect_err(|_| self.all.shrink(bytes))
+        let full = |error: Error| Error::Unavailable(error.to_string());
+        self.all.grow(bytes).map_err(full)?;
+        let others = self.others.as_mut().map_or(Ok(()), |others| others.grow(bytes));
+        others.map_err(full).inspect_err(|_| self.all.shrink(bytes))?;
+        self.grow_quotas(bytes).inspect_err(|_| {
+            self.others.iter_mut().for_each(|others| others.shrink(bytes));
+            self.all.shrink(bytes);
+        })
     }
 
     fn grow_quotas(&mut self, bytes: u64) -> Result<()> {
@@ -98,6 +118,7 @@ impl ChargeState {
         self.by.shrink(bytes);
         self.of.shrink(bytes);
         self.anonymous.iter_mut().for_each(|anonymous| anonymous.shrink(bytes));
+        self.others.iter_mut().for_each(|others| others.shrink(bytes));
         self.all.shrink(bytes);
     }
 }
@@ -107,8 +128,8 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// `Exhausted` if a quota does not allow them, `Unavailable` if all clients together have taken
-    /// the memory.
+    /// `Exhausted` if a quota does not allow them, `Unavailable` if all clients together, or all
+    /// but the owner, have taken the memory.
     pub(crate) fn add(&self, bytes: u64) -> Result<()> {
         let mut charged = self.0.lock();
         charged.since.get_or_insert_with(Instant::now);
@@ -136,6 +157,7 @@ impl Charge {
         charged.by.clear();
         charged.of.clear();
         charged.anonymous.iter_mut().for_each(Share::clear);
+        charged.others.iter_mut().for_each(Share::clear);
         charged.all.clear();
     }
 
@@ -169,7 +191,7 @@ mod tests {
 
     #[test]
     fn bytes_are_charged_until_the_last_clone_is_dropped() {
-        let memory = Memory::new(100, 100, 80, 60);
+        let memory = Memory::new(100, 100, 100, 80, 60);
         let charge = memory.charge(&Peer::UNKNOWN);
         charge.add(50).unwrap();
         let said = charge.add(11).unwrap_err().to_string();
@@ -185,7 +207,7 @@ mod tests {
 
     #[test]
     fn check_of_a_full_memory_is_refused_and_takes_nothing() {
-        let memory = Memory::new(100, 100, 80, 80);
+        let memory = Memory::new(100, 100, 100, 80, 80);
         let user = |number: u32| Peer {
             principal: Principal::User(number),
             id: ClientId { number, ..Peer::UNKNOWN.id },
@@ -205,7 +227,7 @@ mod tests {
 
     #[test]
     fn connections_of_one_principal_share_its_quota() {
-        let memory = Memory::new(100, 100, 80, 60);
+        let memory = Memory::new(100, 100, 100, 80, 60);
         let (one, mut other) = (Peer::UNKNOWN, Peer::UNKNOWN);
         other.id.number = 7;
         let (a, b) = (memory.charge(&one), memory.charge(&other));
@@ -220,7 +242,7 @@ mod tests {
 
     #[test]
     fn anonymous_clients_share_one_quota() {
-        let memory = Memory::new(100, 70, 60, 60);
+        let memory = Memory::new(100, 100, 70, 60, 60);
         let at = |last| Peer {
             principal: Principal::at([127, 0, 0, last].into()),
             id: ClientId { number: last.into(), ..Peer::UNKNOWN.id },
@@ -237,5 +259,31 @@ mod tests {
         assert_eq!(memory.taken(), 100);
         drop((a, b));
         assert_eq!(memory.taken(), 30);
+    }
+
+    #[test]
+    fn owner_finds_its_part_of_a_full_memory() {
+        let memory = Memory::new(100, 88, 100, 80, 80);
+        let of = |principal, number| Peer {
+            principal,
+            id: ClientId { number, ..Peer::UNKNOWN.id },
+            ..Peer::UNKNOWN
+        };
+        let token = |name: &str, number| memory.charge(&of(Principal::Token(name.into()), number));
+        let (a, b) = (token("a", 1), token("b", 2));
+        a.add(80).unwrap();
+        let want = "bytes of requests of all clients but the owner must be at most 88, got 80 + 9";
+        assert_eq!(b.add(9), Err(Error::Unavailable(want.into())));
+        assert_eq!(memory.taken(), 80);
+        b.add(8).unwrap();
+        let own = Principal::User(rustix::process::getuid().as_raw());
+        let owner = memory.charge(&of(own, 3));
+        owner.add(12).unwrap();
+        assert!(matches!(owner.check(1), Err(Error::Unavailable(_))), "nothing is left");
+        a.clear();
+        drop(owner);
+        b.check(80).unwrap_err(); // its own quota
+        b.add(72).unwrap();
+        assert_eq!(memory.taken(), 80);
     }
 }

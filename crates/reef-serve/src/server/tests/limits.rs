@@ -50,6 +50,21 @@ fn a_principal_has_its_part_of_open_requests() {
     fixture.server.request(&Peer::UNKNOWN).unwrap();
 }
 
+#[test]
+fn owner_has_its_part_of_open_requests() {
+    let fixture = Fixture::new("eighth", |config| config.limits.open_requests = 8);
+    let request =
+        |principal: Principal| fixture.server.request(&Peer { principal, ..Peer::UNKNOWN });
+    let token = |name: &str| Principal::Token(name.into());
+    let busy = ["a", "b"].into_iter().flat_map(|name| (0..4).map(move |_| name));
+    let mut held: Vec<_> = busy.filter_map(|name| request(token(name)).ok()).collect();
+    assert_eq!(held.len(), 7, "each has at most 4, and both have 7");
+    let said = request(token("c")).unwrap_err().to_string();
+    assert_eq!(said, "open requests of all clients but the owner must be at most 7, got 7 + 1");
+    held.push(request(Principal::User(rustix::process::getuid().as_raw())).unwrap());
+    assert!(request(token("c")).is_err());
+}
+
 /// Instances of both classes have memory of their own.
 #[test]
 fn instances_take_memory() {
@@ -124,7 +139,7 @@ fn time_runs_from_arrival_on() {
 fn texts_of_classes_are_charged_for_before_they_are_made() {
     let fixture = Fixture::new("classes", |_| ());
     let ask = |classes| {
-        let memory = Memory::new(u64::MAX, u64::MAX, u64::MAX, 20_000);
+        let memory = Memory::new(u64::MAX, u64::MAX, u64::MAX, u64::MAX, 20_000);
         let (name, to, is_binary) = ("logits".into(), None, None);
         let outputs = vec![RequestedOutput { name, to, is_binary, classes }];
         let charge = Some(memory.charge(&Peer::UNKNOWN));
