@@ -4,6 +4,10 @@ use crate::error::{Error, Result};
 use crate::tensor::short;
 use std::fmt;
 
+/// Maximum length of an id, a name, and the name or the text of a parameter, in bytes. They are
+/// copied, and some are repeated in the answer.
+pub(crate) const MAX_TEXT_BYTES: usize = 4096;
+
 /// A parameter of a request or tensor, of any type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Parameter {

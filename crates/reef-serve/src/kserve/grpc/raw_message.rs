@@ -6,6 +6,7 @@
 //! thread.
 
 use crate::error::{Error, Result};
+use crate::kserve::parameter::MAX_TEXT_BYTES;
 use bytes::{Buf, BufMut, Bytes};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost::{DecodeError, Message};
@@ -51,14 +52,17 @@ impl RawMessage {
     ///
     /// # Errors
     ///
-    /// `Invalid` if it is not one, or has more entries than a request needs.
+    /// `Invalid` if it is not one, has more entries than a request needs, or has an id, a name or a
+    /// parameter of more than [`MAX_TEXT_BYTES`], which would be copied.
     pub(crate) fn decoded_bytes(&self) -> Result<u64> {
         let (mut entries, mut bytes) = (0, 0);
         fields(&self.0, &mut |tag, field| {
             count_entry(&mut entries)?;
             match tag {
+                1..=3 => check_text(field),
+                4 => parameter(field, &mut entries),
                 5 => input(field, &mut entries, &mut bytes),
-                4 | 6 => fields(field, &mut |_, _| count_entry(&mut entries)),
+                6 => output(field, &mut entries),
                 _ => Ok(()),
             }
         })?;
@@ -85,16 +89,42 @@ impl RawMessage {
     }
 }
 
-/// Counts an `InferInputTensor`: its shape (3), parameters (4) and contents (5).
+/// Counts an entry of a map of parameters: its name (1) and its value (2), which is a message.
+fn parameter(entry: &[u8], entries: &mut usize) -> Result<()> {
+    fields(entry, &mut |tag, field| {
+        count_entry(entries)?;
+        match tag {
+            1 => check_text(field),
+            2 => fields(field, &mut |_, value| check_text(value)),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Counts an `InferRequestedOutputTensor`: its name (1) and parameters (2).
+fn output(message: &[u8], entries: &mut usize) -> Result<()> {
+    fields(message, &mut |tag, field| {
+        count_entry(entries)?;
+        match tag {
+            1 => check_text(field),
+            2 => parameter(field, entries),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Counts an `InferInputTensor`: its name (1), datatype (2), shape (3), parameters (4) and contents
+/// (5).
 fn input(message: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
     fields(message, &mut |tag, field| {
         count_entry(entries)?;
         match tag {
+            1 | 2 => check_text(field),
             3 => {
                 *entries += field.len(); // a dimension takes at least a byte
                 count_entry(entries)
             }
-            4 => fields(field, &mut |_, _| count_entry(entries)),
+            4 => parameter(field, entries),
             5 => fields(field, &mut |tag, field| contents(tag, field, entries, bytes)),
             _ => Ok(()),
         }
@@ -120,6 +150,15 @@ fn count_entry(entries: &mut usize) -> Result<()> {
     }
     let text = "tensors, parameters, dimensions and texts of a request must be at most";
     Err(Error::Invalid(format!("{text} {MAX_ENTRIES}")))
+}
+
+fn check_text(text: &[u8]) -> Result<()> {
+    let bytes = text.len();
+    if bytes <= MAX_TEXT_BYTES {
+        return Ok(());
+    }
+    let text = "ids, names and parameters of a request must have at most";
+    Err(Error::Invalid(format!("{text} {MAX_TEXT_BYTES} bytes each, got {bytes}")))
 }
 
 /// Calls `see` for each field of a message, with its tag and its bytes without the length.
@@ -155,9 +194,13 @@ fn wrong(why: &dyn std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kserve::grpc::proto::model_infer_request::InferInputTensor;
-    use crate::kserve::grpc::proto::{InferTensorContents, ModelInferRequest};
+    use crate::kserve::grpc::proto::infer_parameter::ParameterChoice;
+    use crate::kserve::grpc::proto::model_infer_request::{
+        InferInputTensor, InferRequestedOutputTensor,
+    };
+    use crate::kserve::grpc::proto::{InferParameter, InferTensorContents, ModelInferRequest};
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     fn undecoded(request: &ModelInferRequest) -> RawMessage {
         RawMessage(request.encode_to_vec().into())
@@ -197,6 +240,44 @@ mod tests {
         let bytes_contents = vec![Bytes::new(); 5000];
         let texts = InferTensorContents { bytes_contents, ..Default::default() };
         assert!(undecoded(&with(texts)).decoded_bytes().is_err());
+    }
+
+    #[test]
+    fn message_with_a_long_text_is_refused() {
+        let parameter = |text: &str| InferParameter {
+            parameter_choice: Some(ParameterChoice::StringParam(text.into())),
+        };
+        let named = |name: &str, text: &str| HashMap::from([(name.to_owned(), parameter(text))]);
+        let each = |text: &str| {
+            let (none, text) = (ModelInferRequest::default(), text.to_owned());
+            let input = InferInputTensor { name: text.clone(), ..InferInputTensor::default() };
+            let typed = InferInputTensor { datatype: text.clone(), ..InferInputTensor::default() };
+            let output = InferRequestedOutputTensor {
+                name: text.clone(),
+                ..InferRequestedOutputTensor::default()
+            };
+            let to = InferRequestedOutputTensor {
+                parameters: named("region", &text),
+                ..InferRequestedOutputTensor::default()
+            };
+            [
+                ModelInferRequest { id: text.clone(), ..none.clone() },
+                ModelInferRequest { model_name: text.clone(), ..none.clone() },
+                ModelInferRequest { parameters: named(&text, "x"), ..none.clone() },
+                ModelInferRequest { parameters: named("x", &text), ..none.clone() },
+                ModelInferRequest { inputs: vec![input], ..none.clone() },
+                ModelInferRequest { inputs: vec![typed], ..none.clone() },
+                ModelInferRequest { outputs: vec![output], ..none.clone() },
+                ModelInferRequest { outputs: vec![to], ..none },
+            ]
+        };
+        for request in each(&"x".repeat(MAX_TEXT_BYTES)) {
+            assert_eq!(undecoded(&request).decoded_bytes(), Ok(0));
+        }
+        for request in each(&"x".repeat(MAX_TEXT_BYTES + 1)) {
+            let said = undecoded(&request).decoded_bytes().unwrap_err().to_string();
+            assert!(said.ends_with("must have at most 4096 bytes each, got 4097"), "{said}");
+        }
     }
 
     proptest! {

@@ -1,6 +1,7 @@
-//! Bounded parts of a JSON request: lists and parameters with a maximum number of entries, and the
-//! fields of an object that are asked for.
+//! Bounded parts of a JSON request: texts with a maximum length, lists and parameters with a
+//! maximum number of entries, and the fields of an object that are asked for.
 
+use crate::kserve::parameter::MAX_TEXT_BYTES;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -12,6 +13,39 @@ use std::marker::PhantomData;
 
 /// Maximum number of entries of a list or a map.
 const MAX_ENTRIES: usize = 1024;
+
+/// Reads a text of at most [`MAX_TEXT_BYTES`].
+pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    deserializer.deserialize_str(TextVisitor { max: MAX_TEXT_BYTES })
+}
+
+struct TextVisitor {
+    max: usize,
+}
+
+impl Visitor<'_> for TextVisitor {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a text of at most {} bytes", self.max)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        if text.len() > self.max {
+            return Err(E::invalid_length(text.len(), &self));
+        }
+        Ok(text.into())
+    }
+}
+
+/// A text of at most [`MAX_TEXT_BYTES`].
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer).map(Self)
+    }
+}
 
 /// Reads a list of at most [`MAX_ENTRIES`].
 pub(super) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
@@ -43,15 +77,24 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
     }
 }
 
-/// Reads a map of at most [`MAX_ENTRIES`] parameters. A list or a map becomes null, because no
-/// parameter is one.
+/// Reads a map of at most [`MAX_ENTRIES`] parameters, whose names and texts have at most
+/// [`MAX_TEXT_BYTES`]. A list or a map becomes null, because no parameter is one.
 pub(super) fn parameters<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Map<String, Value>, D::Error> {
-    deserializer.deserialize_map(Parameters)
+    deserializer.deserialize_map(Parameters { max_text: MAX_TEXT_BYTES })
 }
 
-struct Parameters;
+/// Reads the [`parameters`] of a load, whose texts may be files and are charged.
+pub(super) fn load_parameters<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Map<String, Value>, D::Error> {
+    deserializer.deserialize_map(Parameters { max_text: usize::MAX })
+}
+
+struct Parameters {
+    max_text: usize,
+}
 
 impl<'de> Visitor<'de> for Parameters {
     type Value = Map<String, Value>;
@@ -62,7 +105,8 @@ impl<'de> Visitor<'de> for Parameters {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut all = Map::new();
-        while let Some((key, Plain(value))) = map.next_entry()? {
+        let plain = || Plain { max_text: self.max_text };
+        while let Some((Text(key), value)) = map.next_entry_seed(PhantomData::<Text>, plain())? {
             if all.len() == MAX_ENTRIES {
                 return Err(A::Error::invalid_length(MAX_ENTRIES + 1, &self));
             }
@@ -127,17 +171,19 @@ impl<'de> Visitor<'de> for Fields<'_> {
 }
 
 /// A value without nested values.
-struct Plain(Value);
+struct Plain {
+    max_text: usize,
+}
 
-impl<'de> Deserialize<'de> for Plain {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PlainVisitor).map(Self)
+impl<'de> DeserializeSeed<'de> for Plain {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-struct PlainVisitor;
-
-impl<'de> Visitor<'de> for PlainVisitor {
+impl<'de> Visitor<'de> for Plain {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,8 +206,8 @@ impl<'de> Visitor<'de> for PlainVisitor {
         Ok(value.into())
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        TextVisitor { max: self.max_text }.visit_str(value).map(Value::String)
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
@@ -185,10 +231,14 @@ mod tests {
 
     #[derive(Debug, serde::Deserialize)]
     struct Sections {
+        #[serde(default, deserialize_with = "text")]
+        id: String,
         #[serde(default, deserialize_with = "list")]
         list: Vec<i64>,
         #[serde(default, deserialize_with = "parameters")]
         parameters: Map<String, Value>,
+        #[serde(default, deserialize_with = "load_parameters")]
+        load: Map<String, Value>,
     }
 
     fn read(text: &str) -> serde_json::Result<Sections> {
@@ -209,9 +259,33 @@ mod tests {
     }
 
     #[test]
+    fn text_above_the_maximum_is_refused() {
+        let (most, more) = ("x".repeat(MAX_TEXT_BYTES), "x".repeat(MAX_TEXT_BYTES + 1));
+        let each = |text: &str| {
+            [
+                format!("{{\"id\":\"{text}\"}}"),
+                format!("{{\"parameters\":{{\"a\":\"{text}\"}}}}"),
+                format!("{{\"parameters\":{{\"{text}\":1}}}}"),
+            ]
+        };
+        assert_eq!(read(&each(&most)[0]).unwrap().id, most);
+        for json in &each(&most)[1..] {
+            assert_eq!(read(json).unwrap().parameters.len(), 1);
+        }
+        for json in each(&more) {
+            let said = read(&json).unwrap_err().to_string();
+            let want = "invalid length 4097, expected a text of at most 4096 bytes";
+            assert!(said.starts_with(want), "{said}");
+        }
+        assert!(read(r#"{"id":1}"#).is_err());
+        let file = read(&format!("{{\"load\":{{\"file:a\":\"{more}\"}}}}")).unwrap();
+        assert_eq!(file.load["file:a"], more, "a file is as long as it is");
+    }
+
+    #[test]
     fn list_and_map_above_the_maximum_are_refused() {
         let sections = read(r#"{"list":[1,-2],"parameters":{"a":1,"b":"x","c":[[],{}],"d":true}}"#);
-        let Sections { list, parameters } = sections.unwrap();
+        let Sections { list, parameters, .. } = sections.unwrap();
         assert_eq!(list, [1, -2]);
         assert_eq!(Value::Object(parameters), serde_json::json!({"a":1,"b":"x","c":null,"d":true}));
         let long = format!("{{\"list\":[{}1]}}", "1,".repeat(MAX_ENTRIES));

@@ -180,8 +180,8 @@ fn parse(
         }
     }
     if let Some(id) = fields.remove("id") {
-        let wrong = |_| Error::Invalid("JSON: id must be a text".into());
-        request.id = serde_json::from_str(id.get()).map_err(wrong)?;
+        let mut id = serde_json::Deserializer::from_str(id.get());
+        request.id = bounded::text(&mut id).map_err(|e| invalid(&e))?;
     }
     if let Some(nested) = fields.remove("parameters") {
         let mut nested = serde_json::Deserializer::from_str(nested.get());

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 /// JSON part of a request.
 #[derive(Debug, Deserialize)]
 pub(super) struct InferRequestJson<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::text")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "bounded::parameters")]
     pub(super) parameters: Map<String, Value>,
@@ -26,7 +26,9 @@ pub(super) struct InferRequestJson<'a> {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct InputJson<'a> {
+    #[serde(deserialize_with = "bounded::text")]
     pub(super) name: String,
+    #[serde(deserialize_with = "bounded::text")]
     pub(super) datatype: String,
     #[serde(deserialize_with = "bounded::list")]
     pub(super) shape: Vec<i64>,
@@ -39,6 +41,7 @@ pub(super) struct InputJson<'a> {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct OutputJson {
+    #[serde(deserialize_with = "bounded::text")]
     pub(super) name: String,
     #[serde(default, deserialize_with = "bounded::parameters")]
     pub(super) parameters: Map<String, Value>,

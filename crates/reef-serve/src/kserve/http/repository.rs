@@ -60,7 +60,7 @@ async fn load(
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 struct LoadJson {
-    #[serde(deserialize_with = "bounded::parameters")]
+    #[serde(deserialize_with = "bounded::load_parameters")]
     parameters: Map<String, Value>,
 }
 
