@@ -9,6 +9,7 @@ use crate::net::quota::admission::AnswerPermit;
 use crate::net::quota::charge::Charge;
 use crate::net::quota::connection_pool::{OpenRequest, Stage};
 use axum::body::{Body, Bytes, HttpBody};
+use axum::http::HeaderMap;
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,6 +19,16 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Maximum length of a body that is not an inference or a load, in bytes.
 pub(super) const MAX_CALL_BYTES: usize = 64 << 10;
+
+/// Memory of a header without its name and its value, in bytes: an entry of the table, half of which
+/// may be free, and two allocations.
+const HEADER_BYTES: usize = 256;
+
+/// Returns the memory of headers.
+pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
+    let each = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES);
+    each.sum()
+}
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Next<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
@@ -87,10 +98,12 @@ impl ChargedBody {
         false
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), Error> {
+    fn take(&mut self, frame: &Frame<Bytes>) -> Result<(), Error> {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or_else(|| too_large(self.max))?;
-        self.charge.add(bytes as u64)
+        let trailers = frame.trailers_ref().map_or(0, header_bytes);
+        self.charge.add((bytes + trailers) as u64)
     }
 }
 
@@ -117,8 +130,7 @@ impl HttpBody for ChargedBody {
                 return Poll::Ready(None);
             }
             Poll::Ready(Some(Err(error))) => Err(error.into()),
-            Poll::Ready(Some(Ok(frame))) => match self.take(frame.data_ref().map_or(0, Bytes::len))
-            {
+            Poll::Ready(Some(Ok(frame))) => match self.take(&frame) {
                 Ok(()) => {
                     self.note_bytes();
                     if self.body.is_end_stream() {
@@ -224,7 +236,34 @@ mod tests {
     use crate::net::identity::peer::Peer;
     use crate::net::quota::admission::Admission;
     use crate::net::quota::charge::Memory;
+    use axum::http::{HeaderName, HeaderValue};
+    use http_body_util::BodyExt;
     use std::task::Waker;
+
+    #[test]
+    fn trailers_of_a_request_are_charged() {
+        let memory = Memory::new(u64::MAX, u64::MAX, u64::MAX, u64::MAX, 10_000);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let taken = |count: usize| {
+            let names = (0..count).map(|n| HeaderName::try_from(format!("x-{n}")).unwrap());
+            let trailers = names.map(|name| (name, HeaderValue::from_static("v")));
+            let trailers = HeaderMap::from_iter(trailers);
+            let trailers = std::future::ready(Some(Ok(trailers)));
+            let body = Body::new(Body::from("message").with_trailers(trailers));
+            let charge = memory.charge(&Peer::UNKNOWN);
+            let time = Duration::from_secs(60);
+            let body = ChargedBody::new(body, charge.clone(), 7, time, |error| error.into());
+            let all = runtime.block_on(body.collect());
+            let taken = memory.taken();
+            drop(charge);
+            all.map(|_| taken)
+        };
+        assert_eq!(taken(0).unwrap(), 7);
+        assert_eq!(taken(1).unwrap(), (7 + HEADER_BYTES + "x-0v".len()) as u64);
+        let said = taken(100).unwrap_err().to_string();
+        assert!(said.starts_with("bytes of requests of"), "{said}");
+    }
 
     #[test]
     fn answer_keeps_its_permit_until_its_last_part_is_sent() {

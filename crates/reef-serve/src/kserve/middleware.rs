@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::kserve::answer::count;
 use crate::kserve::browser_guard;
-use crate::kserve::charged_body::{AnswerBody, ChargedBody, MAX_CALL_BYTES};
+use crate::kserve::charged_body::{AnswerBody, ChargedBody, MAX_CALL_BYTES, header_bytes};
 use crate::kserve::discard_body;
 use crate::kserve::failure::{body_error, in_form, is_openai, refuse};
 use crate::net::identity::auth::{self, Tokens};
@@ -244,7 +244,29 @@ fn name_key(response: &mut Response) {
 
 /// Returns the bytes that a request takes until it has been answered, without those of its body.
 fn head_bytes(request: &Request) -> u64 {
-    let headers = request.headers().iter();
-    let bytes = headers.map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
-    (CALL_BYTES + bytes) as u64
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    (CALL_BYTES + path + header_bytes(request.headers())) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderName;
+
+    #[test]
+    fn head_is_charged_for_its_path_and_each_header() {
+        let bytes = |path: usize, headers: usize| {
+            let mut request = Request::new(Body::empty());
+            *request.uri_mut() = format!("/{}", "x".repeat(path)).parse().unwrap();
+            for n in 0..headers {
+                let name = HeaderName::try_from(format!("x-{n}")).unwrap();
+                request.headers_mut().append(name, HeaderValue::from_static("v"));
+            }
+            head_bytes(&request)
+        };
+        assert_eq!(bytes(9000, 0), bytes(0, 0) + 9000);
+        // The client sends a few bytes for each, or one if it has sent it before.
+        let each = (bytes(0, 400) - bytes(0, 0)) / 400;
+        assert!(each as usize >= 2 * size_of::<(HeaderName, HeaderValue)>(), "{each}");
+    }
 }
