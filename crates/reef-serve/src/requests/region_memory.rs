@@ -5,7 +5,7 @@ use crate::net::identity::principal::Principal;
 use crate::requests::device_memory::{DeviceMemory, DeviceSlice};
 use crate::requests::shared_memory::{FileId, Slice, check_size, open};
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Memory of a region.
 #[derive(Debug, Clone)]
@@ -48,6 +48,11 @@ impl SystemMemory {
         let (file, id) = open(key, principal)?;
         check_size(&file, key, offset, bytes)?;
         Ok(Self { key: key.into(), offset, file: Arc::new(file), id })
+    }
+
+    /// Returns its file, which is open as long as the region is there or a request uses it.
+    pub(super) fn file(&self) -> Weak<File> {
+        Arc::downgrade(&self.file)
     }
 }
 

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use reef_guest::places::{Parts, Standing, Used};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::fs::File;
+use std::sync::{Arc, Weak};
 
 /// Maximum length of a region's name, in bytes.
 const MAX_NAME_LEN: usize = 128;
@@ -52,12 +53,15 @@ pub(crate) struct Regions {
     /// Maximum of one owner; 0 means no limit.
     max_bytes: u64,
     regions: Mutex<BTreeMap<(Owner, String), Region>>,
+    /// Open files of system memory: each counts as a region, also once that has gone and a request
+    /// still uses it. Locked after the regions.
+    files: Mutex<Vec<(Owner, Weak<File>)>>,
 }
 
 impl Regions {
     /// Allows `parts` of regions, and `max_bytes` bytes of one owner.
     pub(crate) fn new(parts: Parts, max_bytes: u64) -> Self {
-        Self { parts, max_bytes, regions: Mutex::default() }
+        Self { parts, max_bytes, regions: Mutex::default(), files: Mutex::default() }
     }
 
     /// Removes the regions whose connections have closed.
@@ -120,6 +124,9 @@ impl Regions {
         self.check_free(&regions, &key, bytes)?;
         self.check_owner(&regions, peer, &memory)?;
         let (holders, _counted) = (vec![peer.life.clone()], Arc::new(count()?));
+        if let Memory::System(memory) = &memory {
+            self.files.lock().push((Owner::of(peer), memory.file()));
+        }
         regions.insert(key, Region { bytes, memory, holders, _counted });
         Ok(())
     }
@@ -159,7 +166,7 @@ impl Regions {
                 "shared memory region {name:?} is registered already"
             )));
         }
-        if let Some(full) = self.parts.full(owner.0.standing(), used_by(regions, owner)) {
+        if let Some(full) = self.parts.full(owner.0.standing(), self.used_by(regions, owner)) {
             let text = full.text("shared memory regions", &owner.0);
             return Err(Error::Exhausted(text));
         }
@@ -174,6 +181,22 @@ impl Regions {
             return Err(Error::Exhausted(text));
         }
         Ok(())
+    }
+
+    /// Counts the regions of `owner`, and those of all.
+    fn used_by(&self, regions: &BTreeMap<(Owner, String), Region>, owner: &Owner) -> Used {
+        let mut files = self.files.lock();
+        files.retain(|(_, file)| file.strong_count() > 0);
+        let of_devices = regions.iter().filter(|(_, region)| region.memory.kind() == Kind::Cuda);
+        let of_devices = of_devices.map(|((of, _), _)| of);
+        let mut used = Used::default();
+        for of in files.iter().map(|(of, _)| of).chain(of_devices) {
+            used.all += 1;
+            used.own += usize::from(of == owner);
+            used.anonymous += usize::from(of.0.standing() == Standing::Anonymous);
+            used.others += usize::from(of.0.standing() < Standing::Owner);
+        }
+        used
     }
 
     /// Removes a region of this kind. Without a name, removes all that this connection registered
@@ -248,18 +271,6 @@ impl Regions {
             Memory::Device(memory) => Some(memory.node.clone()),
         }
     }
-}
-
-/// Counts the regions of `owner`, and those of all.
-fn used_by(regions: &BTreeMap<(Owner, String), Region>, owner: &Owner) -> Used {
-    let mut used = Used::default();
-    for (of, _) in regions.keys() {
-        used.all += 1;
-        used.own += usize::from(of == owner);
-        used.anonymous += usize::from(of.0.standing() == Standing::Anonymous);
-        used.others += usize::from(of.0.standing() < Standing::Owner);
-    }
-    used
 }
 
 fn prune(regions: &mut BTreeMap<(Owner, String), Region>) {

@@ -175,6 +175,22 @@ fn owner_registers_when_other_tenants_have_their_parts() {
     assert_eq!(register(&me, "one more").unwrap_err(), all);
 }
 
+#[test]
+fn region_counts_until_no_request_uses_its_file() {
+    let memory = Memory::new("in-use", 64);
+    let regions = regions(2);
+    let (me, _me) = me();
+    let register = |name: &str| regions.register(&me, name, &memory.0, 0, 64, || Ok(()));
+    register("a").unwrap();
+    register("b").unwrap();
+    let used = slice(&regions, &me, "a", 0, 64).unwrap();
+    regions.unregister(&me, Kind::System, "");
+    register("a").unwrap();
+    assert!(matches!(register("b"), Err(Error::Exhausted(_))), "a request has a file");
+    drop(used);
+    register("b").unwrap();
+}
+
 fn token(name: &str, number: u32) -> (Peer, ConnectionGuard) {
     connected(Principal::Token(name.into()), number)
 }
