@@ -151,14 +151,15 @@ impl Server {
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
         registry.follow(losses)?;
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
+        let slot_counts = SlotCounts::new(config.limits.clients, config.limits.regions);
         Ok(Arc::new(Self {
             regions: {
                 let (max, each) =
-                    (config.limits.regions, config.limits.part(config.limits.regions as u64));
+                    (slot_counts.regions, config.limits.part(slot_counts.regions as u64));
                 Regions::new(Parts::with_owner(max, each as usize), config.memory.client_mib << 20)
             },
             tenants: Tenants::new(&config, nodes.len()),
-            clients: Clients::new(SlotCounts::new(config.limits.clients), &config),
+            clients: Clients::new(slot_counts, &config),
             requests: Admission::new("requests", config.limits.open_requests),
             unsent: Admission::new("unsent answers", usize::MAX),
             changes: Admission::new("loads and unloads", MAX_CHANGES),

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn protocols_have_slots_and_numbers_of_their_own() {
-        let clients = Clients::new(SlotCounts::new(8), &config(3, 25));
+        let clients = Clients::new(SlotCounts::new(8, 8), &config(3, 25));
         let me = &Principal::User(0);
         let tcp = &Peer::UNKNOWN.principal;
         let enter = |protocol, principal| clients.enter(protocol, principal);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn local_slots_are_divided_among_users() {
-        let clients = Clients::new(SlotCounts::new(16), &config(0, 50));
+        let clients = Clients::new(SlotCounts::new(16, 16), &config(0, 50));
         let mut permits = Vec::new();
         let mut fill = |uid: u32| {
             let before = permits.len();
@@ -221,7 +221,7 @@ mod tests {
         let mut config = config(1, 50);
         let address = Principal::at([10, 0, 0, 1].into());
         let second = |config: &Config| {
-            let clients = Clients::new(SlotCounts::new(8), config);
+            let clients = Clients::new(SlotCounts::new(8, 8), config);
             let _first = clients.enter(Protocol::Http, &address).unwrap();
             clients.enter(Protocol::Http, &address).is_ok()
         };
