@@ -14,7 +14,7 @@ use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
-use crate::places::{Parts, Standing};
+use crate::places::{Part, Parts, Standing, Used};
 use rustix::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -105,13 +105,15 @@ impl Guests {
         former: Option<OwnedFd>,
     ) -> Result<(Identity, PageFile, Mapping), String> {
         let former = former.map(PageFile::open).transpose().map_err(unusable)?;
-        self.check_room(caller.uid)?;
+        self.check_room(caller.uid, self.rules.max_guests())?;
         self.admit(caller.info.part(), request)?;
         let holder = match request.class {
             Class::BestEffort => 0,
-            Class::RealTime => self
-                .free_holder(request.device)
-                .ok_or_else(|| format!("{} real-time guests on this device", Holders::DAEMON))?,
+            Class::RealTime => {
+                self.check_real_time(caller.uid, request.device)?;
+                self.free_holder(request.device)
+                    .ok_or_else(|| format!("{} real-time guests on this device", Holders::DAEMON))?
+            }
         };
         self.last = self.last.wrapping_add(1);
         let who = Identity { guest: self.last, class: request.class, holder, pid: caller.pid };
@@ -127,25 +129,57 @@ impl Guests {
         Ok((who, file, page))
     }
 
-    /// Checks the limits of guests. They use descriptors, pages and threads, and one user may not
-    /// take them all.
-    fn check_room(&self, uid: u32) -> Result<(), String> {
-        let (most, all) = (self.rules.max_guests(), self.all.len());
-        if all >= most {
-            return Err(format!(
-                "{all} guests, which is what this daemon has file descriptors for: raise its limit of open files"
-            ));
+    /// Checks the limits of guests, of which there may be `most`. They use descriptors, pages and
+    /// threads, and one user may not take them all.
+    fn check_room(&self, uid: u32, most: usize) -> Result<(), String> {
+        let (parts, used) = (Parts::with_owner(most, (most / 2).max(1)), self.used(uid, |_| true));
+        let (all, its) = (used.all, used.own);
+        match parts.full(Standing::of_user(uid), used).map(|full| full.part) {
+            None | Some(Part::Anonymous) => {}
+            Some(Part::All) => {
+                return Err(format!(
+                    "{all} guests, which is what this daemon has file descriptors for: raise its limit of open files"
+                ));
+            }
+            Some(Part::Others) => {
+                let others = used.others;
+                return Err(format!("{others} guests of others than the owner, of {most} in all"));
+            }
+            Some(Part::Holder) => {
+                return Err(format!(
+                    "{its} guests of user {uid}, of {most} in all: raise the daemon's limit of open files"
+                ));
+            }
         }
-        let is_other = |uid: u32| Standing::of_user(uid) < Standing::Owner;
-        let others = self.all.iter().filter(|it| is_other(it.uid)).count();
-        if is_other(uid) && others >= Parts::with_owner(most, most).others {
-            return Err(format!("{others} guests of others than the owner, of {most} in all"));
-        }
-        let (most, its) = (self.rules.per_user, self.all.iter().filter(|it| it.uid == uid).count());
+        let most = self.rules.per_user;
         if its >= most {
             return Err(format!("{its} guests of user {uid}: guests.per_user is {most}"));
         }
         Ok(())
+    }
+
+    /// Checks that real-time guests of other users find a bit on the device: one user may have half
+    /// of them, and an eighth is the owner's.
+    fn check_real_time(&self, uid: u32, device: Uuid) -> Result<(), String> {
+        let most = Holders::DAEMON as usize;
+        let is_one = |guest: &Guest| guest.device == device && guest.who.class == Class::RealTime;
+        let used = self.used(uid, is_one);
+        let full = Parts::with_owner(most, most / 2).full(Standing::of_user(uid), used);
+        let Some(full) = full.filter(|full| full.part != Part::All) else { return Ok(()) };
+        let user = format!("user {uid}");
+        let text = full.text("real-time guests on this device", &user);
+        Err(text)
+    }
+
+    /// Counts the guests that are meant, by their users, of which `uid` is one.
+    fn used(&self, uid: u32, is_meant: impl Fn(&Guest) -> bool) -> Used {
+        let mut used = Used::default();
+        for guest in self.all.iter().filter(|guest| is_meant(guest)) {
+            used.all += 1;
+            used.own += usize::from(guest.uid == uid);
+            used.others += usize::from(Standing::of_user(guest.uid) < Standing::Owner);
+        }
+        used
     }
 
     /// Checks that the parts of all real-time programs with limits fit together in the device's
@@ -262,4 +296,59 @@ impl Guests {
 
 fn unusable(error: std::io::Error) -> String {
     format!("no page: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::guest_info::GuestInfo;
+    use std::os::unix::net::UnixStream;
+
+    const DEVICE: Uuid = [1; 16];
+
+    fn join(guests: &mut Guests, uid: u32, class: Class) -> Result<(), String> {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let info = GuestInfo::default();
+        let caller = Caller { uid, pid: std::process::id(), exe: None, info };
+        let request = JoinRequest { class, device: DEVICE };
+        let joined = guests.join(socket.into(), &caller, &request, &Caps::default(), None);
+        joined.map_err(|(_, why)| why)
+    }
+
+    /// Returns the daemon's user and two others.
+    fn users() -> [u32; 3] {
+        let own = rustix::process::getuid().as_raw();
+        [own, own + 1, own + 2]
+    }
+
+    #[test]
+    fn real_time_guests_of_a_user_leave_bits_to_others() {
+        let (mut guests, [own, one, other]) = (Guests::new(Rules::default()), users());
+        let mut fill = |uid| {
+            let joined = (0..40).filter(|_| join(&mut guests, uid, Class::RealTime).is_ok());
+            joined.count()
+        };
+        assert_eq!([fill(one), fill(other), fill(own)], [14, 12, 3]);
+        let said = join(&mut guests, one, Class::RealTime).unwrap_err();
+        let want = format!("real-time guests on this device of user {one} must be at most 14");
+        assert!(said.starts_with(&want), "{said}");
+        let said = join(&mut guests, own, Class::RealTime).unwrap_err();
+        assert_eq!(said, "29 real-time guests on this device");
+        join(&mut guests, one, Class::BestEffort).unwrap();
+    }
+
+    #[test]
+    fn guests_of_a_user_leave_descriptors_to_others() {
+        let (mut guests, [own, one, other]) = (Guests::new(Rules::default()), users());
+        (0..4).for_each(|_| join(&mut guests, one, Class::BestEffort).unwrap());
+        let said = guests.check_room(one, 8).unwrap_err();
+        assert!(said.starts_with(&format!("4 guests of user {one}, of 8 in all")), "{said}");
+        guests.check_room(other, 8).unwrap();
+        (0..3).for_each(|_| join(&mut guests, other, Class::BestEffort).unwrap());
+        let said = guests.check_room(other, 8).unwrap_err();
+        assert_eq!(said, "7 guests of others than the owner, of 8 in all");
+        guests.check_room(own, 8).unwrap();
+        join(&mut guests, own, Class::BestEffort).unwrap();
+        assert!(guests.check_room(own, 8).unwrap_err().starts_with("8 guests, which is"));
+    }
 }
