@@ -20,7 +20,7 @@ use crate::requests::buffer_pool::BufferPool;
 use crate::server::Server;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -100,6 +100,7 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>, feed: Arc<Feed>) -> Router {
         .merge(others)
         .merge(page::routes(feed))
         .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max))
         .with_state(server.clone());
     Middleware { server, tokens, protocol: Protocol::Http }.wrap(calls)
@@ -110,6 +111,13 @@ async fn unknown_path(request: Request) -> Failure {
     let (head, body) = request.into_parts();
     discard_body::discard(&head.headers, body, MAX_HEAD_BYTES).await;
     Failure(Error::NotFound("unknown path".into()))
+}
+
+/// Refuses a method after its body, likewise. The methods that there are come with the answer.
+async fn wrong_method(request: Request) -> StatusCode {
+    let (head, body) = request.into_parts();
+    discard_body::discard(&head.headers, body, MAX_HEAD_BYTES).await;
+    StatusCode::METHOD_NOT_ALLOWED
 }
 
 /// Returns the metrics, in the requested format.

@@ -240,3 +240,19 @@ fn unknown_path_is_answered_after_its_body() {
     assert!(said.starts_with("HTTP/1.1 404"), "{said}");
     assert!(said.to_lowercase().contains("connection: close"), "its body was not read: {said}");
 }
+
+#[test]
+fn wrong_method_is_answered_after_its_body() {
+    let daemon = Daemon::start("method", &[]);
+    let mut http = Http::connect_to(&daemon.http).unwrap();
+    let body = "x".repeat(50_000);
+    let head = "POST /metrics HTTP/1.1\r\nhost: localhost\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    for _ in 0..3 {
+        assert_eq!(http.ask(request.as_bytes()).unwrap().0, 405);
+    }
+    assert_eq!(http.ask(&post(Class::BestEffort)).unwrap().0, 200, "the connection goes on");
+    let said =
+        daemon.say(b"POST /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    assert!(said.to_lowercase().contains("allow: get"), "{said}");
+}
