@@ -17,7 +17,7 @@ use crate::kserve::infer::request::{
     CLASS_HEADER, InferRequest, InputTensor, RequestedOutput, TensorData,
 };
 use crate::kserve::infer::response::{InferResponse, ResponseOutput};
-use crate::kserve::parameter::{classes, region_part};
+use crate::kserve::parameter::{Parameter, classes, region_part};
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
 use crate::requests::buffer_pool::BufferPool;
@@ -152,15 +152,25 @@ fn read(
             binary.len()
         )));
     }
-    let flag = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_bool);
-    infer.is_binary = flag(&request.parameters, "binary_data_output").unwrap_or(false);
+    let is_binary = parameter(&request.parameters, "binary_data_output", Parameter::flag)?;
+    infer.is_binary = is_binary.unwrap_or(false);
     let outputs = request.outputs.into_iter().map(|OutputJson { name, parameters: p }| {
-        let is_binary = flag(&p, "binary_data");
+        let is_binary = parameter(&p, "binary_data", Parameter::flag)?;
         let (to, classes) = (region_part(parameters(&p))?, classes(parameters(&p))?);
         Ok(RequestedOutput { name, to, is_binary, classes })
     });
     infer.outputs = outputs.collect::<Result<_>>()?;
     Ok(infer)
+}
+
+/// Returns the value of a parameter, if it is given.
+fn parameter<T>(
+    map: &Map<String, Value>,
+    name: &str,
+    value: impl Fn(&Parameter, &str) -> Result<T>,
+) -> Result<Option<T>> {
+    let given = parameters(map).find(|(key, _)| *key == name);
+    given.map(|(_, given)| value(&given, name)).transpose()
 }
 
 /// Splits the body into the JSON and the binary data.
@@ -187,7 +197,7 @@ fn input(
     buffers: &Arc<BufferPool>,
 ) -> Result<InputTensor> {
     let InputJson { name, datatype, shape, parameters: p, data } = tensor;
-    let size = p.get("binary_data_size").and_then(Value::as_u64);
+    let size = parameter(&p, "binary_data_size", Parameter::number)?;
     let from = match (region_part(parameters(&p))?, size, data) {
         (Some(part), None, None) => TensorData::Region(part),
         (None, Some(size), None) if size <= binary.len() as u64 => {
@@ -288,6 +298,37 @@ fn output_json<'a>(info: &'a TensorInfo, output: &'a ResponseOutput) -> OutputTe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn form_of_another_type_is_refused() {
+        let read = |request: &str| {
+            let (body, buffers) = (request.as_bytes(), BufferPool::new(0));
+            read(&HeaderMap::new(), body, Bytes::new(), 1, None, &buffers)
+        };
+        let tensor = |size: &str| {
+            let head = r#"{"inputs": [{"name": "a", "shape": [1], "datatype": "FP32", "data": [1]"#;
+            format!("{head}, \"parameters\": {{\"binary_data_size\": {size}}}}}]}}")
+        };
+        for (request, why) in [
+            (
+                r#"{"inputs": [], "parameters": {"binary_data_output": "true"}}"#.to_owned(),
+                "parameter binary_data_output: must be true or false, got \"true\"",
+            ),
+            (
+                r#"{"inputs": [], "outputs": [{"name": "b", "parameters": {"binary_data": 1}}]}"#
+                    .to_owned(),
+                "parameter binary_data: must be true or false, got 1",
+            ),
+            (
+                tensor("\"4\""),
+                "parameter binary_data_size: must be a non-negative integer, got \"4\"",
+            ),
+            (tensor("-4"), "parameter binary_data_size: must be a non-negative integer, got a"),
+        ] {
+            let said = read(&request).unwrap_err().to_string();
+            assert!(said.starts_with(why), "{said}");
+        }
+    }
 
     #[test]
     fn numbers_that_are_not_finite_are_read_from_a_body() {
