@@ -23,15 +23,18 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::task::AbortHandle;
+use tokio::sync::Mutex;
+use tokio::task::{AbortHandle, JoinError};
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 64;
 /// Time within which a client must send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time within which a client must also have read the answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a server tries to accept again where the system could not.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Text for the client of a session that is ended.
@@ -91,11 +94,12 @@ pub(super) fn start(
         let served = runtime.block_on(async move {
             let unix = unix.map(UnixListener::from_std).transpose()?;
             let tcp = tcp.map(TcpListener::from_std).transpose()?;
+            let scrapes = Scrapes::default();
             if let Some(unix) = unix {
-                tokio::spawn(serve_owner(unix, control.clone()));
+                tokio::spawn(serve_owner(unix, control.clone(), scrapes.clone()));
             }
             if let Some(tcp) = tcp {
-                tokio::spawn(serve_metrics(tcp, control));
+                tokio::spawn(serve_metrics(tcp, control, scrapes));
             }
             std::future::pending::<std::io::Result<()>>().await
         });
@@ -117,12 +121,12 @@ fn remove_stale(folder: &Path) {
     }
 }
 
-async fn serve_owner(listener: UnixListener, control: Arc<Control>) {
+async fn serve_owner(listener: UnixListener, control: Arc<Control>, scrapes: Scrapes) {
     let mut places = Connections::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) if is_owner(&stream) => {
-                let served = serve(stream, control.clone(), true);
+                let served = serve(stream, control.clone(), scrapes.clone(), true);
                 places.take(tokio::spawn(served).abort_handle());
             }
             Ok(_) => {}
@@ -131,12 +135,12 @@ async fn serve_owner(listener: UnixListener, control: Arc<Control>) {
     }
 }
 
-async fn serve_metrics(listener: TcpListener, control: Arc<Control>) {
+async fn serve_metrics(listener: TcpListener, control: Arc<Control>, scrapes: Scrapes) {
     let mut places = Connections::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let served = serve(stream, control.clone(), false);
+                let served = serve(stream, control.clone(), scrapes.clone(), false);
                 places.take(tokio::spawn(served).abort_handle());
             }
             Err(_) => tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await, // too many files
@@ -167,16 +171,46 @@ fn is_owner(stream: &UnixStream) -> bool {
     Peer::of(stream).is_ok_and(|peer| [own, 0].contains(&peer.uid))
 }
 
-async fn serve<S>(stream: S, control: Arc<Control>, is_owner: bool)
+/// Metrics, which are read once for all requests that wait for them: a session may take its time,
+/// and the request of a connection that is closed meanwhile goes on.
+#[derive(Clone, Default)]
+struct Scrapes(Arc<Mutex<Option<(Instant, String)>>>);
+
+impl Scrapes {
+    /// Returns metrics that were read after this call.
+    async fn text(&self, control: Arc<Control>) -> Result<String, JoinError> {
+        let asked = Instant::now();
+        let mut last = self.0.clone().lock_owned().await;
+        if let Some((begun, text)) = &*last
+            && *begun >= asked
+        {
+            return Ok(text.clone());
+        }
+        let read = move || {
+            let begun = Instant::now();
+            let text = control.sessions.metrics();
+            *last = Some((begun, text.clone()));
+            text
+        };
+        tokio::task::spawn_blocking(read).await
+    }
+}
+
+async fn serve<S>(stream: S, control: Arc<Control>, scrapes: Scrapes, is_owner: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let control = control.clone();
+        let (control, scrapes) = (control.clone(), scrapes.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         async move {
-            let answer = move || control.answer(is_owner, &method, &path);
-            let answer = tokio::task::spawn_blocking(answer).await;
+            let answer = if method == Method::GET && path == "/metrics" {
+                let kind = "text/plain; version=0.0.4; charset=utf-8";
+                scrapes.text(control).await.map(|text| (StatusCode::OK, kind, text))
+            } else {
+                let answer = move || control.answer(is_owner, &method, &path);
+                tokio::task::spawn_blocking(answer).await
+            };
             let (status, kind, text) = answer.unwrap_or_else(|panic| {
                 (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", panic.to_string())
             });
@@ -189,11 +223,12 @@ where
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).keep_alive(false);
-    let _ = http.serve_connection(TokioIo::new(stream), service).await; // the client is gone
+    let served = http.serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await; // or the client is gone
 }
 
 impl Control {
-    /// Returns status, media type and text. Waits for workers' answers.
+    /// Returns status, media type and text of all but metrics. Waits for workers' answers.
     fn answer(
         &self,
         is_owner: bool,
@@ -204,10 +239,6 @@ impl Control {
         let refused =
             |status: StatusCode, why: &str| (status, JSON, json!({"error": why}).to_string());
         match (method, path) {
-            (&Method::GET, "/metrics") => {
-                let kind = "text/plain; version=0.0.4; charset=utf-8";
-                (StatusCode::OK, kind, self.sessions.metrics())
-            }
             (&Method::GET, "/sessions") if is_owner => {
                 let (pid, listening) = (std::process::id(), &self.listening);
                 let sessions = self.sessions.list();
@@ -232,9 +263,11 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef::remote::observe::{Facts, Kind, SessionCounts, Watched};
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::time::Instant;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
 
     #[test]
     fn metrics_are_for_this_machine_alone() {
@@ -267,6 +300,50 @@ mod tests {
         drop(half);
     }
 
+    /// Counts how many threads ask it at a time.
+    #[derive(Debug, Default)]
+    struct Slow {
+        now: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Watched for Slow {
+        fn counts(&self, _: Option<Instant>) -> SessionCounts {
+            self.most.fetch_max(self.now.fetch_add(1, SeqCst) + 1, SeqCst);
+            std::thread::sleep(Duration::from_millis(20)); // sleep: time of a slow session
+            self.now.fetch_sub(1, SeqCst);
+            SessionCounts::default()
+        }
+
+        fn end(&self, _: &str) {}
+    }
+
+    #[test]
+    fn sessions_are_asked_once_for_all_scrapes_that_wait() {
+        let (sessions, slow) = (Sessions::default(), Arc::new(Slow::default()));
+        let (kind, program) = (Kind::Shared, "slow".into());
+        let facts = Facts { kind, tenant: None, program, device: None, pid: None, class: None };
+        let _session = sessions.begin(facts, slow.clone());
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control { sessions, listening: Vec::new() };
+        let loopback = Some(([127, 0, 0, 1], 0).into());
+        let address = start(control, Some(folder.path()), loopback).unwrap().unwrap();
+        let scrapes: Vec<_> = (0..MAX_CONNECTIONS / 2)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+                stream
+            })
+            .collect();
+        for mut stream in scrapes {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            assert!(answer.contains("reef_remote_sessions"), "{answer}");
+        }
+        assert_eq!(slow.most.load(SeqCst), 1, "threads ask a session at the same time");
+    }
+
     /// By TCP there are no sessions, and none can be ended.
     #[test]
     fn sessions_are_shown_to_the_owner_alone() {
@@ -276,7 +353,6 @@ mod tests {
             assert_eq!(status(false, method, path), StatusCode::NOT_FOUND, "{path}");
         }
         assert_eq!(status(true, Method::GET, "/sessions"), StatusCode::OK);
-        assert_eq!(status(false, Method::GET, "/metrics"), StatusCode::OK);
         let (status, _, text) = control.answer(true, &Method::POST, "/sessions/7/end");
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert_eq!(text, "{\"error\":\"session 7: there is none\"}");
