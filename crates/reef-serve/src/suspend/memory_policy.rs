@@ -13,6 +13,7 @@ use crate::config::guests::MemorySettings;
 use parking_lot::Mutex;
 use reef_guest::join::{MemoryRequest, Uuid};
 use reef_guest::page::Class;
+use reef_guest::places::{Parts, Places, Standing, Timeouts};
 use reef_guest::registry::{Caller, GuestView, MemoryReply};
 use reef_suspend::helper::Op;
 use reef_suspend::{MARGIN, Process};
@@ -33,8 +34,9 @@ const TIMEOUT_MS: u64 = 10_000;
 const REFUSED_TIME: Duration = Duration::from_secs(60);
 /// Bytes beyond a refused allocation: the driver takes more than a program asks for.
 const SPARE: u64 = 64 << 20;
-/// Maximum number of requests that wait.
+/// Maximum number of requests that wait, and of those of one user.
 const MAX_WAITING: usize = 64;
+const MAX_WAITING_OF_USER: usize = 32;
 
 /// Numbers of requests by their end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +49,8 @@ pub(crate) struct Outcomes {
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryPolicy {
     requests: SyncSender<Request>,
+    /// Places of requests by user, so that one user's keep no other's out.
+    places: Arc<Mutex<Places<u32, ()>>>,
     outcomes: Arc<Mutex<Outcomes>>,
 }
 
@@ -55,6 +59,20 @@ struct Request {
     process: Process,
     asked: MemoryRequest,
     reply: Reply,
+    _place: PlaceGuard,
+}
+
+/// Place of a request, until this is dropped.
+#[derive(Debug)]
+struct PlaceGuard {
+    places: Arc<Mutex<Places<u32, ()>>>,
+    number: u64,
+}
+
+impl Drop for PlaceGuard {
+    fn drop(&mut self) {
+        self.places.lock().remove(self.number);
+    }
 }
 
 /// Place for the answer.
@@ -111,14 +129,33 @@ impl MemoryPolicy {
         std::thread::Builder::new()
             .name("reef-memory".into())
             .spawn(move || worker.run(&waiting))?;
-        Ok(Self { requests, outcomes })
+        let parts = Parts::with_owner(MAX_WAITING, MAX_WAITING_OF_USER);
+        Ok(Self { requests, places: Arc::new(Mutex::new(Places::new(parts))), outcomes })
     }
 
     /// Takes a request. Doesn't block.
     pub(crate) fn ask(&self, caller: &Caller, asked: MemoryRequest, reply: MemoryReply) {
-        match Process::of(caller.pid) {
-            Ok(process) => self.send(Request { process, asked, reply: Reply::Guest(reply) }),
-            Err(error) => reply.refuse(format!("process {}: {error}", caller.pid)),
+        let process = Process::of(caller.pid);
+        let process = process.map_err(|error| format!("process {}: {error}", caller.pid));
+        match process.and_then(|process| Ok((process, self.enter(caller.uid)?))) {
+            Ok((process, _place)) => {
+                self.send(Request { process, asked, reply: Reply::Guest(reply), _place });
+            }
+            Err(why) => reply.refuse(why),
+        }
+    }
+
+    /// Takes a place for a request of this user.
+    fn enter(&self, uid: u32) -> Result<PlaceGuard, String> {
+        let (standing, now) = (Standing::of_user(uid), Instant::now());
+        let entered = self.places.lock().enter(uid, standing, Timeouts::WORKING, (), now);
+        match entered {
+            Ok(number) => Ok(PlaceGuard { places: self.places.clone(), number }),
+            Err((full, ())) => {
+                let user = format!("user {uid}");
+                let text = full.text("requests for memory", &user);
+                Err(text)
+            }
         }
     }
 
@@ -140,7 +177,8 @@ impl MemoryPolicy {
         let process = Process::of(std::process::id()).map_err(|error| error.to_string())?;
         let (reply, answer) = channel();
         let asked = MemoryRequest { device, bytes, is_reserved: false };
-        self.send(Request { process, asked, reply: Reply::Load(reply) });
+        let _place = self.enter(rustix::process::getuid().as_raw())?;
+        self.send(Request { process, asked, reply: Reply::Load(reply), _place });
         answer.recv().unwrap_or_else(|_| Err("the thread for memory has ended".into()))
     }
 
@@ -201,7 +239,7 @@ impl Worker {
             return;
         }
         let made = self.make_room(&request);
-        let Request { process, asked: MemoryRequest { bytes, .. }, reply } = request;
+        let Request { process, asked: MemoryRequest { bytes, .. }, reply, _place } = request;
         let (pid, mib) = (process.pid, bytes >> 20);
         match &made {
             Ok(()) => {
@@ -337,14 +375,32 @@ mod tests {
     use super::*;
     use std::sync::Weak;
 
+    fn policy(is_on: bool) -> MemoryPolicy {
+        let suspensions = Suspensions::new(Weak::new(), "/nowhere".into(), "/nowhere".into());
+        let settings = move || MemorySettings { is_on, interval: Duration::ZERO };
+        let open = Box::new(|| Err("no library".to_owned()));
+        MemoryPolicy::start(Arc::new(suspensions), settings, open).unwrap()
+    }
+
+    #[test]
+    fn requests_of_a_user_leave_places_to_others() {
+        let (policy, own) = (policy(false), rustix::process::getuid().as_raw());
+        let mut held = Vec::new();
+        let mut fill = |uid: u32| {
+            let before = held.len();
+            held.extend((0..100).map_while(|_| policy.enter(uid).ok()));
+            held.len() - before
+        };
+        assert_eq!([fill(own + 1), fill(own + 2), fill(own)], [32, 24, 8]);
+        let said = policy.enter(own + 1).unwrap_err();
+        let want = format!("requests for memory of user {} must be at most 32", own + 1);
+        assert!(said.starts_with(&want), "{said}");
+        drop(held);
+        policy.enter(own + 1).unwrap();
+    }
+
     #[test]
     fn load_asks_for_no_memory_while_the_policy_is_off() {
-        let policy = |is_on| {
-            let suspensions = Suspensions::new(Weak::new(), "/nowhere".into(), "/nowhere".into());
-            let settings = move || MemorySettings { is_on, interval: Duration::ZERO };
-            let open = Box::new(|| Err("no library".to_owned()));
-            MemoryPolicy::start(Arc::new(suspensions), settings, open).unwrap()
-        };
         let (off, on) = (policy(false), policy(true));
         assert_eq!((off.make_room([1; 16], 1), off.outcomes().refused), (Ok(()), 0));
         assert_eq!(on.make_room([1; 16], 1), Err("no library".into()));
