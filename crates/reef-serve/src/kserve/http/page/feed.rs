@@ -38,6 +38,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Feed {
     history: Mutex<History>,
+    /// Text of the current state, if it is written already. Locked before the history.
+    written: Mutex<Option<Arc<str>>>,
     viewers: Mutex<Viewers>,
 }
 
@@ -55,7 +57,8 @@ impl Feed {
     pub(crate) fn new() -> Arc<Self> {
         let places = Places::new(Parts::with_owner(MAX_STREAMS, MAX_OF_HOLDER));
         let viewers = Viewers { places, streams: Some(Vec::new()) };
-        Arc::new(Self { history: Mutex::default(), viewers: Mutex::new(viewers) })
+        let (history, written) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { history, written, viewers: Mutex::new(viewers) })
     }
 
     /// Takes a sample each second, and sends it to all viewers, until it is closed.
@@ -75,6 +78,7 @@ impl Feed {
 
     fn add(&self, sample: Sample) {
         self.history.lock().add(sample);
+        *self.written.lock() = None;
         if self.has_viewers() {
             self.publish(&event(&self.state()), Instant::now());
         }
@@ -84,9 +88,11 @@ impl Feed {
         self.viewers.lock().streams.iter().any(|streams| !streams.is_empty())
     }
 
-    /// Returns the changing part of the page.
-    pub(super) fn state(&self) -> String {
-        render::state(&self.history.lock())
+    /// Returns the changing part of the page. It is written once for each sample, however many
+    /// clients ask.
+    pub(super) fn state(&self) -> Arc<str> {
+        let mut written = self.written.lock();
+        written.get_or_insert_with(|| render::state(&self.history.lock()).into()).clone()
     }
 
     fn publish(&self, event: &Bytes, now: Instant) {
@@ -188,6 +194,17 @@ mod tests {
         assert_eq!(read(&mut slow), (1, false), "no more than one waited");
         feed.add(sample(100, "trainer", &latencies));
         assert_eq!(read(&mut slow), (1, false), "it goes on");
+    }
+
+    #[test]
+    fn state_is_written_once_for_each_sample() {
+        let (feed, latencies) = (Feed::new(), Latencies::default());
+        feed.add(sample(0, "trainer", &latencies));
+        let first = feed.state();
+        assert!(Arc::ptr_eq(&first, &feed.state()));
+        feed.add(sample(1, "other", &latencies));
+        let next = feed.state();
+        assert!(next.contains("other") && *next != *first, "{next}");
     }
 
     #[test]
