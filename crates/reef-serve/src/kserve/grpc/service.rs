@@ -9,7 +9,9 @@ use super::{describe, infer, memory, repository, settings};
 use crate::error::Result;
 use crate::kserve::failure::status;
 use crate::net::identity::peer::Peer;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
+use prost::Message;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio_stream::{Stream, StreamExt};
@@ -23,6 +25,17 @@ type Reply<T> = Result<Response<T>, Status>;
 
 fn reply<T>(result: Result<T>) -> Reply<T> {
     result.map(Response::new).map_err(status)
+}
+
+/// Factor from the bytes of an answer to those that it takes until it has been sent, with its texts
+/// and its lists.
+const ANSWER_FACTOR: u64 = 4;
+
+/// Charges an answer that may be long: its client may leave it unread.
+fn charged<T: Message>(charge: Option<&Charge>, answer: T) -> Result<T> {
+    let bytes = ANSWER_FACTOR * answer.encoded_len() as u64;
+    charge.map_or(Ok(()), |charge| charge.add(bytes))?;
+    Ok(answer)
 }
 
 /// Returns the peer of a request.
@@ -71,7 +84,11 @@ impl GrpcInferenceService for Service {
         request: Request<ModelStatisticsRequest>,
     ) -> Reply<ModelStatisticsResponse> {
         let (server, peer) = (self.0.clone(), peer(&request));
-        let write = move || describe::statistics(&server.registry, &request.into_inner());
+        let charge: Option<Charge> = request.extensions().get().cloned();
+        let write = move || {
+            let answer = describe::statistics(&server.registry, &request.into_inner())?;
+            charged(charge.as_ref(), answer)
+        };
         reply(self.0.workers.run_blocking(&peer.principal, (), write).await)
     }
 
@@ -102,8 +119,10 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<RepositoryIndexRequest>,
     ) -> Reply<RepositoryIndexResponse> {
+        let charge: Option<Charge> = request.extensions().get().cloned();
         let (peer, ready) = (peer(&request), request.into_inner().ready);
-        reply(self.0.index(&peer).await.map(|listed| repository::index(listed, ready)))
+        let listed = self.0.index(&peer).await.map(|listed| repository::index(listed, ready));
+        reply(listed.and_then(|answer| charged(charge.as_ref(), answer)))
     }
 
     async fn repository_model_load(
@@ -175,5 +194,27 @@ impl GrpcInferenceService for Service {
         request: Request<LogSettingsRequest>,
     ) -> Reply<LogSettingsResponse> {
         reply(settings::log(&self.0, &peer(&request), request.into_inner()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repository_index_response::ModelIndex;
+    use super::*;
+    use crate::error::Error;
+    use crate::net::quota::charge::Memory;
+
+    #[test]
+    fn answer_that_lists_is_charged_until_it_is_sent() {
+        let memory = Memory::new(u64::MAX, u64::MAX, u64::MAX, u64::MAX, 5000);
+        let charge = memory.charge(&Peer::UNKNOWN);
+        let list = |bytes: usize| RepositoryIndexResponse {
+            models: vec![ModelIndex { name: "x".repeat(bytes), ..ModelIndex::default() }],
+        };
+        let answer = charged(Some(&charge), list(1000)).unwrap();
+        assert_eq!(memory.taken(), ANSWER_FACTOR * answer.encoded_len() as u64);
+        assert!(matches!(charged(Some(&charge), list(1000)), Err(Error::Exhausted(_))));
+        drop(charge);
+        assert_eq!(memory.taken(), 0);
     }
 }
