@@ -16,11 +16,14 @@ use crate::net::identity::peer::{ConnectionGuard, Life};
 use crate::tenants::tenant::{Tenant, WHOLE};
 use parking_lot::Mutex;
 use reef::{Account, Rate, Usage};
+use reef_guest::places::{Parts, Standing, Used};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of claims, including those of connections that have just ended.
+/// Maximum number of claims, including those of connections that have just ended, and of those of
+/// one principal: a connection that states one rate after another has many.
 const MAX_CLAIMS: usize = 1024;
+const MAX_CLAIMS_OF_PRINCIPAL: usize = 512;
 
 /// Maximum time that a claim outlives its connection, unless its period is longer. A claim that ran
 /// late for an hour on an idle device would owe an hour, and would keep others from claiming.
@@ -174,10 +177,10 @@ impl Claims {
 
 /// Refuses a claim that does not fit.
 fn check_limits(room: ClaimLimits, claims: &[Claim], tenant: &Tenant, rate: Rate) -> Result<()> {
-    if claims.len() >= MAX_CLAIMS {
-        return Err(Error::Exhausted(format!(
-            "clients with a stated budget must be at most {MAX_CLAIMS}"
-        )));
+    let parts = Parts::with_owner(MAX_CLAIMS, MAX_CLAIMS_OF_PRINCIPAL);
+    if let Some(full) = parts.full(tenant.principal.standing(), used_by(claims, tenant)) {
+        let text = full.text("clients with a stated budget", &tenant.principal);
+        return Err(Error::Exhausted(text));
     }
     let taken = |of: &dyn Fn(&&Claim) -> bool| {
         claims.iter().filter(of).map(|claim| part(claim.rate)).sum::<u64>()
@@ -206,6 +209,18 @@ fn check_limits(room: ClaimLimits, claims: &[Claim], tenant: &Tenant, rate: Rate
         }
     }
     Ok(())
+}
+
+/// Counts the claims of a tenant, and those of all.
+fn used_by(claims: &[Claim], tenant: &Tenant) -> Used {
+    let mut used = Used::default();
+    for principal in claims.iter().map(|claim| &claim.tenant.principal) {
+        used.all += 1;
+        used.own += usize::from(*principal == tenant.principal);
+        used.anonymous += usize::from(principal.standing() == Standing::Anonymous);
+        used.others += usize::from(principal.standing() < Standing::Owner);
+    }
+    used
 }
 
 #[cfg(test)]

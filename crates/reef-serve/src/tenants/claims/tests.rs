@@ -145,6 +145,26 @@ fn second_rate_of_a_connection_replaces_the_first() {
 }
 
 #[test]
+fn principal_with_many_rates_leaves_claims_to_others() {
+    let claims = Claims::new(&config());
+    let [one, other] = ["a", "b"].map(|name| tenant(name, None));
+    let [(life, _open), (its, _its)] = [(); 2].map(|()| ConnectionGuard::new());
+    let stated = |micros: u64| {
+        let period = Duration::from_secs(3600) - Duration::from_micros(micros);
+        Rate::new(period, Duration::from_nanos(1)).unwrap()
+    };
+    let admit = |micros| claims.admit(&one, &life, stated(micros), ms(0));
+    let admitted = (0..600).filter(|&micros| admit(micros).is_ok()).count();
+    assert_eq!(admitted, MAX_CLAIMS_OF_PRINCIPAL);
+    let said = error_text(admit(600));
+    assert!(
+        said.starts_with("clients with a stated budget of token a must be at most 512"),
+        "{said}"
+    );
+    claims.admit(&other, &its, stated(0), ms(0)).unwrap();
+}
+
+#[test]
 fn claim_outlives_its_connection_by_a_period() {
     let claims = Claims::new(&config());
     let tenant = tenant("a", None);
