@@ -1,7 +1,8 @@
 //! Bodies whose bytes are charged.
 //!
 //! A request's body is charged as it arrives, and must arrive in time. If a quota or the timeout is
-//! exceeded, it is not read on, and ends with an error. An answer's body is charged, and keeps its
+//! exceeded, an error follows. A reader must keep nothing of it afterwards: the rest is not
+//! charged, and may be read only to be discarded. An answer's body is charged, and keeps its
 //! [`AnswerPermit`], until it has been sent.
 
 use crate::error::Error;
@@ -20,8 +21,8 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Maximum length of a body that is not an inference or a load, in bytes.
 pub(super) const MAX_CALL_BYTES: usize = 64 << 10;
 
-/// Memory of a header without its name and its value, in bytes: an entry of the table, half of which
-/// may be free, and two allocations.
+/// Memory of a header without its name and its value, in bytes: an entry of the table, half of
+/// which may be free, and two allocations.
 const HEADER_BYTES: usize = 256;
 
 /// Returns the memory of headers.
@@ -50,6 +51,8 @@ pub(crate) struct ChargedBody {
     convert: ConvertError,
     /// Told when the body, or a message of a stream, has arrived.
     open: Option<Arc<OpenRequest>>,
+    /// True once an error has been passed on: the rest is not charged.
+    is_refused: bool,
 }
 
 impl ChargedBody {
@@ -62,7 +65,8 @@ impl ChargedBody {
         convert: ConvertError,
     ) -> Self {
         let end = Box::pin(sleep(time));
-        Self { body, charge, left: max, max, time, end, convert, open: None }
+        let (left, open, is_refused) = (max, None, false);
+        Self { body, charge, left, max, time, end, convert, open, is_refused }
     }
 
     /// Tells `open` of its progress.
@@ -99,6 +103,9 @@ impl ChargedBody {
     }
 
     fn take(&mut self, frame: &Frame<Bytes>) -> Result<(), Error> {
+        if self.is_refused {
+            return Ok(());
+        }
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or_else(|| too_large(self.max))?;
@@ -138,7 +145,10 @@ impl HttpBody for ChargedBody {
                     }
                     Ok(frame)
                 }
-                Err(error) => Err((self.convert)(error)),
+                Err(error) => {
+                    self.is_refused = true;
+                    Err((self.convert)(error))
+                }
             },
         };
         Poll::Ready(Some(next))
@@ -239,6 +249,24 @@ mod tests {
     use axum::http::{HeaderName, HeaderValue};
     use http_body_util::BodyExt;
     use std::task::Waker;
+
+    #[test]
+    fn rest_of_a_refused_body_can_be_discarded() {
+        let memory = Memory::new(u64::MAX, u64::MAX, u64::MAX, u64::MAX, 5);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let parts = ["one", "two", "three", "four"].map(Ok::<_, std::convert::Infallible>);
+        let body = Body::from_stream(tokio_stream::iter(parts));
+        let (charge, time) = (memory.charge(&Peer::UNKNOWN), Duration::from_secs(60));
+        let mut body = ChargedBody::new(body, charge, 100, time, |error| error.into());
+        let mut next = || runtime.block_on(body.frame());
+        assert!(next().unwrap().is_ok());
+        let said = next().unwrap().unwrap_err().to_string();
+        assert!(said.ends_with("must be at most 5, got 3 + 3"), "{said}");
+        assert!(next().unwrap().is_ok() && next().unwrap().is_ok());
+        assert!(next().is_none());
+        assert_eq!(memory.taken(), 3);
+    }
 
     #[test]
     fn trailers_of_a_request_are_charged() {

@@ -13,9 +13,14 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// before it reads its answer. A client that waits for `100 Continue` gets the answer at once.
 pub(super) async fn discard(headers: &HeaderMap, body: Body, max: usize) {
     if !headers.contains_key(header::EXPECT) {
-        // The client may send nothing.
-        let _ = tokio::time::timeout(DISCARD_TIMEOUT, read(body, max)).await;
+        discard_rest(body, max).await;
     }
+}
+
+/// Reads and discards up to `max` bytes of the rest of a body, whose client sends already.
+pub(super) async fn discard_rest(body: Body, max: usize) {
+    // The client may send nothing.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, read(body, max)).await;
 }
 
 async fn read(mut body: Body, max: usize) {

@@ -1,7 +1,7 @@
 //! Clients that keep a place without using it, or say more than there is to say.
 
 use crate::daemon::Daemon;
-use crate::wire::{Grpc, Http, infer_request, request};
+use crate::wire::{Grpc, Http, infer_request, post, request};
 use crate::{SOON, options, within};
 use reef_serve::{Class, Client};
 use std::io::{ErrorKind, Read, Write};
@@ -167,6 +167,23 @@ fn messages_have_a_largest_size() {
         b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n";
     let said = daemon.say(endless);
     assert!(said.starts_with("HTTP/1.1 413"), "before anything has come: {said}");
+}
+
+/// The client sends all of it before it reads the reason.
+#[test]
+fn connection_goes_on_after_a_body_that_grows_too_long() {
+    let daemon = Daemon::start("middle", &["limits.message_mib=1"]);
+    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\n";
+    let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
+    let chunks = chunk.repeat(24); // 1.5 MiB
+    let request = format!("{head}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+    // On a busy machine the rest may come too late to be read.
+    within(SOON, "an answer after the refusal", || {
+        let mut http = Http::connect_to(&daemon.http).unwrap();
+        let refused = http.ask(request.as_bytes());
+        refused.is_ok_and(|(status, _)| status == 413)
+            && http.ask(&post(Class::BestEffort)).is_ok_and(|(status, _)| status == 200)
+    });
 }
 
 /// A body for which there is no memory is refused before it comes, and takes none.

@@ -161,23 +161,30 @@ async fn take_slot(
 }
 
 /// Reads the whole request before it is handled. Its bytes are charged, and must arrive in time.
+/// The rest of a refused one is discarded, so that its client reads the reason.
 async fn read_whole(State(server): App, request: Request, next: Next) -> Response {
     let max = server.config.get().limits.message_mib << 20;
-    let (head, body) = request.into_parts();
+    let (head, mut body) = request.into_parts();
     if body.size_hint().lower() > max as u64 {
         discard_body::discard(&head.headers, body, max).await;
         return Failure(too_large(max)).into_response();
     }
-    match read(body, &server.buffers).await {
+    match read(&mut body, &server.buffers).await {
         Ok(body) => next.run(Request::from_parts(head, Body::from(body))).await,
-        Err(error) => Failure(read_error(&error)).into_response(),
+        Err(error) => {
+            let error = read_error(&error);
+            if !matches!(error, Error::Deadline(_)) {
+                discard_body::discard_rest(body, max).await;
+            }
+            Failure(error).into_response()
+        }
     }
 }
 
 /// Reads a body into one buffer, which grows with it. Its length is bounded where it is charged.
 ///
 /// No part is kept: a chunk of one byte would keep the buffer that it arrived in.
-async fn read(mut body: Body, buffers: &Arc<BufferPool>) -> Result<Bytes, axum::Error> {
+async fn read(body: &mut Body, buffers: &Arc<BufferPool>) -> Result<Bytes, axum::Error> {
     let mut whole = buffers.take(0);
     while let Some(frame) = body.frame().await {
         let Ok(part) = frame?.into_data() else { continue }; // trailers
@@ -233,9 +240,9 @@ mod tests {
             seen.fetch_max(Arc::strong_count(&counter), Ordering::Relaxed);
             Ok::<_, Infallible>(Bytes::from_owner(Part { _counter: counter.clone() }))
         });
-        let body = Body::from_stream(tokio_stream::iter(parts));
+        let mut body = Body::from_stream(tokio_stream::iter(parts));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let whole = runtime.block_on(read(body, &BufferPool::new(0))).unwrap();
+        let whole = runtime.block_on(read(&mut body, &BufferPool::new(0))).unwrap();
         assert_eq!(whole.len(), 10_000);
         assert!(whole.iter().all(|&byte| byte == b'x'));
         let most = most.load(Ordering::Relaxed);
