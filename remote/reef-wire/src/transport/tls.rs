@@ -14,9 +14,9 @@ use rustls::{
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Time within which the other end must complete the handshake.
+/// Time within which the other end must complete the whole handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Label of the secret that a connection's ends share (RFC 5705, RFC 9266).
@@ -55,7 +55,7 @@ impl TlsClient {
             .map_err(|e| Error::Invalid(format!("TLS: host {host:?}: {e}")))?;
         let state = ClientConnection::new(self.0.clone(), name)
             .map_err(|e| Error::Invalid(format!("TLS: {e}")))?;
-        link(stream, state.into())
+        link(stream, state.into(), HANDSHAKE_TIMEOUT)
     }
 }
 
@@ -77,22 +77,57 @@ impl TlsServer {
     ///
     /// `Refused` if the client does not complete it; `Broken`.
     pub fn accept(&self, stream: TcpStream) -> Result<Link> {
+        self.accept_within(stream, HANDSHAKE_TIMEOUT)
+    }
+
+    fn accept_within(&self, stream: TcpStream, time: Duration) -> Result<Link> {
         let state = ServerConnection::new(self.0.clone())
             .map_err(|e| Error::Invalid(format!("TLS: {e}")))?;
-        link(stream, state.into())
+        link(stream, state.into(), time)
     }
 }
 
-fn link(mut stream: TcpStream, mut state: Connection) -> Result<Link> {
+/// A socket in its handshake. Its time is for the whole handshake: a peer that sends byte by byte
+/// has no more.
+struct Handshake<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Handshake<'_> {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Handshake<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(to)
+    }
+}
+
+impl Write for Handshake<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn link(stream: TcpStream, mut state: Connection, time: Duration) -> Result<Link> {
     let broken = |e: io::Error| match e.kind() {
         io::ErrorKind::InvalidData => Error::Refused(format!("TLS: {e}")),
         _ => Error::io("TLS", &e),
     };
     socket::tcp_options(&stream).map_err(broken)?;
-    stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(broken)?;
-    stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(broken)?;
+    let mut handshake = Handshake { stream: &stream, end: Instant::now() + time };
     while state.is_handshaking() {
-        state.complete_io(&mut stream).map_err(broken)?;
+        state.complete_io(&mut handshake).map_err(broken)?;
     }
     stream.set_read_timeout(None).map_err(broken)?;
     let mut binding = [0; 32];
@@ -234,5 +269,41 @@ impl ReceiveHalf for Receive {
 
     fn spin_for(&mut self, time: Duration) {
         self.inner.spin_for(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::PrivateKeyDer;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn handshake_byte_by_byte_ends_in_time() {
+        let pair = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(pair.signing_key.serialize_der().into());
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![pair.cert.der().clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let server = TlsServer::new(&config);
+        let accepted = thread::spawn(move || {
+            server.accept_within(served, Duration::from_millis(100)).map(|_| ())
+        });
+        // A record of 16 KiB, which would take minutes.
+        let _ = client.write_all(&[22, 3, 1, 0x40, 0]); // it may be closed
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !accepted.is_finished() && Instant::now() < deadline {
+            let _ = client.write_all(&[0]); // likewise
+            thread::sleep(Duration::from_millis(10)); // sleep: pace of the bytes
+        }
+        assert!(accepted.is_finished(), "it reads for as long as bytes arrive");
+        accepted.join().unwrap().unwrap_err();
     }
 }
