@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::{
-    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
+    ClientConfig, ClientConnection, Connection, IoState, RootCertStore, ServerConfig,
+    ServerConnection,
 };
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -149,6 +150,7 @@ fn link(stream: TcpStream, mut state: Connection, time: Duration) -> Result<Link
         buffer: vec![0; 64 << 10],
         begin: 0,
         end: 0,
+        failed: None,
     };
     Ok(Link {
         send: Box::new(Send(shared)),
@@ -210,6 +212,8 @@ struct Receive {
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
+    /// Error of a read during a wait, for the next call that receives.
+    failed: Option<io::Error>,
 }
 
 impl Receive {
@@ -224,20 +228,35 @@ impl Receive {
     }
 
     /// Decrypts a part of what was received, as much as the state takes. Returns whether there are
-    /// decrypted bytes now.
+    /// decrypted bytes now, or no more will come.
     fn decrypt(&mut self) -> io::Result<bool> {
         let mut state = self.shared.lock();
         let mut records = &self.buffer[self.begin..self.end];
         self.begin += state.read_tls(&mut records)?;
         let seen =
             state.process_new_packets().map_err(|e| io::Error::other(format!("TLS: {e}")))?;
-        let (has_bytes, has_answer) = (seen.plaintext_bytes_to_read() > 0, state.wants_write());
+        let (is_ready, has_answer) = (is_ready(&seen), state.wants_write());
         drop(state);
         if has_answer {
             self.shared.send(&[])?;
         }
-        Ok(has_bytes)
+        Ok(is_ready)
     }
+
+    /// Decrypts what was received until there is something for the caller. Returns whether there
+    /// is.
+    fn decrypt_all(&mut self) -> io::Result<bool> {
+        while self.begin < self.end {
+            if self.decrypt()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn is_ready(seen: &IoState) -> bool {
+    seen.plaintext_bytes_to_read() > 0 || seen.peer_has_closed()
 }
 
 impl ReceiveHalf for Receive {
@@ -247,6 +266,7 @@ impl ReceiveHalf for Receive {
                 return Ok(count);
             }
             if self.begin == self.end {
+                self.failed.take().map_or(Ok(()), Err)?;
                 (self.begin, self.end) = (0, self.inner.receive(&mut self.buffer)?);
             }
             self.decrypt()?;
@@ -254,17 +274,32 @@ impl ReceiveHalf for Receive {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let seen = self.shared.lock().process_new_packets();
         let seen = seen.map_err(|e| io::Error::other(format!("TLS: {e}")))?;
-        if seen.plaintext_bytes_to_read() > 0 {
+        if is_ready(&seen) || self.decrypt_all()? {
             return Ok(true);
         }
-        while self.begin < self.end {
-            if self.decrypt()? {
+        // A part of a record is nothing to receive: its rest may never come.
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if !self.inner.wait(left)? {
+                return Ok(false);
+            }
+            match self.inner.receive(&mut self.buffer) {
+                Ok(count) => (self.begin, self.end) = (0, count),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Ok(true);
+                }
+            }
+            if self.decrypt_all()? {
                 return Ok(true);
             }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
         }
-        self.inner.wait(timeout)
     }
 
     fn spin_for(&mut self, time: Duration) {
@@ -279,8 +314,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    #[test]
-    fn handshake_byte_by_byte_ends_in_time() {
+    /// Returns a server, and the authorities that trust it.
+    fn server() -> (TlsServer, RootCertStore) {
         let pair = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(pair.signing_key.serialize_der().into());
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -289,10 +324,40 @@ mod tests {
             .with_no_client_auth()
             .with_single_cert(vec![pair.cert.der().clone()], key)
             .unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(pair.cert.der().clone()).unwrap();
+        (TlsServer::new(&config), roots)
+    }
+
+    /// Returns both ends of a connection: the client's and the server's.
+    fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (served, _) = listener.accept().unwrap();
-        let server = TlsServer::new(&config);
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn part_of_a_record_is_nothing_to_receive() {
+        let ((server, roots), (client, served)) = (server(), connection());
+        let accepted = thread::spawn(move || server.accept(served));
+        let mut raw = client.try_clone().unwrap();
+        let mut client = TlsClient::new(roots).connect(client, "localhost").unwrap();
+        let mut served = accepted.join().unwrap().unwrap();
+        client.send.send(b"hello").unwrap();
+        assert!(served.receive.wait(Some(Duration::from_secs(60))).unwrap());
+        let mut bytes = [0; 64];
+        let count = served.receive.receive(&mut bytes).unwrap();
+        assert_eq!(&bytes[..count], b"hello");
+        raw.write_all(&[23, 3, 3, 0x10, 0, 1, 2, 3]).unwrap();
+        assert!(!served.receive.wait(Some(Duration::from_secs(1))).unwrap());
+        drop((raw, client));
+        assert!(served.receive.wait(Some(Duration::from_secs(60))).unwrap(), "its end");
+        assert!(served.receive.receive(&mut bytes).is_err());
+    }
+
+    #[test]
+    fn handshake_byte_by_byte_ends_in_time() {
+        let ((server, _), (mut client, served)) = (server(), connection());
         let accepted = thread::spawn(move || {
             server.accept_within(served, Duration::from_millis(100)).map(|_| ())
         });
