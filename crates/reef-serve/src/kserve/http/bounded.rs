@@ -2,6 +2,7 @@
 //! maximum number of entries, and the fields of an object that are asked for.
 
 use crate::kserve::parameter::MAX_TEXT_BYTES;
+use crate::tensor::short;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -110,6 +111,7 @@ impl<'de> Visitor<'de> for Parameters {
             if all.len() == MAX_ENTRIES {
                 return Err(A::Error::invalid_length(MAX_ENTRIES + 1, &self));
             }
+            check_new::<A::Error>(!all.contains_key(&key), &key)?;
             all.insert(key, value);
         }
         Ok(all)
@@ -118,6 +120,15 @@ impl<'de> Visitor<'de> for Parameters {
 
 /// Fields of an object, unread.
 pub(super) type RawFields<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Refuses a key that was there before: readers may differ about which of the values counts.
+fn check_new<E: Error>(is_new: bool, key: &str) -> Result<(), E> {
+    if is_new {
+        return Ok(());
+    }
+    let key = short(key);
+    Err(E::custom(format_args!("{key:?} must be given once")))
+}
 
 /// Returns the fields of an object with these names, unread; the others are skipped. An empty body
 /// is an empty object.
@@ -160,6 +171,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
         let (mut all, mut other) = (BTreeMap::new(), None);
         while let Some(key) = map.next_key::<String>()? {
             if self.0.contains(&&*key) {
+                check_new::<A::Error>(!all.contains_key(&key), &key)?;
                 all.insert(key, map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
@@ -280,6 +292,14 @@ mod tests {
         assert!(read(r#"{"id":1}"#).is_err());
         let file = read(&format!("{{\"load\":{{\"file:a\":\"{more}\"}}}}")).unwrap();
         assert_eq!(file.load["file:a"], more, "a file is as long as it is");
+    }
+
+    #[test]
+    fn key_that_is_given_twice_is_refused() {
+        let said = read(r#"{"parameters":{"a":1,"b":2,"a":1}}"#).unwrap_err().to_string();
+        assert!(said.starts_with("\"a\" must be given once"), "{said}");
+        let said = fields(br#"{"x":1,"id":"a","x":2,"id":"b"}"#, &["id"]).unwrap_err().to_string();
+        assert!(said.starts_with("\"id\" must be given once"), "{said}");
     }
 
     #[test]
