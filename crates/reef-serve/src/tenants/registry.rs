@@ -1,11 +1,13 @@
 //! Tenants by principal.
 
 use crate::class::{Class, Priority};
+use crate::config::limits::Limits;
 use crate::config::rights::{OverBudget, Rights};
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::net::identity::peer::Life;
 use crate::net::identity::principal::Principal;
+use crate::net::quota::shares::Shares;
 use crate::tenants::claims::Claims;
 use crate::tenants::grant::Grant;
 use crate::tenants::tenant::Tenant;
@@ -25,6 +27,8 @@ pub(crate) struct Tenants {
     rules: RwLock<Rules>,
     /// One for each device.
     claims: Box<[Claims]>,
+    /// Memory of all tenants other than the owner.
+    others: Arc<Shares<&'static str>>,
     known: Mutex<BTreeMap<Principal, Arc<Tenant>>>,
 }
 
@@ -47,7 +51,12 @@ impl Tenants {
     pub(crate) fn new(config: &Config, devices: usize) -> Self {
         let rules = RwLock::new(Rules::of(config));
         let claims = (0..devices).map(|_| Claims::new(config)).collect();
-        Self { rules, claims, known: Mutex::default() }
+        let memory = match config.memory.total_mib << 20 {
+            0 => u64::MAX,
+            all => Limits::of_others(all),
+        };
+        let others = Shares::new("bytes on the device", u64::MAX, memory);
+        Self { rules, claims, others, known: Mutex::default() }
     }
 
     /// Admits the rate that a request, or a connection for all of its requests, states. Returns
@@ -101,7 +110,7 @@ impl Tenants {
 
     fn make(&self, principal: Principal) -> Tenant {
         let (grant, over) = self.rules_for(&principal);
-        Tenant::new(principal, grant, over, self.claims.len())
+        Tenant::new(principal, grant, over, self.claims.len()).among(&self.others)
     }
 
     fn rules_for(&self, principal: &Principal) -> (Grant, OverBudget) {

@@ -3,7 +3,8 @@
 use crate::class::{Class, Priority};
 use crate::config::rights::OverBudget;
 use crate::error::{Error, Result};
-use crate::net::identity::principal::Principal;
+use crate::net::identity::principal::{OTHERS, Principal};
+use crate::net::quota::shares::{Share, Shares};
 use crate::tenants::grant::Grant;
 use parking_lot::RwLock;
 use reef::{Account, Rate};
@@ -26,6 +27,8 @@ pub(crate) struct Tenant {
     held: [AtomicU64; 2],
     /// Bytes of instances and shared memory of its clients of the local path.
     memory: AtomicU64,
+    /// Memory of all tenants other than the owner, if it is one.
+    others: Option<Arc<Shares<&'static str>>>,
     /// Real-time requests that ran as best-effort, or were refused, because its budget was used up.
     demoted: AtomicU64,
     refused: AtomicU64,
@@ -79,7 +82,14 @@ impl Tenant {
         let accounts = accounts(grant.rate, devices);
         let granted = RwLock::new(GrantState { grant, over, accounts, spare, others });
         let (be, held, memory, demoted, refused, claimed, unfit) = Default::default();
-        Self { principal, granted, be, held, memory, demoted, refused, claimed, unfit }
+        let others = None;
+        Self { principal, granted, be, held, memory, others, demoted, refused, claimed, unfit }
+    }
+
+    /// Has its memory count in that of all tenants other than the owner, unless it is the owner.
+    pub(super) fn among(self, others: &Arc<Shares<&'static str>>) -> Self {
+        let others = (!self.principal.is_owner()).then(|| others.clone());
+        Self { others, ..self }
     }
 
     /// Returns its current rights.
@@ -222,11 +232,16 @@ impl Tenant {
     ///
     /// # Errors
     ///
-    /// `Exhausted`.
+    /// `Exhausted`, also if all tenants other than the owner have their part.
     pub(crate) fn take_memory(self: &Arc<Self>, bytes: u64, max: u64) -> Result<MemoryReservation> {
         let more = |has: u64| has.checked_add(bytes).filter(|sum| *sum <= max);
         match self.memory.fetch_update(Relaxed, Relaxed, more) {
-            Ok(_) => Ok(MemoryReservation { tenant: self.clone(), bytes }),
+            Ok(_) => {
+                let mut made = MemoryReservation { tenant: self.clone(), bytes, others: None };
+                let others = self.others.as_ref().map(|others| others.take(OTHERS, bytes));
+                made.others = others.transpose()?; // or it is returned
+                Ok(made)
+            }
             Err(has) => Err(Error::Exhausted(format!(
                 "bytes on the device of {} must be at most {max}, got {has} + {bytes}",
                 self.principal
@@ -259,6 +274,8 @@ impl Tenant {
 pub(crate) struct MemoryReservation {
     tenant: Arc<Tenant>,
     bytes: u64,
+    /// The same bytes in the memory of all tenants other than the owner, if it is of one.
+    others: Option<Share<&'static str>>,
 }
 
 impl MemoryReservation {
@@ -271,8 +288,10 @@ impl MemoryReservation {
         if bytes > self.bytes {
             let mut more = self.tenant.take_memory(bytes - self.bytes, max)?;
             more.bytes = 0; // now part of this reservation
+            self.others.iter_mut().zip(more.others.take()).for_each(|(own, more)| own.merge(more));
         } else {
             self.tenant.memory.fetch_sub(self.bytes - bytes, Relaxed);
+            self.others.iter_mut().for_each(|others| others.shrink(self.bytes - bytes));
         }
         self.bytes = bytes;
         Ok(())
@@ -324,6 +343,30 @@ mod tests {
         let _second = tenant.take_memory(10, 40).unwrap();
         drop(first);
         assert_eq!(tenant.memory(), 10);
+    }
+
+    #[test]
+    fn tenants_leave_memory_to_the_owner() {
+        let others = Shares::new("bytes on the device", u64::MAX, 70);
+        let tenant = |principal| {
+            let grant = Grant::from(&crate::config::rights::Right::of_owner());
+            Arc::new(Tenant::new(principal, grant, OverBudget::Late, 1).among(&others))
+        };
+        let [a, b] = ["a", "b"].map(|name| tenant(Principal::Token(name.into())));
+        let mut first = a.take_memory(30, 40).unwrap();
+        let second = b.take_memory(30, 40).unwrap();
+        let said = b.take_memory(11, 50).unwrap_err().to_string();
+        let want =
+            "bytes on the device of all clients but the owner must be at most 70, got 60 + 11";
+        assert_eq!((&*said, b.memory()), (want, 30));
+        let owner = tenant(Principal::User(rustix::process::getuid().as_raw()));
+        let _own = owner.take_memory(1000, u64::MAX).unwrap();
+        first.resize(40, 40).unwrap();
+        assert_eq!((a.memory(), others.taken()), (40, 70));
+        first.resize(5, 40).unwrap();
+        assert_eq!((a.memory(), others.taken()), (5, 35));
+        drop((first, second));
+        assert_eq!((a.memory(), b.memory(), others.taken()), (0, 0, 0));
     }
 
     #[test]

@@ -109,6 +109,11 @@ impl<K: Holder> Share<K> {
         Ok(())
     }
 
+    /// Takes over another share of the same holder.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        self.amount += std::mem::take(&mut other.amount);
+    }
+
     /// Returns some of it, at most all of it.
     pub(crate) fn shrink(&mut self, by: u64) {
         let by = by.min(self.amount);
@@ -142,8 +147,11 @@ mod tests {
         let b = shares.take("b", 1).unwrap();
         let said = shares.take("c", 1).unwrap_err().to_string();
         assert_eq!(said, "places of all clients must be at most 4, got 4 + 1");
+        let mut merged = shares.take("b", 0).unwrap();
+        merged.merge(b);
         more.clear();
-        drop(b);
+        assert_eq!(shares.taken(), 3, "it is taken once");
+        drop(merged);
         assert_eq!((shares.taken(), shares.taken.lock().of.len()), (2, 1));
         shares.take("c", 2).unwrap();
         assert!(shares.take("c", u64::MAX).is_err());
