@@ -116,7 +116,54 @@ fn run_client(
     }
 }
 
+/// Tells a client why it is refused. It is not a warning: any user that may connect could fill the
+/// log.
 fn refuse(stream: &UnixStream, id: ClientId, error: Error) {
-    tracing::warn!(%id, %error, "client refused");
+    tracing::debug!(%id, %error, "client refused");
     let _ = send(stream, &ServerHello::Refused(error).to_bytes(), None); // it may be gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    /// Notes the level of each event.
+    struct Levels(Arc<Mutex<Vec<Level>>>);
+
+    impl Subscriber for Levels {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            self.0.lock().push(*event.metadata().level());
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn refused_client_is_not_logged_by_default() {
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let levels = Arc::<Mutex<Vec<Level>>>::default();
+        let id = ClientId { protocol: Protocol::Local, number: 1 };
+        let error = Error::Exhausted("all are in use".into());
+        let refuse = || refuse(&stream, id, error);
+        tracing::subscriber::with_default(Levels(levels.clone()), refuse);
+        let levels = levels.lock();
+        assert!(levels.iter().all(|level| *level > Level::INFO), "{levels:?}");
+    }
 }
