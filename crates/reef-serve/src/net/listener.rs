@@ -2,7 +2,8 @@
 //!
 //! Every connection holds a slot; one too many is closed at once. The kernel states the peer of a
 //! Unix socket, never a message. Each handshake runs on a task of its own with a timeout, so a slow
-//! client delays no other.
+//! client delays no other. Those of TLS run on one thread, apart from I/O: any client can ask for
+//! one, and each takes as long as hundreds of requests.
 
 use crate::error::{Error, Result};
 use crate::net::access::Access;
@@ -21,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -35,7 +37,42 @@ pub(crate) struct Listener {
 #[derive(Debug)]
 enum Socket {
     Unix(UnixListener, Access),
-    Tcp { listener: TcpListener, may_share: bool, tls: Option<Tls>, users: LoopbackUsers },
+    Tcp {
+        listener: TcpListener,
+        may_share: bool,
+        tls: Option<(Tls, HandshakeThread)>,
+        users: LoopbackUsers,
+    },
+}
+
+/// Thread of the handshakes of TLS, which it ends with.
+#[derive(Debug)]
+struct HandshakeThread(Option<Runtime>);
+
+impl HandshakeThread {
+    fn start() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("reef-tls")
+            .enable_time()
+            .build();
+        Ok(Self(Some(runtime.map_err(|e| Error::system("no thread for TLS", e))?)))
+    }
+
+    fn spawn(&self, handshake: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.0 {
+            runtime.spawn(handshake);
+        }
+    }
+}
+
+impl Drop for HandshakeThread {
+    /// Waits for nothing: it may be dropped by an I/O thread.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Listener {
@@ -72,6 +109,8 @@ impl Listener {
         socket.set_nonblocking(true).map_err(wrong)?;
         let listener = TcpListener::from_std(socket).map_err(wrong)?;
         let users = LoopbackUsers::new();
+        let thread = tls.as_ref().map(|_| HandshakeThread::start()).transpose()?;
+        let tls = tls.zip(thread);
         let socket = Socket::Tcp { listener, may_share, tls, users };
         Ok(Self { socket, protocol, clients: clients.clone() })
     }
@@ -100,15 +139,20 @@ impl Listener {
     async fn admit_all(&self, time: Duration, to: &mpsc::Sender<io::Result<Connection>>) {
         loop {
             match self.accept().await {
-                Ok((connection, tls)) => {
-                    tokio::spawn(greet(connection, tls, time, to.clone()));
-                }
+                Ok((connection, tls)) => self.spawn(greet(connection, tls, time, to.clone())),
                 Err(Error::Failed(why)) => {
                     tracing::warn!(%why, "accept");
                     tokio::time::sleep(Duration::from_millis(50)).await; // out of files, perhaps
                 }
                 Err(refused) => tracing::debug!(%refused, "connection"),
             }
+        }
+    }
+
+    fn spawn(&self, greeting: impl Future<Output = ()> + Send + 'static) {
+        match &self.socket {
+            Socket::Tcp { tls: Some((_, thread)), .. } => thread.spawn(greeting),
+            _ => drop(tokio::spawn(greeting)),
         }
     }
 
@@ -133,7 +177,8 @@ impl Listener {
                 let slot = self.clients.enter(self.protocol, &principal)?;
                 let id = self.number();
                 let peer = Peer { id, principal, may_share: *may_share, ..Peer::UNKNOWN };
-                Ok((Connection::tcp(stream, peer, slot), tls.clone()))
+                let tls = tls.as_ref().map(|(tls, _)| tls.clone());
+                Ok((Connection::tcp(stream, peer, slot), tls))
             }
         }
     }

@@ -89,6 +89,22 @@ fn tcp_is_encrypted_and_unix_sockets_stay_as_they_are() {
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
 }
 
+/// They take no time of the threads that serve others.
+#[test]
+fn handshakes_have_a_thread_of_their_own() {
+    let files = Folder::new("tls-thread-files");
+    certify(files.path(), "daemon");
+    let daemon = daemon("tls-thread", &files, None);
+    let said = get(&daemon, files.path(), None).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let name = |thread: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()
+    };
+    let names: Vec<String> = threads.filter_map(name).collect();
+    assert!(names.iter().any(|name| name.trim() == "reef-tls"), "{names:?}");
+}
+
 #[test]
 fn clients_without_a_certificate_of_the_authority_stay_outside() {
     let files = Folder::new("mtls-files");
