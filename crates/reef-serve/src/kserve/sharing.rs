@@ -29,7 +29,10 @@ impl Server {
         check_prefix(&self.config.get().rights, &peer.principal, key)?;
         let what = format!("shared memory of {}", peer.principal);
         self.regions.prune(); // their bytes count until then
-        let counted = || self.registry.budget().reserve(&what, bytes);
+        let counted = || -> Result<_> {
+            let of_others = self.tenants.take_of_others(&peer.principal, bytes)?;
+            Ok((of_others, self.registry.budget().reserve(&what, bytes)?))
+        };
         self.regions.register(peer, name, key, offset, bytes, counted)
     }
 
@@ -67,7 +70,10 @@ impl Server {
             server.regions.prune();
             let what = format!("shared memory of {}", peer.principal);
             let open = || DeviceMemory::open(&node, &handle, bytes);
-            let counted = || server.registry.reserve_on(&node, &what, bytes);
+            let counted = || -> Result<_> {
+                let of_others = server.tenants.take_of_others(&peer.principal, bytes)?;
+                Ok((of_others, server.registry.reserve_on(&node, &what, bytes)?))
+            };
             server.regions.register_device(&peer, &name, bytes, open, counted)
         };
         workers.run_blocking(&principal, (), register).await

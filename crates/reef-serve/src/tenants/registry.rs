@@ -6,8 +6,8 @@ use crate::config::rights::{OverBudget, Rights};
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::net::identity::peer::Life;
-use crate::net::identity::principal::Principal;
-use crate::net::quota::shares::Shares;
+use crate::net::identity::principal::{OTHERS, Principal};
+use crate::net::quota::shares::{Share, Shares};
 use crate::tenants::claims::Claims;
 use crate::tenants::grant::Grant;
 use crate::tenants::tenant::Tenant;
@@ -55,7 +55,7 @@ impl Tenants {
             0 => u64::MAX,
             all => Limits::of_others(all),
         };
-        let others = Shares::new("bytes on the device", u64::MAX, memory);
+        let others = Shares::new("bytes of the memory budget", u64::MAX, memory);
         Self { rules, claims, others, known: Mutex::default() }
     }
 
@@ -106,6 +106,20 @@ impl Tenants {
             }
         }
         known.entry(principal.clone()).or_insert_with(|| Arc::new(self.make(principal))).clone()
+    }
+
+    /// Counts `bytes` of `principal` in the memory of all tenants other than the owner, until the
+    /// share is dropped; `None` for the owner.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` if they have their part of the memory budget.
+    pub(crate) fn take_of_others(
+        &self,
+        principal: &Principal,
+        bytes: u64,
+    ) -> Result<Option<Share<&'static str>>> {
+        (!principal.is_owner()).then(|| self.others.take(OTHERS, bytes)).transpose()
     }
 
     fn make(&self, principal: Principal) -> Tenant {

@@ -65,6 +65,21 @@ fn owner_has_its_part_of_open_requests() {
     assert!(request(token("c")).is_err());
 }
 
+#[test]
+fn memory_of_others_leaves_an_eighth_to_the_owner() {
+    let fixture = Fixture::new("others", |config| config.memory.total_mib = 800);
+    let take = |principal: &Principal, mib: u64| {
+        fixture.server.tenants.take_of_others(principal, mib << 20)
+    };
+    let [one, other] = ["a", "b"].map(|name| Principal::Token(name.into()));
+    let _held = take(&one, 700).unwrap();
+    let said = take(&other, 1).unwrap_err().to_string();
+    let want = "bytes of the memory budget of all clients but the owner must be at most 734003200";
+    assert!(said.starts_with(want), "{said}");
+    let own = Principal::User(rustix::process::getuid().as_raw());
+    assert!(take(&own, 800).unwrap().is_none());
+}
+
 /// Instances of both classes have memory of their own.
 #[test]
 fn instances_take_memory() {
