@@ -106,6 +106,7 @@ impl LoadedModel {
             let has_gone = match refused.eviction {
                 Eviction::None => false,
                 Eviction::Own => self.variants.evict_own(&tenant.principal),
+                Eviction::Others => self.variants.evict_of_others(&tenant.principal),
                 Eviction::Any => self.variants.evict(&tenant.principal),
             };
             if !has_gone {

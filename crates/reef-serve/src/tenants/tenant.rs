@@ -249,6 +249,12 @@ impl Tenant {
         }
     }
 
+    /// True if `bytes` more fit in the memory of all tenants other than the owner once `freed` of it
+    /// has been returned, or if this is the owner.
+    pub(crate) fn fits_among_others(&self, freed: u64, bytes: u64) -> bool {
+        self.others.as_ref().is_none_or(|others| others.fits_without(freed, bytes))
+    }
+
     /// Bytes that its clients of the local path have reserved.
     pub(crate) fn memory(&self) -> u64 {
         self.memory.load(Relaxed)
@@ -359,6 +365,7 @@ mod tests {
         let want =
             "bytes on the device of all clients but the owner must be at most 70, got 60 + 11";
         assert_eq!((&*said, b.memory()), (want, 30));
+        assert!(b.fits_among_others(1, 11) && !b.fits_among_others(0, 11));
         let owner = tenant(Principal::User(rustix::process::getuid().as_raw()));
         let _own = owner.take_memory(1000, u64::MAX).unwrap();
         first.resize(40, 40).unwrap();

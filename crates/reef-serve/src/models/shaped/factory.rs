@@ -56,6 +56,8 @@ pub(crate) enum Eviction {
     None,
     /// Variants of the same principal.
     Own,
+    /// Variants of any principal other than the owner.
+    Others,
     /// Variants of any principal.
     Any,
 }
@@ -237,7 +239,17 @@ impl VariantOrder<'_> {
     fn charge(&self, bytes: u64) -> VariantResult<Option<MemoryReservation>> {
         let Some((tenant, max)) = self.payer else { return Ok(None) };
         within(&self.title(), bytes, max.max(1))?; // 0 would be no limit
-        tenant.take_memory(bytes, max).map(Some).map_err(with_eviction(Eviction::Own))
+        tenant.take_memory(bytes, max).map(Some).map_err(|error| {
+            let freed = self.taken.saturating_sub(self.kept);
+            let eviction = if tenant.memory().saturating_add(bytes) > max {
+                Eviction::Own
+            } else if tenant.fits_among_others(freed, bytes) {
+                Eviction::Others
+            } else {
+                Eviction::None
+            };
+            with_eviction(eviction)(error)
+        })
     }
 
     fn resize_charge(

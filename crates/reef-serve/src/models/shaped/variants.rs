@@ -140,7 +140,7 @@ impl Variants {
             if state.made.len() < self.max && own < self.part {
                 return true;
             }
-            let Some(dropped) = state.evict(principal) else { return false };
+            let Some(dropped) = state.evict(principal, |_| true) else { return false };
             drop(state);
             drop(dropped);
         }
@@ -158,7 +158,13 @@ impl Variants {
     /// Drops the variant that `principal` used the longest ago, or one of a principal with more.
     /// Returns `false` if there is none.
     pub(crate) fn evict(&self, principal: &Principal) -> bool {
-        let dropped = self.state.lock().evict(principal);
+        let dropped = self.state.lock().evict(principal, |_| true);
+        dropped.is_some()
+    }
+
+    /// Drops a variant as [`evict`](Self::evict) does, but none of the owner.
+    pub(crate) fn evict_of_others(&self, principal: &Principal) -> bool {
+        let dropped = self.state.lock().evict(principal, |of| !of.is_owner());
         dropped.is_some()
     }
 
@@ -241,13 +247,18 @@ impl State {
         all
     }
 
-    /// Removes the oldest one of `principal`, or of the principal with the most if that has more
-    /// than `principal`.
-    fn evict(&mut self, principal: &Principal) -> Option<Arc<Variant>> {
+    /// Removes the oldest one of `principal`, or of the principal with the most, of those that are
+    /// meant, if that has more than `principal`.
+    fn evict(
+        &mut self,
+        principal: &Principal,
+        is_meant: fn(&Principal) -> bool,
+    ) -> Option<Arc<Variant>> {
         let own = self.lists.get(principal).map_or(0, VecDeque::len);
         let (max, count) = self
             .lists
             .iter()
+            .filter(|(principal, _)| is_meant(principal))
             .map(|(principal, list)| (principal, list.len()))
             .max_by_key(|(_, count)| *count)?;
         let loser = if count > own { max.clone() } else { principal.clone() };
@@ -345,6 +356,22 @@ mod tests {
         variants.get(&shapes(2), &a).unwrap(); // pushes out the one that `a` had
         let (thread, held) = freed.recv_timeout(TEST_TIMEOUT).expect("it is freed");
         assert!(thread != thread::current().id() && !held);
+    }
+
+    #[test]
+    fn owner_keeps_its_variants_when_others_need_memory() {
+        let (variants, make, _freed) = variants_of(9);
+        let owner = Principal::User(rustix::process::getuid().as_raw());
+        let [a, b] = ["a", "b"].map(|name| Principal::Token(name.into()));
+        for rows in [1, 2, 3] {
+            variants.insert(shapes(rows), &owner, make());
+        }
+        for rows in [4, 5] {
+            variants.insert(shapes(rows), &a, make());
+        }
+        assert!(variants.evict_of_others(&b) && variants.evict_of_others(&b));
+        assert!(!variants.evict_of_others(&b), "the others are the owner's");
+        assert_eq!(variants.len(), 3);
     }
 
     #[test]

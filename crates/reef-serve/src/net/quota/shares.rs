@@ -55,6 +55,12 @@ impl<K: Holder> Shares<K> {
         self.taken.lock().all
     }
 
+    /// True if one holder, which has all of it, could take `amount` once `freed` of it has been
+    /// returned.
+    pub(crate) fn fits_without(&self, freed: u64, amount: u64) -> bool {
+        self.taken().saturating_sub(freed).saturating_add(amount) <= self.each.min(self.max)
+    }
+
     fn add(&self, holder: &K, amount: u64) -> Result<()> {
         let mut taken = self.taken.lock();
         let has = taken.of.get(holder).copied().unwrap_or(0);
