@@ -107,7 +107,7 @@ fn output(message: &[u8], entries: &mut usize) -> Result<()> {
         count_entry(entries)?;
         match tag {
             1 => check_text(field),
-            2 => parameter(field, entries),
+            2 => parameter(field, &mut 0), // it is one entry
             _ => Ok(()),
         }
     })
