@@ -15,6 +15,7 @@ use crate::net::identity::peer::Peer;
 use crate::net::keep_alive::ServedConnection;
 use crate::net::listener::Listener;
 use crate::net::quota::admission::AnswerPermit;
+use crate::net::quota::charge::Charge;
 use crate::observe::exposition::Exposition;
 use crate::requests::buffer_pool::BufferPool;
 use crate::server::Server;
@@ -173,6 +174,9 @@ async fn read_whole(State(server): App, request: Request, next: Next) -> Respons
         Ok(body) => next.run(Request::from_parts(head, Body::from(body))).await,
         Err(error) => {
             let error = read_error(&error);
+            if let Some(charge) = head.extensions.get::<Charge>() {
+                charge.clear(); // nothing of it is kept
+            }
             if !matches!(error, Error::Deadline(_)) {
                 discard_body::discard_rest(body, max).await;
             }
