@@ -2,7 +2,7 @@
 
 use super::globals::{self, Global};
 use super::memory::{Copier, check};
-use super::state::State;
+use super::state::{Range, State};
 use super::take::models;
 use crate::executor::Executor;
 use crate::state::lock::lock;
@@ -12,6 +12,7 @@ use crate::state::shared::Shared;
 use reef_remote_calls::{Call, Define, Kind, LEGACY_STREAM, TableCall};
 use reef_wire::little_endian::{U16, U32};
 use reef_wire::{Hot, hot_bytes};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Makes all objects again, in a process whose window has the bytes already. The executor may run
@@ -108,10 +109,16 @@ fn primaries(shared: &Shared, state: &State) -> Result<(), String> {
             let code = unsafe { retain.call([&raw mut handle as usize, primary.device as usize]) };
             check(code).map_err(|code| format!("cuDevicePrimaryCtxRetain: code {code}"))?;
         }
-        let mut handles = lock(&shared.handles);
-        handles.force(Some(primary.id));
-        handles.name(Kind::Context, handle, 0);
-        handles.force(None);
+        let named = {
+            let mut handles = lock(&shared.handles);
+            handles.force(Some(primary.id));
+            let named = handles.name(Kind::Context, handle, 0);
+            handles.force(None);
+            named
+        };
+        if named != primary.id {
+            return Err(format!("object {:#x}: has got another number", primary.id));
+        }
         let counted = (primary.id, primary.retains);
         lock(&shared.primaries).insert(primary.device as usize, counted);
     }
@@ -129,10 +136,17 @@ fn release(shared: &Shared, state: &State) {
 
 /// Gives the window's memory to its contexts, and ends what there is too much.
 fn memory(shared: &Shared, state: &State) -> Result<(), String> {
+    for range in &state.memory {
+        let context = lock(&shared.handles).get(Kind::Context, range.context);
+        if !context.is_ok_and(|handle| handle != 0) {
+            return Err(format!("memory at {:#x}: must be of a context that is there", range.at));
+        }
+    }
+    let ranges: HashMap<u64, &Range> = state.memory.iter().map(|range| (range.at, range)).collect();
     let mut window = lock(&shared.window);
     let window = window.as_mut().ok_or("there is no window")?;
     window.keep(&shared.driver, |at, slab| {
-        let of = state.memory.iter().find(|range| range.at == at);
+        let of = ranges.get(&at);
         let of = of.filter(|range| (range.bytes, range.device) == (slab.bytes, slab.device));
         of.map(|range| range.context)
     });
@@ -162,7 +176,6 @@ fn values(shared: &Arc<Shared>, state: &State) -> Result<(), String> {
             let Global { name, at: must, .. } = global;
             return Err(format!("address of variable {name}: must be {must:#x}, got {at:#x}"));
         }
-        debug_assert_eq!(bytes, global.value.len() as u64);
         copier.write(at, &global.value).map_err(failed)?;
         if global.is_known {
             lock(&shared.places).put(at, bytes, global.of, false);
