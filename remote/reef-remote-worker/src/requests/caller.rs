@@ -1,6 +1,6 @@
 //! State of the thread that makes the calls.
 
-use super::params::{Layout, Params};
+use super::params::Params;
 use crate::driver::{INVALID_CONTEXT, INVALID_VALUE};
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
@@ -31,8 +31,6 @@ pub(crate) struct Caller {
     queue: Arc<Queue>,
     /// Current context of each thread of the client.
     lanes: HashMap<u32, u64>,
-    /// Layouts of the parameters of functions, by the functions' numbers.
-    pub(crate) layouts: HashMap<u64, Layout>,
     pub(crate) params: Params,
     /// Context that is current in this thread: its number and handle.
     current: Option<(u64, usize)>,
@@ -40,14 +38,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(shared: Arc<Shared>, queue: Arc<Queue>) -> Self {
-        Self {
-            shared,
-            queue,
-            lanes: HashMap::new(),
-            layouts: HashMap::new(),
-            params: Params::new(),
-            current: None,
-        }
+        Self { shared, queue, lanes: HashMap::new(), params: Params::new(), current: None }
     }
 
     /// True if no message waits, as far as can be seen.

@@ -2,9 +2,9 @@
 
 use super::caller::{Caller, CallingThread};
 use super::jit_options::{AskedOptions, JitOptions, read_options};
-use super::params::Layout;
 use crate::driver::{Function, INVALID_IMAGE, INVALID_VALUE, NOT_SUPPORTED};
 use crate::reader::{Reader, words};
+use crate::state::handles::Layout;
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
@@ -93,7 +93,7 @@ fn make(
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn find_function(caller: &mut Caller, body: &[u8]) -> Result<(u32, Vec<u8>)> {
+pub(crate) fn find_function(caller: &Caller, body: &[u8]) -> Result<(u32, Vec<u8>)> {
     let (find, name) = FindFunction::split(body)?;
     let is_kernel = find.is_kernel.get() != 0;
     let kind = if is_kernel { Kind::Library } else { Kind::Module };
@@ -130,7 +130,7 @@ pub(crate) fn find_function(caller: &mut Caller, body: &[u8]) -> Result<(u32, Ve
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn layout(caller: &mut Caller, function: u64) -> (u32, Vec<u8>) {
+pub(crate) fn layout(caller: &Caller, function: u64) -> (u32, Vec<u8>) {
     let found = lock(&caller.shared.handles).get(Kind::Function, function);
     match found {
         Ok(handle) => (0, note_layout(caller, function, Kind::Function, handle)),
@@ -138,23 +138,21 @@ pub(crate) fn layout(caller: &mut Caller, function: u64) -> (u32, Vec<u8>) {
     }
 }
 
-fn note_layout(caller: &mut Caller, id: u64, kind: Kind, handle: usize) -> Vec<u8> {
+fn note_layout(caller: &Caller, id: u64, kind: Kind, handle: usize) -> Vec<u8> {
     let driver = &caller.shared.driver;
     let ask = driver.of(if kind == Kind::Kernel {
         Call::cuKernelGetParamInfo
     } else {
         Call::cuFuncGetParamInfo
     });
-    let Some(layout) = ask_layout(ask, handle) else {
-        caller.layouts.remove(&id);
-        return NOT_SUPPORTED.to_le_bytes().to_vec();
-    };
-    let mut bytes = 0_u32.to_le_bytes().to_vec();
-    for (offset, size) in &layout {
+    let layout = ask_layout(ask, handle);
+    let code = if layout.is_some() { 0 } else { NOT_SUPPORTED };
+    let mut bytes = code.to_le_bytes().to_vec();
+    for (offset, size) in layout.iter().flatten() {
         bytes.extend(offset.to_le_bytes());
         bytes.extend(size.to_le_bytes());
     }
-    caller.layouts.insert(id, layout);
+    lock(&caller.shared.handles).set_layout(id, layout);
     bytes
 }
 

@@ -37,16 +37,15 @@ pub(crate) fn launch(caller: &mut Caller, lane: CallingThread, body: &[u8]) -> R
     if given.len() > MAX_PARAMS_LEN {
         return Err(Error::Protocol(format!("launch: {} bytes of parameters", given.len())));
     }
-    let function = lock(&caller.shared.handles).get(Kind::Function, launch.function.get());
+    let function = lock(&caller.shared.handles).function(launch.function.get());
     let stream = caller.resolve(lane, Kind::Stream, launch.stream.get());
-    let (function, stream) = match (function, stream) {
-        (Ok(0), _) => return Ok(INVALID_HANDLE),
-        (Ok(function), Ok(stream)) => (function, stream),
+    let (function, layout, stream) = match (function, stream) {
+        (Ok((0, _)), _) => return Ok(INVALID_HANDLE),
+        (Ok((function, layout)), Ok(stream)) => (function, layout, stream),
         (Err(code), _) | (_, Err(code)) => return Ok(code),
     };
     let Some(attributes) = checked(&caller.shared, attributes) else { return Ok(INVALID_VALUE) };
-    let layout = caller.layouts.get(&launch.function.get());
-    caller.params.set(given, layout);
+    caller.params.set(given, layout.as_deref());
     let extra = caller.params.extra();
     let (places, extra) = match layout {
         Some(_) => (caller.params.places(), 0),

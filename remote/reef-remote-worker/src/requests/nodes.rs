@@ -33,13 +33,13 @@ pub(crate) fn kernel_node(caller: &mut Caller, body: &[u8]) -> Result<u32> {
         return Err(Error::Protocol(format!("node: {} bytes of parameters", given.len())));
     }
     let shared = caller.shared.clone();
-    let function = match lock(&shared.handles).get(Kind::Function, node.function.get()) {
-        Ok(0) => return Ok(INVALID_HANDLE),
-        Ok(function) => function,
+    let found = lock(&shared.handles).function(node.function.get());
+    let (function, layout) = match found {
+        Ok((0, _)) => return Ok(INVALID_HANDLE),
+        Ok(found) => found,
         Err(code) => return Ok(code),
     };
-    let layout = caller.layouts.get(&node.function.get());
-    caller.params.set(given, layout);
+    caller.params.set(given, layout.as_deref());
     let extra = caller.params.extra();
     let (params, extra) = match layout {
         Some(_) => (caller.params.places(), 0),

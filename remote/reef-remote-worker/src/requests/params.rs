@@ -1,7 +1,6 @@
 //! Parameters of a kernel, in the form that the driver takes.
 
-/// Layout of a kernel's parameters: offset and size of each.
-pub(crate) type Layout = Vec<(u32, u32)>;
+use crate::state::handles::Layout;
 
 /// Parameters of a kernel, and the address of each.
 #[derive(Debug)]
@@ -18,7 +17,8 @@ impl Params {
 
     /// Takes the bytes of a message, with zeros up to the end of the last parameter.
     pub(crate) fn set(&mut self, given: &[u8], layout: Option<&Layout>) {
-        let ends = layout.into_iter().flatten().map(|(offset, size)| (offset + size) as usize);
+        let ends = layout.into_iter().flatten();
+        let ends = ends.map(|(offset, size)| offset.saturating_add(*size) as usize);
         let len = ends.fold(given.len(), usize::max);
         self.bytes.clear();
         self.bytes.resize(len.div_ceil(8) + 1, 0);

@@ -3,6 +3,10 @@
 use crate::driver::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
 use reef_remote_calls::Kind;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Layout of a kernel's parameters: offset and size of each.
+pub(crate) type Layout = Vec<(u32, u32)>;
 
 /// Bit of numbers that this end has chosen. Programs take handles for addresses: cuda-python
 /// refuses negative ones.
@@ -10,12 +14,20 @@ const OWN: u64 = 1 << 46;
 /// Lowest number that names an object. Lower ones have meanings of their own.
 const FIRST: u64 = 16;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Entry {
     kind: Kind,
     handle: usize,
     /// Objects with which it ends: its module, library or graph, and its context. 0: none.
     parents: [u64; 2],
+    /// Of a function, once it is known.
+    layout: Option<Arc<Layout>>,
+}
+
+impl Entry {
+    const fn new(kind: Kind, handle: usize, parent: u64) -> Self {
+        Self { kind, handle, parents: [parent, 0], layout: None }
+    }
 }
 
 /// Objects of a session.
@@ -65,6 +77,24 @@ impl Handles {
         };
         let entry = self.by_id.get(&id).filter(does).filter(|_| !is_ending());
         entry.map(|entry| entry.handle).ok_or_else(|| unknown(kind))
+    }
+
+    /// Returns the driver's handle of a function, and the layout of its parameters, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub(crate) fn function(&self, id: u64) -> Result<(usize, Option<Arc<Layout>>), u32> {
+        let handle = self.get(Kind::Function, id)?;
+        let layout = self.by_id.get(&id).and_then(|entry| entry.layout.clone());
+        Ok((handle, layout))
+    }
+
+    /// Notes the layout of a function's parameters, which ends with the function.
+    pub(crate) fn set_layout(&mut self, id: u64, layout: Option<Layout>) {
+        if let Some(entry) = self.by_id.get_mut(&id) {
+            entry.layout = layout.map(Arc::new);
+        }
     }
 
     /// Returns whether an object is this one, or ends with it.
@@ -132,7 +162,7 @@ impl Handles {
         if id < FIRST || id & OWN != 0 || self.by_id.contains_key(&id) {
             return Err(INVALID_VALUE);
         }
-        self.by_id.insert(id, Entry { kind, handle, parents: [parent, 0] });
+        self.by_id.insert(id, Entry::new(kind, handle, parent));
         self.by_handle.insert((kind, handle), id);
         Ok(())
     }
@@ -164,14 +194,22 @@ impl Handles {
             return id;
         }
         let forced = self.forced.take().filter(|id| id & OWN != 0 && !self.by_id.contains_key(id));
-        let id = forced.unwrap_or_else(|| {
-            self.next += 1;
-            OWN | (self.next << 4)
-        });
+        let id = forced.unwrap_or_else(|| self.own_number());
         self.named = id;
-        self.by_id.insert(id, Entry { kind, handle, parents: [parent, 0] });
+        self.by_id.insert(id, Entry::new(kind, handle, parent));
         self.by_handle.insert((kind, handle), id);
         id
+    }
+
+    /// Returns the next number of this end's that names nothing.
+    fn own_number(&mut self) -> u64 {
+        loop {
+            self.next += 1;
+            let id = OWN | (self.next << 4);
+            if !self.by_id.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
     /// Returns whether the last object that got a number is this one, once.
@@ -309,6 +347,33 @@ mod tests {
         handles.remove(id);
         assert_ne!(handles.name(Kind::Context, 0x1000, 0), id);
         assert_eq!(handles.name(Kind::Context, 0, 0), 0);
+    }
+
+    /// Another server says at which count this end goes on.
+    #[test]
+    fn number_that_names_an_object_is_not_given_again() {
+        let mut handles = Handles::default();
+        let ids = [1, 2, 3].map(|handle| handles.name(Kind::Function, handle, 0));
+        handles.set_next(0);
+        let other = handles.name(Kind::Function, 4, 0);
+        assert!(!ids.contains(&other), "{other:#x}");
+        assert_eq!(ids.map(|id| handles.get(Kind::Function, id)), [Ok(1), Ok(2), Ok(3)]);
+    }
+
+    #[test]
+    fn layout_ends_with_its_function() {
+        let mut handles = Handles::default();
+        let layout = |handles: &Handles| handles.function(48).unwrap().1.map(|all| all.to_vec());
+        handles.insert(Kind::Module, 32, 2, 0).unwrap();
+        handles.insert(Kind::Function, 48, 3, 32).unwrap();
+        assert_eq!(layout(&handles), None);
+        handles.set_layout(48, Some(vec![(0, 8), (8, 4)]));
+        assert_eq!(layout(&handles), Some(vec![(0, 8), (8, 4)]));
+        handles.remove(32);
+        assert_eq!(handles.function(48), Err(INVALID_HANDLE));
+        handles.set_layout(48, Some(vec![(0, 8)]));
+        handles.insert(Kind::Function, 48, 3, 0).unwrap();
+        assert_eq!(layout(&handles), None, "its module was another one");
     }
 
     #[test]
