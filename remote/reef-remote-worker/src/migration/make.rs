@@ -5,6 +5,7 @@ use super::memory::{Copier, check};
 use super::state::{Range, State};
 use super::take::models;
 use crate::executor::Executor;
+use crate::state::allocations::MemoryKind;
 use crate::state::lock::lock;
 use crate::state::log::{Logged, ender};
 use crate::state::queue::{Head, Queue};
@@ -178,7 +179,9 @@ fn values(shared: &Arc<Shared>, state: &State) -> Result<(), String> {
         }
         copier.write(at, &global.value).map_err(failed)?;
         if global.is_known {
-            lock(&shared.places).put(at, bytes, global.of, false);
+            let context = if global.kind == Kind::Library { global.context } else { 0 };
+            let owners = [global.of, context];
+            lock(&shared.places).put(at, bytes, owners, MemoryKind::Linear);
             lock(&shared.log).globals.insert(at);
         }
     }

@@ -79,6 +79,7 @@ impl Caller {
         let handle = found.unwrap_or(0); // it has ended: calls need one, and say so
         self.shared.driver.set_context(handle);
         self.current = found.ok().map(|handle| (context, handle)); // its end may be refused
+        let context = if handle == 0 { 0 } else { context };
         CallingThread { number, context, handle }
     }
 

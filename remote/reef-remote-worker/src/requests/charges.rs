@@ -88,24 +88,28 @@ impl Change {
         reserve(shared, quota, bytes, 0, 0)
     }
 
-    /// Notes what the call has done. `at` is the address that it has written.
+    /// Notes what the call has done. `owner` is the context that its stream is of, or the current
+    /// one, and `at` the address that it has written.
     pub(crate) fn settle(
         self,
         shared: &Arc<Shared>,
         quota: &Arc<Quota>,
         context: u64,
+        owner: u64,
         code: u32,
         at: u64,
     ) {
         match (self, code) {
             (Self::EndsIn(stream, _, charge), 0) => {
                 let lane = lock(&shared.handles).get(Kind::Context, context).unwrap_or(0);
-                let charge = Charge { context, ..charge }; // that of its event
+                let charge = Charge { context: owner, ..charge }; // that of its event
                 if shared.frees.add(&shared.driver, lane, stream, charge) {
                     watch(shared.clone(), quota.clone());
                 }
             }
-            (Self::Begins(bytes, pool), 0) => quota.put(at, Charge { bytes, context, pool }),
+            (Self::Begins(bytes, pool), 0) => {
+                quota.put(at, Charge { bytes, context: owner, pool });
+            }
             (Self::Begins(bytes, _), _) => quota.release(bytes),
             (Self::Ends(_, charge), 0) => quota.release(charge.bytes),
             (Self::Ends(at, charge) | Self::EndsIn(_, at, charge), _) => quota.put(at, charge),

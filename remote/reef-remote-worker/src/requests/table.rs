@@ -3,9 +3,9 @@
 use super::addresses::{NamedMemory, filled, named};
 use super::caller::{Caller, CallingThread};
 use super::charges::Change;
-use crate::driver::{Function, INVALID_VALUE, NOT_FOUND};
+use crate::driver::{Function, INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND};
 use crate::reader::{Reader, words};
-use crate::state::allocations::Allocation;
+use crate::state::allocations::{Allocation, MemoryKind};
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
@@ -222,7 +222,8 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
     }
     if let Some(quota) = &shared.quota {
         let at = prepared.first_word(0);
-        change.settle(shared, quota, prepared.context, code, at);
+        let owner = if matches!(change, Change::No) { 0 } else { prepared.owner(shared) };
+        change.settle(shared, quota, prepared.context, owner, code, at);
     }
     let bytes = prepared.results(shared, code);
     prepared.end_over(shared);
@@ -258,17 +259,28 @@ impl Prepared {
         if at == 0 {
             return; // the client did not ask for the address
         }
-        let mut places = lock(&shared.places);
-        if self.is(Call::cuMemAlloc_v2)
-            || self.is(Call::cuMemAllocAsync)
-            || self.is(Call::cuMemAllocFromPoolAsync)
-        {
-            places.put(at, self.args[1] as u64, self.context, is_of_graph);
+        let put = |bytes, owners, kind| lock(&shared.places).put(at, bytes, owners, kind);
+        let of_context = [self.context, 0];
+        if self.is(Call::cuMemAlloc_v2) {
+            put(self.args[1] as u64, of_context, MemoryKind::Linear);
+        } else if self.is(Call::cuMemAllocAsync) || self.is(Call::cuMemAllocFromPoolAsync) {
+            let kind = if is_of_graph { MemoryKind::OfGraph } else { MemoryKind::Pooled };
+            put(self.args[1] as u64, [self.owner(shared), 0], kind);
         } else if self.is(Call::cuMemAllocPitch_v2) {
-            places.put(at, second.saturating_mul(self.args[3] as u64), self.context, false);
-        } else if is_global(self.spec) {
-            places.put(at, second, self.ids[2], false);
+            let bytes = second.saturating_mul(self.args[3] as u64);
+            put(bytes, of_context, MemoryKind::Linear);
+        } else if self.is(Call::cuLibraryGetGlobal) {
+            put(second, [self.ids[2], self.context], MemoryKind::Linear);
+        } else if self.is(Call::cuModuleGetGlobal_v2) {
+            put(second, [self.ids[2], 0], MemoryKind::Linear); // a module ends with its context
         }
+    }
+
+    /// Returns the context of the stream that the call is of, or the current one.
+    fn owner(&self, shared: &Shared) -> u64 {
+        let stream = self.spec.args.iter().position(|arg| *arg == Arg::Handle(Kind::Stream));
+        let of = stream.and_then(|at| lock(&shared.handles).context_of(self.ids[at]));
+        of.unwrap_or(self.context)
     }
 
     /// Takes the memory that the call frees.
@@ -302,8 +314,7 @@ impl Prepared {
                     bytes.resize(bytes.len() + len.next_multiple_of(8) - shown, 0);
                 }
                 Arg::New(kind) if code == 0 => {
-                    // A context ends with no other.
-                    let parent = if kind == Kind::Context { 0 } else { self.parent(at) };
+                    let parent = self.parent(kind, at);
                     let mut handles = lock(&shared.handles);
                     // The client chose a number that it uses already: its own loss.
                     let _ = handles.insert(kind, self.ids[at], first as usize, parent);
@@ -321,11 +332,13 @@ impl Prepared {
                 Arg::End(kind) if code == 0 => {
                     match kind {
                         Kind::Context => shared.end_context(self.ids[at]),
-                        Kind::Module | Kind::Library => lock(&shared.places).end(self.ids[at]),
                         Kind::Stream => shared.frees.end_stream(self.args[at]),
                         _ => {}
                     }
-                    lock(&shared.handles).remove(self.ids[at]);
+                    let ended = lock(&shared.handles).remove(self.ids[at]);
+                    if let Kind::Module | Kind::Library = kind {
+                        shared.end_memory(ended, false);
+                    }
                 }
                 _ => {}
             }
@@ -346,6 +359,9 @@ impl Prepared {
     ///
     /// The driver's code for an object that a waiter's call has.
     fn begin_end(&mut self, shared: &Shared) -> std::result::Result<(), u32> {
+        if self.is(Call::cuDevicePrimaryCtxRetain) {
+            return self.await_end(shared);
+        }
         let of = |(at, arg): (usize, &Arg)| match *arg {
             Arg::End(kind) if self.ids[at] != 0 => Some((kind, self.ids[at])),
             _ => None,
@@ -363,9 +379,30 @@ impl Prepared {
                 }
             }
             self.ends = Some(id);
+            if kind == Kind::Context {
+                shared.frees.begin_end(&shared.driver, id);
+            }
         }
         if self.is(Call::cuDevicePrimaryCtxRelease_v2) {
             self.count_retains(shared, |retains| retains.saturating_sub(1));
+        }
+        Ok(())
+    }
+
+    /// Waits until no call ends the primary context that this one retains: afterwards it could not
+    /// be told whether that has ended.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_CONTEXT`: a call that ends it waits for the device.
+    fn await_end(&self, shared: &Shared) -> std::result::Result<(), u32> {
+        let id = lock(&shared.primaries).get(&self.args[1]).map_or(0, |(id, _)| *id);
+        let until = Instant::now() + END_TIMEOUT;
+        while lock(&shared.handles).is_ending(id) {
+            if Instant::now() > until {
+                return Err(INVALID_CONTEXT);
+            }
+            thread::sleep(END_INTERVAL);
         }
         Ok(())
     }
@@ -394,7 +431,7 @@ impl Prepared {
     /// Names what the driver has found. A function or module of a library ends with that, and with
     /// its context.
     fn name(&self, shared: &Shared, kind: Kind, at: usize, handle: usize) -> u64 {
-        let parent = if kind == Kind::Context { 0 } else { self.parent(at) };
+        let parent = self.parent(kind, at);
         let mut handles = lock(&shared.handles);
         let id = handles.name(kind, handle, parent);
         if let Kind::Function | Kind::Module = kind {
@@ -414,8 +451,11 @@ impl Prepared {
     }
 
     /// Object with which a new one ends: the first module, library or graph among the arguments, or
-    /// the context.
-    fn parent(&self, new: usize) -> u64 {
+    /// the context. A context ends with no other, and a pool is its device's.
+    fn parent(&self, kind: Kind, new: usize) -> u64 {
+        if let Kind::Context | Kind::Pool = kind {
+            return 0;
+        }
         let of = |(at, arg): (usize, &Arg)| {
             let kind = match arg {
                 Arg::Handle(kind) => *kind,

@@ -86,6 +86,19 @@ impl Frees {
         }
     }
 
+    /// A context is about to end, and its events with it: nothing asks for these any more. What
+    /// ends in its streams is released with it.
+    pub(crate) fn begin_end(&self, driver: &Driver, context: u64) {
+        let is_its = |pending: &&mut Pending| pending.charge.context == context;
+        for pending in lock(&self.0).ends.iter_mut().filter(is_its) {
+            let event = mem::take(&mut pending.event);
+            if event != 0 {
+                // SAFETY: an event of ours, which nothing names any more.
+                unsafe { driver.of(Call::cuEventDestroy_v2).call([event]) };
+            }
+        }
+    }
+
     /// Releases what ends with a context, whose events have ended.
     pub(crate) fn end_context(&self, context: u64, quota: &Quota) {
         let is_its = |pending: &mut Pending| pending.charge.context == context;

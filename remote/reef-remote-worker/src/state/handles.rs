@@ -253,6 +253,17 @@ impl Handles {
         self.by_id.get(&id)?.parents.into_iter().find(is_library)
     }
 
+    /// Returns the context that a stream is of.
+    pub(crate) fn context_of(&self, stream: u64) -> Option<u64> {
+        let entry = self.by_id.get(&stream).filter(|entry| entry.kind == Kind::Stream)?;
+        Some(entry.parents[0])
+    }
+
+    /// Returns whether a call is about to end an object.
+    pub(crate) fn is_ending(&self, id: u64) -> bool {
+        self.ending.contains(&id)
+    }
+
     /// Returns the graph that a node is of.
     pub(crate) fn graph_of(&self, id: u64) -> Option<u64> {
         let entry = self.by_id.get(&id).filter(|entry| entry.kind == Kind::Node)?;
@@ -275,26 +286,28 @@ impl Handles {
         all
     }
 
-    /// Forgets an object, and all that ends with it.
-    pub(crate) fn remove(&mut self, id: u64) {
-        let Some(entry) = self.by_id.remove(&id) else { return };
+    /// Forgets an object, and all that ends with it. Returns the numbers of all of them.
+    pub(crate) fn remove(&mut self, id: u64) -> Vec<u64> {
+        let Some(entry) = self.by_id.remove(&id) else { return Vec::new() };
+        let mut ended = vec![id];
         let place = (entry.kind, entry.handle);
         if self.by_handle.get(&place) == Some(&id) {
             self.by_handle.remove(&place);
         }
         if matches!(entry.kind, Kind::Context | Kind::Module | Kind::Library | Kind::Graph) {
-            self.remove_children(id);
+            ended.extend(self.remove_children(id));
         }
+        ended
     }
 
-    /// Forgets all that ends with an object.
-    pub(crate) fn remove_children(&mut self, id: u64) {
+    /// Forgets all that ends with an object. Returns the numbers.
+    pub(crate) fn remove_children(&mut self, id: u64) -> Vec<u64> {
         if id == 0 {
-            return; // no object
+            return Vec::new(); // no object
         }
         let of = |(child, entry): (&u64, &Entry)| entry.parents.contains(&id).then_some(*child);
         let children: Vec<u64> = self.by_id.iter().filter_map(of).collect();
-        children.into_iter().for_each(|child| self.remove(child));
+        children.into_iter().flat_map(|child| self.remove(child)).collect()
     }
 }
 

@@ -147,17 +147,30 @@ impl Shared {
 
     /// Forgets what has ended with a context.
     pub(crate) fn end_context(&self, context: u64) {
-        lock(&self.places).end(context);
-        lock(&self.handles).remove_children(context);
+        let is_primary = lock(&self.primaries).values().any(|(id, _)| *id == context);
+        let mut ended = lock(&self.handles).remove_children(context);
+        ended.push(context);
+        self.end_memory(ended, is_primary);
         lock(&self.own_streams).retain(|(_, of), _| *of != context);
         self.staging.forget(context);
         if let Some(window) = &mut *lock(&self.window) {
             window.end_context(&self.driver, context);
         }
         if let Some(quota) = &self.quota {
-            let is_primary = lock(&self.primaries).values().any(|(id, _)| *id == context);
             quota.end_context(context, is_primary);
             self.frees.end_context(context, quota);
+        }
+    }
+
+    /// Forgets the memory of objects that have ended: variables of modules and libraries, and what
+    /// was allocated in contexts.
+    pub(crate) fn end_memory(&self, ended: Vec<u64>, are_pools_over: bool) {
+        let ended = ended.into_iter().collect();
+        let gone = lock(&self.places).end(&ended, are_pools_over);
+        let mut log = lock(&self.log);
+        for at in gone {
+            log.outside.remove(&at);
+            log.globals.remove(&at);
         }
     }
 

@@ -36,10 +36,15 @@ fn in_context(client: Client) -> Client {
 
 /// Makes a call, and returns its code and the first word of its result.
 fn table(client: &Client, call: Call, words: &[u64]) -> (u32, u64) {
+    table_in(client, 1, call, words)
+}
+
+/// As [`table`], in a thread of the client's.
+fn table_in(client: &Client, thread: u32, call: Call, words: &[u64]) -> (u32, u64) {
     let head =
         TableCall { call: U16::new(call as u16), reserved: U16::new(0), reserved2: U32::new(0) };
     let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    reply(&client.call(TableCall::OP, 1, &[hot_bytes(&head), &words]).unwrap())
+    reply(&client.call(TableCall::OP, thread, &[hot_bytes(&head), &words]).unwrap())
 }
 
 fn reply(reply: &[u8]) -> (u32, u64) {
@@ -174,6 +179,44 @@ fn memory_freed_in_a_blocked_stream_stays_charged() {
     assert_eq!(table(&client, Call::cuMemAllocAsync, &[1, part - MIB, 64]).0, 2);
     assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
     common::until("the stream has come to the ends", || alloc(&other, part).0 == 0);
+}
+
+/// Makes a context with the number 160 for the client's second thread.
+fn begin_second(client: &Client) {
+    assert_eq!(table(client, Call::cuCtxCreate_v2, &[160, 0, 0]).0, 0);
+    let context = SetCurrent { context: U64::new(160) };
+    client.call(SetCurrent::OP, 2, &[hot_bytes(&context)]).unwrap();
+}
+
+/// What ends in a stream is charged until the stream is there, in whichever context the thread is.
+#[test]
+fn memory_freed_in_a_stream_outlives_the_threads_context() {
+    let _one = wait_for_turn();
+    let client = begin(&serve("contexts"), ALICE);
+    let (word, part) = (block_a_stream(&client), 40 * MIB);
+    begin_second(&client);
+    let (code, at) = table_in(&client, 2, Call::cuMemAllocAsync, &[1, part, 64]);
+    assert_eq!(code, 0);
+    assert_eq!(table_in(&client, 2, Call::cuMemFreeAsync, &[at, 64]).0, 0);
+    assert_eq!(table(&client, Call::cuCtxDestroy_v2, &[160]).0, 0);
+    assert_eq!(alloc(&client, part).0, 2, "the stream of the other context waits");
+    assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
+    common::until("the stream has come to the end", || alloc(&client, part).0 == 0);
+}
+
+/// Memory of a pool is its device's: it can be freed when the context of its stream has ended.
+#[test]
+fn memory_of_a_pool_outlives_the_context_of_its_stream() {
+    let _one = wait_for_turn();
+    let client = begin(&serve("pool-contexts"), ALICE);
+    assert_eq!(table(&client, Call::cuStreamCreate, &[80, 1]).0, 0);
+    begin_second(&client);
+    assert_eq!(table_in(&client, 2, Call::cuStreamCreate, &[176, 1]).0, 0);
+    let (code, at) = table_in(&client, 2, Call::cuMemAllocAsync, &[1, 40 * MIB, 176]);
+    assert_eq!((code, table(&client, Call::cuCtxDestroy_v2, &[160]).0), (0, 0));
+    assert_eq!(alloc(&client, 40 * MIB).0, 2, "it is charged");
+    assert_eq!(table(&client, Call::cuMemFreeAsync, &[at, 80]).0, 0);
+    common::until("it is free", || alloc(&client, 40 * MIB).0 == 0);
 }
 
 /// The driver gives an allocation memory of its own pool alone.

@@ -484,6 +484,67 @@ fn memory_that_is_not_the_sessions_is_refused() {
     assert_eq!(table(&client, Call::cuMemFree_v2, &[0]), 0);
 }
 
+/// Makes a context with the number 160 for the client's second thread.
+fn begin_second(client: &Client) {
+    assert_eq!(table(client, Call::cuCtxCreate_v2, &[160, 0, 0]), 0);
+    let context = SetCurrent { context: U64::new(160) };
+    client.call(SetCurrent::OP, 2, &[hot_bytes(&context)]).unwrap();
+}
+
+/// As [`table`], in the client's second thread.
+fn table_in_second(client: &Client, call: Call, words: &[u64]) -> u32 {
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let reply = client.call(TableCall::OP, 2, &[&table_call(call), &words]).unwrap();
+    u32::from_le_bytes(reply[..4].try_into().unwrap())
+}
+
+/// Variables are memory of their context's.
+#[test]
+fn address_of_a_variable_ends_with_its_context() {
+    let client = begin(&serve(&socket("hostile-variables")));
+    let text = b".version 8.0\n.target sm_70\n.global .align 8 .b8 table[64];\n\0";
+    let name = u64::from_le_bytes(*b"table\0\0\0");
+    let fill = |at| table(&client, Call::cuMemsetD8Async, &[at, 7, 8, 1]);
+    assert_eq!(load(&client, 100, &[], text).0, 0);
+    assert_eq!(load_as(&client, 1, 101, &[], text).0, 0);
+    let of_module = result(&client, Call::cuModuleGetGlobal_v2, &[1, 1, 100, 5, name]);
+    let of_library = result(&client, Call::cuLibraryGetGlobal, &[1, 1, 101, 5, name]);
+    assert_eq!([fill(of_module), fill(of_library)], [0; 2]);
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxReset_v2, &[0]), 0);
+    assert_eq!([fill(of_module), fill(of_library)], [1; 2]);
+}
+
+/// A context that begins while a former one ends has nothing of that one.
+#[test]
+fn memory_ends_with_a_context_that_is_retained_meanwhile() {
+    let client = begin(&serve(&socket("hostile-reset")));
+    let word = result(&client, Call::cuMemAlloc_v2, &[1, 4]);
+    assert_eq!(table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]), 0);
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]), 0);
+    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]), 0);
+    begin_second(&client);
+    assert_eq!(table_in_second(&client, Call::cuStreamCreate, &[176, 1]), 0);
+    assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]), 0);
+    let reset = [&table_call(Call::cuDevicePrimaryCtxReset_v2)[..], &0_u64.to_le_bytes()].concat();
+    let reset = client.begin_call(TableCall::OP, 1, &[&reset]).unwrap();
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 201, "it is ending");
+    assert_eq!(table_in_second(&client, Call::cuStreamWriteValue32_v2, &[176, word, 1, 0]), 0);
+    assert_eq!(client.finish_call(reset).unwrap()[..4], [0; 4]);
+    assert_eq!(table_in_second(&client, Call::cuMemsetD8Async, &[word, 7, 4, 176]), 1);
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
+}
+
+/// A pool is its device's, whichever context was current when its name was told.
+#[test]
+fn pool_stays_when_a_context_ends() {
+    let client = begin(&serve(&socket("pools")));
+    begin_second(&client);
+    assert_eq!(table_in_second(&client, Call::cuDeviceGetDefaultMemPool, &[48, 0]), 0);
+    let pool = result(&client, Call::cuDeviceGetDefaultMemPool, &[48, 0]);
+    assert_eq!(table(&client, Call::cuCtxDestroy_v2, &[160]), 0);
+    assert_eq!(table(&client, Call::cuMemPoolGetAttribute, &[pool, 4, 1]), 0);
+}
+
 /// Number of threads of a process.
 fn threads(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()
