@@ -7,6 +7,7 @@
 //! *Invariant*: a handle travels as an [`Id`](reef_wire::Id)-like number that the worker looks up,
 //! never as an address of the worker's driver.
 
+mod context_flags;
 mod image;
 mod jit_option;
 mod launch_attribute;
@@ -17,6 +18,7 @@ mod spec;
 mod table;
 mod window;
 
+pub use context_flags::are_context_flags_known;
 pub use image::image_len;
 pub use jit_option::{JitLog, JitNumber, JitOption};
 pub use launch_attribute::{ATTRIBUTE_LEN, LaunchAttribute};

@@ -2,9 +2,12 @@
 
 use super::export::{check, stream};
 use crate::codes::INVALID_VALUE;
+use crate::refused::refuse;
 use crate::session::session;
 use crate::state::lock::mint;
-use reef_remote_calls::{Arg, Call, Kind, MAX_ARGS, TableCall, Way, for_each_call};
+use reef_remote_calls::{
+    Arg, Call, Kind, MAX_ARGS, TableCall, Way, are_context_flags_known, for_each_call,
+};
 use reef_wire::little_endian::{U16, U32};
 use reef_wire::{Hot, hot_bytes};
 use std::ffi::{CStr, c_char};
@@ -56,6 +59,9 @@ for_each_call!(export);
 /// Arguments that are addresses are null, or what the driver's function wants.
 pub(crate) unsafe fn table(call: Call, is_ptsz: bool, args: &[usize]) -> Result<(), u32> {
     let (spec, session) = (call.spec(), session()?);
+    if !are_context_flags_known(spec, args) {
+        return Err(refuse(c"a context with core dumps or an unknown flag"));
+    }
     if call == Call::cuStreamSynchronize && session.is_done(stream(args[0], is_ptsz)) {
         return Ok(()); // a copy from this stream has just ended
     }

@@ -3,14 +3,15 @@
 use super::addresses::{NamedMemory, filled, named};
 use super::caller::{Caller, CallingThread};
 use super::charges::Change;
-use crate::driver::{Function, INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND};
+use crate::driver::{Function, INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED};
 use crate::reader::{Reader, words};
 use crate::state::allocations::{Allocation, MemoryKind};
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
 use reef_remote_calls::{
-    Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way, pointer_attribute_len,
+    Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way, are_context_flags_known,
+    pointer_attribute_len,
 };
 use reef_wire::{Error, Hot, Result};
 use std::sync::Arc;
@@ -183,6 +184,9 @@ fn prepare(
         if asked != len || asked > MAX_HANDLES {
             return Ok(Err(INVALID_VALUE));
         }
+    }
+    if !are_context_flags_known(spec, &prepared.args) {
+        return Ok(Err(NOT_SUPPORTED));
     }
     if prepared.asks_what_is_told() && prepared.names_own_memory(&caller.shared) {
         Ok(Ok(prepared))

@@ -498,6 +498,19 @@ fn table_in_second(client: &Client, call: Call, words: &[u64]) -> u32 {
     u32::from_le_bytes(reply[..4].try_into().unwrap())
 }
 
+/// Core dumps of the device are files, which the driver writes where the client says.
+#[test]
+fn context_with_core_dumps_is_refused() {
+    let client = begin(&serve(&socket("hostile-flags")));
+    for flags in [0x20, 0x40, 0x100] {
+        assert_eq!(table(&client, Call::cuCtxCreate_v2, &[160, flags, 0]), 801, "{flags:#x}");
+        for call in [Call::cuDevicePrimaryCtxSetFlags, Call::cuDevicePrimaryCtxSetFlags_v2] {
+            assert_eq!(table(&client, call, &[0, flags]), 801, "{call:?} {flags:#x}");
+        }
+    }
+    assert_eq!(table(&client, Call::cuCtxCreate_v2, &[160, 0x94, 0]), 0);
+}
+
 /// Variables are memory of their context's.
 #[test]
 fn address_of_a_variable_ends_with_its_context() {
