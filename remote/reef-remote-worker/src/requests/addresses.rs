@@ -18,7 +18,7 @@ pub(crate) fn named(spec: &'static Spec, args: &[usize; MAX_ARGS]) -> Vec<NamedM
     let fill = |bytes: u64| vec![NamedMemory::Range(word(0), word(2).saturating_mul(bytes))];
     let rows = |bytes: u64| {
         let row = word(3).saturating_mul(bytes);
-        vec![NamedMemory::Range(word(0), span(row, word(1), word(4)))]
+        vec![NamedMemory::Range(word(0), span(row, word(1), word(4)).unwrap_or(u64::MAX))]
     };
     if is(Call::cuMemcpyDtoDAsync_v2) {
         vec![NamedMemory::Range(word(0), word(2)), NamedMemory::Range(word(1), word(2))]
@@ -52,16 +52,23 @@ pub(crate) fn filled(params: &[u64]) -> NamedMemory {
     let &[at, pitch, value_and_element, width, height, ..] = params else {
         return NamedMemory::Allocation(u64::MAX); // it is shorter: nothing is there
     };
-    let row = width.saturating_mul(value_and_element >> 32);
-    NamedMemory::Range(at, span(row, pitch, height))
+    let element = value_and_element >> 32;
+    if !matches!(element, 1 | 2 | 4) {
+        return NamedMemory::Range(at, u64::MAX); // there is no such fill
+    }
+    let row = width.saturating_mul(element);
+    NamedMemory::Range(at, span(row, pitch, height).unwrap_or(u64::MAX))
 }
 
-/// Bytes from the first row's begin to the last one's end.
-pub(crate) fn span(row: u64, pitch: u64, rows: u64) -> u64 {
+/// Bytes from the first row's begin to the last one's end. `None`: rows overlap, so that it is not
+/// known what the driver makes of them, or there are more bytes than addresses.
+pub(crate) fn span(row: u64, pitch: u64, rows: u64) -> Option<u64> {
     match rows {
-        0 => 0,
-        _ if row == 0 => 0,
-        rows => pitch.saturating_mul(rows - 1).saturating_add(row),
+        0 => Some(0),
+        1 => Some(row),
+        _ if row == 0 => Some(0),
+        rows if pitch >= row => pitch.checked_mul(rows - 1)?.checked_add(row),
+        _ => None,
     }
 }
 
@@ -86,6 +93,14 @@ mod tests {
             [NamedMemory::Range(64, 306)]
         );
         assert_eq!(of(Call::cuMemsetD2D8Async, &[64, 100, 0, 3, 0]), [NamedMemory::Range(64, 0)]);
+        let single = [NamedMemory::Range(64, 6)];
+        assert_eq!(of(Call::cuMemsetD2D16Async, &[64, 0, 0, 3, 1]), single);
+        let none = [NamedMemory::Range(64, u64::MAX)];
+        for pitch in [0, 5] {
+            assert_eq!(of(Call::cuMemsetD2D16Async, &[64, pitch, 0, 3, 2]), none, "{pitch}");
+        }
+        assert_eq!(filled(&[64, 0, 4 << 32, 3, 2, 0]), none[0]);
+        assert_eq!(filled(&[64, 100, 3 << 32, 3, 2, 0]), none[0]);
         let huge = of(Call::cuMemsetD2D32Async, &[64, usize::MAX, 0, usize::MAX, usize::MAX]);
         assert_eq!(huge, [NamedMemory::Range(64, u64::MAX)]);
         for call in [Call::cuPointerGetAttribute, Call::cuMemGetAddressRange_v2] {

@@ -71,11 +71,57 @@ pub(crate) fn copy_node(caller: &Caller, body: &[u8]) -> Result<u32> {
 }
 
 /// Returns whether a side of the copy is memory of the program's.
-fn is_own(caller: &Caller, side: &[u64], [width, height, depth]: [u64; 3]) -> bool {
-    let &[x, y, z, _, device, row, rows] = side else { return false };
-    let slice = row.saturating_mul(rows);
-    let before = [x, y.saturating_mul(row), z.saturating_mul(slice)];
-    let before = before.into_iter().fold(0, u64::saturating_add);
-    let bytes = span(span(width, row, height), slice, depth);
-    device.checked_add(before).is_some_and(|at| caller.shared.has(at, bytes))
+fn is_own(caller: &Caller, side: &[u64], size: [u64; 3]) -> bool {
+    part(side, size).is_some_and(|(at, bytes)| caller.shared.has(at, bytes))
+}
+
+/// Returns a side's first address, and the bytes up to its last one. `None`: rows or slices overlap,
+/// so that it is not known what the driver makes of them, or there are more bytes than addresses.
+fn part(side: &[u64], [width, height, depth]: [u64; 3]) -> Option<(u64, u64)> {
+    let &[x, y, z, level, device, row, rows] = side else { return None };
+    if level != 0 {
+        return None; // that is an array's
+    }
+    let has_slices = z > 0 || depth > 1;
+    let has_rows = has_slices || y > 0 || height > 1;
+    if has_rows && row < x.checked_add(width)? {
+        return None;
+    }
+    if has_slices && rows < y.checked_add(height)? {
+        return None;
+    }
+    let slice = if has_slices { row.checked_mul(rows)? } else { 0 };
+    let before = x.checked_add(y.checked_mul(row)?)?.checked_add(z.checked_mul(slice)?)?;
+    let bytes = span(span(width, row, height)?, slice, depth)?;
+    Some((device.checked_add(before)?, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn box_reaches_from_its_first_byte_to_its_last() {
+        let of = |[x, y, z]: [u64; 3], [row, rows]: [u64; 2], size| {
+            part(&[x, y, z, 0, 4096, row, rows], size)
+        };
+        assert_eq!(of([0; 3], [0; 2], [64, 1, 1]), Some((4096, 64)));
+        assert_eq!(of([8, 0, 0], [0; 2], [64, 1, 1]), Some((4104, 64)));
+        assert_eq!(of([8, 1, 0], [72, 0], [64, 2, 1]), Some((4096 + 80, 72 + 64)));
+        assert_eq!(of([0, 1, 1], [64, 8], [64, 2, 2]), Some((4096 + 576, 512 + 128)));
+        assert_eq!(of([0; 3], [64, 8], [64, 0, 1]), Some((4096, 0)));
+        for (place, pitch, size) in [
+            ([0, 5, 0], [0, 0], [64, 1, 1]),
+            ([0, 0, 0], [0, 0], [64, 4, 1]),
+            ([1, 0, 0], [64, 0], [64, 2, 1]),
+            ([0, 0, 3], [64, 0], [64, 1, 1]),
+            ([0, 1, 0], [64, 2], [64, 2, 2]),
+            ([0, 1 << 40, 0], [1 << 40, 0], [64, 1, 1]),
+            ([0, 0, 0], [64, 1 << 60], [64, 1, 3]),
+            ([u64::MAX, 0, 0], [0, 0], [64, 1, 1]),
+        ] {
+            assert_eq!(of(place, pitch, size), None, "{place:?} {pitch:?} {size:?}");
+        }
+        assert_eq!(part(&[0, 0, 0, 1, 4096, 0, 0], [64, 1, 1]), None, "a level of an array");
+    }
 }

@@ -170,5 +170,14 @@ fn nodes_inside_the_device_do_the_same_here_and_elsewhere() {
     assert_eq!(launches(remote, false), expected);
     assert_eq!(launches(remote, true), expected);
     assert_eq!(call!(remote, cuParamSetSize(999, 16)), 400, "no such function");
+    // Rows that are more than there are addresses: `CUDA_MEMCPY2D` inside the device.
+    let rows = |pitch: usize, height: usize| {
+        let mut words = [0_usize; 16];
+        (words[2], words[4], words[6]) = (2, 1 << 44, pitch);
+        (words[9], words[11], words[13]) = (2, 1 << 44, pitch);
+        (words[14], words[15]) = (8, height);
+        call!(remote, cuMemcpy2D_v2(words.as_ptr()))
+    };
+    assert_eq!([rows(1 << 63, 3), rows(8, usize::MAX), rows(0, 2)], [1; 3]);
     std::fs::remove_file(copy).unwrap();
 }

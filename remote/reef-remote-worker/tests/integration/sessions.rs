@@ -4,8 +4,8 @@ use crate::common::{self, Driver, call, library, until};
 use crate::support::{self, CLIENT, children, serve, socket};
 use crate::tenants::Deaf;
 use reef_remote_calls::{
-    Advance, Call, Define, FindFunction, KernelNode, Launch, Link, Load, OWN_STREAM, SCHEMA,
-    SetCurrent, TableCall, ToDevice, ToHost,
+    ADD_NODE, Advance, Call, CopyNode, Define, FindFunction, KernelNode, Launch, Link, Load,
+    OWN_STREAM, SCHEMA, SetCurrent, TableCall, ToDevice, ToHost,
 };
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Address, Client, ClientOptions, Hot, hot_bytes};
@@ -496,6 +496,45 @@ fn table_in_second(client: &Client, call: Call, words: &[u64]) -> u32 {
     let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let reply = client.call(TableCall::OP, 2, &[&table_call(call), &words]).unwrap();
     u32::from_le_bytes(reply[..4].try_into().unwrap())
+}
+
+/// Rows that overlap, or that are more than there are addresses, are refused.
+#[test]
+fn rows_that_overlap_or_overflow_are_refused() {
+    let client = begin(&serve(&socket("hostile-rows")));
+    let at = result(&client, Call::cuMemAlloc_v2, &[1, 4096]);
+    let fill = |pitch, width, height| {
+        table(&client, Call::cuMemsetD2D8Async, &[at, pitch, 7, width, height, 1])
+    };
+    assert_eq!([fill(0, 64, 1), fill(64, 64, 64), fill(0, 0, 9)], [0; 3]);
+    for (pitch, width, height) in [
+        (0, 64, 2),
+        (63, 64, 2),
+        (1 << 63, 64, 3),
+        (64, 64, 65),
+        (64, 64, u64::MAX),
+        (u64::MAX, 1, u64::MAX),
+    ] {
+        assert_eq!(fill(pitch, width, height), 1, "{pitch} {width} {height}");
+    }
+    assert_eq!(table(&client, Call::cuGraphCreate, &[80, 0]), 0);
+    let copy = |id, side: [u64; 7], size: [u64; 3]| {
+        let head = CopyNode {
+            what: U32::new(ADD_NODE),
+            after: U32::new(0),
+            node: U64::new(id),
+            of: U64::new(80),
+            context: U64::new(1 << 46 | 1 << 4),
+        };
+        let words = side.iter().chain(&side).chain(&size).flat_map(|word| word.to_le_bytes());
+        let words: Vec<u8> = words.collect();
+        code(&client, CopyNode::OP, &[hot_bytes(&head), &words])
+    };
+    assert_eq!(copy(96, [0, 0, 0, 0, at, 0, 0], [64, 1, 1]), 0);
+    assert_eq!(copy(112, [0, 1, 1, 0, at, 64, 8], [64, 2, 2]), 0);
+    assert_eq!(copy(128, [0, 5, 0, 0, at, 0, 0], [64, 1, 1]), 1, "rows without a pitch");
+    assert_eq!(copy(128, [0, 0, 3, 0, at, 64, 0], [64, 1, 1]), 1, "slices without rows");
+    assert_eq!(copy(128, [0, 0, 0, 0, at, 64, 1 << 60], [64, 1, 3]), 1);
 }
 
 /// Core dumps of the device are files, which the driver writes where the client says.

@@ -6,7 +6,7 @@ use crate::calls::table::table;
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
-use reef_remote_calls::Call;
+use reef_remote_calls::{Call, MAX_PIECE_LEN};
 
 ptsz! {
     cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Rows, on: usize) = copy;
@@ -39,10 +39,14 @@ const HOST: u32 = 1;
 const DEVICE: u32 = 2;
 
 impl Side {
-    /// Address of the first row's part.
-    fn first(&self) -> usize {
+    /// Address of the first row's part. `None`: it is beyond all addresses, or the last one's end
+    /// is.
+    fn first(&self, [width, height]: [usize; 2]) -> Option<usize> {
         let at = if self.kind == HOST { self.host } else { self.device };
-        at.wrapping_add(self.corner[1].wrapping_mul(self.pitch)).wrapping_add(self.corner[0])
+        let [column, row] = self.corner;
+        let first = at.checked_add(row.checked_mul(self.pitch)?)?.checked_add(column)?;
+        let last = first.checked_add(self.pitch.checked_mul(height.checked_sub(1)?)?)?;
+        last.checked_add(width).map(|_| first)
     }
 }
 
@@ -53,8 +57,8 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
     }
     // SAFETY: not null, and cuMemcpy2D demands a `CUDA_MEMCPY2D`, which the program does not change
     // during the call.
-    let Rows { from, to, size: [width, height] } = unsafe { &*rows };
-    let (width, height) = (*width, *height);
+    let Rows { from, to, size } = unsafe { &*rows };
+    let [width, height] = *size;
     if width == 0 || height == 0 {
         return Ok(());
     }
@@ -62,7 +66,11 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
         return Err(INVALID_VALUE);
     }
     let (from_pitch, to_pitch) = (from.pitch, to.pitch);
-    let (source, target) = (from.first(), to.first());
+    let (Some(source), Some(target)) = (from.first(*size), to.first(*size)) else {
+        return Err(INVALID_VALUE);
+    };
+    // Rows that one message may have, with what is between them.
+    let most = (MAX_PIECE_LEN / from_pitch.max(1)).clamp(1, height);
     let on_stream = crate::calls::export::stream(on, is_ptsz);
     // SAFETY: cuMemcpy2D demands of the program that `height` rows of `width` bytes, `pitch` apart,
     // are valid on sides of the host's memory. Sides of the device's memory are passed on unread.
@@ -77,14 +85,22 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
                 let args = [to, from, width, on];
                 table(Call::cuMemcpyDtoDAsync_v2, is_ptsz, &args)
             }),
+            (HOST, DEVICE) if most == 1 => (0..height).try_for_each(|row| {
+                let (to, from) = (target + row * to_pitch, source + row * from_pitch);
+                down(to as *mut u8, from as u64, width, on_stream)
+            }),
             (HOST, DEVICE) => {
-                // One round trip a megabyte, and not one a row.
-                let whole = from_pitch * (height - 1) + width;
-                let mut bytes = vec![0_u8; whole];
-                down(bytes.as_mut_ptr(), source as u64, whole, on_stream)?;
-                for row in 0..height {
-                    let to = (target + row * to_pitch) as *mut u8;
-                    std::ptr::copy_nonoverlapping(bytes[row * from_pitch..].as_ptr(), to, width);
+                let mut bytes = Vec::new();
+                for first in (0..height).step_by(most) {
+                    let count = most.min(height - first);
+                    bytes.resize(from_pitch * (count - 1) + width, 0_u8);
+                    let at = (source + first * from_pitch) as u64;
+                    down(bytes.as_mut_ptr(), at, bytes.len(), on_stream)?;
+                    for row in 0..count {
+                        let (to, from) = (target + (first + row) * to_pitch, row * from_pitch);
+                        let from = bytes[from..].as_ptr();
+                        std::ptr::copy_nonoverlapping(from, to as *mut u8, width);
+                    }
                 }
                 Ok(())
             }
