@@ -60,13 +60,6 @@ pub(super) fn read_outputs<D: Operators>(device: &D, parts: &Outputs<D>) -> Resu
 /// Records of launches, which lanes make as well.
 pub(super) type Checkpoints<D> = Arc<Mutex<Table<Record<D>>>>;
 
-/// A buffer by its name, and its bytes in the session's account.
-#[derive(Debug)]
-struct NamedBuffer<D: Operators> {
-    origin: Arc<Origin<D>>,
-    _charge: Charge,
-}
-
 /// A buffer that an address lies in, its memory, and the distance from its beginning.
 type Addressed<'a, D> = (&'a Arc<Origin<D>>, &'a Memory<D>, u64);
 
@@ -75,7 +68,7 @@ type Releases = Vec<(u64, u64)>;
 
 #[derive(Debug)]
 pub(super) struct Objects<D: Operators> {
-    buffers: Table<NamedBuffer<D>>,
+    buffers: Table<Arc<Origin<D>>>,
     /// Buffers by the client's address.
     addresses: BTreeMap<u64, Id>,
     launches: Table<Arc<Origin<D>>>,
@@ -156,9 +149,8 @@ impl<D: Operators> Objects<D> {
 
     /// Returns all objects that have names.
     pub(super) fn named(&self) -> Vec<Arc<Origin<D>>> {
-        let buffers = self.buffers.values().map(|buffer| &buffer.origin);
-        let others = [&self.launches, &self.graphs, &self.preemptors];
-        buffers.chain(others.into_iter().flat_map(Table::values)).cloned().collect()
+        let all = [&self.buffers, &self.launches, &self.graphs, &self.preemptors];
+        all.into_iter().flat_map(Table::values).cloned().collect()
     }
 
     /// Reserves an amount of a resource.
@@ -170,12 +162,12 @@ impl<D: Operators> Objects<D> {
         self.account.charge(what, amount).map_err(|text| Error::Invalid(text).into())
     }
 
-    /// Adds a buffer, whose bytes are charged.
-    pub(super) fn add_buffer(&mut self, id: u64, memory: Memory<D>, charge: Charge) -> Outcome<()> {
+    /// Adds a buffer.
+    pub(super) fn add_buffer(&mut self, id: u64, memory: Memory<D>) -> Outcome<()> {
         let (address, order) = (memory.address, self.next_order());
         let origin = Origin::new(order, id, Object::Buffer(memory), Needs::default());
         let id = Id::from_bits(id);
-        self.buffers.insert(id, NamedBuffer { origin, _charge: charge })?;
+        self.buffers.insert(id, origin)?;
         self.addresses.insert(address, id);
         Ok(())
     }
@@ -195,7 +187,7 @@ impl<D: Operators> Objects<D> {
     pub(super) fn origin(&self, id: u64) -> Outcome<&Arc<Origin<D>>> {
         let id = Id::from_bits(id);
         Ok(match id.tag() {
-            BUFFER => &self.buffers.get(id)?.origin,
+            BUFFER => self.buffers.get(id)?,
             LAUNCHES => self.launches.get(id)?,
             PREEMPTOR => self.preemptors.get(id)?,
             _ => self.graphs.get(id)?,
@@ -218,8 +210,8 @@ impl<D: Operators> Objects<D> {
     }
 
     pub(super) fn memory(&self, id: u64) -> Outcome<&Memory<D>> {
-        let buffer = self.buffers.get(Id::from_bits(id))?;
-        buffer.origin.memory().ok_or_else(|| Error::invalid("a buffer without memory").into())
+        let origin = self.buffers.get(Id::from_bits(id))?;
+        origin.memory().ok_or_else(|| Error::invalid("a buffer without memory").into())
     }
 
     /// Releases an object of any sort.
@@ -227,7 +219,7 @@ impl<D: Operators> Objects<D> {
         let id = Id::from_bits(bits);
         let origin = match id.tag() {
             BUFFER => {
-                let NamedBuffer { origin, .. } = self.buffers.remove(id)?;
+                let origin = self.buffers.remove(id)?;
                 if let Some(memory) = origin.memory() {
                     self.addresses.remove(&memory.address);
                 }
@@ -350,11 +342,11 @@ impl<D: Operators> Objects<D> {
                 Object::Kernel { kernel, is_checked, .. },
             ) => {
                 let find = |address: u64| {
-                    let within = |memory: &&Memory<D>| {
-                        (memory.address..memory.address + memory.bytes).contains(&address)
-                    };
-                    let memory = memory.iter().filter_map(|origin| origin.memory()).find(within)?;
-                    Some((memory, address - memory.address))
+                    let mut memory = memory.iter().filter_map(|origin| origin.memory());
+                    memory.find_map(|memory| {
+                        let offset = address.checked_sub(memory.address)?;
+                        (offset < memory.bytes).then_some((memory, offset))
+                    })
                 };
                 if *is_checked {
                     check_append(*grid, args, find)?;
@@ -454,7 +446,7 @@ impl<D: Operators> Objects<D> {
     /// Returns the buffer that the client's address lies in, and the distance from its beginning.
     fn at_address(&self, address: u64) -> Option<Addressed<'_, D>> {
         let (&begin, &id) = self.addresses.range(..=address).next_back()?;
-        let origin = &self.buffers.get(id).ok()?.origin;
+        let origin = self.buffers.get(id).ok()?;
         let memory = origin.memory()?;
         (address - begin < memory.bytes).then_some((origin, memory, address - begin))
     }

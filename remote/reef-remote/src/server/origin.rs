@@ -3,6 +3,7 @@
 //! An object lives as long as its name, or as another one needs it: a launch keeps its memory. So
 //! does its origin, and the living origins in their order are the log of the session.
 
+use super::tenants::accounts::Charge;
 use crate::messages::{Operation, RemoteCommand, Shape};
 use reef_core::{Backend, Launch, Task};
 use reef_op::Operators;
@@ -20,6 +21,9 @@ pub(super) struct Memory<D: Operators> {
     /// Bytes on the device.
     pub(super) len: u64,
     pub(super) is_host: bool,
+    /// These bytes in the session's account: launches and graphs keep the memory when its name is
+    /// released.
+    _charge: Charge,
     /// Commands have written it.
     is_worked: AtomicBool,
     /// Number of the client's writes.
@@ -27,9 +31,14 @@ pub(super) struct Memory<D: Operators> {
 }
 
 impl<D: Operators> Memory<D> {
-    pub(super) fn new(buffer: D::Buffer, [address, bytes, len]: [u64; 3], is_host: bool) -> Self {
+    pub(super) fn new(
+        buffer: D::Buffer,
+        [address, bytes, len]: [u64; 3],
+        is_host: bool,
+        charge: Charge,
+    ) -> Self {
         let (is_worked, writes) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { buffer, address, bytes, len, is_host, is_worked, writes }
+        Self { buffer, address, bytes, len, is_host, _charge: charge, is_worked, writes }
     }
 
     /// Notes a write of the client.

@@ -173,8 +173,8 @@ impl<D: Operators> Session<D> {
         let (device, size) = (&self.host.device, usize::try_from(len).unwrap_or(usize::MAX));
         let charge = self.objects.charge(Resource::Memory, len)?;
         let buffer = if is_host { device.alloc_host(size) } else { device.alloc(size) };
-        let memory = Memory::new(buffer?, [address, bytes, len], is_host);
-        self.objects.add_buffer(id, memory, charge)
+        let memory = Memory::new(buffer?, [address, bytes, len], is_host, charge);
+        self.objects.add_buffer(id, memory)
     }
 
     fn read(&mut self, read: &Read) -> Outcome<Vec<u8>> {
@@ -337,7 +337,8 @@ impl<D: Operators> Session<D> {
         let len = buffer_len(&self.host.device, &buffer);
         drop(charge);
         let charge = self.objects.charge(Resource::Memory, len)?;
-        self.objects.add_buffer(id, Memory::new(buffer, [address, 0, len], false), charge)?;
+        let memory = Memory::new(buffer, [address, 0, len], false, charge);
+        self.objects.add_buffer(id, memory)?;
         encode(&())
     }
 

@@ -4,8 +4,12 @@ use crate::support;
 use reef_core::{Device, Priority};
 use reef_cpu::Cpu;
 use reef_op::{Layout, Linear, Op, Operators as _, Tensor};
-use reef_remote::Remote;
+use reef_remote::messages::{BUFFER, GRAPH, RemoteCommand, Request};
 use reef_remote::server::{DeviceHost, Devices, Host, Listener, Resource, Security, Tenants};
+use reef_remote::{Remote, schema};
+use reef_wire::{
+    Address, Client, ClientOptions, Endpoint, Handler, Id, Message, Mint, Token, codec,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,6 +62,53 @@ fn sessions_of_a_tenant_share_its_bounds() {
     while open("a").is_err() {
         assert!(begin.elapsed() < Duration::from_secs(60), "the place of an ended session");
     }
+}
+
+/// Operations of messages that a client sends: an allocation, a release and a graph.
+const ALLOC: u16 = 16;
+const FREE: u16 = 17;
+const MAKE_GRAPH: u16 = 21;
+
+struct Deaf;
+
+impl Handler for Deaf {
+    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
+        Ok(())
+    }
+}
+
+/// Memory counts as long as something keeps it, and not only as long as it has a name.
+#[test]
+fn memory_without_a_name_counts_while_a_graph_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("a"), "the token of alice").unwrap();
+    let rights = "[rights.\"token alice\"]\ntoken_file = \"a\"\nmemory = \"1MiB\"\n";
+    std::fs::write(file("rights"), rights).unwrap();
+    let served = support::shared_for(&Tenants::read(&file("rights")).unwrap());
+    let address: Address = served.address.parse().unwrap();
+    let dial = move || address.connect(Duration::from_secs(60), None);
+    let mut options = ClientOptions::new(schema(), dial);
+    let request = Request { device: "cpu:0".into(), is_migrated: false };
+    options.request = codec::write(&request).unwrap();
+    options.token = Some(Token::new(b"the token of alice"));
+    let client = Client::open(options, Box::new(Deaf)).unwrap();
+    let alloc = |id: Id, address: u64| {
+        let body = codec::write(&(id.bits(), address, 700_u64 << 10, false)).unwrap();
+        client.call(ALLOC, 0, &[&body])
+    };
+    let free = |id: Id| drop(client.post(FREE, 0, &[&id.bits().to_le_bytes()]).unwrap());
+    let (mut buffers, graph) = (Mint::new(BUFFER), Mint::new(GRAPH).mint());
+    let (first, second) = (buffers.mint(), buffers.mint());
+    alloc(first, 1 << 20).unwrap();
+    let fill = RemoteCommand::Fill { buffer: first.bits(), offset: 0, bytes: 64, word: 7 };
+    let body = codec::write(&(graph.bits(), vec![fill])).unwrap();
+    client.call(MAKE_GRAPH, 0, &[&body]).unwrap();
+    free(first);
+    let said = alloc(second, 2 << 20).unwrap_err().to_string();
+    assert!(said.contains("tenant alice: memory: must be at most 1048576 bytes"), "{said}");
+    free(graph);
+    alloc(second, 2 << 20).unwrap();
 }
 
 /// A session has a few queues for itself, and those beyond them are the tenant's.
