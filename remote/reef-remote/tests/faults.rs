@@ -7,6 +7,7 @@ use reef_core::scheduler::Reef;
 use reef_core::{
     Cells, ClientConfig, Config, Device, Dispatcher, Error, PreemptLevel, VirtualQueue,
 };
+use reef_remote::messages::{RemoteCommand, Section};
 use reef_remote::{Remote, schema};
 use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Message, codec};
 use std::io::{BufRead, BufReader};
@@ -193,6 +194,25 @@ fn hostile_frames_reach_no_other_session() {
         let mut bytes = [0; 64];
         other.read(&buffer, 0, &mut bytes).unwrap();
         assert_eq!(bytes, [7; 64]);
+    }
+}
+
+/// A position that no device counts to ends its session, and not a thread of the server's.
+#[test]
+fn position_beyond_those_of_devices_ends_its_session() {
+    const OPEN_LANE: u16 = 22;
+    const RUN: u16 = 24;
+    const ASK_CLOCK: u16 = 30;
+    let _one = one_at_a_time();
+    for served in [support::own(), support::shared()] {
+        let client = raw_client(&served.address);
+        let lane = codec::write(&(false, None::<u64>)).unwrap();
+        client.call(OPEN_LANE, 1, &[&lane]).unwrap();
+        let (none, command) = (Vec::<Section>::new(), RemoteCommand::Record);
+        let run = (u64::MAX, command, None::<u64>, [false; 2], none.clone(), none);
+        client.post(RUN, 1, &[&codec::write(&run).unwrap()]).unwrap();
+        let said = client.call(ASK_CLOCK, 0, &[]).unwrap_err().to_string();
+        assert!(said.contains("position"), "{said}");
     }
 }
 

@@ -17,6 +17,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
+/// Highest position of a lane: no device counts further.
+pub(super) const MAX_POSITION: u64 = 1 << 60;
 /// Maximum number of commands of a lane that have not ended.
 const MAX_OUTSTANDING: usize = 1 << 16;
 

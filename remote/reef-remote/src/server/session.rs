@@ -1,6 +1,6 @@
 //! One session: messages become calls of the device and of its dispatcher.
 
-use super::lanes::{SharedLane, no_lane};
+use super::lanes::{MAX_POSITION, SharedLane, no_lane};
 use super::objects::{Fault, Objects, Outcome};
 use super::origin::{Memory, Needs, Object, Origin};
 use super::own_lane::OwnLane;
@@ -277,6 +277,10 @@ impl<D: Operators> Session<D> {
     }
 
     fn run(&mut self, number: u32, run: &Run) -> Outcome<()> {
+        if run.seq >= MAX_POSITION {
+            let text = format!("position of a lane: must be below {MAX_POSITION}, got {}", run.seq);
+            return Err(reef_wire::Error::Protocol(text).into());
+        }
         let device = &self.host.device;
         let outputs = self.objects.outputs(&run.outputs)?;
         let opened = self.lanes.get_mut(&number).ok_or_else(|| no_lane(number))?;

@@ -16,6 +16,8 @@ use reef_wire::{Cold, Hot, Key, Message};
 use std::collections::HashMap;
 use std::time::Duration;
 
+/// Bytes of the largest state.
+const MAX_STATE_LEN: usize = 512 << 20;
 /// Bytes that are cleared at once.
 const CLEARED_LEN: usize = 1 << 20;
 
@@ -88,7 +90,13 @@ impl<D: Operators> Incoming<D> {
             }
             MigrateState::OP => {
                 let piece = MigrateState::split(message.body)?.1;
-                if let Err(why) = self.held.add(piece.len() as u64) {
+                let len = self.state.len() + piece.len();
+                let held = if len > MAX_STATE_LEN {
+                    Err(format!("state: must have at most {MAX_STATE_LEN} bytes, got {len}"))
+                } else {
+                    self.held.add(piece.len() as u64)
+                };
+                if let Err(why) = held {
                     self.state = Vec::new();
                     self.held.clear();
                     return Err(Error::Invalid(why).into());

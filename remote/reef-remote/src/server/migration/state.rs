@@ -1,15 +1,13 @@
 //! State of a session whose work has ended or was taken back.
 
 use crate::messages::{BlocksLeft, Event, Facts, MigrateCommit, RemoteCommand};
+use crate::server::lanes::MAX_POSITION;
 use reef_wire::{Error, Key, Result, codec};
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of the state's form.
 const VERSION: u32 = 1;
-
-/// Highest position of a lane: no device counts further.
-const MAX_POSITION: u64 = 1 << 60;
 
 /// A command with the places of the objects that it names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
