@@ -245,6 +245,9 @@ impl Handler for Reader {
 
     fn handle(&mut self, message: &Message<'_>, _: &Endpoint) -> Result<()> {
         if message.op == HostReturned::OP {
+            if message.wants_reply {
+                return Err(Error::Protocol(format!("operation {}: has no reply", message.op)));
+            }
             // Not by the executor, which may wait for this.
             self.shared.host_calls.returned(HostReturned::split(message.body)?.0.call.get());
             return Ok(());

@@ -4,7 +4,8 @@ use crate::common::{self, Driver, call, library, until};
 use crate::support::{self, CLIENT, children, serve, socket};
 use crate::tenants::Deaf;
 use reef_remote_calls::{
-    ADD_NODE, Advance, Call, CopyNode, Define, FindFunction, KernelNode, Launch, Link, Load,
+    ADD_NODE, Advance, Call, CallHost, CopyNode, Define, FindFunction, FreeLeased, HostReturned,
+    KernelNode, Launch, Layout, Lease, Link, Load, MigrateBytes, MigrateCommit, MigrateMap,
     OWN_STREAM, SCHEMA, SetCurrent, TableCall, ToDevice, ToHost,
 };
 use reef_wire::little_endian::{U16, U32, U64};
@@ -666,6 +667,16 @@ fn messages_that_cannot_be_end_their_session_wait_for_turn() {
         Load::OP,
         FindFunction::OP,
         KernelNode::OP,
+        CopyNode::OP,
+        Layout::OP,
+        CallHost::OP,
+        HostReturned::OP,
+        Lease::OP,
+        FreeLeased::OP,
+        Link::OP,
+        MigrateMap::OP,
+        MigrateBytes::OP,
+        MigrateCommit::OP,
         Define::OP,
         Advance::OP,
         99,

@@ -39,28 +39,41 @@ pub trait MigrationTarget: Send {
     fn commit(&mut self, made: Self::Session, body: &[u8]) -> Result<Result<(), String>>;
 }
 
+/// Text for a part that comes after the session was made of its parts.
+const LATE: &str = "a part of the session has come after all of it";
+
 /// Receiver of a session. The first failure refuses the session, and what follows it is not taken.
-/// Only a session that was made runs, and once.
+/// Only a session that was made runs, and once. It is made once, and no part follows.
 #[derive(Debug)]
 pub struct Arrival<T: MigrationTarget> {
     target: T,
     /// First failure.
     failed: Option<String>,
     made: Option<T::Session>,
+    is_whole: bool,
 }
 
 impl<T: MigrationTarget> Arrival<T> {
     /// A session of which nothing has come.
     pub fn new(target: T) -> Self {
-        Self { target, failed: None, made: None }
+        Self { target, failed: None, made: None, is_whole: false }
     }
 
     fn check(&self) -> Result<(), String> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
+    /// As [`check`](Self::check), before a part is taken.
+    fn check_part(&mut self) -> Result<(), String> {
+        if self.is_whole {
+            self.failed.get_or_insert_with(|| LATE.into());
+        }
+        self.check()
+    }
+
     fn prepare(&mut self) -> Result<(), String> {
-        self.check()?;
+        self.check_part()?;
+        self.is_whole = true;
         match self.target.prepare() {
             Ok(made) => self.made = Some(made),
             Err(why) => self.failed = Some(why),
@@ -81,7 +94,7 @@ impl<T: MigrationTarget> Arrival<T> {
     /// Takes a message. Returns the answer, if the other server waits for one.
     fn take(&mut self, message: &Message<'_>) -> Result<Option<Result<(), String>>> {
         if !message.wants_reply {
-            if self.failed.is_none() {
+            if self.check_part().is_ok() {
                 self.failed = self.target.take(message)?.err();
             }
             return Ok(None);
@@ -179,13 +192,26 @@ mod tests {
     }
 
     #[test]
-    fn part_that_fails_after_preparation_refuses_the_session() {
+    fn part_after_preparation_refuses_the_session() {
+        for byte in [0, 1] {
+            let mut arrival = Arrival::new(Bytes::default());
+            post(&mut arrival, 1);
+            assert_eq!(call(&mut arrival, 22), Ok(()));
+            post(&mut arrival, byte);
+            assert_eq!(call(&mut arrival, 23), Err(LATE.into()));
+            assert!(arrival.target.taken.is_empty() && arrival.target.runs.is_empty());
+        }
+    }
+
+    #[test]
+    fn session_that_runs_takes_no_part_and_is_not_made_again() {
         let mut arrival = Arrival::new(Bytes::default());
         post(&mut arrival, 1);
-        assert_eq!(call(&mut arrival, 22), Ok(()));
-        post(&mut arrival, 0);
-        assert_eq!(call(&mut arrival, 23), Err("zero".into()));
-        assert!(arrival.target.runs.is_empty());
+        assert_eq!([22, 23].map(|op| call(&mut arrival, op)), [Ok(()), Ok(())]);
+        post(&mut arrival, 2);
+        assert_eq!([22, 23].map(|op| call(&mut arrival, op)), [Err(LATE.into()), Err(LATE.into())]);
+        assert!(arrival.target.taken.is_empty());
+        assert_eq!(arrival.target.runs, [1]);
     }
 
     #[test]
