@@ -288,6 +288,8 @@ impl Shared {
                 moved.insert(name, (place, Instant::now()));
             }
         });
+        // A process that has closed its socket, or says nonsense, has no session any more.
+        let _ = child.kill(); // it has ended
         let mut workers = lock(&self.workers);
         let is_its =
             |name: &[u8; 16]| workers.get(name).is_some_and(|known| Arc::ptr_eq(known, worker));

@@ -70,6 +70,21 @@ fn metric(sessions: &Sessions, line: &str) -> u64 {
     found.unwrap_or_else(|| panic!("{line}:\n{text}"))
 }
 
+/// A process that closes its socket to the server would have no session, and keep a place.
+#[test]
+fn worker_that_leaves_its_server_is_ended() {
+    let sessions = Sessions::default();
+    let listed = sessions.clone();
+    let server = support::serve_with("127.0.0.1:0", move |options| {
+        options.sessions = listed;
+        options.program = "/bin/sh".into();
+        options.command = vec!["-c".into(), "exec sleep 600 < /dev/null".into()];
+    });
+    // Its connection closes with the socket that it was handed to.
+    assert!(Client::open(options(&server), Box::new(Deaf)).is_err());
+    until("the process has ended", || sessions.list().is_empty());
+}
+
 #[test]
 fn session_is_listed_with_what_it_did() {
     let (server, sessions) = serve();
