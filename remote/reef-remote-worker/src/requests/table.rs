@@ -213,14 +213,14 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
             }
         }
     };
-    let is_of_graph = prepared.is_captured(shared);
-    let freed = prepared.take_freed(shared, is_of_graph);
+    let capture = prepared.capture(shared);
+    let freed = prepared.take_freed(shared, capture.is_some());
     // SAFETY: the arguments are what the table says of the function: numbers, handles of the
     // driver's, memory of the program's on the device, and places of this call's, of the sizes that
     // the function uses.
     let code = unsafe { prepared.function.call(prepared.args) };
     match (code, freed) {
-        (0, _) => prepared.note_memory(shared, is_of_graph),
+        (0, _) => prepared.note_memory(shared, capture),
         (_, Some((at, place))) => lock(&shared.places).restore(at, place),
         _ => {}
     }
@@ -230,6 +230,10 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
         change.settle(shared, quota, prepared.context, owner, code, at);
     }
     let bytes = prepared.results(shared, code);
+    if let (Some(number), true) = (capture, prepared.is(Call::cuStreamEndCapture)) {
+        let graph = bytes.first_chunk().map_or(0, |id| u64::from_le_bytes(*id));
+        lock(&shared.places).end_capture(number, graph);
+    }
     prepared.end_over(shared);
     shared.answer(request, code, &bytes);
 }
@@ -258,7 +262,7 @@ impl Prepared {
     }
 
     /// Notes memory that the program is told of.
-    fn note_memory(&self, shared: &Shared, is_of_graph: bool) {
+    fn note_memory(&self, shared: &Shared, capture: Option<u64>) {
         let (at, second) = (self.first_word(0), self.first_word(1));
         if at == 0 {
             return; // the client did not ask for the address
@@ -268,8 +272,9 @@ impl Prepared {
         if self.is(Call::cuMemAlloc_v2) {
             put(self.args[1] as u64, of_context, MemoryKind::Linear);
         } else if self.is(Call::cuMemAllocAsync) || self.is(Call::cuMemAllocFromPoolAsync) {
-            let kind = if is_of_graph { MemoryKind::OfGraph } else { MemoryKind::Pooled };
+            let kind = capture.map_or(MemoryKind::Pooled, |_| MemoryKind::OfGraph);
             put(self.args[1] as u64, [self.owner(shared), 0], kind);
+            capture.into_iter().for_each(|number| lock(&shared.places).capture(number, at));
         } else if self.is(Call::cuMemAllocPitch_v2) {
             let bytes = second.saturating_mul(self.args[3] as u64);
             put(bytes, of_context, MemoryKind::Linear);
@@ -294,11 +299,11 @@ impl Prepared {
         frees.then(|| Some((at, lock(&shared.places).take(at)?))).flatten()
     }
 
-    /// Returns whether the call is a part of a graph that is captured.
-    fn is_captured(&self, shared: &Shared) -> bool {
+    /// Returns the driver's number of the capture that the call is a part of.
+    fn capture(&self, shared: &Shared) -> Option<u64> {
         let stream = self.spec.args.iter().position(|arg| *arg == Arg::Handle(Kind::Stream));
-        let is_captured = |at: usize| shared.capture_of(self.args[at]).is_some();
-        shared.is_capturing.load(Ordering::Relaxed) && stream.is_some_and(is_captured)
+        let stream = stream.filter(|_| shared.is_capturing.load(Ordering::Relaxed))?;
+        shared.capture_of(self.args[stream])
     }
 
     /// Notes objects that begin and end, and returns the results as the client expects them.
@@ -322,6 +327,10 @@ impl Prepared {
                     let mut handles = lock(&shared.handles);
                     // The client chose a number that it uses already: its own loss.
                     let _ = handles.insert(kind, self.ids[at], first as usize, parent);
+                    drop(handles);
+                    if kind == Kind::Exec || self.is(Call::cuGraphClone) {
+                        lock(&shared.places).copy_graph(self.ids[1], self.ids[at]);
+                    }
                 }
                 Arg::Known(kind) => {
                     let id = match code {
@@ -340,7 +349,7 @@ impl Prepared {
                         _ => {}
                     }
                     let ended = lock(&shared.handles).remove(self.ids[at]);
-                    if let Kind::Module | Kind::Library = kind {
+                    if let Kind::Module | Kind::Library | Kind::Graph | Kind::Exec = kind {
                         shared.end_memory(ended, false);
                     }
                 }

@@ -1,7 +1,7 @@
 //! Memory of the device outside of the window that the program has been told of. No other address
 //! may come into a call: the driver takes those of this process's host memory as well.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Memory at an address.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,13 @@ pub(crate) enum MemoryKind {
 
 /// Memory by its first addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Allocations(BTreeMap<u64, Allocation>);
+pub(crate) struct Allocations {
+    all: BTreeMap<u64, Allocation>,
+    /// First addresses of graphs' memory, by the driver's numbers of captures that are open.
+    captured: HashMap<u64, Vec<u64>>,
+    /// As above, by the numbers of graphs and executable graphs.
+    of_graphs: HashMap<u64, Vec<u64>>,
+}
 
 impl Allocations {
     /// Notes memory that the program has been told of.
@@ -36,20 +42,38 @@ impl Allocations {
     /// Takes memory before it is freed: its address may be another one's as soon as the driver has
     /// freed it. A graph's stays.
     pub(crate) fn take(&mut self, at: u64) -> Option<Allocation> {
-        let is_freed = self.0.get(&at).is_some_and(|place| place.kind != MemoryKind::OfGraph);
-        if is_freed { self.0.remove(&at) } else { None }
+        let is_freed = self.all.get(&at).is_some_and(|place| place.kind != MemoryKind::OfGraph);
+        if is_freed { self.all.remove(&at) } else { None }
     }
 
     /// Puts memory back that was not freed.
     pub(crate) fn restore(&mut self, at: u64, place: Allocation) {
-        self.0.insert(at, place);
+        self.all.insert(at, place);
+    }
+
+    /// Notes that memory is a part of a capture's graph.
+    pub(crate) fn capture(&mut self, number: u64, at: u64) {
+        self.captured.entry(number).or_default().push(at);
+    }
+
+    /// A capture has ended, and this is its graph; zero: it has none.
+    pub(crate) fn end_capture(&mut self, number: u64, graph: u64) {
+        let memory = self.captured.remove(&number).filter(|_| graph != 0);
+        self.of_graphs.extend(memory.map(|memory| (graph, memory)));
+    }
+
+    /// A graph, or an executable one, was made of a graph.
+    pub(crate) fn copy_graph(&mut self, of: u64, graph: u64) {
+        let memory = self.of_graphs.get(&of).cloned();
+        self.of_graphs.extend(memory.map(|memory| (graph, memory)));
     }
 
     /// Forgets the memory of objects that have ended, and returns its first addresses. Memory of
     /// pools ends only where `are_pools_over`.
     pub(crate) fn end(&mut self, ended: &HashSet<u64>, are_pools_over: bool) -> Vec<u64> {
+        self.of_graphs.retain(|graph, _| !ended.contains(graph));
         let mut gone = Vec::new();
-        self.0.retain(|at, place| {
+        self.all.retain(|at, place| {
             let is_its = place.owners.iter().any(|owner| ended.contains(owner));
             let is_over = is_its && (are_pools_over || place.kind != MemoryKind::Pooled);
             if is_over {
@@ -63,22 +87,31 @@ impl Allocations {
     /// Returns the highest first address.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn last(&self) -> Option<u64> {
-        self.0.keys().next_back().copied()
+        self.all.keys().next_back().copied()
     }
 
     /// Returns whether memory begins here.
     pub(crate) fn begins(&self, at: u64) -> bool {
-        self.0.contains_key(&at)
+        self.all.contains_key(&at)
     }
 
-    /// Returns whether all of a range is in one piece of memory.
-    pub(crate) fn has(&self, at: u64, bytes: u64) -> bool {
-        let before = self.0.range(..=at).next_back();
-        let fits = |(from, place): (&u64, &Allocation)| {
-            let (into, len) = (at - from, place.bytes);
-            into < len && bytes <= len - into
-        };
-        before.is_some_and(fits)
+    /// Returns whether all of a range is in one piece of memory. That of a graph may have ended when
+    /// no graph has it any more: `is_there` asks for a byte of it.
+    pub(crate) fn has(&self, at: u64, bytes: u64, is_there: impl Fn(u64) -> bool) -> bool {
+        let Some((from, place)) = self.all.range(..=at).next_back() else { return false };
+        let (into, len) = (at - from, place.bytes);
+        if into >= len || bytes > len - into {
+            return false;
+        }
+        let last = at + bytes.saturating_sub(1);
+        place.kind != MemoryKind::OfGraph
+            || self.is_of_graph(*from)
+            || is_there(at) && is_there(last)
+    }
+
+    /// Returns whether a capture or a graph has the memory that begins here.
+    fn is_of_graph(&self, at: u64) -> bool {
+        self.captured.values().chain(self.of_graphs.values()).any(|memory| memory.contains(&at))
     }
 }
 
@@ -99,12 +132,36 @@ mod tests {
             (1200, 0, false),
             (1199, u64::MAX, false),
         ] {
-            assert_eq!(places.has(at, bytes), has, "{at} {bytes}");
+            assert_eq!(places.has(at, bytes, |_| true), has, "{at} {bytes}");
         }
         assert!(places.take(1000).is_some() && places.take(1100).is_none());
-        assert!(!places.has(1000, 1) && places.has(1100, 1), "a graph makes it again");
+        let has = |places: &Allocations, at| places.has(at, 1, |_| true);
+        assert!(!has(&places, 1000) && has(&places, 1100), "a graph makes it again");
         assert_eq!(places.end(&HashSet::from([16]), false), [1100]);
-        assert!(!places.has(1100, 1));
+        assert!(!has(&places, 1100));
+    }
+
+    /// The driver says whether it is there when no graph has it.
+    #[test]
+    fn memory_of_a_graph_is_known_as_long_as_a_graph_has_it() {
+        let mut places = Allocations::default();
+        places.put(1000, 100, [16, 0], MemoryKind::OfGraph);
+        places.put(2000, 100, [16, 0], MemoryKind::OfGraph);
+        places.capture(7, 1000);
+        places.capture(8, 2000);
+        let has = |places: &Allocations, at| places.has(at, 100, |_| false);
+        assert!(has(&places, 1000) && has(&places, 2000));
+        places.end_capture(7, 32);
+        places.end_capture(8, 0);
+        assert!(has(&places, 1000) && !has(&places, 2000), "a capture that has failed");
+        places.copy_graph(32, 48);
+        places.copy_graph(64, 80);
+        places.end(&HashSet::from([32, 80]), false);
+        assert!(has(&places, 1000), "another graph has it");
+        places.end(&HashSet::from([48]), false);
+        assert!(!has(&places, 1000));
+        let last = |at| at == 1000 || at == 1099;
+        assert!(places.has(1000, 100, last), "it was launched, and not freed");
     }
 
     #[test]

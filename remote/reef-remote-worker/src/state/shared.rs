@@ -142,7 +142,20 @@ impl Shared {
     pub(crate) fn has(&self, at: u64, bytes: u64) -> bool {
         let is_in_window =
             |base: u64| at >= base && bytes <= WINDOW_LEN && at - base <= WINDOW_LEN - bytes;
-        bytes == 0 || self.window_at.is_some_and(is_in_window) || lock(&self.places).has(at, bytes)
+        let is_there = |at| self.is_of_device(at);
+        bytes == 0
+            || self.window_at.is_some_and(is_in_window)
+            || lock(&self.places).has(at, bytes, is_there)
+    }
+
+    /// Returns whether the driver has memory of a device at an address.
+    fn is_of_device(&self, at: u64) -> bool {
+        const MEMORY_TYPE: usize = 2; // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        const DEVICE: u32 = 2; // CU_MEMORYTYPE_DEVICE
+        let (mut kind, ask) = (0_u32, self.driver.of(Call::cuPointerGetAttribute));
+        // SAFETY: a place for a number, and an address that the driver does not read.
+        let code = unsafe { ask.call([&raw mut kind as usize, MEMORY_TYPE, at as usize]) };
+        (code, kind) == (0, DEVICE)
     }
 
     /// Forgets what has ended with a context.

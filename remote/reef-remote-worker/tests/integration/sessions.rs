@@ -587,6 +587,23 @@ fn memory_ends_with_a_context_that_is_retained_meanwhile() {
     assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
 }
 
+/// Addresses of a graph's memory may be anything's when no graph has them any more.
+#[test]
+fn memory_of_a_graph_ends_with_its_last_graph() {
+    let client = begin(&serve(&socket("hostile-graphs")));
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]), 0);
+    assert_eq!(table(&client, Call::cuStreamBeginCapture_v2, &[64, 2]), 0);
+    let at = result(&client, Call::cuMemAllocAsync, &[1, 64, 64]);
+    let fill = |stream| table(&client, Call::cuMemsetD8Async, &[at, 7, 64, stream]);
+    assert_eq!(fill(64), 0);
+    let graph = result(&client, Call::cuStreamEndCapture, &[64, 80]);
+    assert_eq!(table(&client, Call::cuGraphInstantiateWithFlags, &[96, graph, 0]), 0);
+    assert_eq!(table(&client, Call::cuGraphDestroy, &[graph]), 0);
+    assert_eq!(fill(1), 0, "an executable graph has it");
+    assert_eq!(table(&client, Call::cuGraphExecDestroy, &[96]), 0);
+    assert_eq!(fill(1), 1);
+}
+
 /// A pool is its device's, whichever context was current when its name was told.
 #[test]
 fn pool_stays_when_a_context_ends() {
