@@ -67,6 +67,17 @@ int main(void) {
     EXPECT(12, cudaGetLastError());
     CHECK(cudaFree(apart));
 
+    // Slices beyond all addresses, and very many that have no bytes.
+    size_t far = (size_t)1 << 40;
+    EXPECT(1, cudaMemset3D((pitched){memory, far, 8, 1}, 0, (extent){8, 1, far}));
+    EXPECT(1, cudaGetLastError());
+    CHECK(cudaMemset3D((pitched){memory, 8, 8, 1}, 0, (extent){0, 1, (size_t)1 << 60}));
+    slices copy = {.from_corner = {0, 0, far}, .from = {memory, far, 8, 1}, .to = {memory, 8, 8, 1}};
+    copy.size = (extent){8, 1, 1};
+    copy.kind = ON_DEVICE;
+    EXPECT(1, cudaMemcpy3D(&copy));
+    EXPECT(1, cudaGetLastError());
+
     CHECK(cudaStreamCreate(&stream));
     event_t begin, end;
     float millis = -1;

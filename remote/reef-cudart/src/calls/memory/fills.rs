@@ -72,6 +72,10 @@ unsafe fn fill_rows_now(
 unsafe fn fill_slices(of: Pitched, value: i32, extent: Extent, stream: Stream) -> Result<(), u32> {
     let Extent { width, height, depth } = extent;
     let slice = of.pitch.checked_mul(of.height).ok_or(INVALID_VALUE)?;
+    let bytes = slice.checked_mul(depth);
+    bytes.and_then(|bytes| of.at.checked_add(bytes)).ok_or(INVALID_VALUE)?;
+    // Of slices without bytes one says whether the rest is right.
+    let depth = if width == 0 || height == 0 { depth.min(1) } else { depth };
     for at in 0..depth {
         let at = (of.at + at * slice) as u64;
         // SAFETY: cudaMemset3D demands `depth` slices of `of.height` rows, and this is one of them,

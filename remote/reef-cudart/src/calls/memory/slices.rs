@@ -123,6 +123,7 @@ impl Params {
             _ => kind.decide(driver, self.to.at, self.to.at)?,
         };
         let [to_host, from_host] = kind.sides();
+        let bytes = |elements: usize, element| elements.checked_mul(element).ok_or(INVALID_VALUE);
         let side = |array: usize, corner: Position, memory: Pitched, is_host: bool| {
             let (kind, element) = match (array, is_host) {
                 (0, true) => (1, 1),
@@ -130,16 +131,16 @@ impl Params {
                 _ => (3, element), // CU_MEMORYTYPE_ARRAY; its corner is in elements
             };
             let (host, device) = if kind == 1 { (memory.at, 0) } else { (0, memory.at) };
-            let corner = [corner.x * element, corner.y, corner.z, 0];
+            let corner = [bytes(corner.x, element)?, corner.y, corner.z, 0];
             let device = if kind == 2 { device } else { 0 };
             let (pitch, height) = (memory.pitch, memory.height);
-            Side { corner, kind, host, device, array, reserved: 0, pitch, height }
+            Ok::<_, u32>(Side { corner, kind, host, device, array, reserved: 0, pitch, height })
         };
         let Extent { width, height, depth } = self.extent;
         Ok(Slices {
-            from: side(self.from_array, self.from_corner, self.from, from_host),
-            to: side(self.to_array, self.to_corner, self.to, to_host),
-            size: [width * element, height, depth],
+            from: side(self.from_array, self.from_corner, self.from, from_host)?,
+            to: side(self.to_array, self.to_corner, self.to, to_host)?,
+            size: [bytes(width, element)?, height, depth],
         })
     }
 }
@@ -171,13 +172,18 @@ unsafe fn queue(params: *const Params, stream: Stream) -> Result<(), u32> {
         // copied them. `slices` is a local of the driver's type.
         return unsafe { driver.cuMemcpy3DAsync_v2((&raw const slices).cast(), stream) };
     }
-    let row = |memory: Pitched, corner: Position, slice: usize| {
-        let rows = (corner.z + slice) * memory.height + corner.y;
-        memory.at + rows * memory.pitch + corner.x
+    let row = |memory: Pitched, corner: Position, slice: usize| -> Option<usize> {
+        let rows =
+            corner.z.checked_add(slice)?.checked_mul(memory.height)?.checked_add(corner.y)?;
+        memory.at.checked_add(rows.checked_mul(memory.pitch)?)?.checked_add(corner.x)
     };
+    let rows = |slice| {
+        let to = row(params.to, params.to_corner, slice);
+        to.zip(row(params.from, params.from_corner, slice)).ok_or(INVALID_VALUE)
+    };
+    rows(depth - 1)?;
     for slice in 0..depth {
-        let (to, from) =
-            (row(params.to, params.to_corner, slice), row(params.from, params.from_corner, slice));
+        let (to, from) = rows(slice)?;
         let (to_pitch, from_pitch) = (params.to.pitch, params.from.pitch);
         // SAFETY: cudaMemcpy3D demands memory with `depth` slices at both addresses, until the
         // stream has copied them. These rows are one of them.
