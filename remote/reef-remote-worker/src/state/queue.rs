@@ -6,6 +6,8 @@ use std::sync::{Condvar, Mutex};
 
 /// Bytes of waiting messages that end the session: a client that keeps to its bounds has fewer.
 const MAX_WAITING: usize = 512 << 20;
+/// Number of waiting messages that ends the session, however short they are.
+const MAX_MESSAGES: usize = 1 << 20;
 
 /// Message that the reader has left for the executor.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +54,9 @@ impl Queue {
         let mut waiting = lock(&self.waiting);
         if waiting.bodies.len() > MAX_WAITING {
             return Err(Error::Protocol(format!("more than {MAX_WAITING} bytes wait")));
+        }
+        if waiting.heads.len() >= MAX_MESSAGES {
+            return Err(Error::Protocol(format!("more than {MAX_MESSAGES} messages wait")));
         }
         let &reef_wire::Message { op, lane, number, wants_reply, body } = message;
         waiting.heads.push(Head { op, wants_reply, lane, number, len: body.len() });
@@ -112,5 +117,22 @@ impl Queue {
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").field("is_empty", &self.is_empty()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_messages_that_wait_are_bounded() {
+        let queue = Queue::default();
+        let message =
+            reef_wire::Message { op: 99, lane: 1, number: 1, wants_reply: false, body: &[] };
+        let taken = (0..2 * MAX_MESSAGES).take_while(|_| queue.push(&message).is_ok()).count();
+        assert_eq!(taken, MAX_MESSAGES);
+        let (waiting, _) = queue.take(Waiting::default());
+        assert_eq!(waiting.heads.len(), MAX_MESSAGES);
+        queue.push(&message).unwrap();
     }
 }
