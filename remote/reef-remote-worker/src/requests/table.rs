@@ -44,6 +44,10 @@ struct Prepared {
     context: u64,
     /// Object that it may end, from which other calls are kept until it is over.
     ends: Option<u64>,
+    /// The driver's number of the capture that it is a part of.
+    capture: Option<u64>,
+    /// Memory that it frees, which no call that comes later may name.
+    freed: Option<(u64, Allocation)>,
 }
 
 /// Makes a call of the table, or has a waiter make it.
@@ -64,6 +68,7 @@ pub(crate) fn table_call(
     let prepared = prepare(caller, lane, call, spec, Reader(rest))?;
     let prepared = prepared.and_then(|mut prepared| {
         prepared.begin_end(&caller.shared)?;
+        prepared.begin_free(&caller.shared);
         Ok(prepared)
     });
     let prepared = match prepared {
@@ -116,6 +121,8 @@ fn prepare(
         ids: [0; MAX_ARGS],
         context: lane.context,
         ends: None,
+        capture: None,
+        freed: None,
     };
     let mut lists = [None; MAX_ARGS];
     for (at, arg) in spec.args.iter().enumerate() {
@@ -206,6 +213,7 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
             match Change::prepare(shared, quota, spec, args, *context) {
                 Ok(change) => change,
                 Err(code) => {
+                    prepared.restore_freed(shared);
                     let bytes = prepared.results(shared, code);
                     prepared.end_over(shared);
                     return shared.answer(request, code, &bytes);
@@ -213,16 +221,13 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
             }
         }
     };
-    let capture = prepared.capture(shared);
-    let freed = prepared.take_freed(shared, capture.is_some());
     // SAFETY: the arguments are what the table says of the function: numbers, handles of the
     // driver's, memory of the program's on the device, and places of this call's, of the sizes that
     // the function uses.
     let code = unsafe { prepared.function.call(prepared.args) };
-    match (code, freed) {
-        (0, _) => prepared.note_memory(shared, capture),
-        (_, Some((at, place))) => lock(&shared.places).restore(at, place),
-        _ => {}
+    match code {
+        0 => prepared.note_memory(shared),
+        _ => prepared.restore_freed(shared),
     }
     if let Some(quota) = &shared.quota {
         let at = prepared.first_word(0);
@@ -230,7 +235,7 @@ fn make(shared: &Arc<Shared>, mut prepared: Prepared, request: Request) {
         change.settle(shared, quota, prepared.context, owner, code, at);
     }
     let bytes = prepared.results(shared, code);
-    if let (Some(number), true) = (capture, prepared.is(Call::cuStreamEndCapture)) {
+    if let (Some(number), true) = (prepared.capture, prepared.is(Call::cuStreamEndCapture)) {
         let graph = bytes.first_chunk().map_or(0, |id| u64::from_le_bytes(*id));
         lock(&shared.places).end_capture(number, graph);
     }
@@ -257,12 +262,14 @@ impl Prepared {
         let filled = fills.map(|(_, params)| filled(params.as_deref().unwrap_or_default()));
         named(self.spec, &self.args).into_iter().chain(filled).all(|named| match named {
             NamedMemory::Range(at, bytes) => shared.has(at, bytes),
-            NamedMemory::Allocation(at) => at == 0 || lock(&shared.places).begins(at),
+            NamedMemory::Allocation(at) => {
+                at == 0 || shared.has(at, 1) && lock(&shared.places).begins(at)
+            }
         })
     }
 
     /// Notes memory that the program is told of.
-    fn note_memory(&self, shared: &Shared, capture: Option<u64>) {
+    fn note_memory(&self, shared: &Shared) {
         let (at, second) = (self.first_word(0), self.first_word(1));
         if at == 0 {
             return; // the client did not ask for the address
@@ -272,9 +279,9 @@ impl Prepared {
         if self.is(Call::cuMemAlloc_v2) {
             put(self.args[1] as u64, of_context, MemoryKind::Linear);
         } else if self.is(Call::cuMemAllocAsync) || self.is(Call::cuMemAllocFromPoolAsync) {
-            let kind = capture.map_or(MemoryKind::Pooled, |_| MemoryKind::OfGraph);
+            let kind = self.capture.map_or(MemoryKind::Pooled, |_| MemoryKind::OfGraph);
             put(self.args[1] as u64, [self.owner(shared), 0], kind);
-            capture.into_iter().for_each(|number| lock(&shared.places).capture(number, at));
+            self.capture.into_iter().for_each(|number| lock(&shared.places).capture(number, at));
         } else if self.is(Call::cuMemAllocPitch_v2) {
             let bytes = second.saturating_mul(self.args[3] as u64);
             put(bytes, of_context, MemoryKind::Linear);
@@ -292,15 +299,24 @@ impl Prepared {
         of.unwrap_or(self.context)
     }
 
-    /// Takes the memory that the call frees.
-    fn take_freed(&self, shared: &Shared, is_of_graph: bool) -> Option<(u64, Allocation)> {
-        let frees = self.is(Call::cuMemFree_v2) || self.is(Call::cuMemFreeAsync) && !is_of_graph;
+    /// Takes the memory that the call frees, before a waiter makes it.
+    fn begin_free(&mut self, shared: &Shared) {
+        self.capture = self.find_capture(shared);
+        let frees =
+            self.is(Call::cuMemFree_v2) || self.is(Call::cuMemFreeAsync) && self.capture.is_none();
         let at = self.args[0] as u64;
-        frees.then(|| Some((at, lock(&shared.places).take(at)?))).flatten()
+        self.freed = frees.then(|| Some((at, lock(&shared.places).take(at)?))).flatten();
+    }
+
+    /// Puts back what the call has not freed.
+    fn restore_freed(&mut self, shared: &Shared) {
+        if let Some((at, place)) = self.freed.take() {
+            lock(&shared.places).restore(at, place);
+        }
     }
 
     /// Returns the driver's number of the capture that the call is a part of.
-    fn capture(&self, shared: &Shared) -> Option<u64> {
+    fn find_capture(&self, shared: &Shared) -> Option<u64> {
         let stream = self.spec.args.iter().position(|arg| *arg == Arg::Handle(Kind::Stream));
         let stream = stream.filter(|_| shared.is_capturing.load(Ordering::Relaxed))?;
         shared.capture_of(self.args[stream])

@@ -95,18 +95,23 @@ impl Allocations {
         self.all.contains_key(&at)
     }
 
-    /// Returns whether all of a range is in one piece of memory. That of a graph may have ended when
-    /// no graph has it any more: `is_there` asks for a byte of it.
-    pub(crate) fn has(&self, at: u64, bytes: u64, is_there: impl Fn(u64) -> bool) -> bool {
-        let Some((from, place)) = self.all.range(..=at).next_back() else { return false };
+    /// Returns the owners of the piece of memory that all of a range is in. `None`: there is none.
+    /// Memory of a graph may have ended when no graph has it any more: `is_there` asks for a byte
+    /// of it.
+    pub(crate) fn owners(
+        &self,
+        at: u64,
+        bytes: u64,
+        is_there: impl Fn(u64) -> bool,
+    ) -> Option<[u64; 2]> {
+        let (from, place) = self.all.range(..=at).next_back()?;
         let (into, len) = (at - from, place.bytes);
         if into >= len || bytes > len - into {
-            return false;
+            return None;
         }
         let last = at + bytes.saturating_sub(1);
-        place.kind != MemoryKind::OfGraph
-            || self.is_of_graph(*from)
-            || is_there(at) && is_there(last)
+        let is_known = place.kind != MemoryKind::OfGraph || self.is_of_graph(*from);
+        (is_known || is_there(at) && is_there(last)).then_some(place.owners)
     }
 
     /// Returns whether a capture or a graph has the memory that begins here.
@@ -132,10 +137,10 @@ mod tests {
             (1200, 0, false),
             (1199, u64::MAX, false),
         ] {
-            assert_eq!(places.has(at, bytes, |_| true), has, "{at} {bytes}");
+            assert_eq!(places.owners(at, bytes, |_| true).is_some(), has, "{at} {bytes}");
         }
         assert!(places.take(1000).is_some() && places.take(1100).is_none());
-        let has = |places: &Allocations, at| places.has(at, 1, |_| true);
+        let has = |places: &Allocations, at| places.owners(at, 1, |_| true).is_some();
         assert!(!has(&places, 1000) && has(&places, 1100), "a graph makes it again");
         assert_eq!(places.end(&HashSet::from([16]), false), [1100]);
         assert!(!has(&places, 1100));
@@ -149,7 +154,7 @@ mod tests {
         places.put(2000, 100, [16, 0], MemoryKind::OfGraph);
         places.capture(7, 1000);
         places.capture(8, 2000);
-        let has = |places: &Allocations, at| places.has(at, 100, |_| false);
+        let has = |places: &Allocations, at| places.owners(at, 100, |_| false).is_some();
         assert!(has(&places, 1000) && has(&places, 2000));
         places.end_capture(7, 32);
         places.end_capture(8, 0);
@@ -161,7 +166,7 @@ mod tests {
         places.end(&HashSet::from([48]), false);
         assert!(!has(&places, 1000));
         let last = |at| at == 1000 || at == 1099;
-        assert!(places.has(1000, 100, last), "it was launched, and not freed");
+        assert!(places.owners(1000, 100, last).is_some(), "it was launched, and not freed");
     }
 
     #[test]

@@ -72,10 +72,7 @@ impl Handles {
         let does = |entry: &&Entry| {
             entry.kind == kind || kind == Kind::Function && entry.kind == Kind::Kernel
         };
-        let is_ending = || {
-            !self.ending.is_empty() && self.ending.iter().any(|of| self.is_part(id, *of, MAX_DEPTH))
-        };
-        let entry = self.by_id.get(&id).filter(does).filter(|_| !is_ending());
+        let entry = self.by_id.get(&id).filter(does).filter(|_| !self.are_ending([id]));
         entry.map(|entry| entry.handle).ok_or_else(|| unknown(kind))
     }
 
@@ -95,6 +92,12 @@ impl Handles {
         if let Some(entry) = self.by_id.get_mut(&id) {
             entry.layout = layout.map(Arc::new);
         }
+    }
+
+    /// Returns whether any of these objects is about to end. Zero is none.
+    pub(crate) fn are_ending<const N: usize>(&self, ids: [u64; N]) -> bool {
+        let is_part = |of: &u64| ids.iter().any(|id| *id != 0 && self.is_part(*id, *of, MAX_DEPTH));
+        !self.ending.is_empty() && self.ending.iter().any(is_part)
     }
 
     /// Returns whether an object is this one, or ends with it.

@@ -138,14 +138,15 @@ impl Shared {
     }
 
     /// Returns whether all of a range is memory of the program's, or free addresses of the window.
-    /// An empty range is nothing's.
+    /// An empty range is nothing's. What is about to end with its owner is the program's no more.
     pub(crate) fn has(&self, at: u64, bytes: u64) -> bool {
         let is_in_window =
             |base: u64| at >= base && bytes <= WINDOW_LEN && at - base <= WINDOW_LEN - bytes;
-        let is_there = |at| self.is_of_device(at);
-        bytes == 0
-            || self.window_at.is_some_and(is_in_window)
-            || lock(&self.places).has(at, bytes, is_there)
+        if bytes == 0 || self.window_at.is_some_and(is_in_window) {
+            return true;
+        }
+        let owners = lock(&self.places).owners(at, bytes, |at| self.is_of_device(at));
+        owners.is_some_and(|owners| !lock(&self.handles).are_ending(owners))
     }
 
     /// Returns whether the driver has memory of a device at an address.

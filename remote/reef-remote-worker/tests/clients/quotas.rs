@@ -336,6 +336,40 @@ fn threads_of_blocked_calls_are_bounded_for_a_tenant() {
     }
 }
 
+/// Memory whose end waits for a thread is the program's no more: another call could name it when
+/// the driver has given its address to something else.
+#[test]
+fn memory_that_is_about_to_end_is_refused() {
+    let _one = wait_for_turn();
+    let (client, worker, _other) = next_to_one_that_has_all("ends", Resource::Threads);
+    let word = block_a_stream(&client);
+    let begin = |call: Call, id: u64| {
+        let call = U16::new(call as u16);
+        let head = TableCall { call, reserved: U16::new(0), reserved2: U32::new(0) };
+        let parts: [&[u8]; 2] = [hot_bytes(&head), &id.to_le_bytes()];
+        client.begin_call(TableCall::OP, 1, &parts).unwrap()
+    };
+    let fill = |at| table(&client, Call::cuMemsetD8Async, &[at, 7, 64, 80]).0;
+    let (code, freed) = alloc(&client, 64);
+    begin_second(&client);
+    let (other_code, of_context) = table_in(&client, 2, Call::cuMemAlloc_v2, &[1, 64]);
+    assert_eq!([code, other_code, fill(freed), fill(of_context)], [0; 4]);
+    let mut waiting: Vec<u64> = (0..16).map(|_| begin(Call::cuStreamSynchronize, 64)).collect();
+    // The executor takes this after them.
+    assert_eq!(table(&client, Call::cuStreamCreate, &[96, 1]).0, 0);
+    common::until("its own threads are there", || waiters(worker) == 16);
+    waiting.push(begin(Call::cuMemFree_v2, freed));
+    waiting.push(begin(Call::cuCtxDestroy_v2, 160));
+    assert_eq!([fill(freed), fill(of_context)], [1; 2]);
+    let free = |at| table(&client, Call::cuMemFree_v2, &[at]).0;
+    assert_eq!([free(freed), free(of_context)], [1; 2]);
+    assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
+    for number in waiting {
+        assert_eq!(reply(&client.finish_call(number).unwrap()).0, 0);
+    }
+    assert_eq!([fill(freed), fill(of_context)], [1; 2]);
+}
+
 /// As with threads.
 #[test]
 fn host_functions_are_bounded_for_a_tenant() {
