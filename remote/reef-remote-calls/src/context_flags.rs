@@ -3,8 +3,8 @@
 use crate::spec::Spec;
 use crate::table::Call;
 
-/// How threads wait (`CU_CTX_SCHED_…`), mapped host memory, local memory that stays, and memory
-/// operations that wait. Not core dumps of the device, which the driver writes to files.
+/// Flags for the waits of threads (`CU_CTX_SCHED_…`), mapped host memory, local memory that stays,
+/// and memory operations that wait. Core dumps of the device are files, and not among these.
 const KNOWN: u32 = 0x07 | 0x08 | 0x10 | 0x80;
 
 /// Calls whose second argument has the flags of a context.

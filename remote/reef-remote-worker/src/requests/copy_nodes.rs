@@ -75,8 +75,9 @@ fn is_own(caller: &Caller, side: &[u64], size: [u64; 3]) -> bool {
     part(side, size).is_some_and(|(at, bytes)| caller.shared.has(at, bytes))
 }
 
-/// Returns a side's first address, and the bytes up to its last one. `None`: rows or slices overlap,
-/// so that it is not known what the driver makes of them, or there are more bytes than addresses.
+/// Returns a side's first address, and the bytes up to its last one. `None`: rows or slices
+/// overlap, so that it is not known what the driver makes of them, or there are more bytes than
+/// addresses.
 fn part(side: &[u64], [width, height, depth]: [u64; 3]) -> Option<(u64, u64)> {
     let &[x, y, z, level, device, row, rows] = side else { return None };
     if level != 0 {

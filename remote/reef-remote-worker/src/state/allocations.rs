@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_ends_with_any_owner_and_that_of_pools_with_a_primary_one() {
+    fn memory_ends_with_an_owner_and_pools_with_a_primary_one() {
         let mut places = Allocations::default();
         places.put(1000, 100, [32, 16], MemoryKind::Linear);
         places.put(2000, 100, [16, 0], MemoryKind::Pooled);

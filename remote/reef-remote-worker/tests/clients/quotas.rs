@@ -188,7 +188,8 @@ fn begin_second(client: &Client) {
     client.call(SetCurrent::OP, 2, &[hot_bytes(&context)]).unwrap();
 }
 
-/// What ends in a stream is charged until the stream is there, in whichever context the thread is.
+/// Memory that ends in a stream is charged until the stream is there, in whichever context the
+/// thread is.
 #[test]
 fn memory_freed_in_a_stream_outlives_the_threads_context() {
     let _one = wait_for_turn();
