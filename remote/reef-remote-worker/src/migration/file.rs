@@ -3,6 +3,7 @@
 use super::copy::Copy;
 use super::state::{Range, State};
 use super::target::MAX_STATE_LEN;
+use crate::state::bounded;
 use reef_remote::migration::{Each as EachPiece, Frozen, Target};
 use reef_snapshot::{ARCHIVE_FILE, Archive, ArchiveWriter};
 use reef_wire::codec;
@@ -119,7 +120,8 @@ pub(crate) fn restore(folder: &Path, target: &Target) -> Result<u64, String> {
 
 fn restore_program(mut archive: Archive, target: &Target) -> Result<u64, String> {
     let bytes = read_state(&mut archive, STATE, MAX_STATE_LEN)?;
-    let state: State = codec::read(&bytes).map_err(|e| format!("state: {e}"))?;
+    let state = bounded::read(&bytes, MAX_STATE_LEN);
+    let state: State = state.map_err(|e| format!("state: {e}"))?;
     let mut copy = Copy::begin(target, state.window, &state.program)?;
     for (at, range) in state.memory.iter().enumerate() {
         read_region(&mut archive, at + 1, range.at, &mut |offset, piece| {

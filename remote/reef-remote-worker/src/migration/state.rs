@@ -1,6 +1,7 @@
 //! State of a session whose work has ended.
 
 use super::globals::Global;
+use crate::state::bounded::list;
 use crate::state::log::{Entry, Logged};
 use reef_remote_calls::{
     CALLS, CallHost, CopyNode, FindFunction, KernelNode, Kind, Launch, Load, SLAB_LEN, TableCall,
@@ -58,21 +59,30 @@ pub(crate) struct State {
     version: u32,
     /// Version of the driver.
     pub(crate) driver: i32,
+    #[serde(deserialize_with = "list")]
     pub(crate) devices: Vec<Model>,
     /// First address of the window.
     pub(crate) window: u64,
+    #[serde(deserialize_with = "list")]
     pub(crate) primaries: Vec<Primary>,
+    #[serde(deserialize_with = "list")]
     pub(crate) entries: Vec<Entry>,
     /// Objects that the entries make, and that have ended.
+    #[serde(deserialize_with = "list")]
     pub(crate) ended: Vec<(Kind, u64)>,
     /// Count of the numbers that the worker has chosen.
     pub(crate) next: u64,
     /// Contexts of the program's threads.
+    #[serde(deserialize_with = "list")]
     pub(crate) lanes: Vec<(u32, u64)>,
     /// Definitions of repeated calls.
+    #[serde(deserialize_with = "list")]
     pub(crate) templates: Vec<Vec<u8>>,
+    #[serde(deserialize_with = "list")]
     pub(crate) memory: Vec<Range>,
+    #[serde(deserialize_with = "list")]
     pub(crate) globals: Vec<Global>,
+    #[serde(deserialize_with = "list")]
     pub(crate) pending: Vec<Pending>,
     /// The session's name, and its end as the transport keeps it.
     pub(crate) name: [u8; 16],
@@ -188,9 +198,10 @@ fn check_message(message: &Logged) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::bounded;
     use reef_remote_calls::{Barrier, Call};
-    use reef_wire::hot_bytes;
     use reef_wire::little_endian::{U16, U32};
+    use reef_wire::{codec, hot_bytes};
 
     fn state() -> State {
         let model = Model { name: "a GPU".into(), memory: 1 << 30, capability: [9, 0] };
@@ -248,6 +259,19 @@ mod tests {
         assert_eq!(said, "variable table: must have 8 bytes, got 4096");
         let said = why(|state| state.globals = vec![variable(Kind::Stream, 8, 8)]);
         assert_eq!(said, "variable table: must be of a module or a library");
+    }
+
+    /// A byte of a list may be an element of 24.
+    #[test]
+    fn lists_of_a_state_take_bounded_memory() {
+        let mut state = state();
+        state.templates = vec![Vec::new(); 1000];
+        let bytes = codec::write(&state).unwrap();
+        assert!(bytes.len() < 2000);
+        assert_eq!(bounded::read(&bytes, 1 << 20), Ok(state));
+        let said = bounded::read::<State>(&bytes, 4096).unwrap_err();
+        assert_eq!(said, "lists: must take at most 4096 bytes of memory");
+        assert!(bounded::read::<State>(&bytes[..9], 1 << 20).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::make::make;
 use super::memory::Copier;
 use super::state::State;
 use crate::executor::Executor;
+use crate::state::bounded;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
@@ -12,11 +13,12 @@ use reef_remote::server::Resource;
 use reef_remote_calls::{
     Call, MigrateBytes, MigrateClear, MigrateCommit, MigrateMap, MigratePrepare, MigrateState,
 };
-use reef_wire::{Error, Hot, Message, Result, codec};
+use reef_wire::{Error, Hot, Message, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of the largest state: images, variables and messages that wait.
+/// Bytes of the largest state: images, variables and messages that wait. And those of memory that
+/// its lists take.
 pub(super) const MAX_STATE_LEN: usize = 512 << 20;
 
 /// Has a session run that was made of a state: its objects, its queue and its thread.
@@ -127,9 +129,9 @@ impl MigrationTarget for Incoming {
     }
 
     fn prepare(&mut self) -> Result<(State, Executor), String> {
-        let state = codec::read(&std::mem::take(&mut self.state));
+        let state = bounded::read(&std::mem::take(&mut self.state), MAX_STATE_LEN);
         self.release();
-        let state: State = state.map_err(|e| e.to_string())?;
+        let state: State = state?;
         let executor = make(&self.shared, &self.queue, &state)?;
         for device in std::mem::take(&mut self.copiers).into_keys() {
             let release = self.shared.driver.of(Call::cuDevicePrimaryCtxRelease_v2);

@@ -1,5 +1,6 @@
 //! Log of what has made the session's objects: messages as they came, to be made again elsewhere.
 
+use super::bounded::list;
 use reef_remote_calls::Kind;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -32,9 +33,12 @@ impl Logged {
 pub(crate) struct Entry {
     /// Objects that they made or changed, the one that the worker named first. Empty: the entry is
     /// always needed.
+    #[serde(deserialize_with = "list")]
     pub(crate) made: Vec<u64>,
     /// Objects that they used.
+    #[serde(deserialize_with = "list")]
     pub(crate) uses: Vec<u64>,
+    #[serde(deserialize_with = "list")]
     pub(crate) messages: Vec<Logged>,
 }
 
