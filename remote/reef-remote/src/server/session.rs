@@ -39,6 +39,10 @@ pub(super) struct Session<D: Operators> {
     pub(super) objects: Objects<D>,
     pub(super) lanes: HashMap<u32, OpenedLane<D>>,
     pub(super) staged: Vec<f32>,
+    /// Their bytes in the session's account.
+    pub(super) staged_charge: Charge,
+    /// Reason for which those that come are not kept. The message that packs them is told.
+    unstaged: Option<String>,
     pub(super) answers: Answers,
     pub(super) has_trace: bool,
 }
@@ -84,9 +88,11 @@ impl<D: Operators> Session<D> {
         Self {
             host,
             outlet: Arc::new(Outlet::new(account.clone())),
+            staged_charge: account.nothing(Resource::State),
             objects: Objects::new(account),
             lanes: HashMap::new(),
             staged: Vec::new(),
+            unstaged: None,
             answers: Answers::default(),
             has_trace: false,
         }
@@ -308,12 +314,29 @@ impl<D: Operators> Session<D> {
                 format!("staged bytes: must be {total}, at most {MAX_STAGED_LEN}, got {len}");
             return Err(reef_wire::Error::Protocol(text).into());
         }
+        if self.unstaged.is_some() {
+            return Ok(());
+        }
+        if let Err(why) = self.staged_charge.add(bytes.len() as u64) {
+            self.staged_charge.clear();
+            (self.staged, self.unstaged) = (Vec::new(), Some(why));
+            return Ok(());
+        }
         self.staged.extend(numbers.iter().map(|&number| f32::from_le_bytes(number)));
         Ok(())
     }
 
+    /// Takes the staged constants, which count as memory of the device from now on.
+    fn take_staged(&mut self) -> Outcome<Vec<f32>> {
+        if let Some(why) = self.unstaged.take() {
+            return Err(Error::Invalid(why).into());
+        }
+        self.staged_charge.clear();
+        Ok(std::mem::take(&mut self.staged))
+    }
+
     fn pack(&mut self, asked: &Pack) -> Outcome<Vec<u8>> {
-        let staged = std::mem::take(&mut self.staged);
+        let staged = self.take_staged()?;
         let (weights, bias) = staged.split_at_checked(asked.weights as usize).ok_or_else(|| {
             let (weights, got) = (asked.weights, staged.len());
             reef_wire::Error::Protocol(format!("pack: must have {weights} weights, got {got}"))
@@ -325,7 +348,7 @@ impl<D: Operators> Session<D> {
     }
 
     fn pack_input(&mut self, asked: &PackInput) -> Outcome<Vec<u8>> {
-        let staged = std::mem::take(&mut self.staged);
+        let staged = self.take_staged()?;
         let charge = self.objects.charge(Resource::Memory, size_of_val(&*staged) as u64)?;
         let buffer = self.host.device.pack_input(&asked.packed.into(), &staged)?;
         self.add_packed([asked.id, asked.address], buffer, charge)

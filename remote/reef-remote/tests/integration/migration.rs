@@ -638,7 +638,7 @@ fn state_that_comes_is_bounded_for_a_tenant() {
     let other = tenants.open(None).unwrap();
     other.reserve(Resource::State, 4 << 30).unwrap();
     let said = migrate(&from, &to(&full)).unwrap_err();
-    let expected = "sessions without a tenant: state of sessions that come: must be at most";
+    let expected = "sessions without a tenant: states and constants that come: must be at most";
     assert!(said.contains(expected), "{said}");
     device.alloc(1000).unwrap();
     assert_eq!((ids(&from).len(), ids(&full).len()), (1, 0));

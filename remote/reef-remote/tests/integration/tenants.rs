@@ -111,6 +111,27 @@ fn memory_without_a_name_counts_while_a_graph_keeps_it() {
     alloc(second, 2 << 20).unwrap();
 }
 
+/// Constants take memory of the server's machine before they are packed.
+#[test]
+fn constants_that_come_are_bounded_for_a_tenant() {
+    let tenants = Tenants::default();
+    let served = support::shared_for(&tenants);
+    let device = Remote::open(0, &served.device()).unwrap();
+    let other = tenants.open(None).unwrap();
+    other.reserve(Resource::State, 4 << 30).unwrap();
+    let tensor = |channels| Tensor::new(Layout::Nchw, [1, channels, 1, 1]);
+    let (input, output, function) = (tensor(1024), tensor(512), None);
+    let op = Op::Linear(Linear { input, output, relu: false, function });
+    let constants = device.pack(&op, &vec![1.0; 512 << 10], &vec![0.0; 512]);
+    let said = device.alloc(1).map(|_| ()).unwrap_err().to_string();
+    drop(constants);
+    let expected = "sessions without a tenant: states and constants that come: must be at most";
+    assert!(said.contains(expected), "{said}");
+    drop(other);
+    device.pack(&op, &vec![1.0; 512 << 10], &vec![0.0; 512]).unwrap();
+    device.alloc(1).unwrap();
+}
+
 /// A session has a few queues for itself, and those beyond them are the tenant's.
 #[test]
 fn threads_of_queues_are_bounded_for_a_tenant() {

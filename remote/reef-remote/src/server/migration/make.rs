@@ -131,6 +131,8 @@ impl<D: Operators> Maker<'_, D> {
         for (question, answer) in &state.answers {
             self.session.answers.add(question.clone(), answer.clone());
         }
+        let staged = 4 * state.staged.len() as u64;
+        self.session.staged_charge.add(staged).map_err(Error::Invalid)?;
         self.session.staged = state.staged.iter().map(|bits| f32::from_bits(*bits)).collect();
         self.session.has_trace = state.has_trace;
         if state.has_trace {

@@ -12,7 +12,8 @@ pub enum Resource {
     Threads,
     /// Functions of the client's that stand in streams and graphs.
     Functions,
-    /// Bytes of the state of a session that another server brings, before it runs.
+    /// Bytes of the state of a session that another server brings, before it runs, and of constants
+    /// before they are packed.
     State,
 }
 
@@ -49,7 +50,7 @@ impl Resource {
             Self::Memory => ("memory", " bytes"),
             Self::Threads => ("threads", ""),
             Self::Functions => ("host functions", ""),
-            Self::State => ("state of sessions that come", " bytes"),
+            Self::State => ("states and constants that come", " bytes"),
         }
     }
 }
