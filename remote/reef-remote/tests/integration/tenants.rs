@@ -97,7 +97,9 @@ fn memory_without_a_name_counts_while_a_graph_keeps_it() {
         let body = codec::write(&(id.bits(), address, 700_u64 << 10, false)).unwrap();
         client.call(ALLOC, 0, &[&body])
     };
-    let free = |id: Id| drop(client.post(FREE, 0, &[&id.bits().to_le_bytes()]).unwrap());
+    let free = |id: Id| {
+        client.post(FREE, 0, &[&id.bits().to_le_bytes()]).unwrap();
+    };
     let (mut buffers, graph) = (Mint::new(BUFFER), Mint::new(GRAPH).mint());
     let (first, second) = (buffers.mint(), buffers.mint());
     alloc(first, 1 << 20).unwrap();
