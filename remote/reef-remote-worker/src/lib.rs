@@ -12,6 +12,7 @@
 //! | `control` | the socket between the server and a worker |
 //! | `notices` | what a worker tells the server of its sessions |
 //! | `reader` | words of a message's body |
+//! | `bounded` | lists of a state that another server sends |
 //! | `process`, `arguments` | a worker's process and its command line |
 //! | `session` | the session of this process: what is admitted, the reader |
 //! | `executor` | one thread that makes all calls in the order of the session |
@@ -27,6 +28,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arguments;
+mod bounded;
 mod cage;
 mod control;
 mod driver;

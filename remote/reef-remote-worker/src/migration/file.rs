@@ -3,7 +3,7 @@
 use super::copy::Copy;
 use super::state::{Range, State};
 use super::target::MAX_STATE_LEN;
-use crate::state::bounded;
+use crate::bounded;
 use reef_remote::migration::{Each as EachPiece, Frozen, Target};
 use reef_snapshot::{ARCHIVE_FILE, Archive, ArchiveWriter};
 use reef_wire::codec;

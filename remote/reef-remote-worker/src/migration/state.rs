@@ -1,7 +1,7 @@
 //! State of a session whose work has ended.
 
 use super::globals::Global;
-use crate::state::bounded::list;
+use crate::bounded::list;
 use crate::state::log::{Entry, Logged};
 use reef_remote_calls::{
     CALLS, CallHost, CopyNode, FindFunction, KernelNode, Kind, Launch, Load, SLAB_LEN, TableCall,
@@ -198,7 +198,7 @@ fn check_message(message: &Logged) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::bounded;
+    use crate::bounded;
     use reef_remote_calls::{Barrier, Call};
     use reef_wire::little_endian::{U16, U32};
     use reef_wire::{codec, hot_bytes};

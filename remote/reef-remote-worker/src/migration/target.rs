@@ -3,8 +3,8 @@
 use super::make::make;
 use super::memory::Copier;
 use super::state::State;
+use crate::bounded;
 use crate::executor::Executor;
-use crate::state::bounded;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;

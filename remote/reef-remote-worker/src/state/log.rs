@@ -1,6 +1,6 @@
 //! Log of what has made the session's objects: messages as they came, to be made again elsewhere.
 
-use super::bounded::list;
+use crate::bounded::list;
 use reef_remote_calls::Kind;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};

@@ -4,7 +4,6 @@
 //! *Invariant*: an id names one object of one kind until it has ended, and then nothing.
 
 pub(crate) mod allocations;
-pub(crate) mod bounded;
 pub(crate) mod frees;
 pub(crate) mod handles;
 pub(crate) mod host_calls;
