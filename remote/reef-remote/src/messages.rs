@@ -33,6 +33,9 @@ pub const REACTIVATE: u64 = 3;
 /// read when the client asks.
 pub const MAX_OUTPUTS_LEN: usize = 256 << 10;
 
+/// Maximum number of these outputs. Those of a command with more are read when the client asks.
+pub const MAX_OUTPUTS: usize = 256;
+
 /// Maximum number of bytes that one message carries of a longer copy.
 pub const MAX_PIECE_LEN: usize = 16 << 20;
 

@@ -216,6 +216,21 @@ fn position_beyond_those_of_devices_ends_its_session() {
     }
 }
 
+/// Outputs of a command are kept until that has ended, also those without bytes.
+#[test]
+fn command_with_too_many_outputs_ends_its_session() {
+    const RUN: u16 = 24;
+    const ASK_CLOCK: u16 = 30;
+    let _one = one_at_a_time();
+    let served = support::shared();
+    let client = raw_client(&served.address);
+    let (inputs, outputs): (Vec<Section>, Vec<Section>) = (Vec::new(), vec![(0, 0, 0); 1000]);
+    let run = (0_u64, RemoteCommand::Record, None::<u64>, [false; 2], inputs, outputs);
+    client.post(RUN, 1, &[&codec::write(&run).unwrap()]).unwrap();
+    let said = client.call(ASK_CLOCK, 0, &[]).unwrap_err().to_string();
+    assert!(said.contains("outputs: must be at most 256, got 1000"), "{said}");
+}
+
 /// A thousand sessions work at once, and the next one is refused.
 #[test]
 fn thousand_sessions_work_and_no_more() {

@@ -3,7 +3,7 @@
 use super::lane::Output;
 use super::mirror::{Mirror, State};
 use super::objects::Buffer;
-use crate::messages::{MAX_OUTPUTS_LEN, MAX_PIECE_LEN, Section};
+use crate::messages::{MAX_OUTPUTS, MAX_OUTPUTS_LEN, MAX_PIECE_LEN, Section};
 use parking_lot::MutexGuard;
 use reef_core::Result;
 use std::ops::Range;
@@ -53,10 +53,10 @@ impl Transfers {
         }
     }
 
-    /// Exposes the memory of outputs that are too long to come back by themselves.
+    /// Exposes the memory of outputs that are too long, or too many, to come back by themselves.
     pub(super) fn bounded(mut self) -> Self {
         let returned: usize = self.writes.iter().map(|(_, range)| range.len()).sum();
-        if returned > MAX_OUTPUTS_LEN {
+        if returned > MAX_OUTPUTS_LEN || self.writes.len() > MAX_OUTPUTS {
             self.writes.drain(..).for_each(|(buffer, _)| buffer.expose());
         }
         self

@@ -5,8 +5,8 @@ use super::tenants::accounts::{Account, Charge};
 use super::tenants::resource::Resource;
 use crate::error::NAME;
 use crate::messages::{
-    BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, Operation, PREEMPTOR, RemoteCommand,
-    Section, StorageStart,
+    BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS, MAX_OUTPUTS_LEN, Operation, PREEMPTOR,
+    RemoteCommand, Section, StorageStart,
 };
 use parking_lot::Mutex;
 use reef_core::{Args, Backend, Command, Copy, Dim3, Error, Fill, Launch, Task};
@@ -361,8 +361,13 @@ impl<D: Operators> Objects<D> {
     ///
     /// # Errors
     ///
-    /// `Protocol` if they are too long.
+    /// `Protocol` if they are too long, or too many.
     pub(super) fn outputs(&self, sections: &[Section]) -> Outcome<Outputs<D>> {
+        if sections.len() > MAX_OUTPUTS {
+            let got = sections.len();
+            let text = format!("outputs: must be at most {MAX_OUTPUTS}, got {got}");
+            return Err(reef_wire::Error::Protocol(text).into());
+        }
         let len = sections.iter().fold(0_u64, |sum, (_, _, len)| sum.saturating_add(*len));
         if len > MAX_OUTPUTS_LEN as u64 {
             let text = format!("outputs: must have at most {MAX_OUTPUTS_LEN} bytes, got {len}");
