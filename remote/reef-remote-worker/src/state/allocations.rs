@@ -104,14 +104,14 @@ impl Allocations {
         bytes: u64,
         is_there: impl Fn(u64) -> bool,
     ) -> Option<[u64; 2]> {
-        let (from, place) = self.all.range(..=at).next_back()?;
-        let (into, len) = (at - from, place.bytes);
-        if into >= len || bytes > len - into {
-            return None;
-        }
-        let last = at + bytes.saturating_sub(1);
-        let is_known = place.kind != MemoryKind::OfGraph || self.is_of_graph(*from);
-        (is_known || is_there(at) && is_there(last)).then_some(place.owners)
+        let last = at.checked_add(bytes.saturating_sub(1))?;
+        // Not the nearest one alone: a graph may have had a shorter one there, which it has freed.
+        let found = self.all.range(..=at).rev().find(|(from, place)| {
+            let (into, len) = (at - **from, place.bytes);
+            let is_known = || place.kind != MemoryKind::OfGraph || self.is_of_graph(**from);
+            into < len && bytes <= len - into && (is_known() || is_there(at) && is_there(last))
+        });
+        found.map(|(_, place)| place.owners)
     }
 
     /// Returns whether a capture or a graph has the memory that begins here.
@@ -144,6 +144,17 @@ mod tests {
         assert!(!has(&places, 1000) && has(&places, 1100), "a graph makes it again");
         assert_eq!(places.end(&HashSet::from([16]), false), [1100]);
         assert!(!has(&places, 1100));
+    }
+
+    /// A graph gives its addresses again, in other pieces.
+    #[test]
+    fn range_may_reach_over_the_begin_of_a_former_piece() {
+        let mut places = Allocations::default();
+        places.put(1000, 100, [16, 0], MemoryKind::OfGraph);
+        places.put(1040, 10, [32, 0], MemoryKind::OfGraph);
+        let has = |at, bytes| places.owners(at, bytes, |_| true);
+        assert_eq!([has(1042, 8), has(1042, 50)], [Some([32, 0]), Some([16, 0])]);
+        assert_eq!([has(1042, 59), has(1100, 1)], [None; 2]);
     }
 
     /// The driver says whether it is there when no graph has it.
