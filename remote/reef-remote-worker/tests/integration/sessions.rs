@@ -571,19 +571,27 @@ fn address_of_a_variable_ends_with_its_context() {
 #[test]
 fn memory_ends_with_a_context_that_is_retained_meanwhile() {
     let client = begin(&serve(&socket("hostile-reset")));
-    let word = result(&client, Call::cuMemAlloc_v2, &[1, 4]);
-    assert_eq!(table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]), 0);
+    let at = result(&client, Call::cuMemAlloc_v2, &[1, 4]);
     assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]), 0);
-    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]), 0);
     begin_second(&client);
     assert_eq!(table_in_second(&client, Call::cuStreamCreate, &[176, 1]), 0);
+    let enter = |context| {
+        let context = SetCurrent { context: U64::new(context) };
+        assert_eq!(code(&client, SetCurrent::OP, &[hot_bytes(&context)]), 0);
+    };
+    // The word is the other context's: memory that is about to end is refused.
+    enter(160);
+    let word = result(&client, Call::cuMemAlloc_v2, &[1, 4]);
+    assert_eq!(table(&client, Call::cuMemsetD8Async, &[word, 0, 4, 1]), 0);
+    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]), 0);
+    enter(1 << 46 | 1 << 4);
     assert_eq!(table(&client, Call::cuStreamWaitValue32_v2, &[64, word, 1, 1]), 0);
     let reset = [&table_call(Call::cuDevicePrimaryCtxReset_v2)[..], &0_u64.to_le_bytes()].concat();
     let reset = client.begin_call(TableCall::OP, 1, &[&reset]).unwrap();
     assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 201, "it is ending");
     assert_eq!(table_in_second(&client, Call::cuStreamWriteValue32_v2, &[176, word, 1, 0]), 0);
     assert_eq!(client.finish_call(reset).unwrap()[..4], [0; 4]);
-    assert_eq!(table_in_second(&client, Call::cuMemsetD8Async, &[word, 7, 4, 176]), 1);
+    assert_eq!(table_in_second(&client, Call::cuMemsetD8Async, &[at, 7, 4, 176]), 1);
     assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
 }
 
