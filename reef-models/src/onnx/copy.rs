@@ -2,7 +2,7 @@
 
 use super::external::External;
 use super::fault::Fault;
-use super::file::ModelFile;
+use super::file::{GraphFile, ModelFile, NodeFile, TensorFile};
 use crate::errors::error::{Error, Result};
 use crate::files::whole;
 use crate::memory::budget::Budget;
@@ -27,7 +27,7 @@ const TAKEN: [&str; 7] = [
     "profile.json",
 ];
 
-/// Copies a file to `folder`, as `model.onnx`, with the files that its initializers name.
+/// Copies a file to `folder`, as `model.onnx`, with the files that its tensors name.
 ///
 /// All files are new. They stay if `check` says so; after an error the folder is as it was.
 ///
@@ -59,20 +59,35 @@ pub fn copy(
     Ok(())
 }
 
-/// Places of the files that initializers name, and where those really are.
+/// Places of the files that tensors name, and where those really are.
 fn others(
     bytes: &[u8],
     folder: &Path,
     ledger: &Ledger,
 ) -> Result<BTreeSet<(PathBuf, PathBuf)>, Fault> {
     let file = ModelFile::read(bytes, ledger)?;
-    let tensors = file.graph.iter().flat_map(|graph| graph.initializers.iter());
-    let named = tensors.filter(|tensor| !tensor.external.is_empty());
-    let place = |tensor| {
+    let mut tensors = Vec::new();
+    file.graph.iter().for_each(|graph| of_graph(graph, &mut tensors));
+    file.functions.iter().for_each(|function| of_nodes(&function.nodes, &mut tensors));
+    let named = tensors.into_iter().filter(|tensor| !tensor.external.is_empty());
+    let place = |tensor: &TensorFile<'_>| {
         let place = External::of(tensor).and_then(|external| external.place(folder));
         place.and_then(free).map_err(Fault::of_graph)
     };
     named.map(place).collect()
+}
+
+/// Appends the tensors of a graph, and of those within it.
+fn of_graph<'f, 'a>(graph: &'f GraphFile<'a>, tensors: &mut Vec<&'f TensorFile<'a>>) {
+    tensors.extend(graph.initializers.iter());
+    of_nodes(&graph.nodes, tensors);
+}
+
+fn of_nodes<'f, 'a>(nodes: &'f [NodeFile<'a>], tensors: &mut Vec<&'f TensorFile<'a>>) {
+    for attribute in nodes.iter().flat_map(|node| node.attributes.iter()) {
+        tensors.extend(&attribute.tensor);
+        attribute.graph.iter().for_each(|graph| of_graph(graph, tensors));
+    }
 }
 
 /// Refuses a place whose name means something else in a model's folder.

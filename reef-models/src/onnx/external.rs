@@ -25,6 +25,7 @@ impl<'a> External<'a> {
             let number = || value.parse().map_err(|_| format!("external data: {key} {value:?}"));
             match key {
                 "location" => external.location = value,
+                "offset" | "length" if value.is_empty() => {} // left out, as in ONNX Runtime
                 "offset" => external.offset = number()?,
                 "length" => external.length = Some(number()?),
                 _ => {}
@@ -70,7 +71,7 @@ impl<'a> External<'a> {
     fn inside(&self, folder: &Path) -> Result<PathBuf> {
         let outside = || format!("external data outside of the folder: {:?}", self.location);
         let location = Path::new(self.location);
-        let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if self.location.is_empty() || !location.components().all(plain) {
             return Err(outside());
         }

@@ -80,6 +80,49 @@ fn weights_are_read_from_the_folder_and_below() {
     sees_ones(folder.load_from("link.data"));
     // Without a length, what the tensor takes; what lies behind it is another tensor's.
     sees_ones(folder.load(&[("location", "m.data"), ("offset", "4")]));
+    sees_ones(folder.load(&[("location", "m.data"), ("offset", "4"), ("length", "")]));
+}
+
+/// Some exporters begin a location with the folder itself.
+#[test]
+fn location_may_name_the_folder_itself() {
+    let folder = Folder::new("itself");
+    for place in ["./m.data", "./below/m.data", "below/./m.data"] {
+        folder.write_weights(&format!("model/{place}"));
+        sees_ones(folder.load_from(place));
+    }
+    let ones = 1f32.to_le_bytes().repeat(18);
+    std::fs::write(folder.0.join("model/whole.data"), ones).unwrap();
+    sees_ones(folder.load(&[("location", "whole.data"), ("offset", ""), ("length", "")]));
+    let said = folder.refuses(&[("location", ".")]);
+    assert_eq!(said, ".: no file");
+}
+
+/// A constant of a node is copied as an initializer is, and one of a branch.
+#[test]
+fn copy_takes_the_files_of_all_tensors() {
+    let folder = Folder::new("copied");
+    let [entry, sizes] =
+        [bytes(13, [bytes(1, "location"), bytes(2, "m.data")].concat()), number(1, 1)];
+    let tensor = |name: &str, place: &str| {
+        let location = bytes(13, [bytes(1, "location"), bytes(2, place)].concat());
+        [number(1, 1), number(2, 1), bytes(8, name), location].concat()
+    };
+    let value =
+        bytes(5, [bytes(1, "value"), bytes(5, [sizes, number(2, 1), entry].concat())].concat());
+    let inner = [node("Constant", &[], "c", &[value]), bytes(5, tensor("v", "below/v.data"))];
+    let branch = bytes(5, [bytes(1, "then_branch"), bytes(6, inner.concat())].concat());
+    let graph = [node("If", &["x"], "y", &[branch]), bytes(5, tensor("w", "./w.data"))];
+    let path = folder.0.join("model/m.onnx");
+    std::fs::write(&path, file(17, &graph)).unwrap();
+    for name in ["m.data", "w.data", "below/v.data"] {
+        std::fs::write(folder.0.join("model").join(name), name).unwrap();
+    }
+    let to = folder.0.join("to");
+    reef_models::onnx::copy(&path, &to).unwrap();
+    for name in ["m.data", "w.data", "below/v.data"] {
+        assert_eq!(std::fs::read_to_string(to.join(name)).unwrap(), name);
+    }
 }
 
 #[test]
@@ -115,7 +158,7 @@ fn missing_bytes_are_an_error_before_anything_is_read() {
         format!("m.data: {far} bytes for a tensor that takes 72")
     );
     assert_eq!(said(&[("length", "71")]), "m.data: 71 bytes for a tensor that takes 72");
-    for number in ["-1", "4 ", "", "0x4", "1e3"] {
+    for number in ["-1", "4 ", "0x4", "1e3"] {
         assert_eq!(said(&[("offset", number)]), format!("external data: offset {number:?}"));
     }
     let lost = folder.refuses(&[("location", "lost.data")]);
