@@ -1,7 +1,9 @@
 //! Linear models, and what prepares columns for models.
 
 use super::{assert_near, network, outputs};
-use crate::handmade::{float, floats, int, ints, node_in, open, stored, text, texts};
+use crate::handmade::{
+    float, floats, int, ints, node, node_in, open, singles, stored, text, texts,
+};
 use reef_op::tensor::Array;
 
 const ML: &str = "ai.onnx.ml";
@@ -153,4 +155,29 @@ fn categories_of_floats_are_those_of_their_integers() {
     let graph = one_node("OneHotEncoder", FLOAT, &["4"], &[ints("cats_int64s", &[5, 0])]);
     let made = outputs(&graph, &[4], Array::F32(vec![5.7, 4.0, -0.5, f32::NAN]));
     assert_eq!(made[0], Array::F32(vec![1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]));
+}
+
+/// Classifiers look up their labels so: places are computed of the scores.
+#[test]
+fn columns_are_picked_at_computed_places() {
+    let raw = |list: &[i64]| list.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let labels = [
+        node("ArgMax", &["x"], "best", &[int("axis", 1), int("keepdims", 0)]),
+        node_in(ML, "ArrayFeatureExtractor", &["labels", "best"], &["y"], &[]),
+        stored("labels", INT64, &[3], &raw(&[7, 8, 9])),
+        open(11, "x", FLOAT, &["2", "3"]),
+        open(12, "y", INT64, &[]),
+    ];
+    let network = network(&labels, &[]).unwrap();
+    assert_eq!(network.outputs[0].spec.dims, [1, 2]);
+    let scores = Array::F32(vec![0.1, 0.2, 0.7, 0.6, 0.3, 0.1]);
+    assert_eq!(network.execute(&[scores]).unwrap(), [Array::I64(vec![9, 7])]);
+    let columns = [
+        node_in(ML, "ArrayFeatureExtractor", &["table", "x"], &["y"], &[]),
+        singles("table", &[2, 3], |k| k as f32),
+        open(11, "x", INT64, &["1", "4"]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    let made = outputs(&columns, &[1, 4], Array::I64(vec![2, 0, 2, 1]));
+    assert_near(&made[0], &[2.0, 0.0, 2.0, 1.0, 5.0, 3.0, 5.0, 4.0]);
 }

@@ -3,10 +3,11 @@
 use super::products::{bytes_of, unpacked};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
+use crate::onnx::general::operators::places::indexed::parts_at;
 use crate::tensors::axes::{axis, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_op::tensor::{Domain, Element, Gather, Kind, Spec, Target};
+use reef_op::tensor::{Domain, Element};
 
 /// Numbers of a table, and a scale and a zero point for each block of them along an axis.
 struct Table {
@@ -24,12 +25,12 @@ pub(super) fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let table = Table::of(b, call)?;
     if along == table.at {
         let whole = table.floats(b)?;
-        return picked(b, &whole, places, along);
+        return parts_at(b, &whole, places, along);
     }
     let each = table
         .parts
         .iter()
-        .map(|part| part.as_ref().map(|part| picked(b, part, places, along)).transpose());
+        .map(|part| part.as_ref().map(|part| parts_at(b, part, places, along)).transpose());
     let parts: Vec<Option<Value>> = each.collect::<Result<_>>()?;
     let parts = parts.try_into().map_err(|_| "three parts wanted")?;
     let at = if table.at < along { table.at } else { table.at + places.rank() - 1 };
@@ -109,13 +110,4 @@ fn wide(
     let numbers =
         unpacked(b, bytes_of(call, index)?, bits, elements(&dims)?, Some((row, row_bytes)))?;
     b.constant(dims, numbers)
-}
-
-/// Parts of a tensor along an axis.
-fn picked(b: &mut Builder<'_>, x: &Value, places: &Value, along: usize) -> Result<Value> {
-    let [outer, len, inner] = crate::tensors::axes::sizes_around(&x.spec, along);
-    let dims = [&x.dims()[..along], places.dims(), &x.dims()[along + 1..]].concat();
-    let tuples = places.spec.elements();
-    let target = Target::Tuples { batches: outer, shared: true, sizes: vec![len], inner, tuples };
-    b.emit(Kind::Gather(Gather { target }), &[x, places], Spec { element: x.element(), dims })
 }

@@ -4,8 +4,8 @@ use super::ensemble::rows;
 use super::forest::{lookup, numbers_of};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::operators::places::indexed::parts_at;
 use crate::onnx::general::stored::array;
-use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Unary};
@@ -137,10 +137,12 @@ fn picked(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let x = if x.rank() == 1 { b.reshape(x, vec![1, x.dims()[0]])? } else { x.clone() };
     let last = x.rank().checked_sub(1).ok_or("the input must have a dimension")?;
-    let places = call.numbers(1)?.ok_or("operand 1 is missing")?;
-    let size = x.dims()[last];
-    let places = places.iter().map(|&place| axis(place, size)).collect::<Result<_>>()?;
-    b.pick_axis(&x, last, places)
+    let places = call.get(1)?;
+    if places.element().is_float() {
+        return Err(format!("places must be integers, got {}", places.spec));
+    }
+    let places = b.reshape(places, vec![places.spec.elements()])?;
+    parts_at(b, &x, &places, last)
 }
 
 /// Keys or values of a table of integers or floats; texts are refused.

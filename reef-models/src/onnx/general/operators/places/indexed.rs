@@ -30,8 +30,18 @@ pub(in crate::onnx::general::operators) fn indexed(
 
 fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, indices) = (call.get(0)?, call.get(1)?);
-    let at = call.axis(0, x.rank())?;
+    parts_at(b, x, indices, call.axis(0, x.rank())?)
+}
+
+/// Parts of a tensor along axis `at`, by their numbers.
+pub(in crate::onnx::general::operators) fn parts_at(
+    b: &mut Builder<'_>,
+    x: &Value,
+    indices: &Value,
+    at: usize,
+) -> Result<Value> {
     let [outer, size, inner] = sizes_around(&x.spec, at);
+    let dims = [&x.dims()[..at], indices.dims(), &x.dims()[at + 1..]].concat();
     if let Some(known) = indices.known_values().filter(|_| indices.rank() <= 1) {
         let places = known
             .array
@@ -41,10 +51,8 @@ fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
             .map(|&place| axis(place, size))
             .collect::<Result<_>>()?;
         let made = b.pick_axis(x, at, places)?;
-        let dims = [&x.dims()[..at], indices.dims(), &x.dims()[at + 1..]].concat();
         return b.reshape(&made, dims);
     }
-    let dims = [&x.dims()[..at], indices.dims(), &x.dims()[at + 1..]].concat();
     let tuples = indices.spec.elements();
     let target = Target::Tuples {
         batches: outer,
