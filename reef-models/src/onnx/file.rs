@@ -36,6 +36,10 @@ pub(super) struct GraphFile<'a> {
 pub(super) struct FunctionFile<'a> {
     pub(super) name: &'a str,
     pub(super) domain: &'a str,
+    /// Tells functions of one name apart.
+    pub(super) overload: &'a str,
+    /// Version of the default operator set in its body; `None` is that of the file.
+    pub(super) opset: Option<i64>,
     pub(super) inputs: List<&'a str>,
     pub(super) outputs: List<&'a str>,
     pub(super) nodes: List<NodeFile<'a>>,
@@ -49,6 +53,8 @@ pub(super) struct NodeFile<'a> {
     pub(super) name: &'a str,
     pub(super) op: &'a str,
     pub(super) domain: &'a str,
+    /// The function of several with its name.
+    pub(super) overload: &'a str,
     /// An empty name is an input that is left out.
     pub(super) inputs: List<&'a str>,
     pub(super) outputs: List<&'a str>,
@@ -175,11 +181,15 @@ impl<'a> FunctionFile<'a> {
             4 => |v| function.inputs.push(v.text()?, ledger)?,
             5 => |v| function.outputs.push(v.text()?, ledger)?,
             7 => |v| function.nodes.push(NodeFile::read(v.bytes()?, ledger, 0)?, ledger)?,
+            9 => |v| if let ("" | "ai.onnx", version) = opset(v.bytes()?)? {
+                function.opset = Some(version);
+            },
             10 => |v| function.domain = v.text()?,
             11 => |v| {
                 let default = AttributeFile::read(v.bytes()?, ledger, 0)?;
                 function.defaults.push(default, ledger)?;
             },
+            13 => |v| function.overload = v.text()?,
         );
         Ok(function)
     }
@@ -198,6 +208,7 @@ impl<'a> NodeFile<'a> {
                 node.attributes.push(attribute, ledger)?;
             },
             7 => |v| node.domain = v.text()?,
+            8 => |v| node.overload = v.text()?,
         );
         Ok(node)
     }

@@ -22,15 +22,18 @@ pub(super) fn graph_of<'f, 'a>(
     opsets: &RangeInclusive<i64>,
 ) -> Result<&'f GraphFile<'a>, Fault> {
     let graph = file.graph.as_ref().ok_or_else(|| Fault::no_file("it has no graph".into()))?;
-    let opset = version(file);
-    if opset < 1 {
-        return Err(Fault::of_graph(format!("operator set must be at least 1, got {opset}")));
-    }
-    if !opsets.contains(&opset) {
-        let (least, most) = (opsets.start(), opsets.end());
-        return Err(Fault::of_graph(unsupported(&format!(
-            "operator set {opset} (have: {least} to {most}) is"
-        ))));
-    }
+    ensure_read(version(file), opsets).map_err(Fault::of_graph)?;
     Ok(graph)
+}
+
+/// Refuses a version of the default operator set that is not read.
+pub(super) fn ensure_read(opset: i64, opsets: &RangeInclusive<i64>) -> Result<(), String> {
+    if opset < 1 {
+        return Err(format!("operator set must be at least 1, got {opset}"));
+    }
+    if opsets.contains(&opset) {
+        return Ok(());
+    }
+    let (least, most) = (opsets.start(), opsets.end());
+    Err(unsupported(&format!("operator set {opset} (have: {least} to {most}) is")))
 }

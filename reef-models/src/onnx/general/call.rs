@@ -18,6 +18,35 @@ pub(crate) type Points = [Value; 3];
 /// The size that a mark stands for.
 pub(crate) type Marks = HashMap<i64, Value>;
 
+/// Attributes of the function around a node, by the names that its body has for them.
+pub(crate) type Outer<'a> = [(&'a str, &'a AttributeFile<'a>)];
+
+/// The attribute itself, or that of the function around its node to which it refers.
+pub(crate) fn resolved<'a>(
+    own: &'a AttributeFile<'a>,
+    outer: &Outer<'a>,
+) -> Option<&'a AttributeFile<'a>> {
+    match own.refers_to {
+        None => Some(own),
+        Some(name) => outer.iter().find(|(outer, _)| *outer == name).map(|(_, found)| *found),
+    }
+}
+
+/// The attribute of this name that a node has, its own or that of the function around it.
+pub(crate) fn attribute_of<'a>(
+    node: &'a NodeFile<'a>,
+    name: &str,
+    outer: &Outer<'a>,
+) -> Option<&'a AttributeFile<'a>> {
+    let own = node.attributes.iter().find(|attribute| attribute.name == name)?;
+    resolved(own, outer)
+}
+
+/// As [`attribute_of`], its integer.
+pub(crate) fn int_of<'a>(node: &'a NodeFile<'a>, name: &str, outer: &Outer<'a>) -> Option<i64> {
+    attribute_of(node, name, outer)?.int
+}
+
 /// A node that is being read.
 pub(crate) struct Call<'a> {
     pub(crate) file: &'a NodeFile<'a>,
@@ -27,7 +56,7 @@ pub(crate) struct Call<'a> {
     pub(crate) opset: i64,
     pub(crate) folder: Option<&'a Path>,
     /// Attributes of the function in whose body the node stands.
-    pub(crate) outer: &'a [&'a AttributeFile<'a>],
+    pub(crate) outer: &'a Outer<'a>,
     /// Types of few bits that tensors have, by their names.
     pub(crate) few: &'a HashMap<&'a str, Few>,
     reads: Reads,
@@ -47,7 +76,7 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Around<'a> {
     pub(crate) opset: i64,
     pub(crate) folder: Option<&'a Path>,
-    pub(crate) outer: &'a [&'a AttributeFile<'a>],
+    pub(crate) outer: &'a Outer<'a>,
     pub(crate) few: &'a HashMap<&'a str, Few>,
     pub(crate) marks: &'a Marks,
 }
@@ -175,8 +204,7 @@ impl<'a> Call<'a> {
 
     pub(crate) fn attribute(&self, name: &'static str) -> Result<Option<&'a AttributeFile<'a>>> {
         let Some(own) = self.reads.attribute(self.file, name) else { return Ok(None) };
-        let Some(outer) = own.refers_to else { return Ok(Some(own)) };
-        Ok(self.outer.iter().find(|attribute| attribute.name == outer).copied())
+        Ok(resolved(own, self.outer))
     }
 
     fn named(&self, name: &'static str) -> Result<Attribute<'a>> {

@@ -3,16 +3,16 @@
 //! So their number must be known when the network is read: by constants, by shapes, or as a bound.
 //! An iteration that data may end sooner is computed, and its results are taken if it was reached.
 
+use super::call::{Outer, attribute_of, int_of};
 use super::stored::element;
 use super::walk::{Scope, Walk, body, select};
 use crate::onnx::fault::{Fault, Result};
-use crate::onnx::file::{AttributeFile, Dimension, GraphFile, NodeFile, ValueFile};
+use crate::onnx::file::{Dimension, GraphFile, NodeFile, ValueFile};
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Array, Binary, Domain, Element, Spec, Truth};
-use std::collections::HashMap;
 
 /// Maximum number of iterations of all loops of a file.
 pub(super) const MAX_ITERATIONS: usize = 1 << 14;
@@ -22,7 +22,7 @@ struct Body<'a, 's> {
     node: &'a NodeFile<'a>,
     graph: &'a GraphFile<'a>,
     scope: Scope<'a, 's>,
-    outer: &'s [&'a AttributeFile<'a>],
+    outer: &'s Outer<'a>,
     depth: usize,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Walk<'a, '_> {
         node: &'a NodeFile<'a>,
         operands: &[Option<&Value>],
         scope: &Scope<'a, '_>,
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
@@ -81,12 +81,12 @@ impl<'a> Walk<'a, '_> {
         &mut self,
         node: &'a NodeFile<'a>,
         scope: &'s Scope<'a, 's>,
-        outer: &'s [&'a AttributeFile<'a>],
+        outer: &'s Outer<'a>,
         depth: usize,
     ) -> Result<Body<'a, 's>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let graph = body(node, "body", outer).map_err(fault)?;
-        let mut scope = Scope { own: HashMap::new(), outer: Some(scope) };
+        let mut scope = Scope { outer: Some(scope), ..Scope::default() };
         self.initializers(graph, &mut scope)?;
         Ok(Body { node, graph, scope, outer, depth })
     }
@@ -152,7 +152,8 @@ impl<'a> Walk<'a, '_> {
         }
         body.graph.inputs.iter().for_each(|input| self.names.forget(input.name));
         let names = body.graph.inputs.iter().map(|input| input.name);
-        let mut scope = Scope { own: names.zip(given).collect(), outer: Some(&body.scope) };
+        let own = names.zip(given).collect();
+        let mut scope = Scope { own, outer: Some(&body.scope), ..Scope::default() };
         self.nodes(&body.graph.nodes, &mut scope, body.outer, body.depth)?;
         let names = body.graph.outputs.iter().map(|output| output.name);
         self.ensure_unbounded(body.node, names)?;
@@ -193,7 +194,7 @@ impl<'a> Walk<'a, '_> {
         node: &'a NodeFile<'a>,
         operands: &[Option<&Value>],
         scope: &Scope<'a, '_>,
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
@@ -203,7 +204,7 @@ impl<'a> Walk<'a, '_> {
         }
         let body = self.body(node, scope, outer, depth)?;
         let mut operands = all(operands).map_err(fault)?;
-        let count = number(node, "num_scan_inputs").and_then(|count| {
+        let count = number(node, "num_scan_inputs", outer).and_then(|count| {
             operands
                 .len()
                 .checked_sub(count)
@@ -212,7 +213,7 @@ impl<'a> Walk<'a, '_> {
         let sequences = operands.split_off(count.map_err(fault)?);
         body.ensure_ports(operands.len() + sequences.len(), operands.len()).map_err(fault)?;
         let outputs = body.graph.outputs.len() - operands.len();
-        let sequences = Sequences::of(node, sequences, outputs).map_err(fault)?;
+        let sequences = Sequences::of(node, outer, sequences, outputs).map_err(fault)?;
         let mut turn = Turn { state: operands, given: Vec::new() };
         for at in 0..sequences.len {
             let parts = sequences.at(&mut self.builder, at).map_err(fault)?;
@@ -308,9 +309,18 @@ struct Sequences {
 }
 
 impl Sequences {
-    fn of(node: &NodeFile<'_>, values: Vec<Value>, outputs: usize) -> Result<Self> {
-        let ways = ways(node, "scan_input_axes", "scan_input_directions", values.len())?;
-        let outputs = ways_of_outputs(node, outputs)?;
+    fn of<'a>(
+        node: &'a NodeFile<'a>,
+        outer: &Outer<'a>,
+        values: Vec<Value>,
+        outputs: usize,
+    ) -> Result<Self> {
+        let list = |name: &str, count: usize| numbers(node, name, outer, count);
+        let inputs = values.len();
+        let axes = list("scan_input_axes", inputs)?;
+        let ways = ways(axes, list("scan_input_directions", inputs)?);
+        let axes = list("scan_output_axes", outputs)?;
+        let outputs = self::ways(axes, list("scan_output_directions", outputs)?);
         let mut each = Vec::new();
         for (value, (at, is_reverse)) in values.into_iter().zip(ways) {
             let at = axis(at, value.rank())?;
@@ -349,29 +359,30 @@ impl Sequences {
     }
 }
 
-fn ways_of_outputs(node: &NodeFile<'_>, count: usize) -> Result<Vec<Way>> {
-    ways(node, "scan_output_axes", "scan_output_directions", count)
+/// A number of an attribute for each of `count` sequences; 0 for all if the node says nothing: the
+/// first axis, from its start.
+fn numbers<'a>(
+    node: &'a NodeFile<'a>,
+    name: &str,
+    outer: &Outer<'a>,
+    count: usize,
+) -> Result<Vec<i64>> {
+    let found = attribute_of(node, name, outer);
+    let list = found.map_or(vec![0; count], |found| found.ints.to_vec());
+    if list.len() == count {
+        return Ok(list);
+    }
+    Err(format!("attribute {name} must have {count} numbers, got {}", list.len()))
 }
 
-/// Axes and directions of `count` sequences: the first, from its start, if the node says nothing.
-fn ways(node: &NodeFile<'_>, axes: &str, directions: &str, count: usize) -> Result<Vec<Way>> {
-    let list = |name: &str| {
-        let found = node.attributes.iter().find(|attribute| attribute.name == name);
-        let list = found.map_or(vec![0; count], |found| found.ints.to_vec());
-        if list.len() == count {
-            return Ok(list);
-        }
-        Err(format!("attribute {name} must have {count} numbers, got {}", list.len()))
-    };
-    let directions = list(directions)?.into_iter().map(|direction| direction != 0);
-    Ok(list(axes)?.into_iter().zip(directions).collect())
+/// Axes with their directions.
+fn ways(axes: Vec<i64>, directions: Vec<i64>) -> Vec<Way> {
+    axes.into_iter().zip(directions).map(|(axis, direction)| (axis, direction != 0)).collect()
 }
 
 /// A number that an attribute must say.
-fn number(node: &NodeFile<'_>, name: &str) -> Result<usize> {
-    let found = node.attributes.iter().find(|attribute| attribute.name == name);
-    let found = found.and_then(|attribute| attribute.int);
-    size(found.ok_or_else(|| format!("attribute {name} is missing"))?)
+fn number<'a>(node: &'a NodeFile<'a>, name: &str, outer: &Outer<'a>) -> Result<usize> {
+    size(int_of(node, name, outer).ok_or_else(|| format!("attribute {name} is missing"))?)
 }
 
 /// Results of all iterations along a new axis, the first unless `ways` says otherwise.

@@ -1,5 +1,6 @@
 //! Sequences of tensors, which are known when the network is read: lists of values.
 
+use super::call::{Outer, int_of};
 use super::walk::{Scope, SequenceResult, Walk};
 use crate::onnx::fault::{Fault, Result};
 use crate::onnx::file::NodeFile;
@@ -14,8 +15,9 @@ impl<'a> Walk<'a, '_> {
     /// The result of an operator on sequences; `None` if it is none.
     pub(super) fn of_sequences(
         &mut self,
-        node: &NodeFile<'a>,
+        node: &'a NodeFile<'a>,
         scope: &Scope<'a, '_>,
+        outer: &Outer<'a>,
     ) -> Result<Option<SequenceResult>, Fault> {
         let is_sequence =
             node.inputs.first().is_some_and(|name| self.names.sequences.contains_key(name));
@@ -29,7 +31,7 @@ impl<'a> Walk<'a, '_> {
         let held = node.inputs.first().and_then(|name| self.names.sequences.get(name));
         let items = held.map_or(0, Vec::len) + node.inputs.len();
         let making = ledger.charge(ITEM * items as u64).map_err(|why| fault(why.into()))?;
-        let result = self.apply(node, scope).map_err(fault)?;
+        let result = self.apply(node, scope, outer).map_err(fault)?;
         drop(making);
         if let SequenceResult::Sequence(list) = &result {
             ledger.keep(ITEM * list.len() as u64).map_err(|why| fault(why.into()))?;
@@ -37,9 +39,15 @@ impl<'a> Walk<'a, '_> {
         Ok(Some(result))
     }
 
-    fn apply(&mut self, node: &NodeFile<'a>, scope: &Scope<'a, '_>) -> Result<SequenceResult> {
+    fn apply(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        scope: &Scope<'a, '_>,
+        outer: &Outer<'a>,
+    ) -> Result<SequenceResult> {
         let tensor = |index: usize| {
-            let name = node.inputs.get(index).filter(|name| !name.is_empty());
+            let name = node.inputs.get(index);
+            let name = name.filter(|name| !name.is_empty() && !scope.is_left_out(name));
             name.map(|name| scope.get(name).cloned().ok_or_else(|| format!("no tensor {name:?}")))
         };
         let needed =
@@ -72,9 +80,16 @@ impl<'a> Walk<'a, '_> {
                 SequenceResult::Tensor(self.builder.whole(Vec::new(), vec![list.len() as i64])?)
             }
             "SplitToSequence" => {
-                SequenceResult::Sequence(self.split(node, &needed(0)?, tensor(1).transpose()?)?)
+                let along = int_of(node, "axis", outer).unwrap_or(0);
+                let keeps = int_of(node, "keepdims", outer) != Some(0);
+                let sizes = tensor(1).transpose()?;
+                SequenceResult::Sequence(self.split(&needed(0)?, along, keeps, sizes)?)
             }
-            "ConcatFromSequence" => SequenceResult::Tensor(self.joined(node, &list)?),
+            "ConcatFromSequence" => {
+                let along = int_of(node, "axis", outer).ok_or("attribute axis is missing")?;
+                let is_new = int_of(node, "new_axis", outer).unwrap_or(0) != 0;
+                SequenceResult::Tensor(self.joined(&list, along, is_new)?)
+            }
             other => return Err(format!("a sequence can't be an operand of {other}")),
         })
     }
@@ -82,13 +97,14 @@ impl<'a> Walk<'a, '_> {
     /// Parts of a tensor: of one size, of several, or of one element each.
     fn split(
         &mut self,
-        node: &NodeFile<'_>,
         x: &Value,
+        along: i64,
+        keeps: bool,
         sizes: Option<Value>,
     ) -> Result<Vec<Value>> {
-        let along = axis(attribute(node, "axis").unwrap_or(0), x.rank())?;
+        let along = axis(along, x.rank())?;
         let len = x.dims()[along];
-        let drops = sizes.is_none() && attribute(node, "keepdims") == Some(0);
+        let drops = sizes.is_none() && !keeps;
         let each = match &sizes {
             Some(one) if one.rank() != 1 => size(number(one)?)?,
             _ => 1,
@@ -124,13 +140,9 @@ impl<'a> Walk<'a, '_> {
         Ok(made)
     }
 
-    fn joined(&mut self, node: &NodeFile<'_>, list: &[Value]) -> Result<Value> {
+    fn joined(&mut self, list: &[Value], along: i64, is_new: bool) -> Result<Value> {
         let first = list.first().ok_or("an empty sequence")?;
-        let is_new = attribute(node, "new_axis").unwrap_or(0) != 0;
-        let along = axis(
-            attribute(node, "axis").ok_or("attribute axis is missing")?,
-            first.rank() + usize::from(is_new),
-        )?;
+        let along = axis(along, first.rank() + usize::from(is_new))?;
         let mut parts = Vec::new();
         for value in list {
             let mut dims = value.dims().to_vec();
@@ -141,10 +153,6 @@ impl<'a> Walk<'a, '_> {
         }
         self.builder.concat(&parts.iter().collect::<Vec<_>>(), along)
     }
-}
-
-fn attribute(node: &NodeFile<'_>, name: &str) -> Option<i64> {
-    node.attributes.iter().find(|attribute| attribute.name == name).and_then(|found| found.int)
 }
 
 /// Integers that must be known when the network is read.

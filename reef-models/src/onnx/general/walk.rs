@@ -3,7 +3,7 @@
 use super::bounds::after::of_results;
 use super::bounds::before::prepared;
 use super::bounds::points::{joined, of_sizes, operands_at};
-use super::call::{Around, Call, Marks, Points};
+use super::call::{Around, Call, Marks, Outer, Points, attribute_of, int_of, resolved};
 use super::few::Few;
 use super::operators::lower;
 use super::options::TensorOptions;
@@ -11,12 +11,10 @@ use super::stored::{array, element};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::onnx::fault::{Fault, Result};
-use crate::onnx::file::{
-    AttributeFile, Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile,
-};
+use crate::onnx::file::{Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile};
 use crate::onnx::images::SHOWN;
 use crate::onnx::node::name_of;
-use crate::onnx::opset::version;
+use crate::onnx::opset::{OPSETS, ensure_read, version};
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::{Bound, Value};
@@ -41,11 +39,17 @@ pub(super) struct Scope<'a, 's> {
     pub(super) own: HashMap<&'a str, Value>,
     /// Names of the graph in which a branch or a body lies.
     pub(super) outer: Option<&'s Scope<'a, 's>>,
+    /// Operands of a function that its node leaves out.
+    pub(super) left_out: HashSet<&'a str>,
 }
 
 impl<'a> Scope<'a, '_> {
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.own.get(name).or_else(|| self.outer.and_then(|outer| outer.get(name)))
+    }
+
+    pub(super) fn is_left_out(&self, name: &str) -> bool {
+        self.left_out.contains(name) || self.outer.is_some_and(|outer| outer.is_left_out(name))
     }
 
     fn insert(&mut self, name: &'a str, value: Value) -> Option<Value> {
@@ -257,7 +261,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         &mut self,
         nodes: &'a [NodeFile<'a>],
         scope: &mut Scope<'a, '_>,
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<(), Fault> {
         for node in nodes {
@@ -284,12 +288,12 @@ impl<'a, 'o> Walk<'a, 'o> {
         &mut self,
         node: &'a NodeFile<'a>,
         scope: &Scope<'a, '_>,
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<(Vec<Value>, Vec<Option<Bound>>), Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         node.outputs.iter().for_each(|name| self.names.forget(name));
-        match self.of_sequences(node, scope)? {
+        match self.of_sequences(node, scope, outer)? {
             Some(SequenceResult::Tensor(value)) => return Ok((vec![value], Vec::new())),
             Some(SequenceResult::Sequence(list)) => {
                 let name = node.outputs.first().filter(|name| !name.is_empty());
@@ -307,11 +311,11 @@ impl<'a, 'o> Walk<'a, 'o> {
             let weights = node.inputs.get(1).filter(|_| WEIGHTED.contains(&node.op));
             self.builder.module = weights.and_then(|name| name.strip_suffix(".weight"));
         }
-        let few = few_of(node, &self.names.few);
+        let few = few_of(node, outer, &self.names.few);
         let Names { bounds, points, .. } = &self.names;
         let given: Vec<_> = node.inputs.iter().map(|name| bounds.get(name).cloned()).collect();
         let points: Vec<_> = node.inputs.iter().map(|name| points.get(name).cloned()).collect();
-        let instead = prepared(&mut self.builder, node, &operands, &given).map_err(fault)?;
+        let instead = prepared(&mut self.builder, node, outer, &operands, &given).map_err(fault)?;
         let pairs = operands.iter().zip(&instead);
         let operands: Vec<_> = pairs.map(|(&old, new)| new.as_ref().or(old)).collect();
         let known = self.known_of(node, &operands, &given, &points, outer).map_err(fault)?;
@@ -342,7 +346,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         operands: &[Option<&Value>],
         given: &[Option<Bound>],
         points: &[Option<Points>],
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
     ) -> Result<Option<Points>> {
         let first = operands.first().copied().flatten();
         if let (Some(x), Some(Some(bound)), "Shape" | "Size") = (first, given.first(), node.op) {
@@ -381,18 +385,19 @@ impl<'a, 'o> Walk<'a, 'o> {
         node: &'a NodeFile<'a>,
         operands: &[Option<&Value>],
         scope: &Scope<'a, '_>,
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<Option<Vec<Value>>, Fault> {
         let same = |function: &&FunctionFile<'_>| {
             (function.name, function.domain) == (node.op, node.domain)
+                && function.overload == node.overload
         };
         let made = match (node.domain, node.op) {
             ("" | "ai.onnx", "If") => self.choice(node, operands, scope, outer, depth)?,
             ("" | "ai.onnx", "Loop") => self.repeated(node, operands, scope, outer, depth)?,
             ("" | "ai.onnx", "Scan") => self.scanned(node, operands, scope, outer, depth)?,
             _ => match self.functions.iter().find(same) {
-                Some(function) => self.function(node, function, operands, depth)?,
+                Some(function) => self.function(node, function, operands, outer, depth)?,
                 None => return Ok(None),
             },
         };
@@ -428,7 +433,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         node: &'a NodeFile<'a>,
         operands: &[Option<&Value>],
         scope: &Scope<'a, '_>,
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
@@ -468,11 +473,11 @@ impl<'a, 'o> Walk<'a, 'o> {
         node: &'a NodeFile<'a>,
         graph: &'a GraphFile<'a>,
         outer_scope: &Scope<'a, '_>,
-        outer: &[&'a AttributeFile<'a>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
-        let mut scope = Scope { own: HashMap::new(), outer: Some(outer_scope) };
+        let mut scope = Scope { outer: Some(outer_scope), ..Scope::default() };
         self.initializers(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, outer, depth)?;
         let result = |output: &ValueFile<'a>| {
@@ -489,21 +494,33 @@ impl<'a, 'o> Walk<'a, 'o> {
         node: &'a NodeFile<'a>,
         function: &'a FunctionFile<'a>,
         operands: &[Option<&Value>],
+        outer: &Outer<'a>,
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         if depth >= DEPTH {
             return Err(fault(format!("functions call each other more than {DEPTH} deep")));
         }
-        let given = function.inputs.iter().zip(operands);
-        let own = given.filter_map(|(&name, value)| Some((name, (*value)?.clone()))).collect();
-        let mut scope = Scope { own, outer: None };
-        let outer: Vec<&'a AttributeFile<'a>> =
-            node.attributes.iter().chain(&function.defaults).collect();
+        ensure_fits(node, function).map_err(fault)?;
+        let opset = function.opset.unwrap_or(self.opset);
+        ensure_read(opset, &OPSETS).map_err(fault)?;
+        let mut scope = Scope::default();
+        for (k, &name) in function.inputs.iter().enumerate() {
+            if let Some(value) = operands.get(k).copied().flatten() {
+                scope.insert(name, value.clone());
+            } else {
+                scope.left_out.insert(name);
+            }
+        }
+        let own = node.attributes.iter().filter_map(|own| Some((own.name, resolved(own, outer)?)));
+        let defaults = function.defaults.iter().map(|default| (default.name, default));
+        let outer: Vec<_> = own.chain(defaults).collect();
         let few = function.inputs.iter().zip(node.inputs.iter());
         let few = few.filter_map(|(&to, from)| Some((to, *self.names.few.get(from)?))).collect();
         let around = std::mem::replace(&mut self.names, Names { few, ..Names::default() });
+        let opset = std::mem::replace(&mut self.opset, opset);
         let read = self.nodes(&function.nodes, &mut scope, &outer, depth + 1);
+        self.opset = opset;
         let read =
             read.and_then(|()| self.ensure_unbounded(node, function.outputs.iter().copied()));
         let own = std::mem::replace(&mut self.names, around);
@@ -511,24 +528,38 @@ impl<'a, 'o> Walk<'a, 'o> {
         let few = node.outputs.iter().zip(function.outputs.iter());
         let few = few.filter(|(to, _)| !to.is_empty());
         self.names.few.extend(few.filter_map(|(&to, from)| Some((to, *own.few.get(from)?))));
-        let result =
-            |name: &&str| scope.get(name).cloned().ok_or_else(|| format!("no node makes {name:?}"));
-        function.outputs.iter().map(result).collect::<Result<_>>().map_err(fault)
+        let result = |(name, to): (&&str, &&str)| match scope.get(name) {
+            Some(value) => Ok(value.clone()),
+            None if to.is_empty() => self.builder.whole(vec![0], Vec::new()), // nothing reads it
+            None => Err(format!("no node makes {name:?}")),
+        };
+        let results = function.outputs.iter().zip(node.outputs.iter()).map(result);
+        results.collect::<Result<_>>().map_err(fault)
     }
+}
+
+/// Refuses a node with more operands or results than its function has.
+fn ensure_fits(node: &NodeFile<'_>, function: &FunctionFile<'_>) -> Result<()> {
+    let named =
+        |names: &[&str]| names.iter().rposition(|name| !name.is_empty()).map_or(0, |k| k + 1);
+    let (inputs, outputs) = (named(&node.inputs), named(&node.outputs));
+    let (most_inputs, most_outputs) = (function.inputs.len(), function.outputs.len());
+    if inputs > most_inputs || outputs > most_outputs {
+        return Err(format!(
+            "the function must have at most {most_inputs} operands and {most_outputs} results, got \
+             {inputs} and {outputs}"
+        ));
+    }
+    Ok(())
 }
 
 /// A graph of a node, by the name of its attribute.
 pub(super) fn body<'a>(
     node: &'a NodeFile<'a>,
     name: &str,
-    outer: &[&'a AttributeFile<'a>],
+    outer: &Outer<'a>,
 ) -> Result<&'a GraphFile<'a>> {
-    let own = node.attributes.iter().find(|attribute| attribute.name == name);
-    let found = match own.and_then(|own| own.refers_to) {
-        Some(name) => outer.iter().copied().find(|attribute| attribute.name == name),
-        None => own,
-    };
-    let graph = found.and_then(|attribute| attribute.graph.as_deref());
+    let graph = attribute_of(node, name, outer).and_then(|found| found.graph.as_deref());
     graph.ok_or_else(|| format!("attribute {name} must be a graph"))
 }
 
@@ -570,17 +601,15 @@ const MOVING: &[&str] = &[
 ];
 
 /// The type of few bits that results of a node have.
-fn few_of(node: &NodeFile<'_>, few: &HashMap<&str, Few>) -> Option<Few> {
-    let number = |name: &str| {
-        let found = node.attributes.iter().find(|attribute| attribute.name == name);
-        found.and_then(|found| found.int).and_then(Few::of)
-    };
+fn few_of<'a>(node: &'a NodeFile<'a>, outer: &Outer<'a>, few: &HashMap<&str, Few>) -> Option<Few> {
+    let number = |name: &str| int_of(node, name, outer).and_then(Few::of);
     let operand = |index: usize| node.inputs.get(index).and_then(|name| few.get(name)).copied();
     match node.op {
         "Cast" => number("to"),
         "CastLike" => operand(1),
         "Constant" => {
-            let mut tensors = node.attributes.iter().filter_map(|a| a.tensor.as_ref());
+            let attributes = node.attributes.iter().filter_map(|own| resolved(own, outer));
+            let mut tensors = attributes.filter_map(|found| found.tensor.as_ref());
             tensors.find_map(|tensor| Few::of(tensor.element))
         }
         "QuantizeLinear" => operand(2).or_else(|| number("output_dtype")),
@@ -598,6 +627,7 @@ fn operands<'s>(node: &NodeFile<'_>, scope: &'s Scope<'_, '_>) -> Result<Vec<Opt
     let operand = |&name: &&str| match scope.get(name) {
         _ if name.is_empty() => Ok(None),
         Some(value) => Ok(Some(value)),
+        None if scope.is_left_out(name) => Ok(None),
         None => Err(format!(
             "{name:?} is not an input or initializer, and no node before this one makes it"
         )),

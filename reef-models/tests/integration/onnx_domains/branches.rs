@@ -1,7 +1,10 @@
-//! `If`: decided when the network is read, or by both branches.
+//! `If`: decided when the network is read, or by both branches. Functions of a file.
 
 use super::{assert_near, doubles, network, outputs};
-use crate::handmade::{graph, int, ints, node, node_of, open, scalar, value};
+use crate::handmade::{
+    bytes, file, graph, int, ints, node, node_in, node_of, number, open, scalar, value,
+};
+use reef_models::Model;
 use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
@@ -121,4 +124,130 @@ fn graphs_in_graphs_have_an_end() {
     }
     let said = network(&parts, &[]).unwrap_err();
     assert!(said.contains("graphs lie more than 16 deep in each other"), "{said}");
+}
+
+/// A function of domain `own`, whose nodes stand as those of a graph.
+fn function(
+    name: &str,
+    [inputs, outputs]: [&[&str]; 2],
+    nodes: &[Vec<u8>],
+    more: &[Vec<u8>],
+) -> Vec<u8> {
+    let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(4, input)).collect();
+    let outputs: Vec<u8> = outputs.iter().flat_map(|output| bytes(5, output)).collect();
+    // A node is field 1 of a graph, and field 7 of a function.
+    let node = |node: &Vec<u8>| [&[7 << 3 | 2], &node[1..]].concat();
+    let nodes: Vec<u8> = nodes.iter().flat_map(node).collect();
+    let parts = [bytes(1, name), inputs, outputs, nodes, bytes(10, "own"), more.concat()];
+    bytes(25, parts.concat())
+}
+
+/// An attribute that is one of the function around.
+fn referring(name: &str, to: &str) -> Vec<u8> {
+    bytes(5, [bytes(1, name), bytes(21, to)].concat())
+}
+
+/// Results of a file with these functions for `x` of three numbers.
+fn of_functions(nodes: &[Vec<u8>], functions: &[Vec<u8>]) -> Result<Vec<f64>, String> {
+    let ends = [open(11, "x", FLOAT, &["3"]), open(12, "y", FLOAT, &[])];
+    let bytes = [file(21, &[nodes, &ends].concat()), functions.concat()].concat();
+    let read = Model::from_onnx(&bytes, "made").tensors_only().read();
+    let model = read.map_err(|error| error.to_string())?;
+    let made = model.tensors().unwrap().execute(&[Array::F32(vec![-2.0, -1.0, 3.0])]).unwrap();
+    Ok(doubles(&made[0]))
+}
+
+#[test]
+fn overload_chooses_between_functions_of_one_name() {
+    let of = |op: &str, overload: &str| {
+        let body = [node(op, &["a"], "b", &[])];
+        function("F", [&["a"], &["b"]], &body, &[bytes(13, overload)])
+    };
+    let functions = [of("Neg", ""), of("Abs", "size"), of("Sign", "sign")];
+    let made = |overload: &str| {
+        let parts = [bytes(1, "x"), bytes(2, "y"), bytes(4, "F"), bytes(7, "own")].concat();
+        let call = bytes(1, [parts, bytes(8, overload)].concat());
+        of_functions(&[call], &functions)
+    };
+    assert_eq!(made("").unwrap(), [2.0, 1.0, -3.0]);
+    assert_eq!(made("size").unwrap(), [2.0, 1.0, 3.0]);
+    assert_eq!(made("sign").unwrap(), [-1.0, -1.0, 1.0]);
+    assert!(made("other").unwrap_err().contains("operators of domain \"own\" are not supported"));
+}
+
+/// `Softmax` flattened its axes before operator set 13: of `[1, 3, 1]` all three numbers are a row
+/// then, and of its last axis each is one.
+#[test]
+fn function_has_an_operator_set_of_its_own() {
+    let body = [node("Softmax", &["a"], "b", &[])];
+    let made = |version: i64| {
+        let opset = bytes(9, number(2, version));
+        let own = function("F", [&["a"], &["b"]], &body, &[opset]);
+        let nodes = [
+            node("Constant", &[], "sizes", &[ints("value_ints", &[1, 3, 1])]),
+            node("Reshape", &["x", "sizes"], "a", &[]),
+            node_in("own", "F", &["a"], &["y"], &[]),
+        ];
+        of_functions(&nodes, &[own])
+    };
+    assert_eq!(made(21).unwrap(), [1.0, 1.0, 1.0]);
+    let sum = (-5f64).exp() + (-4f64).exp() + 1.0;
+    let old = made(12).unwrap();
+    assert!((old[2] - 1.0 / sum).abs() < 1e-6, "{old:?}");
+    assert!(made(99).unwrap_err().contains("operator set 99 (have: 7 to 28) is not supported"));
+}
+
+/// The inner function's attribute is the outer one's, which has a default.
+#[test]
+fn attributes_are_handed_from_function_to_function() {
+    let slope = bytes(11, [bytes(1, "slope"), [0x15, 0, 0, 0, 0x3f].to_vec()].concat()); // 0.5
+    let body = [node("LeakyRelu", &["a"], "b", &[referring("alpha", "low")])];
+    let inner = function("Inner", [&["a"], &["b"]], &body, &[bytes(6, "low")]);
+    let body = [node_in("own", "Inner", &["a"], &["b"], &[referring("low", "slope")])];
+    let outer = function("Outer", [&["a"], &["b"]], &body, &[slope]);
+    let made = |attributes: &[Vec<u8>]| {
+        let call = node_in("own", "Outer", &["x"], &["y"], attributes);
+        of_functions(&[call], &[inner.clone(), outer.clone()]).unwrap()
+    };
+    assert_eq!(made(&[]), [-1.0, -0.5, 3.0]);
+    assert_eq!(made(&[crate::handmade::float("slope", 0.25)]), [-0.5, -0.25, 3.0]);
+}
+
+#[test]
+fn function_may_have_operands_and_results_that_are_left_out() {
+    // The bounds of a Clip, of which the caller may give one, and a result of them that is unread.
+    let body =
+        [node("Clip", &["a", "low", "high"], "b", &[]), node("Identity", &["b"], "same", &[])];
+    let ports: [&[&str]; 2] = [&["a", "low", "high"], &["same", "b"]];
+    let limits = function("Limits", ports, &body, &[]);
+    let made = |inputs: &[&str], outputs: &[&str]| {
+        let call = node_in("own", "Limits", inputs, outputs, &[]);
+        of_functions(&[call, scalar("one", 1.0)], std::slice::from_ref(&limits))
+    };
+    assert_eq!(made(&["x"], &["y"]).unwrap(), [-2.0, -1.0, 3.0]);
+    assert_eq!(made(&["x", "", "one"], &["", "y"]).unwrap(), [-2.0, -1.0, 1.0]);
+    assert_eq!(made(&["x", "one", ""], &["y"]).unwrap(), [1.0, 1.0, 3.0]);
+    let said = made(&["x", "one", "one", "x"], &["y"]).unwrap_err();
+    assert!(said.ends_with("must have at most 3 operands and 2 results, got 4 and 1"), "{said}");
+}
+
+/// The axis of a sequence's parts, and of what is put together of them, is the function's.
+#[test]
+fn sequences_in_a_function_take_its_attributes() {
+    let body = [
+        node("SplitToSequence", &["a"], "parts", &[referring("axis", "axis"), int("keepdims", 0)]),
+        node(
+            "ConcatFromSequence",
+            &["parts"],
+            "b",
+            &[referring("axis", "axis"), int("new_axis", 1)],
+        ),
+    ];
+    let own = function("Parts", [&["a"], &["b"]], &body, &[]);
+    let nodes = [
+        node("Constant", &[], "sizes", &[ints("value_ints", &[1, 3])]),
+        node("Reshape", &["x", "sizes"], "a", &[]),
+        node_in("own", "Parts", &["a"], &["y"], &[int("axis", 1)]),
+    ];
+    assert_eq!(of_functions(&nodes, &[own]).unwrap(), [-2.0, -1.0, 3.0]);
 }

@@ -2,6 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::file::NodeFile;
+use crate::onnx::general::call::{Outer, int_of};
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value};
@@ -20,8 +21,8 @@ enum Behind {
 }
 
 impl Behind {
-    fn of(node: &NodeFile<'_>, operand: usize) -> Option<Self> {
-        let is_largest = attribute(node, "largest").unwrap_or(1) != 0;
+    fn of<'a>(node: &'a NodeFile<'a>, outer: &Outer<'a>, operand: usize) -> Option<Self> {
+        let is_largest = int_of(node, "largest", outer).unwrap_or(1) != 0;
         match (node.op, operand) {
             ("ReduceSum" | "ReduceMean" | "ReduceL1" | "ReduceL2", 0) => Some(Self::Zero),
             ("ReduceSumSquare" | "ReduceLogSum" | "NonZero", 0) => Some(Self::Zero),
@@ -55,10 +56,6 @@ impl Behind {
     }
 }
 
-fn attribute(node: &NodeFile<'_>, name: &str) -> Option<i64> {
-    node.attributes.iter().find(|attribute| attribute.name == name).and_then(|found| found.int)
-}
-
 /// True where a row along an axis of a tensor of these sizes is real.
 pub(crate) fn real_rows(b: &mut Builder<'_>, dims: &[usize], bound: &Bound) -> Result<Value> {
     let mut along = vec![1; dims.len()];
@@ -84,16 +81,17 @@ pub(crate) fn masked(b: &mut Builder<'_>, x: &Value, bound: &Bound, fill: Scalar
 }
 
 /// Operands in the place of those that have rows behind; `None` stays as it is.
-pub(in crate::onnx::general) fn prepared(
+pub(in crate::onnx::general) fn prepared<'a>(
     b: &mut Builder<'_>,
-    node: &NodeFile<'_>,
+    node: &'a NodeFile<'a>,
+    outer: &Outer<'a>,
     operands: &[Option<&Value>],
     given: &[Option<Bound>],
 ) -> Result<Vec<Option<Value>>> {
     let mut made = vec![None; operands.len()];
     for (index, (operand, bound)) in operands.iter().zip(given).enumerate() {
         let (Some(x), Some(bound)) = (operand, bound) else { continue };
-        if let Some(behind) = Behind::of(node, index) {
+        if let Some(behind) = Behind::of(node, outer, index) {
             made[index] = Some(masked(b, x, bound, behind.number(x.element()))?);
         }
         let Some(places) = operands.get(1).copied().flatten().filter(|_| index == 0) else {
@@ -101,7 +99,7 @@ pub(in crate::onnx::general) fn prepared(
         };
         match node.op {
             "Gather" | "GatherElements" | "Scatter" | "ScatterElements"
-                if axis(attribute(node, "axis").unwrap_or(0), x.rank())? == bound.axis =>
+                if axis(int_of(node, "axis", outer).unwrap_or(0), x.rank())? == bound.axis =>
             {
                 made[1] = Some(from_front(b, places, &bound.size)?);
             }
