@@ -2,7 +2,10 @@
 //! of ONNX Runtime.
 
 use super::{assert_near, doubles, network, numbers};
-use crate::handmade::{float, int, ints, node, node_of, ones, open, singles, text, typed, value};
+use crate::handmade::{
+    file, float, int, ints, node, node_of, ones, open, singles, stored, text, typed, value,
+};
+use reef_models::Model;
 use reef_op::tensor::{Array, Element};
 
 const FLOAT: i64 = 1;
@@ -276,4 +279,44 @@ fn ignored_target_of_an_infinite_loss_counts_nothing() {
             assert_near(&network(&parts, &[]).unwrap().execute(&[x]).unwrap()[0], &want);
         }
     }
+}
+
+/// A row of `from` elements, each its place, in another size by a node of this operator set.
+fn resized(opset: i64, from: usize, inputs: &[&str], more: &[Vec<u8>]) -> Vec<f64> {
+    let list = |name: &str, numbers: &[f32]| {
+        let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        stored(name, 1, &[numbers.len() as i64], &raw)
+    };
+    let graph = [
+        node("Resize", inputs, "y", more),
+        list("part", &[0.0; 2]),
+        list("two", &[2.0]),
+        list("less", &[0.6]),
+        value(11, "x", &[from as i64]),
+        value(12, "y", &[]),
+    ];
+    let read = Model::from_onnx(&file(opset, &graph), "made").tensors_only().read().unwrap();
+    let x = Array::F32((0..from).map(|k| k as f32).collect());
+    doubles(&read.tensors().unwrap().execute(&[x]).unwrap()[0])
+}
+
+/// Older exporters write zeros for the part that only one mode reads.
+#[test]
+fn part_is_read_by_the_mode_that_cuts_alone() {
+    assert_eq!(resized(13, 2, &["x", "part", "two"], &[]), [0.0, 0.0, 1.0, 1.0]);
+}
+
+#[test]
+fn nearest_elements_are_those_of_tensorflow_where_a_node_says_so() {
+    let pixels = text("coordinate_transformation_mode", "tf_half_pixel_for_nn");
+    let down = text("nearest_mode", "floor");
+    // Places 0.5 / 0.6 and 1.5 / 0.6.
+    assert_eq!(resized(11, 4, &["x", "", "less"], &[pixels, down]), [0.0, 2.0]);
+}
+
+/// Place 1 / 0.6 of operator set 10 is that of element 2, as in ONNX Runtime.
+#[test]
+fn shrinking_axes_of_old_files_take_the_next_element() {
+    assert_eq!(resized(10, 4, &["x", "less"], &[]), [0.0, 2.0]);
+    assert_eq!(resized(10, 2, &["x", "two"], &[]), [0.0, 0.0, 1.0, 1.0]);
 }

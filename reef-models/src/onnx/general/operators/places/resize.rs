@@ -20,6 +20,9 @@ pub(in crate::onnx::general::operators) fn resize(
     }
 }
 
+/// The one mode that cuts a part out of the tensor.
+const CUTTING: &str = "tf_crop_and_resize";
+
 /// Change of one axis.
 struct Axis {
     axis: usize,
@@ -37,7 +40,8 @@ struct Plan {
     axes: Vec<Axis>,
     mode: String,
     coordinates: String,
-    nearest: String,
+    /// `None` is that of operator sets before 11: down, or up where the axis shrinks.
+    nearest: Option<String>,
     cubic: f64,
     excludes: bool,
     antialias: bool,
@@ -48,20 +52,21 @@ impl Plan {
     fn of(call: &Call<'_>) -> Result<Self> {
         let old = call.op() == "Upsample" || call.opset < 11;
         let coordinates = if old { "asymmetric" } else { "half_pixel" };
-        let nearest = if old { "floor" } else { "round_prefer_floor" };
+        let coordinates = call.text("coordinate_transformation_mode", coordinates)?;
+        let nearest = call.text("nearest_mode", "round_prefer_floor")?;
         let mode = call.text("mode", "nearest")?;
         if !matches!(mode, "nearest" | "linear" | "cubic") {
             return Err(format!("attribute mode = {mode:?}"));
         }
         Ok(Self {
             mode: mode.into(),
-            coordinates: call.text("coordinate_transformation_mode", coordinates)?.into(),
-            nearest: call.text("nearest_mode", nearest)?.into(),
+            coordinates: coordinates.into(),
+            nearest: (!old).then(|| nearest.into()),
             cubic: call.float("cubic_coeff_a", -0.75)?,
             excludes: call.flag("exclude_outside", false)?,
             antialias: call.flag("antialias", false)?,
             extrapolation: call.float("extrapolation_value", 0.0)?,
-            axes: axes(call, old)?,
+            axes: axes(call, old, coordinates == CUTTING)?,
         })
     }
 
@@ -78,12 +83,12 @@ impl Plan {
             let places = (0..axis.to).map(|to| self.place(axis, to)).collect::<Result<Vec<_>>>()?;
             made = match self.mode.as_str() {
                 "nearest" => {
-                    let near = places.iter().map(|&place| self.nearest_element(place, axis.from));
+                    let near = places.iter().map(|&place| self.nearest_element(place, axis));
                     b.pick_axis(&made, axis.axis, near.collect::<Result<_>>()?)?
                 }
                 _ => self.blend(b, &made, axis, &places)?,
             };
-            if self.coordinates == "tf_crop_and_resize" {
+            if self.coordinates == CUTTING {
                 made = self.outside(b, &made, axis, &places)?;
             }
         }
@@ -112,7 +117,8 @@ impl Plan {
                 }
             }
             "asymmetric" => x / axis.scale,
-            "tf_crop_and_resize" => {
+            "tf_half_pixel_for_nn" => (x + 0.5) / axis.scale,
+            CUTTING => {
                 let [start, end] = axis.cut;
                 match axis.to {
                     1 => 0.5 * (start + end) * (from - 1.0),
@@ -123,15 +129,16 @@ impl Plan {
         })
     }
 
-    fn nearest_element(&self, place: f64, size: usize) -> Result<usize> {
-        let near = match self.nearest.as_str() {
+    fn nearest_element(&self, place: f64, axis: &Axis) -> Result<usize> {
+        let old = if axis.scale < 1.0 { "ceil" } else { "floor" };
+        let near = match self.nearest.as_deref().unwrap_or(old) {
             "round_prefer_floor" => (place - 0.5).ceil(),
             "round_prefer_ceil" => (place + 0.5).floor(),
             "floor" => place.floor(),
             "ceil" => place.ceil(),
             other => return Err(format!("attribute nearest_mode = {other:?}")),
         };
-        Ok(near.clamp(0.0, size.saturating_sub(1) as f64) as usize)
+        Ok(near.clamp(0.0, axis.from.saturating_sub(1) as f64) as usize)
     }
 
     /// Sums of neighbours. Each is read where it has a weight alone, so that an infinite element
@@ -255,8 +262,9 @@ impl Plan {
     }
 }
 
-/// The axes that change, by factors or by new sizes.
-fn axes(call: &Call<'_>, old: bool) -> Result<Vec<Axis>> {
+/// The axes that change, by factors or by new sizes. Operand 1 is a part of the tensor if the node
+/// `cuts`; other modes do not read it.
+fn axes(call: &Call<'_>, old: bool, cuts: bool) -> Result<Vec<Axis>> {
     let x = call.get(0)?;
     let listed = match call.ints("axes")? {
         Some(list) => list.iter().map(|&number| axis(number, x.rank())).collect::<Result<_>>()?,
@@ -267,8 +275,11 @@ fn axes(call: &Call<'_>, old: bool) -> Result<Vec<Axis>> {
         Some(list) => Some(list.iter().map(|&scale| f64::from(scale)).collect()),
         None => some(call.reals(if old { 1 } else { 2 })?),
     };
-    let (roi, sizes) =
-        if old { (None, None) } else { (some(call.reals(1)?), some(call.reals(3)?)) };
+    let sizes = if old { None } else { some(call.reals(3)?) };
+    let roi = match call.maybe(1) {
+        Some(_) if !old && cuts => some(call.reals(1)?),
+        _ => None,
+    };
     let policy = call.text("keep_aspect_ratio_policy", "stretch")?;
     let numbers = scales.as_ref().or(sizes.as_ref()).ok_or("neither factors nor sizes")?;
     if numbers.len() != listed.len()
