@@ -1,7 +1,7 @@
 //! Attention of ONNX Runtime's own domain. Expected numbers are ONNX Runtime's.
 
 use super::{assert_near, network};
-use crate::handmade::{float, int, ints, node_in, singles, stored, value};
+use crate::handmade::{float, int, ints, node_in, singles, stored, typed, value};
 use reef_op::tensor::Array;
 
 const MS: &str = "com.microsoft";
@@ -44,6 +44,35 @@ fn heads_attend_to_tokens_that_the_mask_shows() {
     assert_near(&attend(&["m"], 1, &[mask]), &[3.0, 0.75, 3.0, 0.75]);
     let length = stored("m", I32, &[1], &[1, 0, 0, 0]);
     assert_near(&attend(&["m"], 1, &[length]), &[3.0, 0.75, 3.0, 0.75]);
+    let end_and_begin = stored("m", I32, &[2], &[1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_near(&attend(&["m"], 1, &[end_and_begin]), &[3.0, 0.75, 3.0, 0.75]);
+}
+
+/// Queries and keys are 0, so that all tokens count the same. Values are 1 and 2 by their scales
+/// and zero points, and 0.5 more by the bias.
+#[test]
+fn tokens_of_8_bits_are_attended_to() {
+    let singles = |name: &str, list: &[f32]| {
+        let raw: Vec<u8> = list.iter().flat_map(|x| x.to_le_bytes()).collect();
+        stored(name, 1, &[list.len() as i64], &raw)
+    };
+    let inputs = ["x", "w", "b", "sx", "sw", "", "zx", "zw"];
+    let graph = [
+        node_in(MS, "QAttention", &inputs, &["y", "present"], &[int("num_heads", 1)]),
+        stored("w", 3, &[1, 3], &[0, 0, 6]),
+        singles("b", &[0.0, 0.0, 0.5]),
+        singles("sx", &[0.5]),
+        singles("sw", &[1.0, 1.0, 0.25]),
+        stored("zx", 2, &[1], &[1]),
+        stored("zw", 3, &[3], &[0, 0, 2]),
+        typed(11, "x", 2, &[1, 2, 1]),
+        value(12, "y", &[]),
+        value(12, "present", &[]),
+    ];
+    let network = network(&graph, &[]).unwrap();
+    let made = network.execute(&[Array::U8(vec![3, 5])]).unwrap();
+    assert_near(&made[0], &[2.0, 2.0]);
+    assert_near(&made[1], &[0.0, 0.0, 1.5, 2.5]);
 }
 
 #[test]

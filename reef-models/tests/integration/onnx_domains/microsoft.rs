@@ -177,3 +177,93 @@ fn weights_of_four_bits_are_unpacked_by_blocks() {
         network(&graph, &[]).unwrap_err();
     }
 }
+
+/// As the test above of its tables, which are `(number - zero) · scale` here.
+#[test]
+fn quantized_embeddings_are_looked_up_and_normalized() {
+    let numbers = |list: &[i32]| list.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let inputs = [
+        "x", "segments", "words", "places", "kinds", "scale", "shift", "mask", "one", "half",
+        "one", "half", "half", "ten", "none", "none", "none", "none",
+    ];
+    let graph = [
+        node_in(
+            MS,
+            "QEmbedLayerNormalization",
+            &inputs,
+            &["y", "lengths"],
+            &[float("epsilon", 0.0)],
+        ),
+        stored("segments", I32, &[1, 2], &numbers(&[0, 1])),
+        stored("mask", I32, &[1, 2], &numbers(&[1, 0])),
+        stored("words", U8, &[3, 2], &[10, 11, 12, 13, 14, 15]),
+        stored("places", U8, &[2, 2], &[0, 2, 8, 18]),
+        stored("kinds", U8, &[2, 2], &[1; 4]),
+        stored("scale", U8, &[2], &[2; 2]),
+        stored("shift", U8, &[2], &[1; 2]),
+        scalar("one", 1.0),
+        scalar("half", 0.5),
+        stored("ten", U8, &[], &[10]),
+        stored("none", U8, &[], &[0]),
+        open(11, "x", I32, &["1", "2"]),
+        open(12, "y", FLOAT, &[]),
+        open(12, "lengths", I32, &[]),
+    ];
+    let made = outputs(&graph, &[1, 2], Array::I32(vec![2, 0]));
+    assert_near(&made[0], &[-0.5, 1.5, -0.5, 1.5]);
+    assert_eq!(made[1], Array::I32(vec![1]));
+}
+
+/// Groups say of which block the scale and the zero point of a number are.
+#[test]
+fn weights_of_two_and_eight_bits_have_groups_and_zero_points() {
+    let product = |[bits, block]: [i64; 2], packed: &[u8], more: &[&str]| {
+        let inputs = [&["x", "w", "s"][..], more].concat();
+        let attributes = [int("K", 4), int("N", 1), int("bits", bits), int("block_size", block)];
+        let groups: Vec<u8> = [1i32, 0, 1, 0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let graph = [
+            node_in(MS, "MatMulNBits", &inputs, &["y"], &attributes),
+            stored("w", U8, &[packed.len() as i64], packed),
+            singles("s", &[4 / block], |k| if k == 0 { 1.0 } else { 10.0 }),
+            stored("z", U8, &[2], &[127, 130]),
+            singles("zf", &[2], |k| if k == 0 { 127.0 } else { 130.0 }),
+            stored("z2", U8, &[1], &[1]),
+            stored("g", I32, &[4], &groups),
+            value(11, "x", &[1, 4]),
+            value(12, "y", &[]),
+        ];
+        let read = network(&graph, &[])?;
+        let x = Array::F32(vec![1.0, 2.0, 3.0, 4.0]);
+        Ok::<_, String>(read.execute(&[x]).unwrap().remove(0))
+    };
+    // Less 128: 2, 1, -2 and 0.
+    let bytes = [130, 129, 126, 128];
+    let eight = |more: &[&str]| product([8, 2], &bytes, more).unwrap();
+    assert_near(&eight(&[]), &[2.0 + 2.0 - 60.0]);
+    assert_near(&eight(&["", "g"]), &[20.0 + 2.0 - 60.0]);
+    assert_near(&eight(&["z", "g"]), &[4.0 - 120.0 + 4.0]);
+    assert_near(&eight(&["zf", "g"]), &[4.0 - 120.0 + 4.0]);
+    // 3, 2, 1 and 0, less 2 or 1.
+    assert_near(&product([2, 4], &[0b00_01_10_11], &[]).unwrap(), &[1.0 - 3.0 - 8.0]);
+    assert_near(&product([2, 4], &[0b00_01_10_11], &["z2"]).unwrap(), &[2.0 + 2.0 - 4.0]);
+    let said = product([2, 4], &[0], &["", "g"]).unwrap_err();
+    assert!(said.ends_with("operand 4 must have 4 numbers below 1, got [1, 0, 1, 0]"), "{said}");
+}
+
+/// Optimizers write the numbers of an activation as attributes of their own.
+#[test]
+fn activations_behind_a_product_have_their_numbers() {
+    let weights = [singles("w", &[2, 2], |k| f32::from(u8::from(k % 3 == 0)))];
+    let made = |name: &str, more: &[Vec<u8>]| {
+        let attributes = [&[text("activation", name)][..], more].concat();
+        result("FusedGemm", &["x", "w"], &attributes, &weights)
+    };
+    // Of 1, -1, 0.5 and 2.
+    let low = float("activation_alpha", 0.5);
+    assert_near(&made("Elu", std::slice::from_ref(&low)), &[1.0, -0.316_060, 0.5, 2.0]);
+    assert_near(&made("ThresholdedRelu", std::slice::from_ref(&low)), &[1.0, 0.0, 0.0, 2.0]);
+    assert_near(&made("Softplus", &[]), &[1.313_262, 0.313_262, 0.974_077, 2.126_928]);
+    let both = [low, float("activation_beta", 0.25)];
+    assert_near(&made("HardSigmoid", &both), &[0.75, 0.0, 0.5, 1.0]);
+    assert_near(&made("Selu", &[]), &[1.050_701, -1.111_331, 0.525_350, 2.101_402]);
+}

@@ -4,6 +4,7 @@ use super::{assert_near, doubles, network, outputs};
 use crate::handmade::{int, ints, node, node_in, node_of, open, scalar, stored};
 use reef_op::tensor::{Array, Element, Half};
 
+const MS: &str = "com.microsoft";
 const FLOAT: i64 = 1;
 const U8: i64 = 2;
 const I8: i64 = 3;
@@ -171,13 +172,7 @@ fn quantized_layers_round_once() {
 #[test]
 fn sums_of_quantized_tensors_are_quantized_again() {
     let nodes = [
-        node_in(
-            "com.microsoft",
-            "QLinearAdd",
-            &["x", "s", "z", "w", "s", "z", "sy", "z"],
-            &["y"],
-            &[],
-        ),
+        node_in(MS, "QLinearAdd", &["x", "s", "z", "w", "s", "z", "sy", "z"], &["y"], &[]),
         stored("w", U8, &[2], &[10, 200]),
         scalar("s", 0.5),
         scalar("sy", 1.0),
@@ -209,4 +204,68 @@ fn number_of_four_bits_is_never_nan() {
     let cast = between(&[node("Cast", &["x"], "y", &[int("to", 23)])], FLOAT, &["3"]);
     let x = Array::F32(vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY]);
     assert_eq!(doubles(&outputs(&cast, &[3], x)[0]), [0.0, 6.0, -6.0]);
+}
+
+#[test]
+fn condition_chooses_between_quantized_tensors() {
+    let inputs = ["c", "x", "s", "z", "w", "s", "z", "sy", "z"];
+    let nodes = [
+        node_in(MS, "QLinearWhere", &inputs, &["y"], &[]),
+        stored("c", 9, &[2], &[1, 0]),
+        stored("w", U8, &[2], &[10, 200]),
+        scalar("s", 0.5),
+        scalar("sy", 1.0),
+        stored("z", U8, &[], &[100]),
+    ];
+    let made = outputs(&between(&nodes, U8, &["2"]), &[2], Array::U8(vec![255, 0]));
+    // 77.5 of the first, and 50 of the second.
+    assert_eq!(made[0], Array::U8(vec![178, 150]));
+}
+
+/// ONNX Runtime's optimizer moves channels behind rows and columns. Filters stay.
+#[test]
+fn channels_of_quantized_tensors_may_come_last() {
+    let of = |op: &str, inputs: &[&str], attributes: &[Vec<u8>]| {
+        let nodes = [
+            node_in(MS, op, inputs, &["y"], attributes),
+            stored("w", I8, &[1, 2, 1, 1], &signed(&[1, 2])),
+            scalar("s", 1.0),
+            stored("z", U8, &[], &[0]),
+            stored("zw", I8, &[], &[0]),
+        ];
+        let graph = between(&nodes, U8, &["1", "1", "2", "2"]);
+        let read = network(&graph, &[]).unwrap();
+        let made = read.execute(&[Array::U8(vec![1, 2, 3, 4])]).unwrap().remove(0);
+        (read.outputs[0].spec.dims.clone(), made)
+    };
+    let last = int("channels_last", 1);
+    let inputs = ["x", "s", "z", "w", "s", "zw", "s", "z"];
+    let made = of("QLinearConv", &inputs, std::slice::from_ref(&last));
+    assert_eq!(made, (vec![1, 1, 2, 1], Array::U8(vec![5, 11])));
+    let kernel = ints("kernel_shape", &[1, 2]);
+    let made = of("QLinearAveragePool", &["x", "s", "z", "s", "z"], &[last, kernel.clone()]);
+    assert_eq!(made, (vec![1, 1, 1, 2], Array::U8(vec![2, 3])));
+    let made = of("NhwcMaxPool", &["x"], &[kernel]);
+    assert_eq!(made, (vec![1, 1, 1, 2], Array::U8(vec![3, 4])));
+}
+
+/// Inputs 2.55 and 1.003 have a step of 0.01, so that the second is 1. Gates of input, output and
+/// forgetting are halves; the weights of the cell's gate are 1.
+#[test]
+fn inputs_of_a_quantized_lstm_are_rounded_by_their_range() {
+    let inputs = ["x", "w", "w", "", "", "", "", "", "s", "z", "s", "z"];
+    let graph = [
+        node_in(MS, "DynamicQuantizeLSTM", &inputs, &["y", "h", "c"], &[int("hidden_size", 1)]),
+        stored("w", I8, &[1, 1, 4], &signed(&[1, 1, 1, 3])),
+        stored("s", FLOAT, &[1], &single(&[0.5])),
+        stored("z", I8, &[1], &signed(&[1])),
+        open(11, "x", FLOAT, &["2", "1", "1"]),
+        open(12, "y", FLOAT, &[]),
+        open(12, "h", FLOAT, &[]),
+        open(12, "c", FLOAT, &[]),
+    ];
+    let made = outputs(&graph, &[2, 1, 1], Array::F32(vec![2.55, 1.003]));
+    assert_near(&made[0], &[0.228669, 0.291853]);
+    assert_near(&made[1], &[0.291853]);
+    assert_near(&made[2], &[0.668067]);
 }

@@ -47,9 +47,12 @@ fn families(domain: &str) -> Result<&'static [Family]> {
     match domain {
         "" | "ai.onnx" => Ok(FAMILIES),
         "ai.onnx.ml" => Ok(&[ml::learned]),
-        "com.microsoft" => {
-            Ok(&[quantized::quantized, quantized::quantized_of_microsoft, microsoft::fused])
-        }
+        "com.microsoft" => Ok(&[
+            quantized::quantized,
+            quantized::quantized_of_microsoft,
+            microsoft::fused,
+            node::recurrent_of_microsoft,
+        ]),
         other => Err(unsupported(&format!("operators of domain {other:?} are"))),
     }
 }

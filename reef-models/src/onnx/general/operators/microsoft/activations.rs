@@ -2,7 +2,9 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
-use crate::onnx::general::operators::elements::activations::{gelu_by_tanh, slope};
+use crate::onnx::general::operators::elements::activations::{
+    gelu_by_tanh, negative, power, slope, softplus, softsign,
+};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
@@ -29,27 +31,50 @@ pub(super) fn gelu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
 }
 
-/// The activation that attribute `activation` names, with the numbers of `activation_params`.
+/// The activation that attribute `activation` names, with the numbers of `activation_params`, or of
+/// an attribute for each.
 pub(super) fn named(b: &mut Builder<'_>, call: &Call<'_>, x: &Value) -> Result<Value> {
     let numbers = call.floats("activation_params")?.unwrap_or_default();
     let number = |k: usize, default: f64| numbers.get(k).map_or(default, |&number| number.into());
-    let alpha = call.float("activation_alpha", number(0, 0.01))?;
+    let alpha = |default| call.float("activation_alpha", number(0, default));
     match call.text("activation", "")? {
         "" => Ok(x.clone()),
         "Relu" => b.each(x, Writer::relu),
         "Tanh" => b.unary(Unary::Tanh, x),
         "Sigmoid" => b.each(x, Writer::sigmoid),
-        "LeakyRelu" => b.each(x, |w, x| {
-            let (zero, scaled) = (w.real(0.0), slope(w, x, alpha));
-            let below = w.bin(Binary::Less, x, zero);
-            w.select(below, scaled, x)
-        }),
+        "Softplus" => b.each(x, softplus),
+        "Softsign" => b.each(x, softsign),
+        "LeakyRelu" => {
+            let alpha = alpha(0.01)?;
+            b.each(x, |w, x| negative(w, x, |w| slope(w, x, alpha)))
+        }
+        "Elu" => {
+            let alpha = alpha(1.0)?;
+            b.each(x, |w, x| negative(w, x, |w| power(w, x, alpha, 1.0)))
+        }
+        "Selu" => {
+            let alpha = alpha(1.673_263_2)?;
+            let gamma = call.float("activation_gamma", number(1, 1.050_701))?;
+            b.each(x, |w, x| {
+                let inner = negative(w, x, |w| power(w, x, alpha, 1.0));
+                slope(w, inner, gamma)
+            })
+        }
+        "ThresholdedRelu" => {
+            let alpha = alpha(1.0)?;
+            b.each(x, |w, x| {
+                let (alpha, zero) = (w.real(alpha), w.real(0.0));
+                let above = w.bin(Binary::Less, alpha, x);
+                w.select(above, x, zero)
+            })
+        }
         "Clip" => {
             let above = b.with_number(Binary::Max, x, number(0, f64::from(f32::MIN)))?;
             b.with_number(Binary::Min, &above, number(1, f64::from(f32::MAX)))
         }
         "HardSigmoid" => {
-            let (alpha, beta) = (number(0, 0.2), number(1, 0.5));
+            let beta = call.float("activation_beta", number(1, 0.5))?;
+            let alpha = alpha(0.2)?;
             b.each(x, move |w, x| w.hard_sigmoid(x, alpha, beta))
         }
         other => Err(format!("attribute activation = {other:?}")),

@@ -3,6 +3,8 @@
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::places::indexed::rows_at;
+use crate::onnx::general::operators::quantized::integers::{of_columns, product_of, scaled};
+use crate::onnx::general::operators::quantized::linear::Factor;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -19,16 +21,38 @@ struct Tokens {
 
 /// Operands: input, weights, bias, mask, past, summand of the scores.
 pub(super) fn attention(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    let (x, weights) = (call.get(0)?, call.get(1)?);
+    let mut all = b.matmul(x, weights)?;
+    if let Some(bias) = call.maybe(2) {
+        all = b.binary(Binary::Add, &all, bias)?;
+    }
+    projected(b, call, &all, [call.maybe(3), call.maybe(4), call.maybe(5)])
+}
+
+/// Operands: input and weights of 8 bits, bias, scales of both, mask, zero points of both, past.
+pub(super) fn attention_of_integers(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    let (x, weights) = (call.get(0)?, call.get(1)?);
+    let zero = call.maybe(6).map_or(Ok(Factor::Number(0.0)), |zero| Factor::of(b, zero))?;
+    let zeros = [zero, of_columns(b, call.maybe(7))?];
+    let sum = product_of(b, [x, weights], &zeros)?;
+    let scales = [Factor::of(b, call.get(3)?)?, of_columns(b, Some(call.get(4)?))?];
+    let all = scaled(b, &sum, [&scales[0], &scales[1]], Some(call.get(2)?))?;
+    projected(b, call, &all, [call.maybe(5), call.maybe(8), None])
+}
+
+/// Attention of queries, keys and values that are columns of one tensor, with a mask, a past and a
+/// summand of the scores.
+fn projected(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    all: &Value,
+    [mask, past, summand]: [Option<&Value>; 3],
+) -> Result<Vec<Value>> {
     let heads = heads_of(call)?;
     for name in ["do_rotary", "past_present_share_buffer"] {
         if call.flag(name, false)? {
             return Err(format!("attribute {name} = 1"));
         }
-    }
-    let (x, weights) = (call.get(0)?, call.get(1)?);
-    let mut all = b.matmul(x, weights)?;
-    if let Some(bias) = call.maybe(2) {
-        all = b.binary(Binary::Add, &all, bias)?;
     }
     let width = all.dims().last().copied().unwrap_or_default();
     let sizes = match call.ints("qkv_hidden_sizes")? {
@@ -44,14 +68,14 @@ pub(super) fn attention(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Valu
     let mut at = 0;
     let mut parts = Vec::new();
     for size in sizes {
-        let part = b.cut(&all, 2, at, at + size)?;
+        let part = b.cut(all, 2, at, at + size)?;
         parts.push(by_head(b, &part, heads)?);
         at += size;
     }
     let [queries, keys, values] = parts.try_into().map_err(|_| "three parts wanted")?;
-    let past = call.maybe(4).map(|past| halves(b, past)).transpose()?;
+    let past = past.map(|past| halves(b, past)).transpose()?;
     let tokens = Tokens::new(b, [queries, keys, values], past)?;
-    let made = tokens.attend(b, call, call.maybe(3), call.maybe(5))?;
+    let made = tokens.attend(b, call, mask, summand)?;
     let mut results = vec![made];
     if call.wants(1) {
         let both = [&tokens.keys, &tokens.values]
@@ -184,8 +208,8 @@ impl Tokens {
         b.reshape(&made, vec![batch, rows, heads * columns])
     }
 
-    /// Not 0 where a key is seen: a number of keys for each batch, or a number for each key, or for
-    /// each query and key.
+    /// Not 0 where a key is seen: a number of keys for each batch, or where they end and begin, or a
+    /// number for each key, or for each query and key.
     fn mask(&self, b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
         let (batch, rows, keys) =
             (self.queries.dims()[0], self.queries.dims()[2], self.keys.dims()[2]);
@@ -198,12 +222,29 @@ impl Tokens {
                     w.bin(Binary::Less, place, length)
                 })
             }
+            [both] if both == 2 * batch => self.between(b, mask),
             [of, own] if (of, own) == (batch, keys) => b.reshape(mask, vec![batch, 1, 1, keys]),
             [of, queries, own] if (of, queries, own) == (batch, rows, keys) => {
                 b.reshape(mask, vec![batch, 1, rows, keys])
             }
             _ => Err(format!("a mask of {} for {batch} batches of {keys} keys", mask.spec)),
         }
+    }
+
+    /// 1 where a key is before its batch's end, the first half of `mask`, and not before its begin.
+    fn between(&self, b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
+        let (batch, keys) = (self.queries.dims()[0], self.keys.dims()[2]);
+        let half = b.reshape(mask, vec![2, batch, 1, 1])?;
+        let [end, begin] = [b.cut(&half, 0, 0, 1)?, b.cut(&half, 0, 1, 2)?];
+        let dims = vec![batch, 1, 1, 1];
+        let [end, begin] = [b.reshape(&end, dims.clone())?, b.reshape(&begin, dims)?];
+        let places = b.count(vec![1, 1, 1, keys])?;
+        b.map_in(Domain::I64, Element::Bool, &[&places, &end, &begin], |w| {
+            let (place, end, begin) = (w.input(0), w.input(1), w.input(2));
+            let is_after = w.bin(Binary::LessOrEqual, begin, place);
+            let is_before = w.bin(Binary::Less, place, end);
+            w.mul(is_after, is_before)
+        })
     }
 
     /// 1 where a key is not later than the query.

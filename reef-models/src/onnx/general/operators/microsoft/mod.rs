@@ -18,17 +18,19 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
     match call.op() {
         "BiasGelu" | "FastGelu" | "Gelu" | "QuickGelu" => one(activations::gelu(b, call)?),
         "Attention" => Ok(Some(attention::attention(b, call)?)),
+        "QAttention" => Ok(Some(attention::attention_of_integers(b, call)?)),
         "MultiHeadAttention" => Ok(Some(attention::multi_head(b, call)?)),
         "GroupQueryAttention" => Ok(Some(grouped::attention(b, call)?)),
         "GatherBlockQuantized" => one(gathered::gather(b, call)?),
         "RotaryEmbedding" => one(attention::rotary(b, call)?),
         "FusedConv" => one(products::convolution(b, call)?),
+        "NhwcFusedConv" => one(products::convolution_of_last(b, call)?),
         "FusedGemm" => one(products::gemm(b, call)?),
         "FusedMatMul" => one(products::matmul(b, call)?),
         "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),
         "SkipLayerNormalization" => norms::skip(b, call, true),
         "SkipSimplifiedLayerNormalization" => norms::skip(b, call, false),
-        "EmbedLayerNormalization" => norms::embed(b, call),
+        "EmbedLayerNormalization" | "QEmbedLayerNormalization" => norms::embed(b, call),
         _ => Ok(None),
     }
 }

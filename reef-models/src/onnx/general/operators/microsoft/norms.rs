@@ -3,6 +3,7 @@
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::places::indexed::rows_at;
+use crate::onnx::general::operators::quantized::linear::{Factor, dequantized};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Binary, Element, FoldKind};
@@ -41,7 +42,8 @@ fn last_axis(x: &Value) -> Result<usize> {
     x.rank().checked_sub(1).ok_or_else(|| format!("a normalisation of {}", x.spec))
 }
 
-/// Operands: numbers of words and of segments, the three tables, scale, shift, mask, places.
+/// Operands: numbers of words and of segments, the three tables, scale, shift, mask, and places. In
+/// place of these a network of 8 bits has scales and zero points of the tables, scale and shift.
 /// Results: the normalised sum of what the tables have, the sums of the mask, and the sum.
 pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
     let (words, segments) = (call.get(0)?, call.maybe(1));
@@ -51,20 +53,34 @@ pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
     if call.int("mask_index_type", 1)? > 1 {
         return Err("attribute mask_index_type must be 0 or 1".into());
     }
-    let places = match call.maybe(8) {
+    let is_narrow = call.op() == "QEmbedLayerNormalization";
+    let places = match call.maybe(8).filter(|_| !is_narrow) {
         Some(places) => places.clone(),
         None => b.count(vec![1, tokens])?,
     };
-    let mut sum = rows_at(b, call.get(2)?, words)?;
-    let place = rows_at(b, call.get(3)?, &places)?;
+    let floats = |b: &mut Builder<'_>, value: &Value, index: usize| {
+        if !is_narrow {
+            return Ok(value.clone());
+        }
+        let [scale, zero] = [call.get(index + 6)?, call.get(index + 11)?];
+        let [scale, zero] = [Factor::of(b, scale)?, Factor::of(b, zero)?];
+        dequantized(b, value, &scale, &zero, Element::F32)
+    };
+    let rows = |b: &mut Builder<'_>, index: usize, numbers: &Value| {
+        let found = rows_at(b, call.get(index)?, numbers)?;
+        floats(b, &found, index)
+    };
+    let mut sum = rows(b, 2, words)?;
+    let place = rows(b, 3, &places)?;
     sum = b.binary(Binary::Add, &sum, &place)?;
-    if let (Some(segments), Some(table)) = (segments, call.maybe(4)) {
-        let segment = rows_at(b, table, segments)?;
+    if let (Some(segments), Some(_)) = (segments, call.maybe(4)) {
+        let segment = rows(b, 4, segments)?;
         sum = b.binary(Binary::Add, &sum, &segment)?;
     }
     let last = last_axis(&sum)?;
     let [made, ..] = b.standardise(&sum, &[last], call.float("epsilon", 1e-12)?)?;
-    let made = b.scaled(&made, Some(call.get(5)?), Some(call.get(6)?))?;
+    let (scale, shift) = (floats(b, call.get(5)?, 5)?, floats(b, call.get(6)?, 6)?);
+    let made = b.scaled(&made, Some(&scale), Some(&shift))?;
     let made = b.cast(&made, sum.element())?;
     let index = match call.maybe(7) {
         Some(mask) => {

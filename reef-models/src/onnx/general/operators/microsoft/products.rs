@@ -1,10 +1,11 @@
 //! Products with what follows them, and with weights of few bits.
 
 use super::activations::named;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, few};
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::sums::convolutions::{biased, convolved};
 use crate::onnx::general::operators::sums::products::gemm as product;
+use crate::onnx::general::operators::sums::window::{channels_first, channels_last};
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -46,6 +47,18 @@ pub(super) fn convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value>
     named(b, call, &made)
 }
 
+/// As [`convolution`], of tensors whose channels come last; filters have them second.
+pub(super) fn convolution_of_last(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = channels_first(b, call.get(0)?)?;
+    let made = convolved(b, call, &x, call.get(1)?)?;
+    let made = biased(b, made, call.maybe(2))?;
+    let mut made = channels_last(b, &made)?;
+    if let Some(other) = call.maybe(3) {
+        made = b.binary(Binary::Add, &made, other)?;
+    }
+    named(b, call, &made)
+}
+
 pub(super) fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let made = product(b, call)?;
     named(b, call, &made)
@@ -55,7 +68,8 @@ pub(super) fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 const MAX_BLOCK: usize = 1 << 20;
 
 /// A product with the transpose of `[columns, rows]` weights of 2, 4 or 8 bits: operands are `a`,
-/// the packed weights, a scale and a zero point for each block of a row, no order, and a bias.
+/// the packed weights, a scale and a zero point for each block of a row, the block of which each
+/// number is, and a bias.
 pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let ints = ["K", "N", "block_size", "bits"].map(|name| call.int(name, 0).and_then(size));
     let [rows, columns, block, bits] = ints;
@@ -66,22 +80,36 @@ pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result
     if !matches!(bits, 2 | 4 | 8) || !is_block || !(block * bits).is_multiple_of(8) {
         return Err(format!("blocks of {block} numbers of {bits} bits"));
     }
-    if call.maybe(4).is_some() {
-        return Err("operand 4 (g_idx) is not supported".into());
+    if call.int("weight_prepacked", 0)? != 0 {
+        return Err("attribute weight_prepacked must be 0".into());
     }
     let blocks = rows.div_ceil(block);
     elements(&[columns, blocks, block])?;
+    let groups = match call.numbers(4)? {
+        Some(list) => Some(groups(b, &list, [rows, blocks, block])?),
+        None => None,
+    };
+    // A number for each block, or for each place if groups say of which block it is.
+    let each = |b: &mut Builder<'_>, of_blocks: &Value| match &groups {
+        None => b.reshape(of_blocks, vec![columns, blocks, 1]),
+        Some(groups) => {
+            let of_blocks = b.reshape(of_blocks, vec![columns, blocks])?;
+            let made = b.pick_axis(&of_blocks, 1, groups.clone())?;
+            b.reshape(&made, vec![columns, blocks, block])
+        }
+    };
     let packed = bytes_of(call, 1)?;
     let numbers = unpacked(b, packed, bits, columns * blocks * block, None)?;
     let numbers = b.constant(vec![columns, blocks, block], numbers)?;
-    let scales = b.reshape(call.get(2)?, vec![columns, blocks, 1])?;
+    let scales = each(b, call.get(2)?)?;
     let zero = match call.maybe(3) {
-        Some(zero) if zero.element().is_float() => b.reshape(zero, vec![columns, blocks, 1])?,
+        Some(zero) if zero.element().is_float() => each(b, zero)?,
         Some(_) => {
             let row = (blocks * bits).div_ceil(8);
             let zeros =
                 unpacked(b, bytes_of(call, 3)?, bits, columns * blocks, Some((blocks, row)))?;
-            b.constant(vec![columns, blocks, 1], zeros)?
+            let zeros = b.constant(vec![columns, blocks], zeros)?;
+            each(b, &zeros)?
         }
         None => b.whole(Vec::new(), vec![1 << (bits - 1)])?,
     };
@@ -97,6 +125,18 @@ pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result
     crate::tensors::expressions::same_element(x, &weights)?;
     let made = b.matmul(x, &weights)?;
     call.maybe(5).map_or(Ok(made.clone()), |bias| b.binary(Binary::Add, &made, bias))
+}
+
+/// Blocks whose scales and zero points the places of a row have, 0 behind its end.
+fn groups(b: &Builder<'_>, list: &[i64], [rows, blocks, block]: [usize; 3]) -> Result<Vec<usize>> {
+    let all = blocks.saturating_mul(block);
+    let _making = b.ledger.charge(8 * all as u64)?;
+    let wrong = || format!("operand 4 must have {rows} numbers below {blocks}, got {}", few(list));
+    let given = list.get(..rows).ok_or_else(wrong)?.iter();
+    let group = |&group: &i64| usize::try_from(group).ok().filter(|&group| group < blocks);
+    let mut groups = given.map(group).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+    groups.resize(all, 0);
+    Ok(groups)
 }
 
 /// Bytes of an operand that is known.

@@ -4,6 +4,7 @@ use super::linear::{Factor, Narrow, operands, rounded};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::sums::convolutions::{biased, convolved};
+use crate::onnx::general::operators::sums::window::{channels_first, channels_last};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Binary, Domain, Element};
@@ -33,7 +34,10 @@ pub(super) fn of_rows(b: &Builder<'_>, value: Option<&Value>, rank: usize) -> Re
     zero(b, value, rank.saturating_sub(2), rank.max(2))
 }
 
-pub(super) fn of_columns(b: &Builder<'_>, value: Option<&Value>) -> Result<Factor> {
+pub(in crate::onnx::general::operators) fn of_columns(
+    b: &Builder<'_>,
+    value: Option<&Value>,
+) -> Result<Factor> {
     zero(b, value, 0, 1)
 }
 
@@ -44,7 +48,7 @@ pub(super) fn product(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 }
 
 /// The product of two tensors without their zero points.
-pub(super) fn product_of(
+pub(in crate::onnx::general::operators) fn product_of(
     b: &mut Builder<'_>,
     [x, y]: [&Value; 2],
     [zero_x, zero_y]: &[Factor; 2],
@@ -102,7 +106,10 @@ pub(super) fn linear_product(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
 }
 
 pub(super) fn linear_convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let is_last = call.flag("channels_last", false)?;
     let (x, w) = (call.get(0)?, call.get(3)?);
+    let turned = if is_last { Some(channels_first(b, x)?) } else { None };
+    let x = turned.as_ref().unwrap_or(x);
     let zeros = [zero(b, call.maybe(2), 0, x.rank())?, zero(b, call.maybe(5), 0, w.rank().max(1))?];
     let sum = convolution_of(b, call, [x, w], &zeros)?;
     let sum = biased(b, sum, call.maybe(8))?;
@@ -111,11 +118,12 @@ pub(super) fn linear_convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result
     let (scale, zero) = (Factor::of(b, call.get(6)?)?, call.get(7)?);
     let to = Narrow::of(zero.element())?;
     let zero = Factor::of(b, zero)?;
-    requantized(b, &sum, [&scale_x, &scale_w, &scale], &zero, to)
+    let made = requantized(b, &sum, [&scale_x, &scale_w, &scale], &zero, to)?;
+    if is_last { channels_last(b, &made) } else { Ok(made) }
 }
 
 /// Integers of scale `x · y` as floats, with a bias.
-pub(super) fn scaled(
+pub(in crate::onnx::general::operators) fn scaled(
     b: &mut Builder<'_>,
     sum: &Value,
     [x, y]: [&Factor; 2],

@@ -64,14 +64,14 @@ impl Quantized {
 
 /// A scale or a zero point: one number, or one for each element along an axis, or of each block.
 #[derive(Debug, Clone)]
-pub(super) enum Factor {
+pub(in crate::onnx::general::operators) enum Factor {
     Number(f64),
     Tensor(Value),
 }
 
 impl Factor {
     /// A value with one element, or one that is broadcast to what it is for.
-    pub(super) fn of(b: &Builder<'_>, value: &Value) -> Result<Self> {
+    pub(in crate::onnx::general::operators) fn of(b: &Builder<'_>, value: &Value) -> Result<Self> {
         if value.spec.elements() != 1 {
             return Ok(Self::Tensor(value.clone()));
         }
@@ -230,7 +230,7 @@ pub(super) fn dequantize_linear(b: &mut Builder<'_>, call: &Call<'_>) -> Result<
 }
 
 /// `(x - zero) · scale`.
-pub(super) fn dequantized(
+pub(in crate::onnx::general::operators) fn dequantized(
     b: &mut Builder<'_>,
     x: &Value,
     scale: &Factor,
@@ -247,7 +247,10 @@ pub(super) fn dequantized(
 }
 
 /// Numbers of 8 bits with the scale and the zero point that their range asks for.
-pub(super) fn quantize_by_range(b: &mut Builder<'_>, x: &Value) -> Result<[Value; 3]> {
+pub(in crate::onnx::general::operators) fn quantize_by_range(
+    b: &mut Builder<'_>,
+    x: &Value,
+) -> Result<[Value; 3]> {
     let axes: Vec<usize> = (0..x.rank()).collect();
     let low = b.fold_axes(x, &axes, FoldKind::Min)?;
     let high = b.fold_axes(x, &axes, FoldKind::Max)?;

@@ -5,7 +5,8 @@ use super::linear::{Factor, Narrow, dequantized, quantize_by_range, quantized};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::activations::{negative, slope};
-use crate::onnx::general::operators::sums::pools::average;
+use crate::onnx::general::operators::sums::pools::{average, max};
+use crate::onnx::general::operators::sums::window::{channels_first, channels_last};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
@@ -24,13 +25,12 @@ pub(in crate::onnx::general::operators) fn quantized_of_microsoft(
             one(of_one(b, call, move |w, x| negative(w, x, move |w| slope(w, x, alpha)))?)
         }
         "QLinearGlobalAveragePool" => one(global_mean(b, call)?),
-        "QLinearAveragePool" => {
-            if call.flag("channels_last", false)? {
-                return Err("attribute channels_last = 1".into());
-            }
-            let x = floats(b, call, 0)?;
-            let made = average(b, call, &x)?;
-            one(narrowed(b, call, &made, 3, call.get(0)?)?)
+        "QLinearAveragePool" => one(mean(b, call)?),
+        "QLinearWhere" => one(chosen(b, call)?),
+        "NhwcMaxPool" => {
+            let x = channels_first(b, call.get(0)?)?;
+            let made = max(b, call, &x)?;
+            one(channels_last(b, &made[0])?)
         }
         "QLinearSoftmax" => one(softmax(b, call)?),
         "QLinearConcat" => one(concat(b, call)?),
@@ -82,6 +82,29 @@ fn of_one(
         write(w, x)
     })?;
     narrowed(b, call, &made, 3, call.get(0)?)
+}
+
+/// Means over windows, of tensors whose channels may come last.
+fn mean(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = floats(b, call, 0)?;
+    let made = if call.flag("channels_last", false)? {
+        let x = channels_first(b, &x)?;
+        let made = average(b, call, &x)?;
+        channels_last(b, &made)?
+    } else {
+        average(b, call, &x)?
+    };
+    narrowed(b, call, &made, 3, call.get(0)?)
+}
+
+/// Operands: a condition, two tensors with their scales and zero points, and those of the result.
+fn chosen(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, y) = (floats(b, call, 1)?, floats(b, call, 4)?);
+    let made = b.map(Element::F32, &[call.get(0)?, &x, &y], |w| {
+        let (condition, x, y) = (w.input(0), w.input(1), w.input(2));
+        w.select(condition, x, y)
+    })?;
+    narrowed(b, call, &made, 7, call.get(1)?)
 }
 
 fn global_mean(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {

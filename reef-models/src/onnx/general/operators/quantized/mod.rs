@@ -3,8 +3,8 @@
 //! Each is what the standard says it means: integers exactly, products in 32 bits, floats rounded
 //! to the nearest with ties to even, and what is out of range as the nearest bound.
 
-mod integers;
-mod linear;
+pub(super) mod integers;
+pub(super) mod linear;
 mod microsoft;
 
 use crate::onnx::fault::Result;

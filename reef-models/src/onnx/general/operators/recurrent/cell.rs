@@ -4,6 +4,7 @@ use super::function::Function;
 use super::inputs::Inputs;
 use super::kind::Kind;
 use crate::onnx::fault::Result;
+use crate::onnx::general::operators::quantized::linear::{Factor, dequantized, quantize_by_range};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
@@ -25,6 +26,22 @@ pub(super) struct Cell<'a> {
     pub(super) peepholes: Option<[Value; 3]>,
     /// Number of steps of each batch, in the states' type; `None` if all have all.
     pub(super) lengths: Option<Value>,
+    /// States are rounded before they are multiplied with the recurrent weights.
+    pub(super) rounds: bool,
+}
+
+/// Rounding of floats to 8 bits by the range of all, as `DynamicQuantizeLinear` does.
+pub(super) struct Rounding;
+
+impl Rounding {
+    /// Operations that it takes, at most.
+    pub(super) const OPERATIONS: usize = 6;
+
+    pub(super) fn apply(b: &mut Builder<'_>, x: &Value) -> Result<Value> {
+        let [numbers, scale, zero] = quantize_by_range(b, x)?;
+        let [scale, zero] = [Factor::of(b, &scale)?, Factor::of(b, &zero)?];
+        dequantized(b, &numbers, &scale, &zero, x.element())
+    }
 }
 
 /// A row for each batch.
@@ -171,7 +188,8 @@ impl Cell<'_> {
 
     /// The product of a state with the recurrent weights of some gates.
     fn product(&self, b: &mut Builder<'_>, h: &Value, which: usize) -> Result<Value> {
-        b.gemm(h, &self.recurrent[which], [false, true])
+        let rounded = if self.rounds { Some(Rounding::apply(b, h)?) } else { None };
+        b.gemm(rounded.as_ref().unwrap_or(h), &self.recurrent[which], [false, true])
     }
 
     /// Part of these gates that comes from the input.

@@ -1,12 +1,13 @@
 //! From a node to its directions, and from those to its results.
 
-use super::cell::{Cell, State};
+use super::cell::{Cell, Rounding, State};
 use super::function::{Function, functions};
 use super::inputs::Inputs;
 use super::kind::Kind;
 use super::sequence::{lengths, run};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
+use crate::onnx::general::operators::quantized::linear::{Factor, dequantized};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Value, wide};
 use reef_op::tensor::{Binary, Element, Spec};
@@ -24,7 +25,42 @@ pub(in crate::onnx::general::operators) fn recurrent(
         "LSTM" => Kind::Lstm { coupled: call.flag("input_forget", false)? },
         _ => return Ok(None),
     };
-    Node::of(b, call, kind)?.results(b).map(Some)
+    Node::of(b, call, kind, None)?.results(b).map(Some)
+}
+
+/// As [`recurrent`], of ONNX Runtime's domain: an LSTM whose weights have 8 bits, and whose inputs
+/// and states are rounded to as many by their ranges.
+pub(in crate::onnx::general::operators) fn recurrent_of_microsoft(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    if call.op() != "DynamicQuantizeLSTM" {
+        return Ok(None);
+    }
+    let coupled = call.flag("input_forget", false)?;
+    let weights = [weights(b, call, 1, 8)?, weights(b, call, 2, 10)?];
+    Node::of(b, call, Kind::Lstm { coupled }, Some(weights))?.results(b).map(Some)
+}
+
+/// Floats of weights of 8 bits, a row for each element of each gate. Their scales and zero points
+/// are two operands, with a number for each direction, or for each of its rows.
+fn weights(b: &mut Builder<'_>, call: &Call<'_>, index: usize, scales: usize) -> Result<Value> {
+    let value = call.get(index)?;
+    let &[directions, _, rows] = value.dims() else {
+        return Err(format!("operand {index} must have three dimensions, got {}", value.spec));
+    };
+    let factor = |b: &Builder<'_>, operand: usize| {
+        let of = call.get(operand)?;
+        let each = of.spec.elements().checked_div(directions).unwrap_or_default();
+        let fits = each * directions == of.spec.elements() && (each == 1 || each == rows);
+        if !fits {
+            return Err(format!("operand {operand} is {} for {}", of.spec, value.spec));
+        }
+        Factor::of(b, &b.reshape(of, vec![directions, 1, each])?)
+    };
+    let (scale, zero) = (factor(b, scales)?, factor(b, scales + 1)?);
+    let made = dequantized(b, value, &scale, &zero, Element::F32)?;
+    b.transpose(&made, &[0, 2, 1])
 }
 
 /// A node whose operands fit. Sequences have steps before batches.
@@ -41,10 +77,18 @@ struct Node<'a, 'c> {
     reverse: &'static [bool],
     functions: Vec<Function>,
     lengths: Option<Value>,
+    /// Weights of inputs and of states, if they are not operands as they are. Inputs and states
+    /// have 8 bits then.
+    weights: Option<[Value; 2]>,
 }
 
 impl<'a, 'c> Node<'a, 'c> {
-    fn of(b: &mut Builder<'_>, call: &'a Call<'c>, kind: Kind) -> Result<Self> {
+    fn of(
+        b: &mut Builder<'_>,
+        call: &'a Call<'c>,
+        kind: Kind,
+        weights: Option<[Value; 2]>,
+    ) -> Result<Self> {
         let (x, batch_first) = (call.get(0)?, call.flag("layout", false)?);
         let (element, x) = (x.element(), b.widened(x)?);
         if x.rank() != 3 || !element.is_float() {
@@ -58,7 +102,8 @@ impl<'a, 'c> Node<'a, 'c> {
             other => return Err(format!("attribute direction = {other:?}")),
         };
         let (steps, batch) = (x.dims()[0], x.dims()[1]);
-        let hidden = call.get(2)?.dims().last().copied().unwrap_or(0);
+        let recurrent = weights.as_ref().map_or(call.get(2)?, |[_, recurrent]| recurrent);
+        let hidden = recurrent.dims().last().copied().unwrap_or(0);
         let said = call.int("hidden_size", hidden as i64)?;
         if steps == 0 || batch == 0 || hidden == 0 || said != hidden as i64 {
             return Err(format!(
@@ -66,7 +111,8 @@ impl<'a, 'c> Node<'a, 'c> {
                 x.spec
             ));
         }
-        let operations = steps.saturating_mul(reverse.len() * kind.operations());
+        let rounding = if weights.is_some() { Rounding::OPERATIONS } else { 0 };
+        let operations = steps.saturating_mul(reverse.len() * (kind.operations() + rounding));
         if operations > MAX_OPERATIONS {
             return Err(format!(
                 "{steps} steps are {operations} operations, {MAX_OPERATIONS} are possible"
@@ -75,7 +121,19 @@ impl<'a, 'c> Node<'a, 'c> {
         let functions = functions(call, kind.usual(), reverse.len())?;
         let sizes = [steps, batch, hidden];
         let lengths = lengths(b, call, sizes, x.element())?;
-        Ok(Self { call, kind, element, x, sizes, batch_first, reverse, functions, lengths })
+        let x = if weights.is_some() { Rounding::apply(b, &x)? } else { x };
+        Ok(Self {
+            call,
+            kind,
+            element,
+            x,
+            sizes,
+            batch_first,
+            reverse,
+            functions,
+            lengths,
+            weights,
+        })
     }
 
     /// All hidden states, the last ones, and an LSTM's last cells.
@@ -129,6 +187,7 @@ impl<'a, 'c> Node<'a, 'c> {
             bias: own,
             peepholes,
             lengths: self.lengths.clone(),
+            rounds: self.weights.is_some(),
         };
         let first = State {
             hidden: self.first(b, direction, 5, [batch, hidden])?,
@@ -164,7 +223,11 @@ impl<'a, 'c> Node<'a, 'c> {
         operand: usize,
         dims: &[usize],
     ) -> Result<Option<Value>> {
-        let Some(value) = self.call.maybe(operand) else { return Ok(None) };
+        let own = match (&self.weights, operand) {
+            (Some(weights), 1 | 2) => Some(&weights[operand - 1]),
+            _ => self.call.maybe(operand),
+        };
+        let Some(value) = own else { return Ok(None) };
         self.ensure_is(operand, value, &[&[self.reverse.len()], dims].concat())?;
         let value = b.widened(value)?;
         let part = b.cut(&value, 0, direction, direction + 1)?;

@@ -16,7 +16,7 @@ pub(in crate::onnx::general::operators) fn pool(
     call: &Call<'_>,
 ) -> Result<Option<Vec<Value>>> {
     match call.op() {
-        "MaxPool" => Ok(Some(max(b, call)?)),
+        "MaxPool" => Ok(Some(max(b, call, call.get(0)?)?)),
         "AveragePool" => one(average(b, call, call.get(0)?)?),
         "LpPool" => {
             let x = call.get(0)?;
@@ -126,8 +126,13 @@ fn counts(b: &mut Builder<'_>, x: &Value, window: &Sliding, with_padding: bool) 
     b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)
 }
 
-fn max(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
-    let x = call.get(0)?;
+/// Largest elements of `x` in the window that the attributes describe, and their places if the node
+/// names them.
+pub(in crate::onnx::general::operators) fn max(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    x: &Value,
+) -> Result<Vec<Value>> {
     let window = over(call, x)?;
     let by_column = call.flag("storage_order", false)?;
     let least = if x.element().is_float() {

@@ -3,6 +3,8 @@
 use crate::onnx::fault::{Result, few};
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{elements, size};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
 use reef_op::MAX_SIZE;
 
 /// A window; each list has one number for each axis.
@@ -106,6 +108,26 @@ impl Sliding {
         let end = (self.count[k] - 1) * self.stride[k] + self.reach(k);
         (end as i64 - n as i64 - self.before[k]).max(self.after[k])
     }
+}
+
+/// A tensor whose channels are its last axis, as one whose second axis they are.
+pub(in crate::onnx::general::operators) fn channels_first(
+    b: &mut Builder<'_>,
+    x: &Value,
+) -> Result<Value> {
+    let last = x.rank().checked_sub(1).filter(|&last| last > 1);
+    let last = last.ok_or_else(|| format!("a window over {}", x.spec))?;
+    let order: Vec<usize> = [0, last].into_iter().chain(1..last).collect();
+    b.transpose(x, &order)
+}
+
+/// The inverse of [`channels_first`].
+pub(in crate::onnx::general::operators) fn channels_last(
+    b: &mut Builder<'_>,
+    x: &Value,
+) -> Result<Value> {
+    let order: Vec<usize> = [0].into_iter().chain(2..x.rank()).chain([1]).collect();
+    b.transpose(x, &order)
 }
 
 /// A positive number for each axis; 1 if the node doesn't say.
