@@ -9,7 +9,8 @@
 //!                         "norm": {"name": "bn1", "epsilon": 1e-5, "ends_branch": false}}}}
 //! ```
 //!
-//! `ports` has the names of the image and the logits, if they aren't `input` and `logits`.
+//! `ports` has the names of the image and the logits, if they aren't `input` and `logits`, and
+//! `sizes` what a file has in place of batch, channels, rows and columns, and of batch and classes.
 //!
 //! The arguments are the input, the residual or factor if there is one, and the storage that is
 //! written.
@@ -41,12 +42,15 @@ impl ImageModel {
         });
         let (storages, kernels) = (lines(storages)?, lines(kernels)?);
         let args = text(&graph.given)?;
-        let ports = match self.file_ports() {
+        let mut ports = match self.file_ports() {
             Some(ports) => {
                 format!("\"ports\": {},\n", text(&ports.each_ref().map(|name| &**name))?)
             }
             None => String::new(),
         };
+        if let Some(sizes) = self.file_sizes() {
+            ports += &format!("\"sizes\": {},\n", text(sizes)?);
+        }
         Ok(format!(
             "{{\n{ports}\"storage\": [\n{storages}\n],\n\"kernels\": [\n{kernels}\n],\n\"args\": {args},\n\
              \"shared_memory\": {{}}\n}}\n"
@@ -62,15 +66,26 @@ impl ImageModel {
     pub fn from_json(text: &str, name: &str) -> Result<Self> {
         let fault = |(at, problem)| Error::Graph { file: name.into(), at, problem };
         let mut file = json::parse::<File>(text, name)?;
-        let (constants, ports) = (file.take_constants(), file.ports.take());
+        let (constants, ports, sizes) =
+            (file.take_constants(), file.ports.take(), file.sizes.take());
         let graph = file.graph(name).map_err(fault)?;
         graph.validate().map_err(fault)?;
         let model = Self::of(graph, constants).map_err(fault)?;
         model.check().map_err(fault)?;
-        Ok(match ports {
+        let model = match ports {
             Some(ports) => model.with_ports(ports.map(Into::into)),
             None => model,
-        })
+        };
+        let Some(sizes) = sizes else { return Ok(model) };
+        let wanted = [model.input().elements(), model.output().elements()];
+        let product = |sizes: &Vec<usize>| {
+            sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size))
+        };
+        if sizes.each_ref().map(product) != wanted.map(Some) {
+            let why = format!("sizes {sizes:?} of {wanted:?} elements");
+            return Err(Error::Json { file: name.into(), why });
+        }
+        Ok(model.with_sizes(sizes))
     }
 
     /// A layer for each step, which must all be operations.
@@ -134,6 +149,21 @@ mod tests {
             let text = model.to_json().unwrap();
             assert_eq!(ImageModel::from_json(&text, name).unwrap(), model);
             assert_eq!(ScheduleGraph::from_json(&text, name).unwrap(), *model.graph());
+        }
+    }
+
+    #[test]
+    fn sizes_of_ports_come_back_and_have_all_elements() {
+        let model = build("resnet18", Some(32), 1).unwrap();
+        let model = model.with_sizes([vec![1, 3, 32, 32], vec![1000]]);
+        let text = model.to_json().unwrap();
+        let read = ImageModel::from_json(&text, "resnet18").unwrap();
+        assert_eq!(read.output_port().spec.dims, [1000]);
+        assert_eq!(read.input_port().spec.dims, [1, 3, 32, 32]);
+        for wrong in ["[999]", "[0]", "[18446744073709551615,18446744073709551615]"] {
+            let bad = text.replacen("[1000]]", &format!("{wrong}]"), 1);
+            let said = ImageModel::from_json(&bad, "bad.json").unwrap_err().to_string();
+            assert!(said.contains("of [3072, 1000] elements"), "{said}");
         }
     }
 

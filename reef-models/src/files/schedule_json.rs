@@ -27,6 +27,9 @@ pub(crate) struct File {
     /// Names of input and output, if they are others than usual.
     #[serde(default)]
     pub(super) ports: Option<[String; 2]>,
+    /// Sizes of input and output, if they are others than usual.
+    #[serde(default)]
+    pub(super) sizes: Option<[Vec<usize>; 2]>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -27,6 +27,8 @@ pub struct ImageModel {
     layers: Vec<Layer>,
     /// Names of the image and of the logits.
     ports: [Arc<str>; 2],
+    /// Sizes of both, if a file has others than [`sizes`](Self::sizes).
+    sizes: Option<[Vec<usize>; 2]>,
 }
 
 /// Names of the ports of a network that no file has given others.
@@ -36,7 +38,7 @@ impl ImageModel {
     /// One layer for each step of `graph`, at least one.
     pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
         debug_assert_eq!(graph.steps.len(), layers.len());
-        Self { graph, layers, ports: PORTS.map(Arc::from) }
+        Self { graph, layers, ports: PORTS.map(Arc::from), sizes: None }
     }
 
     /// Gives its ports the names that a file has for them.
@@ -44,14 +46,32 @@ impl ImageModel {
         Self { ports, ..self }
     }
 
+    /// Gives its ports the sizes that a file has for them, of as many elements.
+    pub(crate) fn with_sizes(self, sizes: [Vec<usize>; 2]) -> Self {
+        let sizes = Some(sizes).filter(|sizes| *sizes != self.sizes());
+        Self { sizes, ..self }
+    }
+
+    /// Gives its ports the names and sizes that those of `other` have.
+    pub(crate) fn with_ports_of(self, other: &Self) -> Self {
+        Self { ports: other.ports.clone(), sizes: other.sizes.clone(), ..self }
+    }
+
+    /// Sizes of its ports, if a file has given others than usual.
+    pub(crate) fn file_sizes(&self) -> Option<&[Vec<usize>; 2]> {
+        self.sizes.as_ref()
+    }
+
+    /// Usual sizes of its ports: batch, channels, rows, columns, and batch, classes.
+    fn sizes(&self) -> [Vec<usize>; 2] {
+        let Tensor { batch, channels, height, width, .. } = *self.input();
+        let output = self.output();
+        [vec![batch, channels, height, width], vec![output.batch, output.channels]]
+    }
+
     /// Names of its ports, if a file has given them.
     pub(crate) fn file_ports(&self) -> Option<&[Arc<str>; 2]> {
         (self.ports != PORTS.map(Arc::from)).then_some(&self.ports)
-    }
-
-    /// Names of its image and its logits.
-    pub(crate) fn port_names(&self) -> &[Arc<str>; 2] {
-        &self.ports
     }
 
     /// Calls it something else when talking to people.
@@ -79,16 +99,20 @@ impl ImageModel {
         self.layers[self.layers.len() - 1].op.output()
     }
 
-    /// The image as a port: batch, channels, rows, columns.
+    /// The image as a port: batch, channels, rows, columns, or the sizes that a file has.
     pub fn input_port(&self) -> Port {
-        let Tensor { batch, channels, height, width, .. } = *self.input();
-        port(&self.ports[0], vec![batch, channels, height, width], self.graph.given[0])
+        let [input, _] = self.port_sizes();
+        port(&self.ports[0], input, self.graph.given[0])
     }
 
-    /// The logits as a port: batch, classes.
+    /// The logits as a port: batch, classes, or the sizes that a file has.
     pub fn output_port(&self) -> Port {
-        let Tensor { batch, channels, .. } = *self.output();
-        port(&self.ports[1], vec![batch, channels], self.graph.steps[self.layers.len() - 1].writes)
+        let [_, output] = self.port_sizes();
+        port(&self.ports[1], output, self.graph.steps[self.layers.len() - 1].writes)
+    }
+
+    fn port_sizes(&self) -> [Vec<usize>; 2] {
+        self.sizes.clone().unwrap_or_else(|| self.sizes())
     }
 
     /// All tensors that the network is made of, in the order of its steps.

@@ -102,9 +102,14 @@ impl File<'_> {
         if let Some(shape) = image {
             match walked.images(shape, ledger) {
                 Ok(recognised) => {
+                    let sizes = walked.port_sizes();
                     drop(walked); // its weights go over into the network
                     let (model, params) = self.image(recognised, ledger).map_err(of_file)?;
                     let model = model.with_ports(port_names(&file));
+                    let model = match sizes {
+                        Some(sizes) => model.with_sizes(sizes),
+                        None => model,
+                    };
                     return Ok(Imported::Image(model, params));
                 }
                 Err(refusal)

@@ -52,7 +52,7 @@ pub fn plan(
         step.work = Work::Op(op);
         layers.push(Layer { op, constants: layer.constants.clone() });
     }
-    Ok(ImageModel::new(graph, layers).with_ports(model.port_names().clone()))
+    Ok(ImageModel::new(graph, layers).with_ports_of(model))
 }
 
 /// As [`plan`], for a device. Without scales it is the network as it is.

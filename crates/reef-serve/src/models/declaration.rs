@@ -1,7 +1,7 @@
 //! Declared tensors of a model, with the sizes that a request may choose.
 
 use crate::error::{Error, Result};
-use crate::tensor::{TensorInfo, TensorInfos};
+use crate::tensor::TensorInfos;
 use reef::did_you_mean;
 use reef::models::onnx::{Declared, DeclaredPort, DeclaredSize};
 use std::collections::BTreeMap;
@@ -122,8 +122,7 @@ impl Declaration {
             .try_for_each(|(input, sizes)| input.choose(sizes, &mut chosen))
     }
 
-    /// Gives the tensors of a variant the names and ranks of the source, and these shapes if they
-    /// were chosen.
+    /// Gives the tensors of a variant the names of the source, and these shapes if they were chosen.
     pub(crate) fn name_variant(
         &self,
         infos: &mut (TensorInfos, TensorInfos),
@@ -131,16 +130,12 @@ impl Declaration {
     ) {
         for (at, (info, declared)) in infos.0.each.iter_mut().zip(&self.inputs).enumerate() {
             info.name.clone_from(&declared.name);
-            match shapes.and_then(|shapes| shapes.get(at)) {
-                Some(sizes) => info.shape = sizes.iter().map(|&size| size as i64).collect(),
-                None => info.shape.truncate(declared.rank()), // an image of one row and column
+            if let Some(sizes) = shapes.and_then(|shapes| shapes.get(at)) {
+                info.shape = sizes.iter().map(|&size| size as i64).collect();
             }
         }
         for (info, declared) in infos.1.each.iter_mut().zip(&self.outputs) {
             info.name.clone_from(&declared.name);
-            if let Some(shape) = declared.shape_of(info) {
-                info.shape = shape;
-            }
         }
     }
 
@@ -189,10 +184,6 @@ impl DeclaredTensor {
             Err(_) => DeclaredSize::Open((*text).to_owned()),
         };
         Self { name: name.into(), sizes: Some(sizes.iter().map(size).collect()) }
-    }
-
-    fn rank(&self) -> usize {
-        self.sizes.as_ref().map_or(usize::MAX, Vec::len)
     }
 
     fn is_open(&self) -> bool {
@@ -244,27 +235,6 @@ impl DeclaredTensor {
         };
         let sizes: Vec<_> = self.sizes.iter().flatten().map(size).collect();
         format!("[{}]", sizes.join(", "))
-    }
-
-    /// Returns the declared shape of a computed tensor, as far as it follows from its number of
-    /// elements. A network for images has ranks of its own.
-    fn shape_of(&self, info: &TensorInfo) -> Option<Vec<i64>> {
-        let sizes = self.sizes.as_ref().filter(|sizes| sizes.len() != info.shape.len())?;
-        let fixed: Vec<_> = sizes
-            .iter()
-            .map(|size| match size {
-                DeclaredSize::Fixed(size) => Some(*size as i64),
-                DeclaredSize::Open(_) => None,
-            })
-            .collect();
-        let known = fixed.iter().flatten().product::<i64>().max(1);
-        let rest = info.elements() as i64 / known;
-        match fixed.iter().filter(|size| size.is_none()).count() {
-            0 | 1 if rest * known == info.elements() as i64 => {
-                Some(fixed.into_iter().map(|size| size.unwrap_or(rest)).collect())
-            }
-            _ => None,
-        }
     }
 
     fn metadata(&self, base: &[i64], is_open: bool) -> Vec<i64> {

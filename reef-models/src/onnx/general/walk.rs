@@ -109,6 +109,14 @@ impl Walked<'_> {
         self.builder.finish_bounded(name, self.outputs).map_err(Fault::of_graph)
     }
 
+    /// Sizes of the input and the output, if there is one of each.
+    pub(in crate::onnx) fn port_sizes(&self) -> Option<[Vec<usize>; 2]> {
+        match (self.builder.inputs(), &*self.outputs) {
+            ([input], [(_, output, _)]) => Some([input.spec.dims.clone(), output.dims().to_vec()]),
+            _ => None,
+        }
+    }
+
     /// The network for images that it is, if it is one whose input has this shape.
     pub(in crate::onnx) fn images(
         &self,

@@ -1,7 +1,7 @@
 //! Sizes that a file leaves open, and tensors without elements.
 
 use super::{doubles, network};
-use crate::handmade::{file, int, ints, node, node_in, open};
+use crate::handmade::{file, int, ints, node, node_in, open, scalar, value};
 use reef_models::Model;
 use reef_op::tensor::Array;
 
@@ -74,6 +74,40 @@ fn classifier(batch: &str) -> Vec<u8> {
         open(12, "classes", FLOAT, &[batch, "3"]),
     ];
     file(17, &graph)
+}
+
+/// Networks for images have shapes of their own within.
+#[test]
+fn ports_of_images_have_the_sizes_of_the_file() {
+    let sizes = |name: &str, list: &[i64]| node("Constant", &[], name, &[ints("value_ints", list)]);
+    let pooled = |output: &str| {
+        vec![
+            node("GlobalAveragePool", &["x"], output, &[]),
+            value(11, "x", &[1, 3, 2, 2]),
+            value(12, "y", &[]),
+        ]
+    };
+    let rows = vec![
+        node("Clip", &["x", "low", "high"], "y", &[]),
+        scalar("low", 0.0),
+        scalar("high", 1.0),
+        value(11, "x", &[2, 3]),
+        value(12, "y", &[]),
+    ];
+    let kept = pooled("y");
+    let reshaped = [sizes("shape", &[3]), node("Reshape", &["pooled", "shape"], "y", &[])];
+    let listed = [&pooled("pooled")[..], &reshaped].concat();
+    let cases: [(Vec<Vec<u8>>, &[usize], &[usize]); 3] = [
+        (rows, &[2, 3], &[2, 3]),
+        (kept, &[1, 3, 2, 2], &[1, 3, 1, 1]),
+        (listed, &[1, 3, 2, 2], &[3]),
+    ];
+    for (graph, input, output) in cases {
+        let bytes = file(17, &graph);
+        let read = Model::from_onnx(&bytes, "made").images_only().read().unwrap();
+        let dims = |ports: reef_models::Ports| ports.get(0).unwrap().1.spec.dims.clone();
+        assert_eq!((&*dims(read.inputs()), &*dims(read.outputs())), (input, output));
+    }
 }
 
 #[test]
