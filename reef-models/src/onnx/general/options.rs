@@ -56,8 +56,29 @@ impl TensorOptions {
     pub(in crate::onnx) fn open(&self, name: &str, axis: usize, rank: usize) -> usize {
         match self.shapes.get(name).map(Vec::as_slice) {
             Some(&[size]) => size,
-            _ => usual(self.batch, self.size, axis, rank).unwrap_or_else(|| self.guess(axis)),
+            _ => {
+                let size = usual(self.batch, self.size, axis, rank).or_else(|| self.sum(name));
+                size.unwrap_or_else(|| self.guess(axis))
+            }
         }
+    }
+
+    /// The size that a name such as `past + 1` stands for; `None` if it is no sum.
+    fn sum(&self, name: &str) -> Option<usize> {
+        let parts: Vec<&str> = name.split('+').map(str::trim).collect();
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+        let is_term = |part: &&str| !part.is_empty() && part.chars().all(is_plain);
+        if parts.len() < 2 || !parts.iter().all(is_term) {
+            return None;
+        }
+        parts.iter().try_fold(0usize, |sum, &part| {
+            let size = match (part.parse::<usize>(), self.shapes.get(part).map(Vec::as_slice)) {
+                (Ok(number), _) => number,
+                (_, Some(&[size])) => size,
+                _ => self.guess(1),
+            };
+            sum.checked_add(size)
+        })
     }
 
     fn guess(&self, axis: usize) -> usize {

@@ -48,7 +48,7 @@ fn fused_products_transpose_scale_and_activate() {
         ],
         &[],
     );
-    assert!(said.unwrap_err().ends_with("attribute transBatchA = 1"));
+    assert!(said.unwrap_err().ends_with("a product of batches of float32[2, 2]"));
 }
 
 #[test]
@@ -266,4 +266,43 @@ fn activations_behind_a_product_have_their_numbers() {
     let both = [low, float("activation_beta", 0.25)];
     assert_near(&made("HardSigmoid", &both), &[0.75, 0.0, 0.5, 1.0]);
     assert_near(&made("Selu", &[]), &[1.050_701, -1.111_331, 0.525_350, 2.101_402]);
+}
+
+/// Rows come first, then two batches: as attention of heads is when its transposes are gone.
+#[test]
+fn rows_of_batches_may_come_first() {
+    let graph = |attributes: &[Vec<u8>]| {
+        [
+            node_in(MS, "FusedMatMul", &["x", "w"], &["y"], attributes),
+            singles("w", &[2, 2, 1], |k| [1.0, 10.0, 100.0, 1000.0][k as usize]),
+            value(11, "x", &[2, 2, 2]),
+            value(12, "y", &[]),
+        ]
+    };
+    let x = || Array::F32((1..9).map(|k| k as f32).collect());
+    let plain = outputs(&graph(&[]), &[2, 2, 2], x());
+    assert_near(&plain[0], &[21.0, 43.0, 6500.0, 8700.0]);
+    // Batches 1 2, 5 6 and 3 4, 7 8.
+    let turned = outputs(&graph(&[int("transBatchA", 1)]), &[2, 2, 2], x());
+    assert_near(&turned[0], &[21.0, 65.0, 4300.0, 8700.0]);
+    // And 1 5, 2 6 and 3 7, 4 8.
+    let both = [int("transBatchA", 1), int("transA", 1)];
+    assert_near(&outputs(&graph(&both), &[2, 2, 2], x())[0], &[51.0, 62.0, 7300.0, 8400.0]);
+}
+
+#[test]
+fn distances_are_those_of_rows() {
+    let weights = [singles("w", &[3, 2], |k| (k % 2) as f32)];
+    // Of 1 -1 and 0.5 2 from 0 1.
+    let squares = [5.0, 5.0, 5.0, 1.25, 1.25, 1.25];
+    assert_near(&result("CDist", &["x", "w"], &[], &weights), &squares);
+    let made = result("CDist", &["x", "w"], &[text("metric", "euclidean")], &weights);
+    assert_near(&made, &squares.map(f64::sqrt));
+}
+
+/// Older exporters of PyTorch call them by this domain.
+#[test]
+fn operators_of_both_domains_mean_the_same() {
+    let made = result("Trilu", &["x"], &[int("upper", 0)], &[]);
+    assert_near(&made, &[1.0, 0.0, 0.5, 2.0]);
 }

@@ -127,3 +127,24 @@ fn batch_of_a_file_that_fixes_it_is_refused() {
     assert_eq!(said, want);
     Model::from_onnx(&bytes, "made").batch(1).read().unwrap();
 }
+
+/// Masks of decoders are as long as the past and the new token.
+#[test]
+fn size_whose_name_is_a_sum_follows_from_others() {
+    let graph = [
+        node("Concat", &["past", "new"], "all", &[int("axis", 0)]),
+        node("Mul", &["all", "mask"], "y", &[]),
+        open(11, "past", FLOAT, &["p"]),
+        open(11, "new", FLOAT, &["1"]),
+        open(11, "mask", FLOAT, &["p + 1"]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    let sizes = |shapes: &[(&str, &[usize])]| {
+        let read = network(&graph, shapes).unwrap();
+        read.inputs.iter().map(|port| port.spec.dims[0]).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&[]), [1, 1, 2]);
+    assert_eq!(sizes(&[("past", &[4])]), [4, 1, 5]);
+    assert_eq!(sizes(&[("p", &[7])]), [7, 1, 8]);
+    assert_eq!(sizes(&[("past", &[4]), ("mask", &[1])]), [4, 1, 1]);
+}

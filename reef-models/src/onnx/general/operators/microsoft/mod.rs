@@ -9,6 +9,9 @@ mod grouped;
 mod norms;
 mod products;
 
+use super::elements::cast;
+use super::places::{indexed, movement};
+use super::sampled;
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
@@ -26,7 +29,13 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "FusedConv" => one(products::convolution(b, call)?),
         "NhwcFusedConv" => one(products::convolution_of_last(b, call)?),
         "FusedGemm" => one(products::gemm(b, call)?),
-        "FusedMatMul" => one(products::matmul(b, call)?),
+        "FusedMatMul" | "TransposeMatMul" => one(products::matmul(b, call)?),
+        "CDist" => one(products::distances(b, call)?),
+        // These mean the same in ONNX's own domain.
+        "GatherND" => indexed::indexed(b, call),
+        "GridSample" => sampled::sampled(b, call),
+        "Pad" | "Trilu" => movement::movement(b, call),
+        "Range" => cast::cast(b, call),
         "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),
         "SkipLayerNormalization" => norms::skip(b, call, true),
         "SkipSimplifiedLayerNormalization" => norms::skip(b, call, false),

@@ -9,17 +9,14 @@ use crate::onnx::general::operators::sums::window::{channels_first, channels_las
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_op::tensor::{Array, Binary, Domain};
+use reef_op::tensor::{Array, Binary, Domain, FoldKind, Unary};
 
 /// `alpha · a · b`, each transposed or not in its last two axes.
 pub(super) fn matmul(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    for name in ["transBatchA", "transBatchB"] {
-        if call.flag(name, false)? {
-            return Err(format!("attribute {name} = 1"));
-        }
-    }
-    let x = turned(b, call.get(0)?, call.flag("transA", false)?)?;
-    let y = turned(b, call.get(1)?, call.flag("transB", false)?)?;
+    let ways = [call.flag("transBatchA", false)?, call.flag("transA", false)?];
+    let x = turned(b, call.get(0)?, ways)?;
+    let ways = [call.flag("transBatchB", false)?, call.flag("transB", false)?];
+    let y = turned(b, call.get(1)?, ways)?;
     crate::tensors::expressions::same_element(&x, &y)?;
     let made = b.matmul(&x, &y)?;
     match call.float("alpha", 1.0)? {
@@ -28,13 +25,43 @@ pub(super) fn matmul(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
 }
 
-fn turned(b: &mut Builder<'_>, value: &Value, is_turned: bool) -> Result<Value> {
-    if !is_turned || value.rank() < 2 {
-        return Ok(value.clone());
+/// A tensor whose first axis may be its rows, before those of batches, and whose rows may be columns.
+fn turned(
+    b: &mut Builder<'_>,
+    value: &Value,
+    [has_rows_first, is_turned]: [bool; 2],
+) -> Result<Value> {
+    let rank = value.rank();
+    let mut order: Vec<usize> = (0..rank).collect();
+    if has_rows_first && rank < 3 {
+        return Err(format!("a product of batches of {}", value.spec));
     }
-    let mut order: Vec<usize> = (0..value.rank()).collect();
-    order.swap(value.rank() - 2, value.rank() - 1);
+    if has_rows_first {
+        order[..rank - 1].rotate_left(1);
+    }
+    if is_turned && rank > 1 {
+        order.swap(rank - 2, rank - 1);
+    }
     b.transpose(value, &order)
+}
+
+/// Distances of the rows of two matrices, or their squares.
+pub(super) fn distances(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, y) = (call.get(0)?, call.get(1)?);
+    let refused = || format!("distances of {} and {}", x.spec, y.spec);
+    let (&[rows, columns], &[others, own]) = (x.dims(), y.dims()) else { return Err(refused()) };
+    if columns != own {
+        return Err(refused());
+    }
+    let x = b.reshape(x, vec![rows, 1, columns])?;
+    let apart = b.binary(Binary::Sub, &x, y)?;
+    let squares = b.fold_axes(&apart, &[2], FoldKind::SumSquares)?;
+    let squares = b.reshape(&squares, vec![rows, others])?;
+    match call.text("metric", "sqeuclidean")? {
+        "sqeuclidean" => Ok(squares),
+        "euclidean" => b.unary(Unary::Sqrt, &squares),
+        other => Err(format!("attribute metric = {other:?}")),
+    }
 }
 
 /// A convolution with a bias, another summand and an activation.
