@@ -70,7 +70,24 @@ pub(super) struct Names<'a> {
     pub(super) sequences: HashMap<&'a str, Vec<Value>>,
 }
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    /// Facts of the first of each pair of names, under the second one.
+    fn renamed(&self, pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
+        Self {
+            few: renamed(&self.few, pairs.clone()),
+            bounds: renamed(&self.bounds, pairs.clone()),
+            points: renamed(&self.points, pairs),
+            sequences: HashMap::new(),
+        }
+    }
+
+    fn extend(&mut self, others: Self) {
+        self.few.extend(others.few);
+        self.bounds.extend(others.bounds);
+        self.points.extend(others.points);
+        self.sequences.extend(others.sequences);
+    }
+
     /// Drops what another graph said about a name.
     pub(super) fn forget(&mut self, name: &str) {
         self.few.remove(name);
@@ -78,6 +95,15 @@ impl Names<'_> {
         self.points.remove(name);
         self.sequences.remove(name);
     }
+}
+
+/// Values of the first of each pair of names, under the second one.
+fn renamed<'a, T: Clone>(
+    values: &HashMap<&'a str, T>,
+    pairs: impl Iterator<Item = (&'a str, &'a str)>,
+) -> HashMap<&'a str, T> {
+    let named = pairs.filter(|(_, to)| !to.is_empty());
+    named.filter_map(|(from, to)| Some((to, values.get(from)?.clone()))).collect()
 }
 
 /// A file that is being read.
@@ -405,14 +431,14 @@ impl<'a, 'o> Walk<'a, 'o> {
             ("" | "ai.onnx", "Loop") => self.repeated(node, operands, scope, outer, depth)?,
             ("" | "ai.onnx", "Scan") => self.scanned(node, operands, scope, outer, depth)?,
             _ => match self.functions.iter().find(same) {
-                Some(function) => self.function(node, function, operands, outer, depth)?,
+                Some(function) => {
+                    return self.function(node, function, operands, outer, depth).map(Some);
+                }
                 None => return Ok(None),
             },
         };
         self.ensure_unbounded(node, node.inputs.iter().copied())?;
-        if matches!(node.op, "If" | "Loop" | "Scan") {
-            node.outputs.iter().for_each(|name| self.names.forget(name)); // a graph may have them
-        }
+        node.outputs.iter().for_each(|name| self.names.forget(name)); // a graph may have them
         Ok(Some(made))
     }
 
@@ -426,8 +452,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             None => Ok(()),
             Some(name) => {
                 let why = format!(
-                    "data decide about a size of {name:?}, which no graph or function within \
-                     another can have: let the network end before it"
+                    "data decide about a size of {name:?}, which no graph within another can have: \
+                     let the network end before it"
                 );
                 Err(Fault::at_node(name_of(node), node.op, why))
             }
@@ -523,19 +549,16 @@ impl<'a, 'o> Walk<'a, 'o> {
         let own = node.attributes.iter().filter_map(|own| Some((own.name, resolved(own, outer)?)));
         let defaults = function.defaults.iter().map(|default| (default.name, default));
         let outer: Vec<_> = own.chain(defaults).collect();
-        let few = function.inputs.iter().zip(node.inputs.iter());
-        let few = few.filter_map(|(&to, from)| Some((to, *self.names.few.get(from)?))).collect();
-        let around = std::mem::replace(&mut self.names, Names { few, ..Names::default() });
+        let pairs = node.inputs.iter().copied().zip(function.inputs.iter().copied());
+        let given = self.names.renamed(pairs);
+        let around = std::mem::replace(&mut self.names, given);
         let opset = std::mem::replace(&mut self.opset, opset);
         let read = self.nodes(&function.nodes, &mut scope, &outer, depth + 1);
         self.opset = opset;
-        let read =
-            read.and_then(|()| self.ensure_unbounded(node, function.outputs.iter().copied()));
         let own = std::mem::replace(&mut self.names, around);
         read?;
-        let few = node.outputs.iter().zip(function.outputs.iter());
-        let few = few.filter(|(to, _)| !to.is_empty());
-        self.names.few.extend(few.filter_map(|(&to, from)| Some((to, *own.few.get(from)?))));
+        let pairs = function.outputs.iter().copied().zip(node.outputs.iter().copied());
+        self.names.extend(own.renamed(pairs));
         let result = |(name, to): (&&str, &&str)| match scope.get(name) {
             Some(value) => Ok(value.clone()),
             None if to.is_empty() => self.builder.whole(vec![0], Vec::new()), // nothing reads it

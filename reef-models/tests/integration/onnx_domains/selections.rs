@@ -249,6 +249,38 @@ fn names_of_a_function_are_its_own() {
     assert_eq!(doubles(&read.tensors().unwrap().execute(&[x]).unwrap()[0]), [15.0]);
 }
 
+/// The rows that data choose go into a function and out of it, which chooses columns of them.
+#[test]
+fn functions_have_sizes_that_data_decide() {
+    let nodes = [
+        node("NonZero", &["a"], "places", &[]),
+        node("Transpose", &["places"], "b", &[ints("perm", &[1, 0])]),
+        node("Shape", &["b"], "size", &[]),
+    ];
+    // A node is field 1 of a graph, and field 7 of a function.
+    let own = |node: &Vec<u8>| [&[7 << 3 | 2], &node[1..]].concat();
+    let nodes: Vec<u8> = nodes.iter().flat_map(own).collect();
+    let ports = [bytes(4, "a"), bytes(5, "b"), bytes(5, "size")].concat();
+    let function = [bytes(1, "Where"), ports, nodes, bytes(10, "made")].concat();
+    let graph = [
+        value(11, "x", &[4]),
+        node_in("made", "Where", &["x"], &["y", "s"], &[]),
+        node_in("made", "Where", &["y"], &["z", ""], &[]),
+        open(12, "y", I64, &["n", "1"]),
+        open(12, "s", I64, &["2"]),
+        open(12, "z", I64, &["m", "2"]),
+    ];
+    let read = Model::from_onnx(&[file(21, &graph), bytes(25, function)].concat(), "made")
+        .tensors_only()
+        .read()
+        .unwrap();
+    let made = read.tensors().unwrap().execute(&[Array::F32(vec![1.0, 0.0, 2.0, 3.0])]).unwrap();
+    assert_eq!(doubles(&made[0]), [0.0, 2.0, 3.0]);
+    assert_eq!(doubles(&made[1]), [3.0, 1.0]);
+    // All but the first place are not 0.
+    assert_eq!(doubles(&made[2]), [1.0, 0.0, 2.0, 0.0]);
+}
+
 /// A sequence of one graph, and a tensor of another that has its name.
 #[test]
 fn name_of_a_sequence_may_be_that_of_a_tensor_elsewhere() {
