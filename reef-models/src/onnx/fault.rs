@@ -56,6 +56,14 @@ const UNSUPPORTED: &str = " not supported";
 /// Remedy that may follow.
 const REMEDY: &str = ": run the file by another engine, under `reef exec`";
 
+/// End of each fault by what REEF reads within bounds of its own.
+const BEYOND: &str = ", or run the file by another engine";
+
+/// A refusal of what is beyond a bound of REEF's, and not of ONNX's.
+pub(super) fn beyond(what: &str) -> String {
+    format!("{what}{BEYOND}")
+}
+
 /// A refusal of what isn't read, with its remedy.
 pub(super) fn unsupported(what: &str) -> String {
     format!("{what}{UNSUPPORTED}{REMEDY}")
@@ -63,7 +71,7 @@ pub(super) fn unsupported(what: &str) -> String {
 
 /// True if a fault is a refusal of what isn't read. Names from a file don't end a fault.
 fn is_unsupported(why: &str) -> bool {
-    why.strip_suffix(REMEDY).unwrap_or(why).ends_with(UNSUPPORTED)
+    why.strip_suffix(REMEDY).unwrap_or(why).ends_with(UNSUPPORTED) || why.ends_with(BEYOND)
 }
 
 /// A list in an error: its first values, and how many there are.

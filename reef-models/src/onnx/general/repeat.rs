@@ -6,7 +6,7 @@
 use super::call::{Outer, attribute_of, int_of};
 use super::stored::element;
 use super::walk::{Scope, Walk, body, select};
-use crate::onnx::fault::{Fault, Result};
+use crate::onnx::fault::{Fault, Result, beyond};
 use crate::onnx::file::{Dimension, GraphFile, NodeFile, ValueFile};
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
@@ -95,11 +95,10 @@ impl<'a> Walk<'a, '_> {
         let Some(given) = given else { return Ok(None) };
         let Some(known) = given.known_values().filter(|known| known.array.len() == 1) else {
             self.unbound = self.builder.roots(given);
-            return Err(
+            return Err(beyond(
                 "the trip count must be one number that is known when the network is read: \
-                        fix it when the file is exported, or give the inputs that decide it"
-                    .into(),
-            );
+                        fix it when the file is exported, or give the inputs that decide it",
+            ));
         };
         Ok(Some(known.array.values().to_i64()[0].max(0) as usize))
     }
@@ -115,18 +114,17 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<()> {
         if body.graph.outputs.len() > state + 1 {
             self.unbound = self.builder.roots(condition);
-            return Err(
+            return Err(beyond(
                 "data decide about the length of its outputs: fix the number of iterations \
-                        when the file is exported"
-                    .into(),
-            );
+                        when the file is exported",
+            ));
         }
         match most.filter(|&most| most <= MAX_ITERATIONS) {
             Some(_) => Ok(()),
-            None => Err(format!(
+            None => Err(beyond(&format!(
                 "data decide about the number of iterations: give it a trip count of at most \
                  {MAX_ITERATIONS}"
-            )),
+            ))),
         }
     }
 
@@ -148,7 +146,9 @@ impl<'a> Walk<'a, '_> {
     fn run_body(&mut self, body: &Body<'a, '_>, given: Vec<Value>) -> Result<Vec<Value>, Fault> {
         self.iterations += 1;
         if self.iterations > MAX_ITERATIONS {
-            return Err(body.fault(format!("loops have more than {MAX_ITERATIONS} iterations")));
+            let why =
+                format!("loops have more than {MAX_ITERATIONS} iterations: let them have fewer");
+            return Err(body.fault(beyond(&why)));
         }
         body.graph.inputs.iter().for_each(|input| self.names.forget(input.name));
         let names = body.graph.inputs.iter().map(|input| input.name);

@@ -2,7 +2,7 @@
 
 use super::call::{Outer, int_of};
 use super::walk::{Scope, SequenceResult, Walk};
-use crate::onnx::fault::{Fault, Result};
+use crate::onnx::fault::{Fault, Result, beyond};
 use crate::onnx::file::NodeFile;
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
@@ -159,8 +159,9 @@ impl<'a> Walk<'a, '_> {
 fn constants(value: &Value) -> Result<Vec<i64>> {
     let known = value.known_values().filter(|_| !value.element().is_float());
     known.map(|known| known.array.values().to_i64()).ok_or_else(|| {
-        "places and sizes of a sequence must be integers that are known when the network is read"
-            .into()
+        beyond(
+            "places and sizes of a sequence must be integers that are known when the network is read",
+        )
     })
 }
 

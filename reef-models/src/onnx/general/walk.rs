@@ -10,7 +10,7 @@ use super::options::TensorOptions;
 use super::stored::{array, element};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
-use crate::onnx::fault::{Fault, Result};
+use crate::onnx::fault::{Fault, Result, beyond};
 use crate::onnx::file::{Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile};
 use crate::onnx::images::SHOWN;
 use crate::onnx::node::name_of;
@@ -451,10 +451,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         match names.find(|name| self.names.bounds.contains_key(name)) {
             None => Ok(()),
             Some(name) => {
-                let why = format!(
+                let why = beyond(&format!(
                     "data decide about a size of {name:?}, which no graph within another can have: \
                      let the network end before it"
-                );
+                ));
                 Err(Fault::at_node(name_of(node), node.op, why))
             }
         }
@@ -602,10 +602,10 @@ pub(super) fn select(
     b: &Value,
 ) -> Result<Value> {
     if a.spec != b.spec {
-        return Err(format!(
+        return Err(beyond(&format!(
             "the condition must be known when the network is read, since the branches give {} and {}",
             a.spec, b.spec
-        ));
+        )));
     }
     let condition = builder.reshape(condition, Vec::new())?;
     builder.map(a.element(), &[&condition, a, b], |w| {

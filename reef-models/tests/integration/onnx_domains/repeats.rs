@@ -46,7 +46,8 @@ fn loop_that_data_end_needs_a_bound() {
     ended(100).unwrap();
     let said = ended(i64::MAX).unwrap_err();
     assert!(said.contains("(Loop): data decide about the number of iterations"), "{said}");
-    assert!(said.ends_with("give it a trip count of at most 16384"), "{said}");
+    let remedy = "give it a trip count of at most 16384, or run the file by another engine";
+    assert!(said.ends_with(remedy), "{said}");
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn results_of_each_iteration_need_a_known_number() {
 #[test]
 fn iterations_of_all_loops_have_a_bound() {
     let said = looped(whole("count", &[20_000]), adding("same", &[]), &["y"]).unwrap_err();
-    assert!(said.ends_with("loops have more than 16384 iterations"), "{said}");
+    assert!(said.contains("loops have more than 16384 iterations: "), "{said}");
 }
 
 #[test]

@@ -249,6 +249,16 @@ fn names_of_a_function_are_its_own() {
     assert_eq!(doubles(&read.tensors().unwrap().execute(&[x]).unwrap()[0]), [15.0]);
 }
 
+/// The file is not broken: it is beyond what is read here.
+#[test]
+fn refusal_of_sizes_leaves_the_file_to_another_engine() {
+    let more = [node("Hardmax", &["y"], "z", &[]), open(12, "z", FLOAT, &[])];
+    let error = Model::from_onnx(&file(21, &rows(&more)), "made").tensors_only().read();
+    let error = error.unwrap_err();
+    assert!(error.is_unsupported(), "{error}");
+    assert!(error.to_string().ends_with(", or run the file by another engine"), "{error}");
+}
+
 /// The rows that data choose go into a function and out of it, which chooses columns of them.
 #[test]
 fn functions_have_sizes_that_data_decide() {

@@ -1,7 +1,7 @@
 //! Sizes that data decide, of results.
 
 use super::points::{only, open, whole};
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::builder::Builder;
@@ -138,10 +138,10 @@ pub(in crate::onnx::general) fn of_results(
 }
 
 fn refusal(operand: usize) -> String {
-    format!(
+    beyond(&format!(
         "data decide about a size of operand {operand}, which this operator can't have: let the \
          network end before it, or export the file with a fixed number"
-    )
+    ))
 }
 
 /// True if an operator that has said how many results there are may have its operands.
@@ -243,11 +243,10 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
     let x = call.maybe(0).filter(|_| index > 0 && call.op() != "Range");
     let missing = x.map_or(0, |x| result.rank() - x.rank());
     match call.bound(0) {
-        Some(own) if own.axis + missing != axis => Err(
+        Some(own) if own.axis + missing != axis => Err(beyond(
             "data decide about two sizes of its result, of which there may be one: export the file \
-             with fixed numbers"
-                .into(),
-        ),
+             with fixed numbers",
+        )),
         Some(own) if call.op() == "Expand" => Ok(Some(Bound { axis, size: own.size.clone() })),
         own if call.op() == "Slice" => {
             let own = own.map(|own| own.size.clone());
@@ -268,7 +267,9 @@ fn end_of_slice(call: &Call<'_>, place: usize) -> Result<usize> {
     let steps = call.numbers(4)?.unwrap_or_else(|| vec![1; starts.len()]);
     match (starts.get(place), steps.get(place), list.get(place)) {
         (Some(0), Some(1), Some(&number)) => axis(number, x.rank()),
-        _ => Err("data decide where a part ends that doesn't begin with the first row".into()),
+        _ => Err(beyond(
+            "data decide where a part ends that doesn't begin with the first row: fix its end",
+        )),
     }
 }
 

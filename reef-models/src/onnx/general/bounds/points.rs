@@ -4,7 +4,7 @@
 //! and of a number that stands for this size alone. So a size that is one of these again is told
 //! apart from others that are at most the same.
 
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, Marks, Points};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value, ValueData};
@@ -184,9 +184,9 @@ pub(crate) fn open(
 pub(crate) fn only(open: Vec<(usize, Value)>) -> Result<Option<(usize, Value)>> {
     match open.len() {
         0 | 1 => Ok(open.into_iter().next()),
-        count => Err(format!(
+        count => Err(beyond(&format!(
             "data decide about {count} sizes, of which there may be one: export the file with \
              fixed numbers"
-        )),
+        ))),
     }
 }

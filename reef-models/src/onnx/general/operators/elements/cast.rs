@@ -1,6 +1,6 @@
 //! Types, constants, and what passes values on.
 
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::few::Few;
 use crate::onnx::general::stored::{array, element};
@@ -115,7 +115,9 @@ fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let limit = limit.ok_or("operand 1 is missing")?;
     let (start, delta) = (number(0)?, number(2)?);
     if call.points(1).is_some() && (start, delta) != (0.0, 1.0) {
-        return Err("data decide where numbers end that are not counted from 0 by 1".into());
+        return Err(beyond(
+            "data decide where numbers end that are not counted from 0 by 1: fix their end",
+        ));
     }
     let count = ((limit - start) / delta).ceil();
     if !count.is_finite() || count > reef_op::MAX_SIZE as f64 {

@@ -4,7 +4,7 @@
 //! be at most. A class without further boxes chooses boxes that are not taken.
 
 use super::selected::{Selection, coordinates};
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -48,10 +48,10 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         return b.whole(vec![0, 3], Vec::new());
     }
     if most > MAX_BOXES {
-        return Err(format!(
+        return Err(beyond(&format!(
             "max_output_boxes_per_class must be at most {MAX_BOXES}, got {most} of {count} boxes: \
              choose fewer when the file is exported"
-        ));
+        )));
     }
     let all = Boxes::of(b, boxes, is_centred)?;
     let scores = match call.maybe(4) {

@@ -1,7 +1,7 @@
 //! Operators that put elements elsewhere.
 
 use super::selected::Selection;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::bounds::before::{masked, real_rows};
 use crate::onnx::general::bounds::points;
 use crate::onnx::general::call::{Call, one};
@@ -47,7 +47,9 @@ fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         let len = value.dims()[at];
         keep.push(match (own(k), call.bound(k)) {
             (Some(own), _) => real_rows(b, &[len], &Bound { axis: 0, size: own.size.clone() })?,
-            (None, Some(_)) => return Err("data decide about sizes along two axes".into()),
+            (None, Some(_)) => {
+                return Err(beyond("data decide about sizes along two axes: fix one of them"));
+            }
             (None, None) => {
                 let _making = b.ledger.charge(len as u64)?;
                 b.constant(vec![len], Array::Bool(vec![Truth(1); len]))?
@@ -135,7 +137,7 @@ fn pad(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 /// A tensor with as many rows behind the real ones as a fixed size lacks.
 fn pad_to_fixed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, rank) = (call.get(0)?, call.get(0)?.rank());
-    let refused = || "data decide about padding that leads to no fixed size".to_owned();
+    let refused = || beyond("data decide about padding that leads to no fixed size: fix it");
     let (bound, points) = call.bound(0).zip(call.points(1)).ok_or_else(refused)?;
     let sizes = points::sizes(x, bound).ok_or_else(refused)?;
     let lists = points.each_ref().map(points::whole);
