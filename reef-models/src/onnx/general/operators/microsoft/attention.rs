@@ -1,6 +1,6 @@
 //! Attention of several heads, and places of tokens as rotations.
 
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::places::indexed::rows_at;
 use crate::onnx::general::operators::quantized::integers::{of_columns, product_of, scaled};
@@ -51,7 +51,7 @@ fn projected(
     let heads = heads_of(call)?;
     for name in ["do_rotary", "past_present_share_buffer"] {
         if call.flag(name, false)? {
-            return Err(format!("attribute {name} = 1"));
+            return Err(beyond(&format!("attribute {name} must be 0, got 1")));
         }
     }
     let width = all.dims().last().copied().unwrap_or_default();
@@ -103,6 +103,9 @@ fn halves(b: &mut Builder<'_>, past: &Value) -> Result<[Value; 2]> {
 /// Operands: queries, keys, values, bias, mask, summand of the scores, keys and values of the past.
 pub(super) fn multi_head(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let heads = heads_of(call)?;
+    if call.maybe(1).is_none() || call.maybe(2).is_none() {
+        return Err(beyond("queries, keys and values must be three operands, got packed ones"));
+    }
     let given = [call.get(0)?, call.get(1)?, call.get(2)?];
     if given[0].rank() != 3 {
         return Err(format!("queries must have three dimensions, got {}", given[0].spec));
@@ -277,7 +280,7 @@ pub(super) fn rotary(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let is_interleaved = call.flag("interleaved", false)?;
     call.float("scale", 1.0)?;
     if call.flag("is_packed_batching", false)? {
-        return Err("attribute is_packed_batching = 1".into());
+        return Err(beyond("attribute is_packed_batching must be 0, got 1"));
     }
     let half = call.get(2)?.dims().last().copied().unwrap_or_default();
     let heads = match *x.dims() {

@@ -5,7 +5,7 @@
 //! new tokens are those behind, so they belong at that number less how many they are.
 
 use super::attention::{by_head, rotated_by};
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::tokens::attention::{Attention, capped};
 use crate::onnx::general::operators::tokens::cache::placed;
@@ -45,13 +45,13 @@ fn refuse_packed_caches(call: &Call<'_>) -> Result<()> {
     for name in ["k_quant_type", "v_quant_type"] {
         let kind = call.text(name, "NONE")?;
         if kind != "NONE" {
-            return Err(format!("attribute {name} must be \"NONE\", got {kind:?}"));
+            return Err(beyond(&format!("attribute {name} must be \"NONE\", got {kind:?}")));
         }
     }
     for name in ["kv_cache_bit_width", "qk_output"] {
         let number = call.int(name, 0)?;
         if number > 0 {
-            return Err(format!("attribute {name} must be 0, got {number}"));
+            return Err(beyond(&format!("attribute {name} must be 0, got {number}")));
         }
     }
     Ok(())

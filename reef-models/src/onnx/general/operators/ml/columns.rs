@@ -2,7 +2,7 @@
 
 use super::ensemble::rows;
 use super::forest::{lookup, numbers_of};
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::places::indexed::parts_at;
 use crate::onnx::general::stored::array;
@@ -152,7 +152,7 @@ fn entries(
     [ints, floats, texts, tensor]: [&'static str; 4],
 ) -> Result<Array> {
     if call.texts(texts)?.is_some() {
-        return Err(format!("attribute {texts}: tensors cannot hold texts"));
+        return Err(beyond(&format!("attribute {texts}: tensors cannot hold texts")));
     }
     if let Some(attribute) = call.attribute(tensor)? {
         let held = attribute.tensor.as_ref();
@@ -227,7 +227,7 @@ fn default_value(b: &Builder<'_>, call: &Call<'_>, element: Element) -> Result<V
 fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     call.flag("zeros", true)?; // others are zeros, as a device cannot refuse them
     if call.texts("cats_strings")?.is_some() {
-        return Err("attribute cats_strings: tensors cannot hold texts".into());
+        return Err(beyond("attribute cats_strings: tensors cannot hold texts"));
     }
     let categories = call.ints("cats_int64s")?.unwrap_or_default();
     let x = call.get(0)?;

@@ -1,7 +1,7 @@
 //! Scores of classes: what is made of them at last, and the label of the best.
 
 use super::forest::{lookup, numbers_of};
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
@@ -110,9 +110,10 @@ impl Labels {
         let numbers = call.ints(ints)?.unwrap_or_default().to_vec();
         if !texts.is_empty() && numbers.is_empty() {
             if call.wants(0) {
-                return Err("labels are texts (classlabels_strings), which tensors cannot hold: \
-                            export with labels that are integers"
-                    .into());
+                return Err(beyond(
+                    "labels are texts (classlabels_strings), which tensors cannot hold: \
+                            export with labels that are integers",
+                ));
             }
             return Ok(Self { numbers: None, count: texts.len() });
         }
