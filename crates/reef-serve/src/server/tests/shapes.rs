@@ -326,3 +326,24 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
         fixture.ask_sums("a", &[1, 8, 4]).await.unwrap();
     });
 }
+
+/// A file may declare other sizes of an output than it has. Here it says none, and the network is
+/// one for images.
+#[test]
+fn answers_have_the_sizes_that_are_computed() {
+    let of = |name: &str, nodes: Vec<u8>, sizes: &[&str]| {
+        let graph = [nodes, port(11, "x", sizes), port(12, "y", &[])];
+        let (fixture, loaded) = open_file(name, &file(17, &graph), "", |_| ());
+        loaded.unwrap();
+        let model = fixture.sums();
+        [&model.inputs, &model.outputs].map(|infos| infos.each[0].shape.clone())
+    };
+    let pooled = node("GlobalAveragePool", &["x"], "y", &[]);
+    assert_eq!(of("pooled", pooled, &["1", "3", "2", "2"]), [vec![1, 3, 2, 2], vec![1, 3, 1, 1]]);
+    let flat = [
+        node("GlobalAveragePool", &["x"], "means", &[]),
+        node("Flatten", &["means"], "y", &[int("axis", 4)]),
+    ];
+    let made = of("flat", flat.concat(), &["1", "3", "2", "2"]);
+    assert_eq!(made, [vec![1, 3, 2, 2], vec![3, 1]]);
+}
