@@ -36,7 +36,9 @@ impl<'a> External<'a> {
 
     /// The file as it is named, and where it really is.
     pub(super) fn place(&self, folder: &Path) -> Result<(PathBuf, PathBuf)> {
-        Ok((self.location.into(), self.inside(folder)?))
+        let parts = Path::new(self.location).components();
+        let place = parts.filter(|part| !matches!(part, Component::CurDir)).collect();
+        Ok((place, self.inside(folder)?))
     }
 
     /// Reads the `want` bytes that the tensor takes from a file in `folder` or below.

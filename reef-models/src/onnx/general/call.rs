@@ -67,6 +67,8 @@ pub(crate) struct Call<'a> {
     /// Bounds of operands that are computed of such sizes.
     points: Vec<Option<Points>>,
     pub(crate) marks: &'a Marks,
+    /// Rows of the first result that are read at most; `None` if all may be.
+    pub(crate) rows: Option<usize>,
     /// Results of which data decide one size, by their numbers.
     pub(crate) bounds: RefCell<Vec<(usize, Bound)>>,
 }
@@ -79,6 +81,7 @@ pub(crate) struct Around<'a> {
     pub(crate) outer: &'a Outer<'a>,
     pub(crate) few: &'a HashMap<&'a str, Few>,
     pub(crate) marks: &'a Marks,
+    pub(crate) rows: Option<usize>,
 }
 
 impl<'a> Call<'a> {
@@ -89,7 +92,7 @@ impl<'a> Call<'a> {
         given: Vec<Option<Bound>>,
         points: Vec<Option<Points>>,
     ) -> Self {
-        let Around { opset, folder, outer, few, marks } = around;
+        let Around { opset, folder, outer, few, marks, rows } = around;
         Self {
             file,
             operands,
@@ -102,6 +105,7 @@ impl<'a> Call<'a> {
             given,
             points,
             marks,
+            rows,
             bounds: RefCell::default(),
         }
     }

@@ -13,6 +13,7 @@ pub(super) mod call;
 pub(super) mod few;
 pub(super) mod operators;
 pub(crate) mod options;
+mod readers;
 mod repeat;
 mod sequences;
 pub(super) mod stored;

@@ -116,6 +116,10 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     options: &'o TensorOptions,
     pub(super) names: Names<'a>,
     marks: Marks,
+    /// Names of the file's outputs.
+    pub(super) outputs: Vec<&'a str>,
+    /// Rows of the next node's first result that are read at most; `None` if all may be.
+    rows: Option<usize>,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
     /// Inputs whose values decide about shapes and were not given.
@@ -182,6 +186,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             options,
             names: Names::default(),
             marks: Marks::new(),
+            outputs: Vec::new(),
+            rows: None,
             iterations: 0,
             unbound: Vec::new(),
         }
@@ -192,6 +198,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let mut scope = Scope::default();
         self.initializers(graph, &mut scope)?;
         self.inputs(graph, &mut scope)?;
+        self.outputs = graph.outputs.iter().map(|output| output.name).collect();
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
         let output = |output: &ValueFile<'a>| match scope.get(output.name) {
             Some(value) => {
@@ -299,6 +306,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         depth: usize,
     ) -> Result<(), Fault> {
         for node in nodes {
+            self.rows = if depth == 0 { self.rows_read(node, nodes, scope) } else { None };
             let (results, bounds) = self.node(node, scope, outer, depth)?;
             let fault = |why| Fault::at_node(name_of(node), node.op, why);
             let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
@@ -354,7 +362,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         let operands: Vec<_> = pairs.map(|(&old, new)| new.as_ref().or(old)).collect();
         let known = self.known_of(node, &operands, &given, &points, outer).map_err(fault)?;
         let (opset, folder) = (self.opset, self.folder);
-        let around = Around { opset, folder, outer, few: &self.names.few, marks: &self.marks };
+        let (few, marks, rows) = (&self.names.few, &self.marks, self.rows);
+        let around = Around { opset, folder, outer, few, marks, rows };
         let call = Call::new(node, operands, around, given, points);
         let made = lower(&mut self.builder, &call);
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
@@ -401,7 +410,8 @@ impl<'a, 'o> Walk<'a, 'o> {
                 return Ok(None);
             };
             let (opset, folder) = (self.opset, self.folder);
-            let around = Around { opset, folder, outer, few: &self.names.few, marks: &self.marks };
+            let (few, marks) = (&self.names.few, &self.marks);
+            let around = Around { opset, folder, outer, few, marks, rows: None };
             let none = || vec![None; operands.len()];
             let call =
                 Call::new(node, operands.clone(), around, none(), vec![None; operands.len()]);

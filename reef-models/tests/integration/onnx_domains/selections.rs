@@ -3,7 +3,7 @@
 
 use super::{doubles, network, numbers};
 use crate::handmade::{
-    bytes, file, int, ints, node, node_in, node_of, open, scalar, stored, value,
+    bytes, file, int, ints, node, node_in, node_of, open, scalar, stored, tensor, value,
 };
 use reef_models::{Extent, Model};
 use reef_op::tensor::Array;
@@ -404,6 +404,37 @@ fn boxes_that_do_not_fit_are_refused() {
     let want = "max_output_boxes_per_class must be at most 1024, got 4000 of 4000 boxes";
     assert!(said.contains(want), "{said}");
     assert_eq!(say(0).unwrap().outputs[0].spec.dims, [0, 3]);
+}
+
+/// Detectors with many boxes take the best of those that are left. These lie apart.
+#[test]
+fn no_more_boxes_are_chosen_than_are_read() {
+    let parts = |output: Vec<u8>| {
+        vec![
+            value(11, "boxes", &[1, 2000, 4]),
+            value(11, "scores", &[1, 1, 2000]),
+            stored("most", I64, &[1], &i64::MAX.to_le_bytes()),
+            node("NonMaxSuppression", &["boxes", "scores", "most"], "chosen", &[]),
+            node("Constant", &[], "two", &[ints("value_ints", &[2])]),
+            node("Gather", &["chosen", "two"], "column", &[int("axis", 1)]),
+            node("Constant", &[], "one", &[ints("value_ints", &[1])]),
+            node("Squeeze", &["column", "one"], "keep", &[]),
+            node("Constant", &[], "zero", &[ints("value_ints", &[0])]),
+            node("Constant", &[], "three", &[tensor("value", I64, &[1], &3i64.to_le_bytes())]),
+            node("Slice", &["keep", "zero", "three", "zero"], "y", &[]),
+            open(12, "y", I64, &["n"]),
+            output,
+        ]
+    };
+    let made = network(&parts(Vec::new()), &[]).unwrap();
+    let boxes: Vec<f32> = (0..2000).flat_map(|k| [k as f32, 0.0, k as f32 + 0.5, 1.0]).collect();
+    let mut scores = vec![0.1f32; 2000];
+    (scores[7], scores[1500], scores[3], scores[1999]) = (0.6, 0.9, 0.7, 0.5);
+    let made = made.execute(&[Array::F32(boxes), Array::F32(scores)]).unwrap();
+    assert_eq!(doubles(&made[0]), [1500.0, 3.0, 7.0]);
+    // An output that has all of them needs all.
+    let said = network(&parts(open(12, "keep", I64, &["m"])), &[]).unwrap_err();
+    assert!(said.contains("got 2000 of 2000 boxes"), "{said}");
 }
 
 #[test]

@@ -41,6 +41,9 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         return Err(format!("boxes {} and scores {}", boxes.spec, scores.spec));
     }
     let most = call.number(2)?.unwrap_or(0.0).clamp(0.0, count as f64) as usize;
+    // Of one batch and class the best boxes come first.
+    let read = call.rows.filter(|_| batches * classes == 1);
+    let most = read.map_or(most, |rows| rows.min(most));
     let overlap = threshold(b, call, 3, Some(0.0))?;
     let least = threshold(b, call, 4, None)?;
     let is_centred = call.flag("center_point_box", false)?;
