@@ -63,7 +63,7 @@ impl TensorOptions {
         }
     }
 
-    /// The size that a name such as `past + 1` stands for; `None` if it is no sum.
+    /// The size that a name such as `past + 1` stands for; `None` if it is not a sum.
     fn sum(&self, name: &str) -> Option<usize> {
         let parts: Vec<&str> = name.split('+').map(str::trim).collect();
         let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');

@@ -5,8 +5,8 @@ use super::walk::{Scope, Walk};
 use crate::memory::ledger::Ledger;
 use crate::onnx::file::NodeFile;
 
-/// Nodes between a selection of boxes and the part of them that is read.
-const MOST: usize = 4;
+/// Most nodes between a selection of boxes and the part of them that is read.
+const MAX_NODES: usize = 4;
 
 impl<'a> Walk<'a, '_> {
     /// Rows of a node's first result that are read at most, if it selects boxes: choosing fewer
@@ -35,15 +35,15 @@ struct Readers<'n, 'a> {
 }
 
 impl Readers<'_, '_> {
-    /// Rows of a node's first result that are read at most: a `Slice` takes so many from the first
-    /// one on, or from a column of them. `None` if others may be read, too.
+    /// Rows of a node's first result that are read at most: a `Slice` takes the first ones of it, or
+    /// of a column of it. `None` if others may be read, too.
     fn rows_of(&self, node: &NodeFile<'_>) -> Option<usize> {
         let mut attributes = self.nodes.iter().flat_map(|node| node.attributes.iter());
         if attributes.any(|attribute| attribute.graph.is_some()) {
             return None; // a graph may read it
         }
         let mut name = *node.outputs.first()?;
-        for _ in 0..MOST {
+        for _ in 0..MAX_NODES {
             let reader = self.only_reader(name)?;
             match reader.op {
                 "Gather" if int(reader, "axis") == Some(1) => {}

@@ -307,7 +307,7 @@ fn part_is_read_by_the_mode_that_cuts_alone() {
 }
 
 #[test]
-fn nearest_elements_are_those_of_tensorflow_where_a_node_says_so() {
+fn nearest_elements_are_those_of_tensorflow_where_said() {
     let pixels = text("coordinate_transformation_mode", "tf_half_pixel_for_nn");
     let down = text("nearest_mode", "floor");
     // Places 0.5 / 0.6 and 1.5 / 0.6.
