@@ -122,7 +122,8 @@ impl Declaration {
             .try_for_each(|(input, sizes)| input.choose(sizes, &mut chosen))
     }
 
-    /// Gives the tensors of a variant the names of the source, and these shapes if they were chosen.
+    /// Gives the tensors of a variant the names of the source, and the inputs these shapes if they
+    /// were chosen.
     pub(crate) fn name_variant(
         &self,
         infos: &mut (TensorInfos, TensorInfos),

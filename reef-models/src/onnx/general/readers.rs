@@ -35,8 +35,8 @@ struct Readers<'n, 'a> {
 }
 
 impl Readers<'_, '_> {
-    /// Rows of a node's first result that are read at most: a `Slice` takes the first ones of it, or
-    /// of a column of it. `None` if others may be read, too.
+    /// Rows of a node's first result that are read at most: a `Slice` takes the first ones of it,
+    /// or of a column of it. `None` if others may be read, too.
     fn rows_of(&self, node: &NodeFile<'_>) -> Option<usize> {
         let mut attributes = self.nodes.iter().flat_map(|node| node.attributes.iter());
         if attributes.any(|attribute| attribute.graph.is_some()) {

@@ -211,8 +211,8 @@ impl Tokens {
         b.reshape(&made, vec![batch, rows, heads * columns])
     }
 
-    /// Not 0 where a key is seen: a number of keys for each batch, or where they end and begin, or a
-    /// number for each key, or for each query and key.
+    /// Not 0 where a key is seen: a number of keys for each batch, or where they end and begin, or
+    /// a number for each key, or for each query and key.
     fn mask(&self, b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
         let (batch, rows, keys) =
             (self.queries.dims()[0], self.queries.dims()[2], self.keys.dims()[2]);

@@ -25,7 +25,8 @@ pub(super) fn matmul(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
 }
 
-/// A tensor whose first axis may be its rows, before those of batches, and whose rows may be columns.
+/// A tensor whose first axis may be its rows, before those of batches, and whose rows may be
+/// columns.
 fn turned(
     b: &mut Builder<'_>,
     value: &Value,
