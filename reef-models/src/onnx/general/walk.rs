@@ -362,8 +362,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         let operands: Vec<_> = pairs.map(|(&old, new)| new.as_ref().or(old)).collect();
         let known = self.known_of(node, &operands, &given, &points, outer).map_err(fault)?;
         let (opset, folder) = (self.opset, self.folder);
-        let (few, marks, rows) = (&self.names.few, &self.marks, self.rows);
-        let around = Around { opset, folder, outer, few, marks, rows };
+        let (marks, rows) = (&self.marks, self.rows);
+        let around = Around { opset, folder, outer, few: &self.names.few, marks, rows };
         let call = Call::new(node, operands, around, given, points);
         let made = lower(&mut self.builder, &call);
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
