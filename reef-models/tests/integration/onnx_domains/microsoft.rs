@@ -1,7 +1,9 @@
 //! Operators in which ONNX Runtime puts several of ONNX's together.
 
 use super::{assert_near, network, outputs};
-use crate::handmade::{float, floats, int, node_in, open, scalar, singles, stored, text, value};
+use crate::handmade::{
+    float, floats, int, node, node_in, open, scalar, singles, stored, text, value,
+};
 use reef_op::tensor::Array;
 
 const MS: &str = "com.microsoft";
@@ -305,4 +307,14 @@ fn distances_are_those_of_rows() {
 fn operators_of_both_domains_mean_the_same() {
     let made = result("Trilu", &["x"], &[int("upper", 0)], &[]);
     assert_near(&made, &[1.0, 0.0, 0.5, 2.0]);
+    // Here alone a range may say nothing about its step, which is 1.
+    let counted = [
+        node_in(MS, "Range", &["start", "limit"], &["r"], &[]),
+        node("Add", &["x", "r"], "y", &[]),
+        scalar("start", 1.0),
+        scalar("limit", 3.0),
+        value(11, "x", &[2]),
+        value(12, "y", &[2]),
+    ];
+    assert_near(&outputs(&counted, &[2], Array::F32(vec![0.5; 2]))[0], &[1.5, 2.5]);
 }

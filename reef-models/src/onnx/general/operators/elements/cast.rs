@@ -107,13 +107,13 @@ fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 }
 
 fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let number = |index| call.number(index)?.ok_or_else(|| format!("operand {index} is missing"));
     let limit = match call.points(1) {
         Some(_) => call.upper_bounds(1)?.and_then(|most| most.first().map(|&most| most as f64)),
         None => call.number(1)?,
     };
     let limit = limit.ok_or("operand 1 is missing")?;
-    let (start, delta) = (number(0)?, number(2)?);
+    let start = call.number(0)?.ok_or("operand 0 is missing")?;
+    let delta = call.number(2)?.unwrap_or(1.0); // left out in ONNX Runtime's domain alone
     if call.points(1).is_some() && (start, delta) != (0.0, 1.0) {
         return Err(beyond(
             "data decide where numbers end that are not counted from 0 by 1: fix their end",

@@ -1,7 +1,7 @@
 //! Products with what follows them, and with weights of few bits.
 
 use super::activations::named;
-use crate::onnx::fault::{Result, few};
+use crate::onnx::fault::{Result, beyond, few};
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::sums::convolutions::{biased, convolved};
 use crate::onnx::general::operators::sums::products::gemm as product;
@@ -109,7 +109,7 @@ pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result
         return Err(format!("blocks of {block} numbers of {bits} bits"));
     }
     if call.int("weight_prepacked", 0)? != 0 {
-        return Err("attribute weight_prepacked must be 0".into());
+        return Err(beyond("attribute weight_prepacked must be 0"));
     }
     let blocks = rows.div_ceil(block);
     elements(&[columns, blocks, block])?;

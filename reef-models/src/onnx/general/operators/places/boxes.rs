@@ -93,9 +93,10 @@ fn real(b: &mut Builder<'_>, call: &Call<'_>, scores: &Value) -> Result<Value> {
         [None, None] => return Ok(scores.clone()),
         [Some(boxes), Some(own)] if (boxes.axis, own.axis) == (1, 2) => [boxes, own],
         _ => {
-            return Err("data must decide about the number of boxes and of scores, or of \
-                         neither; batches and classes must be known"
-                .into());
+            return Err(beyond(
+                "data must decide about the number of boxes and of scores, or of neither; batches \
+                 and classes must be known",
+            ));
         }
     };
     let places = b.count(vec![1, 1, scores.dims()[2]])?;
