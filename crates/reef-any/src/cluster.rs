@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_length_is_named() {
+    fn error_names_a_wrong_length() {
         let cluster = Cluster::open("cpu:0?units=1", "reef").unwrap();
         let network = cluster.load(Model::open("resnet18").input_size(32).read().unwrap());
         let (class, demand) = (Class::BestEffort, Demand::default());

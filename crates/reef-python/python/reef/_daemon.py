@@ -79,8 +79,8 @@ def connect(
     https.
 
     Raises UnavailableError if there is no daemon, DeniedError if it may be that of another user,
-    InvalidError for an address with more than a host and a port, for a token with spaces, and for an
-    argument that has no effect.
+    InvalidError for an address with more than a host and a port, or a token with spaces. It is also
+    raised for an argument that has no effect.
     """
     from ._http import Http
 

@@ -249,8 +249,8 @@ impl Tenant {
         }
     }
 
-    /// True if `bytes` more fit in the memory of all tenants other than the owner once `freed` of it
-    /// has been returned, or if this is the owner.
+    /// True if `bytes` more fit in the memory of all tenants other than the owner once `freed` of
+    /// it has been returned, or if this is the owner.
     pub(crate) fn fits_among_others(&self, freed: u64, bytes: u64) -> bool {
         self.others.as_ref().is_none_or(|others| others.fits_without(freed, bytes))
     }
@@ -280,7 +280,7 @@ impl Tenant {
 pub(crate) struct MemoryReservation {
     tenant: Arc<Tenant>,
     bytes: u64,
-    /// The same bytes in the memory of all tenants other than the owner, if it is of one.
+    /// These bytes in the memory of all tenants other than the owner, if it is of one.
     others: Option<Share<&'static str>>,
 }
 

@@ -37,7 +37,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     if bytes == 0 { Err("no program runs in 0 bytes".into()) } else { Ok(bytes) }
 }
 
-/// Returns the part of a unit that decimals name. `None`: they are no digits.
+/// Returns the part of a unit that decimals name. `None`: one is not a digit.
 fn part(decimals: &str, factor: u64) -> Option<u64> {
     if !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

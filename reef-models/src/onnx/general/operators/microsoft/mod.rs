@@ -33,7 +33,7 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "CDist" => one(products::distances(b, call)?),
         // These mean the same in ONNX's own domain.
         "GatherND" => indexed::indexed(b, call),
-        "GridSample" => sampled::sampled(b, call),
+        "GridSample" => one(sampled::sample(b, call)?),
         "Pad" | "Trilu" => movement::movement(b, call),
         "Range" => cast::cast(b, call),
         "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),

@@ -11,7 +11,7 @@ use reef_op::tensor::{Array, Binary};
 
 /// Operands: batches, channels and space; batches, sizes of the result and a place for each of its
 /// elements, the last axis first, from -1 to 1.
-pub(super) fn sample(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+pub(in super::super) fn sample(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, grid) = (call.get(0)?, call.get(1)?);
     let at_centres = call.flag("align_corners", false)?;
     let between = match call.text("mode", "linear")? {

@@ -6,6 +6,8 @@ mod infinities;
 mod regions;
 mod taps;
 
+pub(super) use grid::sample;
+
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
