@@ -11,7 +11,7 @@ mod products;
 
 use super::elements::cast;
 use super::places::{indexed, movement};
-use super::sampled;
+use super::sampled::grid;
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
@@ -33,7 +33,7 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "CDist" => one(products::distances(b, call)?),
         // These mean the same in ONNX's own domain.
         "GatherND" => indexed::indexed(b, call),
-        "GridSample" => one(sampled::sample(b, call)?),
+        "GridSample" => one(grid::sample(b, call)?),
         "Pad" | "Trilu" => movement::movement(b, call),
         "Range" => cast::cast(b, call),
         "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),

@@ -1,12 +1,10 @@
 //! Operators that read a tensor between its elements, at places that data say.
 
 mod deformed;
-mod grid;
+pub(super) mod grid;
 mod infinities;
 mod regions;
 mod taps;
-
-pub(super) use grid::sample;
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
