@@ -299,9 +299,12 @@ fn demo_begins_with_long_blocks_and_ends_with_a_sentence() {
     let said = says(&line);
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("Next to networks a request took "), "{said}");
-    let kept = said.lines().find(|line| line.starts_with(" reef ")).unwrap();
-    let kept = kept.split_whitespace().rev().nth(1).unwrap();
-    assert!(last.ends_with(&format!("best-effort work kept {kept} %.")), "{said}");
+    let [reef, priorities] = [" reef ", " stream-priority "].map(|name| {
+        let row = said.lines().rfind(|line| line.starts_with(name)).unwrap(); // of the last table
+        row.split_whitespace().rev().nth(1).unwrap()
+    });
+    let kept = format!("best-effort work kept {reef} % and {priorities} %.");
+    assert!(last.ends_with(&kept), "{said}");
     assert!(!said.contains("padded"), "no row has padding, so there is no column: {said}");
 }
 

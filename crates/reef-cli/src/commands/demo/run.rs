@@ -121,8 +121,10 @@ fn finish<D: Operators>(results: &Results<'_, D>, device: &D) -> Result<()> {
     let [plot, trace] = ["latency.svg", "trace.json"].map(|name| args.out.join(name));
     results.plot(&plot, device).with_context(|| plot.display().to_string())?;
     let spans = results.bench.trace();
-    spans::write(&trace, &device.info().name, spans)
-        .with_context(|| trace.display().to_string())?;
+    if !spans.is_empty() {
+        spans::write(&trace, &device.info().name, spans)
+            .with_context(|| trace.display().to_string())?;
+    }
     if args.json {
         return print(serde_json::to_string_pretty(&results.json())?);
     }
@@ -131,10 +133,11 @@ fn finish<D: Operators>(results: &Results<'_, D>, device: &D) -> Result<()> {
     print(results.networks())?;
     print(format_args!("{}\n", results.schedulers()))?;
     print(format_args!("plot   {}", plot.display()))?;
-    print(format_args!(
-        "trace  {} ({} blocks; open it in ui.perfetto.dev)\n",
-        trace.display(),
-        spans.len()
-    ))?;
+    print(match spans.len() {
+        0 => "trace  none: the device does not show its blocks\n".into(),
+        blocks => {
+            format!("trace  {} ({blocks} blocks; open it in ui.perfetto.dev)\n", trace.display())
+        }
+    })?;
     print(results.sentence())
 }
