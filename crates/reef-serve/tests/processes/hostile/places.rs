@@ -164,7 +164,7 @@ fn calls_without_bodies_are_charged_and_refused() {
             stream
         })
         .collect();
-    let charged = || daemon.metric("reef_request_memory_bytes");
+    let charged = || daemon.metric_for_owner("reef_request_memory_bytes");
     within(SOON, "calls are charged", || charged() > f64::from(10 << 20));
     // The memory is for the calls of a few of them: those that the daemon reads first.
     let is_refused = |stream: &mut TcpStream| {
