@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The Python that has tritonclient, or `None`, said aloud.
-fn python() -> Option<String> {
+pub(crate) fn python() -> Option<String> {
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/tritonclient.sh");
     let output = Command::new(tool).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -350,13 +350,10 @@ fn generator_is_closed_once_the_client_of_a_text_is_gone() {
 
 #[test]
 fn stock_client_gets_texts_and_errors() {
-    let python = |args: &[&str]| Command::new("python3").args(args).output().expect("Python");
-    if !python(&["-c", "import openai"]).status.success() {
-        return reef_conformance::skip("no Python package openai");
-    }
+    let Some(python) = crate::triton::python() else { return };
     let daemon = with_words("text-client");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/programs/text_client.py");
-    let output = python(&[script, &daemon.http]);
+    let output = Command::new(python).args([script, &daemon.http]).output().expect("Python");
     let [said, wrong] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success() && said == "passed\n", "{said}{wrong}");
 }
