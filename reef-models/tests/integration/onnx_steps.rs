@@ -29,7 +29,7 @@ fn steps_of_each_network_stay_the_same() {
         let model = Model::open(&file).images_only().read().unwrap();
         let (image, _) = model.image().unwrap();
         let text = image.to_json().unwrap();
-        // Names and sizes of the file are no steps.
+        // Names and sizes of the file are not steps.
         let is_step =
             |line: &&str| !["\"ports\"", "\"sizes\""].iter().any(|key| line.starts_with(key));
         let text: String = text.split_inclusive('\n').filter(is_step).collect();
