@@ -2,7 +2,7 @@
 //! refuses.
 
 use super::pools;
-use super::reserve::{find_room, make_room, refuse_on_panic, settle_frees, with_reservation};
+use super::reserve::{make_room, refuse_on_panic, settle_frees, with_reservation};
 use crate::driver::calls::{self, Stream};
 use crate::driver::pause_gate::touch;
 use crate::driver::primary;
@@ -23,89 +23,52 @@ use std::sync::MutexGuard;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
 fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    let charge = |device, _| Charge::new(device, bytes, calls::context());
+    allocate_as(kind, bytes, to, real, charge)
+}
+
+/// Allocates by `real`, which writes a handle of this kind to `to` and takes `most` bytes of the
+/// device. Notes the charge of the handle.
+fn allocate_as(
+    kind: Kind,
+    most: u64,
+    to: *mut usize,
+    real: impl FnOnce() -> u32,
+    charge: impl FnOnce(&'static Limited, usize) -> Charge,
+) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| match device::current() {
-        _ if to.is_null() || bytes == 0 => real(),
+        _ if to.is_null() || most == 0 => real(),
         LimitState::Unlimited => real(),
         LimitState::Broken => OUT_OF_MEMORY,
-        LimitState::Limited(device) => with_reservation(device, bytes, real, || {
+        LimitState::Limited(device) => with_reservation(device, most, real, || {
             // SAFETY: where the driver has just written.
             let handle = unsafe { *to };
-            charges::note(kind, handle, Charge::new(device, bytes, calls::context()));
+            charges::note(kind, handle, charge(device, handle));
         }),
     })
 }
 
 /// Allocates `bytes` of linear memory, in blocks of its own or in one that it shares.
 pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
-    if bytes > MAX_SHARED || allocations::has_blocks(bytes) {
+    if bytes == 0 || bytes > MAX_SHARED || allocations::has_blocks(bytes) {
         allocate(Kind::Memory, round_up(bytes, BLOCK), to, real)
     } else {
         allocate_shared(granted(bytes), to, real)
     }
 }
 
-/// Allocates `bytes` in a block that small allocations share. A new block is charged as a whole. If
-/// there is no room for one, the allocation may still fit into a block that the driver has.
+/// Allocates `bytes` in a block that small allocations share. Only the driver knows whether it
+/// takes a new one. So a block is reserved in any case, and given back if the driver took none.
 fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
-    let Some(_inside) = Inside::limited() else { return real() };
-    refuse_on_panic(|| {
-        let device = match device::current() {
-            _ if to.is_null() || bytes == 0 => return real(),
-            LimitState::Unlimited => return real(),
-            LimitState::Broken => return OUT_OF_MEMORY,
-            LimitState::Limited(device) => device,
-        };
+    allocate_as(Kind::Memory, BLOCK, to, real, |device, at| {
         let context = calls::context();
-        let Some((reserved, turn)) = reserve_block(device, context, bytes) else {
-            return OUT_OF_MEMORY;
-        };
-        let code = real();
-        if code != 0 {
-            device.give_back(reserved);
-            return code;
+        let (part, is_new) = shared_blocks::enter(device, context, at);
+        if !is_new {
+            device.give_back(BLOCK);
         }
-        // SAFETY: not null, and the driver has just written there.
-        let at = unsafe { *to };
-        let (part, is_new) = shared_blocks::enter(device, context, at, bytes);
-        let needed = if is_new { BLOCK } else { 0 };
-        if needed > reserved && !device.reserve(needed) {
-            // The driver did not use the room that it has. Nothing is charged for the new block, so
-            // no other thread may take it for one that is.
-            let _ = shared_blocks::leave(part, false);
-            drop(turn);
-            // SAFETY: an allocation of a moment ago, which the program doesn't know yet.
-            let _ = unsafe { calls::free(at) };
-            return OUT_OF_MEMORY;
-        }
-        drop(turn);
-        device.give_back(reserved.saturating_sub(needed));
-        let charge = Charge::new(device, bytes, context);
-        charges::note(Kind::Memory, at, Charge { part: Some(part), ..charge });
-        0
+        Charge { part: Some(part), ..Charge::new(device, bytes, context) }
     })
-}
-
-/// Reserves a block, or finds room for an allocation in one that small allocations share. Returns
-/// the reserved bytes, and the lock that keeps other threads from that room. `None`: there is
-/// neither.
-fn reserve_block(
-    device: &'static Limited,
-    context: usize,
-    bytes: u64,
-) -> Option<(u64, MutexGuard<'static, ()>)> {
-    let with = |is_reserved: bool| {
-        let turn = shared_blocks::turn();
-        let has_room = is_reserved || shared_blocks::has_room(device, context, bytes);
-        has_room.then_some((if is_reserved { BLOCK } else { 0 }, turn))
-    };
-    let at_once = with(device.try_reserve(BLOCK));
-    let later = || {
-        find_room(device); // streams may have reached frees, which leave room in blocks, too
-        with(device.try_reserve(BLOCK))
-    };
-    let found = at_once.or_else(later);
-    found.or_else(|| device.reserve(BLOCK).then(|| (BLOCK, shared_blocks::turn())))
 }
 
 /// Allocates an array of `bytes`, in blocks of its own or in one that small arrays share.
