@@ -337,13 +337,14 @@ fn memory_is_limited_with_a_daemon_and_without_one() {
         let output = output.unwrap();
         (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
     };
+    // A block of 2 MiB is reserved for each piece, so the last block has one of two.
     let (out, error) = run(&["--memory", "8MiB"]);
-    assert!(out.contains("got 8 MiB, then code 2\n"), "{out} {error}");
+    assert!(out.contains("got 7 MiB, then code 2\n"), "{out} {error}");
     let line = "; the program runs within its limits, and without a class\n";
     assert!(error.starts_with("reef: ") && error.ends_with(line), "{error}");
     let _daemon = Daemon::start_with(&folder, &["--guests"]);
     let (out, error) = run(&["--memory", "10m", "--strict", "--explain"]);
-    assert!(out.contains("got 10 MiB, then code 2\n"), "{out} {error}");
+    assert!(out.contains("got 9 MiB, then code 2\n"), "{out} {error}");
     assert!(error.contains("  device 0: memory 10 MiB of 10 MiB, 2 refused\n"), "{error}");
     assert!(run(&[]).0.contains("got 1000 MiB"), "without a limit");
 }
@@ -537,8 +538,8 @@ fn contexts_are_charged_and_limits_are_shown() {
         wait_for(&folder, &format!("{name}{gpu} {value}"));
     }
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-    // Two pieces share a block. There is no room for another block.
-    assert_eq!(said("got "), "2 MiB", "8 MiB less 2 of its own and 3 of its context");
+    // A block of 2 MiB is reserved for each piece. There is no room for another block.
+    assert_eq!(said("got "), "1 MiB", "8 MiB less 2 of its own and 3 of its context");
     takes(8); // else the next reading finds a context of nothing
     wait_for(&folder, &format!("reef_limit_memory_used_bytes{{{of}}} 8388608.0"));
     let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
