@@ -1,9 +1,9 @@
 //! Socket at which containers' processes register, in Alnair's protocol.
 
 use super::containers::{Containers, MAX_REQUEST_CHARS};
-use parking_lot::Mutex;
+use crate::tenants::user_places::{UserPlace, UserPlaces};
 use reef_files::SocketFile;
-use reef_guest::places::{Parts, Places, Standing, Timeouts};
+use reef_guest::places::Parts;
 use reef_guest::unix_peer::Peer;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -55,7 +55,7 @@ impl Drop for Registrar {
 
 fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &AtomicBool) {
     let parts = Parts::with_owner(MAX_CLIENTS, MAX_CLIENTS_OF_USER);
-    let places = Arc::new(Mutex::new(Places::new(parts)));
+    let places = UserPlaces::new(parts);
     for client in listener.incoming() {
         if is_over.load(SeqCst) {
             return;
@@ -74,24 +74,9 @@ fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &Atomic
     }
 }
 
-/// Place of a client, until this is dropped.
-struct PlaceGuard {
-    places: Arc<Mutex<Places<u32, ()>>>,
-    number: u64,
-}
-
-impl Drop for PlaceGuard {
-    fn drop(&mut self) {
-        self.places.lock().remove(self.number);
-    }
-}
-
 /// Takes a place for a client, which keeps it for at most [`CLIENT_TIMEOUT`].
-fn enter(client: &UnixStream, places: &Arc<Mutex<Places<u32, ()>>>) -> Option<PlaceGuard> {
-    let uid = Peer::of(client).ok()?.uid;
-    let standing = Standing::of_user(uid);
-    let number = places.lock().enter(uid, standing, Timeouts::WORKING, (), Instant::now()).ok()?;
-    Some(PlaceGuard { places: places.clone(), number })
+fn enter(client: &UnixStream, places: &UserPlaces) -> Option<UserPlace> {
+    places.enter(Peer::of(client).ok()?.uid).ok()
 }
 
 /// Answers one client. A timeout or an overlong line is an error.
@@ -163,16 +148,16 @@ mod tests {
 
     #[test]
     fn place_is_free_after_a_panic_of_its_thread() {
-        let places = Arc::new(Mutex::new(Places::new(Parts::with_owner(8, 4))));
+        let places = UserPlaces::new(Parts::with_owner(8, 4));
         let (client, _other) = UnixStream::pair().unwrap();
         let place = enter(&client, &places).unwrap();
-        assert_eq!(places.lock().len(), 1);
+        assert_eq!(places.taken(), 1);
         let panics = move || -> u32 {
             let _place = place;
             panic!("on purpose")
         };
         assert!(thread::spawn(panics).join().is_err());
-        assert!(places.lock().is_empty());
+        assert_eq!(places.taken(), 0);
     }
 
     /// The timeout is for the whole line, also if a byte arrives now and then.

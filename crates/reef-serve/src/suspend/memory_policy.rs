@@ -10,10 +10,11 @@ use super::reservations::Reservations;
 use super::returns::Returns;
 use super::suspensions::Suspensions;
 use crate::config::guests::MemorySettings;
+use crate::tenants::user_places::{UserPlace, UserPlaces};
 use parking_lot::Mutex;
 use reef_guest::join::{MemoryRequest, Uuid};
 use reef_guest::page::Class;
-use reef_guest::places::{Parts, Places, Standing, Timeouts};
+use reef_guest::places::{Full, Parts};
 use reef_guest::registry::{Caller, GuestView, MemoryReply};
 use reef_suspend::helper::Op;
 use reef_suspend::{MARGIN, Process};
@@ -50,7 +51,7 @@ pub(crate) struct Outcomes {
 pub(crate) struct MemoryPolicy {
     requests: SyncSender<Request>,
     /// Places of requests by user, so that one user's keep no other's out.
-    places: Arc<Mutex<Places<u32, ()>>>,
+    places: UserPlaces,
     outcomes: Arc<Mutex<Outcomes>>,
 }
 
@@ -59,20 +60,7 @@ struct Request {
     process: Process,
     asked: MemoryRequest,
     reply: Reply,
-    _place: PlaceGuard,
-}
-
-/// Place of a request, until this is dropped.
-#[derive(Debug)]
-struct PlaceGuard {
-    places: Arc<Mutex<Places<u32, ()>>>,
-    number: u64,
-}
-
-impl Drop for PlaceGuard {
-    fn drop(&mut self) {
-        self.places.lock().remove(self.number);
-    }
+    _place: UserPlace,
 }
 
 /// Place for the answer.
@@ -130,7 +118,7 @@ impl MemoryPolicy {
             .name("reef-memory".into())
             .spawn(move || worker.run(&waiting))?;
         let parts = Parts::with_owner(MAX_WAITING, MAX_WAITING_OF_USER);
-        Ok(Self { requests, places: Arc::new(Mutex::new(Places::new(parts))), outcomes })
+        Ok(Self { requests, places: UserPlaces::new(parts), outcomes })
     }
 
     /// Takes a request. Doesn't block.
@@ -146,17 +134,10 @@ impl MemoryPolicy {
     }
 
     /// Takes a place for a request of this user.
-    fn enter(&self, uid: u32) -> Result<PlaceGuard, String> {
-        let (standing, now) = (Standing::of_user(uid), Instant::now());
-        let entered = self.places.lock().enter(uid, standing, Timeouts::WORKING, (), now);
-        match entered {
-            Ok(number) => Ok(PlaceGuard { places: self.places.clone(), number }),
-            Err((full, ())) => {
-                let user = format!("user {uid}");
-                let text = full.text("requests for memory", &user);
-                Err(text)
-            }
-        }
+    fn enter(&self, uid: u32) -> Result<UserPlace, String> {
+        let user = format!("user {uid}");
+        let told = |full: Full| full.text("requests for memory", &user);
+        self.places.enter(uid).map_err(told)
     }
 
     fn send(&self, request: Request) {
