@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What best-effort work keeps next to a closed real-time loop, and what that costs the loop: REEF's points and its rivals'.
 
-    tools/curve.py [-b REEF] [-o FOLDER] [--device cuda:0] [--seconds 1] [--parts pad,split,mps]
+    tools/curve.py [-b REEF] [-o FOLDER] [--device cuda:0] [--seconds 1] [--parts pad,kernels,split,mps]
+                   [--rt-model resnet50] [--be-model resnet152]
 
-A ResNet-152 beside a ResNet-50, both of reef: `pad` by REEF with so many blocks at a time, nobody stopped, by
-stream priorities, and with targets of latency; `split` by green contexts that keep so many multiprocessors for real-time work; `mps` as
-two processes under MPS, the best-effort one with a part of the threads. All ratios are to the two networks alone, without MPS,
-from `pad`. Writes curve.json and curve.svg; parts that FOLDER has are not measured again. Needs Python alone, and for `mps`
+Two networks of reef, a ResNet-152 next to a ResNet-50 by default: `pad` by REEF with so many blocks at a time, nobody stopped, by
+stream priorities, and with targets of latency; `kernels` padded kernel by kernel; `split` by green contexts that keep so many
+multiprocessors for real-time work; `mps` as two processes under MPS, the best-effort one with a part of the threads. All ratios are
+to the two networks alone, without MPS, from `pad`. Writes curve.json and curve.svg; parts that FOLDER has are not measured again. Needs Python alone, and for `mps`
 NVIDIA's MPS.
 """
 import argparse
@@ -19,11 +20,15 @@ import tempfile
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f", "#ff7f0e")
 
 
+def saturate(options):
+    return [options.reef, "bench", "saturate", "--rt-model", options.rt_model, "--be-model", options.be_model]
+
+
 def pad(options, name, *more):
     """The rows of `reef bench saturate`, by policy."""
     folder = os.path.join(options.out, name)
     if not os.path.exists(os.path.join(folder, "saturate.json")):
-        command = [options.reef, "bench", "saturate", "--time", f"{options.seconds}s", "--out", folder, *more]
+        command = [*saturate(options), "--time", f"{options.seconds}s", "--out", folder, *more]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(folder, "saturate.json")) as file:
         return {row["policy"]: row for row in json.load(file)["rows"]}
@@ -58,6 +63,13 @@ def by_reef(options):
     return base, points
 
 
+def by_kernels(options, base):
+    rows = pad(options, "kernels", "--device", with_option(options.device, "colocation=padded"))
+    for policy, row in rows.items():
+        if row["rt_p99_ms"] is not None and not policy.startswith("stream"):
+            yield base.of("kernel by kernel", policy, row)
+
+
 def by_green_contexts(options, base):
     for free in options.free.split(","):
         rows = pad(options, f"split-{free}", "--device", with_option(options.device, f"split={free}"))
@@ -86,7 +98,7 @@ class Mps:
 def side(options, which, seconds, name, threads=100):
     """Starts one side as a process of its own; returns it when it measures."""
     environment = dict(os.environ, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=str(threads))
-    command = [options.reef, "bench", "saturate", "--device", options.device, "--class", which, "--time", f"{seconds}s"]
+    command = [*saturate(options), "--device", options.device, "--class", which, "--time", f"{seconds}s"]
     command += ["--out", os.path.join(options.out, name)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
     said = []
@@ -168,18 +180,20 @@ def main():
     # Drivers give 8 multiprocessors at a time on sm_90.
     say.add_argument("--free", default="40,72,104", help="multiprocessors for real-time work")
     say.add_argument("--threads", default="100,75,50,25", help="of the best-effort process under MPS, in percent")
-    say.add_argument("--parts", default="pad,split,mps", help="`pad` is always measured")
+    say.add_argument("--rt-model", default="resnet50")
+    say.add_argument("--be-model", default="resnet152")
+    say.add_argument("--parts", default="pad,kernels,split,mps", help="`pad` is always measured")
     options = say.parse_args()
     os.makedirs(options.out, exist_ok=True)
     base, points = by_reef(options)
-    others = {"split": by_green_contexts, "mps": by_mps}
+    others = {"kernels": by_kernels, "split": by_green_contexts, "mps": by_mps}
     for name in options.parts.split(","):
         for point in others[name](options, base) if name in others else ():
             points.append(point)
             print(json.dumps(point, ensure_ascii=False), flush=True)
     with open(os.path.join(options.out, "curve.json"), "w") as file:
         json.dump({"device": options.device, "points": points}, file, indent=1, ensure_ascii=False)
-    draw(points, os.path.join(options.out, "curve.svg"), "ResNet-152 beside a closed loop of ResNet-50")
+    draw(points, os.path.join(options.out, "curve.svg"), f"{options.be_model} next to a closed loop of {options.rt_model}")
     for point in points:
         print(f"{point['group']:32} {point['label']:>6}  RT p99 x {point['rt']:.3f}  BE {point['be']:5.1f} %")
 
