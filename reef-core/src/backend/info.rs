@@ -99,6 +99,10 @@ pub struct DeviceInfo {
     /// Identity of the device in every process of this machine, from its driver; `None` if the
     /// driver has none.
     pub uuid: Option<[u8; 16]>,
+    /// Shortest real-time kernel that is padded, in microseconds of its profile. A padded launch
+    /// takes longer than a plain one, and waits until few kernels are ahead of it: next to shorter
+    /// kernels that costs more than its blocks bring. 0 for all kernels.
+    pub padded_micros: u32,
     /// Features that exist or are missing, for people to read: `graphs`, `driver 13.0`.
     pub features: Vec<String>,
 }
@@ -117,6 +121,7 @@ impl DeviceInfo {
             level,
             memory: None,
             uuid: None,
+            padded_micros: 0,
             features: Vec::new(),
         }
     }

@@ -65,6 +65,7 @@ mod tests {
             level: PreemptLevel::All,
             memory: None,
             uuid: None,
+            padded_micros: 0,
             features: Vec::new(),
         }
     }

@@ -635,6 +635,23 @@ fn real_time_kernels_run_unpadded_without_a_checkpoint() {
     assert_eq!(dispatcher.stats().padded_launches, 0);
 }
 
+/// Padding takes calls of the driver, and its kernels wait for those ahead: short ones don't.
+#[test]
+fn kernels_shorter_than_the_device_pads_run_unpadded_at_once() {
+    let device = Fake::default();
+    script(&device).padded_micros.store(101, Ordering::SeqCst);
+    let dispatcher = dispatcher(&device);
+    let _be = busy_client_of(profiled(64), &dispatcher, &device);
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
+    eventually("all are launched", || script(&device).rt_launched_after.lock().len() >= 30);
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
+    assert_eq!(dispatcher.stats().padded_launches, 0);
+}
+
 /// An executor's waker that asks the dispatcher for something.
 struct Asks {
     dispatcher: Dispatcher<Fake>,

@@ -51,6 +51,8 @@ pub(crate) struct Script {
     /// Number of blocks of a queue that may run next to real-time work; 0: it pads kernel by
     /// kernel.
     pub(crate) capped: AtomicU32,
+    /// Shortest real-time kernel that is padded, in microseconds.
+    pub(crate) padded_micros: AtomicU32,
     /// The cap of queues whose blocks are long; 0: as for short ones.
     pub(crate) capped_long: AtomicU32,
     /// Graphs of it can run on a part of the units.
@@ -434,6 +436,7 @@ impl Device for Fake {
             level: PreemptLevel::All,
             memory: None,
             uuid: None,
+            padded_micros: self.0.padded_micros.load(Ordering::SeqCst),
             features: Vec::new(),
         }
     }

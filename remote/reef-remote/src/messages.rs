@@ -299,6 +299,7 @@ pub struct Facts {
     pub threads_per_unit: u32,
     pub registers_per_unit: u32,
     pub shared_per_unit: u32,
+    pub padded_micros: u32,
     pub memory: Option<u64>,
     pub uuid: Option<[u8; 16]>,
     pub features: Vec<String>,

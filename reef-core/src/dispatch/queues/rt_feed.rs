@@ -150,8 +150,8 @@ impl<D: Device> RtQueue<D> {
     /// Launches one command between these events; says with how many blocks it was padded, or
     /// `None` if it should wait.
     ///
-    /// The blocks that fit are known when a kernel is about to run, not before: kernels that leave
-    /// units free wait until few of them are ahead.
+    /// The blocks that fit are known when a kernel is about to run, not before: kernels that are
+    /// worth padding wait until few of them are ahead.
     fn launch(
         &mut self,
         command: &Command<D>,
@@ -160,7 +160,7 @@ impl<D: Device> RtQueue<D> {
     ) -> Result<Option<u32>> {
         if let (Command::Launch(rt), Some(source)) = (command, source)
             && !source.is_empty()
-            && self.leaves_units_free(rt)
+            && self.is_worth_padding(rt)
         {
             if self.paddable.len() >= PADDABLE_AHEAD {
                 return Ok(None);
@@ -194,7 +194,9 @@ impl<D: Device> RtQueue<D> {
         end.map_or(Ok(()), |end| self.record(end))
     }
 
-    fn leaves_units_free(&self, rt: &Launch<D>) -> bool {
-        rt.profile().is_some() && padding_plan::rt_units(rt.blocks(), &self.info) < self.info.units
+    /// It leaves units free, and for long enough.
+    fn is_worth_padding(&self, rt: &Launch<D>) -> bool {
+        rt.profile().is_some_and(|profile| profile.micros >= self.info.padded_micros)
+            && padding_plan::rt_units(rt.blocks(), &self.info) < self.info.units
     }
 }

@@ -62,6 +62,7 @@ impl Device for Remote {
         info.threads_per_unit = facts.threads_per_unit;
         info.registers_per_unit = facts.registers_per_unit;
         info.shared_per_unit = facts.shared_per_unit;
+        info.padded_micros = facts.padded_micros;
         info.memory = facts.memory;
         info.uuid = facts.uuid;
         info.features.clone_from(&facts.features);

@@ -145,6 +145,7 @@ impl<D: Operators> DeviceHost for Host<D> {
             threads_per_unit: info.threads_per_unit,
             registers_per_unit: info.registers_per_unit,
             shared_per_unit: info.shared_per_unit,
+            padded_micros: info.padded_micros,
             memory: info.memory,
             uuid: info.uuid,
             features: info.features,
