@@ -105,7 +105,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "stale --check",
         in_ci: true,
-        what: "test programs, examples and inputs of packages; `stale tests|clippy|docs` runs a step where it is needed",
+        what: "test programs, examples, inputs and the table of packages; `stale tests|clippy|docs` runs a step where it is needed",
         commands: stale_check,
     },
     Check {

@@ -1,7 +1,7 @@
 //! Checks of what the command relies on: `cargo xtask stale --check`, and `--update`.
 
 use super::workspace::{Packages, list, metadata, packages};
-use super::{examples, files, inputs, programs, unify};
+use super::{examples, files, inputs, programs, table, unify};
 use serde_json::Value;
 
 /// Packages that README's test command leaves to the gate: doubles for tests, models of protocols,
@@ -30,6 +30,7 @@ pub(crate) fn run(is_update: bool) -> Result<bool, String> {
     let mut faults = inputs::faults(&packages, &files)?;
     faults.extend(programs::faults(&packages)?);
     faults.extend(examples::faults(&packages, &files)?);
+    faults.extend(table::faults(&packages)?);
     faults.extend(not_default(&metadata, &packages));
     let manifest = unify::manifest(&metadata);
     if is_update {

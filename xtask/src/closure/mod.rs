@@ -17,5 +17,6 @@ mod inputs;
 mod passed;
 mod programs;
 pub(crate) mod run;
+mod table;
 pub(crate) mod unify;
 pub(crate) mod workspace;
