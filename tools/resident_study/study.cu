@@ -157,9 +157,9 @@ __device__ __forceinline__ void load_matrices(u32 (&to)[4], u32 from) {
                  : "memory");
 }
 __device__ __forceinline__ void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 __device__ __forceinline__ void unpack(float (&to)[8], uint4 from) {
     const __half2 *pairs = reinterpret_cast<const __half2 *>(&from);
@@ -204,6 +204,7 @@ __device__ __forceinline__ long long conv_tile(const Layer &layer, int tile, con
         for (int i = 0; i < BN / COPIED; i++)
             copy16(base + stage * STAGE + BM * ROW + place + i * COPIED * ROW, weights + size_t(i) * COPIED * k + slab * SLAB, true);
     };
+    const half *input = layer.input;
     const int h = layer.h, w = layer.w, log_c = layer.log_c, window = layer.window;
     int top[BM / COPIED], left[BM / COPIED]; // of the window of each of the thread's pixels
 #pragma unroll
@@ -221,7 +222,7 @@ __device__ __forceinline__ long long conv_tile(const Layer &layer, int tile, con
             const int y = top[i] + down, x = left[i] + right;
             const bool is_inside = u32(y) < u32(h) && u32(x) < u32(w) && down < window;
             const int offset = is_inside ? ((y * w + x) << log_c) + channel : 0;
-            copy16(base + stage * STAGE + place + i * COPIED * ROW, layer.input + offset, is_inside);
+            copy16(base + stage * STAGE + place + i * COPIED * ROW, input + offset, is_inside);
         }
         if (log_c >= 6) {
             channel += SLAB;
@@ -492,11 +493,13 @@ __device__ __forceinline__ void run_tile(const Layer &layer, int tile, const Tur
 }
 
 extern __shared__ __align__(128) char memory[];
-template <int KIND> __global__ void __launch_bounds__(THREADS, 3) launched(const __grid_constant__ Layer layer, const __grid_constant__ Run run) {
+template <int KIND>
+__global__ void __launch_bounds__(THREADS, 3) launched(const __grid_constant__ Layer layer, const __grid_constant__ Run run) {
     const Turn turn{run, true};
     run_tile<LAUNCHED, KIND>(layer, blockIdx.x, turn, memory);
 }
-template <int MODE> __global__ void __launch_bounds__(THREADS, 3) resident(const Layer *table, int layers, const __grid_constant__ Run run) {
+template <int MODE>
+__global__ void __launch_bounds__(THREADS, 3) resident(const Layer *table, int layers, const __grid_constant__ Run run) {
     Layer *near = reinterpret_cast<Layer *>(memory + TILE_BYTES);
     for (int i = threadIdx.x; i < layers * int(sizeof(Layer) / 16); i += THREADS)
         reinterpret_cast<uint4 *>(near)[i] = reinterpret_cast<const uint4 *>(table)[i];
@@ -594,12 +597,14 @@ __global__ void make_floats(float *to, int count, float scale, u32 seed) {
 
 // --- The network ---------------------------------------------------------------------------------------------------------------
 
-static volatile u32 *report;
+static volatile u32 *report; // of a deadlock: 1, and what `spin` writes
+static u32 *report_device;
 static void check(cudaError_t code, const char *call, int line) {
     if (code == cudaSuccess) return;
     std::printf("study.cu:%d: %s: %s\n", line, call, cudaGetErrorString(code));
     if (report && report[0])
-        std::printf("deadlock: block %u at layer %u waited 2 s for a word that was %u and must be %u\n", report[1], report[2], report[3], report[4]);
+        std::printf("deadlock: block %u at layer %u waited 2 s for a word that was %u and must be %u\n", report[1], report[2],
+                    report[3], report[4]);
     std::exit(1);
 }
 #define CHECK(call) check((call), #call, __LINE__)
@@ -627,6 +632,7 @@ template <class T> static T *device_memory(size_t count) {
     T *memory = nullptr;
     CHECK(cudaMalloc(&memory, count * sizeof(T)));
     CHECK(cudaMemset(memory, 0, count * sizeof(T)));
+    CHECK(cudaDeviceSynchronize()); // `stream` doesn't wait for this one
     return memory;
 }
 static int log2_of(int power) { return power <= 1 ? 0 : 1 + log2_of(power / 2); }
@@ -699,7 +705,7 @@ const Form FORMS[] = {{"launched", LAUNCHED, false, 1, false},        {"launched
                       {"barrier", BARRIER, false, 0, true},           {"barrier, weights early", BARRIER, false, 1, true},
                       {"flags", FLAGS, false, 0, true},               {"flags, weights early", FLAGS, false, 1, true},
                       {"flags, weights early + L2", FLAGS, false, 2, true}, {"the same, plain launch", FLAGS, false, 2, false}};
-const int FORM_COUNT = sizeof(FORMS) / sizeof(FORMS[0]), BEST = 6;
+const int BEST = 6;
 const char *BUFFERS[] = {"device", "host"}; // where the image and the answer are
 
 struct Plan {
@@ -773,18 +779,18 @@ static Plan make_plan(int per_unit) {
         CHECK(cudaMemcpy(plan.tables[i], plan.layers[i].data(), layers.size() * sizeof(Layer), cudaMemcpyHostToDevice));
     }
     CHECK(cudaMemset(barriers, 0, nodes.size() * FLAG * 4));
+    CHECK(cudaDeviceSynchronize());
     std::printf("plan for %d blocks of a multiprocessor: %d tiles, %.1f MB of partial sums\n", per_unit, first, partial_bytes / 1e6);
     return plan;
 }
 
 static Run run_of(const Form &form, bool is_stamped) {
-    void *device = nullptr;
-    CHECK(cudaHostGetDevicePointer(&device, (void *)report, 0));
-    return Run{0, form.early, is_stamped ? stamps : nullptr, barriers, (u32 *)device};
+    return Run{0, form.early, is_stamped ? stamps : nullptr, barriers, report_device};
 }
 static cudaGraphExec_t capture(const Plan &plan, const Form &form, int buffers, bool is_stamped) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
+    const Run run = run_of(form, is_stamped);
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     for (const Layer &layer : plan.layers[buffers]) {
         cudaLaunchAttribute attribute;
@@ -794,7 +800,7 @@ static cudaGraphExec_t capture(const Plan &plan, const Form &form, int buffers, 
         config.gridDim = dim3(layer.tiles), config.blockDim = dim3(THREADS), config.stream = stream;
         config.dynamicSmemBytes = SHARED[layer.kind];
         config.attrs = &attribute, config.numAttrs = form.starts_early && layer.index > 0 ? 1 : 0;
-        CHECK(cudaLaunchKernelEx(&config, KERNELS[layer.kind], layer, run_of(form, is_stamped)));
+        CHECK(cudaLaunchKernelEx(&config, KERNELS[layer.kind], layer, run));
     }
     CHECK(cudaStreamEndCapture(stream, &graph));
     CHECK(cudaGraphInstantiate(&exec, graph, 0));
@@ -816,11 +822,16 @@ static void launch(Plan &plan, const Form &form, int buffers, bool is_stamped = 
     const Layer *table = plan.tables[buffers];
     int layers = int(nodes.size());
     void *arguments[] = {&table, &layers, &run};
-    const void *kernel = form.mode == BARRIER ? (const void *)resident<BARRIER> : (const void *)resident<FLAGS>;
-    if (form.is_cooperative)
-        CHECK(cudaLaunchCooperativeKernel(kernel, dim3(plan.grid), dim3(THREADS), arguments, resident_shared(), stream));
-    else
-        CHECK(cudaLaunchKernel(kernel, dim3(plan.grid), dim3(THREADS), arguments, resident_shared(), stream));
+    auto kernel = resident<FLAGS>;
+    if (form.mode == BARRIER) kernel = resident<BARRIER>;
+    const void *entry = (const void *)kernel;
+    const dim3 grid(plan.grid), block(THREADS);
+    const size_t shared = size_t(resident_shared());
+    if (form.is_cooperative) {
+        CHECK(cudaLaunchCooperativeKernel(entry, grid, block, arguments, shared, stream));
+    } else {
+        CHECK(cudaLaunchKernel(entry, grid, block, arguments, shared, stream));
+    }
 }
 
 // --- Checks and times ----------------------------------------------------------------------------------------------------------
@@ -982,6 +993,7 @@ int main() {
     CHECK(cudaHostAlloc((void **)&words, 4096, cudaHostAllocMapped));
     std::memset(words, 0, 4096);
     report = words;
+    CHECK(cudaHostGetDevicePointer((void **)&report_device, words, 0));
     const int image_halves = 224 * 224 * 3;
     image = device_memory<half>(image_halves);
     for (int i = 0; i < 2; i++) {
