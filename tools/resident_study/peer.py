@@ -122,7 +122,7 @@ def main():
     with torch.no_grad():
         for buffers, step in ("device", lambda: model(on_device)), ("host", copies):
             graph = captured(step)
-            print(f"-\t{buffers}\tPyTorch {torch.__version__} {build}\t{measure(graph)}", flush=True)
+            print(f"-\t-\t{buffers}\tPyTorch {torch.__version__} {build}\t{measure(graph)}", flush=True)
 
 
 if __name__ == "__main__":
