@@ -107,9 +107,9 @@ def main():
     torch.backends.cudnn.benchmark = True
     model = ResNet50(build == "fused").eval().cuda().half().to(memory_format=torch.channels_last)
     if build == "compile":
-        import torch._inductor.config
+        from torch._inductor import config
 
-        torch._inductor.config.freezing = True
+        config.freezing = True
         model = torch.compile(model)
     image = torch.randn(1, 3, 224, 224).half().contiguous(memory_format=torch.channels_last).pin_memory()
     answer = torch.empty(1, 1000, dtype=torch.half).pin_memory()
