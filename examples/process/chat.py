@@ -1,20 +1,21 @@
 """A model that generates text and needs nothing: bytes are its tokens, and what it knows is in this file.
 
-It is a program for the daemon (docs/operate/process-models.md, "Text"). In models/chat/1/model.py, with
-`engine = "process"` and `command = ["python3", "model.py"]` in models/chat/model.toml, it answers
+It is a program for the daemon (docs/operate/process-models.md, "Text"). In models/chat/1, next to byte_text.py, with
+`engine = "process"` and `command = ["python3", "chat.py"]` in models/chat/model.toml, it answers
 
     curl -s -H 'content-type: application/json' http://127.0.0.1:8000/v1/chat/completions -d '{
       "model": "chat", "messages": [{"role": "user", "content": "What is a gate?"}]}'
 
-For a network of yours, replace `load` and `next_token`; the tokenizer and the template stand alone.
+For a network of yours, replace `load` and `next_token`, as transformers_chat.py does.
 """
 
+import math
 import random
 from collections import Counter
 
 import reef.serve
+from byte_text import END, ByteTokenizer, chat_template, choose
 
-END = 256  # the token after those of the bytes
 CONTEXT = 32  # tokens that decide about the next one
 
 CONVERSATIONS = [
@@ -22,22 +23,6 @@ CONVERSATIONS = [
     ("What is a gate?", "A gate holds the launches of best-effort programs while real-time work runs."),
     ("Wie geht es dir?", "Schön, danke! 😀"),
 ]
-
-
-class ByteTokenizer:
-    """Tokens 0 to 255 are the bytes of UTF-8. Nothing has to be learnt or downloaded."""
-
-    def encode(self, text):
-        return list(text.encode())
-
-    def decode(self, tokens):
-        return bytes(tokens)  # perhaps only a part of a character
-
-
-def chat_template(messages):
-    """The conversation as one text, up to where the next answer begins."""
-    said = [f"<|{message['role']}|>\n{message['content']}\n" for message in messages]
-    return "".join(said) + "<|assistant|>\n"
 
 
 class Chat(reef.serve.TextModel):
@@ -66,19 +51,10 @@ class Chat(reef.serve.TextModel):
             yield self.tokenizer.decode([token])
 
     def next_token(self, tokens, request, chance):
-        """The token that follows the longest known end of the text: the most frequent one, unless the request has
-        a temperature."""
+        """A token that follows the longest known end of the text, the more frequent the more likely."""
         ends = (tuple(tokens[len(tokens) - length :]) for length in range(min(len(tokens), CONTEXT), -1, -1))
-        counts = next(self.counts[end] for end in ends if end in self.counts).most_common()
-        if not request.temperature:
-            return counts[0][0]
-        weights = [(count / counts[0][1]) ** (1 / request.temperature) for _, count in counts]
-        kept, left = 0, sum(weights) * (1.0 if request.top_p is None else request.top_p)
-        while left > 0 and kept < len(weights):
-            left -= weights[kept]
-            kept += 1
-        kept = max(kept, 1)
-        return chance.choices([token for token, _ in counts[:kept]], weights[:kept])[0]
+        counts = next(self.counts[end] for end in ends if end in self.counts)
+        return choose({token: math.log(count) for token, count in counts.most_common()}, request, chance)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,35 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
+
+/// Module of the examples.
+const BYTE_TEXT: &str = include_str!("../../../../../examples/process/byte_text.py");
+/// Decoder in place of that of PyTorch: it makes two tokens, and then ends the text.
+const DECODER: &str = "
+class Decoder:
+    def __init__(self, sizes, tokens, device):
+        self.tokens = tokens
+
+    def read(self, tokens):
+        self.left = [ord('k'), tokens[0]]
+        return self.scores(ord('o'))
+
+    def step(self, token):
+        return self.scores(self.left.pop(0))
+
+    def scores(self, best):
+        return [float(token == best) for token in range(self.tokens)]
+";
+
+/// Puts a module next to the program of a model.
+fn put_module(folder: &Path, model: &str, name: &str, text: &str) {
+    std::fs::write(folder.join("models").join(model).join("1").join(name), text).unwrap();
+}
 
 fn with_words(test: &str) -> Daemon {
     let folder = Daemon::place(test);
@@ -364,6 +389,7 @@ fn example_answers_a_conversation() {
     let folder = Daemon::place("text-example");
     let program = include_str!("../../../../../examples/process/chat.py");
     put(folder.path(), "chat", program, "", "");
+    put_module(folder.path(), "chat", "byte_text.py", BYTE_TEXT);
     let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"chat\"]"]);
     let ask = |content: &str| {
         let messages = json!([{ "role": "user", "content": content }]);
@@ -378,6 +404,28 @@ fn example_answers_a_conversation() {
     assert_eq!(said["usage"], usage);
     let said = ask("Wie geht es dir?");
     assert_eq!(said["choices"][0]["message"]["content"], "Schön, danke! 😀");
+}
+
+#[test]
+fn example_of_transformers_streams_its_tokens() {
+    let folder = Daemon::place("text-transformers");
+    let program = include_str!("../../../../../examples/process/transformers_chat.py");
+    put(folder.path(), "words", program, "--tiny", "");
+    put_module(folder.path(), "words", "byte_text.py", BYTE_TEXT);
+    put_module(folder.path(), "words", "static_decoder.py", DECODER);
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"words\"]"]);
+    let want = [
+        text_chunk("\"o\"", "null"),
+        text_chunk("\"k\"", "null"),
+        text_chunk("\"\"", "\"stop\""),
+        "data: [DONE]\n\n".into(),
+    ];
+    let body = r#"{"model":"words","prompt":"a","stream":true}"#;
+    assert_eq!(stream(&daemon, COMPLETIONS, body), want.concat());
+    let body = format!("{{\"model\":\"words\",\"prompt\":{:?}}}", "a".repeat(200));
+    let text = "prompt: must have at most 128 tokens, got 201";
+    let want = refusal(text, "invalid_request_error", "", "invalid");
+    assert_eq!(say(&daemon, COMPLETIONS, &body), (400, want));
 }
 
 #[test]
