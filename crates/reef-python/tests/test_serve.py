@@ -91,11 +91,11 @@ reef.serve.run(Words)
 class Daemon:
     """A process of a model, and the daemon's end of its socket."""
 
-    def __init__(self, folder, text=MODEL):
+    def __init__(self, folder, text=MODEL, args=()):
         Path(folder, "model.py").write_text(text)
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(60)
-        command = [sys.executable, "model.py"]
+        command = [sys.executable, "model.py", *args]
         pipes = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self.process = subprocess.Popen(command, cwd=folder, **pipes)
         theirs.close()
@@ -301,6 +301,12 @@ class Serve(unittest.TestCase):
         for spec, value, found in [(whole, [1.5, 2.0], "float64"), (whole, np.ones(2), "float64"), (real, [None], "object")]:
             with self.assertRaisesRegex(TypeError, f"tensor '{spec.name}': must be {spec.datatype}, got {found}"):
                 spec.encode(value)
+
+    def test_arrays_of_texts_keep_sizes_of_zero(self):
+        texts = Spec.of("t", ("BYTES", [-1, -1]))
+        for shape in [(0, 3), (2, 0), (1, 2)]:
+            header, _ = texts.encode(np.full(shape, "a", object))
+            self.assertEqual(header["shape"], list(shape))
 
     def test_request_has_the_number_and_flags_of_its_sequence(self):
         from reef.serve._model import Request

@@ -159,6 +159,8 @@ def _shaped(flat: list[Any], shape: list[int]) -> Any:
 
 def _flat(value: Any) -> tuple[list[int], list[Any]]:
     """Shape and elements of nested lists, arrays or one element."""
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return list(value.shape), value.ravel().tolist()  # also if a size is 0
     value = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(value, (list, tuple)):
         return [], [value]
