@@ -1,0 +1,230 @@
+"""Engines behind a daemon on a GPU: gpu_check.py FOLDER SECONDS. tools/engines/gpu_check.sh calls it, with an empty folder."""
+
+import contextlib
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+CHAT = str(EXAMPLES / "process/transformers_chat.py")
+START = 300  # seconds that a program may take until it is ready
+CONFIG = """[models]
+processes = true
+[rights."address 127.0.0.1"]
+rt = true
+control = true
+"""
+# A limit, so that the daemon starts it by `reef exec` with its class.
+TOML = """engine = "{engine}"
+[process]
+command = {command}
+pass_env = ["CUDA_VISIBLE_DEVICES", "HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "REEF_SHIM", "XDG_RUNTIME_DIR"]
+memory = "16GiB"
+"""
+
+
+def has(*packages):
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    for name in missing:
+        print(f"skipped: {name} is not installed")
+    return not missing
+
+
+class Program:
+    """A program that writes "ready", and further lines."""
+
+    def __init__(self, name, command):
+        self.error, self.lines, self.ready = work / f"{name}.log", [], threading.Event()
+        with open(self.error, "wb") as error:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=error, text=True)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+        if not self.ready.wait(START) or "ready\n" not in self.lines:
+            self.end()
+            raise SystemExit(f"{name} does not start: {self.error.read_text()[-2000:]}")
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line == "ready\n":
+                self.ready.set()
+        self.ready.set()
+
+    def last(self):
+        """Its last line, once it has ended."""
+        code = self.process.wait(START)
+        self.reader.join()
+        if code:
+            raise SystemExit(f"ended with {code}: {self.error.read_text()[-2000:]}")
+        return self.lines[-1]
+
+    def steps(self):
+        """The number of training steps so far."""
+        return int(self.lines[-1].split()[1])
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Daemon:
+    """A daemon for guests with a repository."""
+
+    def __init__(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.log, self.models = work / "daemon.log", work / "models"
+        self.models.mkdir()
+        config = work / "reef.toml"
+        config.write_text(CONFIG)
+        flags = ["--config", str(config), "--http", self.address, "--repository", str(self.models)]
+        command = ["reef", "serve", "--guests", "--device", "cuda:0", *flags]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        end = time.monotonic() + START
+        while not (work / "reef/guests.sock").exists():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"no daemon: {self.log.read_text()[-2000:]}")
+            time.sleep(0.1)
+
+    def load(self, name, engine, program, file=None):
+        """Loads a model that is a program of the examples, now that its guests can register."""
+        folder = self.models / name / "1"
+        folder.mkdir(parents=True)
+        command = json.dumps([sys.executable, str(EXAMPLES / "process" / program)])
+        (folder.parent / "model.toml").write_text(TOML.format(engine=engine, command=command))
+        if file:
+            (folder / "model.onnx").write_bytes(file)
+        begun = time.monotonic()
+        self.ask(f"/v2/repository/models/{name}/load", {}).read()
+        print(f"{name}: loaded in {time.monotonic() - begun:.1f} s", flush=True)
+
+    def ask(self, path, body):
+        """The answer to a real-time request."""
+        headers = {"content-type": "application/json", "reef-class": "rt"}
+        request = urllib.request.Request(f"http://{self.address}{path}", json.dumps(body).encode(), headers)
+        try:
+            return urllib.request.urlopen(request, timeout=START)
+        except urllib.error.HTTPError as error:
+            said = error.read().decode()
+            raise SystemExit(f"{path}: {error.code} {said}\n{self.log.read_text()[-2000:]}") from None
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def field(number, value):
+    """A field of an ONNX file: a small number, or bytes of less than 16 KiB."""
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    return bytes([number << 3 | 2, len(value) & 127 | 128, len(value) >> 7]) + value
+
+
+def onnx_file():
+    """A network with y = -x, and the same texts: REEF reads no texts."""
+
+    def tensor(name, kind):
+        size = field(1, field(2, b"n"))
+        return field(1, name) + field(2, field(1, field(1, kind) + field(2, size)))
+
+    graph = field(2, b"graph")
+    for given, made, operator, kind in [(b"x", b"y", b"Neg", 1), (b"text", b"same", b"Identity", 8)]:
+        graph += field(1, field(1, given) + field(2, made) + field(4, operator))
+        graph += field(11, tensor(given, kind)) + field(12, tensor(made, kind))
+    return field(1, 8) + field(7, graph) + field(8, field(1, b"") + field(2, 13))
+
+
+def check_onnx(daemon):
+    daemon.load("onnx", "auto", "onnxruntime_engine.py", onnx_file())
+    x = {"name": "x", "datatype": "FP32", "shape": [3], "data": [1, -2, 3]}
+    text = {"name": "text", "datatype": "BYTES", "shape": [2], "data": ["a", "ä"]}
+    said = json.load(daemon.ask("/v2/models/onnx/infer", {"inputs": [x, text]}))
+    found = {output["name"]: output["data"] for output in said["outputs"]}
+    assert found == {"y": [-1, 2, -3], "same": ["a", "ä"]}, said
+    reasons = [line for line in daemon.log.read_text().splitlines() if "onnx" in line]
+    print("onnx: right; the daemon's log:", *reasons, sep="\n    ", flush=True)
+
+
+def check_chat(daemon):
+    daemon.load("chat", "process", "transformers_chat.py")
+    messages = [{"role": "user", "content": "What is a gate?"}]
+    said = json.load(daemon.ask("/v1/chat/completions", {"model": "chat", "messages": messages, "max_tokens": 8, "seed": 1}))
+    assert said["usage"]["prompt_tokens"] > len(messages[0]["content"]), said
+    print(f"chat: {said['choices'][0]['message']['content']!r}", flush=True)
+
+
+def of_engine(daemon, seconds):
+    """Latencies of tokens of real-time requests, one after the other."""
+    times, seed, until = [], 0, time.monotonic() + seconds
+    while not times or time.monotonic() < until:
+        seed += 1
+        body = {"model": "chat", "prompt": "a" * 64, "max_tokens": 64, "temperature": 1.0, "seed": seed, "stream": True}
+        moments = []
+        for line in daemon.ask("/v1/completions", body):
+            if line.startswith(b"data: {"):
+                event = json.loads(line[len("data: ") :])
+                if event["choices"][0]["text"]:
+                    moments.append(time.monotonic())
+        times += [1e3 * (after - before) for before, after in zip(moments, moments[1:])]
+        time.sleep(0.05)
+    times.sort()
+    p50, p99 = (times[int(part * len(times))] for part in (0.5, 0.99))
+    return {"p50_ms": p50, "p99_ms": p99, "tokens": len(times)}
+
+
+def of_loop(seconds):
+    """Latencies of tokens of the same model under `reef exec`, after its start."""
+    command = ["reef", "exec", "--class", "rt", "--strict", "--", sys.executable, CHAT, "--loop", str(seconds)]
+    return json.loads(Program("loop", command).last())
+
+
+def row(name, measure, training=None):
+    begun, steps = time.monotonic(), training.steps() if training else 0
+    found = measure()
+    rate = f"{(training.steps() - steps) / (time.monotonic() - begun):.1f}" if training else "–"
+    print(f"| {name} | {found['p50_ms']:.3f} | {found['p99_ms']:.3f} | {found['tokens']} | {rate} |", flush=True)
+    return found["p99_ms"]
+
+
+def measure(daemon, seconds, ends):
+    print("\n| | token p50, ms | token p99, ms | tokens | training steps/s |\n|---|--:|--:|--:|--:|")
+    row("engine", lambda: of_engine(daemon, seconds))
+    row("`reef exec --class rt`", lambda: of_loop(seconds))
+    if not has("torchvision"):
+        return
+    command = ["reef", "exec", "--class", "be", "--strict", "--", sys.executable, str(EXAMPLES / "pytorch/train.py")]
+    training = Program("training", command)
+    ends.callback(training.end)
+    while not training.lines[-1].startswith("step"):
+        time.sleep(0.1)
+    engine = row("engine, next to training", lambda: of_engine(daemon, seconds), training)
+    alone = row("`reef exec --class rt`, next to training", lambda: of_loop(seconds), training)
+    print(f"\nnext to training: p99 of the engine is {engine / alone:.2f} times that of `reef exec --class rt`")
+
+
+def main():
+    has_onnx, has_chat = has("numpy", "onnxruntime"), has("torch", "transformers")
+    if not has_onnx and not has_chat:
+        return
+    with contextlib.ExitStack() as ends:
+        daemon = Daemon()
+        ends.callback(daemon.end)
+        if has_onnx:
+            check_onnx(daemon)
+        if has_chat:
+            check_chat(daemon)
+            measure(daemon, float(sys.argv[2]), ends)
+
+
+if __name__ == "__main__":
+    work = Path(sys.argv[1])
+    main()
