@@ -91,7 +91,7 @@ reef.serve.run(Words)
 class Daemon:
     """A process of a model, and the daemon's end of its socket."""
 
-    def __init__(self, folder, text=MODEL, args=()):
+    def __init__(self, folder, text=MODEL, args=(), **more):
         Path(folder, "model.py").write_text(text)
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(60)
@@ -100,7 +100,7 @@ class Daemon:
         self.process = subprocess.Popen(command, cwd=folder, **pipes)
         theirs.close()
         facts = {"model": "m", "version": 1, "class": "be", "instance": 0, "device": "cpu:0"}
-        self.send({"type": "start", "protocol": 1, "folder": str(folder), **facts})
+        self.send({"type": "start", "protocol": 1, "folder": str(folder), **facts, **more})
 
     def send(self, header, data=b""):
         text = json.dumps(header).encode()
@@ -254,6 +254,40 @@ class Serve(unittest.TestCase):
             ):
                 parts, last = daemon.ask_text(number, fields)
                 self.assertEqual((parts, last["kind"], last["error"]), ([], "invalid", want))
+            daemon.end()
+
+    def test_input_is_read_from_the_file_that_comes_before_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, files=True)
+            self.assertTrue(daemon.receive()[0]["files"])
+            descriptors = Path(f"/proc/{daemon.process.pid}/fd")
+            before = len(list(descriptors.iterdir()))
+            memory = Path(folder, "memory")
+            memory.write_bytes(b"head" + np.arange(6, dtype="<f4").tobytes())
+            inputs = [
+                {"name": "x", "datatype": "FP32", "shape": [3, 2], "bytes": 24, "offset": 4},
+                {"name": "names", "datatype": "BYTES", "shape": [1], "bytes": 5},
+                {"name": "times", "datatype": "INT64", "shape": [1], "bytes": 8},
+            ]
+            head = {"type": "infer", "id": "", "class": "be", "timeout_us": 10**7, "inputs": inputs, "outputs": ["sums"]}
+            file_frame = struct.pack("<IQ", 15, 0) + b'{"type":"file"}'
+            said = []
+            for number, length in [(1, 28), (2, 20)]:
+                os.truncate(memory, length)
+                with open(memory, "rb") as file:
+                    socket.send_fds(daemon.socket, [file_frame], [file.fileno()])
+                daemon.send({**head, "request": number}, b"\1\0\0\0a" + struct.pack("<q", 2))
+                said.append(daemon.receive())
+            self.assertEqual(np.frombuffer(said[0][1], "<f4").tolist(), [1, 5, 9])
+            want = "ValueError: shared memory: must have 24 bytes at 4, got 16"
+            self.assertEqual((said[1][0]["kind"], said[1][0]["error"]), ("invalid", want))
+            self.assertEqual(len(list(descriptors.iterdir())), before)
+            self.assertEqual(daemon.end(), (0, ""))
+
+    def test_files_are_not_declared_to_a_daemon_without_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            self.assertNotIn("files", daemon.receive()[0])
             daemon.end()
 
     def test_message_that_cannot_be_read_ends_the_process(self):

@@ -252,6 +252,11 @@ pub(crate) trait Instance: Debug + Send {
         calls.iter().map(|call| self.call(*call)).collect()
     }
 
+    /// True if it reads inputs in clients' shared memory by itself, from their files.
+    fn reads_files(&self) -> bool {
+        false
+    }
+
     /// True if it can be used again after any error.
     fn recovers(&self) -> bool {
         false

@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::tensor::TensorInfo;
 use bytes::Bytes;
+use std::fs::File;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
@@ -134,7 +135,50 @@ pub(crate) struct Call<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct CallInput<'a> {
     pub(crate) tensor: &'a TensorInfo,
-    pub(crate) bytes: Bytes,
+    pub(crate) data: CallData,
+}
+
+/// Data of an input.
+#[derive(Debug, Clone)]
+pub(crate) enum CallData {
+    Bytes(Bytes),
+    File(FilePart),
+}
+
+/// Part of a client's shared memory, which the process reads by itself. The client may change its
+/// bytes and make it shorter at any time.
+#[derive(Debug, Clone)]
+pub(crate) struct FilePart {
+    /// Open for reading alone.
+    pub(crate) file: Arc<File>,
+    pub(crate) offset: u64,
+    pub(crate) length: usize,
+}
+
+impl CallData {
+    /// Returns the number of bytes.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File(part) => part.length,
+        }
+    }
+
+    /// Returns the bytes that the process is sent.
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::File(_) => None,
+        }
+    }
+
+    /// Returns the part of a file that the process reads.
+    pub(crate) fn file(&self) -> Option<&FilePart> {
+        match self {
+            Self::Bytes(_) => None,
+            Self::File(part) => Some(part),
+        }
+    }
 }
 
 /// An output, with the shape that the process chose.

@@ -66,6 +66,10 @@ impl Instance for ObservedInstance {
         self.instance.call_all(calls)
     }
 
+    fn reads_files(&self) -> bool {
+        self.instance.reads_files()
+    }
+
     fn recovers(&self) -> bool {
         self.instance.recovers()
     }

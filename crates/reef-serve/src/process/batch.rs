@@ -1,14 +1,14 @@
 //! Requests that a process has together.
 
 use super::connection::{
-    Connection, Limit, Tensors, broken_by, parse, process_ended, to_json, too_long,
+    Connection, Limit, Tensors, broken_by, bytes_of, parse, process_ended, send_files, to_json,
+    too_long,
 };
 use super::frame::{self, Frame};
 use super::message::{FromProcess, ToProcess, infer, outputs};
 use super::patience::{Patient, is_readable};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
-use bytes::Bytes;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -95,18 +95,24 @@ impl Connection {
 
     fn send_all(&self, batch: &mut OpenBatch<'_>) -> io::Result<()> {
         let requests: Vec<u64> = batch.open().map(|one| one.number).collect();
-        let mut frames: Vec<(Vec<u8>, Vec<Bytes>)> = Vec::new();
+        let mut frames: Vec<(Vec<u8>, Option<&Call<'_>>)> = Vec::new();
         if requests.len() > 1 {
             let first = to_json(&ToProcess::Batch { requests }).map_err(io::Error::other)?;
-            frames.push((first, Vec::new()));
+            frames.push((first, None));
         }
         for one in batch.open() {
-            let bytes = one.call.inputs.iter().map(|input| input.bytes.clone()).collect();
-            frames.push((std::mem::take(&mut one.header), bytes));
+            frames.push((std::mem::take(&mut one.header), Some(one.call)));
         }
         let ask = &mut |_: &UnixStream| batch.check(self.bounds.cancel);
         let mut patient = Patient { stream: &self.stream, ask };
-        frames.iter().try_for_each(|(header, bytes)| frame::write(&mut patient, header, bytes))
+        for (header, call) in frames {
+            if let Some(call) = call {
+                send_files(&mut patient, call)?;
+            }
+            let bytes = call.map(bytes_of).unwrap_or_default();
+            frame::write(&mut patient, &header, &bytes)?;
+        }
+        Ok(())
     }
 
     fn receive_any(&self, batch: &mut OpenBatch<'_>) -> io::Result<Frame> {

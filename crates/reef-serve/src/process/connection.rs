@@ -6,8 +6,10 @@ use super::patience::{Ask, Patient, is_readable};
 use crate::engine::call::{Call, CallOutput, TextAbilities};
 use crate::error::{Error, Result};
 use crate::tensor::{TensorInfos, short};
+use bytes::Bytes;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,8 @@ pub(super) struct Tensors {
     pub(super) streams: bool,
     /// True if the program takes several requests together.
     pub(super) batches: bool,
+    /// True if the program reads inputs in clients' shared memory by itself.
+    pub(super) files: bool,
     /// Set if it generates text.
     pub(super) text: Option<TextAbilities>,
 }
@@ -78,12 +82,20 @@ impl Connection {
         frame::write(&mut patient, &to_json(start)?, &[]).map_err(wrong)?;
         let frame = frame::read(&mut patient, 0).map_err(wrong)?;
         match parse(&frame)? {
-            FromProcess::Ready { protocol: PROTOCOL, inputs, outputs, streams, batches, text } => {
+            FromProcess::Ready {
+                protocol: PROTOCOL,
+                inputs,
+                outputs,
+                streams,
+                batches,
+                files,
+                text,
+            } => {
                 let inputs = declared("inputs", inputs)?;
                 let outputs = declared("outputs", outputs)?;
                 let text = text.map(|text| text.abilities(streams, &inputs, &outputs));
                 let text = text.transpose()?;
-                let tensors = Tensors { inputs, outputs, streams, batches, text };
+                let tensors = Tensors { inputs, outputs, streams, batches, files, text };
                 let Identity { bounds, generation } = identity;
                 Ok((Self { stream, bounds, request: 0, generation }, tensors))
             }
@@ -160,9 +172,10 @@ impl Connection {
     }
 
     fn send(&self, header: &[u8], call: &Call<'_>, limit: &mut Limit<'_>) -> io::Result<()> {
-        let bytes: Vec<_> = call.inputs.iter().map(|input| input.bytes.clone()).collect();
         let ask = &mut |_: &UnixStream| limit.check().map(drop);
-        frame::write(&mut Patient { stream: &self.stream, ask }, header, &bytes)
+        let mut patient = Patient { stream: &self.stream, ask };
+        send_files(&mut patient, call)?;
+        frame::write(&mut patient, header, &bytes_of(call))
     }
 
     fn receive(&self, limit: &mut Limit<'_>) -> io::Result<Frame> {
@@ -213,6 +226,22 @@ impl Connection {
     pub(super) fn end(&self) {
         let _ = self.stream.shutdown(Shutdown::Both); // it may have ended
     }
+}
+
+/// Returns the data that follows the header of a request.
+pub(super) fn bytes_of(call: &Call<'_>) -> Vec<Bytes> {
+    call.inputs.iter().filter_map(|input| input.data.bytes().cloned()).collect()
+}
+
+/// Sends the files of inputs that the process reads by itself, before their request.
+pub(super) fn send_files(patient: &mut Patient<'_, '_>, call: &Call<'_>) -> io::Result<()> {
+    let files: Vec<_> = call.inputs.iter().filter_map(|input| input.data.file()).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let mut message: Vec<u8> = Vec::new();
+    frame::write(&mut message, &to_json(&ToProcess::File).map_err(io::Error::other)?, &[])?;
+    files.iter().try_for_each(|part| patient.send(&message, part.file.as_fd()))
 }
 
 /// One answer of a process.

@@ -32,6 +32,8 @@ pub(super) enum ToProcess<'a> {
         folder: &'a str,
         max_bytes: u64,
         max_batch: usize,
+        /// True: a program may say that it reads files.
+        files: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         config: Option<&'a RawValue>,
     },
@@ -42,9 +44,11 @@ pub(super) enum ToProcess<'a> {
         timeout_us: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         sequence: Option<SequenceHeader>,
-        inputs: Vec<TensorHeader>,
+        inputs: Vec<InputHeader>,
         outputs: Vec<&'a str>,
     },
+    /// The descriptor of a file with an input of the next request comes with this message.
+    File,
     /// Requests with these numbers follow, and run together.
     Batch {
         requests: Vec<u64>,
@@ -62,6 +66,18 @@ pub(super) struct SequenceHeader {
     end: bool,
 }
 
+/// An input of a request. Its bytes follow those of the input before it, or are in a file.
+#[derive(Debug, Serialize)]
+pub(super) struct InputHeader {
+    name: String,
+    datatype: String,
+    shape: Vec<i64>,
+    bytes: u64,
+    /// Offset in its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+}
+
 /// Message from a process.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
@@ -74,6 +90,8 @@ pub(super) enum FromProcess {
         streams: bool,
         #[serde(default)]
         batches: bool,
+        #[serde(default)]
+        files: bool,
         #[serde(default)]
         text: Option<DeclaredText>,
     },
@@ -130,7 +148,7 @@ pub(super) struct DeclaredText {
 }
 
 /// A tensor of a message. Its bytes follow those of the tensor before it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TensorHeader {
     name: String,
@@ -255,11 +273,12 @@ fn listed(tensors: &TensorInfos) -> String {
 
 /// Returns the header of a request.
 pub(super) fn infer<'a>(request: u64, call: &Call<'a>, outputs: &'a TensorInfos) -> ToProcess<'a> {
-    let input = |input: &CallInput<'_>| TensorHeader {
+    let input = |input: &CallInput<'_>| InputHeader {
         name: input.tensor.name.clone(),
         datatype: input.tensor.datatype().into(),
         shape: input.tensor.shape.clone(),
-        bytes: input.bytes.len() as u64,
+        bytes: input.data.length() as u64,
+        offset: input.data.file().map(|part| part.offset),
     };
     let sequence = |sequence: &CallSequence| SequenceHeader {
         id: sequence.number,

@@ -205,6 +205,10 @@ impl Instance for ProcessInstance {
         self.0.call_all(calls)
     }
 
+    fn reads_files(&self) -> bool {
+        self.0.reads_files()
+    }
+
     fn recovers(&self) -> bool {
         true
     }

@@ -1,7 +1,9 @@
 //! Reads and writes of a socket that ask now and then whether to go on.
 
+use reef_files::descriptors::try_send;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 /// Interval of the question.
@@ -31,6 +33,13 @@ impl Patient<'_, '_> {
             (self.ask)(self.stream)?;
             wait(self.stream, flags, &ASK_INTERVAL)?;
         }
+    }
+
+    /// Writes bytes, and a descriptor with the first of them.
+    pub(super) fn send(&mut self, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let sent =
+            self.retry(PollFlags::OUT, |stream| try_send(stream, bytes, Some(descriptor)))?;
+        self.write_all(&bytes[sent..])
     }
 }
 

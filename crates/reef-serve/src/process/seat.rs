@@ -141,6 +141,11 @@ impl Seat {
         }
     }
 
+    /// True if its program reads inputs in clients' shared memory by itself.
+    pub(super) fn reads_files(&self) -> bool {
+        self.state.lock().tensors.as_ref().is_some_and(|tensors| tensors.files)
+    }
+
     /// Runs a request once the process is ready.
     ///
     /// # Errors
@@ -371,6 +376,7 @@ impl Seat {
             folder: &program.place().to_string_lossy(),
             max_bytes: *max_bytes,
             max_batch: *max_batch,
+            files: true,
             config: program.config().and_then(|config| serde_json::from_str(config).ok()),
         };
         let (timeout, begun) = (program.load_timeout(), Instant::now());

@@ -1,11 +1,10 @@
 //! Requests that a process runs, alone or in batches.
 
 use crate::engine::api::Instance;
-use crate::engine::call::{Call, CallHead, CallInput, CallOutput};
+use crate::engine::call::{Call, CallData, CallHead, CallInput, CallOutput, FilePart};
 use crate::error::{Error, Result};
 use crate::requests::batch::{Batch, Outcome};
 use crate::requests::job::{BoundInput, BoundOutput, Input, Job, Output, Phases};
-use crate::tensor::TensorInfo;
 use bytes::Bytes;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +13,13 @@ use tokio::sync::mpsc::error::TrySendError;
 
 /// Interval at which a part is offered to a client that has not taken those before.
 const SEND_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Minimum bytes of an input that a process reads from a region by itself: to send a descriptor
+/// costs more than to copy less.
+const MIN_FILE_BYTES: usize = 64 << 10;
+
+/// Maximum number of such inputs of a request. Others are copied.
+const MAX_FILES: usize = 16;
 
 impl Job {
     /// Has a process run it. Returns the requested outputs in that order; one that went to a region
@@ -30,7 +36,8 @@ impl Job {
         phases: &mut Phases,
     ) -> Result<Vec<Vec<u8>>> {
         let began = Instant::now();
-        let (inputs, outputs) = (self.call_inputs(head)?, self.call_outputs());
+        let (inputs, outputs) =
+            (self.call_inputs(head, instance.reads_files())?, self.call_outputs());
         let written = Instant::now();
         phases.input = written - began;
         let class = self.priority.class();
@@ -49,12 +56,20 @@ impl Job {
         Ok(all)
     }
 
-    /// Returns its inputs with their data.
-    fn call_inputs<'a>(&self, head: &'a CallHead) -> Result<Vec<CallInput<'a>>> {
-        let with_data = |(tensor, input): (&'a TensorInfo, &BoundInput)| {
-            data(input).map(|bytes| CallInput { tensor, bytes })
-        };
-        head.inputs.iter().zip(&self.inputs).map(with_data).collect()
+    /// Returns its inputs with their data, for a process that may read files by itself.
+    fn call_inputs<'a>(&self, head: &'a CallHead, reads_files: bool) -> Result<Vec<CallInput<'a>>> {
+        let mut files = if reads_files { MAX_FILES } else { 0 };
+        let mut all = Vec::with_capacity(self.inputs.len());
+        for (tensor, input) in head.inputs.iter().zip(&self.inputs) {
+            let part = if files > 0 { file_part(input) } else { None };
+            files -= usize::from(part.is_some());
+            let data = match part {
+                Some(part) => CallData::File(part),
+                None => CallData::Bytes(data(input)?),
+            };
+            all.push(CallInput { tensor, data });
+        }
+        Ok(all)
     }
 
     /// Returns the indices of its outputs among the model's.
@@ -87,7 +102,7 @@ impl Batch {
     pub(crate) fn call(&self, instance: &mut dyn Instance) -> Vec<Outcome> {
         let began = Instant::now();
         let mut outcomes: Vec<Outcome> = self.jobs.iter().map(|job| job.begin(began)).collect();
-        let ready = self.ready(&mut outcomes);
+        let ready = self.ready(&mut outcomes, instance.reads_files());
         let written = Instant::now();
         let gone: Vec<_> = ready.iter().map(|one| move || one.job.is_gone()).collect();
         let part = &|_: Vec<CallOutput>| false; // a model with answers in parts has no batches
@@ -120,12 +135,12 @@ impl Batch {
         outcomes
     }
 
-    /// Prepares the requests that have not failed.
-    fn ready(&self, outcomes: &mut [Outcome]) -> Vec<ReadyRequest<'_>> {
+    /// Prepares the requests that have not failed, for a process that may read files by itself.
+    fn ready(&self, outcomes: &mut [Outcome], reads_files: bool) -> Vec<ReadyRequest<'_>> {
         let mut all = Vec::new();
         for (at, (job, (result, _))) in self.jobs.iter().zip(outcomes).enumerate() {
             let Some(head) = job.call.as_ref().filter(|_| result.is_ok()) else { continue };
-            match job.call_inputs(head) {
+            match job.call_inputs(head, reads_files) {
                 Ok(inputs) => {
                     all.push(ReadyRequest { at, job, head, inputs, outputs: job.call_outputs() });
                 }
@@ -146,6 +161,14 @@ fn send(parts: &Sender<Vec<CallOutput>>, mut part: Vec<CallOutput>, until: Insta
             Err(_) => return false,
         }
         thread::sleep(SEND_INTERVAL);
+    }
+}
+
+/// Returns an input in a region for a process that reads it by itself, if that is worth it.
+fn file_part(input: &BoundInput) -> Option<FilePart> {
+    match &input.input {
+        Input::Region(slice) if slice.bytes() >= MIN_FILE_BYTES => slice.for_process(),
+        Input::Bytes(_) | Input::Region(_) | Input::Device(_) => None,
     }
 }
 

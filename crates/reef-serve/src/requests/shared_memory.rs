@@ -4,6 +4,7 @@
 //! the daemon with a bus error. So it is never mapped here. It is read and written with `pread` and
 //! `pwrite`, which return an error instead, and cost the same one copy.
 
+use crate::engine::call::FilePart;
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use crate::tenants::grant::plain;
@@ -11,6 +12,7 @@ use crate::tensor::short;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -130,6 +132,15 @@ impl Slice {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns it for a process that reads it by itself; `None` if the system does not open its file
+    /// once more, for reading alone.
+    pub(crate) fn for_process(&self) -> Option<FilePart> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let file = Arc::new(File::from(file));
+        Some(FilePart { file, offset: self.begin, length: self.bytes })
     }
 
     /// Reads at `offset`.

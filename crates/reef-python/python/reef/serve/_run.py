@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import sys
 import threading
@@ -14,7 +15,7 @@ from ._model import InvalidRequest, Model, Request, RequestFailed
 from ._phase import Phases
 from ._tensors import Spec
 from ._text import TextModel
-from ._wire import PROTOCOL, Channel
+from ._wire import PROTOCOL, Channel, Message, read_file
 
 # Maximum length of an error's text, which may quote a client. A header has a maximum, too, and the daemon
 # shows its clients less.
@@ -30,7 +31,7 @@ def run(model: type[Model] | Model) -> None:
     if started is None:
         return
     try:
-        loaded, inputs, outputs = _load(model, started[0])
+        loaded, inputs, outputs = _load(model, started.header)
     except BaseException as error:
         traceback.print_exc()
         channel.write({"type": "error", "error": _text(error)})
@@ -40,6 +41,8 @@ def run(model: type[Model] | Model) -> None:
     header["streams"] = _streams(loaded)
     if _takes_batches(loaded):
         header["batches"] = True
+    if started.header.get("files"):  # a daemon that does not know them refuses the field
+        header["files"] = True
     if isinstance(loaded, TextModel):
         header["text"] = {"parameters": list(loaded.parameters)}
     channel.write(header)
@@ -92,7 +95,7 @@ class _Requests:
     def _receive(self) -> None:
         open_requests: dict[int, Request] = {}
         while (message := self._channel.read()) is not None:
-            header = message[0]
+            header = message.header
             if header["type"] == "cancel" and header["request"] in open_requests:
                 open_requests[header["request"]]._cancel()
             elif header["type"] == "infer":
@@ -105,27 +108,34 @@ class _Requests:
                     messages.append(message)
                 open_requests = self._take(messages)
 
-    def _take(self, messages: list[tuple[dict[str, Any], memoryview]]) -> dict[int, Request]:
+    def _take(self, messages: list[Message]) -> dict[int, Request]:
         """Passes requests on, and answers those that cannot be read. Those before have been answered."""
         taken: dict[int, Request] = {}
         errors = []
-        for header, data in messages:
+        for message in messages:
+            number = message.header["request"]
             try:
-                taken[header["request"]] = Request(header, self._values(header, data))
+                taken[number] = Request(message.header, self._values(message))
             except Exception as unread:
-                errors.append((header["request"], unread))
+                errors.append((number, unread))
+            finally:
+                for file in message.files:
+                    os.close(file)
         if taken:
             self._ready.put(list(taken.items()))
         for number, error in errors:
             _answer_error(self._channel, number, error, "invalid")
         return taken
 
-    def _values(self, header: Mapping[str, Any], data: memoryview) -> dict[str, Any]:
-        values, at = {}, 0
-        for tensor in header["inputs"]:
-            end = at + tensor["bytes"]
-            values[tensor["name"]] = self._inputs[tensor["name"]].decode(tensor["shape"], data[at:end])
-            at = end
+    def _values(self, message: Message) -> dict[str, Any]:
+        values, at, files = {}, 0, iter(message.files)
+        for tensor in message.header["inputs"]:
+            if "offset" in tensor:
+                data = read_file(next(files), tensor["offset"], tensor["bytes"])
+            else:
+                data = message.data[at : at + tensor["bytes"]]
+                at += tensor["bytes"]
+            values[tensor["name"]] = self._inputs[tensor["name"]].decode(tensor["shape"], data)
         return values
 
 

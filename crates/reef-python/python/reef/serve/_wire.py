@@ -1,6 +1,7 @@
 """Frames of the protocol between the daemon and a model's process.
 
-A frame is two lengths (32 and 64 bits, little-endian), a header of JSON, and the bytes of tensors.
+A frame is two lengths (32 and 64 bits, little-endian), a header of JSON, and the bytes of tensors. A frame of the type
+"file" has a descriptor with its first bytes: of a file with an input of the request that follows.
 """
 
 from __future__ import annotations
@@ -10,11 +11,35 @@ import os
 import socket
 import struct
 import threading
-from typing import Any
+from array import array
+from typing import Any, NamedTuple
 
 PROTOCOL = 1
 _LENGTHS = struct.Struct("<IQ")
+_DESCRIPTOR = struct.Struct("i")
 _MAX_PARTS = 512  # of one call of the system
+
+
+class Message(NamedTuple):
+    """A message with its tensors."""
+
+    header: dict[str, Any]
+    data: memoryview
+    files: list[int]
+    """Descriptors of files with inputs, in the order of these. Its reader closes them."""
+
+
+def read_file(file: int, offset: int, length: int) -> memoryview:
+    """A copy of a part of a client's shared memory. A mapping of it would end this process with a bus error if the
+    client made the memory shorter, which it can at any time."""
+    data = memoryview(bytearray(length))
+    got = 0
+    while got < length:
+        more = os.preadv(file, [data[got:]], offset + got)
+        if more == 0:
+            raise ValueError(f"shared memory: must have {length} bytes at {offset}, got {got}")
+        got += more
+    return data
 
 
 class Channel:
@@ -41,27 +66,42 @@ class Channel:
         os.close(nothing)
         return cls(connection)
 
-    def read(self) -> tuple[dict[str, Any], memoryview] | None:
-        """The next message with its tensors; nothing at the end."""
-        lengths = self._exactly(_LENGTHS.size)
-        if lengths is None:
-            return None
-        header, tensors = _LENGTHS.unpack(lengths)
-        text, data = self._exactly(header), self._exactly(tensors)
-        return None if text is None or data is None else (json.loads(bytes(text)), data)
+    def read(self) -> Message | None:
+        """The next message with its tensors and files; nothing at the end."""
+        files: list[int] = []
+        while True:
+            lengths = self._exactly(_LENGTHS.size, files)
+            if lengths is None:
+                return None
+            header, tensors = _LENGTHS.unpack(lengths)
+            text, data = self._exactly(header), self._exactly(tensors)
+            if text is None or data is None:
+                return None
+            fields: dict[str, Any] = json.loads(bytes(text))
+            if fields["type"] != "file":
+                return Message(fields, data, files)
 
-    def _exactly(self, length: int) -> memoryview | None:
+    def _exactly(self, length: int, files: list[int] | None = None) -> memoryview | None:
+        """So many bytes. Descriptors that come with them are added to `files`."""
         data = memoryview(bytearray(length))
         got = 0
         while got < length:
             try:
-                more = self._socket.recv_into(data[got:])
+                more = self._socket.recv_into(data[got:]) if files is None else self._receive(data[got:], files)
             except ConnectionResetError:
                 return None
             if more == 0:
                 return None
             got += more
         return data
+
+    def _receive(self, data: memoryview, files: list[int]) -> int:
+        space, flags = socket.CMSG_SPACE(_DESCRIPTOR.size), socket.MSG_CMSG_CLOEXEC
+        got, along, _, _ = self._socket.recvmsg_into([data], space, flags)
+        for level, kind, descriptors in along:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                files.extend(array("i", descriptors))
+        return got
 
     def write(self, header: dict[str, Any], tensors: list[memoryview] | None = None) -> None:
         """Sends a message. A daemon that has gone is no error: the end follows."""

@@ -1,11 +1,36 @@
 //! Requests to processes, over HTTP and gRPC.
 
-use super::{SDK, TRUSTED, ask, error, numbers, post, post_bytes, put, with_echo};
+use super::{RAW, SDK, TRUSTED, ask, error, numbers, post, post_bytes, put, with_echo};
 use crate::daemon::Daemon;
-use crate::wire::Grpc;
 use crate::wire::proto::ModelInferRequest;
 use crate::wire::proto::model_infer_request::InferInputTensor;
+use crate::wire::{Grpc, Http};
 use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Answers how many inputs it has read from files, and the first and last number of its input.
+const FILES: &str = r#"
+import reef.serve
+from reef.serve import _run
+
+
+class Files(reef.serve.Model):
+    inputs = {"x": ("FP32", [-1])}
+    outputs = {"y": ("FP32", [3])}
+
+    def infer_batch(self, requests):
+        inputs = [request["x"] for request in requests]
+        return [{"y": [float(len(read)), x[0], x[len(x) - 1]]} for x in inputs]
+
+
+def counted(*args):
+    read.append(args)
+    return original(*args)
+
+
+read, original, _run.read_file = [], _run.read_file, counted
+reef.serve.run(Files)
+"#;
 
 /// Starts a daemon with the model `all`, which is `sdk.py`.
 fn with_sdk(test: &str) -> Daemon {
@@ -42,6 +67,65 @@ fn process_answers_as_a_network_does() {
     let (status, body) =
         post_bytes(&daemon, "/v2/models/all/infer", "", chosen.to_string().as_bytes());
     assert!(status == 200 && body.ends_with(&10f32.to_le_bytes()), "{status}");
+}
+
+/// Shared memory of the system, which ends with this value.
+struct Memory(PathBuf);
+
+impl Memory {
+    /// Makes memory with the numbers from 0.
+    fn with_numbers(count: u16) -> Self {
+        let path = PathBuf::from(format!("/dev/shm/reef-files-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..count).flat_map(|at| f32::from(at).to_le_bytes()).collect();
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn large_input_in_a_region_is_read_by_the_program() {
+    let folder = Daemon::place("process-files");
+    put(folder.path(), "echo", RAW, "", "");
+    put(folder.path(), "files", FILES, "", "");
+    put(folder.path(), "batches", FILES, "", "max_batch = 2");
+    let load = "models.load=[\"echo\", \"files\", \"batches\"]";
+    let daemon = Daemon::start_in(folder, &[TRUSTED, load]);
+    let memory = Memory::with_numbers(20_000);
+    let mut http = Http::connect(daemon.folder()).expect("it listens"); // a region ends with it
+    let mut say = |path: &str, body: &Value| -> (u16, Value) {
+        let body = body.to_string();
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}");
+        let (status, said) =
+            http.ask(format!("{head}\r\n\r\n{body}").as_bytes()).expect("an answer");
+        (status, serde_json::from_slice(&said).unwrap_or_default())
+    };
+    let key = memory.0.file_name().and_then(|name| name.to_str()).expect("a name");
+    let region = json!({ "key": key, "offset": 0, "byte_size": 80_000 });
+    let said = say("/v2/systemsharedmemory/region/x/register", &region);
+    assert_eq!(said.0, 200, "{said:?}");
+    let mut infer = |model: &str, count: u64| {
+        let place = json!({
+            "shared_memory_region": "x",
+            "shared_memory_offset": 12,
+            "shared_memory_byte_size": 4 * count,
+        });
+        let input =
+            json!({ "name": "x", "datatype": "FP32", "shape": [count], "parameters": place });
+        numbers(&say(&format!("/v2/models/{model}/infer"), &json!({ "inputs": [input] })))
+    };
+    for model in ["files", "batches"] {
+        assert_eq!(infer(model, 17_000), [1.0, 3.0, 17_002.0], "{model}");
+        assert_eq!(infer(model, 10), [1.0, 3.0, 12.0], "{model}: a small one is copied");
+    }
+    let copied = infer("echo", 17_000);
+    assert_eq!((copied.len(), copied[0], copied[16_999]), (17_000, 3.0, 17_002.0));
 }
 
 #[test]
