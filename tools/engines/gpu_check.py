@@ -19,7 +19,6 @@ CONFIG = """[models]
 processes = true
 [rights."address 127.0.0.1"]
 rt = true
-control = true
 """
 # A limit, so that the daemon starts it by `reef exec` with its class.
 TOML = """engine = "{engine}"
@@ -38,7 +37,7 @@ def has(*packages):
 
 
 class Program:
-    """A program that writes "ready", and further lines."""
+    """A program that writes "ready" as one of its lines."""
 
     def __init__(self, name, command):
         self.error, self.lines, self.ready = work / f"{name}.log", [], threading.Event()
@@ -74,38 +73,30 @@ class Program:
         self.process.wait()
 
 
-class Daemon:
-    """A daemon for guests with a repository."""
+def put(name, engine, program, file=None):
+    """Puts a model into the repository: a program of the examples."""
+    folder = work / "models" / name / "1"
+    folder.mkdir(parents=True)
+    command = json.dumps([sys.executable, str(EXAMPLES / "process" / program)])
+    (folder.parent / "model.toml").write_text(TOML.format(engine=engine, command=command))
+    if file:
+        (folder / "model.onnx").write_bytes(file)
 
-    def __init__(self):
+
+class Daemon(Program):
+    """A daemon for guests that loads these models at its start."""
+
+    def __init__(self, models):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        self.log, self.models = work / "daemon.log", work / "models"
-        self.models.mkdir()
         config = work / "reef.toml"
         config.write_text(CONFIG)
-        flags = ["--config", str(config), "--http", self.address, "--repository", str(self.models)]
-        command = ["reef", "serve", "--guests", "--device", "cuda:0", *flags]
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        end = time.monotonic() + START
-        while not (work / "reef/guests.sock").exists():
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise SystemExit(f"no daemon: {self.log.read_text()[-2000:]}")
-            time.sleep(0.1)
-
-    def load(self, name, engine, program, file=None):
-        """Loads a model that is a program of the examples, now that its guests can register."""
-        folder = self.models / name / "1"
-        folder.mkdir(parents=True)
-        command = json.dumps([sys.executable, str(EXAMPLES / "process" / program)])
-        (folder.parent / "model.toml").write_text(TOML.format(engine=engine, command=command))
-        if file:
-            (folder / "model.onnx").write_bytes(file)
+        flags = ["--config", str(config), "--http", self.address, "--repository", str(work / "models")]
         begun = time.monotonic()
-        self.ask(f"/v2/repository/models/{name}/load", {}).read()
-        print(f"{name}: loaded in {time.monotonic() - begun:.1f} s", flush=True)
+        super().__init__("daemon", ["reef", "serve", "--guests", "--device", "cuda:0", *flags, "--load", ",".join(models)])
+        self.log = self.error
+        print(f"{', '.join(models)}: loaded in {time.monotonic() - begun:.1f} s", flush=True)
 
     def ask(self, path, body):
         """The answer to a real-time request."""
@@ -118,6 +109,7 @@ class Daemon:
             raise SystemExit(f"{path}: {error.code} {said}\n{self.log.read_text()[-2000:]}") from None
 
     def end(self):
+        """Has it end its programs as well."""
         self.process.terminate()
         self.process.wait()
 
@@ -144,7 +136,6 @@ def onnx_file():
 
 
 def check_onnx(daemon):
-    daemon.load("onnx", "auto", "onnxruntime_engine.py", onnx_file())
     x = {"name": "x", "datatype": "FP32", "shape": [3], "data": [1, -2, 3]}
     text = {"name": "text", "datatype": "BYTES", "shape": [2], "data": ["a", "ä"]}
     said = json.load(daemon.ask("/v2/models/onnx/infer", {"inputs": [x, text]}))
@@ -155,7 +146,6 @@ def check_onnx(daemon):
 
 
 def check_chat(daemon):
-    daemon.load("chat", "process", "transformers_chat.py")
     messages = [{"role": "user", "content": "What is a gate?"}]
     said = json.load(daemon.ask("/v1/chat/completions", {"model": "chat", "messages": messages, "max_tokens": 8, "seed": 1}))
     assert said["usage"]["prompt_tokens"] > len(messages[0]["content"]), said
@@ -216,7 +206,11 @@ def main():
     if not has_onnx and not has_chat:
         return
     with contextlib.ExitStack() as ends:
-        daemon = Daemon()
+        if has_onnx:
+            put("onnx", "auto", "onnxruntime_engine.py", onnx_file())
+        if has_chat:
+            put("chat", "process", "transformers_chat.py")
+        daemon = Daemon([path.name for path in (work / "models").iterdir()])
         ends.callback(daemon.end)
         if has_onnx:
             check_onnx(daemon)

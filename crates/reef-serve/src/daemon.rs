@@ -1,11 +1,12 @@
-//! The daemon as a whole: opens its devices, listens, and ends in order.
+//! The daemon as a whole: opens its devices, admits guests, loads its models, listens, and ends in
+//! order.
 //!
 //! On SIGTERM or SIGINT it takes no more connections and requests. It answers those that it has for
 //! at most [`Times::drain_ms`](crate::config::Times), or until the next such signal, unloads
 //! everything and returns. A service manager is told of each step.
 
 use crate::config::settings::Config;
-use crate::endpoints::{Listeners, with_passed};
+use crate::endpoints::{Listeners, Sockets, with_passed};
 use crate::error::{Error, Result};
 use crate::guests::service::Guests;
 use crate::kserve::grpc::serve as grpc;
@@ -57,7 +58,7 @@ pub fn run_reloading(
     let config = read()?;
     remove_abandoned();
     // Before other threads are started.
-    let server = Server::open(with_passed(config.clone(), &passed))?;
+    let server = Server::without_models(with_passed(config.clone(), &passed))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("reef-io")
@@ -90,11 +91,14 @@ async fn serve(
     ready: impl FnOnce(&Endpoints),
 ) -> Result<()> {
     let tokens = Arc::new(Tokens::read(&server.config.get())?);
-    let listeners = Listeners::open(server, passed)?;
-    let Listeners { grpc, http, local, folder, certificates, sockets } = listeners;
-    let guests = Guests::start(server, &tokens, &folder, sockets.access)?;
+    let sockets = Sockets::open(&server.config.get(), &passed)?;
+    // Before the models, whose programs may be guests, and these before clients.
+    let guests = Guests::start(server, &tokens, &sockets.folder, sockets.access)?;
+    server.load_models()?; // blocks: nothing else runs here yet
+    let listeners = Listeners::open(server, passed, sockets)?;
+    let Listeners { grpc, http, local, certificates, sockets } = listeners;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
-    let device = server.device();
+    let (device, folder) = (server.device(), sockets.folder.clone());
     let endpoints = Endpoints { device, folder, grpc: address(&grpc), http: address(&http) };
 
     let (end, ended) = watch::channel(false);

@@ -22,8 +22,6 @@ pub(crate) struct Listeners {
     pub(crate) grpc: Vec<Listener>,
     pub(crate) http: Vec<Listener>,
     pub(crate) local: Local,
-    /// Folder of the daemon's own sockets.
-    pub(crate) folder: PathBuf,
     /// Certificates of the TCP listeners, which a reload may replace.
     pub(crate) certificates: Vec<(Tls, Protocol)>,
     /// Dropped when no listener is left.
@@ -40,21 +38,20 @@ pub(crate) fn with_passed(mut config: Config, passed: &PassedSockets) -> Config 
 }
 
 impl Listeners {
-    /// Opens each endpoint that `server` is configured for, on a passed socket if there is one.
+    /// Opens each endpoint that `server` is configured for: on a passed socket if there is one,
+    /// else on one of `sockets`.
     ///
     /// # Errors
     ///
     /// The error of the first endpoint that cannot listen.
-    pub(crate) fn open(server: &Arc<Server>, mut passed: PassedSockets) -> Result<Self> {
+    pub(crate) fn open(
+        server: &Arc<Server>,
+        mut passed: PassedSockets,
+        mut sockets: Sockets,
+    ) -> Result<Self> {
         let config = server.config.get();
-        let Config { listen, tls, guests, .. } = &*config;
-        let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
-        let access = Access::new(&listen.users)?;
-        if passed.folder().is_none() || guests.listen {
-            make_folder(&folder)?;
-            access.open_folder(&folder)?;
-        }
-        let mut sockets = Sockets { folder: folder.clone(), access, ours: Vec::new() };
+        let Config { listen, tls, .. } = &*config;
+        let access = sockets.access;
         let unix = |protocol| match passed.unix(protocol) {
             Some(socket) => check_access(socket, access),
             None => sockets.bind(protocol),
@@ -75,7 +72,7 @@ impl Listeners {
             listeners.push(Listener::tcp(socket, protocol, &server.clients, may_share, tls)?);
         }
         let local = Local::start(server, local?, access)?;
-        Ok(Self { grpc, http, local, folder, certificates, sockets })
+        Ok(Self { grpc, http, local, certificates, sockets })
     }
 }
 
@@ -100,12 +97,31 @@ fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
 /// The daemon's own sockets, removed on drop. Passed sockets are left to the service manager.
 #[derive(Debug)]
 pub(crate) struct Sockets {
-    folder: PathBuf,
+    /// Their folder.
+    pub(crate) folder: PathBuf,
     pub(crate) access: Access,
     ours: Vec<SocketFile>,
 }
 
 impl Sockets {
+    /// Makes the folder, unless all sockets were passed and guests need none. There are no sockets
+    /// yet.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if `listen.users` names an unknown group; `Denied` if another user could write to
+    /// the folder; `Failed`.
+    pub(crate) fn open(config: &Config, passed: &PassedSockets) -> Result<Self> {
+        let listen = &config.listen;
+        let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
+        let access = Access::new(&listen.users)?;
+        if passed.folder().is_none() || config.guests.listen {
+            make_folder(&folder)?;
+            access.open_folder(&folder)?;
+        }
+        Ok(Self { folder, access, ours: Vec::new() })
+    }
+
     fn bind(&mut self, protocol: Protocol) -> Result<UnixListener> {
         let path = self.folder.join(format!("{}.sock", protocol.name()));
         let socket = bind(&path, self.access)?;

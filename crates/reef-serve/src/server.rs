@@ -129,18 +129,37 @@ impl Server {
     ///
     /// Errors of the configuration, the models and the device.
     pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
-        config.check()?;
-        config.memory.check_address_space()?;
-        let (devices, why) = config.devices();
-        if let Some(why) = why {
-            tracing::info!("{why}");
-        }
-        let nodes = Nodes::open(&devices, &config.scheduler, config.rt.reserve)?;
-        Self::on(nodes, config)
+        Self::on(open_devices(&config)?, config)
     }
 
-    /// Opens the daemon on devices that are open already.
+    /// Opens the devices. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the configuration and the device.
+    pub(crate) fn without_models(config: Config) -> Result<Arc<Self>> {
+        Self::empty_on(open_devices(&config)?, config)
+    }
+
+    /// Loads the models of the configuration. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first model that cannot be loaded.
+    pub(crate) fn load_models(&self) -> Result<()> {
+        let config = self.config.get();
+        config.models.load.iter().try_for_each(|name| self.registry.load_named(name))
+    }
+
+    /// Opens the daemon on devices that are open already, and loads its models.
     fn on(nodes: Nodes, config: Config) -> Result<Arc<Self>> {
+        let server = Self::empty_on(nodes, config)?;
+        server.load_models()?;
+        Ok(server)
+    }
+
+    /// Opens the daemon on devices that are open already, without a model.
+    fn empty_on(nodes: Nodes, config: Config) -> Result<Arc<Self>> {
         let Nodes { all: nodes, losses } = nodes;
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?
@@ -150,7 +169,6 @@ impl Server {
         observer.metrics.add(Box::new(GpuCollector::default()));
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
         registry.follow(losses)?;
-        config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         let slot_counts = SlotCounts::new(config.limits.clients, config.limits.regions);
         Ok(Arc::new(Self {
             regions: {
@@ -486,6 +504,17 @@ impl Server {
         let used = self.registry.device_memory();
         self.nodes.iter().zip(used).map(|(node, memory)| snapshot(node, memory)).collect()
     }
+}
+
+/// Opens the devices of a configuration, once it is checked.
+fn open_devices(config: &Config) -> Result<Nodes> {
+    config.check()?;
+    config.memory.check_address_space()?;
+    let (devices, why) = config.devices();
+    if let Some(why) = why {
+        tracing::info!("{why}");
+    }
+    Nodes::open(&devices, &config.scheduler, config.rt.reserve)
 }
 
 /// Returns the state of a device, of which `memory` is reserved.

@@ -164,11 +164,10 @@ fn program_in_place_of_a_file_is_one_line_of_the_log() {
     assert!(said.contains("\"platform\":\"reef_process\""), "{said}");
 }
 
-/// The program says its limits in place of being ready.
-#[test]
-fn program_of_a_model_has_the_limits_of_exec() {
-    let folder = Folder::new("limited");
-    std::fs::create_dir_all(folder.path("models/limited/1")).unwrap();
+/// Puts a model there with these limits. Its program says this text of the shell in place of being
+/// ready.
+fn put_limited(folder: &Folder, name: &str, limits: &str, text: &str) {
+    std::fs::create_dir_all(folder.path(&format!("models/{name}/1"))).unwrap();
     let set = format!(
         "env = {{ REEF_SHIM = {:?}, REEF_ACCOUNTS = {:?}, XDG_RUNTIME_DIR = {:?} }}\n",
         library("libreef_cuda_shim.so"),
@@ -176,16 +175,36 @@ fn program_of_a_model_has_the_limits_of_exec() {
         folder.path("run")
     );
     let command = "[process]\ncommand = [\"/bin/sh\", \"./program\"]\n";
-    let limits = "memory = \"8MiB\"\ncompute = \"30%\"\n";
     let toml = format!("engine = \"process\"\n{command}{limits}{set}");
-    folder.file("models/limited/model.toml", toml);
-    let limits = "memory $REEF_MEMORY compute $REEF_COMPUTE of ${REEF_LIMIT_ID%%-*}";
-    let error = format!(r#"{{"type":"error","error":"{limits}"}}"#);
-    folder.file("models/limited/1/program", says_to_daemon(&error));
+    folder.file(&format!("models/{name}/model.toml"), toml);
+    let error = format!(r#"{{"type":"error","error":"{text}"}}"#);
+    folder.file(&format!("models/{name}/1/program"), says_to_daemon(&error));
+}
+
+#[test]
+fn program_of_a_model_has_the_limits_of_exec() {
+    let folder = Folder::new("limited");
+    let text = "memory $REEF_MEMORY compute $REEF_COMPUTE of ${REEF_LIMIT_ID%%-*}";
+    put_limited(&folder, "limited", "memory = \"8MiB\"\ncompute = \"30%\"\n", text);
     let _daemon = Daemon::start_with(&folder, &["--set", "models.processes=true"]);
     let said = ask(&folder, "POST /v2/repository/models/limited/load", "");
     let want = r#"{"error":"model limited/1: memory 8MiB compute 30% of exec"}"#;
     assert!(said.starts_with("HTTP/1.1 500 ") && said.ends_with(want), "{said}");
+}
+
+/// Its daemon loads it before it is ready.
+#[test]
+fn program_loaded_at_the_start_is_a_guest() {
+    let folder = Folder::new("guest");
+    put_limited(&folder, "guest", "memory = \"8MiB\"\n", "class $REEF_CLASS at $REEF_GUESTS");
+    let sockets = folder.path("run/reef"); // the default folder of the program
+    let more = ["--guests", "--folder", &sockets, "--set", "models.processes=true"];
+    let (_daemon, log) = Daemon::start_logged_with(&folder, "warn", &more);
+    let refused = "not loaded model=guest ";
+    assert_eq!(lines(&log, refused, 1), 1);
+    let all = std::fs::read_to_string(&log).unwrap();
+    let line = all.lines().find(|line| line.contains(refused)).expect("counted above");
+    assert!(line.contains(&format!("class rt at {sockets}/guests.sock")), "{line}");
 }
 
 /// Scripts wait for the line on stdout, which the daemon of every test has printed by now.

@@ -34,12 +34,13 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Listens at `guests.sock` in the folder, which no other daemon uses, for the users that may
-    /// open the other sockets there. Returns `None` if the configuration disables it.
+    /// Listens at `guests.sock` in the folder, for the users that may open the other sockets there.
+    /// Returns `None` if the configuration disables it.
     ///
     /// # Errors
     ///
-    /// `Failed` if the socket cannot be created, or a thread cannot be started.
+    /// `Failed` if another process listens there, the socket cannot be created, or a thread cannot
+    /// be started.
     pub(crate) fn start(
         server: &Arc<Server>,
         tokens: &Arc<Tokens>,
