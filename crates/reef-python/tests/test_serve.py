@@ -284,6 +284,15 @@ class Serve(unittest.TestCase):
             self.assertEqual(len(list(descriptors.iterdir())), before)
             self.assertEqual(daemon.end(), (0, ""))
 
+    def test_file_without_its_descriptor_ends_the_process(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, files=True)
+            daemon.receive()
+            daemon.send({"type": "file"})
+            output, _ = daemon.process.communicate(timeout=60)
+            self.assertIn("a file came without its descriptor", output.decode())
+            daemon.socket.close()
+
     def test_files_are_not_declared_to_a_daemon_without_them(self):
         with tempfile.TemporaryDirectory() as folder:
             daemon = Daemon(folder)

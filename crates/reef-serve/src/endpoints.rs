@@ -104,8 +104,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Makes the folder, unless all sockets were passed and guests need none. There are no sockets
-    /// yet.
+    /// Makes the folder, unless all sockets were passed and guests have none. Binds no socket yet.
     ///
     /// # Errors
     ///

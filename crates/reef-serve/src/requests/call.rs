@@ -18,7 +18,8 @@ const SEND_INTERVAL: Duration = Duration::from_millis(1);
 /// costs more than to copy less.
 const MIN_FILE_BYTES: usize = 64 << 10;
 
-/// Maximum number of such inputs of a request. Others are copied.
+/// Maximum number of such inputs of a request or batch. Others are copied. Each takes a descriptor,
+/// first of the daemon and then of the process.
 const MAX_FILES: usize = 16;
 
 impl Job {
@@ -36,8 +37,8 @@ impl Job {
         phases: &mut Phases,
     ) -> Result<Vec<Vec<u8>>> {
         let began = Instant::now();
-        let (inputs, outputs) =
-            (self.call_inputs(head, instance.reads_files())?, self.call_outputs());
+        let inputs = self.call_inputs(head, &mut max_files(instance))?;
+        let outputs = self.call_outputs();
         let written = Instant::now();
         phases.input = written - began;
         let class = self.priority.class();
@@ -56,13 +57,13 @@ impl Job {
         Ok(all)
     }
 
-    /// Returns its inputs with their data, for a process that may read files by itself.
-    fn call_inputs<'a>(&self, head: &'a CallHead, reads_files: bool) -> Result<Vec<CallInput<'a>>> {
-        let mut files = if reads_files { MAX_FILES } else { 0 };
+    /// Returns its inputs with their data. The process reads up to `files` of them by itself, which
+    /// is left without these.
+    fn call_inputs<'a>(&self, head: &'a CallHead, files: &mut usize) -> Result<Vec<CallInput<'a>>> {
         let mut all = Vec::with_capacity(self.inputs.len());
         for (tensor, input) in head.inputs.iter().zip(&self.inputs) {
-            let part = if files > 0 { file_part(input) } else { None };
-            files -= usize::from(part.is_some());
+            let part = if *files > 0 { file_part(input) } else { None };
+            *files -= usize::from(part.is_some());
             let data = match part {
                 Some(part) => CallData::File(part),
                 None => CallData::Bytes(data(input)?),
@@ -102,7 +103,7 @@ impl Batch {
     pub(crate) fn call(&self, instance: &mut dyn Instance) -> Vec<Outcome> {
         let began = Instant::now();
         let mut outcomes: Vec<Outcome> = self.jobs.iter().map(|job| job.begin(began)).collect();
-        let ready = self.ready(&mut outcomes, instance.reads_files());
+        let ready = self.ready(&mut outcomes, max_files(instance));
         let written = Instant::now();
         let gone: Vec<_> = ready.iter().map(|one| move || one.job.is_gone()).collect();
         let part = &|_: Vec<CallOutput>| false; // a model with answers in parts has no batches
@@ -135,12 +136,13 @@ impl Batch {
         outcomes
     }
 
-    /// Prepares the requests that have not failed, for a process that may read files by itself.
-    fn ready(&self, outcomes: &mut [Outcome], reads_files: bool) -> Vec<ReadyRequest<'_>> {
+    /// Prepares the requests that have not failed. The process reads up to `files` of their inputs
+    /// by itself.
+    fn ready(&self, outcomes: &mut [Outcome], mut files: usize) -> Vec<ReadyRequest<'_>> {
         let mut all = Vec::new();
         for (at, (job, (result, _))) in self.jobs.iter().zip(outcomes).enumerate() {
             let Some(head) = job.call.as_ref().filter(|_| result.is_ok()) else { continue };
-            match job.call_inputs(head, reads_files) {
+            match job.call_inputs(head, &mut files) {
                 Ok(inputs) => {
                     all.push(ReadyRequest { at, job, head, inputs, outputs: job.call_outputs() });
                 }
@@ -162,6 +164,11 @@ fn send(parts: &Sender<Vec<CallOutput>>, mut part: Vec<CallOutput>, until: Insta
         }
         thread::sleep(SEND_INTERVAL);
     }
+}
+
+/// Returns the number of inputs that a process may read by itself.
+fn max_files(instance: &dyn Instance) -> usize {
+    if instance.reads_files() { MAX_FILES } else { 0 }
 }
 
 /// Returns an input in a region for a process that reads it by itself, if that is worth it.

@@ -69,6 +69,7 @@ class Channel:
     def read(self) -> Message | None:
         """The next message with its tensors and files; nothing at the end."""
         files: list[int] = []
+        count = 0
         while True:
             lengths = self._exactly(_LENGTHS.size, files)
             if lengths is None:
@@ -80,9 +81,12 @@ class Channel:
             fields: dict[str, Any] = json.loads(bytes(text))
             if fields["type"] != "file":
                 return Message(fields, data, files)
+            count += 1
+            if len(files) != count:  # the files after it would be taken for those of other inputs
+                raise OSError("a file came without its descriptor: this process may have no more of them")
 
     def _exactly(self, length: int, files: list[int] | None = None) -> memoryview | None:
-        """So many bytes. Descriptors that come with them are added to `files`."""
+        """`length` bytes; nothing at the end. Descriptors that come with them are added to `files`."""
         data = memoryview(bytearray(length))
         got = 0
         while got < length:
