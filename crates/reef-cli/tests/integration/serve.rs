@@ -192,11 +192,13 @@ fn program_of_a_model_has_the_limits_of_exec() {
     assert!(said.starts_with("HTTP/1.1 500 ") && said.ends_with(want), "{said}");
 }
 
-/// Its daemon loads it before it is ready.
+/// Guests can register before the daemon loads its models, and clients can connect afterwards.
 #[test]
 fn program_loaded_at_the_start_is_a_guest() {
     let folder = Folder::new("guest");
-    put_limited(&folder, "guest", "memory = \"8MiB\"\n", "class $REEF_CLASS at $REEF_GUESTS");
+    let clients = "$(test -e ${REEF_GUESTS%/*}/http.sock || echo before clients)";
+    let text = format!("class $REEF_CLASS at $REEF_GUESTS {clients}");
+    put_limited(&folder, "guest", "memory = \"8MiB\"\n", &text);
     let sockets = folder.path("run/reef"); // the default folder of the program
     let more = ["--guests", "--folder", &sockets, "--set", "models.processes=true"];
     let (_daemon, log) = Daemon::start_logged_with(&folder, "warn", &more);
@@ -204,7 +206,8 @@ fn program_loaded_at_the_start_is_a_guest() {
     assert_eq!(lines(&log, refused, 1), 1);
     let all = std::fs::read_to_string(&log).unwrap();
     let line = all.lines().find(|line| line.contains(refused)).expect("counted above");
-    assert!(line.contains(&format!("class rt at {sockets}/guests.sock")), "{line}");
+    let want = format!("class rt at {sockets}/guests.sock before clients");
+    assert!(line.contains(&want), "{line}");
 }
 
 /// Scripts wait for the line on stdout, which the daemon of every test has printed by now.
