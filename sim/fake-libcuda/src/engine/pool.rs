@@ -2,10 +2,13 @@
 //!
 //! An allocation lies in one piece of free memory, or the pool grows. What a stream frees is there
 //! for its own next allocation at once, and for other streams when it has reached that point.
+//! Pools get addresses of chunks that the device has back, whichever pool had them.
 
 use super::device_memory::{give_back, take};
+use super::settings::setting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The pool of the first device itself; the next devices' follow.
 const POOL: usize = 0x9001;
@@ -22,13 +25,25 @@ const ALIGNMENT: usize = 2 << 20;
 /// Bytes of an allocation are a multiple of this.
 const UNIT: usize = 512;
 
-/// Memory that a stream has freed and whose end it has not reached.
+/// Addresses of chunks that the device has back, without access. The last one is the first that a
+/// pool gets again, whichever pool had it.
+static SPARE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// False: pools use none of their free memory again (`REEF_FAKE_REUSE=0`).
+static REUSES: LazyLock<bool> = LazyLock::new(|| setting("REEF_FAKE_REUSE", 1) != 0);
+
+fn spare() -> MutexGuard<'static, Vec<usize>> {
+    SPARE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Memory that a stream has freed, and that is not for other streams yet.
 #[derive(Clone, Copy, Debug)]
 struct Freed {
     number: u64,
     stream: u64,
     from: usize,
     to: usize,
+    /// The stream has reached the end.
+    is_over: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +58,9 @@ pub(crate) struct Pool {
     pub(crate) used: u64,
     /// Bytes that it keeps when a call waits.
     pub(crate) threshold: u64,
+    /// What a stream has freed is for others only after a call has waited: the program doesn't
+    /// allow that completed frees are used again as soon as they are known.
+    pub(crate) keeps_apart: bool,
     /// Of the host's memory.
     pub(crate) is_host: bool,
     /// Its handle is gone: it ends with its last allocation.
@@ -66,17 +84,18 @@ impl Pool {
 
     /// Returns whether nothing uses it, now or in a stream.
     pub(super) fn is_unused(&self) -> bool {
-        self.used == 0 && self.freed.is_empty()
+        self.used == 0 && self.freed.iter().all(|freed| freed.is_over)
     }
 
     /// Allocates bytes in a stream.
     pub(super) fn allocate(&mut self, bytes: u64, stream: u64) -> Option<usize> {
         let bytes = granted(bytes);
         let size = bytes as usize;
-        let at = self
-            .of_stream(size, stream)
-            .or_else(|| self.of_free(size))
-            .or_else(|| self.grow(size))?;
+        if !self.keeps_apart {
+            self.absorb();
+        }
+        let found = REUSES.then(|| self.of_stream(size, stream).or_else(|| self.of_free(size)));
+        let at = found.flatten().or_else(|| self.grow(size))?;
         self.used += bytes;
         Some(at)
     }
@@ -105,12 +124,23 @@ impl Pool {
         if !self.is_host && !take(bytes as u64) {
             return None;
         }
-        let at = map(bytes)?;
+        let at = self.map_again(bytes).or_else(|| map(bytes))?;
         self.chunks.extend((at..at + bytes).step_by(CHUNK));
         if size < bytes {
             self.free.insert(at + size, at + bytes);
         }
         Some(at)
+    }
+
+    /// Maps a chunk at the address of a former one, with no chunk of this pool next to it.
+    fn map_again(&self, bytes: usize) -> Option<usize> {
+        let mut spare = spare();
+        let is_apart = |at: &usize| {
+            !self.chunks.contains(&(at + CHUNK)) && !self.chunks.contains(&(at - CHUNK))
+        };
+        let place = spare.iter().rposition(|at| bytes == CHUNK && is_apart(at))?;
+        let at = spare.remove(place);
+        map_chunk(at, libc::PROT_READ | libc::PROT_WRITE).then_some(at)
     }
 
     /// Ends an allocation.
@@ -122,12 +152,22 @@ impl Pool {
     /// Ends an allocation when a stream has reached this point.
     pub(super) fn leave_in(&mut self, stream: u64, number: u64, at: usize, bytes: u64) {
         self.used -= bytes;
-        self.freed.push(Freed { number, stream, from: at, to: at + bytes as usize });
+        let to = at + bytes as usize;
+        self.freed.push(Freed { number, stream, from: at, to, is_over: false });
     }
 
     /// A stream has reached the end of an allocation: what it has not used again is free.
     pub(super) fn reached(&mut self, number: u64) {
-        let over: Vec<_> = self.freed.extract_if(.., |freed| freed.number == number).collect();
+        let its = self.freed.iter_mut().filter(|freed| freed.number == number);
+        its.for_each(|freed| freed.is_over = true);
+        if !self.keeps_apart {
+            self.absorb();
+        }
+    }
+
+    /// What streams have freed, and reached the end of, is for all streams from now on.
+    pub(super) fn absorb(&mut self) {
+        let over: Vec<_> = self.freed.extract_if(.., |freed| freed.is_over).collect();
         over.into_iter().for_each(|freed| self.merge(freed.from, freed.to));
     }
 
@@ -159,14 +199,24 @@ impl Pool {
                 }
             });
             self.chunks.remove(&chunk);
-            // SAFETY: a mapping of ours, of which nothing is allocated.
-            unsafe { libc::munmap(chunk as *mut _, CHUNK) };
+            let is_kept = map_chunk(chunk, libc::PROT_NONE);
             let is_held = self.held.iter().any(|of| of.start < chunk + CHUNK && chunk < of.end);
+            if is_kept && !is_held {
+                spare().push(chunk);
+            }
             if !self.is_host && !is_held {
                 give_back(CHUNK as u64);
             }
         }
     }
+}
+
+/// Maps a chunk anew, with this access. Its address stays the pools'.
+fn map_chunk(at: usize, access: i32) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: a mapping of ours, of which nothing is allocated.
+    let got = unsafe { libc::mmap(at as *mut _, CHUNK, access, flags, -1, 0) };
+    got != libc::MAP_FAILED
 }
 
 /// Memory that takes none of the host's before it is written, with nothing of a pool next to it.

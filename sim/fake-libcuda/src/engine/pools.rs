@@ -31,6 +31,7 @@ impl World {
     fn end_pool(&mut self, pool: usize) {
         let found = self.pools.entry(pool).or_default();
         if found.is_destroyed && found.is_unused() {
+            found.absorb();
             found.shrink(0);
             self.pools.remove(&pool);
         }
@@ -46,10 +47,13 @@ impl World {
         self.pools.entry(pool).or_default().shrink(keep);
     }
 
-    /// Has all pools give back what is beyond their thresholds, because a call waits.
+    /// Has all pools give back what is beyond their thresholds, because a call waits. What streams
+    /// have freed by then is for all of them.
     pub(crate) fn release_pools(&mut self) {
-        let living = self.pools.values_mut().filter(|pool| !pool.is_destroyed);
-        living.for_each(|pool| pool.shrink(pool.threshold));
+        for pool in self.pools.values_mut().filter(|pool| !pool.is_destroyed) {
+            pool.absorb();
+            pool.shrink(pool.threshold);
+        }
     }
 
     /// Ends an allocation. False: there is none, but for one of graphs.

@@ -35,6 +35,12 @@ unsafe fn attribute(pool: usize, attribute: u32, value: *mut u64) -> u32 {
     let pool = world.pools.entry(imported.unwrap_or(pool)).or_default();
     let found = match attribute {
         _ if pool.is_destroyed => return INVALID_VALUE,
+        2 => {
+            // SAFETY: cuMemPoolGetAttribute demands an `int` at `value` for this attribute; null is
+            // left out.
+            unsafe { give(value.cast::<u32>(), u32::from(!pool.keeps_apart)) };
+            return SUCCESS;
+        }
         4 => pool.threshold,
         5 => pool.reserved(),
         7 => pool.used,
@@ -47,11 +53,18 @@ unsafe fn attribute(pool: usize, attribute: u32, value: *mut u64) -> u32 {
 }
 
 unsafe fn set_attribute(pool: usize, attribute: u32, value: *const u64) -> u32 {
+    let mut world = world();
+    if attribute == 2 {
+        // SAFETY: cuMemPoolSetAttribute demands an `int` at `value` for this attribute.
+        let allows = unsafe { *value.cast::<u32>() };
+        world.pools.entry(pool).or_default().keeps_apart = allows == 0;
+        return SUCCESS;
+    }
     if attribute != 4 {
         return INVALID_VALUE;
     }
     // SAFETY: cuMemPoolSetAttribute demands a word at `value` for the threshold.
-    world().pools.entry(pool).or_default().threshold = unsafe { *value };
+    world.pools.entry(pool).or_default().threshold = unsafe { *value };
     SUCCESS
 }
 
