@@ -83,12 +83,16 @@ fn from_pool(
     let Some(mut room) = admit(device, bytes, pool, key) else { return OUT_OF_MEMORY };
     let code = real();
     let growth = calls::with_relaxed_capture(|| room.stores.settle(device, store, room.reserved));
+    if growth.unreserved > 0 {
+        room.stores.forget(pool); // granted or not: the next one may not count on that memory
+    }
     // SAFETY: null, or where the driver has just written.
     let Some(at) = (unsafe { to.as_mut() }).filter(|_| code == 0) else { return code };
     if growth.unreserved > 0 && device.is_exceeded() {
         // The pool has grown though it had room: the program doesn't get what exceeds the limit.
         // SAFETY: an allocation of a moment ago, which the program doesn't know yet.
         let _ = calls::with_relaxed_capture(|| unsafe { calls::free_in(*at, stream.0) });
+        room.stores.note_stream(key, stream); // the pool can be trimmed once it has reached that
         *at = 0;
         device.count_refusal();
         return OUT_OF_MEMORY;
@@ -247,6 +251,14 @@ pub(crate) fn import_pointer(at: *const usize, pool: usize, real: impl FnOnce() 
         imports::note_pointer(*at, pool);
     }
     code
+}
+
+/// Reads or sets an attribute of a pool, while no thread allocates from one: that changes some
+/// attributes, and sets them back.
+pub(crate) fn attribute(real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let _stores = stores();
+    real()
 }
 
 /// Has the driver free the unused memory of a pool.

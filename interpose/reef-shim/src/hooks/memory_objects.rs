@@ -76,6 +76,12 @@ hooks! {
 
 hooks! {
     cuMemPoolTrimTo(pool: usize, keep: usize) |real| pools::trim(pool, real);
+    cuMemPoolGetAttribute(
+        pool: usize, attribute: u32, value: *mut c_void,
+    ) |real| pools::attribute(real);
+    cuMemPoolSetAttribute(
+        pool: usize, attribute: u32, value: *mut c_void,
+    ) |real| pools::attribute(real);
     cuMemPoolCreate(
         pool: *mut usize, properties: *const AllocationProperties,
     ) |real| pools::create_pool(pool, properties, real);

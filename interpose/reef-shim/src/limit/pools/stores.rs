@@ -12,10 +12,21 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
 const RESERVED: u32 = 5;
+/// `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`.
+const USED: u32 = 7;
 /// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
 const GRAPHS_RESERVED: u32 = 2;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: the bytes that the driver keeps for a pool in waits.
 const THRESHOLD: u32 = 4;
+/// `CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC`: 1 if a stream gets what others have freed as soon
+/// as they have reached the frees. 0: only after a call has waited for that.
+const OPPORTUNISTIC: u32 = 2;
+
+/// Returns an attribute of a pool. `None` if the driver doesn't say.
+fn attribute(pool: usize, attribute: u32) -> Option<u64> {
+    let mut value = 0; // those of four bytes are its lower half
+    (calls::pool_attribute(pool, attribute, &mut value) == Some(0)).then_some(value)
+}
 
 /// Store of memory that the driver keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,40 +41,47 @@ pub(crate) enum Store {
 impl Store {
     /// Returns the bytes that the driver has allocated for it. `None` if it doesn't say.
     fn reserved(self) -> Option<u64> {
-        let mut value = 0;
-        let code = match self {
-            Self::Pool(pool) => calls::pool_attribute(pool, RESERVED, &mut value),
+        match self {
+            Self::Pool(pool) => attribute(pool, RESERVED),
             Self::Ended(_) => None,
-            Self::Graphs(device) => calls::graph_memory(device, GRAPHS_RESERVED, &mut value),
-        };
-        (code == Some(0)).then_some(value)
+            Self::Graphs(device) => {
+                let mut value = 0;
+                let code = calls::graph_memory(device, GRAPHS_RESERVED, &mut value);
+                (code == Some(0)).then_some(value)
+            }
+        }
     }
 }
 
-/// Pool that keeps all of its memory, whatever other threads wait for, so that free memory of it
-/// stays there for an allocation.
+/// Pool whose free memory is there for an allocation: it keeps all of it, whatever other threads
+/// wait for, and gives it to any stream that may have it.
 #[derive(Debug)]
 pub(crate) struct KeptPool {
     pool: usize,
-    /// Its threshold before, if that was lower.
-    before: Option<u64>,
+    /// Attributes that were lower, with their values before.
+    before: [Option<(u32, u64)>; 2],
 }
 
 impl KeptPool {
     pub(crate) fn new(pool: usize) -> Self {
-        let mut before = 0;
-        let is_lower = calls::pool_attribute(pool, THRESHOLD, &mut before) == Some(0)
-            && before < u64::MAX
-            && calls::set_pool_attribute(pool, THRESHOLD, &u64::MAX) == Some(0);
-        Self { pool, before: is_lower.then_some(before) }
+        let raise = |(which, to): (u32, u64)| {
+            let before = attribute(pool, which).filter(|before| *before < to)?;
+            let is_set = calls::set_pool_attribute(pool, which, &to) == Some(0);
+            is_set.then_some((which, before))
+        };
+        Self { pool, before: [(THRESHOLD, u64::MAX), (OPPORTUNISTIC, 1)].map(raise) }
     }
 }
 
 impl Drop for KeptPool {
     fn drop(&mut self) {
-        let Some(before) = self.before else { return };
+        if self.before == [None; 2] {
+            return;
+        }
         calls::with_relaxed_capture(|| {
-            let _ = calls::set_pool_attribute(self.pool, THRESHOLD, &before); // as it was before
+            for (which, before) in self.before.into_iter().flatten() {
+                let _ = calls::set_pool_attribute(self.pool, which, &before); // as it was before
+            }
         });
     }
 }
@@ -188,9 +206,13 @@ impl Stores {
     fn shrank(&mut self, store: Store) {
         match store {
             Store::Pool(pool) => {
+                // Other pools may have addresses of units that this one has given back.
                 let is_live = |unit: Range<u64>| {
-                    let before = self.live.range(..unit.end as usize).next_back();
-                    before.is_some_and(|(at, of)| *at as u64 + of.bytes > unit.start)
+                    let (begin, end) = (unit.start as usize, unit.end as usize);
+                    let before = self.live.range(..begin).next_back();
+                    let reaches = before.filter(|(at, of)| **at as u64 + of.bytes > unit.start);
+                    let mut all = reaches.into_iter().chain(self.live.range(begin..end));
+                    all.any(|(_, of)| of.store == store)
                 };
                 self.holes.get_mut(&pool).into_iter().for_each(|holes| holes.shrink(is_live));
             }
@@ -227,18 +249,26 @@ impl Stores {
     }
 
     /// Returns the bytes that a pool may take more of its device for an allocation in a stream.
+    /// Nothing only if both this library and the driver know of as much free memory in it.
     pub(crate) fn needed(&self, pool: usize, bytes: u64, stream: StreamKey) -> u64 {
-        let holes = self.holes.get(&pool);
-        holes.map_or(round_up(bytes, POOL_UNIT), |holes| holes.needed(bytes, stream))
+        let all = round_up(bytes, POOL_UNIT);
+        let needed = self.holes.get(&pool).map_or(all, |holes| holes.needed(bytes, stream));
+        let reserved = self.charged.get(&Store::Pool(pool)).map_or(0, |charged| charged.bytes);
+        let is_too_small = |used: u64| reserved.saturating_sub(used) < granted(bytes);
+        let must_grow = needed == 0 && attribute(pool, USED).is_some_and(is_too_small);
+        if must_grow { all } else { needed }
+    }
+
+    /// Forgets the free memory of a pool that has grown though it had room: its memory is not where
+    /// it was thought to be.
+    pub(crate) fn forget(&mut self, pool: usize) {
+        self.holes.get_mut(&pool).into_iter().for_each(Holes::forget);
     }
 
     /// Notes an allocation from a pool, which has grown by so much for it.
     pub(crate) fn allocated(&mut self, at: usize, bytes: u64, pool: usize, growth: Growth) {
         let bytes = granted(bytes);
         let holes = self.holes.entry(pool).or_default();
-        if growth.unreserved > 0 {
-            holes.forget(); // it was not where it was thought to be
-        }
         if growth.bytes > 0 {
             let next = self.live.range(at + 1..).next().map_or(u64::MAX, |(next, _)| *next as u64);
             holes.grow(at as u64, growth.bytes, next);
