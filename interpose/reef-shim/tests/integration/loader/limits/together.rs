@@ -78,11 +78,34 @@ impl Program {
         }
     }
 
+    /// The device's own pool.
+    fn own_pool(&self) -> usize {
+        let (driver, mut pool) = (self.driver, 0_usize);
+        assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut pool, 0)), 0);
+        pool
+    }
+
+    /// A new pool on the device.
+    fn pool(&self) -> usize {
+        let (driver, mut pool, mut properties) = (self.driver, 0_usize, [0_u32; 24]);
+        properties[..3].copy_from_slice(&[1, 1, 1]);
+        assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, properties.as_ptr())), 0);
+        pool
+    }
+
     /// Has the device's own pool keep its memory.
     fn keep(&self) {
-        let (driver, mut pool, keep) = (self.driver, 0_usize, u64::MAX);
-        assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut pool, 0)), 0);
+        let (driver, pool, keep) = (self.driver, self.own_pool(), u64::MAX);
         assert_eq!(call!(driver, cuMemPoolSetAttribute(pool, 4, &raw const keep)), 0);
+    }
+
+    /// Takes what is left of the limit, in pieces of 32 MiB, and returns the bytes.
+    fn fill(&self) -> usize {
+        let (driver, mut at, mut held) = (self.driver, 0_usize, 0);
+        while call!(driver, cuMemAlloc_v2(&raw mut at, 32 * MIB)) == 0 {
+            held += 32 * MIB;
+        }
+        held
     }
 
     /// Has a stream wait for the word.
@@ -212,6 +235,78 @@ impl Program {
             }
         }
         (held * MIB / 2, 0)
+    }
+
+    /// Allocation from a pool that has given back its memory in a wait, at whose addresses another
+    /// pool has an allocation now.
+    fn addresses_taken_over(&self) -> Held {
+        let (driver, other, mut at) = (self.driver, self.pool(), 0_usize);
+        let first = self.allocate(16 * MIB, self.stream).unwrap();
+        self.free(first, self.stream);
+        self.wait();
+        let to = &raw mut at;
+        assert_eq!(call!(driver, cuMemAllocFromPoolAsync(to, 8 * MIB, other, self.stream)), 0);
+        assert_eq!(at, first, "no address was taken over");
+        let held = 32 * MIB + self.fill();
+        match self.allocate(16 * MIB, self.stream) {
+            Ok(_) => (held + 32 * MIB, 0),
+            Err(code) => (held, code),
+        }
+    }
+
+    /// Allocations that a pool has room for, from a driver that uses no free memory again.
+    fn room_not_used(&self) -> Held {
+        self.keep();
+        assert!(self.allocate(16 * MIB, self.stream).is_ok());
+        let held = 32 * MIB + self.fill();
+        let codes = (0..8).map(|_| self.allocate(8 * MIB, self.stream).err().unwrap_or(0));
+        (held, codes.min().unwrap())
+    }
+
+    /// Allocations that fit what another stream has freed and reached, from a pool that gives this
+    /// to others only after a wait. No call waits.
+    fn completed_frees_kept_apart(&self) -> Held {
+        let (driver, pool, other) = (self.driver, self.own_pool(), self.stream());
+        let never = 0_u32;
+        assert_eq!(call!(driver, cuMemPoolSetAttribute(pool, 2, &raw const never)), 0);
+        let mut held = self.pieces().len();
+        while call!(driver, cuStreamQuery(self.stream)) != 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..64 {
+            match self.allocate(MIB / 2, other) {
+                Ok(_) => held += 1,
+                Err(code) => return (held * MIB / 2, code),
+            }
+        }
+        (held * MIB / 2, 0)
+    }
+
+    /// Threshold of a pool as the program has set it, while another thread allocates. Each other
+    /// value that is found counts as a MiB.
+    fn threshold_stays(&self) -> Held {
+        static ALLOCATIONS: AtomicU32 = AtomicU32::new(0);
+        let (driver, pool, stream) = (self.driver, self.own_pool(), self.stream);
+        let allocator = std::thread::spawn(move || {
+            assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+            for _ in 0..500 {
+                let mut at = 0_usize;
+                assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, MIB, stream)), 0);
+                assert_eq!(call!(driver, cuMemFreeAsync(at, stream)), 0);
+                ALLOCATIONS.fetch_add(1, SeqCst);
+            }
+        });
+        let (mut value, mut wrong) = (0_u64, 0);
+        while ALLOCATIONS.load(SeqCst) < 500 && !allocator.is_finished() {
+            value += 1;
+            let mut found = 0_u64;
+            assert_eq!(call!(driver, cuMemPoolSetAttribute(pool, 4, &raw const value)), 0);
+            assert_eq!(call!(driver, cuMemPoolGetAttribute(pool, 4, &raw mut found)), 0);
+            wrong += usize::from(found != value);
+            std::thread::yield_now();
+        }
+        allocator.join().unwrap();
+        (wrong * MIB, 0)
     }
 
     /// Allocations whose frees are behind waits.
@@ -470,10 +565,7 @@ impl Program {
 
     /// Pool on the device, and an import of it.
     fn exported_pool(&self) -> (usize, usize) {
-        let (driver, [mut pool, mut import], mut file) = (self.driver, [0_usize; 2], 0_i32);
-        let mut properties = [0_u32; 24];
-        properties[..3].copy_from_slice(&[1, 1, 1]);
-        assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, properties.as_ptr())), 0);
+        let (driver, pool, mut import, mut file) = (self.driver, self.pool(), 0_usize, 0_i32);
         let to = &raw mut file;
         assert_eq!(call!(driver, cuMemPoolExportToShareableHandle(to, pool, 1, 0)), 0);
         let from = &raw mut import;
@@ -632,6 +724,10 @@ impl Program {
             "children in turn" => self.child_updated(false, &[500, 900, 500, 900]),
             "fragments" => self.fragments(),
             "refilled" => self.refilled(),
+            "addresses taken over" => self.addresses_taken_over(),
+            "room not used" => self.room_not_used(),
+            "completed frees kept apart" => self.completed_frees_kept_apart(),
+            "threshold stays" => self.threshold_stays(),
             "frees behind waits" => self.frees_behind_waits(),
             "frees reached soon" => self.frees_reached_soon(),
             "reused in a stream" => self.reused_in_a_stream(),
@@ -682,6 +778,9 @@ fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
         .env("REEF_FAKE_PAGEABLE", "1")
         .env("REEF_FAKE_BYTES", "8589934592")
         .env_remove("REEF_FAKE_MEMORY");
+    if case == "room not used" {
+        command.env("REEF_FAKE_REUSE", "0");
+    }
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = text.lines().find_map(|line| line.split_once("case: ")).map(|(_, line)| line);
@@ -742,6 +841,33 @@ fn child_graph_with_larger_memory_is_refused() {
 #[test]
 fn fragmented_pool_stays_within_the_limit() {
     let wrong = wrong(&[("fragments", 256, OUT_OF_MEMORY)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn pool_whose_addresses_another_one_has_stays_within_the_limit() {
+    let wrong = wrong(&[("addresses taken over", 1024, OUT_OF_MEMORY)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Only the driver knows that it doesn't use the room, and says so once.
+#[test]
+fn room_that_the_driver_does_not_use_is_counted_on_once() {
+    let case = "room not used";
+    let (held, code, peak) = ran(&Job::new("room-not-used"), case);
+    assert_eq!((held, code), (1024, OUT_OF_MEMORY), "{case}");
+    assert!(peak <= LIMIT / MIB + 32, "{case}: {peak} MiB");
+}
+
+#[test]
+fn pool_that_keeps_completed_frees_apart_has_its_room() {
+    let wrong = wrong(&[("completed frees kept apart", 288, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn attributes_of_a_pool_are_the_programs() {
+    let wrong = wrong(&[("threshold stays", 0, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
