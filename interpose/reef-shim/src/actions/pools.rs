@@ -8,6 +8,7 @@ use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::exporters;
 use crate::limit::imports;
 use crate::limit::pending;
+use crate::limit::pools::graphs;
 use crate::limit::pools::holes::StreamKey;
 use crate::limit::pools::stores::{KeptPool, Store, Stores, stores, stream_key};
 use crate::limit::refusal::OUT_OF_MEMORY;
@@ -331,8 +332,10 @@ pub(crate) fn end_stream(stream: Stream) {
     }
     calls::with_relaxed_capture(|| {
         let key = stream_key(stream);
+        graphs::end_stream(key);
         let last = stores().end_stream(key);
-        last.into_iter()
-            .for_each(|number| pending::add(stream, move || stores().reached(key, number)));
+        last.into_iter().for_each(|(ended, number)| {
+            pending::add(stream, move || stores().reached(ended, number));
+        });
     });
 }

@@ -183,6 +183,15 @@ pub(crate) fn unback(ordinal: i32) {
     }
 }
 
+/// Notes that a stream is about to end: another one may get its key.
+pub(crate) fn end_stream(stream: StreamKey) {
+    if are_any() {
+        let mut execs = execs();
+        let its = execs.all.values_mut().filter(|exec| exec.backed == Some(stream));
+        its.for_each(|exec| exec.backed = None);
+    }
+}
+
 impl Execs {
     /// Returns the bytes that the driver may allocate for a launch; nothing for one that has its
     /// memory.

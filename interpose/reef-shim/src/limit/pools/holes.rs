@@ -120,6 +120,12 @@ impl Holes {
         self.freed.push(freed);
     }
 
+    /// Gives the pieces of a stream that is about to end to a key of no stream.
+    pub(crate) fn end_stream(&mut self, stream: StreamKey, ended: StreamKey) {
+        let its = self.freed.iter_mut().filter(|freed| freed.stream == stream);
+        its.for_each(|freed| freed.stream = ended);
+    }
+
     /// Removes what a free was noted with that the driver refused.
     pub(crate) fn take_back(&mut self, number: u64) {
         self.freed.retain(|freed| freed.number != number);
@@ -170,6 +176,16 @@ mod tests {
         assert_eq!([fits(&holes, 512, ONE), fits(&holes, 1024, ONE)], [true, false]);
         holes.reached(|freed| freed.number == 7);
         assert_eq!([fits(&holes, 512, TWO), fits(&holes, 1024, TWO)], [true, false]);
+    }
+
+    #[test]
+    fn piece_of_ended_stream_is_not_that_of_the_next_one() {
+        let (mut holes, ended) = (Holes::default(), StreamKey(1, u64::MAX - 8));
+        holes.add_in(Freed::new(ONE, 7, 4096, 1024));
+        holes.end_stream(ONE, ended);
+        assert!(!fits(&holes, 512, ONE)); // one that got its key
+        holes.reached(|freed| freed.stream == ended);
+        assert!(fits(&holes, 512, ONE));
     }
 
     #[test]

@@ -370,10 +370,18 @@ impl Stores {
         self.note_reached(|freed| freed.stream == stream && freed.number <= number);
     }
 
-    /// Forgets the handle of a stream that is about to end. Returns the number of its last free, if
-    /// that may not have been reached.
-    pub(crate) fn end_stream(&mut self, stream: StreamKey) -> Option<u64> {
-        self.streams.remove(&stream).map(|_| self.frees)
+    /// Forgets the handle of a stream that is about to end. A driver before CUDA 12 has no numbers
+    /// of streams, so the next stream with the handle gets the key. Returns the key that the
+    /// stream's frees have from now on, and the number of the last one, if that may not have been
+    /// reached.
+    pub(crate) fn end_stream(&mut self, stream: StreamKey) -> Option<(StreamKey, u64)> {
+        self.streams.remove(&stream)?;
+        self.frees += 1;
+        let ended = StreamKey(stream.0, u64::MAX - self.frees); // above all handles and numbers
+        self.holes.values_mut().for_each(|holes| holes.end_stream(stream, ended));
+        let its = self.ending.iter_mut().filter(|(freed, _)| freed.stream == stream);
+        its.for_each(|(freed, _)| freed.stream = ended);
+        Some((ended, self.frees))
     }
 
     /// Notes that a context has ended, with its streams.

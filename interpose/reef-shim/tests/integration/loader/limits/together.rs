@@ -309,6 +309,40 @@ impl Program {
         (wrong * MIB, 0)
     }
 
+    /// A stream with the handle of one that has work behind a wait on `word`, and that `begin` gave
+    /// some work before it ended.
+    fn stream_after(&self, word: &AtomicU32, begin: impl FnOnce(usize)) -> usize {
+        let (driver, first) = (self.driver, self.stream());
+        self.hold(first, word);
+        begin(first);
+        assert_eq!(call!(driver, cuStreamDestroy_v2(first)), 0);
+        let second = self.stream();
+        assert_eq!(second, first, "no handle was given again");
+        second
+    }
+
+    /// Allocation in a stream with the handle of an ended one that has not reached its free.
+    fn handle_after_free(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let at = self.allocate(700 * MIB, self.stream).unwrap();
+        let stream = self.stream_after(&WORD, |first| self.free(at, first));
+        match self.allocate(700 * MIB, stream) {
+            Ok(_) => (1400 * MIB, 0),
+            Err(code) => (700 * MIB, code),
+        }
+    }
+
+    /// Launch in a stream with the handle of an ended one whose graph runs until later.
+    fn handle_after_graph(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let [one, two] = [0; 2].map(|_| self.graph(700 * MIB, true).0.instantiate());
+        let stream = self.stream_after(&WORD, |first| assert_eq!(self.launch(one, first), 0));
+        match self.while_held(&[], &WORD, || self.launch(two, stream)) {
+            0 => (700 * MIB, 0),
+            code => (0, code),
+        }
+    }
+
     /// Allocations whose frees are behind waits.
     fn frees_behind_waits(&self) -> Held {
         static WORD: AtomicU32 = AtomicU32::new(0);
@@ -728,6 +762,8 @@ impl Program {
             "room not used" => self.room_not_used(),
             "completed frees kept apart" => self.completed_frees_kept_apart(),
             "threshold stays" => self.threshold_stays(),
+            "handle after free" => self.handle_after_free(),
+            "handle after graph" => self.handle_after_graph(),
             "frees behind waits" => self.frees_behind_waits(),
             "frees reached soon" => self.frees_reached_soon(),
             "reused in a stream" => self.reused_in_a_stream(),
@@ -780,6 +816,9 @@ fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
         .env_remove("REEF_FAKE_MEMORY");
     if case == "room not used" {
         command.env("REEF_FAKE_REUSE", "0");
+    }
+    if case.starts_with("handle ") {
+        command.env("REEF_FAKE_IDS", "0"); // streams have no numbers
     }
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -868,6 +907,12 @@ fn pool_that_keeps_completed_frees_apart_has_its_room() {
 #[test]
 fn attributes_of_a_pool_are_the_programs() {
     let wrong = wrong(&[("threshold stays", 0, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn next_stream_of_a_handle_has_no_memory_of_the_ended_one() {
+    let wrong = wrong(&[("handle after free", 700, OUT_OF_MEMORY), ("handle after graph", 700, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
