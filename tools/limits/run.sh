@@ -36,6 +36,8 @@ case_of graphs-at-once 800 800 0
 case_of fragments 200 424 2
 case_of refilled 900 1024 0
 case_of refilled-trimmed 900 1024 0
+case_of kept-apart 200 456 0
+case_of taken-over 900 1024 2
 case_of frees-behind-waits 700 700 2
 case_of frees-reached-soon 700 700 0
 case_of reused 700 700 0

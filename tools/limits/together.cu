@@ -205,6 +205,34 @@ static CUresult refilled(bool keeps) { // before and after the stream has reache
     return CUDA_SUCCESS;
 }
 
+static CUresult kept_apart() { // what a stream has freed and reached, in a pool that keeps it for that stream; no call waits
+    CUmemoryPool pool = new_pool(true);
+    int never = 0;
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &never));
+    CUstream other = new_stream();
+    held = pieces(pool) * (MIB / 2);
+    while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {}
+    for (int i = 0; i < 64; i++, held += MIB / 2) {
+        CUdeviceptr at;
+        TRY(allocate(&at, MIB / 2, pool, other));
+    }
+    return cuStreamSynchronize(other);
+}
+static CUresult taken_over() { // addresses that one pool has given back in a wait, and another may have
+    CUmemoryPool first = new_pool(false), second = new_pool(true);
+    CUdeviceptr at, large;
+    TRY(allocate(&at, 16 * MIB, first, stream));
+    TRY(cuMemFreeAsync(at, stream));
+    TRY(cuStreamSynchronize(stream));
+    CUdeviceptr before = at;
+    TRY(allocate(&at, 8 * MIB, second, stream));
+    printf("%s; ", at == before ? "taken over" : "another address");
+    for (held = 32 * MIB; cuMemAlloc(&large, 32 * MIB) == CUDA_SUCCESS;) held += 32 * MIB;
+    TRY(allocate(&at, 16 * MIB, first, stream));
+    held += 32 * MIB;
+    return cuStreamSynchronize(stream);
+}
+
 static CUdeviceptr word() {
     CUdeviceptr at;
     MUST(cuMemAlloc(&at, 4096));
@@ -362,6 +390,8 @@ static CUresult run(const std::string& name) {
     if (name == "fragments") return fragments();
     if (name == "refilled") return refilled(true);
     if (name == "refilled-trimmed") return refilled(false);
+    if (name == "kept-apart") return kept_apart();
+    if (name == "taken-over") return taken_over();
     if (name == "frees-behind-waits") return frees_behind_waits();
     if (name == "frees-reached-soon") return frees_reached_soon();
     if (name == "reused") return reused();
