@@ -136,6 +136,11 @@ impl Holes {
         &self.freed
     }
 
+    /// Returns the bytes of these pieces.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.freed.iter().map(|freed| freed.to - freed.from).sum()
+    }
+
     /// Notes that streams have reached some frees.
     pub(crate) fn reached(&mut self, is_reached: impl Fn(&Freed) -> bool) {
         let over: Vec<_> = self.freed.extract_if(.., |freed| is_reached(freed)).collect();
@@ -174,7 +179,9 @@ mod tests {
         assert_eq!([fits(&holes, 1024, ONE), fits(&holes, 1024, TWO)], [true, false]);
         holes.fill(4096, 512); // used again in its stream
         assert_eq!([fits(&holes, 512, ONE), fits(&holes, 1024, ONE)], [true, false]);
+        assert_eq!(holes.freed_bytes(), 512);
         holes.reached(|freed| freed.number == 7);
+        assert_eq!(holes.freed_bytes(), 0);
         assert_eq!([fits(&holes, 512, TWO), fits(&holes, 1024, TWO)], [true, false]);
     }
 

@@ -75,7 +75,7 @@ impl KeptPool {
 
 impl Drop for KeptPool {
     fn drop(&mut self) {
-        if self.before == [None; 2] {
+        if self.before.iter().all(Option::is_none) {
             return;
         }
         calls::with_relaxed_capture(|| {
@@ -252,9 +252,12 @@ impl Stores {
     /// Nothing only if both this library and the driver know of as much free memory in it.
     pub(crate) fn needed(&self, pool: usize, bytes: u64, stream: StreamKey) -> u64 {
         let all = round_up(bytes, POOL_UNIT);
-        let needed = self.holes.get(&pool).map_or(all, |holes| holes.needed(bytes, stream));
+        let Some(holes) = self.holes.get(&pool) else { return all };
+        let needed = holes.needed(bytes, stream);
         let reserved = self.charged.get(&Store::Pool(pool)).map_or(0, |charged| charged.bytes);
-        let is_too_small = |used: u64| reserved.saturating_sub(used) < granted(bytes);
+        // The driver may count memory as used until a stream has reached its free.
+        let all_free = reserved.saturating_add(holes.freed_bytes());
+        let is_too_small = |used: u64| all_free.saturating_sub(used) < granted(bytes);
         let must_grow = needed == 0 && attribute(pool, USED).is_some_and(is_too_small);
         if must_grow { all } else { needed }
     }
