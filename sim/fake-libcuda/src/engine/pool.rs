@@ -58,8 +58,8 @@ pub(crate) struct Pool {
     pub(crate) used: u64,
     /// Bytes that it keeps when a call waits.
     pub(crate) threshold: u64,
-    /// What a stream has freed is for others only after a call has waited: the program doesn't
-    /// allow that completed frees are used again as soon as they are known.
+    /// Memory that a stream has freed is for others only after a call has waited: the program
+    /// doesn't allow that completed frees are used again as soon as they are known.
     pub(crate) keeps_apart: bool,
     /// Of the host's memory.
     pub(crate) is_host: bool,
@@ -165,7 +165,7 @@ impl Pool {
         }
     }
 
-    /// What streams have freed, and reached the end of, is for all streams from now on.
+    /// Gives all streams the memory that streams have freed, and reached the end of.
     pub(super) fn absorb(&mut self) {
         let over: Vec<_> = self.freed.extract_if(.., |freed| freed.is_over).collect();
         over.into_iter().for_each(|freed| self.merge(freed.from, freed.to));
