@@ -119,8 +119,9 @@ struct Room {
 /// Begins a launch in a stream.
 fn begin(exec: usize, stream: Stream) -> Launch {
     let key = calls::with_relaxed_capture(|| stream_key(stream));
-    stores().note_stream(key, stream);
-    needs::begin(exec, key)
+    let launch = needs::begin(exec, key);
+    stores().note_stream(key, stream); // after `needs::begin`, as `settle_if_idle` demands
+    launch
 }
 
 /// Returns the bytes among needs that are a device's.
@@ -178,10 +179,27 @@ impl Room {
 
     fn end(mut self, is_launched: bool) {
         let grown = self.settle();
-        self.launch
-            .into_iter()
-            .for_each(|launch| needs::end(launch, is_launched.then_some(&grown[..])));
+        let Some(launch) = self.launch else { return };
+        let mut had_memory = needs::devices(&launch);
+        had_memory.retain(|ordinal| grown.iter().all(|settled| settled.ordinal != *ordinal));
+        needs::end(launch, is_launched.then_some(&grown[..]));
+        had_memory.into_iter().for_each(settle_if_idle);
     }
+}
+
+/// Corrects the charge of a device's graphs after a launch that had its memory. A trim or another
+/// launch may have taken that before the driver made this one, and then it has got as much again.
+/// Bytes of open launches are reserved and would count twice, so the end of a later one corrects
+/// the charge then. Each launch is open before it takes the lock of the stores, so none can begin
+/// to take memory meanwhile.
+fn settle_if_idle(ordinal: i32) {
+    let LimitState::Limited(device) = device::of(ordinal) else { return };
+    calls::with_relaxed_capture(|| {
+        let mut stores = stores();
+        if !needs::are_any_open() {
+            stores.settle(device, Store::Graphs(ordinal), 0);
+        }
+    });
 }
 
 /// Has the driver free the memory of graphs that don't run.

@@ -158,6 +158,18 @@ pub(crate) fn needed(launch: &Launch) -> Vec<Need> {
     execs().needed(launch.exec, launch.stream)
 }
 
+/// Returns whether launches that may take memory have not returned: their bytes are reserved.
+pub(crate) fn are_any_open() -> bool {
+    execs().open > 0
+}
+
+/// Returns the ordinals of the devices on which the graph of a launch has memory.
+pub(crate) fn devices(launch: &Launch) -> Vec<i32> {
+    let execs = execs();
+    let needs = execs.all.get(&launch.exec).map(|known| &known.needs.each);
+    needs.into_iter().flatten().map(|need| need.ordinal).collect()
+}
+
 /// Ends a launch that has returned, for which the driver has allocated so much on each device;
 /// `None`: it has failed.
 pub(crate) fn end(launch: Launch, grown: Option<&[Need]>) {

@@ -486,6 +486,24 @@ impl Program {
         (600 * MIB, self.launch(exec, self.stream()))
     }
 
+    /// Launch of a graph whose memory a launch that isn't seen has taken, as one of another thread
+    /// may after the decision that the graph has it; and an allocation next to both.
+    fn graph_without_its_memory(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let (driver, other, mut at) = (self.driver, self.stream(), 0_usize);
+        let exec = self.graph(400 * MIB, true).0.instantiate();
+        assert_eq!(self.launch(exec, self.stream), 0);
+        self.wait();
+        [self.stream, other].into_iter().for_each(|stream| self.hold(stream, &WORD));
+        let unseen = Self { driver: Driver::open(&library(FAKE)), stream: other };
+        let taker = unseen.graph(400 * MIB, true).0.instantiate();
+        assert_eq!((unseen.launch(taker, other), self.launch(exec, self.stream)), (0, 0));
+        match call!(driver, cuMemAlloc_v2(&raw mut at, 300 * MIB)) {
+            0 => (1100 * MIB, 0),
+            code => (800 * MIB, code),
+        }
+    }
+
     /// A library with a variable of these bytes.
     fn library(&self, bytes: usize) -> Result<usize, u32> {
         let (driver, mut library) = (self.driver, 0_usize);
@@ -772,6 +790,7 @@ impl Program {
             "graph after all kinds" => self.graph_after_all_kinds(),
             "pool after graphs" => self.pool_after_graphs(),
             "graph next to allocations" => self.graph_next_to_allocations(),
+            "graph without its memory" => self.graph_without_its_memory(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
             "range past managed" => self.range_past_managed(),
             "library in contexts" => self.library_in_contexts(),
@@ -941,6 +960,12 @@ fn memory_that_others_are_about_to_free_is_waited_for() {
         ("pool after graphs", 700, 0),
         ("graph next to allocations", 600, OUT_OF_MEMORY),
     ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn graph_that_lost_its_memory_is_charged_after_its_launch() {
+    let wrong = wrong(&[("graph without its memory", 800, OUT_OF_MEMORY)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
