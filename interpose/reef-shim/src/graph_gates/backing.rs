@@ -8,6 +8,7 @@ use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::pools::graphs::{self as needs, Launch, Need};
 use crate::limit::pools::stores::{Store, stores, stream_key};
 use crate::limit::refusal::OUT_OF_MEMORY;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Longest wait for work to give memory back before a launch is refused.
@@ -86,24 +87,42 @@ pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Launches or uploads a graph. The memory that it may need is reserved before. Afterwards the
-/// driver says how much it has allocated.
-pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+/// Launches or uploads a graph by `launch`, which gets the driver's call, `real`, and may wait
+/// before it makes that. The memory that the graph may need is reserved before. If it has lost its
+/// memory in the wait, all is done once more. Afterwards the driver says how much it has allocated.
+pub(crate) fn backed(
+    exec: usize,
+    stream: Stream,
+    real: impl Fn() -> u32,
+    launch: impl Fn(&dyn Fn() -> u32) -> u32,
+) -> u32 {
     if let Some(code) = execs::broken(exec) {
         return code;
     }
     if !needs::has_memory(exec) {
-        return real();
+        return launch(&real);
     }
-    let Some(inside) = Inside::limited() else { return real() };
+    let is_lost = Cell::new(false);
+    let code = with_room(exec, stream, |room| {
+        launch(&|| {
+            is_lost.set(room.is_short());
+            if is_lost.get() { OUT_OF_MEMORY } else { real() }
+        })
+    });
+    if is_lost.get() { with_room(exec, stream, |_| launch(&real)) } else { code }
+}
+
+/// Launches a graph by `launch`, with room for the memory that it may need.
+fn with_room(exec: usize, stream: Stream, launch: impl FnOnce(&Room) -> u32) -> u32 {
+    let mut room = Room::default();
+    let Some(inside) = Inside::limited() else { return launch(&room) };
     if calls::is_capturing(stream) {
         drop(inside);
-        return real(); // a node, which allocates nothing now
+        return launch(&room); // a node, which allocates nothing now
     }
-    let mut room = Room::default();
     let code = refuse_on_panic(|| room.begin(exec, stream));
     drop(inside);
-    let code = if code == 0 { real() } else { code }; // enters by itself
+    let code = if code == 0 { launch(&room) } else { code }; // enters by itself
     let _inside = Inside::limited();
     room.end(code == 0);
     code
@@ -164,6 +183,18 @@ impl Room {
         0
     }
 
+    /// Returns whether the launch may need more by now than is reserved for it.
+    fn is_short(&self) -> bool {
+        let needs = self.launch.map(|launch| needs::needed(&launch)).unwrap_or_default();
+        let is_limited = |need: &&Need| matches!(device::of(need.ordinal), LimitState::Limited(_));
+        needs.iter().filter(is_limited).any(|need| need.bytes > self.reserved_on(need.ordinal))
+    }
+
+    fn reserved_on(&self, ordinal: i32) -> u64 {
+        let its = self.reserved.iter().filter(|(device, _)| device.ordinal == ordinal);
+        its.map(|(_, bytes)| *bytes).sum()
+    }
+
     /// Corrects the charges to what the driver has allocated: the bytes on each device.
     fn settle(&mut self) -> Vec<Need> {
         let settle = |(device, bytes): (&'static Limited, u64)| {
@@ -188,7 +219,7 @@ impl Room {
 }
 
 /// Corrects the charge of a device's graphs after a launch that had its memory. A trim or another
-/// launch may have taken that before the driver made this one, and then it has got as much again.
+/// launch may have taken that during the driver's call, and then it has got as much again.
 /// Bytes of open launches are reserved and would count twice, so the end of a later one corrects
 /// the charge then. Each launch is open before it takes the lock of the stores, so none can begin
 /// to take memory meanwhile.

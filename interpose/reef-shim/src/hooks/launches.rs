@@ -146,7 +146,9 @@ ptsz_variants! {
         exec: usize, stream: usize,
     ) |is_ptsz, real| timed(Api::GraphLaunch, 0, exec, stream, || {
         let stream = Stream::new(stream, is_ptsz);
-        backed(exec, stream, || order::shared(|| launch_gated(stream, Work::Graph, real)))
+        backed(exec, stream, real, |real| {
+            order::shared(|| launch_gated(stream, Work::Graph, real))
+        })
     });
     cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(
         params: *mut c_void, count: usize, flags: u32, failed: *mut usize, stream: usize,

@@ -195,6 +195,6 @@ ptsz_variants! {
         exec: usize, stream: usize,
     ) |is_ptsz, real| {
         let stream = Stream::new(stream, is_ptsz);
-        backed(exec, stream, || on_device(stream, real))
+        backed(exec, stream, real, |real| on_device(stream, real))
     };
 }
