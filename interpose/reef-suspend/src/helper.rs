@@ -5,16 +5,16 @@
 //! writes the records, whether or not the parent still waits. One request comes on stdin as JSON,
 //! one answer goes to stdout.
 
-use crate::absence::Absence;
 use crate::api::{Api, State, Uuid};
-use crate::criu::{self, Criu, signal};
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::files::{self, Draft};
 use crate::group::Group;
 use crate::memory::{Devices, Free};
 use crate::record::{Process, Records, Steps, Suspended};
 use crate::swaps::{Swaps, come_back};
+use crate::written::absence::Absence;
+use crate::written::criu::{self, Criu, signal};
+use crate::written::files::{self, Draft};
 use reef_nvml::Nvml;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

@@ -16,24 +16,22 @@
 //! The caller must not die in the middle of a step: the driver then holds the process locked.
 //! `reef` makes these calls from a process of their own that ignores signals.
 
-mod absence;
 mod api;
-mod criu;
 mod driver;
 mod error;
-mod files;
 mod group;
 pub mod helper;
 mod memory;
 mod record;
 mod refusal;
 mod swaps;
+mod written;
 
 pub use api::{Api, Pair, State, Uuid};
-pub use criu::{Criu, VARIABLE as CRIU_VARIABLE};
 pub use driver::Driver;
 pub use error::Error;
 pub use group::{Group, MARGIN};
 pub use memory::{Devices, Free};
 pub use record::{Held, Process, Records, Steps, Suspended};
 pub use refusal::Refusal;
+pub use written::criu::{Criu, VARIABLE as CRIU_VARIABLE};

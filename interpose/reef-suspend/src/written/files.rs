@@ -9,9 +9,9 @@
 //! interrupted checkpoint leaves none. The draft's mark is locked while it is written. Everything
 //! is compared with the description before a process is started.
 
-use crate::criu::{LOG, PID_FILE};
 use crate::error::Error;
 use crate::record::Suspended;
+use crate::written::criu::{LOG, PID_FILE};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

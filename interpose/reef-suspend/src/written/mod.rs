@@ -1,0 +1,9 @@
+//! Processes of the host in a folder, while nothing of theirs is on a GPU.
+//!
+//! *In*: a suspended process. *Out*: a folder that CRIU has written, from which the process starts
+//! again under its number. *Invariant*: a folder is whole or not there, and nothing starts from one
+//! that is not as it was written.
+
+pub(crate) mod absence;
+pub(crate) mod criu;
+pub(crate) mod files;
