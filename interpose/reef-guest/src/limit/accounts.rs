@@ -94,6 +94,11 @@ impl Job {
         self.tally.clear();
     }
 
+    /// Returns whether no job has had this place yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.name.iter().all(|word| word.load(Relaxed) == 0)
+    }
+
     /// Returns the nanoseconds from `now` for which a debt outlives its processes.
     pub(super) fn debt(&self, now: u64) -> u64 {
         self.bucket.debt(now, self.part())
@@ -157,6 +162,21 @@ impl Accounts {
     pub(super) fn overhead_at(member: usize) -> usize {
         let within = offset_of!(Member, share) + Reservation::OVERHEAD_AT;
         offset_of!(Self, members) + member * size_of::<Member>() + within
+    }
+
+    /// Begins a process of a job in a slot, whose reservation is set already.
+    pub(super) fn begin(&self, at: usize, job: usize, process: u32, started: u64) {
+        let member = &self.members[at];
+        member.presence.clear();
+        self.turn.leave(at); // of the process that had this slot before
+        member.process.store(process, Relaxed);
+        member.started.store(started, Relaxed);
+        member.set_job(Some(job));
+    }
+
+    /// Returns whether a job has processes.
+    pub(super) fn lives(&self, job: usize) -> bool {
+        self.members.iter().any(|member| member.job() == Some(job))
     }
 
     /// Returns the reservations of a job's processes.

@@ -7,13 +7,17 @@ use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time for which another process may be joining the same file.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Flags with which the file is opened, or made.
+const FLAGS: OFlags =
+    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
 // SAFETY: the type consists of atomics alone.
 unsafe impl InFile for Accounts {
@@ -52,9 +56,23 @@ impl AccountsFile {
         Self::open(folder, &[0; 16]).map(drop)
     }
 
+    /// Opens the accounts file at a path for a program of another user, to which what is missing is
+    /// given.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); or the file is another user's.
+    pub(super) fn of_user(path: &Path, user: u32, group: u32) -> io::Result<Self> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let opened = user_file(folder, path, user, group).and_then(Self::new);
+        opened.map_err(named(folder))
+    }
+
     fn open_file(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        Self::new(open(path, FLAGS, Mode::RUSR | Mode::WUSR)?)
+    }
+
+    fn new(file: OwnedFd) -> io::Result<Self> {
         lengthen(&file)?;
         let accounts = Arc::new(Mapped::new(&file)?);
         let opened = Self { file, accounts };
@@ -181,12 +199,36 @@ fn own_folder(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+    check_folder(folder, rustix::process::getuid().as_raw())
+}
+
+/// Opens an accounts file of a user. The file and its folder are created if they are missing.
+fn user_file(folder: &Path, path: &Path, user: u32, group: u32) -> io::Result<OwnedFd> {
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => lchown(folder, Some(user), Some(group))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    check_folder(folder, user)?;
+    let file = open(path, FLAGS, Mode::RUSR | Mode::WUSR)?;
+    let found = fstat(&file)?;
+    if found.st_size == 0 {
+        fchown(&file, Some(user), Some(group))?;
+    } else if found.st_uid != user {
+        let why = format!("must be a file of user {user}, got user {}", found.st_uid);
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(file)
+}
+
+/// Checks that a folder is a user's, and that no other user can write there.
+fn check_folder(folder: &Path, user: u32) -> io::Result<()> {
     let found = std::fs::symlink_metadata(folder)?;
-    let (own, mode) = (rustix::process::getuid().as_raw(), found.mode() & 0o777);
-    if !found.is_dir() || found.uid() != own || mode & 0o022 != 0 {
+    let mode = found.mode() & 0o777;
+    if !found.is_dir() || found.uid() != user || mode & 0o022 != 0 {
         let uid = found.uid();
         let why = format!(
-            "must be a folder of user {own} that no other user can write, got user {uid}, mode {mode:o}"
+            "must be a folder of user {user} that no other user can write, got user {uid}, mode {mode:o}"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }

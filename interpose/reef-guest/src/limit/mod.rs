@@ -16,6 +16,7 @@ pub(crate) mod dmem;
 pub(crate) mod process;
 pub(crate) mod quantity;
 pub(crate) mod reserve;
+pub(crate) mod saved;
 pub(crate) mod schedule;
 pub(crate) mod slot;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use audit::{Audit, JobView, ProcessView};
 pub use dmem::{CgroupFiles, Cgroups, KernelLimits, limit as limit_by_kernel, own_cgroup, regions};
 pub use process::{is_gone as has_process_ended, start_of as process_start};
 pub use quantity::{WHOLE, bytes, format_bytes, parts_per_million, percent};
+pub use saved::saved_slot::{ReservedSlot, SavedSlot};
 pub use schedule::Policy;
 pub use slot::{Account, Full, Slot};
 pub use usage::measure::{Usage, WorkState};

@@ -95,11 +95,21 @@ impl Reservation {
         self.overhead.load(SeqCst)
     }
 
+    /// Returns the bytes that are asked for. May be out of date when it returns.
+    pub(super) fn asking(&self) -> u64 {
+        self.asking.load(SeqCst)
+    }
+
+    /// Sets what a process has, and asks for, that has not begun yet.
+    pub(super) fn set(&self, asking: u64, used: u64, overhead: u64) {
+        self.overhead.store(overhead, SeqCst);
+        self.asking.store(asking, SeqCst);
+        self.used.store(used, SeqCst);
+    }
+
     /// Resets the reservation, for a process that has ended or has not begun.
     pub(super) fn clear(&self) {
-        self.overhead.store(0, SeqCst);
-        self.asking.store(0, SeqCst);
-        self.used.store(0, SeqCst);
+        self.set(0, 0, 0);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Slot of a process in the accounts file: it joins a job, reserves memory of its limit and gives
 //! it back. Dead processes are found by their locks.
 
-use super::accounts::{Accounts, Job, MAX_JOBS, Member, Terms, hashed, label};
+use super::accounts::{Accounts, MAX_JOBS, Member, Terms, hashed, label};
 use super::accounts_file::AccountsFile;
 use super::process;
 use super::quantity::{MAX_BYTES, format_bytes};
@@ -106,14 +106,10 @@ fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, us
     reclaim(file, None)?;
     let accounts: &Accounts = &file.accounts;
     let job = job(accounts, name, terms)?;
-    for (at, member) in accounts.members.iter().enumerate() {
-        if member.job().is_none() && file.take(at + 1)? {
-            member.share.clear();
-            member.presence.clear();
-            accounts.turn.leave(at); // of the process that had this slot before
-            member.process.store(std::process::id(), Relaxed);
-            member.started.store(process::own_start(), Relaxed);
-            member.set_job(Some(job));
+    for at in free_slots(accounts) {
+        if file.take(at + 1)? {
+            accounts.members[at].share.clear();
+            accounts.begin(at, job, std::process::id(), process::own_start());
             return Ok((at, job));
         }
     }
@@ -121,12 +117,22 @@ fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, us
     Err(io::Error::other(format!("{count} processes with limits are on this device already")))
 }
 
+/// Returns the free slots. Those whose last process began first come first: a process that was
+/// written to a folder returns to its slot.
+fn free_slots(accounts: &Accounts) -> Vec<usize> {
+    let is_free = |at: &usize| accounts.members[*at].job().is_none();
+    let mut free: Vec<usize> = (0..accounts.members.len()).filter(is_free).collect();
+    free.sort_by_key(|at| accounts.members[*at].started.load(Relaxed));
+    free
+}
+
 /// Returns the job of this name, or a free place for it. The debt of a job whose processes have
-/// ended waits for its next one, unless other jobs need the place.
+/// ended waits for its next one, and so does the place, unless other jobs need it.
 fn job(accounts: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
-    let lives = |at: usize| accounts.members.iter().any(|member| member.job() == Some(at));
-    let is_same = |job: &Job| job.terms().name == terms.name;
-    if let Some(at) = accounts.jobs.iter().position(is_same) {
+    let lives = |at: usize| accounts.lives(at);
+    let is_same = |at: &usize| accounts.jobs[*at].terms().name == terms.name;
+    let same = (0..accounts.jobs.len()).filter(is_same);
+    if let Some(at) = same.min_by_key(|at| !lives(*at)) {
         let known = accounts.jobs[at].terms();
         if lives(at) {
             return if known == *terms { Ok(at) } else { Err(other_limits(name, &known, terms)) };
@@ -137,7 +143,8 @@ fn job(accounts: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
     }
     let now = Time::now().0;
     let free = (0..accounts.jobs.len()).filter(|at| !lives(*at));
-    let at = free.min_by_key(|at| accounts.jobs[*at].debt(now)).ok_or_else(|| {
+    let cost = |at: &usize| (!accounts.jobs[*at].is_new(), accounts.jobs[*at].debt(now));
+    let at = free.min_by_key(cost).ok_or_else(|| {
         io::Error::other(format!("{} jobs with limits are on this device", accounts.jobs.len()))
     })?;
     accounts.jobs[at].bucket.clear();
@@ -157,7 +164,7 @@ fn other_limits(name: &str, known: &Terms, asked: &Terms) -> io::Error {
 }
 
 /// Frees the slots of dead processes: those whose lock is free and that have no thread left.
-fn reclaim(file: &AccountsFile, own: Option<usize>) -> io::Result<usize> {
+pub(super) fn reclaim(file: &AccountsFile, own: Option<usize>) -> io::Result<usize> {
     let mut freed = 0;
     for (at, member) in file.accounts.members.iter().enumerate() {
         if member.job().is_none() || Some(at) == own || !file.take(at + 1)? {

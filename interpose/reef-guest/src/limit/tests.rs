@@ -1,7 +1,7 @@
 //! Tests of accounts of several processes, which are several open files in one process here.
 
 use super::process::start_of;
-use super::{AccountsFile, Audit, Full, Policy, Slot};
+use super::{AccountsFile, Audit, Full, Policy, SavedSlot, Slot};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,6 +19,16 @@ impl Folder {
     fn join(&self, name: &str, memory: u64) -> std::io::Result<Slot> {
         let file = AccountsFile::open(&self.0, b"sixteen bytes id")?;
         Slot::join(file, name, Some(memory), None)
+    }
+
+    /// First slot of this process.
+    fn saved(&self) -> SavedSlot {
+        let path = self.0.join("7369787465656e206279746573206964.accounts");
+        let file = std::fs::OpenOptions::new().read(true).open(&path).unwrap();
+        let process = std::process::id();
+        let started = start_of(process).unwrap();
+        assert_eq!(SavedSlot::read(&file, path.clone(), process, started + 1).unwrap(), None);
+        SavedSlot::read(&file, path, process, started).unwrap().unwrap()
     }
 }
 
@@ -55,6 +65,79 @@ fn process_is_charged_as_long_as_it_has_a_slot() {
     assert!(!account.has_process(process, started + 1), "another process of this number");
     drop((one, two));
     assert!(!account.has_process(process, started));
+}
+
+/// The first slot stands for that of a process which was written to a folder and has ended.
+#[test]
+fn written_process_returns_to_its_slot_and_memory() {
+    let folder = Folder::new("saved");
+    let one = folder.join("job", 100).unwrap();
+    one.account().reserve(60).unwrap();
+    let slot = folder.saved();
+    assert_eq!(SavedSlot::new(slot.path().to_owned(), &slot.words()).unwrap(), slot);
+    let error = slot.reserve().unwrap_err().to_string();
+    assert!(error.starts_with("the slot in the accounts must be free, process "), "{error}");
+    drop(one);
+    let two = folder.join("job", 100).unwrap();
+    two.account().reserve(41).unwrap();
+    let error = slot.reserve().unwrap_err().to_string();
+    assert!(error.starts_with("its job has ") && error.contains("and it needs "), "{error}");
+    assert_eq!(two.account().used(), 41, "nothing was done");
+    two.account().give_back(41);
+    drop(slot.reserve().unwrap());
+    assert_eq!(two.account().used(), 0, "a start that fails leaves nothing");
+    let reserved = slot.reserve().unwrap();
+    assert_eq!(two.account().reserve(41), Err(Full { asked: 41, used: 60, limit: 100 }));
+    reserved.hand_over(start_of(std::process::id()).unwrap());
+    assert_eq!((two.reclaim().unwrap(), two.account().used()), (0, 60), "its process lives");
+}
+
+#[test]
+fn written_process_has_its_limit_without_old_accounts() {
+    let folder = Folder::new("saved-gone");
+    let one = folder.join("job", 100).unwrap();
+    one.account().reserve(60).unwrap();
+    let slot = folder.saved();
+    drop(one);
+    std::fs::remove_dir_all(&folder.0).unwrap();
+    let _reserved = slot.reserve().unwrap();
+    let two = folder.join("job", 100).unwrap();
+    assert_eq!(two.account().reserve(41), Err(Full { asked: 41, used: 60, limit: 100 }));
+    two.account().reserve(40).unwrap();
+    let error = folder.join("job", 50).unwrap_err().to_string();
+    assert!(error.contains("others of it run with"), "{error}");
+}
+
+#[test]
+fn written_process_is_refused_where_its_account_is_taken() {
+    let folder = Folder::new("saved-taken");
+    let first = folder.join("first", 1).unwrap();
+    let one = folder.join("job", 100).unwrap();
+    drop(first);
+    let slot = folder.saved();
+    drop(one);
+    std::fs::remove_dir_all(&folder.0).unwrap();
+    let other = folder.join("job", 100).unwrap();
+    let error = slot.reserve().unwrap_err().to_string();
+    assert!(error.starts_with("other programs of its job must end first"), "{error}");
+    drop(other);
+    std::fs::remove_dir_all(&folder.0).unwrap();
+    let _a = folder.join("a", 1).unwrap();
+    let b = folder.join("b", 1).unwrap();
+    let _second = folder.join("b", 1).unwrap();
+    drop(b);
+    let error = slot.reserve().unwrap_err().to_string();
+    assert!(error.starts_with("the account of its job must be free"), "{error}");
+}
+
+#[test]
+fn new_process_takes_the_slot_that_was_left_first() {
+    let folder = Folder::new("order");
+    let [one, two] = ["one", "two"].map(|name| folder.join(name, 1).unwrap());
+    drop((one, two));
+    let three = folder.join("three", 1).unwrap();
+    assert_eq!((three.account().place(), three.account().job()), (2, 2), "none of those two");
+    assert_eq!(folder.join("two", 1).unwrap().account().job(), 1, "a job keeps its place");
 }
 
 #[test]
