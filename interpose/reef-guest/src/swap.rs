@@ -4,15 +4,28 @@
 //! The program listens at an abstract UNIX socket that its process number names. A caller checks
 //! that the process itself answers, and the program that the caller is of its user, or root. One
 //! line asks and one line answers; a connection is one request.
+//!
+//! The socket is closed while the process is written to a folder ([`hide`]): the thread that has it
+//! has a file table of its own, which is not written. In a process that starts from the folder that
+//! thread shares the program's table, where its numbers are those of other files.
 
+use crate::limit::process_start;
 use crate::unix_peer::Peer;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::mem::{forget, zeroed};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum length of a line.
 const MAX_LINE: u64 = 4096;
+/// Line that asks for the socket to be closed.
+const HIDE: &str = "hide";
+/// Interval between polls of a connection, and of a socket that is opened again.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum time in which a program opens its socket again.
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Request to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,14 +112,101 @@ fn read_line(stream: &UnixStream) -> io::Result<String> {
 ///
 /// The program refuses, in words, and runs on after a refused [`Request::Out`]; or it ended.
 pub fn ask(pid: u32, request: Request) -> Option<Result<Moved, String>> {
+    Some(call(&connect(pid)?, &request.line()))
+}
+
+/// Asks a program whose socket may be about to open again, as one that has just started from a
+/// folder. Otherwise as [`ask`].
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn ask_again(pid: u32, request: Request) -> Option<Result<Moved, String>> {
+    let begin = Instant::now();
+    loop {
+        let stream = connect(pid);
+        if stream.is_some() || begin.elapsed() >= REOPEN_TIMEOUT {
+            return Some(call(&stream?, &request.line()));
+        }
+        process_start(pid)?; // it has ended
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Program whose socket is closed as long as this value lives.
+#[derive(Debug)]
+pub struct Hidden {
+    _connection: UnixStream,
+}
+
+/// Has a program close its socket, so that its process can be written to a folder. Blocks until it
+/// is closed. `None`: the process is not swappable, or can't be reached.
+///
+/// # Errors
+///
+/// The program does not answer, in words.
+pub fn hide(pid: u32) -> Option<Result<Hidden, String>> {
+    let stream = connect(pid)?;
+    Some(call(&stream, &format!("{HIDE}\n")).map(|_| Hidden { _connection: stream }))
+}
+
+fn connect(pid: u32) -> Option<UnixStream> {
     let stream = UnixStream::connect_addr(&address(pid).ok()?).ok()?;
     let is_it = Peer::of(&stream).and_then(|peer| peer.process()).is_ok_and(|peer| peer == pid);
-    is_it.then(|| {
-        let gone = |error: io::Error| format!("it does not answer: {error}");
-        (&stream).write_all(request.line().as_bytes()).map_err(gone)?;
-        let line = read_line(&stream).map_err(gone)?;
-        parse_answer(&line).unwrap_or_else(|| Err(format!("its answer is not one: {line:?}")))
-    })
+    is_it.then_some(stream)
+}
+
+fn call(stream: &UnixStream, line: &str) -> Result<Moved, String> {
+    let gone = |error: io::Error| format!("it does not answer: {error}");
+    let mut to = stream;
+    to.write_all(line.as_bytes()).map_err(gone)?;
+    let line = read_line(stream).map_err(gone)?;
+    parse_answer(&line).unwrap_or_else(|| Err(format!("its answer is not one: {line:?}")))
+}
+
+/// Caller for which the socket has to close.
+#[derive(Debug)]
+pub struct HidingCaller(UnixStream);
+
+impl HidingCaller {
+    /// Device and inode of this thread's file of that number.
+    fn id(&self) -> Option<(u64, u64)> {
+        // SAFETY: all zero is a value of this struct.
+        let mut stat: libc::stat = unsafe { zeroed() };
+        // SAFETY: the kernel checks the number, and writes to a struct that lives as long as the
+        // call.
+        let code = unsafe { libc::fstat(self.0.as_raw_fd(), &raw mut stat) };
+        (code == 0).then_some((stat.st_dev, stat.st_ino))
+    }
+
+    /// Returns whether the caller has closed the connection. Takes nothing from any file.
+    fn has_gone(&self) -> bool {
+        let mut byte = 0_u8;
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        // SAFETY: the kernel checks the number, and writes at most one byte to a byte.
+        let read = unsafe { libc::recv(self.0.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
+        read == 0
+    }
+
+    /// Answers, and waits until the caller has gone, or until this process runs again from a
+    /// folder. Returns true then: this thread's files are the program's, and none of them is
+    /// touched.
+    fn wait(self) -> io::Result<bool> {
+        let own = self.id();
+        let mut to = &self.0;
+        to.write_all(answer_line(&Ok(Moved::default())).as_bytes())?;
+        loop {
+            std::thread::sleep(POLL_INTERVAL);
+            let has_gone = self.has_gone();
+            if self.id() != own {
+                forget(self); // its number is another file's
+                return Ok(true);
+            }
+            if has_gone {
+                return Ok(false);
+            }
+        }
+    }
 }
 
 /// Socket of a swappable program.
@@ -123,24 +223,44 @@ impl Listener {
         UnixListener::bind_addr(&address(std::process::id())?).map(Self)
     }
 
-    /// Serves one request of this user or root. Blocks.
+    /// Serves one request of this user or root. Blocks. Returns the caller if the socket has to
+    /// close, for [`hide`](Self::hide).
     ///
     /// # Errors
     ///
     /// The system's: there is no request.
-    pub fn serve(&self, run: impl FnOnce(Request) -> Result<Moved, String>) -> io::Result<()> {
+    pub fn serve(
+        &self,
+        run: impl FnOnce(Request) -> Result<Moved, String>,
+    ) -> io::Result<Option<HidingCaller>> {
         let (mut stream, _) = self.0.accept()?;
         // SAFETY: asks for a number.
         let own = unsafe { libc::geteuid() };
         if Peer::of(&stream).is_ok_and(|peer| peer.uid == own || peer.uid == 0) {
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            let answer = match Request::parse(&read_line(&stream)?) {
+            let line = read_line(&stream)?;
+            if line == HIDE {
+                return Ok(Some(HidingCaller(stream)));
+            }
+            let answer = match Request::parse(&line) {
                 Some(request) => run(request),
                 None => Err("the request is not one".into()),
             };
             stream.write_all(answer_line(&answer).as_bytes())?;
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Closes the socket, and waits until the caller has gone, or until this process runs again
+    /// from a folder. Returns true then: the calling thread has lost its files, and shares the
+    /// program's table.
+    ///
+    /// # Errors
+    ///
+    /// The system's: the caller has gone before.
+    pub fn hide(self, caller: HidingCaller) -> io::Result<bool> {
+        drop(self);
+        caller.wait()
     }
 }
 
@@ -177,22 +297,47 @@ mod tests {
     }
 
     #[test]
-    fn program_answers_its_callers() {
+    fn program_answers_its_callers_and_hides() {
         let listener = Listener::open().unwrap();
         assert!(Listener::open().is_err(), "the name is taken");
+        let (tell, told) = std::sync::mpsc::channel();
         let served = std::thread::spawn(move || {
             let run = |request| match request {
                 Request::In => Ok(Moved { devices: vec![([3; 16], 7)], seconds: 0.5 }),
                 Request::Out(_) => Err("two\nlines".into()),
             };
-            (0..2).for_each(|_| listener.serve(run).unwrap());
+            (0..2).for_each(|_| assert!(listener.serve(run).unwrap().is_none()));
+            let hides = |listener: Listener| {
+                let caller = listener.serve(run).unwrap().expect("a caller that hides it");
+                tell.send(caller.0.as_raw_fd()).unwrap();
+                listener.hide(caller).unwrap()
+            };
+            let first = hides(listener);
+            (first, hides(Listener::open().unwrap()))
         });
         let pid = std::process::id();
         let moved = Moved { devices: vec![([3; 16], 7)], seconds: 0.5 };
         assert_eq!(ask(pid, Request::In), Some(Ok(moved)));
         let out = ask(pid, Request::Out(Duration::from_secs(1)));
         assert_eq!(out, Some(Err("two lines".into())));
-        served.join().unwrap();
+        let hidden = hide(pid).unwrap().unwrap();
+        assert_eq!(ask(pid, Request::In), None, "closed before it answers");
+        told.recv().unwrap();
+        drop(hidden);
+        let _hidden = loop {
+            match hide(pid) {
+                Some(hidden) => break hidden.unwrap(),
+                None => std::thread::yield_now(), // not open again yet
+            }
+        };
+        // As in a process that starts from a folder: the number is another file's.
+        let number = told.recv().unwrap();
+        let other = std::fs::OpenOptions::new().read(true).open("/dev/null").unwrap();
+        // SAFETY: numbers of open files; the thread takes nothing from its one any more.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        assert_eq!(served.join().unwrap(), (false, true));
+        // SAFETY: a number of an open file that nothing owns, as the thread has left it open.
+        assert_eq!(unsafe { libc::close(number) }, 0, "it was not closed");
         assert_eq!(ask(pid, Request::In), None, "nothing listens");
     }
 }

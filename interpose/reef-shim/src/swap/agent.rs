@@ -5,7 +5,7 @@ use super::moves::{Swapped, leave};
 use crate::explain;
 use crate::settings::settings;
 use crate::thread;
-use reef_guest::swap::{Listener, Moved, Request};
+use reef_guest::swap::{HidingCaller, Listener, Moved, Request};
 use std::sync::Once;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -32,13 +32,23 @@ pub(crate) fn start() {
 }
 
 fn serve(ask: &Sender<Task>) {
-    let listener = match Listener::open() {
-        Ok(listener) => listener,
-        Err(error) => {
-            explain::refuse::<()>(&format!("REEF_SWAPPABLE: {error}"));
-            return;
+    loop {
+        let listener = match Listener::open() {
+            Ok(listener) => listener,
+            Err(error) => {
+                explain::refuse::<()>(&format!("REEF_SWAPPABLE: {error}"));
+                return;
+            }
+        };
+        let caller = serve_until_hidden(&listener, ask);
+        if listener.hide(caller).unwrap_or(false) {
+            thread::leave_files(); // this process runs again from a folder
         }
-    };
+    }
+}
+
+/// Serves requests until the socket has to close.
+fn serve_until_hidden(listener: &Listener, ask: &Sender<Task>) -> HidingCaller {
     loop {
         let run = |request| {
             let (answer, answered) = channel();
@@ -46,8 +56,11 @@ fn serve(ask: &Sender<Task>) {
             ask.send((request, answer)).map_err(|_| gone())?;
             answered.recv().unwrap_or_else(|_| Err(gone()))
         };
-        if listener.serve(run).is_err() {
-            std::thread::sleep(std::time::Duration::from_millis(10)); // a caller that left
+        match listener.serve(run) {
+            Ok(Some(caller)) => return caller,
+            Ok(None) => {}
+            // A caller that left.
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
         }
     }
 }
