@@ -11,10 +11,12 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::memory::{Devices, Free};
 use crate::record::{Process, Records, Steps, Suspended};
-use crate::swaps::{Swaps, come_back};
+use crate::swaps::{Swaps, come_back, hide_all};
 use crate::written::absence::Absence;
-use crate::written::criu::{self, Criu, signal};
-use crate::written::files::{self, Draft};
+use crate::written::accounts::{self, Reserved};
+use crate::written::criu::{self, Criu};
+use crate::written::files::{self, Draft, Written};
+use crate::written::tree::Tree;
 use reef_nvml::Nvml;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -60,7 +62,7 @@ pub enum Op {
         /// Ordinal or identity of the other GPU.
         to: String,
     },
-    /// Off the GPU and into a folder. One process.
+    /// Off the GPU and into a folder. One process, with its descendants.
     Write {
         /// Timeout in milliseconds.
         timeout_ms: u64,
@@ -131,10 +133,10 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
     let memory = nvml.as_ref().map(|nvml| nvml as &dyn Free);
     let devices = Devices { uuids, memory };
     let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));
-    let suspend = |timeout_ms: &u64, for_memory| {
+    let suspend = |pids: &[u32], timeout_ms: &u64, for_memory| {
         let timeout = Duration::from_millis(*timeout_ms);
-        let swaps = Swaps::leave(&request.pids, timeout)?;
-        let mut all = match group.suspend(&request.pids, timeout) {
+        let swaps = Swaps::leave(pids, timeout)?;
+        let mut all = match group.suspend(pids, timeout) {
             Ok(all) => all,
             Err(error) => {
                 swaps.undo();
@@ -149,11 +151,11 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
             Err(error) => Err(brought_back(&group, &records, &all, error)),
         }
     };
-    let resume = |to| resume(&driver, &group, &records, &request.pids, to);
+    let resume = |pids: &[u32], to| resume(&driver, &group, &records, pids, to);
     let named = |name: &String| device(&devices.uuids, name);
     match &request.op {
         Op::Suspend { timeout_ms, for_memory } => {
-            suspend(timeout_ms, *for_memory).map(Answer::Suspended)
+            suspend(&request.pids, timeout_ms, *for_memory).map(Answer::Suspended)
         }
         Op::Write { timeout_ms, folder, goes_on } => {
             let [pid] = request.pids[..] else {
@@ -162,45 +164,69 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
             };
             let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
             let draft = Draft::new(folder)?;
-            let absence = Absence::begin(pid)?;
-            let all = suspend(timeout_ms, false)?;
-            let dumped = criu.dump(pid, &draft.images());
-            let written = dumped.and_then(|()| draft.finish(&all[0]));
+            let tree = Tree::of(pid);
+            let pids = tree.with_contexts(&driver)?;
+            let absence = Absence::begin(tree.pids())?;
+            let all = suspend(&pids, timeout_ms, false)?;
+            let written = write(&criu, draft, &all, &pids, pid);
             let ends = written.is_ok() && !goes_on;
-            let sent = signal(pid, if ends { "KILL" } else { "CONT" });
+            let sent = Tree::of(pid).signal(if ends { "KILL" } else { "CONT" });
             sent.map_err(|error| Error::Criu { why: error.to_string() })?;
             if ends {
-                records.forget(pid); // it did nothing between its checkpoint and its end
+                // They did nothing between their checkpoint and their end.
+                pids.iter().for_each(|pid| records.forget(*pid));
             } else {
-                resume(None)?;
+                resume(&pids, None)?;
             }
             drop(absence);
             written.map(|()| Answer::Suspended(all))
         }
         Op::Read { folder } => {
             let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
-            let (mut record, images) = files::open(folder)?;
-            group.check_room(std::slice::from_ref(&record), None)?;
-            let pid = criu.restore(&images)?;
-            record.process = Process::of(pid)
-                .map_err(|error| Error::Record { what: format!("process {pid}"), error })?;
-            records.save(&record)?; // so that `reef resume` finds it if this return is refused
-            let all = [record];
-            let steps = group.resume(&all, None)?; // a swappable program is not written
-            records.forget(pid);
-            Absence::end(pid);
-            Ok(Answer::Resumed(all.into(), steps))
+            let Written { suspended: mut all, accounts, images } = files::open(folder)?;
+            group.check_room(&all, None)?;
+            let reserved = Reserved::new(&accounts)?;
+            let root = criu.restore(&images)?;
+            reserved.hand_over();
+            for record in &mut all {
+                let pid = record.process.pid;
+                record.process = Process::of(pid)
+                    .map_err(|error| Error::Record { what: format!("process {pid}"), error })?;
+                records.save(record)?; // so that `reef resume` finds it if this return is refused
+            }
+            let mut steps = group.resume(&all, None)?;
+            steps.restore += come_back(&all)?;
+            all.iter().for_each(|record| records.forget(record.process.pid));
+            Tree::of(root).pids().iter().for_each(|pid| Absence::end(*pid));
+            Ok(Answer::Resumed(all, steps))
         }
-        Op::Resume { to } => resume(to.as_ref().map(named).transpose()?),
+        Op::Resume { to } => resume(&request.pids, to.as_ref().map(named).transpose()?),
         Op::Move { timeout_ms, to } => {
             let to = named(to)?; // before the processes are touched
-            suspend(timeout_ms, false)?;
-            resume(Some(to)).map_err(|error| match resume(None) {
+            suspend(&request.pids, timeout_ms, false)?;
+            resume(&request.pids, Some(to)).map_err(|error| match resume(&request.pids, None) {
                 Ok(_) => Error::NotMoved(error.to_string()),
                 Err(_) => error,
             })
         }
     }
+}
+
+/// Writes a process with its descendants, of which `all` are suspended, and leaves all stopped.
+fn write(
+    criu: &Criu,
+    draft: Draft,
+    all: &[Suspended],
+    pids: &[u32],
+    root: u32,
+) -> Result<(), Error> {
+    let _hidden = hide_all(pids)?;
+    criu.dump(root, &draft.images())?;
+    let mut slots = Vec::new(); // of processes that are stopped now
+    for pid in Tree::of(root).pids() {
+        slots.extend(accounts::read(*pid)?);
+    }
+    draft.finish(all, slots)
 }
 
 /// Brings programs back whose records can't be written: a return would know nothing of their

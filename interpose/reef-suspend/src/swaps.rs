@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::record::Suspended;
-use reef_guest::swap::{Moved, Request, ask};
+use reef_guest::swap::{Hidden, Moved, Request, ask, ask_again, hide};
 use std::time::Duration;
 
 /// Programs whose memory is on the host.
@@ -46,6 +46,19 @@ impl Swaps {
     }
 }
 
+/// Has those of the processes that are swappable close their sockets, as long as the values live.
+///
+/// # Errors
+///
+/// `NotSwapped`: one does not answer.
+pub(crate) fn hide_all(pids: &[u32]) -> Result<Vec<Hidden>, Error> {
+    let hidden = |pid: &u32| {
+        let hidden = hide(*pid)?;
+        Some(hidden.map_err(|why| Error::NotSwapped { pid: *pid, why }))
+    };
+    pids.iter().filter_map(hidden).collect()
+}
+
 /// Has programs move their memory back, once the driver has restored them. Returns the time that
 /// it took, in seconds. Blocks.
 ///
@@ -56,7 +69,7 @@ pub(crate) fn come_back(records: &[Suspended]) -> Result<f64, Error> {
     let (mut seconds, mut refused) = (0.0, None);
     for record in records.iter().filter(|record| record.is_swapped) {
         let pid = record.process.pid;
-        match ask(pid, Request::In) {
+        match ask_again(pid, Request::In) {
             Some(Ok(moved)) => seconds += moved.seconds,
             Some(Err(why)) => refused = refused.or(Some(Error::NotSwapped { pid, why })),
             None => {

@@ -5,6 +5,8 @@
 //! found among the open files of the process, which takes the right to trace it.
 
 use crate::error::Error;
+use crate::written::accounts;
+use crate::written::proc::{entries, threads};
 use reef_guest::page::{Class, Identity, Mapping, PageFile};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -16,41 +18,47 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Beginning of the name of the thread that ends.
 const LINK: &str = "reef-link";
-/// Threads that don't end, and what starts them.
-const OTHERS: [(&str, &str); 3] = [
-    ("reef-accounts", "limits"),
-    ("reef-profile", "a profile"),
-    ("reef-swap-socke", "--swappable"), // the system keeps 15 characters
-];
+/// Thread of a profile, which has files in a table of its own and times that the absence would be
+/// in.
+const PROFILE: &str = "reef-profile";
 
 /// Absence of a process's guests. They join again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Absence(Vec<Mapping>);
 
 impl Absence {
-    /// Has the guests of a process leave their daemon. Blocks for some 0.2 s. A process that has
+    /// Has the guests of processes leave their daemon. Blocks for some 0.2 s. A process that has
     /// none is left as it is.
     ///
     /// # Errors
     ///
     /// `Criu`: a thread can't leave, or doesn't. The guests join again.
-    pub(crate) fn begin(pid: u32) -> Result<Self, Error> {
-        let failed = |why: String| Error::Criu { why: format!("process {pid}: {why}") };
-        if let Some((_, what)) = OTHERS.iter().find(|(name, _)| has_thread(pid, name)) {
-            return Err(failed(format!("a program with {what} cannot be written")));
+    pub(crate) fn begin(pids: &[u32]) -> Result<Self, Error> {
+        let mut absence = Self(Vec::new());
+        for pid in pids {
+            let failed = |why: &str| Error::Criu { why: format!("process {pid}: {why}") };
+            if has_thread(*pid, PROFILE) {
+                let why = "a program with --call-profile cannot be written: the profile's files \
+                           stay open, and its times would count the absence";
+                return Err(failed(why));
+            }
+            accounts::check(*pid)?;
+            let pages = pages(*pid);
+            if pages.iter().any(|(who, _)| who.class == Class::RealTime) {
+                return Err(failed("a real-time guest cannot be written"));
+            }
+            absence.0.extend(pages.into_iter().map(|(_, page)| page));
         }
-        let pages = pages(pid);
-        if pages.iter().any(|(who, _)| who.class == Class::RealTime) {
-            return Err(failed("a real-time guest cannot be written".into()));
-        }
-        let absence = Self(pages.into_iter().map(|(_, page)| page).collect());
         absence.0.iter().for_each(|page| page.set_away(true));
         let begin = Instant::now();
-        while has_thread(pid, LINK) {
-            if begin.elapsed() >= TIMEOUT {
-                return Err(failed(format!("its thread {LINK} did not end within {TIMEOUT:?}")));
+        for pid in pids {
+            while has_thread(*pid, LINK) {
+                if begin.elapsed() >= TIMEOUT {
+                    let why = format!("its thread {LINK} did not end within {TIMEOUT:?}");
+                    return Err(Error::Criu { why: format!("process {pid}: {why}") });
+                }
+                std::thread::sleep(POLL_INTERVAL);
             }
-            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(absence)
     }
@@ -67,14 +75,8 @@ impl Drop for Absence {
     }
 }
 
-/// Entries of a folder; none if it is not there, as that of a process that has ended.
-fn entries(folder: impl AsRef<Path>) -> impl Iterator<Item = fs::DirEntry> {
-    fs::read_dir(folder).into_iter().flatten().flatten()
-}
-
 fn has_thread(pid: u32, name: &str) -> bool {
-    let comm = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
-    entries(format!("/proc/{pid}/task")).flat_map(comm).any(|found| found.trim_end() == name)
+    !threads(pid, name).is_empty()
 }
 
 /// Pages that a process has open, in any of its threads' tables.

@@ -2,7 +2,7 @@
 //!
 //! | entry | content |
 //! |---|---|
-//! | `description` | a line `reef-checkpoint 1 HASH`, with the BLAKE3 of what follows: the record of the suspension, and length and BLAKE3 of each image, as JSON |
+//! | `description` | a line `reef-checkpoint 2 HASH`, with the BLAKE3 of what follows: the records of the suspension, the accounts of limits, and length and BLAKE3 of each image, as JSON |
 //! | `images/` | CRIU's files; its log and what it writes at a start are not described |
 //!
 //! A folder is written under another name and gets its own when all of it is on disk, so an
@@ -11,6 +11,7 @@
 
 use crate::error::Error;
 use crate::record::Suspended;
+use crate::written::accounts::Account;
 use crate::written::criu::{LOG, PID_FILE};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// Beginning of a description: a name, and the version of the format.
 const MAGIC: &str = "reef-checkpoint";
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 const DESCRIPTION: &str = "description";
 /// File that marks a folder as a draft, and its content.
 const DRAFT: &str = "draft";
@@ -36,8 +37,21 @@ const MAX_DESCRIPTION: u64 = 16 << 20;
 /// Description of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Description {
-    suspended: Suspended,
+    /// Processes that were on a GPU.
+    suspended: Vec<Suspended>,
+    accounts: Vec<Account>,
     images: BTreeMap<String, Image>,
+}
+
+/// Content of a folder.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Written {
+    /// Processes that were on a GPU.
+    pub(crate) suspended: Vec<Suspended>,
+    /// Slots of these and of their descendants.
+    pub(crate) accounts: Vec<Account>,
+    /// Folder of CRIU's images.
+    pub(crate) images: PathBuf,
 }
 
 /// File of CRIU's.
@@ -113,9 +127,13 @@ impl Draft {
     /// # Errors
     ///
     /// `Record`, the system's; then there is no folder.
-    pub(crate) fn finish(mut self, suspended: &Suspended) -> Result<(), Error> {
+    pub(crate) fn finish(
+        mut self,
+        suspended: &[Suspended],
+        accounts: Vec<Account>,
+    ) -> Result<(), Error> {
         let images = describe(&self.images())?;
-        let description = Description { suspended: suspended.clone(), images };
+        let description = Description { suspended: suspended.to_vec(), accounts, images };
         let file = self.draft.join(DESCRIPTION);
         let text = serde_json::to_string_pretty(&description).map_err(io::Error::from);
         let headed = |text: String| format!("{MAGIC} {FORMAT} {}\n{text}", hash(text.as_bytes()));
@@ -207,13 +225,12 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Reads a folder, and compares all images with their description. Blocks for the reading. Returns
-/// the record, and the folder of the images.
+/// Reads a folder, and compares all images with their description. Blocks for the reading.
 ///
 /// # Errors
 ///
 /// `Record`: a file is absent, altered or not described, or the format is another one.
-pub(crate) fn open(folder: &Path) -> Result<(Suspended, PathBuf), Error> {
+pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
     let file = folder.join(DESCRIPTION);
     let text = reef_files::read_to_string(&file, MAX_DESCRIPTION).map_err(at(&file))?;
     let wrong = |why: String| at(&file)(io::Error::other(why));
@@ -238,7 +255,8 @@ pub(crate) fn open(folder: &Path) -> Result<(Suspended, PathBuf), Error> {
             return Err(at(&path)(io::Error::other("no checkpoint has written it")));
         }
     }
-    Ok((description.suspended, images))
+    let Description { suspended, accounts, .. } = description;
+    Ok(Written { suspended, accounts, images })
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -270,15 +288,16 @@ mod tests {
         fs::write(draft.images().join("pages-1.img"), vec![7; 5000]).unwrap();
         fs::write(draft.images().join(LOG), "log").unwrap();
         assert!(!folder.exists(), "it has no name before it is whole");
-        draft.finish(&record).unwrap();
+        draft.finish(std::slice::from_ref(&record), Vec::new()).unwrap();
         (parent, folder, record)
     }
 
     #[test]
     fn folder_is_read_as_it_was_written() {
         let (parent, folder, record) = written();
-        let (found, images) = open(&folder).unwrap();
-        assert_eq!((found, images), (record, folder.join("images")));
+        let images = folder.join("images");
+        let expected = Written { suspended: vec![record], accounts: Vec::new(), images };
+        assert_eq!(open(&folder).unwrap(), expected);
         let error = Draft::new(&folder).unwrap_err().to_string();
         assert!(error.ends_with("it must not exist yet"), "{error}");
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "no draft stays");
@@ -345,9 +364,9 @@ mod tests {
         let (_parent, folder, _) = written();
         let file = folder.join(DESCRIPTION);
         let text = fs::read_to_string(&file).unwrap();
-        fs::write(&file, text.replacen(" 1 ", " 9 ", 1)).unwrap();
+        fs::write(&file, text.replacen(" 2 ", " 9 ", 1)).unwrap();
         let error = open(&folder).unwrap_err().to_string();
-        assert!(error.ends_with("format must be 1, got 9"), "{error}");
+        assert!(error.ends_with("format must be 2, got 9"), "{error}");
         fs::write(&file, "").unwrap();
         assert!(open(&folder).unwrap_err().to_string().ends_with("not a description"));
         fs::write(&file, text).unwrap();

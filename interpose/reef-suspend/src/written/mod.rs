@@ -5,5 +5,8 @@
 //! that is not as it was written.
 
 pub(crate) mod absence;
+pub(crate) mod accounts;
 pub(crate) mod criu;
 pub(crate) mod files;
+mod proc;
+pub(crate) mod tree;
