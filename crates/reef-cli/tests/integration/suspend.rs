@@ -85,6 +85,8 @@ struct Machine {
     mib: Option<u64>,
     /// The `criu` that is found.
     criu: Option<String>,
+    /// Words before the program that is started.
+    through: Vec<String>,
 }
 
 struct Program {
@@ -95,7 +97,8 @@ struct Program {
 
 impl Machine {
     fn new(name: &str) -> Self {
-        let machine = Self { folder: Folder::new(name), kernel_ns: 0, mib: None, criu: None };
+        let folder = Folder::new(name);
+        let machine = Self { folder, kernel_ns: 0, mib: None, criu: None, through: Vec::new() };
         machine.used(&[]);
         machine
     }
@@ -117,6 +120,7 @@ impl Machine {
             .env("REEF_FAKE_KERNEL_NS", self.kernel_ns.to_string())
             .env("REEF_FAKE_PROCESSES", self.folder.path("processes"))
             .env("REEF_FAKE_MEMORY", self.folder.path("memory"))
+            .env("REEF_ACCOUNTS", self.folder.path("accounts"))
             .envs(self.criu.as_ref().map(|criu| ("REEF_CRIU", criu)));
         match self.mib {
             None => command.env("REEF_FAKE_NVML", self.folder.path("nvml")),
@@ -173,14 +177,21 @@ impl Machine {
                 std::fs::create_dir_all(&libraries).unwrap();
                 let link = std::path::Path::new(&libraries).join("libcuda.so.1");
                 let _ = std::os::unix::fs::symlink(library("libfake_libcuda.so"), link);
-                let mut command = self.command(this);
+                let mut command = match &self.through[..] {
+                    [] => self.command(this),
+                    [first, rest @ ..] => {
+                        let mut command = self.command(first);
+                        command.args(rest).arg(this);
+                        command
+                    }
+                };
                 command.env("LD_LIBRARY_PATH", libraries);
                 command
             }
             Some(options) => {
                 let mut command = self.command(env!("CARGO_BIN_EXE_reef"));
                 command.args(["exec", "--folder", &self.folder.path("")]).args(options);
-                command.arg("--").arg(this);
+                command.arg("--").args(&self.through).arg(this);
                 command
             }
         };
@@ -314,6 +325,7 @@ const CRIU: &str = r#"#!/bin/sh
 action=$1
 while [ $# -gt 0 ]; do case $1 in -D) cd "$2";; -t) pid=$2;; esac; shift; done
 [ $action = dump ] && cat /proc/$pid/task/*/comm >../../threads
+[ $action = dump ] && grep -cs " 00010000 .*@reef-swap-$pid\$" /proc/net/unix >../../sockets
 [ -e ../../broken ] && { echo "(00.1) Error (criu/files.c:1): file of another kind" >criu.log; exit 1; }
 [ $action = dump ] && { kill -STOP $pid; echo pages >pages-1.img; exit; }
 echo "(00.1) Error (criu/pstree.c:1): number is taken" >criu.log; exit 1
@@ -424,8 +436,7 @@ fn guest_that_cannot_be_written_is_named_with_the_reason() {
     machine.used(&[]);
     let folder = machine.folder.path("saved");
     for (options, why) in [
-        (&["--swappable"][..], "a program with --swappable cannot be written"),
-        (&["--memory", "512MiB"], "a program with limits cannot be written"),
+        (&["--call-profile"][..], "a program with --call-profile cannot be written: "),
         (&["--class", "rt"], "a real-time guest cannot be written"),
     ] {
         let program = machine.start("plain", Some(options));
@@ -436,6 +447,114 @@ fn guest_that_cannot_be_written_is_named_with_the_reason() {
     }
     let error = machine.refuses(&["checkpoint", "training", "--out", &folder]);
     assert!(error.contains("training: no guest has this job"), "{error}");
+}
+
+/// Description of a folder of `reef checkpoint`.
+fn description(folder: &str) -> serde_json::Value {
+    let file = std::path::Path::new(folder).join("description");
+    let all = std::fs::read_to_string(file).unwrap();
+    json(all.split_once('\n').unwrap().1)
+}
+
+/// The second start stands for that of the first one's process, which has ended.
+#[test]
+fn limited_program_is_written_with_its_account() {
+    let mut machine = Machine::new("checkpoint-limited").with_criu();
+    machine.used(&[]);
+    machine.through = ["env", "REEF_LIMIT_ID=training"].map(str::to_owned).into(); // one job
+    let limited = ["--memory", "120MiB"];
+    let mut program = machine.start("plain", Some(&limited));
+    program.answers();
+    let folder = machine.folder.path("saved");
+    machine.works(&["checkpoint", &program.target(), "--out", &folder, "--keep-running"]);
+    program.answers();
+    let description = description(&folder);
+    let accounts = &description["accounts"];
+    assert_eq!(accounts.as_array().map(Vec::len), Some(1), "{accounts}");
+    assert_eq!(accounts[0]["pid"], program.pid, "{accounts}");
+    let error = machine.refuses(&["restore", &folder]);
+    let its = format!("the slot in the accounts must be free, process {} has it\n", program.pid);
+    assert!(error.ends_with(&its), "{error}");
+    assert!(program.ends_right());
+    // The slot is free again after a start that fails.
+    for _ in 0..2 {
+        let error = machine.refuses(&["restore", &folder]);
+        assert!(error.ends_with("number is taken\n"), "{error}");
+    }
+    let mut other = machine.start("plain", Some(&limited));
+    other.answers();
+    let error = machine.refuses(&["restore", &folder]);
+    assert!(error.contains(": accounts of its limits: its job has "), "{error}");
+    assert!(other.ends_right());
+    std::fs::remove_dir_all(machine.folder.path("accounts")).unwrap();
+    let error = machine.refuses(&["restore", &folder]);
+    assert!(error.ends_with("number is taken\n"), "{error}");
+    let made = std::fs::read_dir(machine.folder.path("accounts")).unwrap().count();
+    assert_eq!(made, 1, "it would have its limit");
+}
+
+#[test]
+fn swappable_program_is_written_without_its_socket() {
+    let mut machine = Machine::new("checkpoint-swappable").with_criu();
+    machine.mib = Some(1024);
+    let mut program = machine.start_with("inside 64", Some(&["--swappable"]));
+    program.answers();
+    let target = program.target();
+    for name in ["broken", "whole", "again"] {
+        machine.folder.file(name, "");
+        let folder = machine.folder.path(&format!("saved-{name}"));
+        let args = ["checkpoint", &target, "--out", &folder, "--keep-running"];
+        match name {
+            "broken" => drop(machine.refuses(&args)),
+            _ => assert_eq!(machine.works(&args)[0]["is_swapped"], true),
+        }
+        let sockets = std::fs::read_to_string(machine.folder.path("sockets")).unwrap();
+        assert!(!sockets.starts_with('1'), "{sockets}");
+        program.answers();
+        std::fs::remove_file(machine.folder.path(name)).unwrap();
+    }
+    machine.works(&["suspend", &target]);
+    machine.works(&["resume", &target]);
+    program.answers();
+    assert!(program.ends_right());
+}
+
+/// A child with a context of its own, as a worker that uses the GPU, and one without.
+#[test]
+fn descendants_are_suspended_and_end_with_the_program() {
+    let mut machine = Machine::new("checkpoint-tree").with_criu();
+    machine.used(&[]);
+    let counts = "--exact suspend::counts --include-ignored </dev/null >/dev/null 2>&1";
+    let script = format!(
+        "cd '{}'; sleep 600 & echo $! >sleeper; \"$0\" {counts} & exec \"$0\" \"$@\"",
+        machine.folder.path("")
+    );
+    machine.through = ["sh", "-c", &script].map(str::to_owned).into();
+    let mut program = machine.start("plain", None);
+    program.answers();
+    let launched = || std::fs::read_to_string(machine.folder.path("launched")).unwrap_or_default();
+    let number = || launched().parse::<u64>().unwrap_or(0);
+    assert!(machine.in_time(|| number() > 0), "the child works");
+    let [first, second] = ["saved-first", "saved-second"].map(|name| machine.folder.path(name));
+    let target = program.target();
+    let all = machine.works(&["checkpoint", &target, "--out", &first, "--keep-running"]);
+    assert_eq!(all.as_array().map(Vec::len), Some(2), "{all}");
+    assert_eq!(all[0]["process"]["pid"], program.pid, "{all}");
+    let before = number();
+    program.answers();
+    assert!(machine.in_time(|| number() > before), "the child goes on");
+    let sleeper = std::fs::read_to_string(machine.folder.path("sleeper")).unwrap();
+    let is_alive = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    };
+    assert!(is_alive(sleeper.trim()));
+    let all = machine.works(&["checkpoint", &target, "--out", &second]);
+    assert!(!program.child.wait().unwrap().success(), "it has ended");
+    assert!(machine.in_time(|| !is_alive(sleeper.trim())), "its child has ended");
+    let child = all[1]["process"]["pid"].to_string();
+    assert!(machine.in_time(|| !is_alive(&child)), "its child has ended");
+    assert_eq!(description(&second)["suspended"].as_array().map(Vec::len), Some(2));
 }
 
 /// An unmodified program with no input: it adds 2 to a number until the file `stop` is there, and
@@ -460,31 +579,46 @@ fn counts() {
 /// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
 #[test]
 fn program_in_a_folder_starts_again() {
-    starts_again(false);
+    starts_again("plain", None);
 }
 
 /// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
 #[test]
 fn guest_in_a_folder_starts_again_and_joins() {
-    starts_again(true);
+    starts_again("guest", Some(&[]));
 }
 
-fn starts_again(is_guest: bool) {
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn limited_guest_in_a_folder_starts_again() {
+    starts_again("limited", Some(&["--memory", "64MiB", "--compute", "50%"]));
+}
+
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn swappable_guest_in_a_folder_starts_again() {
+    starts_again("swappable", Some(&["--swappable"]));
+}
+
+/// The options are those of `reef exec`. Without them the program is started by itself.
+fn starts_again(name: &str, exec: Option<&[&str]>) {
     let Some(criu) = std::env::var_os("REEF_TEST_CRIU") else {
         return reef_conformance::skip("REEF_TEST_CRIU names no criu");
     };
     use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
     // The process comes back as a child of this one, which can wait for its end.
     set_child_subreaper(Some(getpid())).unwrap();
-    let mut machine = Machine::new(&format!("checkpoint-criu-{is_guest}"));
+    let is_guest = exec.is_some();
+    let mut machine = Machine::new(&format!("checkpoint-criu-{name}"));
     machine.criu = Some(criu.into_string().unwrap());
     machine.used(&[]);
     let this = std::env::current_exe().unwrap();
     let _daemon = is_guest.then(|| machine.daemon(&[]));
-    let mut command = if is_guest {
+    let mut command = if let Some(more) = exec {
         let mut command = machine.command(env!("CARGO_BIN_EXE_reef"));
-        let options = ["--class", "be", "--job", "training", "--"];
-        command.args(["exec", "--folder", &machine.folder.path("")]).args(options).arg(this);
+        let options = ["--class", "be", "--job", "training"];
+        command.args(["exec", "--folder", &machine.folder.path("")]).args(options).args(more);
+        command.arg("--").arg(this);
         command
     } else {
         let libraries = machine.folder.path("lib");

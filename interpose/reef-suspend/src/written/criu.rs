@@ -18,6 +18,8 @@ const MIN_MAJOR: u32 = 4;
 pub(crate) const LOG: &str = "criu.log";
 /// File that CRIU writes at a start: the number of the process.
 pub(crate) const PID_FILE: &str = "pid";
+/// Maximum size of a file without a name, such as the memory that a worker shares with its program.
+const MAX_UNLINKED: &str = "64G";
 /// Maximum length of a log that is read for its error.
 const MAX_LOG_BYTES: u64 = 64 << 20;
 
@@ -68,7 +70,7 @@ impl Criu {
     /// `Criu`, with the log's error: the process runs on.
     pub(crate) fn dump(&self, pid: u32, images: &Path) -> Result<(), Error> {
         let mut command = self.command("dump", images);
-        command.args(["-t", &pid.to_string(), "--leave-stopped"]);
+        command.args(["-t", &pid.to_string(), "--leave-stopped", "--ghost-limit", MAX_UNLINKED]);
         run(command, images)
     }
 
