@@ -21,9 +21,11 @@ build() { cargo "$@" --profile "$profile" --message-format=json | keep; }
 build test -p reef-rt --features cuda --test conformance --test networks --no-run
 build test -p reef-cuda --test lost --test modules --test gates --test abandoned --test abandoned_full --no-run
 build build -p reef-cli --features cuda
+cargo build --profile "$profile" -p reef-shim
 # C programs with their libraries. The driver that is made of functions stands for that of the machine to come.
 cargo build --profile "$profile" -p reef-capi -p reef-cudareef -p fake-libcuda --features reef-capi/cuda
 built=${CARGO_TARGET_DIR:-target}/$([ "$profile" = dev ] && echo debug || echo "$profile")
+strip -o "$folder/libreef_cuda_shim.so" "$built/libreef_cuda_shim.so"
 REEF_CAPI_BUILT=$built tools/install_capi.sh "$folder/c"
 rm "$folder/c/lib/libreef.a" # large, and not needed
 strip "$folder"/c/lib/lib*.so

@@ -40,6 +40,7 @@ preempt     preempt       240
 preempt     preempt_gates 120
 pair        pair          240
 cluster     cluster       240
+guests      checkpoint    500
 speed       speed         400
 questions   beside        240
 '
@@ -182,6 +183,14 @@ print(f"note: throughput {throughput:.3f}, p99 {p99:.3f} times one device's, the
 assert throughput >= 1.95, "two devices do less than 1.95 times what one does"
 assert p99 <= 1.1, "real-time requests are later than on one device"
 EOF
+}
+
+# A training script in a folder and back, by itself, as a guest, limited and swappable: the same digest. CRIU 4 is
+# needed, which tools/criu_build.sh builds, and a machine that allows ptrace.
+checkpoint() {
+    python3 -c 'import torch' 2>/dev/null || { echo "note: skipped: no torch on this machine"; return 0; }
+    python3 "$top/tools/interpose/checkpoint.py" "$build" \
+        "train=python3 $top/tools/interpose/deterministic.py train 2500 2" | sed 's/^skipped: /note: &/'
 }
 
 preempt() {
