@@ -10,8 +10,9 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An unmodified program. Its first line of input is `plain`, `inside` or `managed`, and MiB. It
-/// takes these, and prints the code if that is not 0. Then it launches kernels that add 2 to a
+/// An unmodified program. Its first line of input is `plain`, `inside`, `managed` or `nccl`, and
+/// MiB. It takes these, and prints the code if that is not 0. With `nccl` it has a thread of the
+/// name that PyTorch gives one which watches NCCL. Then it launches kernels that add 2 to a
 /// number until its input ends. The number of `inside` is in that memory, and a thread copies it
 /// all the time. It prints how many it has launched whenever a line comes, and at last whether the
 /// number is right.
@@ -23,6 +24,18 @@ fn program() {
     let (kind, mib) = line.trim().split_once(' ').unwrap();
     let mib: usize = mib.parse().unwrap();
     let driver = Arc::new(Driver::start());
+    if kind == "nccl" {
+        let (begin, begun) = std::sync::mpsc::channel();
+        let watch = move || {
+            begin.send(()).unwrap();
+            loop {
+                std::thread::park();
+            }
+        };
+        let thread = std::thread::Builder::new().name("pt_nccl_watchdg".into());
+        thread.spawn(watch).unwrap();
+        begun.recv().unwrap();
+    }
     println!("number {}", std::process::id());
     let allocated = match kind {
         "managed" => driver.allocate_managed(mib << 20),
@@ -445,6 +458,10 @@ fn guest_that_cannot_be_written_is_named_with_the_reason() {
         assert!(error.contains(why), "{error}");
         assert!(program.ends_right());
     }
+    let program = machine.start("nccl", None);
+    let error = machine.refuses(&["checkpoint", &program.target(), "--out", &folder]);
+    assert!(error.contains("a program with NCCL cannot be written: "), "{error}");
+    assert!(program.ends_right());
     let error = machine.refuses(&["checkpoint", "training", "--out", &folder]);
     assert!(error.contains("training: no guest has this job"), "{error}");
 }
