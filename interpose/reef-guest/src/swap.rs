@@ -334,10 +334,12 @@ mod tests {
         let number = told.recv().unwrap();
         let other = std::fs::OpenOptions::new().read(true).open("/dev/null").unwrap();
         // SAFETY: numbers of open files; the thread takes nothing from its one any more.
-        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        let copied = unsafe { libc::dup2(other.as_raw_fd(), number) };
+        assert_eq!(copied, number);
         assert_eq!(served.join().unwrap(), (false, true));
         // SAFETY: a number of an open file that nothing owns, as the thread has left it open.
-        assert_eq!(unsafe { libc::close(number) }, 0, "it was not closed");
+        let closed = unsafe { libc::close(number) };
+        assert_eq!(closed, 0, "it was open");
         assert_eq!(ask(pid, Request::In), None, "nothing listens");
     }
 }

@@ -52,8 +52,9 @@ impl Tree {
             if api.state(*pid).is_ok() {
                 all.push(*pid);
             } else if has_driver_files(*pid) {
-                let why = "a process that was forked after the first use of the GPU cannot be \
-                           written: start workers by spawn or forkserver";
+                let why = "a process with the driver's files and without a context cannot be \
+                           written, such as a worker that was forked after the first use of the \
+                           GPU: start workers by spawn or forkserver";
                 return Err(failed(*pid, why));
             }
         }
