@@ -5,6 +5,9 @@
 //! lock. The file is in the program's table as well: a process that it forks inherits the driver's
 //! files, by which the memory stays, so it inherits the lock too. A program that it starts has
 //! neither.
+//!
+//! The number of the file is the same in both tables. In a process that starts from a folder all
+//! threads have the program's table, and this one finds its file there.
 
 use super::refusal::say;
 use crate::driver::state::end_limits;
