@@ -23,7 +23,7 @@ impl Folder {
 
     /// First slot of this process.
     fn saved(&self) -> SavedSlot {
-        let path = self.0.join("7369787465656e206279746573206964.accounts");
+        let path = self.0.join(FILE);
         let file = std::fs::OpenOptions::new().read(true).open(&path).unwrap();
         let process = std::process::id();
         let started = start_of(process).unwrap();
