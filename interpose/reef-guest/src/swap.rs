@@ -9,7 +9,7 @@
 //! has a file table of its own, which is not written. In a process that starts from the folder that
 //! thread shares the program's table, where its numbers are those of other files.
 
-use crate::limit::process_start;
+use crate::limit::process::start_of;
 use crate::unix_peer::Peer;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::mem::{forget, zeroed};
@@ -128,7 +128,7 @@ pub fn ask_again(pid: u32, request: Request) -> Option<Result<Moved, String>> {
         if stream.is_some() || begin.elapsed() >= REOPEN_TIMEOUT {
             return Some(call(&stream?, &request.line()));
         }
-        process_start(pid)?; // it has ended
+        start_of(pid)?; // `None`: it has ended
         std::thread::sleep(POLL_INTERVAL);
     }
 }
