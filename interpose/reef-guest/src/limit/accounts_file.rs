@@ -7,17 +7,13 @@ use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, fchown, lchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time for which another process may be joining the same file.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Flags with which the file is opened, or made.
-const FLAGS: OFlags =
-    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
 // SAFETY: the type consists of atomics alone.
 unsafe impl InFile for Accounts {
@@ -56,23 +52,21 @@ impl AccountsFile {
         Self::open(folder, &[0; 16]).map(drop)
     }
 
-    /// Opens the accounts file at a path for a program of another user, to which what is missing is
-    /// given.
+    /// Opens the accounts file at a path with the rights of a user, for a program of that user.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); or the file is another user's.
+    /// As [`open`](Self::open).
     pub(super) fn of_user(path: &Path, user: u32, group: u32) -> io::Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let opened = user_file(folder, path, user, group).and_then(Self::new);
+        let _rights = FileRights::of(user, group);
+        let opened = folder_of(user, folder).and_then(|()| Self::open_file(path));
         opened.map_err(named(folder))
     }
 
     fn open_file(path: &Path) -> io::Result<Self> {
-        Self::new(open(path, FLAGS, Mode::RUSR | Mode::WUSR)?)
-    }
-
-    fn new(file: OwnedFd) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
         lengthen(&file)?;
         let accounts = Arc::new(Mapped::new(&file)?);
         let opened = Self { file, accounts };
@@ -193,36 +187,41 @@ fn path(folder: &Path, device: &[u8; 16]) -> PathBuf {
     folder.join(format!("{name}.accounts"))
 }
 
-/// Creates the folder, or checks that no other user can write there.
+/// Rights of a user for the files that this thread opens and makes, as long as the value lives. So
+/// root follows no link of a user to a place where the user may make nothing. A process that may
+/// not take them keeps its own.
+struct FileRights;
+
+impl FileRights {
+    fn of(user: u32, group: u32) -> Self {
+        // SAFETY: sets a number of this thread alone.
+        unsafe { libc::setfsgid(group) };
+        // SAFETY: as before.
+        unsafe { libc::setfsuid(user) };
+        Self
+    }
+}
+
+impl Drop for FileRights {
+    fn drop(&mut self) {
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        // SAFETY: sets a number of this thread alone.
+        unsafe { libc::setfsuid(user.as_raw()) };
+        // SAFETY: as before.
+        unsafe { libc::setfsgid(group.as_raw()) };
+    }
+}
+
 fn own_folder(folder: &Path) -> io::Result<()> {
+    folder_of(rustix::process::getuid().as_raw(), folder)
+}
+
+/// Creates the folder of a user, or checks that no other user can write there.
+fn folder_of(user: u32, folder: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    check_folder(folder, rustix::process::getuid().as_raw())
-}
-
-/// Opens an accounts file of a user. The file and its folder are created if they are missing.
-fn user_file(folder: &Path, path: &Path, user: u32, group: u32) -> io::Result<OwnedFd> {
-    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-        Ok(()) => lchown(folder, Some(user), Some(group))?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    check_folder(folder, user)?;
-    let file = open(path, FLAGS, Mode::RUSR | Mode::WUSR)?;
-    let found = fstat(&file)?;
-    if found.st_size == 0 {
-        fchown(&file, Some(user), Some(group))?;
-    } else if found.st_uid != user {
-        let why = format!("must be a file of user {user}, got user {}", found.st_uid);
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    }
-    Ok(file)
-}
-
-/// Checks that a folder is a user's, and that no other user can write there.
-fn check_folder(folder: &Path, user: u32) -> io::Result<()> {
     let found = std::fs::symlink_metadata(folder)?;
     let mode = found.mode() & 0o777;
     if !found.is_dir() || found.uid() != user || mode & 0o022 != 0 {

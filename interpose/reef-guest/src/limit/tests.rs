@@ -130,6 +130,35 @@ fn written_process_is_refused_where_its_account_is_taken() {
     assert!(error.starts_with("the account of its job must be free"), "{error}");
 }
 
+/// A start by root, after a reboot.
+#[test]
+fn accounts_of_another_user_are_made_with_its_rights() {
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+    const OTHER: u32 = 65_534;
+    let (own, folder) = (Folder::new("saved-own"), Folder::new("saved-other"));
+    let one = own.join("job", 100).unwrap();
+    let mut words = own.saved().words();
+    drop(one);
+    words[3..5].fill(OTHER.into());
+    std::fs::create_dir(&folder.0).unwrap();
+    let is_root = chown(&folder.0, Some(OTHER), Some(OTHER)).is_ok();
+    let is_open = |path: &std::path::Path| path.metadata().unwrap().mode() & 1 == 1;
+    if !is_root || !std::env::temp_dir().ancestors().all(is_open) {
+        return eprintln!("skipped: needs root, and a folder that is open to all users");
+    }
+    let path = folder.0.join("accounts").join(FILE);
+    drop(SavedSlot::new(path.clone(), &words).unwrap().reserve().unwrap());
+    for made in [&*path, path.parent().unwrap()] {
+        assert_eq!(made.metadata().unwrap().uid(), OTHER, "{}", made.display());
+    }
+    let link = folder.0.join("link");
+    symlink(&own.0, &link).unwrap();
+    let path = link.join("accounts").join(FILE);
+    assert!(SavedSlot::new(path, &words).unwrap().reserve().is_err());
+    assert!(!own.0.join("accounts").exists(), "the user may make nothing there");
+    std::fs::write(own.0.join("mine"), "").expect("the rights of before");
+}
+
 #[test]
 fn new_process_takes_the_slot_that_was_left_first() {
     let folder = Folder::new("order");
