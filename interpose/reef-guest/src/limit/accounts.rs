@@ -64,7 +64,7 @@ impl Tally {
 }
 
 /// Name and limits of a job, as a process states them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) name: [u64; 2],
     /// Bytes, and parts per million; zero: no limit.

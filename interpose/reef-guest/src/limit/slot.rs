@@ -1,7 +1,7 @@
 //! Slot of a process in the accounts file: it joins a job, reserves memory of its limit and gives
 //! it back. Dead processes are found by their locks.
 
-use super::accounts::{Accounts, MAX_JOBS, Member, Terms, hashed, label};
+use super::accounts::{Accounts, Job, MAX_JOBS, Member, Terms, hashed, label};
 use super::accounts_file::AccountsFile;
 use super::process;
 use super::quantity::{MAX_BYTES, format_bytes};
@@ -130,9 +130,8 @@ fn free_slots(accounts: &Accounts) -> Vec<usize> {
 /// ended waits for its next one, and so does the place, unless other jobs need it.
 fn job(accounts: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
     let lives = |at: usize| accounts.lives(at);
-    let is_same = |at: &usize| accounts.jobs[*at].terms().name == terms.name;
-    let same = (0..accounts.jobs.len()).filter(is_same);
-    if let Some(at) = same.min_by_key(|at| !lives(*at)) {
+    let is_same = |job: &Job| job.terms().name == terms.name;
+    if let Some(at) = accounts.jobs.iter().position(is_same) {
         let known = accounts.jobs[at].terms();
         if lives(at) {
             return if known == *terms { Ok(at) } else { Err(other_limits(name, &known, terms)) };

@@ -167,12 +167,19 @@ impl SavedSlot {
                 job.bucket.keep_debt(job.part());
             } else {
                 job.bucket.clear();
+                self.clear_other_place(accounts);
             }
             job.set(&self.terms);
         }
         accounts.members[self.member].share.set(self.asking, self.used, self.overhead);
         accounts.begin(self.member, self.job, std::process::id(), process::own_start());
         Ok(())
+    }
+
+    /// Clears a place that the job had meanwhile, and has no process in: a job has one place.
+    fn clear_other_place(&self, accounts: &Accounts) {
+        let others = accounts.jobs.iter().filter(|job| job.terms().name == self.terms.name);
+        others.for_each(|job| job.set(&Terms::default()));
     }
 
     /// Checks that the slot and its job's place are free or the job's, and that the job has room.
@@ -237,7 +244,8 @@ impl ReservedSlot {
 
 impl Drop for ReservedSlot {
     fn drop(&mut self) {
-        if !self.is_used {
+        // A process that runs all the same has the slot's lock, and keeps the slot.
+        if !self.is_used && self.file.take(self.member + 1).unwrap_or(true) {
             let member = &self.file.accounts.members[self.member];
             member.set_job(None);
             member.share.clear();
