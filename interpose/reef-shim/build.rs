@@ -1,26 +1,26 @@
-//! Gives the library the driver's name, and makes a function of each of the driver's names:
-//! `names.txt`, from the headers of CUDA 11.8 to 13.5 and what their runtimes look up
-//! (`tools/interpose/names.py`).
+//! Gives the library the driver's name, and makes a function of each of the driver's names, which
+//! reef-cuda-abi has.
 
 #![allow(clippy::disallowed_methods)] // of the crate's own files
 
+use reef_cuda_abi::generate::write;
+use reef_cuda_abi::names;
+use std::collections::BTreeSet;
 use std::fmt::Write;
-
-include!("generate.rs");
+use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=generate.rs");
     println!("cargo::rerun-if-changed=src/hooks");
     // Threads and handlers of ours point into the library, so it stays loaded. References to our
     // own functions bind to them, even if other libraries have functions of these names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-z,nodelete,-Bsymbolic");
-    let (names, hooked) = (driver_names("names.txt"), hooked(Path::new("src/hooks")));
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let names: Vec<&str> = names().collect();
+    let hooked = hooked(Path::new("src/hooks"));
     write("names.rs", table(&names));
     write("thunks.rs", thunks(&names, &hooked));
     let known: Vec<_> = names.iter().filter(|name| hooked.contains(**name)).copied().collect();
-    assert_eq!(known.len(), hooked.len(), "a hook isn't in names.txt: {hooked:?}");
+    assert_eq!(known.len(), hooked.len(), "a hook isn't among the names: {hooked:?}");
     write("hooks.rs", list("HOOKS", &known));
     let others: Vec<_> = names.iter().filter(|name| !hooked.contains(**name)).copied().collect();
     write("jumps.rs", list("JUMPS", &others));

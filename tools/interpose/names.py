@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Names of the driver's functions, by the versions of CUDA whose headers have them.
 
-    tools/interpose/names.py # writes interpose/reef-shim/names.txt anew
+    tools/interpose/names.py # writes interpose/reef-cuda-abi/names.txt anew
 
 A line is a name, and the first and the last version. `runtime` instead of versions: no header has the name, but NVIDIA's
 runtimes look it up (`tools/interpose/cudart.sh`); such lines are kept from the file as it is. Fetches the headers from
@@ -24,7 +24,7 @@ WHEELS = {
     "nvidia-cuda-runtime": ["13.0.96", "13.1.80", "13.2.75", "13.3.29", "13.4.92", "13.5.37"],
 }
 HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h")
-KEPT = pathlib.Path(__file__).resolve().parents[2] / "interpose" / "reef-shim" / "names.txt"
+KEPT = pathlib.Path(__file__).resolve().parents[2] / "interpose" / "reef-cuda-abi" / "names.txt"
 LOOKED_UP = "runtime"
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)

@@ -1,20 +1,62 @@
 //! Results of the driver's functions, as cuda.h numbers them.
 
-pub(crate) const SUCCESS: u32 = 0;
-pub(crate) const INVALID_VALUE: u32 = 1;
-pub(crate) const OUT_OF_MEMORY: u32 = 2;
-pub(crate) const NOT_INITIALIZED: u32 = 3;
-pub(crate) const DEINITIALIZED: u32 = 4;
-/// The session is over.
-pub(crate) const DEVICE_UNAVAILABLE: u32 = 46;
-pub(crate) const NO_DEVICE: u32 = 100;
-pub(crate) const INVALID_DEVICE: u32 = 101;
-pub(crate) const INVALID_IMAGE: u32 = 200;
-pub(crate) const INVALID_CONTEXT: u32 = 201;
-pub(crate) const FILE_NOT_FOUND: u32 = 301;
-pub(crate) const INVALID_HANDLE: u32 = 400;
-pub(crate) const NOT_FOUND: u32 = 500;
-pub(crate) const ALREADY_REGISTERED: u32 = 712;
-pub(crate) const NOT_REGISTERED: u32 = 713;
-pub(crate) const NOT_PERMITTED: u32 = 800;
-pub(crate) const NOT_SUPPORTED: u32 = 801;
+/// `CUDA_SUCCESS`.
+pub const SUCCESS: u32 = 0;
+/// `CUDA_ERROR_INVALID_VALUE`.
+pub const INVALID_VALUE: u32 = 1;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_NOT_INITIALIZED`.
+pub const NOT_INITIALIZED: u32 = 3;
+/// `CUDA_ERROR_DEINITIALIZED`: the process ends.
+pub const DEINITIALIZED: u32 = 4;
+/// `CUDA_ERROR_DEVICE_UNAVAILABLE`.
+pub const DEVICE_UNAVAILABLE: u32 = 46;
+/// `CUDA_ERROR_NO_DEVICE`: there is no driver, or it finds no GPU.
+pub const NO_DEVICE: u32 = 100;
+/// `CUDA_ERROR_INVALID_DEVICE`.
+pub const INVALID_DEVICE: u32 = 101;
+/// `CUDA_ERROR_INVALID_IMAGE`: an image that can't be loaded.
+pub const INVALID_IMAGE: u32 = 200;
+/// `CUDA_ERROR_INVALID_CONTEXT`: a context that isn't there.
+pub const INVALID_CONTEXT: u32 = 201;
+/// `CUDA_ERROR_INVALID_PTX`.
+pub const INVALID_PTX: u32 = 218;
+/// `CUDA_ERROR_FILE_NOT_FOUND`.
+pub const FILE_NOT_FOUND: u32 = 301;
+/// `CUDA_ERROR_INVALID_HANDLE`: an object, other than a context, that isn't there.
+pub const INVALID_HANDLE: u32 = 400;
+/// `CUDA_ERROR_ILLEGAL_STATE`.
+pub const ILLEGAL_STATE: u32 = 401;
+/// `CUDA_ERROR_NOT_FOUND`: a name that isn't there, or a function that the driver doesn't have.
+pub const NOT_FOUND: u32 = 500;
+/// `CUDA_ERROR_NOT_READY`: work that has not ended.
+pub const NOT_READY: u32 = 600;
+/// `CUDA_ERROR_ILLEGAL_ADDRESS`.
+pub const ILLEGAL_ADDRESS: u32 = 700;
+/// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+pub const CONTEXT_IS_DESTROYED: u32 = 709;
+/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`.
+pub const ALREADY_REGISTERED: u32 = 712;
+/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
+pub const NOT_REGISTERED: u32 = 713;
+/// `CUDA_ERROR_LAUNCH_FAILED`.
+pub const LAUNCH_FAILED: u32 = 719;
+/// `CUDA_ERROR_NOT_PERMITTED`.
+pub const NOT_PERMITTED: u32 = 800;
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+pub const NOT_SUPPORTED: u32 = 801;
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
+pub const CAPTURE_UNSUPPORTED: u32 = 900;
+/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`.
+pub const CAPTURE_INVALIDATED: u32 = 901;
+/// `CUDA_ERROR_STREAM_CAPTURE_UNMATCHED`.
+pub const CAPTURE_UNMATCHED: u32 = 903;
+/// `CUDA_ERROR_STREAM_CAPTURE_UNJOINED`.
+pub const CAPTURE_UNJOINED: u32 = 904;
+/// `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`.
+pub const UPDATE_FAILED: u32 = 910;
+/// `CUDA_ERROR_STREAM_DETACHED`.
+pub const STREAM_DETACHED: u32 = 917;
+/// `CUDA_ERROR_GRAPH_RECAPTURE_FAILURE`.
+pub const RECAPTURE_FAILURE: u32 = 918;

@@ -1,20 +1,17 @@
-// Part of build programs: what libraries in the driver's place are made of. `names.txt` has the
-// driver's names.
+//! Texts that build programs write: parts of libraries in the driver's place.
+//!
+//! Functions end the build program with a panic if a file can't be read or written.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The driver's names.
-fn driver_names(file: &str) -> Vec<String> {
-    println!("cargo::rerun-if-changed={file}");
-    let names = std::fs::read_to_string(file).expect("names.txt is there");
-    names.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
-}
-
-/// All words of the sources in a folder, or of one file, that look like the driver's functions.
-/// Comments don't count.
-#[allow(dead_code)] // not all build programs need it
-fn played(place: &Path) -> BTreeSet<String> {
+/// Returns all words of the sources in a folder, or of one file, that look like the driver's
+/// functions. Comments don't count.
+///
+/// # Panics
+///
+/// The sources cannot be read.
+pub fn played(place: &Path) -> BTreeSet<String> {
     let words = |path: &Path| {
         let text = std::fs::read_to_string(path).expect("sources can be read");
         let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -28,18 +25,41 @@ fn played(place: &Path) -> BTreeSet<String> {
     entries.flat_map(|entry| played(&entry.expect("it can be read").path())).collect()
 }
 
-/// Functions of these names with one body. `NAME` in it stands for the name.
-#[allow(dead_code)] // not all build programs need it
-fn stubs<'a>(names: impl Iterator<Item = &'a String>, body: &str) -> String {
-    let stub = |name: &String| {
+/// Returns functions of these names with one body. `NAME` in it stands for the name.
+pub fn stubs<'a>(names: impl Iterator<Item = &'a str>, body: &str) -> String {
+    let stub = |name: &'a str| {
         let body = body.replace("NAME", name);
         format!("#[unsafe(no_mangle)]\nextern \"C\" fn {name}() -> u32 {{ {body} }}\n")
     };
     names.map(stub).collect()
 }
 
-/// Writes a file for `include!`.
-fn write(name: &str, text: String) {
+/// Writes a file for `include!` into the folder that cargo gives a build program.
+///
+/// # Panics
+///
+/// Cargo has given no folder, or the file cannot be written.
+pub fn write(name: &str, text: String) {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     std::fs::write(out.join(name), text).expect("OUT_DIR can be written");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stub_has_its_name_in_its_body() {
+        let stubs = stubs(["cuA", "cuB"].into_iter(), "refuse(c\"NAME\")");
+        assert!(stubs.contains("extern \"C\" fn cuB() -> u32 { refuse(c\"cuB\") }"), "{stubs}");
+        assert_eq!(stubs.lines().count(), 4);
+    }
+
+    #[test]
+    fn played_words_are_those_of_code() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generate.rs");
+        let words = played(&source);
+        assert!(words.contains("cuA") && !words.contains("stub"), "{words:?}");
+        assert!(!words.contains(&format!("cu{}", "InComment")), "{words:?}"); // cuInComment
+    }
 }

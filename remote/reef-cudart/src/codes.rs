@@ -1,8 +1,10 @@
 //! Results of the runtime's functions, as `driver_types.h` numbers them. Those of the driver are
 //! the same numbers.
 
-pub(crate) const SUCCESS: u32 = 0;
-pub(crate) const INVALID_VALUE: u32 = 1;
+pub(crate) use reef_cuda_abi::codes::{
+    INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, SUCCESS,
+};
+
 /// The library's thread state is gone: the process ends.
 pub(crate) const CUDART_UNLOADING: u32 = 4;
 pub(crate) const INVALID_CONFIGURATION: u32 = 9;
@@ -15,9 +17,6 @@ pub(crate) const NEWER_DRIVER: u32 = 36;
 pub(crate) const MISSING_CONFIGURATION: u32 = 52;
 /// The function was not registered, or the device has no code of it.
 pub(crate) const INVALID_FUNCTION: u32 = 98;
-pub(crate) const INVALID_DEVICE: u32 = 101;
-pub(crate) const NOT_FOUND: u32 = 500;
-pub(crate) const NOT_SUPPORTED: u32 = 801;
 
 /// Errors after which the device's context can't be used: each later call has them too.
 const STICKY: [u32; 14] = [214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810];

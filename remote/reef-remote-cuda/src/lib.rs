@@ -22,7 +22,6 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod calls;
-mod codes;
 mod played;
 mod refused;
 mod session;

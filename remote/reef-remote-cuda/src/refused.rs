@@ -2,8 +2,8 @@
 
 #![allow(missing_docs, non_snake_case)]
 
-use crate::codes::NOT_SUPPORTED;
 use crate::state::lock::lock;
+use reef_cuda_abi::codes::NOT_SUPPORTED;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::sync::Mutex;

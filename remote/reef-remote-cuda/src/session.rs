@@ -1,10 +1,10 @@
 //! The connection to the server: one for the process, opened at the first call that needs it.
 
-use crate::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED};
 use crate::state::host_functions::run_host_function;
 use crate::state::leases::{keep_window, release_window};
 use crate::state::lock::lock;
 use crate::state::thread::{Thread, in_thread};
+use reef_cuda_abi::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED};
 use reef_remote_calls::{
     Advance, Barrier, Class, Define, Facts, Failed, HostCalled, HostReturned, KernelPrinted,
     Request, SCHEMA, SetCurrent, TableCall, WINDOW_SLOTS,

@@ -1,27 +1,11 @@
 //! The driver's functions, by name.
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use reef_cuda_abi::codes::NOT_FOUND;
 use reef_guest::library_path::candidates;
 use reef_remote_calls::{CALLS, Call, DeviceFacts, Facts};
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
-
-/// Code of an argument that can't be.
-pub(crate) const INVALID_VALUE: u32 = 1;
-/// Code of memory that there isn't.
-pub(crate) const OUT_OF_MEMORY: u32 = 2;
-/// Code of an image that can't be loaded.
-pub(crate) const INVALID_IMAGE: u32 = 200;
-/// Code of a context that isn't there.
-pub(crate) const INVALID_CONTEXT: u32 = 201;
-/// Code of any other object that isn't there.
-pub(crate) const INVALID_HANDLE: u32 = 400;
-/// Code of a function that the driver doesn't have.
-pub(crate) const NOT_FOUND: u32 = 500;
-/// Code of work that has not ended.
-pub(crate) const NOT_READY: u32 = 600;
-/// Code of what is not supported.
-pub(crate) const NOT_SUPPORTED: u32 = 801;
 
 /// Highest number of a device's attribute that is asked for.
 const LAST_ATTRIBUTE: u32 = 160;

@@ -8,14 +8,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// Files and folders by the package whose sources or tests read them.
 const INPUTS: &[(&str, &[&str])] = &[
-    (
-        "fake-libcuda",
-        &[
-            "interpose/reef-shim/generate.rs",
-            "interpose/reef-shim/names.txt",
-            "interpose/reef-shim/versions.txt",
-        ],
-    ),
     ("reef-capi", &["docs/capi.md", "examples/c", "tools/install_capi.sh"]),
     (
         "reef-cli",
@@ -48,14 +40,6 @@ const INPUTS: &[(&str, &[&str])] = &[
     ("reef-kernels", &["kernels", "reef-cuda/images", "reef-cuda/src", "reef-hip/images"]),
     ("reef-loom", &["reef-core/src/backend", "reef-core/src/sync", "reef-core/src/vqueue"]),
     ("reef-remote", &["reef-models/tests/integration/eight_bits"]),
-    (
-        "reef-remote-cuda",
-        &[
-            "interpose/reef-shim/generate.rs",
-            "interpose/reef-shim/names.txt",
-            "interpose/reef-shim/versions.txt",
-        ],
-    ),
     (
         "reef-remote-worker",
         &["fuzz/seeds/requests", "remote/reef-cudart/tests", "interpose/reef-shim/tests"],

@@ -80,7 +80,12 @@ pub(super) fn manifest(metadata: &Value) -> String {
     };
     // With all packages in view each has its default features.
     for package in all().filter(is_library) {
-        let requirement = tables[0].entry(text(&package["name"])).or_default();
+        let name = text(&package["name"]);
+        // Build programs may use it as well.
+        if let Some(requirement) = tables[1].get_mut(&name) {
+            requirement.path = Some(folder(package));
+        }
+        let requirement = tables[0].entry(name).or_default();
         (requirement.path, requirement.has_defaults) = (Some(folder(package)), true);
     }
     let mut manifest = HEAD.to_owned() + "[features]\nnever = []\n";
@@ -168,5 +173,23 @@ mod tests {
             \n[build-dependencies]\n";
         assert_eq!(dependencies, expected);
         assert!(manifest.contains("cuda = [\"a/cuda\"]\nhip = []\n"), "{manifest}");
+    }
+
+    #[test]
+    fn library_for_build_programs_is_named_by_its_folder() {
+        let of_a = json!({
+            "name": "a", "req": "^0.1.0", "kind": "build", "rename": null, "optional": false,
+            "uses_default_features": true, "features": [],
+        });
+        let package = |name: &str, dependencies: Value| {
+            json!({
+                "name": name, "manifest_path": format!("/w/{name}/Cargo.toml"), "features": {},
+                "targets": [{ "kind": ["lib"], "name": name }], "dependencies": dependencies,
+            })
+        };
+        let packages = [package("a", json!([])), package("b", json!([of_a]))];
+        let manifest = manifest(&json!({ "workspace_root": "/w", "packages": packages }));
+        let (_, built) = manifest.split_once("[build-dependencies]\n").unwrap();
+        assert_eq!(built, "a = { path = \"../../a\" }\n");
     }
 }

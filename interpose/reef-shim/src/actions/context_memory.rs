@@ -9,7 +9,7 @@ use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts::{RaisedLimit, begin, cost, raised_limits};
 use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::libraries;
-use crate::limit::refusal::OUT_OF_MEMORY;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Sets a limit of the current context. Its memory is reserved before.

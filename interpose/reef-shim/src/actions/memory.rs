@@ -15,10 +15,10 @@ use crate::limit::libraries;
 use crate::limit::memory_handles::{Holder, memory_table};
 use crate::limit::pending;
 use crate::limit::pools::stores::stores;
-use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::shared_blocks::{self, Part};
 use crate::limit::sizes::{BLOCK, MAX_SHARED, granted, round_up};
 use crate::swap::allocations;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::sync::MutexGuard;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.

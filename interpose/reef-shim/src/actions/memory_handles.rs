@@ -10,8 +10,8 @@ use crate::limit::exporters;
 use crate::limit::imports;
 use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
-use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::swap::allocations;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::ffi::c_void;
 
 /// `CUmemAllocationProp`, as far as it is read.

@@ -6,8 +6,8 @@
 
 use crate::driver::{calls, state};
 use crate::explain;
-use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::settings::settings;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_guest::join::{MemoryRequest, ask_for_memory};
 use reef_guest::page::Class;
 use std::panic::catch_unwind;

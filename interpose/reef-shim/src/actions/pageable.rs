@@ -9,7 +9,8 @@ use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::device::{self, LimitState, Limited};
-use crate::limit::refusal::{OUT_OF_MEMORY, say};
+use crate::limit::refusal::say;
+use reef_cuda_abi::codes::{INVALID_VALUE, OUT_OF_MEMORY};
 
 /// `CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS` and `…_USES_HOST_PAGE_TABLES`.
 const ACCESS: u32 = 88;
@@ -21,8 +22,6 @@ const DEVICE: u32 = 1;
 const PART: u32 = 6;
 /// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`.
 const PREFER: u32 = 3;
-/// `CUDA_ERROR_INVALID_VALUE`: the answer of a device that moves managed memory alone.
-const INVALID_VALUE: u32 = 1;
 
 /// `CUmemLocation`.
 #[repr(C)]

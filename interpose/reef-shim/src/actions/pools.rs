@@ -11,7 +11,7 @@ use crate::limit::pending;
 use crate::limit::pools::graphs;
 use crate::limit::pools::holes::StreamKey;
 use crate::limit::pools::stores::{KeptPool, Store, Stores, stores, stream_key};
-use crate::limit::refusal::OUT_OF_MEMORY;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::ffi::c_void;
 use std::sync::MutexGuard;
 use std::time::Duration;

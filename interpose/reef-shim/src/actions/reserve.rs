@@ -6,7 +6,7 @@ use crate::limit::exported;
 use crate::limit::pending::{self, POLL_INTERVAL, Points};
 use crate::limit::pools::holes::StreamKey;
 use crate::limit::pools::stores::{Stores, stores, stream_key};
-use crate::limit::refusal::OUT_OF_MEMORY;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};

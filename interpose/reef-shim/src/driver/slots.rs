@@ -4,12 +4,8 @@ use super::library::symbol;
 use super::names::NAMES;
 use super::pause_gate;
 use super::withheld::is_withheld;
+use reef_cuda_abi::codes::{NO_DEVICE, NOT_FOUND};
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// `CUDA_ERROR_NO_DEVICE`: there is no driver at all.
-const NO_DEVICE: u32 = 100;
-/// `CUDA_ERROR_NOT_FOUND`: the driver doesn't have this function.
-pub(crate) const NOT_FOUND: u32 = 500;
 
 /// Zero: not looked up yet. Written by the first callers, always with the same value.
 pub(super) static SLOTS: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];

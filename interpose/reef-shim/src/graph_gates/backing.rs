@@ -7,7 +7,7 @@ use crate::driver::state::Inside;
 use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::pools::graphs::{self as needs, Launch, Need};
 use crate::limit::pools::stores::{Store, stores, stream_key};
-use crate::limit::refusal::OUT_OF_MEMORY;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::cell::Cell;
 use std::time::Duration;
 

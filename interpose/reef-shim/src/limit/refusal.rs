@@ -2,13 +2,9 @@
 
 use crate::explain;
 use crate::settings::settings;
+use reef_cuda_abi::codes::NOT_PERMITTED;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
-pub(crate) const OUT_OF_MEMORY: u32 = 2;
-/// `CUDA_ERROR_NOT_PERMITTED`: limits that can't be read.
-pub(crate) const NOT_PERMITTED: u32 = 800;
 
 /// Prints once why a limit can't be kept. A program gets only an error's number, so this line goes
 /// to stderr, like those of the loader.

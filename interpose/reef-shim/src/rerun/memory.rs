@@ -2,8 +2,9 @@
 
 use crate::driver::calls::{calls, pointer_attribute};
 use crate::driver::names;
-use crate::driver::slots::{NOT_FOUND, real};
+use crate::driver::slots::real;
 use crate::kernel_variants::launch::KernelLaunch;
+use reef_cuda_abi::codes::NOT_FOUND;
 use std::ffi::c_void;
 
 calls! {

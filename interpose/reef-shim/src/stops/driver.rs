@@ -2,7 +2,8 @@
 
 use crate::driver::calls::calls;
 use crate::driver::names;
-use crate::driver::slots::{NOT_FOUND, real};
+use crate::driver::slots::real;
+use reef_cuda_abi::codes::{LAUNCH_FAILED, NOT_FOUND};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -30,7 +31,7 @@ calls! {
 }
 
 /// Code of a launch that was not made: `CUDA_ERROR_LAUNCH_FAILED` of what comes before it.
-pub(crate) const NOT_LAUNCHED: u32 = 719;
+pub(crate) const NOT_LAUNCHED: u32 = LAUNCH_FAILED;
 
 /// Launches a kernel. Returns the driver's code.
 ///

@@ -4,13 +4,12 @@ use super::calls::{self, Access, Properties, Refused, check};
 use crate::driver::calls as driver;
 use crate::driver::state::Inside;
 use crate::settings::settings;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 /// Smaller allocations are the driver's: physical memory comes in pieces of 2 MiB.
 const MIN_BYTES: usize = 1 << 20;
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
-const OUT_OF_MEMORY: u32 = 2;
 
 /// Allocation, with physical memory or without.
 #[derive(Clone, Copy, Debug)]

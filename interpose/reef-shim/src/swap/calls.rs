@@ -3,6 +3,7 @@
 use crate::driver::calls::calls;
 use crate::driver::names;
 use crate::driver::slots::real;
+use reef_cuda_abi::codes::NOT_FOUND;
 use std::ffi::c_void;
 
 /// `CUmemAllocationProp`: pinned memory of a device.
@@ -87,7 +88,7 @@ pub(super) fn check(what: &'static str, code: Option<u32>) -> Result<(), Refused
     match code {
         Some(0) => Ok(()),
         Some(code) => Err(Refused { what, code }),
-        None => Err(Refused { what, code: 500 }),
+        None => Err(Refused { what, code: NOT_FOUND }),
     }
 }
 

@@ -6,8 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Names from the headers, by `tools/interpose/names.py`.
-const NAMES: &str = include_str!("../../names.txt");
 const TREATMENTS: &str = include_str!("../../treatments.txt");
 /// Treatments without a hook.
 const JUMPS: [&str; 5] = ["plain", "overhead", "foreign", "old", "withheld"];
@@ -15,7 +13,7 @@ const JUMPS: [&str; 5] = ["plain", "overhead", "foreign", "old", "withheld"];
 const WITHHELD: &str = include_str!("../../src/driver/withheld.rs");
 
 fn names() -> BTreeSet<&'static str> {
-    NAMES.lines().filter_map(|line| line.split(' ').next()).collect()
+    reef_cuda_abi::names().collect()
 }
 
 /// A name without what marks a variant for per-thread default streams.
@@ -54,7 +52,7 @@ fn each_name_of_the_headers_has_a_treatment() {
     let forgotten: Vec<_> = bases.iter().filter(|name| !treatments.contains_key(*name)).collect();
     assert!(forgotten.is_empty(), "no treatment in treatments.txt: {forgotten:?}");
     let unknown: Vec<_> = treatments.keys().filter(|name| !bases.contains(*name)).collect();
-    assert!(unknown.is_empty(), "not in names.txt: {unknown:?}");
+    assert!(unknown.is_empty(), "not among the names: {unknown:?}");
 }
 
 #[test]

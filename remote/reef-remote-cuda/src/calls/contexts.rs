@@ -2,13 +2,13 @@
 
 use super::export::{check, give, plain};
 use super::table::table;
-use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
 use crate::state::leases::Leases;
 use crate::state::lock::lock;
 use crate::state::thread::contexts;
 use crate::state::thread::in_thread;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{Call, TableCall};
 use reef_wire::little_endian::{U16, U32};
 use reef_wire::{Hot, hot_bytes};

@@ -1,9 +1,9 @@
 //! Start, devices and errors: answered from the facts that the server gave.
 
 use super::export::{give, plain};
-use crate::codes::*;
 use crate::session::{Session, session};
 use crate::state::thread::in_thread;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::DeviceFacts;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Once;

@@ -11,7 +11,7 @@ macro_rules! plain {
                 // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 let result: Result<(), u32> = unsafe { self::$body($($arg),*) };
-                result.err().unwrap_or($crate::codes::SUCCESS)
+                result.err().unwrap_or(reef_cuda_abi::codes::SUCCESS)
             }
         )+
     };
@@ -29,7 +29,7 @@ macro_rules! ptsz {
                 // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 let result: Result<(), u32> = unsafe { self::$body(false, $($arg),*) };
-                result.err().unwrap_or($crate::codes::SUCCESS)
+                result.err().unwrap_or(reef_cuda_abi::codes::SUCCESS)
             }
 
             #[allow(non_snake_case)]
@@ -39,7 +39,7 @@ macro_rules! ptsz {
                 // demands that addresses among them are null or valid, and so does the body.
                 #[allow(unused_unsafe)]
                 let result: Result<(), u32> = unsafe { self::$body(true, $($arg),*) };
-                result.err().unwrap_or($crate::codes::SUCCESS)
+                result.err().unwrap_or(reef_cuda_abi::codes::SUCCESS)
             }
         )+
     };
@@ -56,7 +56,7 @@ macro_rules! ptsz {
 /// `to` is null or may be written.
 pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> Result<(), u32> {
     if to.is_null() {
-        return Err(crate::codes::INVALID_VALUE);
+        return Err(reef_cuda_abi::codes::INVALID_VALUE);
     }
     // SAFETY: not null, so `# Safety` demands that `to` may be written. Its alignment does not
     // matter.
@@ -66,7 +66,7 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> Result<(), u32> {
 
 /// Makes an error of any code but success.
 pub(crate) fn check(code: u32) -> Result<(), u32> {
-    if code == crate::codes::SUCCESS { Ok(()) } else { Err(code) }
+    if code == reef_cuda_abi::codes::SUCCESS { Ok(()) } else { Err(code) }
 }
 
 /// Returns the number of a stream, as passed to a function or to its per-thread variant.

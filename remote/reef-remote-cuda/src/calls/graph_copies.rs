@@ -2,10 +2,10 @@
 
 use super::export::{check, give, plain};
 use super::graphs::nodes_before;
-use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
 use crate::state::lock::mint;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{ADD_NODE, BOX_WORDS, CopyNode, SET_EXEC_NODE, SET_NODE};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};

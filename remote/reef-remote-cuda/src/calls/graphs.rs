@@ -3,11 +3,11 @@
 use super::code::launches::pack;
 use super::export::{check, give, plain};
 use super::table::table;
-use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
 use crate::state::functions::Functions;
 use crate::state::lock::mint;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{ADD_NODE, Call, KernelNode, SET_EXEC_NODE, SET_NODE};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};

@@ -2,15 +2,11 @@
 //! default stream's kind.
 
 use super::export::plain;
-use crate::codes::*;
 use crate::played::PLAYED;
+use reef_cuda_abi::PTSZ_SUFFIXES;
+use reef_cuda_abi::codes::*;
 use std::ffi::{CStr, c_char};
 
-/// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs
-/// of CUDA's headers.
-const VERSIONS: &str = include_str!("../../../../interpose/reef-shim/versions.txt");
-/// Names that end thus mean per-thread default streams.
-const PTSZ_SUFFIXES: [&str; 2] = ["_ptsz", "_ptds"];
 /// Flag of a look-up of variants for per-thread default streams.
 const PER_THREAD: u64 = 2;
 /// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND` and `…_VERSION_NOT_SUFFICIENT`.
@@ -57,18 +53,7 @@ unsafe fn find_with_status(
 
 /// The function's address, or a status.
 fn symbol(name: &str, version: i32, is_per_thread: bool) -> Result<usize, u32> {
-    let variants = VERSIONS.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let is_it = words.next() == Some(name);
-        let variant = (words.next()?.parse::<i32>().ok()?, words.next()?);
-        is_it.then_some(variant)
-    });
-    let variants: Vec<_> = variants.collect();
-    let symbol = match variants.iter().rfind(|(since, _)| *since <= version) {
-        Some((_, symbol)) => *symbol,
-        None if variants.is_empty() => name, // a name without a typedef
-        None => return Err(OTHER_VERSION),
-    };
+    let symbol = reef_cuda_abi::symbol(name, version).ok_or(OTHER_VERSION)?;
     let ptsz_variants =
         PTSZ_SUFFIXES.iter().filter(|_| is_per_thread).filter_map(|ptsz| address(symbol, ptsz));
     ptsz_variants.chain(address(symbol, "")).next().ok_or(NO_SYMBOL)

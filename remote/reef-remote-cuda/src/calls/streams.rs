@@ -1,9 +1,9 @@
 //! Host functions in streams.
 
 use super::export::{check, ptsz, stream};
-use crate::codes::*;
 use crate::session::session;
 use crate::state::host_functions::note_host_function;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::CallHost;
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};

@@ -1,10 +1,10 @@
 //! Calls that are packed by the table.
 
 use super::export::{check, stream};
-use crate::codes::INVALID_VALUE;
 use crate::refused::refuse;
 use crate::session::session;
 use crate::state::lock::mint;
+use reef_cuda_abi::codes::INVALID_VALUE;
 use reef_remote_calls::{
     Arg, Call, Kind, MAX_ARGS, TableCall, Way, are_context_flags_known, for_each_call,
 };

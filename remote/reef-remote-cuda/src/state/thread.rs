@@ -1,7 +1,7 @@
 //! A thread of the program: its number, and its stack of contexts.
 
 use super::lock::lock;
-use crate::codes::DEINITIALIZED;
+use reef_cuda_abi::codes::DEINITIALIZED;
 use reef_replay::Player;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

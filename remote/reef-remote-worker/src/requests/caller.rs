@@ -1,10 +1,10 @@
 //! State of the thread that makes the calls.
 
 use super::params::Params;
-use crate::driver::{INVALID_CONTEXT, INVALID_VALUE};
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
+use reef_cuda_abi::codes::{INVALID_CONTEXT, INVALID_VALUE};
 use reef_remote_calls::{Call, CallHost, Kind, LEGACY_STREAM, OWN_STREAM};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Calls of the table that allocate or free memory.
 
-use crate::driver::NOT_SUPPORTED;
 use crate::state::lock::lock;
 use crate::state::quota::{Charge, Quota};
 use crate::state::shared::Shared;
+use reef_cuda_abi::codes::NOT_SUPPORTED;
 use reef_remote_calls::{Call, Kind, MAX_ARGS, Spec};
 use std::sync::Arc;
 use std::thread;

@@ -1,10 +1,10 @@
 //! Copies between host and device.
 
 use super::caller::{Caller, CallingThread};
-use crate::driver::{INVALID_CONTEXT, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
 use crate::state::staging::Block;
+use reef_cuda_abi::codes::{INVALID_CONTEXT, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
 use reef_remote_calls::{Call, Kind, MAX_PIECE_LEN, ToDevice, ToHost};
 use reef_wire::{Hot, Result};
 use std::time::{Duration, Instant};

@@ -3,8 +3,8 @@
 use super::addresses::span;
 use super::caller::Caller;
 use super::nodes::Change;
-use crate::driver::INVALID_VALUE;
 use crate::reader::Reader;
+use reef_cuda_abi::codes::INVALID_VALUE;
 use reef_remote_calls::{BOX_WORDS, CopyNode};
 use reef_wire::{Hot, Result};
 

@@ -2,12 +2,13 @@
 
 use super::caller::{Caller, CallingThread};
 use super::jit_options::{AskedOptions, JitOptions, read_options};
-use crate::driver::{Function, INVALID_IMAGE, INVALID_VALUE, NOT_SUPPORTED};
+use crate::driver::Function;
 use crate::reader::{Reader, words};
 use crate::state::handles::Layout;
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
+use reef_cuda_abi::codes::{INVALID_IMAGE, INVALID_VALUE, NOT_SUPPORTED};
 use reef_ptx::image::load_form;
 use reef_remote_calls::{Call, FindFunction, Kind, Load};
 use reef_wire::{Hot, Result};

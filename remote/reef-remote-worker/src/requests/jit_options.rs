@@ -1,7 +1,7 @@
 //! Options of a compilation or a link, built of what a client asks for.
 
-use crate::driver::INVALID_VALUE;
 use crate::reader::Reader;
+use reef_cuda_abi::codes::INVALID_VALUE;
 use reef_remote_calls::{JitLog, JitNumber, JitOption};
 use reef_wire::{Error, Result};
 

@@ -1,9 +1,9 @@
 //! Launches of kernels.
 
 use super::caller::{Caller, CallingThread};
-use crate::driver::{INVALID_HANDLE, INVALID_VALUE};
 use crate::state::lock::lock;
 use crate::state::shared::Shared;
+use reef_cuda_abi::codes::{INVALID_HANDLE, INVALID_VALUE};
 use reef_remote_calls::{ATTRIBUTE_LEN, Kind, Launch, LaunchAttribute, MAX_PARAMS_LEN};
 use reef_wire::{Error, Hot, Result};
 

@@ -1,10 +1,10 @@
 //! Memory of the session's window, which the client divides into allocations.
 
 use super::caller::{Caller, CallingThread};
-use crate::driver::{INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY};
 use crate::reader::Reader;
 use crate::state::lock::lock;
 use crate::state::shared::{Request, Shared};
+use reef_cuda_abi::codes::{INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY};
 use reef_remote_calls::{Call, FreeLeased, Kind, Lease};
 use reef_wire::{Hot, Result};
 

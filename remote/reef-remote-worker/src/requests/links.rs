@@ -2,9 +2,9 @@
 
 use super::caller::{Caller, CallingThread};
 use super::jit_options::{AskedOptions, JitOptions, read_options};
-use crate::driver::{INVALID_IMAGE, INVALID_VALUE};
 use crate::reader::{Reader, words};
 use crate::state::shared::{Request, Shared};
+use reef_cuda_abi::codes::{INVALID_IMAGE, INVALID_VALUE};
 use reef_ptx::image::link_form;
 use reef_remote_calls::Link;
 use reef_wire::{Error, Hot, Result};

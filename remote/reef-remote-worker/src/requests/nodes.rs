@@ -1,10 +1,11 @@
 //! Nodes of graphs that are added or changed, and those that are kernels.
 
 use super::caller::Caller;
-use crate::driver::{Function, INVALID_HANDLE};
+use crate::driver::Function;
 use crate::reader::Reader;
 use crate::state::lock::lock;
 use crate::state::shared::Shared;
+use reef_cuda_abi::codes::INVALID_HANDLE;
 use reef_remote_calls::{ADD_NODE, KernelNode, Kind, MAX_PARAMS_LEN, SET_EXEC_NODE, SET_NODE};
 use reef_wire::{Error, Hot, Result};
 

@@ -3,12 +3,13 @@
 use super::addresses::{NamedMemory, filled, named};
 use super::caller::{Caller, CallingThread};
 use super::charges::Change;
-use crate::driver::{Function, INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED};
+use crate::driver::Function;
 use crate::reader::{Reader, words};
 use crate::state::allocations::{Allocation, MemoryKind};
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
+use reef_cuda_abi::codes::{INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED};
 use reef_remote_calls::{
     Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way, are_context_flags_known,
     pointer_attribute_len,

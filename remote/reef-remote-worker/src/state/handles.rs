@@ -1,6 +1,6 @@
 //! Handles of the driver, by the numbers that the client knows.
 
-use crate::driver::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
+use reef_cuda_abi::codes::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
 use reef_remote_calls::Kind;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::lock::lock;
 use super::quota::Quota;
-use crate::driver::OUT_OF_MEMORY;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_remote::server::Resource;
 use reef_remote_calls::HostCalled;
 use reef_wire::little_endian::U64;

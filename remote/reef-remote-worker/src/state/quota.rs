@@ -6,7 +6,7 @@
 
 use super::lock::lock;
 use crate::control::{self, FromWorker};
-use crate::driver::OUT_OF_MEMORY;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_remote::server::Resource;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

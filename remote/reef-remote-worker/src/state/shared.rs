@@ -12,7 +12,8 @@ use super::staging::Staging;
 use super::uses::{Effect, Uses};
 use super::waiters::Waiters;
 use super::window::Window;
-use crate::driver::{Driver, OUT_OF_MEMORY};
+use crate::driver::Driver;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_remote::server::Resource;
 use reef_remote_calls::{
     CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, WINDOW_LEN, Way,

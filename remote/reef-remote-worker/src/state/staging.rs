@@ -1,7 +1,8 @@
 //! Pinned memory that copies pass through.
 
 use super::lock::lock;
-use crate::driver::{Driver, NOT_READY, NOT_SUPPORTED, OUT_OF_MEMORY};
+use crate::driver::Driver;
+use reef_cuda_abi::codes::{NOT_READY, NOT_SUPPORTED, OUT_OF_MEMORY};
 use reef_remote_calls::Call;
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -2,7 +2,8 @@
 //! there.
 
 use super::quota::Quota;
-use crate::driver::{Driver, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::driver::Driver;
+use reef_cuda_abi::codes::{INVALID_VALUE, OUT_OF_MEMORY};
 use reef_remote_calls::{SLAB_LEN, WINDOW_LEN, WINDOW_SLOTS};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -173,9 +173,8 @@ fn without_a_server_there_is_no_device() {
 #[test]
 fn all_names_are_exported_and_what_is_not_there_is_refused() {
     let driver = support::client("names");
-    let names = include_str!("../../../../interpose/reef-shim/names.txt").lines();
-    let names = names.filter_map(|line| line.split(' ').next());
-    let missing: Vec<_> = names.filter(|name| driver.symbol(name).is_none()).collect();
+    let missing: Vec<_> =
+        reef_cuda_abi::names().filter(|name| driver.symbol(name).is_none()).collect();
     assert_eq!(missing, [""; 0]);
     assert_eq!(call!(driver, cuTexRefGetFormat(0, 0, 0)), 801);
     let find = |name: &CStr, version: usize, flags: usize| {

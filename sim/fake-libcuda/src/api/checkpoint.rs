@@ -1,7 +1,7 @@
 //! Suspension of other processes. The caller's own calls don't wait.
 
-use super::code::*;
 use crate::engine::checkpoint::{Request, ask, state};
+use reef_cuda_abi::codes::*;
 
 /// Exports functions that a locked process may call.
 macro_rules! exports {

@@ -3,7 +3,6 @@
 //! A primary context that is made current while no call retains it is retained by that: NVIDIA's
 //! runtime does this first.
 
-use super::code::*;
 use super::current::{self, current};
 use super::export::{give, plain};
 use super::streams::wait_for_all;
@@ -12,6 +11,7 @@ use crate::engine::device_memory::take;
 use crate::engine::run::start;
 use crate::engine::settings::setting;
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,8 +1,8 @@
 //! The context that is current in a thread.
 
-use super::code::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT};
 use crate::engine::context::Context;
 use crate::engine::world::World;
+use reef_cuda_abi::codes::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT};
 use std::cell::Cell;
 
 thread_local! {

@@ -1,12 +1,12 @@
 //! Events, in streams and in captures.
 
-use super::code::*;
 use super::current::current;
 use super::export::{give, plain, ptsz};
 use super::streams::{give_to, resolve, stream_record};
 use crate::engine::op::Op;
 use crate::engine::settings::setting;
 use crate::engine::world::{CHANGED, Event, world};
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuEventCreate(event: *mut usize, flags: u32) = create;

@@ -8,7 +8,7 @@ macro_rules! plain {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
                 if $crate::engine::run::is_lost() {
-                    return $crate::api::code::NOT_INITIALIZED;
+                    return reef_cuda_abi::codes::NOT_INITIALIZED;
                 }
                 $crate::engine::checkpoint::pass();
                 let _lock = $crate::engine::lock::enter();
@@ -29,7 +29,7 @@ macro_rules! ptsz {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
                 if $crate::engine::run::is_lost() {
-                    return $crate::api::code::NOT_INITIALIZED;
+                    return reef_cuda_abi::codes::NOT_INITIALIZED;
                 }
                 $crate::engine::checkpoint::pass();
                 let _lock = $crate::engine::lock::enter();
@@ -42,7 +42,7 @@ macro_rules! ptsz {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $ptsz($($arg: $type),*) -> u32 {
                 if $crate::engine::run::is_lost() {
-                    return $crate::api::code::NOT_INITIALIZED;
+                    return reef_cuda_abi::codes::NOT_INITIALIZED;
                 }
                 $crate::engine::checkpoint::pass();
                 let _lock = $crate::engine::lock::enter();

@@ -1,10 +1,10 @@
 //! Green contexts: views of a primary context, which they retain.
 
-use super::code::*;
 use super::context::number_of;
 use super::export::{give, plain};
 use crate::engine::context::{Kind, primary};
 use crate::engine::world::{Stream, World, world};
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuGreenCtxCreate(context: *mut usize, resources: usize, device: i32, flags: u32) = create;

@@ -1,12 +1,12 @@
 //! Modules and launches: a function is its name.
 
-use super::code::*;
 use super::current;
 use super::export::{give, plain, ptsz};
 use super::streams::give_to;
 use crate::engine::blocks::{Launched, PtxKernel, entry};
 use crate::engine::op::{Kernel, Op};
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::ffi::{CStr, c_char};
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,19 +1,15 @@
 //! `cuGetProcAddress`: a function by its name, the version that introduced the variant, and the
 //! default stream's kind.
 
-use super::code::*;
 use super::export::{give, plain};
 use crate::engine::world::world;
+use reef_cuda_abi::PTSZ_SUFFIXES;
+use reef_cuda_abi::codes::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 
-/// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs
-/// of CUDA's headers.
-const VERSIONS: &str = include_str!("../../../../interpose/reef-shim/versions.txt");
 /// Version of CUDA for which the function that `REEF_FAKE_NEWER` names has a variant that no header
 /// has: an allocation.
 const NEWER: i32 = 14_000;
-/// Names that end thus mean per-thread default streams.
-const PTSZ_SUFFIXES: [&str; 2] = ["_ptsz", "_ptds"];
 
 plain! {
     cuGetProcAddress(name: *const c_char, to: *mut usize, version: i32, flags: u64) = find;
@@ -65,13 +61,7 @@ fn symbol(name: &str, version: i32, flags: u64) -> Result<String, u32> {
     if version >= NEWER && std::env::var("REEF_FAKE_NEWER").is_ok_and(|newer| newer == name) {
         return Ok("reef_fake_newer".into());
     }
-    let lines = VERSIONS.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let variants: Vec<_> = lines.filter(|words| words[0] == name).collect();
-    if variants.is_empty() {
-        return Ok(name.to_owned()); // a name without a typedef
-    }
-    let fits = |words: &&Vec<&str>| words[1].parse().is_ok_and(|since: i32| since <= version);
-    let symbol = variants.iter().rfind(fits).ok_or(2_u32)?[2].to_owned();
+    let symbol = reef_cuda_abi::symbol(name, version).ok_or(2_u32)?.to_owned();
     let ptsz_variants = PTSZ_SUFFIXES.map(|ptsz| format!("{symbol}{ptsz}"));
     let ptsz = ptsz_variants.into_iter().find(|ptsz| address(ptsz).is_some());
     Ok(ptsz.filter(|_| flags & 2 != 0).unwrap_or(symbol))

@@ -1,6 +1,5 @@
 //! Memory is the host's: a device pointer is an address.
 
-use super::code::*;
 use super::current::current;
 use super::export::{give, plain, ptsz};
 use super::streams::{device_of, give_from, give_to, is_captured, resolve, wait_for, wait_for_all};
@@ -12,6 +11,7 @@ use crate::engine::pool::own_pool;
 use crate::engine::settings::setting;
 use crate::engine::shared_blocks::MAX_SHARED;
 use crate::engine::world::{Registered, world};
+use reef_cuda_abi::codes::*;
 use std::os::fd::IntoRawFd;
 use std::sync::LazyLock;
 

@@ -1,7 +1,6 @@
 //! The driver's functions, as the shim and the programs of its tests call them.
 
 mod checkpoint;
-pub(crate) mod code;
 mod context;
 mod current;
 mod device;

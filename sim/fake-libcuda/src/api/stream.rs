@@ -1,6 +1,5 @@
 //! Streams, and waits and writes of memory words in them.
 
-use super::code::*;
 use super::current::current;
 use super::export::{give, plain, ptsz};
 use super::streams::{give_to, invalidate, resolve, stream_record, wait_for};
@@ -8,6 +7,7 @@ use crate::engine::context::{Context, Kind, primary};
 use crate::engine::op::Op;
 use crate::engine::settings::setting;
 use crate::engine::world::{CHANGED, Stream, world};
+use reef_cuda_abi::codes::*;
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;

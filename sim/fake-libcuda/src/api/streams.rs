@@ -1,12 +1,12 @@
 //! Streams of handles, and operations that are given to them.
 
-use super::code::*;
 use super::current::current;
 use crate::engine::check;
 use crate::engine::op::{Op, take_effect};
 use crate::engine::run::{end_at_once, is_instant};
 use crate::engine::settings::setting;
 use crate::engine::world::{CHANGED, Stream, World, world};
+use reef_cuda_abi::codes::*;
 use std::sync::{Mutex, MutexGuard};
 
 /// Held by a call that waits for room in a queue. Then every other call that gives work waits as

@@ -7,6 +7,7 @@
 
 use super::device_memory::{give_back, own, take};
 use super::world::world;
+use reef_cuda_abi::codes::*;
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -25,14 +26,6 @@ const RUNNING: u32 = 0;
 const LOCKED: u32 = 1;
 const SUSPENDED: u32 = 2;
 const FAILED: u32 = 3;
-
-/// Results, as cuda.h numbers them.
-const SUCCESS: u32 = 0;
-const INVALID_VALUE: u32 = 1;
-const OUT_OF_MEMORY: u32 = 2;
-const ILLEGAL_STATE: u32 = 401;
-const NOT_READY: u32 = 600;
-const NOT_SUPPORTED: u32 = 801;
 
 /// Places of the words.
 const STATE: u64 = 0;

@@ -2,14 +2,13 @@
 //! time.
 
 use crate::driver::calls;
+use reef_cuda_abi::codes::ALREADY_REGISTERED;
 use reef_guest::page::{BYTES, Mapping};
 use std::io;
 use std::sync::atomic::AtomicU32;
 
 /// `CU_MEMHOSTREGISTER_DEVICEMAP`, and not portable: it is this context's alone.
 const MAPPED: u32 = 2;
-/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`: a context that had this memory before has kept it.
-const ALREADY: u32 = 712;
 
 /// Number of words in a page.
 pub(super) const WORDS: usize = 1024;
@@ -59,9 +58,13 @@ impl Area {
     pub(crate) fn register(&self) -> Result<u64, u32> {
         let (at, mut address) = (self.at as *mut libc::c_void, 0);
         // SAFETY: this memory is mapped for the life of the process.
-        let code = unsafe { calls::host_register(at, self.bytes, MAPPED) }.unwrap_or(ALREADY);
+        let code =
+            unsafe { calls::host_register(at, self.bytes, MAPPED) }.unwrap_or(ALREADY_REGISTERED);
         match code {
-            0 | ALREADY if calls::device_pointer(&mut address, at, 0) == Some(0) => Ok(address),
+            // A context that had this memory before has kept it.
+            0 | ALREADY_REGISTERED if calls::device_pointer(&mut address, at, 0) == Some(0) => {
+                Ok(address)
+            }
             code => Err(code),
         }
     }

@@ -1,7 +1,7 @@
 //! Options of a compilation or a link.
 
-use crate::codes::INVALID_VALUE;
 use crate::refused::refuse;
+use reef_cuda_abi::codes::INVALID_VALUE;
 
 /// Options of a compilation with addresses of the program's: names and addresses of symbols.
 const SYMBOLS: std::ops::RangeInclusive<u32> = 17..=19;

@@ -1,11 +1,11 @@
 //! Launches: parameters are packed as they lie in the kernel's memory.
 
 use crate::calls::export::{check, ptsz, stream};
-use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
 use crate::state::functions::Function;
 use crate::state::functions::Functions;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{ATTRIBUTE_LEN, Launch, LaunchAttribute, MAX_PARAMS_LEN};
 use reef_replay::Op;
 use reef_wire::little_endian::{U32, U64};

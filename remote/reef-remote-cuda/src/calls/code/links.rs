@@ -2,10 +2,10 @@
 
 use super::jit_options::Options;
 use crate::calls::export::{check, give, plain};
-use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
 use crate::state::lock::{lock, mint};
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::Link as Message;
 use reef_wire::little_endian::U32;
 use reef_wire::{Hot, hot_bytes};

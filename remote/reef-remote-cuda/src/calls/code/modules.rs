@@ -3,11 +3,11 @@
 use super::jit_options::Options;
 use crate::calls::export::{check, give, plain};
 use crate::calls::table::table;
-use crate::codes::*;
 use crate::session::session;
 use crate::state::functions::Function;
 use crate::state::functions::Functions;
 use crate::state::lock::mint;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{Call, FindFunction, Layout, Load, image_len};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};

@@ -2,9 +2,9 @@
 
 use crate::calls::export::{give, plain};
 use crate::calls::table::table;
-use crate::codes::*;
 use crate::session::session;
 use crate::state::thread::{contexts, in_thread};
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{Call, largest_block};
 
 plain! {

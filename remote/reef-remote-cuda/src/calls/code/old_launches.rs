@@ -2,10 +2,10 @@
 
 use super::launches::send_packed;
 use crate::calls::export::{plain, stream};
-use crate::codes::*;
 use crate::session::session;
 use crate::state::functions::Functions;
 use crate::state::lock::lock;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::MAX_PARAMS_LEN;
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};

@@ -3,10 +3,10 @@
 use super::device_memory;
 use crate::calls::export::{check, plain, ptsz, stream};
 use crate::calls::table::table;
-use crate::codes::*;
 use crate::session::{Session, session};
 use crate::state::host_memory::HostMemory;
 use crate::state::leases::{Leases, is_in};
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{Call, MAX_PIECE_LEN, ToDevice, ToHost, pointer_attribute_len};
 use reef_replay::Op;
 use reef_wire::little_endian::U64;

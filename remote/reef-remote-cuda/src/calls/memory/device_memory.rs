@@ -2,10 +2,10 @@
 
 use crate::calls::export::{check, give, plain, ptsz};
 use crate::calls::table::table;
-use crate::codes::*;
 use crate::session::{Session, session};
 use crate::state::leases::{Block, Demand, Leases, is_in};
 use crate::state::thread::{contexts, in_thread};
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{Call, FreeLeased, Lease};
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};

@@ -1,10 +1,10 @@
 //! Host memory: the program's own.
 
 use crate::calls::export::{give, plain};
-use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
 use crate::state::host_memory::HostMemory;
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuMemHostAlloc(to: *mut usize, bytes: usize, flags: u32) = alloc;

@@ -2,7 +2,7 @@
 
 use crate::calls::export::plain;
 use crate::calls::table::table;
-use crate::codes::*;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::Call;
 
 plain! {

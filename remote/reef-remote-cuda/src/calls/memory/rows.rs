@@ -3,9 +3,9 @@
 use super::copies::{down, up};
 use crate::calls::export::ptsz;
 use crate::calls::table::table;
-use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
+use reef_cuda_abi::codes::*;
 use reef_remote_calls::{Call, MAX_PIECE_LEN};
 
 ptsz! {

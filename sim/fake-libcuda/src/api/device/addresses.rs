@@ -1,9 +1,9 @@
 //! Reserved addresses: what is mapped there can be read and written, and nothing else can.
 
-use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::engine::settings::setting;
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
 

@@ -1,6 +1,5 @@
 //! Arrays and rows; how much there is.
 
-use crate::api::code::*;
 use crate::api::context::number_of;
 use crate::api::current::current;
 use crate::api::export::{give, plain};
@@ -9,6 +8,7 @@ use crate::engine::device_memory::{self, capacity, give_back, read};
 use crate::engine::settings::setting;
 use crate::engine::shared_blocks::{BLOCK, MAX_SHARED};
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuMemAllocManaged(to: *mut usize, bytes: usize, flags: u32) = managed;

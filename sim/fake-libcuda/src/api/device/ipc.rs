@@ -1,10 +1,10 @@
 //! Memory of other processes, by handles of 64 bytes.
 
-use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::api::memory::host_alloc;
 use crate::engine::device_memory::{keep, own_place};
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuIpcGetMemHandle(handle: *mut Handle, at: usize) = get;

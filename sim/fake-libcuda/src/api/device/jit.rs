@@ -1,7 +1,7 @@
 //! Options of a load, as the driver reads them: names are numbers of 32 bits, and values words, of
 //! which some are addresses.
 
-use crate::api::code::*;
+use reef_cuda_abi::codes::*;
 use std::ffi::{CStr, c_char};
 
 /// Highest option that there is.

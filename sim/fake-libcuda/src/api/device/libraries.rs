@@ -2,11 +2,11 @@
 //! device that comes to be when it is first asked for; kernels are those that modules have.
 
 use super::modules::{array, enter};
-use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::api::launch::{function, param};
 use crate::api::memory::alloc;
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! Limits of contexts, as far as they take memory: stacks of all threads, what kernels print to,
 //! and their heap.
 
-use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::engine::device_memory::{give_back, take};
+use reef_cuda_abi::codes::*;
 use std::sync::Mutex;
 
 plain! {

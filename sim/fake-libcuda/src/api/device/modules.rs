@@ -3,7 +3,6 @@
 
 use super::image;
 use super::jit::Options;
-use crate::api::code::*;
 use crate::api::current;
 use crate::api::export::{give, plain};
 use crate::api::memory::granted;
@@ -11,6 +10,7 @@ use crate::engine::blocks::is_readable;
 use crate::engine::device_memory::{give_back, take};
 use crate::engine::settings::setting;
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
 

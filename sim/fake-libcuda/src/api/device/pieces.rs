@@ -2,11 +2,11 @@
 //! imported.
 
 use super::addresses;
-use crate::api::code::*;
 use crate::api::export::{give, plain, ptsz};
 use crate::engine::device_memory::{self, Piece};
 use crate::engine::exports::Export;
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 

@@ -1,6 +1,5 @@
 //! Pools, and what the driver says of the memory of graphs.
 
-use crate::api::code::*;
 use crate::api::context::number_of;
 use crate::api::export::{give, plain};
 use crate::api::memory::host_alloc;
@@ -8,6 +7,7 @@ use crate::engine::device_memory;
 use crate::engine::exports::Export;
 use crate::engine::pool::own_pool;
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, IntoRawFd};

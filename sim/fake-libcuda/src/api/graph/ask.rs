@@ -1,10 +1,10 @@
 //! Questions about graphs.
 
 use super::params::{KernelParams, MemOp, MemOps};
-use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::engine::op::Op;
 use crate::engine::world::{World, world};
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize) = nodes;

@@ -1,10 +1,10 @@
 //! Streams that are captured: into new graphs, into graphs that are there, or for others.
 
-use crate::api::code::*;
 use crate::api::export::{give, ptsz};
 use crate::api::streams::{resolve, stream_record};
 use crate::engine::graph::{Capture, Goal};
 use crate::engine::world::{World, world};
+use reef_cuda_abi::codes::*;
 
 ptsz! {
     cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(stream: usize, mode: u32) = begin;

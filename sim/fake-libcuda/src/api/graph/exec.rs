@@ -2,13 +2,13 @@
 //! from.
 
 use super::params::{AnyParams, FillParams, HostParams, KernelParams, copy, fill, host, kernel};
-use crate::api::code::*;
 use crate::api::export::{give, plain, ptsz};
 use crate::api::streams::{give_to, is_captured, resolve};
 use crate::engine::graph::Node;
 use crate::engine::op::Op;
 use crate::engine::run::is_instant;
 use crate::engine::world::{World, world};
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuGraphInstantiateWithFlags(exec: *mut usize, graph: usize, flags: u64) = instantiate;

@@ -1,12 +1,12 @@
 //! Graphs that are built node by node.
 
 use super::params::*;
-use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::engine::graph::{Attributes, Node};
 use crate::engine::op::Op;
 use crate::engine::settings::setting;
 use crate::engine::world::{World, world};
+use reef_cuda_abi::codes::*;
 
 plain! {
     cuGraphCreate(graph: *mut usize, flags: u32) = create;

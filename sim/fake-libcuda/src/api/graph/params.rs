@@ -1,10 +1,10 @@
 //! The driver's structs from which nodes of graphs are made, as operations.
 
-use crate::api::code::*;
 use crate::api::current;
 use crate::engine::blocks::Launched;
 use crate::engine::op::{Kernel, Op};
 use crate::engine::world::world;
+use reef_cuda_abi::codes::*;
 use std::sync::Arc;
 
 /// `CUDA_KERNEL_NODE_PARAMS`, as far as it is read.
