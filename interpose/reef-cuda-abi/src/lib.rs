@@ -8,6 +8,7 @@
 
 pub mod codes;
 pub mod generate;
+pub mod layouts;
 mod tables;
 
 pub use tables::{NAMES, PTSZ_SUFFIXES, VERSIONS, names, symbol};

@@ -12,6 +12,7 @@ use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
 use crate::swap::allocations;
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
+use reef_cuda_abi::layouts::ArrayMapInfo;
 use std::ffi::c_void;
 
 /// `CUmemAllocationProp`, as far as it is read.
@@ -284,28 +285,13 @@ pub(crate) fn unbind(
     code
 }
 
-/// `CUarrayMapInfo`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mapping {
-    kind: u32,
-    array: usize,
-    part: u32,
-    region: Region,
-    operation: u32,
-    handles: u32,
-    handle: u64,
-    offset: u64,
-    rest: [u32; 4],
-}
-
 /// `CU_MEM_OPERATION_TYPE_MAP`; the other one is its end.
 const MAP: u32 = 1;
 
 /// Maps allocations into sparse arrays, which keep them, or unmaps them once the stream has reached
 /// this point.
 pub(crate) fn map_arrays(
-    list: *const Mapping,
+    list: *const ArrayMapInfo,
     count: u32,
     stream: Stream,
     real: impl FnOnce() -> u32,
@@ -318,8 +304,8 @@ pub(crate) fn map_arrays(
     for at in 0..count as usize {
         // SAFETY: cuMemMapArrayAsync demands `count` entries at `list`, which is not null here. The
         // driver has just accepted all of them.
-        let Mapping { array, region, operation, handle, .. } = unsafe { list.add(at).read() };
-        let holder = Holder::Array(array);
+        let ArrayMapInfo { array, region, operation, handle, .. } = unsafe { list.add(at).read() };
+        let (holder, region) = (Holder::Array(array), Region(region));
         let gone = memory_table().take_out(holder, region);
         if !gone.is_empty() {
             calls::with_relaxed_capture(|| {

@@ -6,6 +6,7 @@ use crate::driver::names;
 use crate::driver::slots::real;
 use crate::guest::find;
 use crate::limit::sizes::round_up;
+use reef_cuda_abi::layouts::{BatchMemOp, BatchMemOpNodeParams};
 use reef_guest::hold::Holders;
 use std::ffi::c_void;
 
@@ -41,27 +42,6 @@ impl Default for KernelParams {
             rest: none,
         }
     }
-}
-
-/// `CUstreamBatchMemOpParams` of a wait.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Wait {
-    operation: u32,
-    at: u64,
-    value: u64,
-    flags: u32,
-    rest: [u64; 2],
-}
-
-/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Waits {
-    context: usize,
-    count: u32,
-    waits: *const Wait,
-    flags: u32,
 }
 
 /// `CU_STREAM_MEM_OP_WAIT_VALUE_32`; with `CU_STREAM_WAIT_VALUE_GEQ`, which is 0.
@@ -101,7 +81,7 @@ mod raw {
         kernel = cuGraphKernelNodeGetParams(node: usize, params: &mut KernelParams);
         kernel_v2 = cuGraphKernelNodeGetParams_v2(node: usize, params: &mut KernelParams);
         attribute = cuGraphKernelNodeGetAttribute(node: usize, which: u32, value: &mut [u64; 8]);
-        waits = cuGraphBatchMemOpNodeGetParams(node: usize, params: &mut Waits);
+        waits = cuGraphBatchMemOpNodeGetParams(node: usize, params: &mut BatchMemOpNodeParams);
         child = cuGraphChildGraphNodeGetGraph(node: usize, child: &mut usize);
         memory = cuGraphMemAllocNodeGetParams(node: usize, params: &mut MemoryParams);
         copy_attributes = cuGraphKernelNodeCopyAttributes(to: usize, from: usize);
@@ -119,7 +99,7 @@ mod raw {
             graph: usize, from: *mut usize, to: *mut usize, data: *mut u64, count: &mut usize
         );
         add_waits = cuGraphAddBatchMemOpNode(
-            node: &mut usize, graph: usize, after: *const usize, count: usize, params: &Waits
+            node: &mut usize, graph: usize, after: *const usize, count: usize, params: &BatchMemOpNodeParams
         );
         add_kernel = cuGraphAddKernelNode(
             node: &mut usize, graph: usize, after: *const usize, count: usize, params: &KernelParams
@@ -254,11 +234,12 @@ pub(super) fn has_blocks_together(node: usize) -> bool {
 
 /// Returns whether a node of memory operations is a gate, of any context.
 pub(super) fn is_gate(node: usize) -> Option<bool> {
-    let mut params = Waits { context: 0, count: 0, waits: std::ptr::null(), flags: 0 };
+    let ops = std::ptr::null();
+    let mut params = BatchMemOpNodeParams { context: 0, count: 0, ops, flags: 0 };
     succeeded(raw::waits(node, &mut params))?;
     // SAFETY: the driver's list, which has as many entries as it says and stays until the node is
     // changed.
-    let first = unsafe { params.waits.as_ref() }.filter(|_| params.count > 0);
+    let first = unsafe { params.ops.as_ref() }.filter(|_| params.count > 0);
     Some(first.is_some_and(|wait| wait.operation == WAIT && find::is_gate(wait.at)))
 }
 
@@ -285,8 +266,8 @@ pub(super) fn find(original: usize, clone: usize) -> Option<usize> {
 /// Adds a gate at this address, after these nodes.
 pub(super) fn add_gate(graph: usize, after: &[usize], context: usize, gate: u64) -> Option<usize> {
     let value = u64::from(Holders::PASS);
-    let wait = Wait { operation: WAIT, at: gate, value, flags: 0, rest: [0; 2] };
-    let params = Waits { context, count: 1, waits: &raw const wait, flags: 0 };
+    let wait = BatchMemOp { operation: WAIT, at: gate, value, flags: 0, rest: [0; 2] };
+    let params = BatchMemOpNodeParams { context, count: 1, ops: &raw const wait, flags: 0 };
     let mut node = 0;
     // SAFETY: a list of this length; the wait outlives the call.
     succeeded(unsafe { raw::add_waits(&mut node, graph, after.as_ptr(), after.len(), &params) })?;

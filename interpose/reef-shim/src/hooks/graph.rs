@@ -6,6 +6,7 @@ use crate::graph_gates::backing::{child_updated, destroyed, instantiated, update
 use crate::graph_gates::instantiate::{destroy, instantiate};
 use crate::graph_gates::update::ParamsVersion::{First, Later};
 use crate::graph_gates::update::{child, enable, kernel, node, update};
+use reef_cuda_abi::layouts::{NodeParams, UpdateResult};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -23,24 +24,6 @@ struct InstantiateParams {
     stream: usize,
 }
 
-/// `CUgraphExecUpdateResultInfo`.
-#[repr(C)]
-#[derive(Debug)]
-struct UpdateResult {
-    result: u32,
-    node: usize,
-    from: usize,
-}
-
-/// `CUgraphNodeParams`: a kind, and its words.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Params {
-    kind: u32,
-    reserved: [u32; 3],
-    words: [usize; 30],
-}
-
 /// `CU_GRAPH_NODE_TYPE_KERNEL`: the words are `CUDA_KERNEL_NODE_PARAMS`.
 const KERNEL: u32 = 0;
 const KERNEL_WORDS: usize = 9;
@@ -55,13 +38,13 @@ const CHILD: u32 = 4;
 /// Both are there. A program has written the words of the kind: the others are copied as they are,
 /// initialized or not.
 unsafe fn with_words<const WORDS: usize>(
-    params: *const Params,
+    params: *const NodeParams,
     words: usize,
     call: impl FnOnce(usize) -> u32,
 ) -> u32 {
     // SAFETY: `# Safety` demands that `params` can be read. The copy is `MaybeUninit`, since the
     // program need not have initialized all of it.
-    let mut copy = unsafe { params.cast::<MaybeUninit<Params>>().read() };
+    let mut copy = unsafe { params.cast::<MaybeUninit<NodeParams>>().read() };
     // SAFETY: `copy` has room for 30 words, and `WORDS` is smaller. `# Safety` demands that the
     // program has written `WORDS` words at `words`.
     unsafe {
@@ -71,9 +54,9 @@ unsafe fn with_words<const WORDS: usize>(
     call(copy.as_ptr() as usize)
 }
 
-/// Sets the parameters of a node of any kind. `params` is the address of a [`Params`].
+/// Sets the parameters of a node of any kind. `params` is the address of [`NodeParams`].
 fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
-    let program_params = params as *const Params;
+    let program_params = params as *const NodeParams;
     // SAFETY: not null, and the driver demands a `CUgraphNodeParams`, of which the program has set
     // the kind.
     let kind = (!program_params.is_null()).then(|| unsafe { (*program_params).kind });
@@ -106,16 +89,14 @@ fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize)
     }
 }
 
-impl UpdateResult {
-    /// Returns the addresses at which it names nodes.
-    fn nodes(at: *mut Self) -> [*mut usize; 2] {
-        if at.is_null() {
-            return [std::ptr::null_mut(); 2];
-        }
-        // SAFETY: not null, and the driver demands a struct of this type. Only addresses inside of
-        // it are made; nothing is read.
-        unsafe { [&raw mut (*at).node, &raw mut (*at).from] }
+/// Returns the addresses at which a result names nodes.
+fn nodes_of(at: *mut UpdateResult) -> [*mut usize; 2] {
+    if at.is_null() {
+        return [std::ptr::null_mut(); 2];
     }
+    // SAFETY: not null, and the driver demands a struct of this type. Only addresses inside of it
+    // are made; nothing is read.
+    unsafe { [&raw mut (*at).node, &raw mut (*at).from] }
 }
 
 hooks! {
@@ -137,7 +118,7 @@ hooks! {
     cuGraphExecUpdate_v2(
         exec: usize, graph: usize, result: *mut UpdateResult,
     ) |real(graph)| updated(exec, graph, || {
-        update(exec, graph, UpdateResult::nodes(result), real)
+        update(exec, graph, nodes_of(result), real)
     });
     cuGraphExecChildGraphNodeSetParams(
         exec: usize, node: usize, inner: usize,

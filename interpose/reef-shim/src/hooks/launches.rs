@@ -9,29 +9,9 @@ use crate::order;
 use crate::profile::timed::timed;
 use crate::rerun::check::launch_and_compare;
 use crate::settings::{keeps_code, runs_again};
-
+use reef_cuda_abi::layouts::{LaunchConfig, LaunchParams};
 use reef_guest::profile::Api;
 use std::ffi::c_void;
-
-/// `CUlaunchConfig`, as far as it is read.
-#[repr(C)]
-#[derive(Debug)]
-struct LaunchConfig {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    stream: usize,
-    attributes: *const Attribute,
-    count: u32,
-}
-
-/// `CUlaunchAttribute`: a kind, and a value of 64 bytes, aligned to 8 bytes.
-#[repr(C, align(8))]
-#[derive(Debug)]
-struct Attribute {
-    kind: u32,
-    value: [u64; 8],
-}
 
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
 const OVERLAPS: u32 = 6;
@@ -45,42 +25,28 @@ fn threads(grid: [u32; 3], block: [u32; 3]) -> u64 {
     blocks(grid).saturating_mul(blocks(block))
 }
 
-/// `CUDA_LAUNCH_PARAMS`: one of several launches.
-#[repr(C)]
-#[derive(Debug)]
-struct LaunchParams {
-    function: usize,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    stream: usize,
-    params: *mut *mut c_void,
+fn stream_and_work(launch: &LaunchParams) -> (Stream, Work) {
+    (Stream::new(launch.stream, false), Work::Kernel(blocks(launch.grid)))
 }
 
-impl LaunchParams {
-    fn stream_and_work(&self) -> (Stream, Work) {
-        (Stream::new(self.stream, false), Work::Kernel(blocks(self.grid)))
-    }
-}
-
-impl LaunchConfig {
-    /// # Safety
-    ///
-    /// `attributes` has `count` entries, as the driver requires.
-    unsafe fn work(&self) -> Work {
-        let count = if self.attributes.is_null() { 0 } else { self.count as usize };
-        let is_set = |at: usize| {
-            // SAFETY: `attributes` is not null if `count` isn't zero, and `# Safety` demands
-            // `count` entries. The program has initialized only the part of a value that its kind
-            // uses, so only an `int` is read.
-            unsafe {
-                let attribute = self.attributes.add(at);
-                (*attribute).kind == OVERLAPS
-                    && (&raw const (*attribute).value).cast::<u32>().read() != 0
-            }
-        };
-        if (0..count).any(is_set) { Work::Overlapping } else { Work::Kernel(blocks(self.grid)) }
-    }
+/// Returns the work of a launch, which its attributes tell.
+///
+/// # Safety
+///
+/// `attributes` has `count` entries, as the driver requires.
+unsafe fn work(config: &LaunchConfig) -> Work {
+    let count = if config.attributes.is_null() { 0 } else { config.count as usize };
+    let is_set = |at: usize| {
+        // SAFETY: `attributes` is not null if `count` isn't zero, and `# Safety` demands `count`
+        // entries. The program has initialized only the part of a value that its kind uses, so
+        // only an `int` is read.
+        unsafe {
+            let attribute = config.attributes.add(at);
+            (*attribute).kind == OVERLAPS
+                && (&raw const (*attribute).value).cast::<u32>().read() != 0
+        }
+    };
+    if (0..count).any(is_set) { Work::Overlapping } else { Work::Kernel(blocks(config.grid)) }
 }
 
 /// Launches a kernel by its gate alone, unless code of kernels is kept.
@@ -137,7 +103,7 @@ ptsz_variants! {
                     let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
                     // SAFETY: the driver demands that `config.attributes` is null or has
                     // `config.count` entries.
-                    launch_kernel(&of, unsafe { config.work() }, real)
+                    launch_kernel(&of, unsafe { work(config) }, real)
                 })
             }
         }
@@ -165,7 +131,7 @@ hooks! {
         let count = if list.is_null() { 0 } else { count as usize };
         // SAFETY: not null if `count` isn't zero, and the driver demands a list of `count`
         // launches, which it reads as well.
-        let all = (0..count).map(|at| unsafe { &*list.add(at) }.stream_and_work());
+        let all = (0..count).map(|at| stream_and_work(unsafe { &*list.add(at) }));
         launch_all(all, real)
     };
     cuLaunch(function: usize) |real| launch_gated(Stream::new(0, false), Work::Kernel(1), real);

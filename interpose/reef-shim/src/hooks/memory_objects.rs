@@ -5,7 +5,7 @@ use crate::actions::context_memory::{create, set_limit};
 use crate::actions::copy::on_device;
 use crate::actions::ipc;
 use crate::actions::memory::free;
-use crate::actions::memory_handles::{self, AllocationProperties, Mapping};
+use crate::actions::memory_handles::{self, AllocationProperties};
 use crate::actions::memory_request::or_ask_on;
 use crate::actions::modules::{load, load_file, unload_library};
 use crate::actions::pools;
@@ -14,6 +14,7 @@ use crate::graph_gates::backing::{backed, trim};
 use crate::kernel_variants::{images, kernels};
 use crate::limit::charges::Kind;
 use crate::limit::exporters::IpcHandle;
+use reef_cuda_abi::layouts::ArrayMapInfo;
 use std::ffi::{c_char, c_void};
 
 hooks! {
@@ -189,7 +190,7 @@ fn file(
 
 ptsz_variants! {
     cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(
-        list: *const Mapping, count: u32, stream: usize,
+        list: *const ArrayMapInfo, count: u32, stream: usize,
     ) |is_ptsz, real| memory_handles::map_arrays(list, count, Stream::new(stream, is_ptsz), real);
     cuGraphUpload / cuGraphUpload_ptsz(
         exec: usize, stream: usize,

@@ -32,7 +32,6 @@ pub(crate) enum Holder {
 }
 
 /// Region of a holder: the words by which the program names it.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region(pub(crate) [u64; 4]);
 

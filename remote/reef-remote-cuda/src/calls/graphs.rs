@@ -8,55 +8,38 @@ use crate::session::session;
 use crate::state::functions::Functions;
 use crate::state::lock::mint;
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::{KernelNodeParams, KernelNodeParamsV1, UpdateResult};
 use reef_remote_calls::{ADD_NODE, Call, KernelNode, SET_EXEC_NODE, SET_NODE};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 
 plain! {
-    cuGraphAddKernelNode(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const NodeParams) = add_first;
-    cuGraphKernelNodeSetParams(node: u64, params: *const NodeParams) = set_first;
-    cuGraphExecKernelNodeSetParams(exec: u64, node: u64, params: *const NodeParams) = set_exec_first;
-    cuGraphAddKernelNode_v2(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const NodeParams) = add;
-    cuGraphKernelNodeSetParams_v2(node: u64, params: *const NodeParams) = set;
-    cuGraphExecKernelNodeSetParams_v2(exec: u64, node: u64, params: *const NodeParams) = set_exec;
+    cuGraphAddKernelNode(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const KernelNodeParamsV1) = add_first;
+    cuGraphKernelNodeSetParams(node: u64, params: *const KernelNodeParamsV1) = set_first;
+    cuGraphExecKernelNodeSetParams(exec: u64, node: u64, params: *const KernelNodeParamsV1) = set_exec_first;
+    cuGraphAddKernelNode_v2(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const KernelNodeParamsV1) = add;
+    cuGraphKernelNodeSetParams_v2(node: u64, params: *const KernelNodeParamsV1) = set;
+    cuGraphExecKernelNodeSetParams_v2(exec: u64, node: u64, params: *const KernelNodeParamsV1) = set_exec;
     cuGraphInstantiate_v2(exec: *mut u64, graph: u64, error: *mut u64, log: *mut u8, bytes: usize) = instantiate;
     cuGraphExecUpdate_v2(exec: u64, graph: u64, result: *mut UpdateResult) = update;
     cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) = nodes;
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS`, first version. In the second one a kernel and a context follow.
-#[repr(C)]
-struct NodeParams {
-    function: u64,
-    sizes: [u32; 7],
-    params: *const *const u8,
-    extra: *const usize,
-}
-
-impl NodeParams {
-    /// Returns the function, or the kernel in its place that the second version may have.
-    ///
-    /// # Safety
-    ///
-    /// `params` is of the second version, or `is_first` is true.
-    unsafe fn function(params: *const Self, is_first: bool) -> u64 {
-        // SAFETY: every user of this function passes parameters that can be read. `# Safety`
-        // demands the second version unless `is_first`; there a kernel follows.
-        unsafe {
-            match (*params).function {
-                0 if !is_first => params.add(1).cast::<u64>().read(),
-                function => function,
-            }
+/// Returns the function of a node, or the kernel in its place that the second version may have.
+///
+/// # Safety
+///
+/// `params` is of the second version, or `is_first` is true.
+unsafe fn function(params: *const KernelNodeParamsV1, is_first: bool) -> u64 {
+    // SAFETY: every user of this function passes parameters that can be read. `# Safety` demands
+    // the second version unless `is_first`.
+    let function = unsafe {
+        match (*params).function {
+            0 if !is_first => (*params.cast::<KernelNodeParams>()).kernel,
+            function => function,
         }
-    }
-}
-
-/// `CUgraphExecUpdateResultInfo`.
-#[repr(C)]
-struct UpdateResult {
-    result: u32,
-    node: u64,
-    from: u64,
+    };
+    function as u64
 }
 
 unsafe fn send(
@@ -64,7 +47,7 @@ unsafe fn send(
     node: u64,
     of: u64,
     after: &[u64],
-    params: *const NodeParams,
+    params: *const KernelNodeParamsV1,
     is_first: bool,
 ) -> Result<(), u32> {
     let session = session()?;
@@ -73,9 +56,11 @@ unsafe fn send(
     }
     // SAFETY: not null, and the driver demands parameters of the version that the function's name
     // says, which is what `is_first` tells.
-    let (params, function) = unsafe { (&*params, NodeParams::function(params, is_first)) };
+    let (params, function) = unsafe { (&*params, function(params, is_first)) };
     let known = Functions::all().get(function).ok_or(INVALID_HANDLE)?;
-    let [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared] = params.sizes.map(U32::new);
+    let [grid_x, grid_y, grid_z] = params.grid.map(U32::new);
+    let [block_x, block_y, block_z] = params.block.map(U32::new);
+    let (list, extra) = (params.params as *const *const u8, params.extra as *const usize);
     let head = KernelNode {
         what: U32::new(what),
         after: U32::new(after.len() as u32),
@@ -88,14 +73,14 @@ unsafe fn send(
         block_x,
         block_y,
         block_z,
-        shared,
+        shared: U32::new(params.shared),
         reserved: U32::new(0),
     };
     let after: Vec<u8> = after.iter().flat_map(|id| id.to_le_bytes()).collect();
     // SAFETY: the driver demands an address for each parameter of the kernel in `params.params`, or
     // a block in `params.extra`.
     unsafe {
-        pack(&known, params.params, params.extra, |packed| {
+        pack(&known, list, extra, |packed| {
             check(session.call(KernelNode::OP, &[hot_bytes(&head), &after, packed])?.0)
         })
     }
@@ -124,7 +109,7 @@ unsafe fn add_node(
     graph: u64,
     after: *const u64,
     count: usize,
-    params: *const NodeParams,
+    params: *const KernelNodeParamsV1,
     is_first: bool,
 ) -> Result<(), u32> {
     if node.is_null() {
@@ -144,7 +129,7 @@ unsafe fn add(
     graph: u64,
     after: *const u64,
     count: usize,
-    params: *const NodeParams,
+    params: *const KernelNodeParamsV1,
 ) -> Result<(), u32> {
     // SAFETY: cuGraphAddKernelNode_v2 demands parameters of the second version, `count` nodes at
     // `after`, and that `node` is null or may be written.
@@ -156,32 +141,36 @@ unsafe fn add_first(
     graph: u64,
     after: *const u64,
     count: usize,
-    params: *const NodeParams,
+    params: *const KernelNodeParamsV1,
 ) -> Result<(), u32> {
     // SAFETY: cuGraphAddKernelNode demands parameters of the first version, `count` nodes at
     // `after`, and that `node` is null or may be written.
     unsafe { add_node(node, graph, after, count, params, true) }
 }
 
-unsafe fn set(node: u64, params: *const NodeParams) -> Result<(), u32> {
+unsafe fn set(node: u64, params: *const KernelNodeParamsV1) -> Result<(), u32> {
     // SAFETY: cuGraphKernelNodeSetParams_v2 demands that `params` is null or of the second version.
     // The node is a number.
     unsafe { send(SET_NODE, node, 0, &[], params, false) }
 }
 
-unsafe fn set_first(node: u64, params: *const NodeParams) -> Result<(), u32> {
+unsafe fn set_first(node: u64, params: *const KernelNodeParamsV1) -> Result<(), u32> {
     // SAFETY: cuGraphKernelNodeSetParams demands that `params` is null or of the first version. The
     // node is a number.
     unsafe { send(SET_NODE, node, 0, &[], params, true) }
 }
 
-unsafe fn set_exec(exec: u64, node: u64, params: *const NodeParams) -> Result<(), u32> {
+unsafe fn set_exec(exec: u64, node: u64, params: *const KernelNodeParamsV1) -> Result<(), u32> {
     // SAFETY: cuGraphExecKernelNodeSetParams_v2 demands that `params` is null or of the second
     // version. Handles are numbers.
     unsafe { send(SET_EXEC_NODE, node, exec, &[], params, false) }
 }
 
-unsafe fn set_exec_first(exec: u64, node: u64, params: *const NodeParams) -> Result<(), u32> {
+unsafe fn set_exec_first(
+    exec: u64,
+    node: u64,
+    params: *const KernelNodeParamsV1,
+) -> Result<(), u32> {
     // SAFETY: cuGraphExecKernelNodeSetParams demands that `params` is null or of the first version.
     // Handles are numbers.
     unsafe { send(SET_EXEC_NODE, node, exec, &[], params, true) }

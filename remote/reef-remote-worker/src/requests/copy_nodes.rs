@@ -5,38 +5,19 @@ use super::caller::Caller;
 use super::nodes::Change;
 use crate::reader::Reader;
 use reef_cuda_abi::codes::INVALID_VALUE;
+use reef_cuda_abi::layouts::{Memcpy3D, Memcpy3DSide};
 use reef_remote_calls::{BOX_WORDS, CopyNode};
 use reef_wire::{Hot, Result};
 
 /// `CU_MEMORYTYPE_DEVICE`.
 const DEVICE: u32 = 2;
 
-/// `CUDA_MEMCPY3D`. No address of this process's host memory comes into one.
-#[repr(C)]
-struct Copy3 {
-    from: Side,
-    to: Side,
-    size: [u64; 3],
-}
-
-/// A side of the copy.
-#[repr(C)]
-struct Side {
-    place: [u64; 4],
-    memory: u32,
-    host: u64,
-    device: u64,
-    array: u64,
-    reserved: u64,
-    pitch: [u64; 2],
-}
-
-impl Side {
-    fn of(words: &[u64]) -> Self {
-        let [x, y, z, level, device, row, rows] = words.try_into().expect("it has 7 words");
-        let (place, pitch) = ([x, y, z, level], [row, rows]);
-        Self { place, memory: DEVICE, host: 0, device, array: 0, reserved: 0, pitch }
-    }
+/// Source or target of a copy. No address of this process's host memory comes into one.
+fn side(words: &[u64]) -> Memcpy3DSide {
+    let words: [u64; 7] = words.try_into().expect("it has 7 words");
+    let [x, y, z, level, device, pitch, height] = words.map(|word| word as usize);
+    let corner = [x, y, z, level];
+    Memcpy3DSide { corner, kind: DEVICE, host: 0, device, array: 0, reserved: 0, pitch, height }
 }
 
 /// Adds a node, or changes one. Returns the driver's code.
@@ -56,7 +37,8 @@ pub(crate) fn copy_node(caller: &Caller, body: &[u8]) -> Result<u32> {
     if !is_own(caller, &words[..7], size) || !is_own(caller, &words[7..14], size) {
         return Ok(INVALID_VALUE);
     }
-    let copy = Copy3 { from: Side::of(&words[..7]), to: Side::of(&words[7..14]), size };
+    let (from, to) = (side(&words[..7]), side(&words[7..14]));
+    let copy = Memcpy3D { from, to, size: size.map(|word| word as usize) };
     let functions = &caller.shared.driver.functions;
     let change = Change {
         what: head.what.get(),

@@ -4,22 +4,12 @@ use super::caller::{Caller, CallingThread};
 use crate::state::lock::lock;
 use crate::state::shared::Shared;
 use reef_cuda_abi::codes::{INVALID_HANDLE, INVALID_VALUE};
+use reef_cuda_abi::layouts::LaunchConfig;
 use reef_remote_calls::{ATTRIBUTE_LEN, Kind, Launch, LaunchAttribute, MAX_PARAMS_LEN};
 use reef_wire::{Error, Hot, Result};
 
 /// Upper bound of a launch's attributes.
 const MAX_ATTRIBUTES: usize = 64;
-
-/// `CUlaunchConfig`.
-#[repr(C)]
-struct Config {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    stream: usize,
-    attributes: *const u8,
-    count: u32,
-}
 
 /// Launches a kernel.
 ///
@@ -61,7 +51,7 @@ pub(crate) fn launch(caller: &mut Caller, lane: CallingThread, body: &[u8]) -> R
     if count > 0 {
         let attributes = crate::reader::words(&attributes);
         let attributes = attributes.as_ptr().cast();
-        let config = Config { grid, block, shared, stream, attributes, count: count as u32 };
+        let config = LaunchConfig { grid, block, shared, stream, attributes, count: count as u32 };
         let config = &raw const config as usize;
         // SAFETY: a configuration of this function's, a kernel of the driver's, and parameters as
         // the driver has described them. What the kernel does with device memory is the program's.

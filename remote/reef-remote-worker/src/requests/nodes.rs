@@ -6,19 +6,9 @@ use crate::reader::Reader;
 use crate::state::lock::lock;
 use crate::state::shared::Shared;
 use reef_cuda_abi::codes::INVALID_HANDLE;
+use reef_cuda_abi::layouts::{KernelNodeParams, KernelNodeParamsV1};
 use reef_remote_calls::{ADD_NODE, KernelNode, Kind, MAX_PARAMS_LEN, SET_EXEC_NODE, SET_NODE};
 use reef_wire::{Error, Hot, Result};
-
-/// `CUDA_KERNEL_NODE_PARAMS`, second version.
-#[repr(C)]
-struct NodeParams {
-    function: usize,
-    sizes: [u32; 7],
-    params: usize,
-    extra: usize,
-    kernel: usize,
-    context: usize,
-}
 
 /// Adds a kernel node, or changes one.
 ///
@@ -46,17 +36,11 @@ pub(crate) fn kernel_node(caller: &mut Caller, body: &[u8]) -> Result<u32> {
         Some(_) => (caller.params.places(), 0),
         None => (0, extra.as_ptr() as usize),
     };
-    let sizes = [
-        node.grid_x,
-        node.grid_y,
-        node.grid_z,
-        node.block_x,
-        node.block_y,
-        node.block_z,
-        node.shared,
-    ]
-    .map(|size| size.get());
-    let params = NodeParams { function, sizes, params, extra, kernel: 0, context: 0 };
+    let grid = [node.grid_x.get(), node.grid_y.get(), node.grid_z.get()];
+    let block = [node.block_x.get(), node.block_y.get(), node.block_z.get()];
+    let shared_bytes = node.shared.get();
+    let first = KernelNodeParamsV1 { function, grid, block, shared: shared_bytes, params, extra };
+    let params = KernelNodeParams { first, kernel: 0, context: 0 };
     let functions = &shared.driver.functions;
     let change = Change {
         what: node.what.get(),

@@ -7,6 +7,7 @@ use crate::engine::blocks::{Launched, PtxKernel, entry};
 use crate::engine::op::{Kernel, Op};
 use crate::engine::world::world;
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::{LaunchAttribute, LaunchConfig, LaunchParams};
 use std::ffi::{CStr, c_char};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 plain! {
     cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) = function;
     cuFuncGetParamInfo(function: usize, index: usize, offset: *mut usize, bytes: *mut usize) = param;
-    cuLaunchCooperativeKernelMultiDevice(launches: *const One, count: u32, flags: u32) = several;
+    cuLaunchCooperativeKernelMultiDevice(launches: *const LaunchParams, count: u32, flags: u32) = several;
 }
 
 ptsz! {
@@ -27,58 +28,27 @@ ptsz! {
         stream: usize, params: *const *const u64
     ) = cooperative;
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
-        config: *const Config, function: usize, params: *const *const u64, extra: usize
+        config: *const LaunchConfig, function: usize, params: *const *const u64, extra: usize
     ) = launch_ex;
     cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(
         params: *const Packed, count: usize, flags: u32, error: *mut usize, stream: usize
     ) = unpack;
 }
 
-/// `CUlaunchConfig`.
-#[repr(C)]
-struct Config {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    stream: usize,
-    attributes: *const Attribute,
-    count: u32,
-}
-
-/// `CUlaunchAttribute`.
-#[repr(C)]
-struct Attribute {
-    id: u32,
-    padding: u32,
-    value: [u64; 8],
-}
-
-impl Attribute {
-    /// Code of an attribute that the driver refuses. An event is used as it is, as the driver does.
-    fn check(&self) -> u32 {
-        const LAST: u32 = 14;
-        const FLAGS: [u32; 2] = [2, 6]; // cooperative, programmatic stream serialization
-        const EVENTS: [u32; 2] = [7, 12];
-        let event = self.value[0] as usize;
-        if EVENTS.contains(&self.id) && !world().events.contains_key(&event) {
-            // SAFETY: none: a wild address ends the process, as it may in the driver.
-            black_box(unsafe { (event as *const u64).read_volatile() });
-            return INVALID_HANDLE;
-        }
-        let is_wrong = FLAGS.contains(&self.id) && self.value[0] as u32 > 1;
-        if self.id > LAST || is_wrong { INVALID_VALUE } else { SUCCESS }
+/// Code of an attribute that the driver refuses. An event is used as it is, as the driver does.
+fn check(attribute: &LaunchAttribute) -> u32 {
+    const LAST: u32 = 14;
+    const FLAGS: [u32; 2] = [2, 6]; // cooperative, programmatic stream serialization
+    const EVENTS: [u32; 2] = [7, 12];
+    let LaunchAttribute { kind, value } = attribute;
+    let event = value[0] as usize;
+    if EVENTS.contains(kind) && !world().events.contains_key(&event) {
+        // SAFETY: none: a wild address ends the process, as it may in the driver.
+        black_box(unsafe { (event as *const u64).read_volatile() });
+        return INVALID_HANDLE;
     }
-}
-
-/// `CUDA_LAUNCH_PARAMS`.
-#[repr(C)]
-struct One {
-    function: usize,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    stream: usize,
-    params: *const *const u64,
+    let is_wrong = FLAGS.contains(kind) && value[0] as u32 > 1;
+    if *kind > LAST || is_wrong { INVALID_VALUE } else { SUCCESS }
 }
 
 /// `CUmemDecompressParams`. Here nothing is compressed.
@@ -91,13 +61,13 @@ struct Packed {
     rest: [u32; 6],
 }
 
-unsafe fn several(launches: *const One, count: u32, _flags: u32) -> u32 {
+unsafe fn several(launches: *const LaunchParams, count: u32, _flags: u32) -> u32 {
     for at in 0..count as usize {
         // SAFETY: cuLaunchCooperativeKernelMultiDevice demands `count` launches with an address of
         // each parameter, and `at` is lower.
         let code = unsafe {
             let one = &*launches.add(at);
-            start(false, one.function, one.stream, one.params)
+            start(false, one.function, one.stream, one.params as *const *const u64)
         };
         if code != SUCCESS {
             return code;
@@ -264,7 +234,7 @@ unsafe fn cooperative(
 
 unsafe fn launch_ex(
     is_ptsz: bool,
-    config: *const Config,
+    config: *const LaunchConfig,
     function: usize,
     params: *const *const u64,
     _extra: usize,
@@ -272,9 +242,9 @@ unsafe fn launch_ex(
     // SAFETY: cuLaunchKernelEx demands a `CUlaunchConfig` with `count` attributes, and an address
     // of each parameter in `params`.
     unsafe {
-        let Config { grid, block, stream, shared, attributes, count } = *config;
+        let LaunchConfig { grid, block, stream, shared, attributes, count } = *config;
         for at in 0..count as usize {
-            let code = (*attributes.add(at)).check();
+            let code = check(&*attributes.add(at));
             if code != SUCCESS {
                 return code;
             }

@@ -12,6 +12,7 @@ use crate::engine::settings::setting;
 use crate::engine::shared_blocks::MAX_SHARED;
 use crate::engine::world::{Registered, world};
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::{Memcpy2D, Memcpy2DSide};
 use std::os::fd::IntoRawFd;
 use std::sync::LazyLock;
 
@@ -33,7 +34,7 @@ ptsz! {
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy_device;
     cuMemcpyAsync / cuMemcpyAsync_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
-    cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Rows, stream: usize) = copy_rows;
+    cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Memcpy2D, stream: usize) = copy_rows;
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_inside;
     cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds(to: usize, offset: usize, from: usize, bytes: usize) = copy_to_array;
     cuMemcpyAtoA / cuMemcpyAtoA_ptds(to: usize, to_offset: u32, from: usize, from_offset: u32, bytes: u32) = copy_arrays;
@@ -53,30 +54,8 @@ ptsz! {
     cuMemsetD8_v2 / cuMemsetD8_v2_ptds(to: usize, value: u8, bytes: usize) = fill_first;
 }
 
-/// A side of `CUDA_MEMCPY2D`: a corner, a kind of memory, where it is by its kind, and how far rows
-/// are apart.
-#[repr(C)]
-struct Side {
-    corner: [usize; 2],
-    kind: u32,
-    host: usize,
-    device: usize,
-    array: usize,
-    pitch: usize,
-}
-
-/// `CUDA_MEMCPY2D`.
-#[repr(C)]
-struct Rows {
-    from: Side,
-    to: Side,
-    size: [usize; 2],
-}
-
-impl Side {
-    fn at(&self) -> usize {
-        if self.kind == 1 { self.host } else { self.device } // CU_MEMORYTYPE_HOST
-    }
+fn address(side: &Memcpy2DSide) -> usize {
+    if side.kind == 1 { side.host } else { side.device } // CU_MEMORYTYPE_HOST
 }
 
 /// True if small allocations share blocks.
@@ -250,16 +229,16 @@ unsafe fn copy_now(is_ptsz: bool, to: usize, from: usize, bytes: usize) -> u32 {
 }
 
 /// Rows that lie one after the other are one copy, others are several.
-unsafe fn copy_rows(is_ptsz: bool, rows: *const Rows, stream: usize) -> u32 {
+unsafe fn copy_rows(is_ptsz: bool, rows: *const Memcpy2D, stream: usize) -> u32 {
     // SAFETY: cuMemcpy2DAsync demands a `CUDA_MEMCPY2D`, which the program does not change during
     // the call.
-    let Rows { from, to, size: [width, height] } = unsafe { &*rows };
+    let Memcpy2D { from, to, size: [width, height] } = unsafe { &*rows };
     if (from.pitch, to.pitch) == (*width, *width) {
         let bytes = width.saturating_mul(*height);
-        return give_to(is_ptsz, stream, Op::Copy { to: to.at(), from: from.at(), bytes });
+        return give_to(is_ptsz, stream, Op::Copy { to: address(to), from: address(from), bytes });
     }
     for row in 0..*height {
-        let of = |side: &Side| side.at().wrapping_add(row.wrapping_mul(side.pitch));
+        let of = |side: &Memcpy2DSide| address(side).wrapping_add(row.wrapping_mul(side.pitch));
         let (to, from) = (of(to), of(from));
         let code = give_to(is_ptsz, stream, Op::Copy { to, from, bytes: *width });
         if code != SUCCESS {

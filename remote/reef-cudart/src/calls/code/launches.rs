@@ -6,6 +6,7 @@ use crate::driver::Driver;
 use crate::state::context::enter;
 use crate::state::loaded::kernel;
 use crate::types::{Dim3, Stream};
+use reef_cuda_abi::layouts::LaunchConfig;
 use std::ffi::c_void;
 
 ptsz! {
@@ -44,18 +45,6 @@ struct Config {
 // As the headers of both releases have it (tests/programs/layouts.c).
 const _: () = assert!(size_of::<Config>() == 56);
 const _: () = assert!(std::mem::offset_of!(Config, count) == 48);
-
-/// `CUlaunchConfig`: its attributes are the runtime's.
-#[derive(Debug)]
-#[repr(C)]
-struct DriverConfig {
-    grid: Dim3,
-    block: Dim3,
-    shared: u32,
-    stream: Stream,
-    attributes: *const c_void,
-    count: u32,
-}
 
 /// Most threads of a block on all devices.
 const MAX_THREADS: u64 = 1024;
@@ -124,7 +113,7 @@ unsafe fn with_config(
     config: *const Config,
     function: usize,
     is_ptsz: bool,
-    call: impl FnOnce(&Driver, usize, &DriverConfig) -> Result<(), u32>,
+    call: impl FnOnce(&Driver, usize, &LaunchConfig) -> Result<(), u32>,
 ) -> Result<(), u32> {
     if config.is_null() {
         return Err(INVALID_VALUE);
@@ -135,7 +124,10 @@ unsafe fn with_config(
     let stream = if is_ptsz && stream == Stream::DEFAULT { Stream::PER_THREAD } else { stream };
     let driver = enter()?;
     let kernel = kernel(driver, function)?;
-    let config = DriverConfig { grid, block, shared: bytes(shared)?, stream, attributes, count };
+    // Attributes of the runtime are those of the driver.
+    let (attributes, Stream(stream), shared) = (attributes.cast(), stream, bytes(shared)?);
+    let (blocks, threads) = (grid.sides(), block.sides());
+    let config = LaunchConfig { grid: blocks, block: threads, shared, stream, attributes, count };
     call(driver, kernel, &config).map_err(|code| code_of(code, grid, block))
 }
 
@@ -146,7 +138,7 @@ unsafe fn launch_with(
     is_ptsz: bool,
 ) -> Result<(), u32> {
     let none = std::ptr::null();
-    let launch = |driver: &Driver, kernel, config: &DriverConfig| {
+    let launch = |driver: &Driver, kernel, config: &LaunchConfig| {
         let config = std::ptr::from_ref(config).cast();
         // SAFETY: cudaLaunchKernelExC demands an address for each parameter in `params`, and
         // `count` attributes. `config` is a local of the driver's type.
@@ -181,7 +173,7 @@ unsafe fn max_clusters(
     function: usize,
     config: *const Config,
 ) -> Result<(), u32> {
-    let ask = |driver: &Driver, kernel, config: &DriverConfig| {
+    let ask = |driver: &Driver, kernel, config: &LaunchConfig| {
         let config = std::ptr::from_ref(config).cast();
         // SAFETY: cudaOccupancyMaxActiveClusters demands that `clusters` may be written, and
         // `count` attributes. `config` is a local of the driver's type.
@@ -197,7 +189,7 @@ unsafe fn max_cluster_size(
     function: usize,
     config: *const Config,
 ) -> Result<(), u32> {
-    let ask = |driver: &Driver, kernel, config: &DriverConfig| {
+    let ask = |driver: &Driver, kernel, config: &LaunchConfig| {
         let config = std::ptr::from_ref(config).cast();
         // SAFETY: cudaOccupancyMaxPotentialClusterSize demands that `size` may be written, and
         // `count` attributes. `config` is a local of the driver's type.

@@ -6,6 +6,7 @@ use crate::codes::*;
 use crate::driver::Driver;
 use crate::state::context::{check_device, enter, primary};
 use crate::types::Stream;
+use reef_cuda_abi::layouts::{Memcpy2D, Memcpy2DSide};
 
 by_default! {
     cudaMemcpy / cudaMemcpy_ptds(to: usize, from: usize, bytes: usize, kind: u32) = copy_any;
@@ -188,33 +189,9 @@ unsafe fn on_host(
     Ok(())
 }
 
-/// A side of `CUDA_MEMCPY2D`: a corner, the kind of memory, its address by its kind, and how far
-/// rows are apart.
-#[derive(Debug)]
-#[repr(C)]
-struct Side {
-    corner: [usize; 2],
-    kind: u32,
-    host: usize,
-    device: usize,
-    array: usize,
-    pitch: usize,
-}
-
-impl Side {
-    fn new(at: usize, pitch: usize, is_host: bool) -> Self {
-        let (host, device) = if is_host { (at, 0) } else { (0, at) };
-        Self { corner: [0; 2], kind: if is_host { 1 } else { 2 }, host, device, array: 0, pitch }
-    }
-}
-
-/// `CUDA_MEMCPY2D`.
-#[derive(Debug)]
-#[repr(C)]
-struct Rows {
-    from: Side,
-    to: Side,
-    size: [usize; 2],
+fn side(at: usize, pitch: usize, is_host: bool) -> Memcpy2DSide {
+    let (kind, host, device) = if is_host { (1, at, 0) } else { (2, 0, at) };
+    Memcpy2DSide { corner: [0; 2], kind, host, device, array: 0, pitch }
 }
 
 #[allow(clippy::too_many_arguments)] // the runtime's
@@ -271,9 +248,9 @@ pub(super) unsafe fn queue_rows(
         return unsafe { queue(to, from, bytes, kind, stream) };
     }
     let [to_host, from_host] = kind.sides();
-    let rows = Rows {
-        from: Side::new(from, from_pitch, from_host),
-        to: Side::new(to, to_pitch, to_host),
+    let rows = Memcpy2D {
+        from: side(from, from_pitch, from_host),
+        to: side(to, to_pitch, to_host),
         size: [width, height],
     };
     // SAFETY: `# Safety` demands the rows at both addresses until the stream has copied them.

@@ -7,6 +7,7 @@ use crate::codes::*;
 use crate::driver::Driver;
 use crate::state::context::enter;
 use crate::types::{Extent, Pitched, Position, Stream};
+use reef_cuda_abi::layouts::{Memcpy3D, Memcpy3DSide};
 
 by_default! {
     cudaMemcpy3D / cudaMemcpy3D_ptds(params: *const Params) = copy;
@@ -34,30 +35,6 @@ pub(crate) struct Params {
 const _: () = assert!(size_of::<Params>() == 160);
 const _: () = assert!(std::mem::offset_of!(Params, to_array) == 64);
 const _: () = assert!(std::mem::offset_of!(Params, kind) == 152);
-
-/// A side of `CUDA_MEMCPY3D`: a corner with a level, the kind of memory, its address by its kind,
-/// how far rows are apart, and rows of a slice.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Side {
-    corner: [usize; 4],
-    kind: u32,
-    host: usize,
-    device: usize,
-    array: usize,
-    reserved: usize,
-    pitch: usize,
-    height: usize,
-}
-
-/// `CUDA_MEMCPY3D`.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Slices {
-    from: Side,
-    to: Side,
-    size: [usize; 3],
-}
 
 /// `CUDA_ARRAY3D_DESCRIPTOR`.
 #[derive(Debug, Default, Clone, Copy)]
@@ -110,7 +87,7 @@ impl Params {
     /// # Errors
     ///
     /// `INVALID_DIRECTION`, or the driver's code.
-    pub(crate) fn slices(&self, driver: &Driver) -> Result<Slices, u32> {
+    pub(crate) fn slices(&self, driver: &Driver) -> Result<Memcpy3D, u32> {
         let array = if self.from_array != 0 { self.from_array } else { self.to_array };
         let element = match array {
             0 => 1,
@@ -134,10 +111,19 @@ impl Params {
             let corner = [bytes(corner.x, element)?, corner.y, corner.z, 0];
             let device = if kind == 2 { device } else { 0 };
             let (pitch, height) = (memory.pitch, memory.height);
-            Ok::<_, u32>(Side { corner, kind, host, device, array, reserved: 0, pitch, height })
+            Ok::<_, u32>(Memcpy3DSide {
+                corner,
+                kind,
+                host,
+                device,
+                array,
+                reserved: 0,
+                pitch,
+                height,
+            })
         };
         let Extent { width, height, depth } = self.extent;
-        Ok(Slices {
+        Ok(Memcpy3D {
             from: side(self.from_array, self.from_corner, self.from, from_host)?,
             to: side(self.to_array, self.to_corner, self.to, to_host)?,
             size: [bytes(width, element)?, height, depth],

@@ -7,6 +7,7 @@ use crate::state::context::enter;
 use crate::state::loaded::kernel;
 use crate::state::registered::function;
 use crate::types::Dim3;
+use reef_cuda_abi::layouts::{KernelNodeParams, KernelNodeParamsV1};
 use std::ffi::c_void;
 
 plain! {
@@ -41,20 +42,6 @@ pub(crate) struct Params {
 const _: () = assert!(size_of::<Params>() == 56);
 const _: () = assert!(std::mem::offset_of!(Params, params) == 40);
 
-/// `CUDA_KERNEL_NODE_PARAMS`, second version.
-#[derive(Debug)]
-#[repr(C)]
-struct DriverParams {
-    function: usize,
-    grid: Dim3,
-    block: Dim3,
-    shared: u32,
-    params: usize,
-    extra: usize,
-    kernel: usize,
-    context: usize,
-}
-
 /// Calls with the driver's form.
 unsafe fn with_params(
     params: *const Params,
@@ -68,8 +55,9 @@ unsafe fn with_params(
     // not change during the call.
     let &Params { function, grid, block, shared, params, extra } = unsafe { &*params };
     let kernel = kernel(driver, function)?;
-    let params =
-        DriverParams { function: 0, grid, block, shared, params, extra, kernel, context: 0 };
+    let (grid, block) = (grid.sides(), block.sides());
+    let first = KernelNodeParamsV1 { function: 0, grid, block, shared, params, extra };
+    let params = KernelNodeParams { first, kernel, context: 0 };
     call(driver, (&raw const params).cast())
 }
 
@@ -91,20 +79,15 @@ unsafe fn add(
 
 unsafe fn get(node: usize, params: *mut Params) -> Result<(), u32> {
     let driver = enter()?;
-    let mut found = DriverParams {
-        function: 0,
-        grid: Dim3 { x: 0, y: 0, z: 0 },
-        block: Dim3 { x: 0, y: 0, z: 0 },
-        shared: 0,
-        params: 0,
-        extra: 0,
-        kernel: 0,
-        context: 0,
-    };
+    let (grid, block) = ([0; 3], [0; 3]);
+    let first = KernelNodeParamsV1 { function: 0, grid, block, shared: 0, params: 0, extra: 0 };
+    let mut found = KernelNodeParams { first, kernel: 0, context: 0 };
     // SAFETY: a place of this size.
     unsafe { driver.cuGraphKernelNodeGetParams_v2(node, (&raw mut found).cast()) }?;
-    let DriverParams { grid, block, shared, params: list, extra, .. } = found;
-    let handle = if found.kernel == 0 { found.function } else { found.kernel };
+    let KernelNodeParams { first, kernel, .. } = found;
+    let KernelNodeParamsV1 { grid, block, shared, params: list, extra, .. } = first;
+    let [grid, block] = [grid, block].map(|[x, y, z]| Dim3 { x, y, z });
+    let handle = if kernel == 0 { first.function } else { kernel };
     // The program knows the kernel by the host's function.
     let host = function(handle).map_or(handle, |function| function.host);
     // SAFETY: cudaGraphKernelNodeGetParams demands that `params` may be written; `give` refuses

@@ -5,6 +5,7 @@ use crate::calls::memory::slices::Params;
 use crate::codes::*;
 use crate::driver::Driver;
 use crate::state::context::{current, enter};
+use reef_cuda_abi::layouts::MemsetNodeParams;
 use std::ffi::c_void;
 
 plain! {
@@ -21,25 +22,11 @@ plain! {
         exec: usize, node: usize, to: usize, from: usize, bytes: usize, kind: u32
     ) = set_exec_line;
     cudaGraphAddMemsetNode(
-        node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const Fill
+        node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const MemsetNodeParams
     ) = add_fill;
-    cudaGraphMemsetNodeSetParams(node: usize, params: *const Fill) = set_fill;
-    cudaGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: *const Fill) = set_exec_fill;
+    cudaGraphMemsetNodeSetParams(node: usize, params: *const MemsetNodeParams) = set_fill;
+    cudaGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: *const MemsetNodeParams) = set_exec_fill;
 }
-
-/// `cudaMemsetParams`, which are the driver's.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Fill {
-    at: u64,
-    pitch: usize,
-    value: u32,
-    element: u32,
-    width: usize,
-    height: usize,
-}
-
-const _: () = assert!(size_of::<Fill>() == 40);
 
 /// Calls with the driver's form of a copy.
 unsafe fn with_copy(
@@ -123,7 +110,7 @@ unsafe fn add_fill(
     graph: usize,
     after: *const usize,
     count: usize,
-    params: *const Fill,
+    params: *const MemsetNodeParams,
 ) -> Result<(), u32> {
     let driver = enter()?;
     let context = current(driver)?;
@@ -132,13 +119,17 @@ unsafe fn add_fill(
     unsafe { driver.cuGraphAddMemsetNode(node, graph, after, count, params.cast(), context) }
 }
 
-unsafe fn set_fill(node: usize, params: *const Fill) -> Result<(), u32> {
+unsafe fn set_fill(node: usize, params: *const MemsetNodeParams) -> Result<(), u32> {
     // SAFETY: cudaGraphMemsetNodeSetParams demands a `cudaMemsetParams`, which has the form of the
     // driver's. It is passed on unread.
     unsafe { enter()?.cuGraphMemsetNodeSetParams(node, params.cast()) }
 }
 
-unsafe fn set_exec_fill(exec: usize, node: usize, params: *const Fill) -> Result<(), u32> {
+unsafe fn set_exec_fill(
+    exec: usize,
+    node: usize,
+    params: *const MemsetNodeParams,
+) -> Result<(), u32> {
     let driver = enter()?;
     let context = current(driver)?;
     // SAFETY: cudaGraphExecMemsetNodeSetParams demands a `cudaMemsetParams`, which has the form of

@@ -6,6 +6,7 @@ use crate::session::session;
 use crate::state::functions::Function;
 use crate::state::functions::Functions;
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::LaunchConfig;
 use reef_remote_calls::{ATTRIBUTE_LEN, Launch, LaunchAttribute, MAX_PARAMS_LEN};
 use reef_replay::Op;
 use reef_wire::little_endian::{U32, U64};
@@ -21,19 +22,8 @@ ptsz! {
         on: usize, params: *const *const u8
     ) = cooperative;
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
-        config: *const Config, function: u64, params: *const *const u8, extra: *const usize
+        config: *const LaunchConfig, function: u64, params: *const *const u8, extra: *const usize
     ) = launch_ex;
-}
-
-/// `CUlaunchConfig`.
-#[repr(C)]
-struct Config {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    on: usize,
-    attributes: *const u8,
-    count: u32,
 }
 
 /// Packs the parameters of a kernel.
@@ -222,7 +212,7 @@ unsafe fn cooperative(
 
 unsafe fn launch_ex(
     is_ptsz: bool,
-    config: *const Config,
+    config: *const LaunchConfig,
     function: u64,
     params: *const *const u8,
     extra: *const usize,
@@ -232,13 +222,15 @@ unsafe fn launch_ex(
     }
     // SAFETY: not null, and cuLaunchKernelEx demands a `CUlaunchConfig`, which the program does not
     // change during the call.
-    let &Config { grid, block, shared, on, attributes, count } = unsafe { &*config };
+    let &LaunchConfig { grid, block, shared, stream: on, attributes, count } = unsafe { &*config };
     let attributes = match count {
         0 => &[][..],
         _ if attributes.is_null() => return Err(INVALID_VALUE),
         // SAFETY: not null, and cuLaunchKernelEx demands `count` attributes of `ATTRIBUTE_LEN`
         // bytes in the configuration.
-        _ => unsafe { std::slice::from_raw_parts(attributes, count as usize * ATTRIBUTE_LEN) },
+        _ => unsafe {
+            std::slice::from_raw_parts(attributes.cast::<u8>(), count as usize * ATTRIBUTE_LEN)
+        },
     };
     let mut all = attributes.as_chunks().0.iter();
     if all.any(|attribute| LaunchAttribute::read(attribute).is_none()) {

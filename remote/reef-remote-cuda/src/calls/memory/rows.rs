@@ -6,58 +6,36 @@ use crate::calls::table::table;
 use crate::refused::refuse;
 use crate::session::session;
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::{Memcpy2D, Memcpy2DSide};
 use reef_remote_calls::{Call, MAX_PIECE_LEN};
 
 ptsz! {
-    cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Rows, on: usize) = copy;
-    cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(rows: *const Rows) = copy_now;
-    cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(rows: *const Rows) = copy_now;
-}
-
-/// A side of `CUDA_MEMCPY2D`: a corner, the kind of memory, its address by its kind, and how far
-/// rows are apart.
-#[repr(C)]
-struct Side {
-    corner: [usize; 2],
-    kind: u32,
-    host: usize,
-    device: usize,
-    array: usize,
-    pitch: usize,
-}
-
-/// `CUDA_MEMCPY2D`.
-#[repr(C)]
-struct Rows {
-    from: Side,
-    to: Side,
-    size: [usize; 2],
+    cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Memcpy2D, on: usize) = copy;
+    cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(rows: *const Memcpy2D) = copy_now;
+    cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(rows: *const Memcpy2D) = copy_now;
 }
 
 /// `CU_MEMORYTYPE_HOST` and `…_DEVICE`.
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
 
-impl Side {
-    /// Address of the first row's part. `None`: it is beyond all addresses, or the last one's end
-    /// is.
-    fn first(&self, [width, height]: [usize; 2]) -> Option<usize> {
-        let at = if self.kind == HOST { self.host } else { self.device };
-        let [column, row] = self.corner;
-        let first = at.checked_add(row.checked_mul(self.pitch)?)?.checked_add(column)?;
-        let last = first.checked_add(self.pitch.checked_mul(height.checked_sub(1)?)?)?;
-        last.checked_add(width).map(|_| first)
-    }
+/// Address of the first row's part. `None`: it is beyond all addresses, or the last one's end is.
+fn first(side: &Memcpy2DSide, [width, height]: [usize; 2]) -> Option<usize> {
+    let at = if side.kind == HOST { side.host } else { side.device };
+    let [column, row] = side.corner;
+    let first = at.checked_add(row.checked_mul(side.pitch)?)?.checked_add(column)?;
+    let last = first.checked_add(side.pitch.checked_mul(height.checked_sub(1)?)?)?;
+    last.checked_add(width).map(|_| first)
 }
 
-unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
+unsafe fn copy(is_ptsz: bool, rows: *const Memcpy2D, on: usize) -> Result<(), u32> {
     session()?;
     if rows.is_null() {
         return Err(INVALID_VALUE);
     }
     // SAFETY: not null, and cuMemcpy2D demands a `CUDA_MEMCPY2D`, which the program does not change
     // during the call.
-    let Rows { from, to, size } = unsafe { &*rows };
+    let Memcpy2D { from, to, size } = unsafe { &*rows };
     let [width, height] = *size;
     if width == 0 || height == 0 {
         return Ok(());
@@ -66,7 +44,7 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
         return Err(INVALID_VALUE);
     }
     let (from_pitch, to_pitch) = (from.pitch, to.pitch);
-    let (Some(source), Some(target)) = (from.first(*size), to.first(*size)) else {
+    let (Some(source), Some(target)) = (first(from, *size), first(to, *size)) else {
         return Err(INVALID_VALUE);
     };
     // Rows that one message may have, with what is between them.
@@ -110,7 +88,7 @@ unsafe fn copy(is_ptsz: bool, rows: *const Rows, on: usize) -> Result<(), u32> {
 }
 
 /// Copies to the device have ended too: the rest of a stream's work comes after them.
-unsafe fn copy_now(is_ptsz: bool, rows: *const Rows) -> Result<(), u32> {
+unsafe fn copy_now(is_ptsz: bool, rows: *const Memcpy2D) -> Result<(), u32> {
     // SAFETY: cuMemcpy2D demands that `rows` is null or a `CUDA_MEMCPY2D` whose host memory is
     // valid. The other call takes no address.
     unsafe {

@@ -7,6 +7,7 @@ use crate::engine::device_memory::{self, Piece};
 use crate::engine::exports::Export;
 use crate::engine::world::world;
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::ArrayMapInfo;
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 
@@ -26,21 +27,7 @@ plain! {
 }
 
 ptsz! {
-    cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(list: *const Region, count: u32, stream: usize) = map_arrays;
-}
-
-/// `CUarrayMapInfo`.
-#[repr(C)]
-struct Region {
-    kind: u32,
-    array: usize,
-    part: u32,
-    place: [u64; 4],
-    operation: u32,
-    handles: u32,
-    handle: usize,
-    offset: u64,
-    rest: [u32; 4],
+    cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(list: *const ArrayMapInfo, count: u32, stream: usize) = map_arrays;
 }
 
 unsafe fn create(handle: *mut usize, bytes: usize, place: *const [u32; 4], _flags: u64) -> u32 {
@@ -213,17 +200,18 @@ pub(super) fn leave(from: usize, is_meant: &dyn Fn(&[u64; 4]) -> bool) {
     world().take_out(from, is_meant);
 }
 
-unsafe fn map_arrays(_is_ptsz: bool, list: *const Region, count: u32, _stream: usize) -> u32 {
+unsafe fn map_arrays(_is_ptsz: bool, list: *const ArrayMapInfo, count: u32, _stream: usize) -> u32 {
     for at in 0..count as usize {
         // SAFETY: cuMemMapArrayAsync demands a list of `count` regions, and `at` is lower.
-        let region = unsafe { &*list.add(at) };
-        leave(region.array, &|place| *place == region.place);
-        if region.operation == 1 {
-            if !has(region.handle) {
+        let ArrayMapInfo { array, region, operation, handle, .. } = unsafe { &*list.add(at) };
+        leave(*array, &|place| place == region);
+        if *operation == 1 {
+            let handle = *handle as usize;
+            if !has(handle) {
                 return INVALID_VALUE;
             }
-            world().inside.push((region.array, region.place, region.handle));
-            change(region.handle, |piece| piece.mappings += 1);
+            world().inside.push((*array, *region, handle));
+            change(handle, |piece| piece.mappings += 1);
         }
     }
     SUCCESS

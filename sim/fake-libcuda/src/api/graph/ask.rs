@@ -1,19 +1,21 @@
 //! Questions about graphs.
 
-use super::params::{KernelParams, MemOp, MemOps};
 use crate::api::export::{give, plain};
 use crate::engine::op::Op;
 use crate::engine::world::{World, world};
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::{
+    BatchMemOp, BatchMemOpNodeParams, KernelNodeParams, KernelNodeParamsV1,
+};
 
 plain! {
     cuGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize) = nodes;
     cuGraphGetEdges(graph: usize, from: *mut usize, to: *mut usize, count: *mut usize) = edges;
     cuGraphGetEdges_v2(graph: usize, from: *mut usize, to: *mut usize, data: *mut u64, count: *mut usize) = edges_with_data;
     cuGraphNodeGetType(node: usize, kind: *mut u32) = kind;
-    cuGraphKernelNodeGetParams_v2(node: usize, params: *mut KernelParams) = kernel;
+    cuGraphKernelNodeGetParams_v2(node: usize, params: *mut KernelNodeParams) = kernel;
     cuGraphKernelNodeGetAttribute(node: usize, attribute: u32, value: *mut [u64; 8]) = attribute;
-    cuGraphBatchMemOpNodeGetParams(node: usize, params: *mut MemOps) = mem_op;
+    cuGraphBatchMemOpNodeGetParams(node: usize, params: *mut BatchMemOpNodeParams) = mem_op;
     cuGraphMemFreeNodeGetParams(node: usize, at: *mut usize) = end_of_memory;
     cuGraphMemAllocNodeGetParams(node: usize, params: *mut [usize; 15]) = memory;
     cuGraphChildGraphNodeGetGraph(node: usize, child: *mut usize) = child;
@@ -105,33 +107,25 @@ unsafe fn kind(node: usize, kind: *mut u32) -> u32 {
     SUCCESS
 }
 
-unsafe fn kernel(node: usize, params: *mut KernelParams) -> u32 {
+unsafe fn kernel(node: usize, params: *mut KernelNodeParams) -> u32 {
     let mut world = world();
     let (grid, block) = ([1; 3], [1; 3]);
-    let none = KernelParams {
-        function: 0,
-        grid,
-        block,
-        shared: 0,
-        params: std::ptr::null(),
-        extra: 0,
-        kernel: 0,
-        context: 1,
-    };
+    let none = KernelNodeParamsV1 { function: 0, grid, block, shared: 0, params: 0, extra: 0 };
     let known = match op(&mut world, node) {
-        Ok(Op::Kernel(..)) => none,
+        Ok(Op::Kernel(..)) => KernelNodeParams { first: none, kernel: 0, context: 1 },
         Ok(Op::Blocks(number)) => {
             let launched = &world.launched[&number];
             // The driver's, for as long as the node is there: here for ever.
             let bytes = Box::leak(launched.grid.parameters.clone().into_boxed_slice());
             let places = launched.entry.parameters.iter();
             let at = |(offset, _): &(usize, usize)| bytes[*offset..].as_ptr().cast::<u64>();
-            let params = Box::leak(places.map(at).collect::<Box<_>>()).as_ptr();
+            let params = Box::leak(places.map(at).collect::<Box<_>>()).as_ptr() as usize;
             let function = world.functions.get(&launched.function).copied();
             let (function, shared) = (function.unwrap_or(launched.function), launched.shared);
             let (grid, block) = (launched.grid.blocks, launched.grid.threads);
             let context = launched.context;
-            KernelParams { function, grid, block, shared, params, context, ..none }
+            let first = KernelNodeParamsV1 { function, grid, block, shared, params, extra: 0 };
+            KernelNodeParams { first, kernel: 0, context }
         }
         _ => return INVALID_VALUE,
     };
@@ -151,18 +145,19 @@ unsafe fn attribute(node: usize, attribute: u32, value: *mut [u64; 8]) -> u32 {
     SUCCESS
 }
 
-unsafe fn mem_op(node: usize, params: *mut MemOps) -> u32 {
+unsafe fn mem_op(node: usize, params: *mut BatchMemOpNodeParams) -> u32 {
     let (operation, at, value, flags) = match op(&mut world(), node) {
         Ok(Op::Wait { at, value, flags }) => (1, at, value, flags),
         Ok(Op::Write(at, value)) => (2, at, value, 0),
         _ => return INVALID_VALUE,
     };
     // The driver owns the list, for as long as the node is there: here for ever.
-    let op = MemOp { operation, at, value: u64::from(value), flags, rest: [0; 2] };
+    let (at, value) = (at as u64, u64::from(value));
+    let op = BatchMemOp { operation, at, value, flags, rest: [0; 2] };
     let ops = Box::leak(Box::new(op));
     // SAFETY: cuGraphBatchMemOpNodeGetParams demands that `params` may be written; null is left
     // out. Its list is leaked, so it stays.
-    unsafe { give(params, MemOps { context: 1, count: 1, ops, flags: 0 }) };
+    unsafe { give(params, BatchMemOpNodeParams { context: 1, count: 1, ops, flags: 0 }) };
     SUCCESS
 }
 

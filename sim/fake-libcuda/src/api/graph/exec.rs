@@ -1,7 +1,7 @@
 //! Graphs that can be launched. Nodes of one are named by the nodes of the graph that it was made
 //! from.
 
-use super::params::{AnyParams, FillParams, HostParams, KernelParams, copy, fill, host, kernel};
+use super::params::{HostParams, copy, fill, host, kernel};
 use crate::api::export::{give, plain, ptsz};
 use crate::api::streams::{give_to, is_captured, resolve};
 use crate::engine::graph::Node;
@@ -9,19 +9,20 @@ use crate::engine::op::Op;
 use crate::engine::run::is_instant;
 use crate::engine::world::{World, world};
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::{KernelNodeParamsV1, MemsetNodeParams, NodeParams, UpdateResult};
 
 plain! {
     cuGraphInstantiateWithFlags(exec: *mut usize, graph: usize, flags: u64) = instantiate;
     cuGraphInstantiate_v2(exec: *mut usize, graph: usize, error: *mut usize, log: usize, bytes: usize) = instantiate_v2;
     cuGraphExecDestroy(exec: usize) = destroy;
     cuGraphExecUpdate(exec: usize, graph: usize, error: *mut usize, result: *mut u32) = update;
-    cuGraphExecUpdate_v2(exec: usize, graph: usize, result: *mut Updated) = update_v2;
-    cuGraphExecKernelNodeSetParams_v2(exec: usize, node: usize, params: *const KernelParams) = set_kernel;
-    cuGraphExecKernelNodeSetParams(exec: usize, node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphExecUpdate_v2(exec: usize, graph: usize, result: *mut UpdateResult) = update_v2;
+    cuGraphExecKernelNodeSetParams_v2(exec: usize, node: usize, params: *const KernelNodeParamsV1) = set_kernel;
+    cuGraphExecKernelNodeSetParams(exec: usize, node: usize, params: *const KernelNodeParamsV1) = set_kernel;
     cuGraphExecMemcpyNodeSetParams(exec: usize, node: usize, params: *const [usize; 25], context: usize) = set_copy;
-    cuGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: *const FillParams, context: usize) = set_fill;
+    cuGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: *const MemsetNodeParams, context: usize) = set_fill;
     cuGraphExecHostNodeSetParams(exec: usize, node: usize, params: *const HostParams) = set_host;
-    cuGraphExecNodeSetParams(exec: usize, node: usize, params: *mut AnyParams) = set_any;
+    cuGraphExecNodeSetParams(exec: usize, node: usize, params: *mut NodeParams) = set_any;
     cuGraphExecChildGraphNodeSetParams(exec: usize, node: usize, child: usize) = set_child;
     cuGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) = set_enabled;
     cuGraphNodeGetEnabled(exec: usize, node: usize, is_enabled: *mut u32) = is_enabled;
@@ -43,15 +44,6 @@ struct Instantiation {
     stream: usize,
     error: usize,
     result: u32,
-}
-
-/// `CUgraphExecUpdateResultInfo`.
-#[repr(C)]
-#[derive(Debug)]
-struct Updated {
-    result: u32,
-    node: usize,
-    from: usize,
 }
 
 unsafe fn instantiate(exec: *mut usize, graph: usize, _flags: u64) -> u32 {
@@ -137,7 +129,7 @@ unsafe fn update(exec: usize, graph: usize, error: *mut usize, result: *mut u32)
     if updated.is_ok() { SUCCESS } else { UPDATE_FAILED }
 }
 
-unsafe fn update_v2(exec: usize, graph: usize, result: *mut Updated) -> u32 {
+unsafe fn update_v2(exec: usize, graph: usize, result: *mut UpdateResult) -> u32 {
     // SAFETY: cuGraphExecUpdate_v2 demands a `CUgraphExecUpdateResultInfo` that may be written. Its
     // fields' addresses are passed on.
     unsafe { update(exec, graph, &raw mut (*result).node, &raw mut (*result).result) }
@@ -192,13 +184,18 @@ unsafe fn is_enabled(exec: usize, node: usize, is_enabled: *mut u32) -> u32 {
     SUCCESS
 }
 
-unsafe fn set_kernel(exec: usize, node: usize, params: *const KernelParams) -> u32 {
+unsafe fn set_kernel(exec: usize, node: usize, params: *const KernelNodeParamsV1) -> u32 {
     // SAFETY: cuGraphExecKernelNodeSetParams demands that `params` is null or has an address for
     // each parameter of the kernel.
     set(exec, node, unsafe { kernel(params) })
 }
 
-unsafe fn set_fill(exec: usize, node: usize, params: *const FillParams, _context: usize) -> u32 {
+unsafe fn set_fill(
+    exec: usize,
+    node: usize,
+    params: *const MemsetNodeParams,
+    _context: usize,
+) -> u32 {
     // SAFETY: cuGraphExecMemsetNodeSetParams demands that `params` is null or a
     // `CUDA_MEMSET_NODE_PARAMS`.
     set(exec, node, unsafe { fill(params) })
@@ -216,14 +213,16 @@ unsafe fn set_host(exec: usize, node: usize, params: *const HostParams) -> u32 {
     set(exec, node, unsafe { host(params) })
 }
 
-unsafe fn set_any(exec: usize, node: usize, params: *mut AnyParams) -> u32 {
+unsafe fn set_any(exec: usize, node: usize, params: *mut NodeParams) -> u32 {
     // SAFETY: cuGraphExecNodeSetParams demands that `params` is null or a `CUgraphNodeParams`,
     // whose words are the struct of its kind.
     unsafe {
         match params.as_ref() {
-            Some(AnyParams { kind: 0, words, .. }) => set_kernel(exec, node, words.as_ptr().cast()),
-            Some(AnyParams { kind: 4, words, .. }) => set_child(exec, node, words[0]),
-            Some(AnyParams { kind: 10 | 11, .. }) => NOT_SUPPORTED, // memory can't be changed
+            Some(NodeParams { kind: 0, words, .. }) => {
+                set_kernel(exec, node, words.as_ptr().cast())
+            }
+            Some(NodeParams { kind: 4, words, .. }) => set_child(exec, node, words[0]),
+            Some(NodeParams { kind: 10 | 11, .. }) => NOT_SUPPORTED, // memory can't be changed
             _ => INVALID_VALUE,
         }
     }

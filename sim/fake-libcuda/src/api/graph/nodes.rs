@@ -7,33 +7,36 @@ use crate::engine::op::Op;
 use crate::engine::settings::setting;
 use crate::engine::world::{World, world};
 use reef_cuda_abi::codes::*;
+use reef_cuda_abi::layouts::{
+    BatchMemOpNodeParams, KernelNodeParamsV1, MemsetNodeParams, NodeParams,
+};
 
 plain! {
     cuGraphCreate(graph: *mut usize, flags: u32) = create;
     cuGraphDestroy(graph: usize) = destroy;
     cuGraphClone(clone: *mut usize, graph: usize) = clone;
-    cuGraphAddKernelNode_v2(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const KernelParams) = add_kernel;
-    cuGraphAddKernelNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const KernelParams) = add_kernel;
-    cuGraphAddMemsetNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const FillParams, context: usize) = add_fill;
+    cuGraphAddKernelNode_v2(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const KernelNodeParamsV1) = add_kernel;
+    cuGraphAddKernelNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const KernelNodeParamsV1) = add_kernel;
+    cuGraphAddMemsetNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const MemsetNodeParams, context: usize) = add_fill;
     cuGraphAddMemcpyNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const [usize; 25], context: usize) = add_copy;
     cuGraphAddHostNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const HostParams) = add_host;
     cuGraphAddEmptyNode(node: *mut usize, graph: usize, after: *const usize, count: usize) = add_empty;
     cuGraphAddChildGraphNode(node: *mut usize, graph: usize, after: *const usize, count: usize, child: usize) = add_child;
-    cuGraphAddBatchMemOpNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const MemOps) = add_mem_op;
+    cuGraphAddBatchMemOpNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const BatchMemOpNodeParams) = add_mem_op;
     cuGraphAddMemAllocNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut [usize; 15]) = add_memory;
     cuGraphAddMemFreeNode(node: *mut usize, graph: usize, after: *const usize, count: usize, at: usize) = add_free;
-    cuGraphAddNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut AnyParams) = add_any;
+    cuGraphAddNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut NodeParams) = add_any;
     cuGraphConditionalHandleCreate(handle: *mut u64, graph: usize, context: usize, value: u32, flags: u32) = condition;
     cuGraphAddDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = add_edges;
     cuGraphAddDependencies_v2(graph: usize, from: *const usize, to: *const usize, data: *const u64, count: usize) = add_edges_with;
     cuGraphRemoveDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = remove_edges;
     cuGraphDestroyNode(node: usize) = destroy_node;
-    cuGraphKernelNodeSetParams_v2(node: usize, params: *const KernelParams) = set_kernel;
-    cuGraphKernelNodeSetParams(node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphKernelNodeSetParams_v2(node: usize, params: *const KernelNodeParamsV1) = set_kernel;
+    cuGraphKernelNodeSetParams(node: usize, params: *const KernelNodeParamsV1) = set_kernel;
     cuGraphKernelNodeSetAttribute(node: usize, attribute: u32, value: *const [u64; 8]) = set_attribute;
     cuGraphKernelNodeCopyAttributes(to: usize, from: usize) = copy_attributes;
     cuGraphMemcpyNodeSetParams(node: usize, params: *const [usize; 25]) = set_copy;
-    cuGraphMemsetNodeSetParams(node: usize, params: *const FillParams) = set_fill;
+    cuGraphMemsetNodeSetParams(node: usize, params: *const MemsetNodeParams) = set_fill;
 }
 
 unsafe fn create(graph: *mut usize, _flags: u32) -> u32 {
@@ -111,15 +114,15 @@ macro_rules! adders {
 }
 
 adders! {
-    add_kernel(params: *const KernelParams) kernel(params);
-    add_fill(params: *const FillParams, _context: usize) fill(params);
+    add_kernel(params: *const KernelNodeParamsV1) kernel(params);
+    add_fill(params: *const MemsetNodeParams, _context: usize) fill(params);
     add_copy(params: *const [usize; 25], _context: usize) copy(params);
     add_host(params: *const HostParams) host(params);
-    add_mem_op(params: *const MemOps) mem_op(params);
+    add_mem_op(params: *const BatchMemOpNodeParams) mem_op(params);
     add_child(child: usize) inner(&mut world(), child, 0).map(Op::Child);
     add_memory(params: *mut [usize; 15]) memory(&mut *params);
     add_free(at: usize) Ok(Op::Free(at));
-    add_any(params: *mut AnyParams) any(params);
+    add_any(params: *mut NodeParams) any(params);
 }
 
 unsafe fn add_empty(node: *mut usize, graph: usize, after: *const usize, count: usize) -> u32 {
@@ -128,9 +131,9 @@ unsafe fn add_empty(node: *mut usize, graph: usize, after: *const usize, count: 
 }
 
 /// A node of any kind, or of one that this driver alone knows.
-unsafe fn any(params: *mut AnyParams) -> Result<Op, u32> {
+unsafe fn any(params: *mut NodeParams) -> Result<Op, u32> {
     // SAFETY: null, or a `CUgraphNodeParams` that may be written, as cuGraphAddNode demands.
-    let AnyParams { kind, words, .. } = unsafe { params.as_mut() }.ok_or(INVALID_VALUE)?;
+    let NodeParams { kind, words, .. } = unsafe { params.as_mut() }.ok_or(INVALID_VALUE)?;
     // SAFETY: cuGraphAddNode demands that the words are the struct of the kind. `words` has room
     // for each of them.
     unsafe {
@@ -177,7 +180,7 @@ unsafe fn memory(words: &mut [usize]) -> Result<Op, u32> {
 
 /// A conditional node that runs its body once or not at all. The body is the driver's; the program
 /// fills it.
-unsafe fn branch(words: &[usize; 29]) -> Result<Op, u32> {
+unsafe fn branch(words: &[usize; 30]) -> Result<Op, u32> {
     let mut world = world();
     let runs = *world.conditions.get(&(words[0] as u64)).ok_or(INVALID_VALUE)?;
     let body = world.handle();
@@ -286,7 +289,7 @@ fn set(node: usize, op: Result<Op, u32>) -> u32 {
     SUCCESS
 }
 
-unsafe fn set_kernel(node: usize, params: *const KernelParams) -> u32 {
+unsafe fn set_kernel(node: usize, params: *const KernelNodeParamsV1) -> u32 {
     // SAFETY: cuGraphKernelNodeSetParams demands that `params` is null or has an address for each
     // parameter of the kernel.
     set(node, unsafe { kernel(params) })
@@ -327,7 +330,7 @@ unsafe fn set_copy(node: usize, params: *const [usize; 25]) -> u32 {
     set(node, unsafe { copy(params) })
 }
 
-unsafe fn set_fill(node: usize, params: *const FillParams) -> u32 {
+unsafe fn set_fill(node: usize, params: *const MemsetNodeParams) -> u32 {
     // SAFETY: cuGraphMemsetNodeSetParams demands that `params` is null or a
     // `CUDA_MEMSET_NODE_PARAMS`.
     set(node, unsafe { fill(params) })
