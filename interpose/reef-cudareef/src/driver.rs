@@ -6,12 +6,11 @@
 
 use crate::fault::{Fault, Result};
 use libloading::Library;
+use reef_cuda_abi::codes::NOT_READY;
 use std::ffi::{CStr, c_char};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
-/// `CUDA_ERROR_NOT_READY`
-pub(crate) const NOT_READY: u32 = 600;
 /// `CU_STREAM_WAIT_VALUE_GEQ`
 const AT_LEAST: u32 = 0;
 /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`

@@ -7,6 +7,7 @@ use crate::api::{Api, Pair, State, Uuid};
 use crate::error::Error;
 use crate::refusal::Refusal;
 use libloading::Library;
+use reef_cuda_abi::codes::SUCCESS;
 use reef_guest::library_path::candidates;
 use std::ffi::OsString;
 use std::fmt;
@@ -14,7 +15,6 @@ use std::time::Duration;
 
 /// Name of the driver's library.
 const LIBRARY: &str = "libcuda.so.1";
-const SUCCESS: u32 = 0;
 
 /// `CUcheckpointLockArgs`.
 #[repr(C)]

@@ -1,7 +1,8 @@
 //! Errors of a group.
 
 use crate::api::State;
-use crate::refusal::{NOT_PERMITTED, NOT_SUPPORTED, Refusal};
+use crate::refusal::Refusal;
+use reef_cuda_abi::codes::{NOT_PERMITTED, NOT_SUPPORTED};
 
 /// Failure of a suspension or a return.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,7 @@
 //! Refusals of the driver.
 
+use reef_cuda_abi::codes;
+
 /// A call that the driver refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{function}: {} (code {code})", name(*code))]
@@ -10,12 +12,9 @@ pub struct Refusal {
     pub code: u32,
 }
 
-pub(crate) const NOT_PERMITTED: u32 = 800;
-pub(crate) const NOT_SUPPORTED: u32 = 801;
-
 impl Refusal {
     /// `CUDA_ERROR_NOT_READY`.
-    pub const NOT_READY: u32 = 600;
+    pub const NOT_READY: u32 = codes::NOT_READY;
 
     /// Returns whether the work of the process did not end in time.
     pub fn is_not_ready(&self) -> bool {
@@ -26,15 +25,15 @@ impl Refusal {
 /// Name of a `CUresult`, as far as these calls return it.
 fn name(code: u32) -> &'static str {
     match code {
-        1 => "InvalidValue",
-        2 => "OutOfMemory",
-        3 => "NotInitialized",
-        100 => "NoDevice",
+        codes::INVALID_VALUE => "InvalidValue",
+        codes::OUT_OF_MEMORY => "OutOfMemory",
+        codes::NOT_INITIALIZED => "NotInitialized",
+        codes::NO_DEVICE => "NoDevice",
         304 => "OperatingSystem",
-        401 => "IllegalState",
-        Refusal::NOT_READY => "NotReady",
-        NOT_PERMITTED => "NotPermitted",
-        NOT_SUPPORTED => "NotSupported",
+        codes::ILLEGAL_STATE => "IllegalState",
+        codes::NOT_READY => "NotReady",
+        codes::NOT_PERMITTED => "NotPermitted",
+        codes::NOT_SUPPORTED => "NotSupported",
         999 => "Unknown",
         _ => "refused",
     }
