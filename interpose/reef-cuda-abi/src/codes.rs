@@ -60,3 +60,8 @@ pub const UPDATE_FAILED: u32 = 910;
 pub const STREAM_DETACHED: u32 = 917;
 /// `CUDA_ERROR_GRAPH_RECAPTURE_FAILURE`.
 pub const RECAPTURE_FAILURE: u32 = 918;
+
+/// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND`: the status of a look-up.
+pub const SYMBOL_NOT_FOUND: u32 = 1;
+/// `CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT`: the status of a look-up.
+pub const VERSION_NOT_SUFFICIENT: u32 = 2;

@@ -9,6 +9,7 @@
 pub mod codes;
 pub mod generate;
 pub mod layouts;
+pub mod memory_types;
 mod tables;
 
 pub use tables::{NAMES, PTSZ_SUFFIXES, VERSIONS, names, symbol};

@@ -3,12 +3,7 @@
 
 use super::launch::copy;
 use crate::driver::calls::{self, Stream};
-
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
-const MEMORY_TYPE: u32 = 2;
-/// `CUmemorytype`: host memory, and unified addresses. The other types are device memory or arrays.
-const HOST: u32 = 1;
-const UNIFIED: u32 = 4;
+use reef_cuda_abi::memory_types::{ATTRIBUTE, HOST, UNIFIED};
 
 /// Side of a copy of rows (`CUDA_MEMCPY2D`, `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`): `N`
 /// coordinates of its corner, and `M` words after its address.
@@ -48,7 +43,7 @@ unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>
         match (*side).kind {
             HOST => is_on_device((*side).host),
             UNIFIED => is_on_device((*side).device),
-            _ => true,
+            _ => true, // device memory or an array
         }
     }
 }
@@ -57,7 +52,7 @@ unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>
 /// memory that isn't registered.
 fn is_on_device(at: usize) -> bool {
     let mut kind = HOST;
-    calls::pointer_attribute(&mut kind, MEMORY_TYPE, at) == Some(0) && kind != HOST
+    calls::pointer_attribute(&mut kind, ATTRIBUTE, at) == Some(0) && kind != HOST
 }
 
 /// Treats a fill, or a copy within the device by its name.

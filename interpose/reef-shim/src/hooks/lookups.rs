@@ -11,14 +11,11 @@ use crate::explain;
 use crate::limit::refusal::say;
 use crate::profile::timed::timed;
 use crate::settings::{is_limited, is_scheduled, settings};
-use reef_cuda_abi::codes::NOT_FOUND;
+use reef_cuda_abi::codes::{NOT_FOUND, SYMBOL_NOT_FOUND};
 use reef_guest::profile::Api;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND`.
-const NO_SYMBOL: u32 = 1;
 
 ptsz_variants! {
     cuGetProcAddress / cuGetProcAddress_ptsz(
@@ -76,7 +73,7 @@ unsafe fn withhold(to: *mut usize, status: *mut u32) -> u32 {
     unsafe {
         *to = 0;
         match status.as_mut() {
-            Some(status) => *status = NO_SYMBOL,
+            Some(status) => *status = SYMBOL_NOT_FOUND,
             None => return NOT_FOUND,
         }
     }

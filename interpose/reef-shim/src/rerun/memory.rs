@@ -5,6 +5,7 @@ use crate::driver::names;
 use crate::driver::slots::real;
 use crate::kernel_variants::launch::KernelLaunch;
 use reef_cuda_abi::codes::NOT_FOUND;
+use reef_cuda_abi::memory_types::{ATTRIBUTE, DEVICE};
 use std::ffi::c_void;
 
 calls! {
@@ -26,9 +27,6 @@ calls! {
 
 /// Bytes that are copied for a launch at most.
 const MAX_BYTES: usize = 1 << 30;
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `CU_MEMORYTYPE_DEVICE`.
-const MEMORY_TYPE: u32 = 2;
-const DEVICE: u32 = 2;
 
 /// An allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +145,7 @@ fn check(code: Option<u32>) -> Result<(), u32> {
 fn allocation(address: usize) -> Option<(usize, usize)> {
     let (mut at, mut bytes, mut kind) = (0, 0, 0);
     let is_device = address != 0
-        && pointer_attribute(&mut kind, MEMORY_TYPE, address) == Some(0)
+        && pointer_attribute(&mut kind, ATTRIBUTE, address) == Some(0)
         && kind == DEVICE
         && range(&mut at, &mut bytes, address) == Some(0);
     is_device.then_some((at, bytes))

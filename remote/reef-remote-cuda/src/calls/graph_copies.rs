@@ -7,6 +7,7 @@ use crate::session::session;
 use crate::state::lock::mint;
 use reef_cuda_abi::codes::*;
 use reef_cuda_abi::layouts::{Memcpy3D, Memcpy3DSide};
+use reef_cuda_abi::memory_types::DEVICE;
 use reef_remote_calls::{ADD_NODE, BOX_WORDS, CopyNode, SET_EXEC_NODE, SET_NODE};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
@@ -16,9 +17,6 @@ plain! {
     cuGraphMemcpyNodeSetParams(node: u64, copy: *const Memcpy3D) = set;
     cuGraphExecMemcpyNodeSetParams(exec: u64, node: u64, copy: *const Memcpy3D, context: u64) = set_exec;
 }
-
-/// `CU_MEMORYTYPE_DEVICE`.
-const DEVICE: u32 = 2;
 
 fn words(side: &Memcpy3DSide) -> [u64; 7] {
     let [x, y, z, level] = side.corner;

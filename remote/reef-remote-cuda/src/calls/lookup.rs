@@ -9,9 +9,6 @@ use std::ffi::{CStr, c_char};
 
 /// Flag of a look-up of variants for per-thread default streams.
 const PER_THREAD: u64 = 2;
-/// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND` and `…_VERSION_NOT_SUFFICIENT`.
-const NO_SYMBOL: u32 = 1;
-const OTHER_VERSION: u32 = 2;
 
 plain! {
     cuGetProcAddress(name: *const c_char, to: *mut usize, version: i32, flags: u64) = find;
@@ -53,10 +50,10 @@ unsafe fn find_with_status(
 
 /// The function's address, or a status.
 fn symbol(name: &str, version: i32, is_per_thread: bool) -> Result<usize, u32> {
-    let symbol = reef_cuda_abi::symbol(name, version).ok_or(OTHER_VERSION)?;
+    let symbol = reef_cuda_abi::symbol(name, version).ok_or(VERSION_NOT_SUFFICIENT)?;
     let ptsz_variants =
         PTSZ_SUFFIXES.iter().filter(|_| is_per_thread).filter_map(|ptsz| address(symbol, ptsz));
-    ptsz_variants.chain(address(symbol, "")).next().ok_or(NO_SYMBOL)
+    ptsz_variants.chain(address(symbol, "")).next().ok_or(SYMBOL_NOT_FOUND)
 }
 
 fn address(symbol: &str, ending: &str) -> Option<usize> {

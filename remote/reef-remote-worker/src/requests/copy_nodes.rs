@@ -6,11 +6,9 @@ use super::nodes::Change;
 use crate::reader::Reader;
 use reef_cuda_abi::codes::INVALID_VALUE;
 use reef_cuda_abi::layouts::{Memcpy3D, Memcpy3DSide};
+use reef_cuda_abi::memory_types::DEVICE;
 use reef_remote_calls::{BOX_WORDS, CopyNode};
 use reef_wire::{Hot, Result};
-
-/// `CU_MEMORYTYPE_DEVICE`.
-const DEVICE: u32 = 2;
 
 /// Source or target of a copy. No address of this process's host memory comes into one.
 fn side(words: &[u64]) -> Memcpy3DSide {

@@ -14,6 +14,7 @@ use super::waiters::Waiters;
 use super::window::Window;
 use crate::driver::Driver;
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
+use reef_cuda_abi::memory_types::{ATTRIBUTE, DEVICE};
 use reef_remote::server::Resource;
 use reef_remote_calls::{
     CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, WINDOW_LEN, Way,
@@ -152,11 +153,9 @@ impl Shared {
 
     /// Returns whether the driver has memory of a device at an address.
     fn is_of_device(&self, at: u64) -> bool {
-        const MEMORY_TYPE: usize = 2; // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-        const DEVICE: u32 = 2; // CU_MEMORYTYPE_DEVICE
         let (mut kind, ask) = (0_u32, self.driver.of(Call::cuPointerGetAttribute));
         // SAFETY: a place for a number, and an address that the driver does not read.
-        let code = unsafe { ask.call([&raw mut kind as usize, MEMORY_TYPE, at as usize]) };
+        let code = unsafe { ask.call([&raw mut kind as usize, ATTRIBUTE as usize, at as usize]) };
         (code, kind) == (0, DEVICE)
     }
 

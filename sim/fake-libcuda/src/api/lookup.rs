@@ -43,7 +43,8 @@ unsafe fn find_with_status(
     if name.is_empty() {
         return INVALID_VALUE;
     }
-    let found = symbol(&name, version, flags).and_then(|symbol| address(&symbol).ok_or(1));
+    let found =
+        symbol(&name, version, flags).and_then(|symbol| address(&symbol).ok_or(SYMBOL_NOT_FOUND));
     let mut world = world();
     match found {
         Ok(_) => world.found += 1,
@@ -56,12 +57,12 @@ unsafe fn find_with_status(
     if found.is_err() && status.is_null() { NOT_FOUND } else { SUCCESS }
 }
 
-/// The symbol, or a status: 1 no such name, 2 not in this version.
+/// The symbol, or a status.
 fn symbol(name: &str, version: i32, flags: u64) -> Result<String, u32> {
     if version >= NEWER && std::env::var("REEF_FAKE_NEWER").is_ok_and(|newer| newer == name) {
         return Ok("reef_fake_newer".into());
     }
-    let symbol = reef_cuda_abi::symbol(name, version).ok_or(2_u32)?.to_owned();
+    let symbol = reef_cuda_abi::symbol(name, version).ok_or(VERSION_NOT_SUFFICIENT)?.to_owned();
     let ptsz_variants = PTSZ_SUFFIXES.map(|ptsz| format!("{symbol}{ptsz}"));
     let ptsz = ptsz_variants.into_iter().find(|ptsz| address(ptsz).is_some());
     Ok(ptsz.filter(|_| flags & 2 != 0).unwrap_or(symbol))

@@ -13,6 +13,7 @@ use crate::engine::shared_blocks::MAX_SHARED;
 use crate::engine::world::{Registered, world};
 use reef_cuda_abi::codes::*;
 use reef_cuda_abi::layouts::{Memcpy2D, Memcpy2DSide};
+use reef_cuda_abi::memory_types::{ATTRIBUTE, DEVICE, HOST};
 use std::os::fd::IntoRawFd;
 use std::sync::LazyLock;
 
@@ -55,7 +56,7 @@ ptsz! {
 }
 
 fn address(side: &Memcpy2DSide) -> usize {
-    if side.kind == 1 { side.host } else { side.device } // CU_MEMORYTYPE_HOST
+    if side.kind == HOST { side.host } else { side.device }
 }
 
 /// True if small allocations share blocks.
@@ -336,7 +337,7 @@ unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
     unsafe {
         match attribute {
             1 => give(to.cast::<usize>(), super::current::handle()),
-            2 => give(to.cast::<u32>(), 2), // CU_MEMORYTYPE_DEVICE
+            ATTRIBUTE => give(to.cast::<u32>(), DEVICE),
             3 => give(to.cast::<usize>(), at),
             6 => give(to.cast::<u32>(), 0), // no synchronous operations
             8 => give(to.cast::<u32>(), u32::from(checkpoint::is_managed(from))),

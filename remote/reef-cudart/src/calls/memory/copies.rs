@@ -7,6 +7,7 @@ use crate::driver::Driver;
 use crate::state::context::{check_device, enter, primary};
 use crate::types::Stream;
 use reef_cuda_abi::layouts::{Memcpy2D, Memcpy2DSide};
+use reef_cuda_abi::memory_types;
 
 by_default! {
     cudaMemcpy / cudaMemcpy_ptds(to: usize, from: usize, bytes: usize, kind: u32) = copy_any;
@@ -190,7 +191,10 @@ unsafe fn on_host(
 }
 
 fn side(at: usize, pitch: usize, is_host: bool) -> Memcpy2DSide {
-    let (kind, host, device) = if is_host { (1, at, 0) } else { (2, 0, at) };
+    let (kind, host, device) = match is_host {
+        true => (memory_types::HOST, at, 0),
+        false => (memory_types::DEVICE, 0, at),
+    };
     Memcpy2DSide { corner: [0; 2], kind, host, device, array: 0, pitch }
 }
 

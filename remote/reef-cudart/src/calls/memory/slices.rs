@@ -8,6 +8,7 @@ use crate::driver::Driver;
 use crate::state::context::enter;
 use crate::types::{Extent, Pitched, Position, Stream};
 use reef_cuda_abi::layouts::{Memcpy3D, Memcpy3DSide};
+use reef_cuda_abi::memory_types::{ARRAY, DEVICE, HOST};
 
 by_default! {
     cudaMemcpy3D / cudaMemcpy3D_ptds(params: *const Params) = copy;
@@ -103,13 +104,13 @@ impl Params {
         let bytes = |elements: usize, element| elements.checked_mul(element).ok_or(INVALID_VALUE);
         let side = |array: usize, corner: Position, memory: Pitched, is_host: bool| {
             let (kind, element) = match (array, is_host) {
-                (0, true) => (1, 1),
-                (0, false) => (2, 1),
-                _ => (3, element), // CU_MEMORYTYPE_ARRAY; its corner is in elements
+                (0, true) => (HOST, 1),
+                (0, false) => (DEVICE, 1),
+                _ => (ARRAY, element), // its corner is in elements
             };
-            let (host, device) = if kind == 1 { (memory.at, 0) } else { (0, memory.at) };
+            let (host, device) = if kind == HOST { (memory.at, 0) } else { (0, memory.at) };
             let corner = [bytes(corner.x, element)?, corner.y, corner.z, 0];
-            let device = if kind == 2 { device } else { 0 };
+            let device = if kind == DEVICE { device } else { 0 };
             let (pitch, height) = (memory.pitch, memory.height);
             Ok::<_, u32>(Memcpy3DSide {
                 corner,

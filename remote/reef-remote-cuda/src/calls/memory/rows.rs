@@ -7,6 +7,7 @@ use crate::refused::refuse;
 use crate::session::session;
 use reef_cuda_abi::codes::*;
 use reef_cuda_abi::layouts::{Memcpy2D, Memcpy2DSide};
+use reef_cuda_abi::memory_types::{DEVICE, HOST};
 use reef_remote_calls::{Call, MAX_PIECE_LEN};
 
 ptsz! {
@@ -14,10 +15,6 @@ ptsz! {
     cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(rows: *const Memcpy2D) = copy_now;
     cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(rows: *const Memcpy2D) = copy_now;
 }
-
-/// `CU_MEMORYTYPE_HOST` and `…_DEVICE`.
-const HOST: u32 = 1;
-const DEVICE: u32 = 2;
 
 /// Address of the first row's part. `None`: it is beyond all addresses, or the last one's end is.
 fn first(side: &Memcpy2DSide, [width, height]: [usize; 2]) -> Option<usize> {
