@@ -191,10 +191,8 @@ unsafe fn on_host(
 }
 
 fn side(at: usize, pitch: usize, is_host: bool) -> Memcpy2DSide {
-    let (kind, host, device) = match is_host {
-        true => (memory_types::HOST, at, 0),
-        false => (memory_types::DEVICE, 0, at),
-    };
+    let kind = if is_host { memory_types::HOST } else { memory_types::DEVICE };
+    let (host, device) = if is_host { (at, 0) } else { (0, at) };
     Memcpy2DSide { corner: [0; 2], kind, host, device, array: 0, pitch }
 }
 
