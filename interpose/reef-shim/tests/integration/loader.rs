@@ -232,7 +232,8 @@ fn all_names_are_exported_and_missing_ones_return_an_error() {
     // SAFETY: no other test of this process reads it.
     unsafe { std::env::set_var("REEF_CUDA", library(FAKE)) };
     let driver = Driver::open(&library(SHIM));
-    let missing: Vec<_> = reef_cuda_abi::names().filter(|name| driver.symbol(name).is_none()).collect();
+    let missing: Vec<_> =
+        reef_cuda_abi::names().filter(|name| driver.symbol(name).is_none()).collect();
     assert_eq!(missing, [""; 0]);
     assert!(driver.symbol("cudaMalloc").is_none());
     // The fake driver exports all, and doesn't play most: its answer comes through a jump.
