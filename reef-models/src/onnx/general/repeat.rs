@@ -5,7 +5,7 @@
 
 use super::call::{Outer, attribute_of, int_of};
 use super::stored::element;
-use super::walk::{Scope, Walk, body, select};
+use super::walk::{ITEM, NodeResult, Scope, Walk, body, selected};
 use crate::onnx::fault::{Fault, Result, beyond};
 use crate::onnx::file::{Dimension, GraphFile, NodeFile, ValueFile};
 use crate::onnx::node::name_of;
@@ -13,6 +13,7 @@ use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Array, Binary, Domain, Element, Spec, Truth};
+use std::collections::HashMap;
 
 /// Maximum number of iterations of all loops of a file.
 pub(super) const MAX_ITERATIONS: usize = 1 << 14;
@@ -26,9 +27,9 @@ struct Body<'a, 's> {
     depth: usize,
 }
 
-/// Values that an iteration hands to the next one, and those that all iterations give.
+/// Results that an iteration hands to the next one, and those that all iterations give.
 struct Turn {
-    state: Vec<Value>,
+    state: Vec<NodeResult>,
     given: Vec<Vec<Value>>,
 }
 
@@ -41,10 +42,10 @@ impl<'a> Walk<'a, '_> {
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let body = self.body(node, scope, outer, depth)?;
-        let state = all(operands.get(2..).unwrap_or_default()).map_err(fault)?;
+        let state = self.first_state(node, operands).map_err(fault)?;
         let fixed = state.len() + 2;
         body.ensure_ports(fixed, state.len() + 1).map_err(fault)?;
         let most = self.trip_count(operands.first().copied().flatten()).map_err(fault)?;
@@ -73,7 +74,21 @@ impl<'a> Walk<'a, '_> {
         } else {
             stacked(&mut self.builder, &turn.given, &[]).map_err(fault)?
         };
-        Ok(turn.state.into_iter().chain(stacked).collect())
+        Ok(turn.state.into_iter().chain(stacked.into_iter().map(NodeResult::Tensor)).collect())
+    }
+
+    /// The state before the first iteration of a `Loop`: tensors and sequences.
+    fn first_state(
+        &self,
+        node: &NodeFile<'a>,
+        operands: &[Option<&Value>],
+    ) -> Result<Vec<NodeResult>> {
+        let of = |(name, operand): (&&'a str, &Option<&Value>)| match operand {
+            Some(value) => Some(NodeResult::Tensor(Value::clone(value))),
+            None => self.names.sequences.get(name).cloned().map(NodeResult::Sequence),
+        };
+        let each = node.inputs.iter().zip(operands).skip(2).map(of);
+        each.collect::<Option<_>>().ok_or_else(|| "an operand is missing".into())
     }
 
     /// The body of a node, with its constants.
@@ -134,48 +149,68 @@ impl<'a> Walk<'a, '_> {
         body: &Body<'a, '_>,
         count: usize,
         condition: &Value,
-        state: &[Value],
-    ) -> Result<Vec<Value>, Fault> {
+        state: &[NodeResult],
+    ) -> Result<Vec<NodeResult>, Fault> {
         let number = self.builder.whole(Vec::new(), vec![count as i64]);
         let number = number.map_err(|why| body.fault(why))?;
-        let given = [number, condition.clone()].into_iter().chain(state.iter().cloned());
-        self.run_body(body, given.collect())
+        let given = [number, condition.clone()].into_iter().map(NodeResult::Tensor);
+        self.run_body(body, given.chain(state.iter().cloned()).collect())
     }
 
-    /// Results of a body for these values of its inputs.
-    fn run_body(&mut self, body: &Body<'a, '_>, given: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    /// Results of a body for these inputs.
+    fn run_body(
+        &mut self,
+        body: &Body<'a, '_>,
+        given: Vec<NodeResult>,
+    ) -> Result<Vec<NodeResult>, Fault> {
         self.iterations += 1;
         if self.iterations > MAX_ITERATIONS {
             let why =
                 format!("loops have more than {MAX_ITERATIONS} iterations: let them have fewer");
             return Err(body.fault(beyond(&why)));
         }
-        body.graph.inputs.iter().for_each(|input| self.names.forget(input.name));
-        let names = body.graph.inputs.iter().map(|input| input.name);
-        let own = names.zip(given).collect();
+        let mut own = HashMap::new();
+        for (input, given) in body.graph.inputs.iter().zip(given) {
+            self.names.forget(input.name);
+            match given {
+                NodeResult::Tensor(value) => {
+                    own.insert(input.name, value);
+                }
+                NodeResult::Sequence(list) => {
+                    let kept = self.builder.ledger.keep(ITEM * list.len() as u64);
+                    kept.map_err(|why| body.fault(why.into()))?;
+                    self.names.sequences.insert(input.name, list);
+                }
+            }
+        }
         let mut scope = Scope { own, outer: Some(&body.scope), ..Scope::default() };
         self.nodes(&body.graph.nodes, &mut scope, body.outer, body.depth)?;
         let names = body.graph.outputs.iter().map(|output| output.name);
         self.ensure_unbounded(body.node, names)?;
-        let made = body.graph.outputs.iter().map(|output| match scope.get(output.name) {
-            Some(value) => Ok(value.clone()),
-            None => Err(body.fault(format!("no node makes {:?}", output.name))),
+        let made = body.graph.outputs.iter().map(|output| {
+            let result = self.result_named(output.name, &scope);
+            result.ok_or_else(|| body.fault(format!("no node makes {:?}", output.name)))
         });
         made.collect()
     }
 
     /// Takes the results of an iteration, where it was reached. Returns the condition of the next.
-    fn advance(&mut self, turn: &mut Turn, condition: &Value, made: Vec<Value>) -> Result<Value> {
+    fn advance(
+        &mut self,
+        turn: &mut Turn,
+        condition: &Value,
+        made: Vec<NodeResult>,
+    ) -> Result<Value> {
         let mut made = made.into_iter();
-        let next = made.next().ok_or("no condition")?;
-        let fresh: Vec<Value> = made.by_ref().take(turn.state.len()).collect();
-        turn.given.push(made.collect());
+        let next = made.next().ok_or("no condition")?.tensor()?;
+        let fresh: Vec<NodeResult> = made.by_ref().take(turn.state.len()).collect();
+        turn.given.push(tensors(made)?);
         if known_condition(condition)?.is_some() {
             turn.state = fresh;
             return Ok(next);
         }
         let pairs = fresh.iter().zip(&turn.state);
-        let chosen = pairs.map(|(new, old)| select(&mut self.builder, condition, new, old));
+        let chosen = pairs.map(|(new, old)| selected(&mut self.builder, condition, new, old));
         turn.state = chosen.collect::<Result<_>>()?;
         let [next, condition] = [&next, condition].map(|value| self.builder.reshape(value, vec![]));
         self.builder.map_in(Domain::I64, Element::Bool, &[&next?, &condition?], |w| {
@@ -196,7 +231,7 @@ impl<'a> Walk<'a, '_> {
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         if self.opset < 9 {
             let why = "it is the one of operator set 8: convert the file to 9 or later";
@@ -214,23 +249,27 @@ impl<'a> Walk<'a, '_> {
         body.ensure_ports(operands.len() + sequences.len(), operands.len()).map_err(fault)?;
         let outputs = body.graph.outputs.len() - operands.len();
         let sequences = Sequences::of(node, outer, sequences, outputs).map_err(fault)?;
-        let mut turn = Turn { state: operands, given: Vec::new() };
+        let state = operands.into_iter().map(NodeResult::Tensor).collect();
+        let mut turn = Turn { state, given: Vec::new() };
         for at in 0..sequences.len {
             let parts = sequences.at(&mut self.builder, at).map_err(fault)?;
+            let parts = parts.into_iter().map(NodeResult::Tensor);
             let given = turn.state.iter().cloned().chain(parts).collect();
             let mut made = self.run_body(&body, given)?;
-            turn.given.push(made.split_off(turn.state.len()));
+            let parts = made.split_off(turn.state.len());
+            turn.given.push(tensors(parts).map_err(fault)?);
             turn.state = made;
         }
         let ends = &sequences.outputs;
         let stacked = if sequences.len == 0 {
             let parts = sequences.zeros(&mut self.builder).map_err(fault)?;
+            let parts = parts.into_iter().map(NodeResult::Tensor);
             let made = self.run_body(&body, turn.state.iter().cloned().chain(parts).collect());
             self.of_none(&body, made, turn.state.len(), ends)?
         } else {
             stacked(&mut self.builder, &turn.given, ends).map_err(fault)?
         };
-        Ok(turn.state.into_iter().chain(stacked).collect())
+        Ok(turn.state.into_iter().chain(stacked.into_iter().map(NodeResult::Tensor)).collect())
     }
 
     /// Results from `first` on of a body that never runs: none of each. It was read for their types
@@ -239,12 +278,14 @@ impl<'a> Walk<'a, '_> {
     fn of_none(
         &self,
         body: &Body<'a, '_>,
-        made: Result<Vec<Value>, Fault>,
+        made: Result<Vec<NodeResult>, Fault>,
         first: usize,
         ways: &[Way],
     ) -> Result<Vec<Value>, Fault> {
+        let made = made
+            .and_then(|made| tensors(made.into_iter().skip(first)).map_err(|why| body.fault(why)));
         let specs: Vec<Spec> = match made {
-            Ok(made) => made.into_iter().skip(first).map(|value| value.spec).collect(),
+            Ok(made) => made.into_iter().map(|value| value.spec).collect(),
             Err(fault) => {
                 let is_final = self.builder.ledger.refusal().is_some() || !self.unbound.is_empty();
                 let said = body.graph.outputs.iter().skip(first).map(declared);
@@ -404,6 +445,11 @@ fn stacked(b: &mut Builder<'_>, given: &[Vec<Value>], ways: &[Way]) -> Result<Ve
         made.push(b.concat(&parts.iter().collect::<Vec<_>>(), at)?);
     }
     Ok(made)
+}
+
+/// Results, each of which must be a tensor.
+fn tensors(results: impl IntoIterator<Item = NodeResult>) -> Result<Vec<Value>> {
+    results.into_iter().map(NodeResult::tensor).collect()
 }
 
 /// Operands, none of which may be left out.

@@ -1,15 +1,12 @@
 //! Sequences of tensors, which are known when the network is read: lists of values.
 
 use super::call::{Outer, int_of};
-use super::walk::{Scope, SequenceResult, Walk};
+use super::walk::{ITEM, NodeResult, Scope, Walk};
 use crate::onnx::fault::{Fault, Result, beyond};
 use crate::onnx::file::NodeFile;
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::value::Value;
-
-/// Bytes that a tensor takes in a sequence.
-const ITEM: u64 = 128;
 
 impl<'a> Walk<'a, '_> {
     /// The result of an operator on sequences; `None` if it is none.
@@ -18,7 +15,7 @@ impl<'a> Walk<'a, '_> {
         node: &'a NodeFile<'a>,
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
-    ) -> Result<Option<SequenceResult>, Fault> {
+    ) -> Result<Option<NodeResult>, Fault> {
         let is_sequence =
             node.inputs.first().is_some_and(|name| self.names.sequences.contains_key(name));
         let is_new = matches!(node.op, "SequenceConstruct" | "SequenceEmpty" | "SplitToSequence");
@@ -33,9 +30,6 @@ impl<'a> Walk<'a, '_> {
         let making = ledger.charge(ITEM * items as u64).map_err(|why| fault(why.into()))?;
         let result = self.apply(node, scope, outer).map_err(fault)?;
         drop(making);
-        if let SequenceResult::Sequence(list) = &result {
-            ledger.keep(ITEM * list.len() as u64).map_err(|why| fault(why.into()))?;
-        }
         Ok(Some(result))
     }
 
@@ -44,7 +38,7 @@ impl<'a> Walk<'a, '_> {
         node: &'a NodeFile<'a>,
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
-    ) -> Result<SequenceResult> {
+    ) -> Result<NodeResult> {
         let tensor = |index: usize| {
             let name = node.inputs.get(index);
             let name = name.filter(|name| !name.is_empty() && !scope.is_left_out(name));
@@ -59,36 +53,36 @@ impl<'a> Walk<'a, '_> {
             Some(given) => at(number(&given?)?, len),
         };
         Ok(match node.op {
-            "Identity" => SequenceResult::Sequence(list),
-            "SequenceEmpty" => SequenceResult::Sequence(Vec::new()),
+            "Identity" => NodeResult::Sequence(list),
+            "SequenceEmpty" => NodeResult::Sequence(Vec::new()),
             "SequenceConstruct" => {
-                SequenceResult::Sequence((0..node.inputs.len()).map(needed).collect::<Result<_>>()?)
+                NodeResult::Sequence((0..node.inputs.len()).map(needed).collect::<Result<_>>()?)
             }
             "SequenceInsert" => {
                 let len = list.len();
                 let wanted = tensor(2).map_or(Ok(len as i64), |given| number(&given?))?;
                 let place = if wanted == len as i64 { len } else { at(wanted, len)? };
                 list.insert(place, needed(1)?);
-                SequenceResult::Sequence(list)
+                NodeResult::Sequence(list)
             }
             "SequenceErase" => {
                 list.remove(place(1, list.len(), -1)?);
-                SequenceResult::Sequence(list)
+                NodeResult::Sequence(list)
             }
-            "SequenceAt" => SequenceResult::Tensor(list.swap_remove(place(1, list.len(), 0)?)),
+            "SequenceAt" => NodeResult::Tensor(list.swap_remove(place(1, list.len(), 0)?)),
             "SequenceLength" => {
-                SequenceResult::Tensor(self.builder.whole(Vec::new(), vec![list.len() as i64])?)
+                NodeResult::Tensor(self.builder.whole(Vec::new(), vec![list.len() as i64])?)
             }
             "SplitToSequence" => {
                 let along = int_of(node, "axis", outer).unwrap_or(0);
                 let keeps = int_of(node, "keepdims", outer) != Some(0);
                 let sizes = tensor(1).transpose()?;
-                SequenceResult::Sequence(self.split(&needed(0)?, along, keeps, sizes)?)
+                NodeResult::Sequence(self.split(&needed(0)?, along, keeps, sizes)?)
             }
             "ConcatFromSequence" => {
                 let along = int_of(node, "axis", outer).ok_or("attribute axis is missing")?;
                 let is_new = int_of(node, "new_axis", outer).unwrap_or(0) != 0;
-                SequenceResult::Tensor(self.joined(&list, along, is_new)?)
+                NodeResult::Tensor(self.joined(&list, along, is_new)?)
             }
             other => return Err(format!("a sequence can't be an operand of {other}")),
         })

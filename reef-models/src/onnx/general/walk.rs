@@ -22,16 +22,28 @@ use reef_op::tensor::Spec;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Result of an operator on sequences.
-pub(super) enum SequenceResult {
+/// Result of a node: a tensor, or a sequence of tensors.
+#[derive(Debug, Clone)]
+pub(super) enum NodeResult {
     Tensor(Value),
     Sequence(Vec<Value>),
+}
+
+impl NodeResult {
+    pub(super) fn tensor(self) -> Result<Value> {
+        match self {
+            Self::Tensor(value) => Ok(value),
+            Self::Sequence(_) => Err("a sequence in the place of a tensor".into()),
+        }
+    }
 }
 
 /// Maximum depth of functions that call functions.
 const DEPTH: usize = 16;
 /// Bytes that a name and what it stands for take in a map that grows.
 const NAME: u64 = 256;
+/// Bytes that a tensor takes in a sequence.
+pub(super) const ITEM: u64 = 128;
 
 /// Names of one graph or function body, and what they stand for.
 #[derive(Default)]
@@ -76,8 +88,8 @@ impl<'a> Names<'a> {
         Self {
             few: renamed(&self.few, pairs.clone()),
             bounds: renamed(&self.bounds, pairs.clone()),
-            points: renamed(&self.points, pairs),
-            sequences: HashMap::new(),
+            points: renamed(&self.points, pairs.clone()),
+            sequences: renamed(&self.sequences, pairs),
         }
     }
 
@@ -206,9 +218,12 @@ impl<'a, 'o> Walk<'a, 'o> {
                 Ok((output.name.to_owned(), value.clone(), bound))
             }
             None => {
-                let is_sequence = self.names.sequences.contains_key(output.name);
-                let why = if is_sequence { "it is a sequence" } else { "no node makes it" };
-                Err(Fault { at: format!("output {:?}", output.name), why: why.into() })
+                let why = if self.names.sequences.contains_key(output.name) {
+                    beyond("it is a sequence: let ConcatFromSequence or SequenceAt make tensors")
+                } else {
+                    "no node makes it".into()
+                };
+                Err(Fault { at: format!("output {:?}", output.name), why })
             }
         };
         let outputs = graph.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
@@ -310,12 +325,21 @@ impl<'a, 'o> Walk<'a, 'o> {
             let (results, bounds) = self.node(node, scope, outer, depth)?;
             let fault = |why| Fault::at_node(name_of(node), node.op, why);
             let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
-            for (&output, value) in node.outputs.iter().zip(results) {
+            for (&output, result) in node.outputs.iter().zip(results) {
                 let bound = bounds.next().flatten();
                 if output.is_empty() {
                     continue;
                 }
                 self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
+                let value = match result {
+                    NodeResult::Tensor(value) => value,
+                    NodeResult::Sequence(list) => {
+                        let bytes = ITEM * list.len() as u64;
+                        self.ledger.keep(bytes).map_err(|why| fault(why.into()))?;
+                        self.names.sequences.insert(output, list);
+                        continue;
+                    }
+                };
                 self.names.bounds.extend(bound.map(|bound| (output, bound)));
                 if scope.insert(output, value).is_some() {
                     return Err(fault(format!("{output:?} is made a second time")));
@@ -332,21 +356,20 @@ impl<'a, 'o> Walk<'a, 'o> {
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
-    ) -> Result<(Vec<Value>, Vec<Option<Bound>>), Fault> {
+    ) -> Result<(Vec<NodeResult>, Vec<Option<Bound>>), Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         node.outputs.iter().for_each(|name| self.names.forget(name));
-        match self.of_sequences(node, scope, outer)? {
-            Some(SequenceResult::Tensor(value)) => return Ok((vec![value], Vec::new())),
-            Some(SequenceResult::Sequence(list)) => {
-                let name = node.outputs.first().filter(|name| !name.is_empty());
-                self.names.sequences.extend(name.map(|&name| (name, list)));
-                return Ok((Vec::new(), Vec::new()));
-            }
-            None => {}
+        if let Some(result) = self.of_sequences(node, scope, outer)? {
+            return Ok((vec![result], Vec::new()));
         }
-        let operands = operands(node, scope).map_err(fault)?;
+        let operands = self.operands(node, scope).map_err(fault)?;
         if let Some(results) = self.graphs_of(node, &operands, scope, outer, depth)? {
             return Ok((results, Vec::new()));
+        }
+        let is_sequence =
+            |name: &&str| scope.get(name).is_none() && self.names.sequences.contains_key(*name);
+        if node.inputs.iter().any(is_sequence) {
+            return Err(fault(format!("a sequence can't be an operand of {}", node.op)));
         }
         if depth == 0 {
             name_of(node).clone_into(&mut self.builder.node);
@@ -379,7 +402,32 @@ impl<'a, 'o> Walk<'a, 'o> {
             self.names.few.extend(few.map(|few| (name, few)));
             self.names.points.extend(known.clone().map(|known| (name, known)));
         }
-        Ok((made, bounds))
+        Ok((made.into_iter().map(NodeResult::Tensor).collect(), bounds))
+    }
+
+    /// Operands of a node; `None` for sequences and those that are left out.
+    fn operands<'s>(
+        &self,
+        node: &NodeFile<'_>,
+        scope: &'s Scope<'_, '_>,
+    ) -> Result<Vec<Option<&'s Value>>> {
+        let operand = |&name: &&str| match scope.get(name) {
+            _ if name.is_empty() => Ok(None),
+            Some(value) => Ok(Some(value)),
+            None if scope.is_left_out(name) || self.names.sequences.contains_key(name) => Ok(None),
+            None => Err(format!(
+                "{name:?} is not an input or initializer, and no node before this one makes it"
+            )),
+        };
+        node.inputs.iter().map(operand).collect()
+    }
+
+    /// The tensor or the sequence that has this name.
+    pub(super) fn result_named(&self, name: &str, scope: &Scope<'a, '_>) -> Option<NodeResult> {
+        match scope.get(name) {
+            Some(value) => Some(NodeResult::Tensor(value.clone())),
+            None => self.names.sequences.get(name).cloned().map(NodeResult::Sequence),
+        }
     }
 
     /// Returns the bounds of the result of a node that computes with sizes which data decide.
@@ -431,7 +479,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
-    ) -> Result<Option<Vec<Value>>, Fault> {
+    ) -> Result<Option<Vec<NodeResult>>, Fault> {
         let same = |function: &&FunctionFile<'_>| {
             (function.name, function.domain) == (node.op, node.domain)
                 && function.overload == node.overload
@@ -479,7 +527,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let condition = operands.first().copied().flatten();
         let condition = condition.filter(|condition| condition.spec.elements() == 1);
@@ -504,7 +552,7 @@ impl<'a, 'o> Walk<'a, 'o> {
                 if name.is_empty() {
                     return Ok(a.clone());
                 }
-                select(&mut self.builder, condition, a, b)
+                selected(&mut self.builder, condition, a, b)
             });
             chosen.collect::<Result<_>>().map_err(fault)
         });
@@ -519,13 +567,13 @@ impl<'a, 'o> Walk<'a, 'o> {
         outer_scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let mut scope = Scope { outer: Some(outer_scope), ..Scope::default() };
         self.initializers(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, outer, depth)?;
         let result = |output: &ValueFile<'a>| {
-            let made = scope.get(output.name).cloned();
+            let made = self.result_named(output.name, &scope);
             made.ok_or_else(|| fault(format!("no node makes {:?}", output.name)))
         };
         self.ensure_unbounded(node, graph.outputs.iter().map(|output| output.name))?;
@@ -540,7 +588,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         operands: &[Option<&Value>],
         outer: &Outer<'a>,
         depth: usize,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         if depth >= DEPTH {
             return Err(fault(format!("functions call each other more than {DEPTH} deep")));
@@ -550,9 +598,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         ensure_read(opset, &OPSETS).map_err(fault)?;
         let mut scope = Scope::default();
         for (k, &name) in function.inputs.iter().enumerate() {
+            let operand = node.inputs.get(k);
             if let Some(value) = operands.get(k).copied().flatten() {
                 scope.insert(name, value.clone());
-            } else {
+            } else if operand.is_none_or(|name| !self.names.sequences.contains_key(name)) {
                 scope.left_out.insert(name);
             }
         }
@@ -561,6 +610,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         let outer: Vec<_> = own.chain(defaults).collect();
         let pairs = node.inputs.iter().copied().zip(function.inputs.iter().copied());
         let given = self.names.renamed(pairs);
+        let items: usize = given.sequences.values().map(Vec::len).sum();
+        self.ledger.keep(ITEM * items as u64).map_err(|why| fault(why.into()))?;
         let around = std::mem::replace(&mut self.names, given);
         let opset = std::mem::replace(&mut self.opset, opset);
         let read = self.nodes(&function.nodes, &mut scope, &outer, depth + 1);
@@ -569,10 +620,14 @@ impl<'a, 'o> Walk<'a, 'o> {
         read?;
         let pairs = function.outputs.iter().copied().zip(node.outputs.iter().copied());
         self.names.extend(own.renamed(pairs));
-        let result = |(name, to): (&&str, &&str)| match scope.get(name) {
-            Some(value) => Ok(value.clone()),
-            None if to.is_empty() => self.builder.whole(vec![0], Vec::new()), // nothing reads it
-            None => Err(format!("no node makes {name:?}")),
+        let result = |(name, to): (&&str, &&str)| match (scope.get(name), own.sequences.get(*name))
+        {
+            (Some(value), _) => Ok(NodeResult::Tensor(value.clone())),
+            (None, Some(list)) => Ok(NodeResult::Sequence(list.clone())),
+            (None, None) if to.is_empty() => {
+                self.builder.whole(vec![0], Vec::new()).map(NodeResult::Tensor) // nothing reads it
+            }
+            (None, None) => Err(format!("no node makes {name:?}")),
         };
         let results = function.outputs.iter().zip(node.outputs.iter()).map(result);
         results.collect::<Result<_>>().map_err(fault)
@@ -605,12 +660,7 @@ pub(super) fn body<'a>(
 }
 
 /// One of two values of the same type and shape, by a condition.
-pub(super) fn select(
-    builder: &mut Builder<'_>,
-    condition: &Value,
-    a: &Value,
-    b: &Value,
-) -> Result<Value> {
+fn select(builder: &mut Builder<'_>, condition: &Value, a: &Value, b: &Value) -> Result<Value> {
     if a.spec != b.spec {
         return Err(beyond(&format!(
             "the condition must be known when the network is read, since the branches give {} and {}",
@@ -622,6 +672,34 @@ pub(super) fn select(
         let (which, a, b) = (w.input(0), w.input(1), w.input(2));
         w.select(which, a, b)
     })
+}
+
+/// As [`select`], of two results: sequences must have one length.
+pub(super) fn selected(
+    builder: &mut Builder<'_>,
+    condition: &Value,
+    a: &NodeResult,
+    b: &NodeResult,
+) -> Result<NodeResult> {
+    match (a, b) {
+        (NodeResult::Tensor(a), NodeResult::Tensor(b)) => {
+            select(builder, condition, a, b).map(NodeResult::Tensor)
+        }
+        (NodeResult::Sequence(a), NodeResult::Sequence(b)) if a.len() == b.len() => {
+            let mut list = Vec::new();
+            for (a, b) in a.iter().zip(b) {
+                list.push(select(builder, condition, a, b)?);
+            }
+            Ok(NodeResult::Sequence(list))
+        }
+        (NodeResult::Sequence(a), NodeResult::Sequence(b)) => Err(beyond(&format!(
+            "the condition must be known when the network is read, since it decides about a \
+             sequence of {} or {} tensors",
+            a.len(),
+            b.len()
+        ))),
+        _ => Err("a tensor by one way and a sequence by another".into()),
+    }
 }
 
 /// Operators whose results have the type of their first operand.
@@ -662,16 +740,4 @@ fn few_of<'a>(node: &'a NodeFile<'a>, outer: &Outer<'a>, few: &HashMap<&str, Few
 fn is_named(input: &ValueFile<'_>, name: &str) -> bool {
     let symbol = |dim: &Dimension<'_>| matches!(dim, Dimension::Open(symbol) if *symbol == name);
     input.name == name || input.dims.as_ref().is_some_and(|dims| dims.iter().any(symbol))
-}
-
-fn operands<'s>(node: &NodeFile<'_>, scope: &'s Scope<'_, '_>) -> Result<Vec<Option<&'s Value>>> {
-    let operand = |&name: &&str| match scope.get(name) {
-        _ if name.is_empty() => Ok(None),
-        Some(value) => Ok(Some(value)),
-        None if scope.is_left_out(name) => Ok(None),
-        None => Err(format!(
-            "{name:?} is not an input or initializer, and no node before this one makes it"
-        )),
-    };
-    node.inputs.iter().map(operand).collect()
 }

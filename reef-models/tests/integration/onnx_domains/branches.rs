@@ -251,3 +251,64 @@ fn sequences_in_a_function_take_its_attributes() {
     ];
     assert_eq!(of_functions(&nodes, &[own]).unwrap(), [-2.0, -1.0, 3.0]);
 }
+
+#[test]
+fn sequences_go_into_functions_and_out_of_them() {
+    let parts = [node("SplitToSequence", &["a"], "list", &[int("keepdims", 0)])];
+    let rest = [
+        node("SequenceErase", &["list"], "fewer", &[]),
+        node("ConcatFromSequence", &["fewer"], "b", &[int("axis", 0), int("new_axis", 1)]),
+    ];
+    let functions = [
+        function("Parts", [&["a"], &["list"]], &parts, &[]),
+        function("Rest", [&["list"], &["b"]], &rest, &[]),
+    ];
+    let nodes = [
+        node_in("own", "Parts", &["x"], &["each"], &[]),
+        node_in("own", "Rest", &["each"], &["y"], &[]),
+    ];
+    assert_eq!(of_functions(&nodes, &functions).unwrap(), [-2.0, -1.0]);
+    let wrong = [nodes[0].clone(), node("Add", &["x", "each"], "y", &[])];
+    let said = of_functions(&wrong, &functions).unwrap_err();
+    assert!(said.ends_with("(Add): a sequence can't be an operand of Add"), "{said}");
+}
+
+#[test]
+fn data_choose_between_sequences_of_one_length() {
+    let branch = |name: &str, tensors: &[&str]| {
+        graph(name, &[node("SequenceConstruct", tensors, "made", &[]), value(12, "made", &[])])
+    };
+    let chosen = |other: &[&str]| {
+        let branches = [branch("then_branch", &["x", "minus"]), branch("else_branch", other)];
+        let parts = [
+            node("Neg", &["x"], "minus", &[]),
+            node("ReduceSum", &["x"], "sum", &[int("keepdims", 0)]),
+            scalar("zero", 0.0),
+            node("Greater", &["sum", "zero"], "is_positive", &[]),
+            node("If", &["is_positive"], "list", &branches),
+            node("Constant", &[], "first", &[ints("value_ints", &[0])]),
+            node("SequenceAt", &["list", "first"], "y", &[]),
+            open(11, "x", FLOAT, &["2"]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        network(&parts, &[])
+    };
+    let network = chosen(&["minus", "x"]).unwrap();
+    for (x, want) in [([1.0, 2.0], [1.0, 2.0]), ([1.0, -2.0], [-1.0, 2.0])] {
+        let made = network.execute(&[Array::F32(x.to_vec())]).unwrap();
+        assert_eq!(doubles(&made[0]), want);
+    }
+    assert!(chosen(&["x"]).unwrap_err().contains("\"list\" (If)"));
+}
+
+#[test]
+fn sequence_cannot_be_an_output() {
+    let parts = [
+        node("SequenceConstruct", &["x", "x"], "y", &[]),
+        open(11, "x", FLOAT, &["2"]),
+        open(12, "y", 0, &[]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.contains("output \"y\": it is a sequence: "), "{said}");
+    assert!(said.ends_with(", or run the file by another engine"), "{said}");
+}

@@ -187,3 +187,65 @@ fn scan_over_nothing_gives_its_state_and_no_rows() {
     scanned(node("Identity", &["row"], "used", &[]));
     scanned(node("Transpose", &["row"], "used", &[ints("perm", &[1, 0])])); // it can't be read
 }
+
+/// A loop of three iterations that carries a sequence, and what is made of its last one.
+fn carried(first: Vec<u8>, body: &[Vec<u8>], last: Vec<u8>) -> Result<Vec<f64>, String> {
+    let ports = [
+        open(11, "i", 7, &[]),
+        open(11, "going", BOOL, &[]),
+        open(11, "s", FLOAT, &[]),
+        node("Identity", &["going"], "same", &[]),
+    ];
+    let parts = [
+        whole("count", &[3]),
+        whole("front", &[0]),
+        scalar("bound", 15.0),
+        first,
+        node_of(
+            "Loop",
+            &["count", "", "first"],
+            &["last"],
+            &[graph("body", &[&ports[..], body].concat())],
+        ),
+        last,
+        value(11, "x", &[3, 2]),
+        value(12, "y", &[]),
+    ];
+    let x = Array::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    network(&parts, &[]).map(|network| doubles(&network.execute(&[x]).unwrap()[0]))
+}
+
+#[test]
+fn loop_appends_to_a_sequence() {
+    let body = [
+        node("Gather", &["x", "i"], "row", &[]),
+        node("SequenceInsert", &["s", "row", "front"], "more", &[]),
+        open(12, "same", BOOL, &[]),
+        value(12, "more", &[]),
+    ];
+    let joined = node("ConcatFromSequence", &["last"], "y", &[int("axis", 0), int("new_axis", 1)]);
+    let made = carried(node("SequenceEmpty", &[], "first", &[]), &body, joined);
+    assert_eq!(made.unwrap(), [5.0, 6.0, 3.0, 4.0, 1.0, 2.0]);
+}
+
+/// Each iteration adds `x`, until a number is 15 or more: that of the second one is 18.
+#[test]
+fn sequence_of_a_loop_that_data_end_keeps_its_length() {
+    let sum = [
+        node("SequenceAt", &["s", "front"], "h", &[]),
+        node("Add", &["h", "x"], "sum", &[]),
+        node("ReduceMax", &["sum"], "most", &[int("keepdims", 0)]),
+        node("Less", &["most", "bound"], "small", &[]),
+        open(12, "small", BOOL, &[]),
+    ];
+    let first = node("SequenceConstruct", &["x"], "first", &[]);
+    let at = node("SequenceAt", &["last", "front"], "y", &[]);
+    let with = |more: Vec<u8>| {
+        let body = [&sum[..], &[more, value(12, "more", &[])]].concat();
+        carried(first.clone(), &body, at.clone())
+    };
+    let made = with(node("SequenceConstruct", &["sum"], "more", &[]));
+    assert_eq!(made.unwrap(), [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]);
+    let said = with(node("SequenceInsert", &["s", "sum"], "more", &[])).unwrap_err();
+    assert!(said.contains("(Loop): ") && said.contains("a sequence of 3 or 2 tensors"), "{said}");
+}
