@@ -77,12 +77,12 @@ impl Device {
     fn load(&self, py: Python<'_>, model: ModelArgs, instances: usize) -> PyResult<Network> {
         let device = self.device.get()?;
         let loaded = py.detach(|| {
-            let read = model.read()?;
+            let (read, switches) = model.read_with_switches()?;
             let declared = model.opened()?.declared()?;
-            Ok((read.name().to_owned(), device.load(&read)?, declared))
+            Ok((read.name().to_owned(), device.load(&read)?, declared, switches))
         });
-        let (name, network, declared) = loaded.map_err(raised)?;
-        let origin = Origin { args: model, declared };
+        let (name, network, declared, switches) = loaded.map_err(raised)?;
+        let origin = Origin { args: model, declared, switches };
         Network::new(name, network, instances, Arc::new(origin))
     }
 

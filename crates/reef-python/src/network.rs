@@ -4,20 +4,23 @@ use crate::errors::{UnsupportedError, raised};
 use crate::memory::array::Keep;
 use crate::memory::pool::{Lease, Pool};
 use crate::memory::ports::{PortInfo, PortSpec};
-use crate::model_args::ModelArgs;
+use crate::model_args::{ModelArgs, Switch};
 use crate::owned::{Owned, SlowDrop};
 use crate::request::arrays;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reef::models::onnx::{Declared, DeclaredPort, DeclaredSize};
+use reef::tensor::Element;
 use reef_any::{End, Fault, Place, Side};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Arguments that a network was loaded with, and sizes that its file declares.
+/// Arguments that a network was loaded with, and what its file declares.
 pub(crate) struct Origin {
     pub(crate) args: ModelArgs,
     pub(crate) declared: Declared,
+    /// In the file's order.
+    pub(crate) switches: Vec<Switch>,
 }
 
 /// A network, with memory for several inferences.
@@ -85,7 +88,18 @@ impl Network {
 
     /// Names, shapes and element types of the inputs.
     fn inputs(&self) -> PyResult<Vec<PortInfo>> {
-        Ok(self.infos(&self.pool.get()?.inputs, &self.origin.declared.inputs))
+        let mut infos = self.infos(&self.pool.get()?.inputs, &self.origin.declared.inputs);
+        for switch in &self.origin.switches {
+            let sizes = vec![1; switch.dims.len()];
+            let info = (switch.name.clone(), sizes, Element::Bool.to_string());
+            infos.insert(switch.place.min(infos.len()), info);
+        }
+        Ok(infos)
+    }
+
+    /// Names of inputs of one truth value that decide about shapes.
+    fn switches(&self) -> Vec<String> {
+        self.origin.switches.iter().map(|switch| switch.name.clone()).collect()
     }
 
     /// Names, shapes and element types of the outputs.
@@ -93,17 +107,24 @@ impl Network {
         Ok(self.infos(&self.pool.get()?.outputs, &self.origin.declared.outputs))
     }
 
-    /// Shapes of inputs for which it is prepared.
+    /// Shapes of inputs for which it is prepared, without switches.
     fn shapes(&self) -> PyResult<Vec<(String, Vec<usize>)>> {
         let inputs = &self.pool.get()?.inputs;
         Ok(inputs.iter().map(|port| (port.name.clone(), port.dims.clone())).collect())
     }
 
-    /// Loads the network for these shapes of inputs.
-    fn resized(&self, py: Python<'_>, shapes: HashMap<String, Vec<usize>>) -> PyResult<Self> {
+    /// Loads the network for these shapes of inputs, and values of switches.
+    fn resized(
+        &self,
+        py: Python<'_>,
+        shapes: HashMap<String, Vec<usize>>,
+        switches: HashMap<String, bool>,
+    ) -> PyResult<Self> {
         let (pool, origin) = (self.pool.get()?, &self.origin);
+        let value = |switch: &Switch| switch.value(switches.get(&switch.name) == Some(&true));
+        let values: BTreeMap<_, _> = origin.switches.iter().map(value).collect();
         let made = py.detach(|| {
-            let model = origin.args.opened()?.shapes(shapes).read()?;
+            let model = origin.args.opened()?.shapes(shapes).values(&values).read()?;
             pool.resized(&model)
         });
         Self::new(self.name.clone(), made.map_err(raised)?, self.instances, origin.clone())

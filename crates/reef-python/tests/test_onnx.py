@@ -192,6 +192,73 @@ class OpenSizes(unittest.TestCase):
             self.assertEqual(kept, [*range(4, net.SHAPES + 3), 1])
 
 
+def merged():
+    """Rows with those of a cache before them if `use_cache` says so, and their sums. One of the two
+    graphs gives as many rows as there are, as in decoders whose graphs an exporter has merged."""
+    of = helper.make_node
+    info = lambda name, rows: helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 2])
+    graph = lambda name, node: helper.make_graph([node], name, [], [info(node.output[0], None)])
+    both = graph("both", of("Concat", ["past", "x"], ["with_past"], axis=0))
+    alone = graph("alone", of("Mul", ["x", "three"], ["without"]))
+    nodes = [
+        of("If", ["use_cache"], ["present"], then_branch=both, else_branch=alone),
+        of("ReduceSum", ["present", "columns"], ["sums"], keepdims=0),
+    ]
+    inputs = [
+        info("x", "new"),
+        helper.make_tensor_value_info("use_cache", TensorProto.BOOL, [1]),
+        info("past", "past"),
+    ]
+    outputs = [info("present", "all"), helper.make_tensor_value_info("sums", TensorProto.FLOAT, ["all"])]
+    stored = {"three": np.array([3], np.float32), "columns": np.array([1])}
+    stored = [numpy_helper.from_array(array, name) for name, array in stored.items()]
+    made = helper.make_graph(nodes, "merged", inputs, outputs, stored)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString()
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class Switches(unittest.TestCase):
+    def test_truth_value_of_each_request_chooses_between_shapes(self):
+        past = lambda rows: np.full((rows, 2), 10, np.float32)
+        x, on, off = np.array([[1, 2], [3, 4]], np.float32), np.array([True]), np.array([False])
+        with reef.open("cpu") as device, device.real_time() as rt, device.best_effort() as be:
+            net = device.load(merged())
+            shapes = [(port.name, port.shape, port.dtype) for port in net.inputs]
+            rows = (-1, 2)
+            self.assertEqual(
+                shapes, [("x", rows, "float32"), ("use_cache", (1,), "bool"), ("past", rows, "float32")]
+            )
+            for client in (rt, be, rt):
+                present, sums = client.run(net, x, on, past(1))
+                self.assertEqual(present.tolist(), [[10, 10], [1, 2], [3, 4]])
+                self.assertEqual(sums.tolist(), [20, 3, 7])
+                present, sums = client.run(net, past=past(1), use_cache=off, x=x)
+                self.assertEqual((present.tolist(), sums.tolist()), ([[3, 6], [9, 12]], [9, 21]))
+            self.assertEqual(len(net._prepared), 2)
+            # Both graphs give as many rows here.
+            self.assertEqual(rt.run(net, x, on, past(0))[0].tolist(), x.tolist())
+            self.assertEqual(rt.run(net, x, off, past(0))[0].tolist(), (3 * x).tolist())
+            sums = be.submit(net, x[:1], on, past=past(1)).result()[1]
+            self.assertEqual(sums.tolist(), [20, 3])
+            with self.assertRaises(reef.InvalidError) as raised:
+                rt.run(net, x, past=past(1))
+            self.assertIn("3 inputs ['x', 'use_cache', 'past'], got 2", str(raised.exception))
+            for wrong in (np.array([1]), np.array([True, False]), True):
+                with self.assertRaises(reef.InvalidError):
+                    rt.run(net, x, wrong, past(1))
+            with self.assertRaises(reef.UnsupportedError) as raised:
+                net.slot()
+            self.assertIn("input 'use_cache' decides about shapes", str(raised.exception))
+
+    def test_state_is_that_of_both_values(self):
+        x, on, off = np.array([[1, 2]], np.float32), np.array([True]), np.array([False])
+        with reef.open("cpu") as device, device.real_time() as rt:
+            state = device.load(merged()).state({"past": "present"}, {"past": np.zeros((0, 2), np.float32)})
+            made = [state.run(rt, x, value).tolist() for value in (off, on, on)]
+            self.assertEqual(made, [[9], [9, 3], [9, 3, 3]])
+
+
 TOKENS, WIDTH = 24, 8
 
 

@@ -561,6 +561,7 @@ class Native:  # of a network whose sizes are open
     outputs = lambda self: [("y", [-1], "float32")]
     shapes = lambda self: [("x", [1])]
     is_open = lambda self: True
+    switches = lambda self: []
 
 class Client:
     def run(self, network, *inputs, out):

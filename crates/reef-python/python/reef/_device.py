@@ -89,7 +89,8 @@ class _Client(Closing):
         out: str | None,
     ) -> Future:
         if isinstance(what, Network):
-            request = self._client.submit(what._for(values, named), values, named, deadline, out)
+            network, values, named = what._for(values, named)
+            request = self._client.submit(network, values, named, deadline, out)
         else:
             slot = _slot(what, out)
             request = self._client.submit_slot(slot, values, named, deadline)
@@ -104,7 +105,8 @@ class _Client(Closing):
         out: str | None,
     ) -> Any:
         if isinstance(what, Network):
-            return self._client.run(what._for(values, named), values, named, deadline, out)
+            network, values, named = what._for(values, named)
+            return self._client.run(network, values, named, deadline, out)
         return self._client.run_slot(_slot(what, out), values, named, deadline)
 
 

@@ -120,6 +120,9 @@ def check_process(process: int) -> None:
 
 _Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
+# Values of a switch, in the place of its shape.
+_OFF, _ON = (0,), (1,)
+
 
 def _shape(port: Port, value: Any) -> tuple[int, ...]:
     """The shape of an input, which its port must allow."""
@@ -161,7 +164,8 @@ class Network:
 
     A size of -1 of an input is that of the arrays of each request. The network is prepared for them
     when a request first has them, with memory of its own for requests, and up to `SHAPES` of these
-    are kept.
+    are kept. So it is for both values of an input that decides about shapes, if that is one truth
+    value, as `use_cache_branch` of a decoder.
     """
 
     SHAPES = 16
@@ -173,21 +177,37 @@ class Network:
         self.inputs: tuple[Port, ...] = ports_of(network.inputs())
         self.outputs: tuple[Port, ...] = ports_of(network.outputs())
         self._is_open = network.is_open()
-        self._usual: _Shapes = tuple((name, tuple(shape)) for name, shape in network.shapes())
+        self._switches = frozenset(network.switches())
+        usual = {name: tuple(shape) for name, shape in network.shapes()}
+        self._usual: _Shapes = tuple(
+            (port.name, usual.get(port.name, _OFF)) for port in self.inputs
+        )
         self._prepared: OrderedDict[_Shapes, _reef.Network] = OrderedDict()
         self._process, self._lock = os.getpid(), threading.Lock()
 
     def __repr__(self) -> str:
         return f"<reef.Network {self.name}: {self.inputs} -> {self.outputs}>"
 
-    def _for(self, values: Sequence[Any], named: Mapping[str, Any]) -> _reef.Network:
+    def _for(
+        self, values: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[_reef.Network, tuple[Any, ...], dict[str, Any]]:
+        """The network for these arrays, and those that it takes: not a switch that it was prepared for."""
+        if not self._switches:
+            return self._sized(values, named), values, named
+        names = [port.name for port in self.inputs]
+        values = in_order(self.name, names, values, named)
+        network = self._sized(values, {})
+        takes = {name for name, _ in network.shapes()}
+        return network, tuple(value for name, value in zip(names, values) if name in takes), {}
+
+    def _sized(self, values: Sequence[Any], named: Mapping[str, Any]) -> _reef.Network:
         """The network for the sizes of these arrays, which may lack some: then it refuses them."""
-        if not self._is_open:
+        if not self._is_open and not self._switches:
             return self._network
         check_process(self._process)
         found = {port.name: value for port, value in zip(self.inputs, values)} | dict(named)
         shapes = tuple(
-            (port.name, _shape(port, found[port.name])) for port in self.inputs if port.name in found
+            (port.name, self._key(port, found[port.name])) for port in self.inputs if port.name in found
         )
         if shapes == self._usual or len(shapes) < len(self.inputs):
             return self._network
@@ -196,12 +216,21 @@ class Network:
             if prepared is not None:
                 self._prepared[shapes] = prepared  # the last is the one that was used last
                 return prepared
-        prepared = self._network.resized({name: list(shape) for name, shape in shapes})
+        prepared = self._network.resized(
+            {name: list(shape) for name, shape in shapes if name not in self._switches},
+            {name: shape == _ON for name, shape in shapes if name in self._switches},
+        )
         with self._lock:
             prepared = self._prepared.setdefault(shapes, prepared)
             dropped = self._prepared.popitem(last=False) if len(self._prepared) > self.SHAPES else None
         del dropped  # without the lock: its memory is freed
         return prepared
+
+    def _key(self, port: Port, value: Any) -> tuple[int, ...]:
+        """The shape of an input, or the value of a switch."""
+        if port.name not in self._switches:
+            return _shape(port, value)
+        return _ON if _checked(port, value).any() else _OFF
 
     def state(
         self, pairs: Mapping[str, str], first: Mapping[str, Any] | None = None
@@ -221,8 +250,14 @@ class Network:
         of the host that the device copies from. It counts as one of `instances` until it is dropped.
 
         Raises BusyError if all instances are used, UnsupportedError if the device's memory can't be
-        used in place: then or on the CPU, there is no "device" apart from the host.
+        used in place: then or on the CPU, there is no "device" apart from the host. So it is if an
+        input of one truth value decides about shapes.
         """
+        if self._switches:
+            name = min(self._switches)
+            raise _reef.UnsupportedError(
+                f"{self.name}: input {name!r} decides about shapes, so it is given with each request"
+            )
         if where not in (None, "host", "device"):
             raise _reef.InvalidError(f'where must be "host", "device" or None, got {where!r}')
         return Slot(self._network.slot(None if where is None else where == "host"))

@@ -5,7 +5,7 @@ use crate::handmade::{
     bytes, file, graph, int, ints, node, node_in, node_of, number, open, scalar, value,
 };
 use reef_models::Model;
-use reef_op::tensor::Array;
+use reef_op::tensor::{Array, Element};
 
 const FLOAT: i64 = 1;
 
@@ -311,4 +311,34 @@ fn sequence_cannot_be_an_output() {
     let said = network(&parts, &[]).unwrap_err();
     assert!(said.contains("output \"y\": it is a sequence: "), "{said}");
     assert!(said.ends_with(", or run the file by another engine"), "{said}");
+}
+
+/// A decoder whose graphs are merged: one has the rows of a cache, and the other has none.
+#[test]
+fn given_truth_value_chooses_between_branches_of_other_shapes() {
+    let both = [node("Concat", &["past", "x"], "with", &[int("axis", 0)]), value(12, "with", &[])];
+    let alone = [node("Neg", &["x"], "without", &[]), value(12, "without", &[])];
+    let branches = [graph("then_branch", &both), graph("else_branch", &alone)];
+    let parts = [
+        node("If", &["use_cache"], "y", &branches),
+        open(11, "x", FLOAT, &["1", "2"]),
+        open(11, "use_cache", 9, &["1"]),
+        open(11, "past", FLOAT, &["past", "2"]),
+        open(12, "y", FLOAT, &["all", "2"]),
+    ];
+    let bytes = file(17, &parts);
+    let opened = || Model::from_onnx(&bytes, "made").tensors_only().shape("past", &[2, 2]);
+    let said = opened().read().unwrap_err().to_string();
+    assert!(said.contains("the values of input [\"use_cache\"] decide about shapes"), "{said}");
+    for (holds, want) in [(1, &[3.0, 4.0, 5.0, 6.0, 1.0, 2.0][..]), (0, &[-1.0, -2.0])] {
+        let truth = Array::from_le_bytes(Element::Bool, &[holds]);
+        let values = [("use_cache".to_owned(), (vec![1], truth))].into();
+        let model = opened().values(&values).read().unwrap();
+        let network = model.tensors().unwrap();
+        let names: Vec<_> = network.inputs.iter().map(|port| &*port.name).collect();
+        assert_eq!(names, ["x", "past"]);
+        let x = Array::F32(vec![1.0, 2.0]);
+        let past = Array::F32(vec![3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(doubles(&network.execute(&[x, past]).unwrap()[0]), want);
+    }
 }
