@@ -29,6 +29,8 @@ pub(super) struct GraphFile<'a> {
     pub(super) initializers: List<TensorFile<'a>>,
     pub(super) inputs: List<ValueFile<'a>>,
     pub(super) outputs: List<ValueFile<'a>>,
+    /// Some initializers are sparse; they are not read.
+    pub(super) has_sparse: bool,
 }
 
 /// `FunctionProto`: an operator that is made of others.
@@ -168,6 +170,7 @@ impl<'a> GraphFile<'a> {
             5 => |v| graph.initializers.push(TensorFile::read(v.bytes()?, ledger)?, ledger)?,
             11 => |v| graph.inputs.push(ValueFile::read(v.bytes()?, ledger)?, ledger)?,
             12 => |v| graph.outputs.push(ValueFile::read(v.bytes()?, ledger)?, ledger)?,
+            15 => |v| graph.has_sparse |= !v.bytes()?.is_empty(),
         );
         Ok(graph)
     }

@@ -2,7 +2,9 @@
 
 #![cfg(feature = "onnx")]
 
-use crate::handmade::{bytes, file, float, int, ints, node, number, ones, scalar, value};
+use crate::handmade::{
+    bytes, file, float, int, ints, node, node_in, number, ones, scalar, text, texts, value,
+};
 use proptest::prelude::*;
 use reef_models::kinds::reference;
 use reef_models::{Budget, Error, Model, Seeded, onnx};
@@ -401,10 +403,19 @@ fn unsupported_file_is_another_kind_than_a_broken_one() {
         let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
         Model::from_onnx(&file(opset, &graph), "bad.onnx").read().unwrap_err()
     };
+    let list = node("SequenceConstruct", &["x"], "list", &[]);
+    let names = [texts("classes_strings", &["a", "b"])];
     let unsupported = [
         read(17, &[node("ImageDecoder", &["x"], "y", &[])]),
         read(17, &[node("Softmax", &["x"], "y", &[int("leak", 1)])]),
         read(99, &[node("Relu", &["x"], "y", &[])]),
+        read(17, &[bytes(15, [8]), node("Relu", &["x"], "y", &[])]),
+        read(17, &[node("Constant", &[], "y", &[text("value_string", "a")])]),
+        read(17, &[node("Unique", &["x"], "y", &[int("sorted", 0)])]),
+        read(8, &[node("Scan", &["x"], "y", &[int("num_scan_inputs", 1)])]),
+        read(17, &[list.clone(), node("SequenceMap", &["list"], "y", &[])]),
+        read(17, &[list, node("Add", &["x", "list"], "y", &[])]),
+        read(17, &[node_in("ai.onnx.ml", "LabelEncoder", &["x"], &["y"], &names)]),
     ];
     for error in unsupported {
         assert!(matches!(error, Error::Unsupported { .. }) && error.is_unsupported(), "{error}");

@@ -235,7 +235,7 @@ impl<'a> Walk<'a, '_> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         if self.opset < 9 {
             let why = "it is the one of operator set 8: convert the file to 9 or later";
-            return Err(fault(why.into()));
+            return Err(fault(beyond(why)));
         }
         let body = self.body(node, scope, outer, depth)?;
         let mut operands = all(operands).map_err(fault)?;

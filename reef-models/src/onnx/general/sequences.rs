@@ -2,7 +2,7 @@
 
 use super::call::{Outer, int_of};
 use super::walk::{ITEM, NodeResult, Scope, Walk};
-use crate::onnx::fault::{Fault, Result, beyond};
+use crate::onnx::fault::{Fault, Result, beyond, unsupported};
 use crate::onnx::file::NodeFile;
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
@@ -84,7 +84,7 @@ impl<'a> Walk<'a, '_> {
                 let is_new = int_of(node, "new_axis", outer).unwrap_or(0) != 0;
                 NodeResult::Tensor(self.joined(&list, along, is_new)?)
             }
-            other => return Err(format!("a sequence can't be an operand of {other}")),
+            other => return Err(unsupported(&format!("a sequence as an operand of {other} is"))),
         })
     }
 

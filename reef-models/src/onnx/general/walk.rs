@@ -10,7 +10,7 @@ use super::options::TensorOptions;
 use super::stored::{array, element};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
-use crate::onnx::fault::{Fault, Result, beyond};
+use crate::onnx::fault::{Fault, Result, beyond, unsupported};
 use crate::onnx::file::{Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile};
 use crate::onnx::images::SHOWN;
 use crate::onnx::node::name_of;
@@ -236,6 +236,9 @@ impl<'a, 'o> Walk<'a, 'o> {
         graph: &'a GraphFile<'a>,
         scope: &mut Scope<'a, '_>,
     ) -> Result<(), Fault> {
+        if graph.has_sparse {
+            return Err(Fault::of_graph(unsupported("sparse initializers are")));
+        }
         for tensor in &graph.initializers {
             self.names.forget(tensor.name);
             self.names.few.extend(Few::of(tensor.element).map(|few| (tensor.name, few)));
@@ -369,7 +372,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let is_sequence =
             |name: &&str| scope.get(name).is_none() && self.names.sequences.contains_key(*name);
         if node.inputs.iter().any(is_sequence) {
-            return Err(fault(format!("a sequence can't be an operand of {}", node.op)));
+            return Err(fault(unsupported(&format!("a sequence as an operand of {} is", node.op))));
         }
         if depth == 0 {
             name_of(node).clone_into(&mut self.builder.node);

@@ -270,7 +270,7 @@ fn sequences_go_into_functions_and_out_of_them() {
     assert_eq!(of_functions(&nodes, &functions).unwrap(), [-2.0, -1.0]);
     let wrong = [nodes[0].clone(), node("Add", &["x", "each"], "y", &[])];
     let said = of_functions(&wrong, &functions).unwrap_err();
-    assert!(said.ends_with("(Add): a sequence can't be an operand of Add"), "{said}");
+    assert!(said.contains("(Add): a sequence as an operand of Add is not supported"), "{said}");
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn given_truth_value_chooses_between_branches_of_other_shapes() {
     let opened = || Model::from_onnx(&bytes, "made").tensors_only().shape("past", &[2, 2]);
     let said = opened().read().unwrap_err().to_string();
     assert!(said.contains("the values of input [\"use_cache\"] decide about shapes"), "{said}");
-    for (holds, want) in [(1, &[3.0, 4.0, 5.0, 6.0, 1.0, 2.0][..]), (0, &[-1.0, -2.0])] {
+    for (holds, want) in [(1, &[3.0, 4.0, 5.0, 6.0, 1.0, 2.0][..]), (0, &[-1.0, -2.0][..])] {
         let truth = Array::from_le_bytes(Element::Bool, &[holds]);
         let values = [("use_cache".to_owned(), (vec![1], truth))].into();
         let model = opened().values(&values).read().unwrap();

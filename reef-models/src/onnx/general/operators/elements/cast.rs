@@ -1,6 +1,6 @@
 //! Types, constants, and what passes values on.
 
-use crate::onnx::fault::{Result, beyond};
+use crate::onnx::fault::{Result, beyond, unsupported};
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::few::Few;
 use crate::onnx::general::stored::{array, element};
@@ -80,6 +80,11 @@ fn constant(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
     if let Some(number) = call.maybe_int("value_int")? {
         return b.constant(Vec::new(), Array::I64(vec![number]));
+    }
+    for other in ["sparse_value", "value_string", "value_strings"] {
+        if call.attribute(other)?.is_some() {
+            return Err(unsupported(&format!("attribute {other} is")));
+        }
     }
     match call.maybe_float("value_float")? {
         Some(number) => b.constant(Vec::new(), Array::F32(vec![number as f32])),

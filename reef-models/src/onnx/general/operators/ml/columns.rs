@@ -171,12 +171,18 @@ const MAX_KEYS: usize = 1 << 16;
 
 /// The value of each key, the last of equals. NaN is a key like others.
 fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    if call.texts("classes_strings")?.is_some() {
+        return Err(beyond("attribute classes_strings: tensors cannot hold texts"));
+    }
     let keys = entries(b, call, ["keys_int64s", "keys_floats", "keys_strings", "keys_tensor"])?;
     let values =
         entries(b, call, ["values_int64s", "values_floats", "values_strings", "values_tensor"])?;
     let x = call.get(0)?;
+    if keys.len() > MAX_KEYS {
+        return Err(beyond(&format!("{} keys: have at most {MAX_KEYS}", keys.len())));
+    }
     let same = keys.element() == x.element();
-    if !same || keys.len() != values.len() || keys.len() > MAX_KEYS {
+    if !same || keys.len() != values.len() {
         return Err(format!(
             "{} keys {} for {} values and {}",
             keys.len(),

@@ -2,7 +2,7 @@
 //! iterates.
 
 use super::forest::numbers_of;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, unsupported};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Binary, Element, FoldKind, Unary};
@@ -24,7 +24,9 @@ pub(super) fn probabilities(
     classes: usize,
 ) -> Result<Value> {
     if classes > MAX_CLASSES {
-        return Err(format!("probabilities of {classes} classes, at most {MAX_CLASSES} possible"));
+        return Err(unsupported(&format!(
+            "probabilities of {classes} classes, at most {MAX_CLASSES} possible, are"
+        )));
     }
     let of_pairs = |list: &[f64]| numbers_of(b, vec![pairs.len()], list.to_vec(), Element::F32);
     let (factors, shifts) = (of_pairs(factors)?, of_pairs(shifts)?);

@@ -5,7 +5,7 @@
 //! number is known already, the result has no more.
 
 use super::indexed::scattered;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, unsupported};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
@@ -179,10 +179,13 @@ fn unique(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.get(0)?;
     let along = call.maybe_int("axis")?.map(|at| axis(at, x.rank())).transpose()?;
     if along.is_some() && x.rank() != 1 {
-        return Err(format!("attribute axis of a tensor of {} dimensions", x.rank()));
+        return Err(unsupported(&format!(
+            "attribute axis of a tensor of {} dimensions is",
+            x.rank()
+        )));
     }
     if !call.flag("sorted", true)? {
-        return Err("attribute sorted = 0".into());
+        return Err(unsupported("attribute sorted = 0 is"));
     }
     let len = x.spec.elements();
     let all = b.reshape(x, vec![len])?;

@@ -2,7 +2,7 @@
 
 use super::integers::{of_columns, of_rows, product_of, requantized, scaled};
 use super::linear::{Factor, Narrow, dequantized, quantize_by_range, quantized};
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, unsupported};
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::activations::{negative, slope};
 use crate::onnx::general::operators::sums::pools::{average, max};
@@ -161,7 +161,7 @@ fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         return b.with_number(Binary::Mul, &made, alpha);
     }
     if alpha != 1.0 {
-        return Err(format!("attribute alpha = {alpha} of a quantized result"));
+        return Err(unsupported(&format!("attribute alpha = {alpha} of a quantized result is")));
     }
     let scale = Factor::of(b, call.get(7)?)?;
     let to = Narrow::of(call.maybe(8).unwrap_or(&x).element())?;

@@ -2,7 +2,7 @@
 
 use super::infinities::{finite, with_infinite};
 use super::taps::{Space, Tap, of_places, with_channels_first};
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
@@ -36,8 +36,13 @@ pub(super) fn align(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     };
     let bins = [size(call.int("output_height", 1)?)?, size(call.int("output_width", 1)?)?];
     let samples = size(call.int("sampling_ratio", 0)?)?;
-    if samples > MAX_SAMPLES || bins.contains(&0) {
-        return Err(format!("{samples} samples of each of {bins:?} bins"));
+    if bins.contains(&0) {
+        return Err(format!("{bins:?} bins"));
+    }
+    if samples > MAX_SAMPLES {
+        return Err(beyond(&format!(
+            "{samples} samples along an axis of a bin: have at most {MAX_SAMPLES}"
+        )));
     }
     let scale = call.float("spatial_scale", 1.0)?;
     let regions = b.cast(regions, of_places(x))?;
@@ -49,9 +54,10 @@ pub(super) fn align(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let axes = [axis(0, height)?, axis(1, width)?];
     let made = match (samples, join) {
         (0, Binary::Max) => {
-            return Err("attribute mode = \"max\" with sampling_ratio = 0: choose a number of \
-                        samples when the file is exported"
-                .into());
+            return Err(beyond(
+                "attribute mode = \"max\" with sampling_ratio = 0: choose a number of samples when \
+                 the file is exported",
+            ));
         }
         (0, _) => {
             let made = by_weights(b, x, &axes, batches)?;
