@@ -13,6 +13,7 @@ pub(super) mod call;
 pub(super) mod few;
 pub(super) mod operators;
 pub(crate) mod options;
+mod order;
 mod readers;
 mod repeat;
 mod sequences;

@@ -323,30 +323,48 @@ impl<'a, 'o> Walk<'a, 'o> {
         outer: &Outer<'a>,
         depth: usize,
     ) -> Result<(), Fault> {
-        for node in nodes {
-            self.rows = if depth == 0 { self.rows_read(node, nodes, scope) } else { None };
-            let (results, bounds) = self.node(node, scope, outer, depth)?;
-            let fault = |why| Fault::at_node(name_of(node), node.op, why);
-            let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
-            for (&output, result) in node.outputs.iter().zip(results) {
-                let bound = bounds.next().flatten();
-                if output.is_empty() {
+        for (at, node) in nodes.iter().enumerate() {
+            match self.read_node(node, nodes, scope, outer, depth) {
+                Err(fault) if scope.outer.is_none() => {
+                    return self.unsorted_nodes(nodes, at, scope, outer, depth, fault);
+                }
+                read => read?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one of `nodes`, and gives its results their names.
+    pub(super) fn read_node(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        nodes: &'a [NodeFile<'a>],
+        scope: &mut Scope<'a, '_>,
+        outer: &Outer<'a>,
+        depth: usize,
+    ) -> Result<(), Fault> {
+        self.rows = if depth == 0 { self.rows_read(node, nodes, scope) } else { None };
+        let (results, bounds) = self.node(node, scope, outer, depth)?;
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
+        for (&output, result) in node.outputs.iter().zip(results) {
+            let bound = bounds.next().flatten();
+            if output.is_empty() {
+                continue;
+            }
+            self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
+            let value = match result {
+                NodeResult::Tensor(value) => value,
+                NodeResult::Sequence(list) => {
+                    let bytes = ITEM * list.len() as u64;
+                    self.ledger.keep(bytes).map_err(|why| fault(why.into()))?;
+                    self.names.sequences.insert(output, list);
                     continue;
                 }
-                self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
-                let value = match result {
-                    NodeResult::Tensor(value) => value,
-                    NodeResult::Sequence(list) => {
-                        let bytes = ITEM * list.len() as u64;
-                        self.ledger.keep(bytes).map_err(|why| fault(why.into()))?;
-                        self.names.sequences.insert(output, list);
-                        continue;
-                    }
-                };
-                self.names.bounds.extend(bound.map(|bound| (output, bound)));
-                if scope.insert(output, value).is_some() {
-                    return Err(fault(format!("{output:?} is made a second time")));
-                }
+            };
+            self.names.bounds.extend(bound.map(|bound| (output, bound)));
+            if scope.insert(output, value).is_some() {
+                return Err(fault(format!("{output:?} is made a second time")));
             }
         }
         Ok(())

@@ -342,3 +342,25 @@ fn given_truth_value_chooses_between_branches_of_other_shapes() {
         assert_eq!(doubles(&network.execute(&[x, past]).unwrap()[0]), want);
     }
 }
+
+/// As ONNX Runtime does, also where a graph in a node reads what a later node makes.
+#[test]
+fn nodes_are_sorted_where_a_file_has_them_otherwise() {
+    let then = [node("Mul", &["doubled", "x"], "t", &[]), value(12, "t", &[])];
+    let other = graph("else_branch", &[node("Neg", &["x"], "e", &[]), value(12, "e", &[])]);
+    let branches = [graph("then_branch", &then), other];
+    let parts = [
+        node("Add", &["chosen", "one"], "y", &[]),
+        node("If", &["is_positive"], "chosen", &branches),
+        node("Greater", &["sum", "zero"], "is_positive", &[]),
+        node("ReduceSum", &["x"], "sum", &[int("keepdims", 0)]),
+        node("Add", &["x", "x"], "doubled", &[]),
+        scalar("zero", 0.0),
+        scalar("one", 1.0),
+        open(11, "x", FLOAT, &["2"]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    for (x, want) in [([1.0, 2.0], [3.0, 9.0]), ([1.0, -2.0], [0.0, 3.0])] {
+        assert_eq!(doubles(&outputs(&parts, &[2], Array::F32(x.to_vec()))[0]), want);
+    }
+}
