@@ -207,7 +207,7 @@ def merged():
     inputs = [
         info("x", "new"),
         helper.make_tensor_value_info("use_cache", TensorProto.BOOL, [1]),
-        info("past", "past"),
+        info("past", "rows"),
     ]
     outputs = [info("present", "all"), helper.make_tensor_value_info("sums", TensorProto.FLOAT, ["all"])]
     stored = {"three": np.array([3], np.float32), "columns": np.array([1])}

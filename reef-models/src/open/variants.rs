@@ -4,11 +4,22 @@ use super::builder::ModelBuilder;
 use super::weights::Weights;
 use crate::errors::error::Result;
 use reef_op::Operators;
+use reef_op::tensor::Array;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Sizes of inputs by their names.
 type Shapes = BTreeMap<String, Vec<usize>>;
+
+/// Values of inputs, with their sizes, by their names.
+type Values = BTreeMap<String, (Vec<usize>, Array)>;
+
+/// A set of sizes, and of values that decide about shapes.
+#[derive(Debug, Clone, PartialEq)]
+struct Choice {
+    shapes: Shapes,
+    values: Values,
+}
 
 /// Networks of one ONNX file on a device, one for each set of sizes that was asked for.
 ///
@@ -32,7 +43,7 @@ pub struct Variants<'a, D: Operators> {
     first: Weights<D>,
     max: usize,
     /// The most recently used one is last.
-    made: Mutex<VecDeque<(Shapes, Weights<D>)>>,
+    made: Mutex<VecDeque<(Choice, Weights<D>)>>,
 }
 
 impl<'a> ModelBuilder<'a> {
@@ -64,17 +75,32 @@ impl<D: Operators> Variants<'_, D> {
         &self,
         shapes: impl IntoIterator<Item = (String, Vec<usize>)>,
     ) -> Result<Weights<D>> {
-        let shapes: Shapes = shapes.into_iter().collect();
-        if let Some(found) = used(&mut self.lock(), &shapes) {
+        self.get_for_values(shapes, &BTreeMap::new())
+    }
+
+    /// As [`get`](Self::get), also for these [values](ModelBuilder::values) of inputs that decide
+    /// about shapes, such as a truth value that says whether a decoder has a cache. The usual
+    /// network has values of its own.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`get`](Self::get).
+    pub fn get_for_values(
+        &self,
+        shapes: impl IntoIterator<Item = (String, Vec<usize>)>,
+        values: &BTreeMap<String, (Vec<usize>, Array)>,
+    ) -> Result<Weights<D>> {
+        let choice = Choice { shapes: shapes.into_iter().collect(), values: values.clone() };
+        if let Some(found) = used(&mut self.lock(), &choice) {
             return Ok(found);
         }
-        let model = self.builder.clone().shapes(shapes.clone()).read()?;
-        let weights = model.weights_sharing(&self.first)?;
+        let builder = self.builder.clone().shapes(choice.shapes.clone()).values(values);
+        let weights = builder.read()?.weights_sharing(&self.first)?;
         let mut made = self.lock();
-        if let Some(found) = used(&mut made, &shapes) {
+        if let Some(found) = used(&mut made, &choice) {
             return Ok(found); // another thread made it meanwhile
         }
-        made.push_back((shapes, weights.clone()));
+        made.push_back((choice, weights.clone()));
         let oldest = (made.len() > self.max).then(|| made.pop_front());
         drop(made);
         drop(oldest); // without the lock: the device frees its memory
@@ -91,17 +117,17 @@ impl<D: Operators> Variants<'_, D> {
         self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Shapes, Weights<D>)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Choice, Weights<D>)>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The network for these shapes, which is now the most recently used one.
+/// The network for this choice, which is now the most recently used one.
 fn used<D: Operators>(
-    made: &mut VecDeque<(Shapes, Weights<D>)>,
-    shapes: &Shapes,
+    made: &mut VecDeque<(Choice, Weights<D>)>,
+    choice: &Choice,
 ) -> Option<Weights<D>> {
-    let at = made.iter().position(|(of, _)| of == shapes)?;
+    let at = made.iter().position(|(of, _)| of == choice)?;
     let found = made.remove(at)?;
     let weights = found.1.clone();
     made.push_back(found);

@@ -3,11 +3,12 @@
 #![cfg(feature = "onnx")]
 
 use crate::eight_bits::device::plain;
-use crate::handmade::{file, node, ones, open, value};
+use crate::handmade::{file, graph, int, node, ones, open, singles, value};
 use reef_models::kinds::reference;
 use reef_models::onnx::DeclaredSize;
 use reef_models::{Error, Model};
-use reef_op::tensor::Array;
+use reef_op::tensor::{Array, Element};
+use std::collections::BTreeMap;
 
 /// Means of three planes of 4 × 4, and what the file says of its output.
 fn means(declared: &[i64]) -> Model {
@@ -91,6 +92,43 @@ fn networks_for_sizes_of_requests_are_kept() {
     get(4).unwrap();
     get(9).unwrap();
     assert!(matches!(get(7).unwrap_err(), Error::Io { .. }), "it is read again");
+}
+
+/// A decoder whose graphs are merged; that with a cache has weights of its own.
+#[test]
+fn networks_for_truth_values_of_requests_are_kept() {
+    let with = [
+        node("Concat", &["past", "x"], "all", &[int("axis", 0)]),
+        node("Add", &["all", "w"], "with", &[]),
+        value(12, "with", &[]),
+    ];
+    let alone = [node("Neg", &["x"], "without", &[]), value(12, "without", &[])];
+    let branches = [graph("then_branch", &with), graph("else_branch", &alone)];
+    let parts = [
+        singles("w", &[2], |k| k as f32),
+        node("If", &["use_cache"], "y", &branches),
+        open(11, "x", 1, &["1", "2"]),
+        open(11, "use_cache", 9, &["1"]),
+        open(11, "past", 1, &["rows", "2"]),
+        open(12, "y", 1, &["all", "2"]),
+    ];
+    let bytes = file(17, &parts);
+    let of = |holds: u8| {
+        let value = Array::from_le_bytes(Element::Bool, &[holds]);
+        BTreeMap::from([("use_cache".to_owned(), (vec![1], value))])
+    };
+    let opened = || Model::from_onnx(&bytes, "merged").tensors_only();
+    let refused = opened().variants(&plain(), 4).map(drop);
+    assert!(matches!(refused, Err(Error::Unbound { .. })));
+    let variants = opened().values(&of(0)).variants(&plain(), 4).unwrap();
+    let get = |rows, holds| {
+        let shapes = [("rows".to_owned(), vec![rows])];
+        let weights = variants.get_for_values(shapes, &of(holds)).unwrap();
+        weights.own_bytes(Some(variants.usual()))
+    };
+    assert_eq!((get(3, 0), get(3, 0), variants.len()), (0, 0, 1));
+    assert!(get(3, 1) > 0 && get(4, 1) > 0, "other weights");
+    assert_eq!((get(3, 1) > 0, variants.len()), (true, 3));
 }
 
 #[test]

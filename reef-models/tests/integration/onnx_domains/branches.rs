@@ -323,7 +323,7 @@ fn given_truth_value_chooses_between_branches_of_other_shapes() {
         node("If", &["use_cache"], "y", &branches),
         open(11, "x", FLOAT, &["1", "2"]),
         open(11, "use_cache", 9, &["1"]),
-        open(11, "past", FLOAT, &["past", "2"]),
+        open(11, "past", FLOAT, &["rows", "2"]),
         open(12, "y", FLOAT, &["all", "2"]),
     ];
     let bytes = file(17, &parts);
