@@ -96,6 +96,16 @@ fn skipped_layers_are_summed_and_normalized() {
     assert_near(&made[0], &[2.828427, 0.0, 1.264911, 2.529822]);
 }
 
+/// ONNX Runtime had these in ONNX's own domain first.
+#[test]
+fn rows_are_normalized_in_either_domain() {
+    let exact = [float("epsilon", 0.0)];
+    let scale = [singles("scale", &[2], |k| k as f32 + 1.0)];
+    let made = |op: &str| result(op, &["x", "scale"], &exact, &scale);
+    assert_near(&made("SimplifiedLayerNormalization"), &[1.0, -2.0, 0.342997, 2.743977]);
+    assert_near(&made("LayerNormalization"), &[1.0, -2.0, -1.0, 2.0]);
+}
+
 #[test]
 fn embeddings_are_looked_up_and_normalized() {
     let numbers = |list: &[i32]| list.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();

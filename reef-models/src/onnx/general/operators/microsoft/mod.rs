@@ -12,6 +12,7 @@ mod products;
 use super::elements::cast;
 use super::places::{indexed, movement};
 use super::sampled::grid;
+use super::sums::normal;
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
@@ -36,6 +37,7 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "GridSample" => one(grid::sample(b, call)?),
         "Pad" | "Trilu" => movement::movement(b, call),
         "Range" => cast::cast(b, call),
+        "LayerNormalization" | "SimplifiedLayerNormalization" => normal::normalisation(b, call),
         "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),
         "SkipLayerNormalization" => norms::skip(b, call, true),
         "SkipSimplifiedLayerNormalization" => norms::skip(b, call, false),
