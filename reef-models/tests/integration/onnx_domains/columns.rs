@@ -9,6 +9,7 @@ use reef_op::tensor::Array;
 const ML: &str = "ai.onnx.ml";
 const FLOAT: i64 = 1;
 const INT64: i64 = 7;
+const DOUBLE: i64 = 11;
 
 /// A node between `x` and `y`.
 fn one_node(op: &str, element: i64, dims: &[&str], attributes: &[Vec<u8>]) -> Vec<Vec<u8>> {
@@ -81,6 +82,31 @@ fn columns_are_scaled_and_rows_normalized() {
     assert_near(&normalized("L1"), &[3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0]);
     assert_near(&normalized("L2"), &[0.6, -0.8, 0.0, 0.0]);
     assert_near(&of_rows("Binarizer", x, &[float("threshold", -1.0)]), &[1.0, 0.0, 1.0, 1.0]);
+}
+
+/// As a single, 2²⁴ + 1 is 2²⁴.
+#[test]
+fn doubles_are_scaled_as_doubles() {
+    let large = 16_777_216.0;
+    let scaler = [floats("offset", &[large]), floats("scale", &[2.0])];
+    let x = Array::F64([1.0, 3.0, -0.5].map(|more| f64::from(large) + more).to_vec());
+    let made = outputs(&one_node("Scaler", DOUBLE, &["1", "3"], &scaler), &[1, 3], x);
+    assert_eq!(made[0], Array::F32(vec![2.0, 6.0, -1.0]));
+}
+
+#[test]
+fn columns_of_tensors_are_put_together() {
+    let joined = |dims: &[i64]| {
+        let parts = [
+            node_in(ML, "FeatureVectorizer", &["x", "w"], &["y"], &[ints("inputdimensions", dims)]),
+            stored("w", INT64, &[2, 1], &[7i64, 8].map(i64::to_le_bytes).concat()),
+            open(11, "x", FLOAT, &["2", "3"]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        outputs(&parts, &[2, 3], Array::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).remove(0)
+    };
+    assert_near(&joined(&[3, 1]), &[1.0, 2.0, 3.0, 7.0, 4.0, 5.0, 6.0, 8.0]);
+    assert_near(&joined(&[2, 3]), &[1.0, 2.0, 7.0, 0.0, 0.0, 4.0, 5.0, 8.0, 0.0, 0.0]);
 }
 
 #[test]

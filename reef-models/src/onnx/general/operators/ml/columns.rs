@@ -6,6 +6,7 @@ use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::places::indexed::parts_at;
 use crate::onnx::general::stored::array;
+use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Unary};
@@ -34,13 +35,15 @@ fn for_columns(b: &Builder<'_>, list: &[f32], columns: usize, what: &str) -> Res
     numbers_of(b, vec![list.len()], numbers, Element::F32)
 }
 
-/// `(x - offset) · scale`.
+/// `(x - offset) · scale` as singles; of doubles both steps are doubles.
 fn scaled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let x = b.cast(call.get(0)?, Element::F32)?;
+    let given = call.get(0)?;
+    let is_double = given.element() == Element::F64;
+    let x = if is_double { given.clone() } else { b.cast(given, Element::F32)? };
     let columns = x.dims().last().copied().unwrap_or(1);
     let offset = for_columns(b, call.floats("offset")?.unwrap_or(&[0.0]), columns, "offset")?;
     let scale = for_columns(b, call.floats("scale")?.unwrap_or(&[1.0]), columns, "scale")?;
-    b.map(Element::F32, &[&x, &offset, &scale], |w| {
+    b.map_in(x.element().domain(), Element::F32, &[&x, &offset, &scale], |w| {
         let (x, offset, scale) = (w.input(0), w.input(1), w.input(2));
         let moved = w.sub(x, offset);
         w.mul(moved, scale)
@@ -113,9 +116,10 @@ fn imputed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 
 const VALUES: &str = "imputed_value";
 
-/// Columns of several tensors next to each other.
+/// Columns of several tensors next to each other, as many of each as are asked for: further ones
+/// are left out, and missing ones are zeros.
 fn joined(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let given = call.ints("inputdimensions")?.map(<[i64]>::to_vec);
+    let wanted = call.ints("inputdimensions")?.unwrap_or_default();
     let mut all = Vec::new();
     for (k, value) in call.all()?.into_iter().enumerate() {
         let value = match value.dims() {
@@ -123,11 +127,14 @@ fn joined(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
             [_, _] => value.clone(),
             _ => return Err(format!("operand {k} must have one or two dimensions")),
         };
-        let columns = given.as_ref().and_then(|given| given.get(k)).copied();
-        if columns.is_some_and(|columns| columns != value.dims()[1] as i64) {
-            return Err(format!("attribute inputdimensions = {given:?} for {}", value.spec));
+        let value = b.cast(&value, Element::F32)?;
+        let (rows, have) = (value.dims()[0], value.dims()[1]);
+        let want = wanted.get(k).map_or(Ok(have), |&columns| size(columns))?;
+        all.push(if want < have { b.cut(&value, 1, 0, want)? } else { value });
+        if want > have {
+            let zero = b.scalar(Element::F32, 0.0)?;
+            all.push(b.expand(&zero, &[rows, want - have])?);
         }
-        all.push(b.cast(&value, Element::F32)?);
     }
     b.concat(&all.iter().collect::<Vec<_>>(), 1)
 }
