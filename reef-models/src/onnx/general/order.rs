@@ -24,9 +24,12 @@ impl<'a> Walk<'a, '_> {
         depth: usize,
         fault: Fault,
     ) -> Result<(), Fault> {
-        let rest = &nodes[from..];
+        let (ledger, rest) = (self.builder.ledger, &nodes[from..]);
+        if ledger.refusal().is_some() {
+            return Err(fault);
+        }
         let short = |why: Exhausted| Fault::at_node(name_of(&rest[0]), rest[0].op, why.into());
-        let sorting = self.builder.ledger.charge(NODE * rest.len() as u64).map_err(short)?;
+        let sorting = ledger.charge(NODE * rest.len() as u64).map_err(short)?;
         let order = sorted(rest).filter(|order| order.first() != Some(&0));
         let Some(order) = order else { return Err(fault) };
         self.unbound.clear();
