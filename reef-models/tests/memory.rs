@@ -484,6 +484,30 @@ fn a_sequence_under_many_names() {
 }
 
 #[test]
+fn a_sequence_of_many_operands_and_results() {
+    const MANY: usize = 3000;
+    let read = |what: &str, more: &[Vec<u8>], functions: &[u8]| {
+        let list = node("SequenceConstruct", &vec!["x"; MANY], "s", &[]);
+        let one = node("Constant", &[], "one", &[ints("value_ints", &[1])]);
+        let file = graph(&[1], &[&[list, one], more].concat());
+        let file = [&file[..], functions].concat();
+        refused(what, |budget| {
+            Model::from_onnx(&file, "sequences").tensors_only().budget(budget).read()
+        });
+    };
+    let ports: Vec<u8> = (0..MANY).flat_map(|k| bytes(4, format!("s{k}"))).collect();
+    let function = [bytes(1, "Taking"), ports, bytes(5, "b"), bytes(10, "own")].concat();
+    let call = handmade::node_in("own", "Taking", &vec!["s"; MANY], &["y"], &[]);
+    read("operands of a function", &[call], &bytes(25, function));
+    let outputs = vec![value(12, "s", &[]); MANY];
+    let branches = ["then_branch", "else_branch"].map(|name| handmade::graph(name, &outputs));
+    read("results of a branch", &[node("If", &["one"], "y", &branches)], &[]);
+    let inputs = [vec!["one", ""], vec!["s"; MANY]].concat();
+    let body = [handmade::graph("body", &[])];
+    read("state of a loop", &[node("Loop", &inputs, "y", &body)], &[]);
+}
+
+#[test]
 fn pairs_of_classes_are_counted_before_they_are_made() {
     let attributes = [
         ints("classlabels_ints", &[0; 20_000]),

@@ -29,14 +29,14 @@ impl<'a> Walk<'a, '_> {
             return Err(fault);
         }
         let short = |why: Exhausted| Fault::at_node(name_of(&rest[0]), rest[0].op, why.into());
-        let sorting = ledger.charge(NODE * rest.len() as u64).map_err(short)?;
+        // For good: functions that call each other may have to be sorted again and again.
+        ledger.keep(NODE * rest.len() as u64).map_err(short)?;
         let order = sorted(rest).filter(|order| order.first() != Some(&0));
         let Some(order) = order else { return Err(fault) };
         self.unbound.clear();
         for k in order {
             self.read_node(&rest[k], nodes, scope, outer, depth)?;
         }
-        drop(sorting);
         Ok(())
     }
 }

@@ -83,12 +83,14 @@ impl<'a> Walk<'a, '_> {
         node: &NodeFile<'a>,
         operands: &[Option<&Value>],
     ) -> Result<Vec<NodeResult>> {
-        let of = |(name, operand): (&&'a str, &Option<&Value>)| match operand {
-            Some(value) => Some(NodeResult::Tensor(Value::clone(value))),
-            None => self.names.sequences.get(name).cloned().map(NodeResult::Sequence),
-        };
-        let each = node.inputs.iter().zip(operands).skip(2).map(of);
-        each.collect::<Option<_>>().ok_or_else(|| "an operand is missing".into())
+        let mut state = Vec::new();
+        for (name, operand) in node.inputs.iter().zip(operands).skip(2) {
+            state.push(match operand {
+                Some(value) => NodeResult::Tensor(Value::clone(value)),
+                None => self.sequence_named(name)?.ok_or("an operand is missing")?,
+            });
+        }
+        Ok(state)
     }
 
     /// The body of a node, with its constants.
@@ -187,11 +189,9 @@ impl<'a> Walk<'a, '_> {
         self.nodes(&body.graph.nodes, &mut scope, body.outer, body.depth)?;
         let names = body.graph.outputs.iter().map(|output| output.name);
         self.ensure_unbounded(body.node, names)?;
-        let made = body.graph.outputs.iter().map(|output| {
-            let result = self.result_named(output.name, &scope);
-            result.ok_or_else(|| body.fault(format!("no node makes {:?}", output.name)))
-        });
-        made.collect()
+        let result = |output: &ValueFile<'a>| self.result_named(output.name, &scope);
+        let made: Result<_> = body.graph.outputs.iter().map(result).collect();
+        made.map_err(|why| body.fault(why))
     }
 
     /// Takes the results of an iteration, where it was reached. Returns the condition of the next.

@@ -93,6 +93,12 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Number of tensors in the sequences of these names.
+    fn items<'n>(&self, names: impl Iterator<Item = &'n str>) -> u64 {
+        let lists = names.filter_map(|name| self.sequences.get(name));
+        lists.map(|list| list.len() as u64).sum()
+    }
+
     fn extend(&mut self, others: Self) {
         self.few.extend(others.few);
         self.bounds.extend(others.bounds);
@@ -444,11 +450,21 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// The tensor or the sequence that has this name.
-    pub(super) fn result_named(&self, name: &str, scope: &Scope<'a, '_>) -> Option<NodeResult> {
+    pub(super) fn result_named(&self, name: &str, scope: &Scope<'a, '_>) -> Result<NodeResult> {
         match scope.get(name) {
-            Some(value) => Some(NodeResult::Tensor(value.clone())),
-            None => self.names.sequences.get(name).cloned().map(NodeResult::Sequence),
+            Some(value) => Ok(NodeResult::Tensor(value.clone())),
+            None => {
+                let list = self.sequence_named(name)?;
+                list.ok_or_else(|| format!("no node makes {name:?}"))
+            }
         }
+    }
+
+    /// A copy of the sequence that has this name, if there is one. It is charged before.
+    pub(super) fn sequence_named(&self, name: &str) -> Result<Option<NodeResult>> {
+        let Some(list) = self.names.sequences.get(name) else { return Ok(None) };
+        self.ledger.keep(ITEM * list.len() as u64)?;
+        Ok(Some(NodeResult::Sequence(list.clone())))
     }
 
     /// Returns the bounds of the result of a node that computes with sizes which data decide.
@@ -593,10 +609,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let mut scope = Scope { outer: Some(outer_scope), ..Scope::default() };
         self.initializers(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, outer, depth)?;
-        let result = |output: &ValueFile<'a>| {
-            let made = self.result_named(output.name, &scope);
-            made.ok_or_else(|| fault(format!("no node makes {:?}", output.name)))
-        };
+        let result = |output: &ValueFile<'a>| self.result_named(output.name, &scope).map_err(fault);
         self.ensure_unbounded(node, graph.outputs.iter().map(|output| output.name))?;
         graph.outputs.iter().map(result).collect()
     }
@@ -630,15 +643,18 @@ impl<'a, 'o> Walk<'a, 'o> {
         let defaults = function.defaults.iter().map(|default| (default.name, default));
         let outer: Vec<_> = own.chain(defaults).collect();
         let pairs = node.inputs.iter().copied().zip(function.inputs.iter().copied());
+        let items = self.names.items(node.inputs.iter().copied());
+        self.ledger.keep(ITEM * items).map_err(|why| fault(why.into()))?;
         let given = self.names.renamed(pairs);
-        let items: usize = given.sequences.values().map(Vec::len).sum();
-        self.ledger.keep(ITEM * items as u64).map_err(|why| fault(why.into()))?;
         let around = std::mem::replace(&mut self.names, given);
         let opset = std::mem::replace(&mut self.opset, opset);
         let read = self.nodes(&function.nodes, &mut scope, &outer, depth + 1);
         self.opset = opset;
         let own = std::mem::replace(&mut self.names, around);
         read?;
+        // Each is copied twice: under its new name, and as a result.
+        let items = own.items(function.outputs.iter().copied().take(node.outputs.len()));
+        self.ledger.keep(2 * ITEM * items).map_err(|why| fault(why.into()))?;
         let pairs = function.outputs.iter().copied().zip(node.outputs.iter().copied());
         self.names.extend(own.renamed(pairs));
         let result = |(name, to): (&&str, &&str)| match (scope.get(name), own.sequences.get(*name))
