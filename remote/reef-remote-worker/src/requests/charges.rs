@@ -1,7 +1,7 @@
 //! Calls of the table that allocate or free memory.
 
 use crate::state::lock::lock;
-use crate::state::quota::{Charge, Quota};
+use crate::state::quota::{BLOCK, Charge, Quota};
 use crate::state::shared::Shared;
 use reef_cuda_abi::codes::NOT_SUPPORTED;
 use reef_remote_calls::{Call, Kind, MAX_ARGS, Spec};
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// Time between two polls of allocations that end in streams.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The driver's units: larger allocations than this have blocks of their own, and smaller ones
-/// share a block.
+/// Larger allocations of linear memory than this have blocks of their own, and smaller ones share a
+/// block.
 const MAX_SHARED: u64 = 1 << 20;
-const BLOCK: u64 = 2 << 20;
-const SHARED_UNIT: u64 = 512;
+/// Unit of allocations from pools.
+const POOL_UNIT: u64 = 512;
 /// Multiple of a pitch: the driver's is less.
 const MAX_PITCH_UNIT: u64 = 512;
 /// Limits of a context that take memory of the device: stacks, the queue of `printf`, the heap of
@@ -32,6 +32,8 @@ pub(crate) enum Change {
     No,
     /// These bytes are reserved for an allocation from a pool; zero: from none.
     Begins(u64, usize),
+    /// A block is reserved for an allocation that shares one.
+    Shares,
     /// The allocation at this address may end.
     Ends(u64, Charge),
     /// As above, when this stream comes there.
@@ -54,17 +56,17 @@ impl Change {
         let is = |call: Call| std::ptr::eq(spec, call.spec());
         let word = |at: usize| args[at] as u64;
         let bytes = if is(Call::cuMemAlloc_v2) {
-            block(word(1))
+            word(1)
         } else if is(Call::cuMemAllocPitch_v2) {
             let row = word(2).checked_next_multiple_of(MAX_PITCH_UNIT);
-            block(row.and_then(|row| row.checked_mul(word(3))).unwrap_or(u64::MAX))
+            row.and_then(|row| row.checked_mul(word(3))).unwrap_or(u64::MAX)
         } else if is(Call::cuMemAllocAsync) {
             check_capture(shared, quota, args[2])?;
             let pool = if quota.is_bounded() { own_pool(shared, context, args[2]) } else { 0 };
-            return reserve(shared, quota, units(word(1), SHARED_UNIT), args[2], pool);
+            return reserve(shared, quota, units(word(1), POOL_UNIT), args[2], pool);
         } else if is(Call::cuMemAllocFromPoolAsync) {
             check_capture(shared, quota, args[3])?;
-            return reserve(shared, quota, units(word(1), SHARED_UNIT), args[3], args[2]);
+            return reserve(shared, quota, units(word(1), POOL_UNIT), args[3], args[2]);
         } else if is(Call::cuMemFree_v2) || is(Call::cuMemFreeAsync) {
             if is(Call::cuMemFreeAsync) {
                 check_capture(shared, quota, args[1])?;
@@ -85,7 +87,9 @@ impl Change {
                 Ok(Self::No)
             };
         };
-        reserve(shared, quota, bytes, 0, 0)
+        // Only the driver knows whether a small allocation takes a new block.
+        let change = reserve(shared, quota, units(bytes, BLOCK), 0, 0)?;
+        Ok(if (1..=MAX_SHARED).contains(&bytes) { Self::Shares } else { change })
     }
 
     /// Notes what the call has done. `owner` is the context that its stream is of, or the current
@@ -108,19 +112,16 @@ impl Change {
                 }
             }
             (Self::Begins(bytes, pool), 0) => {
-                quota.put(at, Charge { bytes, context: owner, pool });
+                quota.put(at, Charge { bytes, context: owner, pool, block: None });
             }
+            (Self::Shares, 0) => quota.put_shared(at, owner),
+            (Self::Shares, _) => quota.release(BLOCK),
             (Self::Begins(bytes, _), _) => quota.release(bytes),
-            (Self::Ends(_, charge), 0) => quota.release(charge.bytes),
+            (Self::Ends(_, charge), 0) => quota.end(charge),
             (Self::Ends(at, charge) | Self::EndsIn(_, at, charge), _) => quota.put(at, charge),
             (Self::No, _) => {}
         }
     }
-}
-
-/// Returns the bytes that the driver takes for linear memory.
-fn block(bytes: u64) -> u64 {
-    units(bytes, if bytes > MAX_SHARED { BLOCK } else { SHARED_UNIT })
 }
 
 fn units(bytes: u64, unit: u64) -> u64 {

@@ -63,7 +63,7 @@ impl Frees {
         for Pending { event, charge, .. } in state.ends.extract_if(.., reached) {
             // SAFETY: an event of ours, which has passed.
             unsafe { driver.of(Call::cuEventDestroy_v2).call([event]) };
-            quota.release(charge.bytes);
+            quota.end(charge);
         }
     }
 
@@ -103,7 +103,7 @@ impl Frees {
     pub(crate) fn end_context(&self, context: u64, quota: &Quota) {
         let is_its = |pending: &mut Pending| pending.charge.context == context;
         for pending in lock(&self.0).ends.extract_if(.., is_its) {
-            quota.release(pending.charge.bytes);
+            quota.end(pending.charge);
         }
     }
 }

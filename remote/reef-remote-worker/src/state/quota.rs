@@ -9,17 +9,58 @@ use crate::control::{self, FromWorker};
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_remote::server::Resource;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+/// Bytes of a block of the driver's, which small allocations share.
+pub(crate) const BLOCK: u64 = 2 << 20;
+
 /// Bytes of an allocation, and the number of the context with which it ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Charge {
+    /// Zero: its block is charged.
     pub(crate) bytes: u64,
     pub(crate) context: u64,
     /// Handle of its pool; zero: it is of none.
     pub(crate) pool: usize,
+    /// Number of the block that it shares.
+    pub(crate) block: Option<u64>,
+}
+
+/// Allocations that have not ended.
+#[derive(Debug, Default)]
+struct Charges {
+    /// By their addresses.
+    all: HashMap<u64, Charge>,
+    /// Numbers of allocations in shared blocks. The driver keeps a block until the last one ends.
+    /// The number of a block is its address in units of a block.
+    blocks: HashMap<u64, u64>,
+}
+
+impl Charges {
+    /// Notes an allocation in a shared block. Returns whether the block is a new one.
+    fn share(&mut self, at: u64, context: u64) -> bool {
+        let number = at / BLOCK;
+        let count = self.blocks.entry(number).or_default();
+        *count += 1;
+        let is_new = *count == 1;
+        self.all.insert(at, Charge { bytes: 0, context, pool: 0, block: Some(number) });
+        is_new
+    }
+
+    /// Notes the end of an allocation that was taken. Returns the bytes that end with it.
+    fn end(&mut self, charge: Charge) -> u64 {
+        let Some(number) = charge.block else { return charge.bytes };
+        let Entry::Occupied(mut count) = self.blocks.entry(number) else { return 0 };
+        *count.get_mut() -= 1;
+        if *count.get() > 0 {
+            return 0;
+        }
+        count.remove();
+        BLOCK
+    }
 }
 
 /// The count, and questions to the server, one at a time.
@@ -34,8 +75,7 @@ pub(crate) struct Quota {
     asking: Mutex<()>,
     answer: Mutex<Option<bool>>,
     answered: Condvar,
-    /// Allocations, by their addresses.
-    charges: Mutex<HashMap<u64, Charge>>,
+    charges: Mutex<Charges>,
 }
 
 impl Quota {
@@ -104,24 +144,45 @@ impl Quota {
 
     /// Notes an allocation whose bytes are reserved.
     pub(crate) fn put(&self, at: u64, charge: Charge) {
-        lock(&self.charges).insert(at, charge);
+        lock(&self.charges).all.insert(at, charge);
+    }
+
+    /// Notes an allocation in a block that small ones share. A block is reserved for it, and given
+    /// back if the driver has taken none.
+    pub(crate) fn put_shared(&self, at: u64, context: u64) {
+        let is_new = lock(&self.charges).share(at, context);
+        if !is_new {
+            self.release(BLOCK);
+        }
     }
 
     /// Takes the charge of an allocation before it is freed: its address may be another one's as
-    /// soon as the driver has freed it.
+    /// soon as the driver has freed it. [`end`](Self::end) or [`put`](Self::put) follows.
     pub(crate) fn take(&self, at: u64) -> Option<Charge> {
-        lock(&self.charges).remove(&at)
+        lock(&self.charges).all.remove(&at)
+    }
+
+    /// Gives back what ends with an allocation that was taken.
+    pub(crate) fn end(&self, charge: Charge) {
+        let bytes = lock(&self.charges).end(charge);
+        if bytes > 0 {
+            self.release(bytes);
+        }
     }
 
     /// Gives back the bytes of a context that has ended. Memory of pools ends with a primary one
     /// alone: a pool is its device's.
     pub(crate) fn end_context(&self, context: u64, is_primary: bool) {
+        let mut charges = lock(&self.charges);
+        let ends = |_: &u64, charge: &mut Charge| {
+            charge.context == context && (is_primary || charge.pool == 0)
+        };
+        let ended: Vec<Charge> = charges.all.extract_if(ends).map(|(_, charge)| charge).collect();
         let mut bytes = 0;
-        lock(&self.charges).retain(|_, charge| {
-            let ends = charge.context == context && (is_primary || charge.pool == 0);
-            bytes += if ends { charge.bytes } else { 0 };
-            !ends
-        });
+        for charge in ended {
+            bytes += charges.end(charge);
+        }
+        drop(charges);
         if bytes > 0 {
             self.release(bytes);
         }

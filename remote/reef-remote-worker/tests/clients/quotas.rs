@@ -8,6 +8,7 @@ use reef_remote::server::{Account, Resource};
 use reef_remote_calls::{Arg, CALLS, Call, CallHost, Lease, SetCurrent, TableCall};
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Client, Error, Hot, hot_bytes};
+use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
@@ -104,24 +105,55 @@ fn each_allocating_call_stops_at_the_bound() {
     assert_eq!(alloc(&client, 1).0, 2);
 }
 
-/// Allocations of more than a mebibyte have blocks of two, and others are in steps of 512 bytes.
+/// Allocations of more than a mebibyte have blocks of two, and others share such blocks.
 #[test]
 fn allocation_counts_what_the_driver_takes() {
     let _one = wait_for_turn();
     let client = begin(&serve("steps"), ALICE);
-    let until_refused = |bytes: u64| -> Vec<u64> {
-        let got = (0..200).map(|_| alloc(&client, bytes)).take_while(|(code, _)| *code == 0);
-        got.map(|(_, at)| at).collect()
-    };
-    let large = until_refused(MIB + 1);
-    assert_eq!(large.len(), 32, "of 64 MiB");
-    for at in large {
+    for at in until_refused(&client, MIB + 1, 32) {
         assert_eq!(table(&client, Call::cuMemFree_v2, &[at]).0, 0);
     }
-    assert_eq!(alloc(&client, 62 * MIB).0, 0);
-    assert_eq!(alloc(&client, MIB).0, 0);
-    assert_eq!(alloc(&client, MIB - 512).0, 0);
-    assert_eq!((alloc(&client, 1).0, alloc(&client, 1).0), (0, 2));
+    assert_eq!(alloc(&client, 60 * MIB).0, 0);
+    assert_eq!([MIB, MIB - 512, 1, 1].map(|bytes| alloc(&client, bytes).0), [0; 4]);
+    assert_eq!(alloc(&client, 1).0, 2, "it could take a block");
+}
+
+/// Allocates until there is no room, which is after this number of allocations. Returns where.
+fn until_refused(client: &Client, bytes: u64, count: usize) -> Vec<u64> {
+    let got = (0..200).map(|_| alloc(client, bytes)).take_while(|(code, _)| *code == 0);
+    let got: Vec<u64> = got.map(|(_, at)| at).collect();
+    assert_eq!(got.len(), count, "of {bytes} bytes each");
+    got
+}
+
+/// The driver keeps a block until the last allocation in it has ended.
+#[test]
+fn block_of_small_allocations_is_charged_until_it_is_empty() {
+    let _one = wait_for_turn();
+    let client = begin(&serve("blocks"), ALICE);
+    let free = |at: u64| assert_eq!(table(&client, Call::cuMemFree_v2, &[at]).0, 0);
+    let mut kept = BTreeMap::new();
+    // 31 blocks of four, and the first one of the last block.
+    for at in until_refused(&client, MIB / 2, 125) {
+        if let Some(other) = kept.insert(at / (2 * MIB), at) {
+            free(other);
+        }
+    }
+    assert_eq!(kept.len(), 32, "blocks of 64 MiB");
+    assert_eq!(alloc(&client, 2 * MIB).0, 2, "each block has an allocation");
+    let (_, first) = kept.pop_first().unwrap();
+    free(first);
+    let (code, at) = alloc(&client, 2 * MIB);
+    assert_eq!(code, 0, "a block has none");
+    free(at);
+    kept.into_values().for_each(free);
+    assert_eq!(alloc(&client, 64 * MIB).0, 0);
+    // Blocks end with their context.
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxReset_v2, &[0]).0, 0);
+    let client = in_context(client);
+    assert_eq!((alloc(&client, 1).0, alloc(&client, 62 * MIB).0), (0, 0));
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxReset_v2, &[0]).0, 0);
+    assert_eq!(alloc(&in_context(client), 64 * MIB).0, 0);
 }
 
 /// Other ways to memory of the device are closed where it has a bound, and open without one.
