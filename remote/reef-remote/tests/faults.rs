@@ -216,6 +216,33 @@ fn position_beyond_those_of_devices_ends_its_session() {
     }
 }
 
+/// A queue would release what a command needs at the end of another one, and commands of one
+/// position would have no bound.
+#[test]
+fn position_that_is_taken_ends_its_session() {
+    const OPEN_LANE: u16 = 22;
+    const RUN: u16 = 24;
+    const ASK_CLOCK: u16 = 30;
+    let _one = one_at_a_time();
+    let served = support::own();
+    for second in [4_u64, 3] {
+        let client = raw_client(&served.address);
+        let lane = codec::write(&(false, None::<u64>)).unwrap();
+        client.call(OPEN_LANE, 1, &[&lane]).unwrap();
+        for (seq, is_taken) in [(2_u64, false), (4, false), (second, true)] {
+            let (none, command) = (Vec::<Section>::new(), RemoteCommand::Record);
+            let run = (seq, command, None::<u64>, [false; 2], none.clone(), none);
+            client.post(RUN, 1, &[&codec::write(&run).unwrap()]).unwrap();
+            assert_eq!(client.call(ASK_CLOCK, 0, &[]).is_err(), is_taken, "{seq} of {second}");
+        }
+        let said = client.call(ASK_CLOCK, 0, &[]).unwrap_err().to_string();
+        assert!(
+            said.contains(&format!("position {second} of a lane: must be from 5 on")),
+            "{said}"
+        );
+    }
+}
+
 /// Outputs of a command are kept until that has ended, also those without bytes.
 #[test]
 fn command_with_too_many_outputs_ends_its_session() {

@@ -190,10 +190,11 @@ impl<D: Operators> OwnLane<D> {
         source: Option<Source<D>>,
     ) -> reef_wire::Result<()> {
         let mut state = self.inner.state.lock();
-        if seq < state.told || seq - state.told >= MAX_OUTSTANDING {
-            let (told, most) = (state.told, MAX_OUTSTANDING);
+        // A queue keeps what a command needs by its position, and there is one for each.
+        if seq < state.next || seq - state.told >= MAX_OUTSTANDING {
+            let (next, told, most) = (state.next, state.told, MAX_OUTSTANDING);
             return Err(reef_wire::Error::Protocol(format!(
-                "position {seq} of a lane: must be in the {most} from {told} on"
+                "position {seq} of a lane: must be from {next} on, and in the {most} from {told} on"
             )));
         }
         state.draining = None;
