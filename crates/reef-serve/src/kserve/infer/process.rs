@@ -130,6 +130,9 @@ impl Server {
         call.sequence = sequence.as_ref().map(SequenceStep::call);
         let (variant, shapes) = (model.base.clone(), call.shapes.clone());
         let inputs = self.process_inputs(peer, &variant, &call, request.inputs)?;
+        let copied =
+            inputs.iter().fold(0, |sum: u64, input| sum.saturating_add(copied_bytes(input)));
+        request.charge.iter().try_for_each(|charge| charge.add(copied))?;
         let bind = |output: &ResponseOutput| self.bind_process_output(peer, &model, output);
         let outputs = answered.iter().map(bind).collect::<Result<_>>()?;
         let (id, charge, client) = (request.id, request.charge, peer.id);
@@ -262,6 +265,15 @@ impl AnswerForm {
         }
         let (model, id) = (self.model.clone(), self.id.clone());
         InferResponse { variant: model.base.clone(), model, id, outputs }
+    }
+}
+
+/// Bytes that are copied for a process, by the daemon or by itself: regions of any size take no
+/// memory until then.
+fn copied_bytes(input: &BoundInput) -> u64 {
+    match &input.input {
+        Input::Region(slice) => slice.bytes() as u64,
+        Input::Bytes(_) | Input::Device(_) => 0,
     }
 }
 

@@ -5,7 +5,10 @@ use crate::daemon::Daemon;
 use crate::wire::proto::ModelInferRequest;
 use crate::wire::proto::model_infer_request::InferInputTensor;
 use crate::wire::{Grpc, Http};
+use rustix::fs::Mode;
+use rustix::shm;
 use serde_json::{Value, json};
+use std::fs::File;
 use std::path::PathBuf;
 
 /// Answers how many inputs it has read from files, and the first and last number of its input.
@@ -265,4 +268,54 @@ fn wrong_answer_is_an_error_and_the_process_goes_on() {
     assert_eq!(said("error"), (500, "out of luck".into()));
     assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0]);
     assert_eq!(super::pid(&daemon, "echo"), before);
+}
+
+/// Shared memory of this user, removed when this is dropped. Its zeros take no memory.
+struct Zeros(String);
+
+impl Zeros {
+    fn new(bytes: u64) -> Self {
+        let key = format!("/reef-zeros-{}", std::process::id());
+        let flags = shm::OFlags::RDWR | shm::OFlags::CREATE | shm::OFlags::EXCL;
+        let file = File::from(shm::open(&key, flags, Mode::RUSR | Mode::WUSR).unwrap());
+        file.set_len(bytes).unwrap();
+        Self(key)
+    }
+}
+
+impl Drop for Zeros {
+    fn drop(&mut self) {
+        let _ = shm::unlink(&self.0);
+    }
+}
+
+/// A program gets copies of regions, which count as the request's memory.
+#[test]
+fn inputs_in_regions_are_charged_as_they_are_copied() {
+    const BYTES: u64 = 64 << 20;
+    let (folder, memory) = (Daemon::place("process-regions"), Zeros::new(BYTES));
+    put(folder.path(), "echo", RAW, "", "");
+    let flags = [TRUSTED, "models.load=[\"echo\"]", "memory.connection_mib=16"];
+    let daemon = Daemon::start_in(folder, &flags);
+    let mut http = Http::connect(daemon.folder()).unwrap(); // a region ends with its connections
+    let mut post = |path: &str, body: &Value| -> (u16, Value) {
+        let body = body.to_string();
+        let length = body.len();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+        let (status, said) = http.ask((head + &body).as_bytes()).unwrap();
+        (status, serde_json::from_slice(&said).unwrap_or_default())
+    };
+    let region = json!({ "key": memory.0, "offset": 0, "byte_size": BYTES });
+    assert_eq!(post("/v2/systemsharedmemory/region/zeros/register", &region).0, 200);
+    let mut ask = |bytes: u64| {
+        let at = json!({ "shared_memory_region": "zeros", "shared_memory_byte_size": bytes });
+        let input =
+            json!({ "name": "x", "datatype": "FP32", "shape": [bytes / 4], "parameters": at });
+        post("/v2/models/echo/infer", &json!({ "inputs": [input] }))
+    };
+    assert_eq!(numbers(&ask(8)), [0.0, 0.0]);
+    let (status, said) = error(&ask(BYTES));
+    assert!(status == 429 && said.starts_with("bytes of requests of "), "{status} {said}");
+    assert_eq!(numbers(&ask(8)), [0.0, 0.0], "the charge has ended");
 }
