@@ -26,6 +26,8 @@ pub(crate) struct Batch {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     batches: VecDeque<Arc<Batch>>,
+    /// Bytes of them.
+    bytes: usize,
     /// Buffers to be used again: fresh memory costs a page fault for each of its pages, which takes
     /// longer than copying.
     spare: Vec<Vec<u8>>,
@@ -42,6 +44,7 @@ impl Journal {
     /// Keeps a batch, and returns a handle of it to send.
     pub(crate) fn keep(&mut self, batch: Batch) -> Arc<Batch> {
         let batch = Arc::new(batch);
+        self.bytes += batch.bytes.len();
         self.batches.push_back(batch.clone());
         batch
     }
@@ -58,6 +61,7 @@ impl Journal {
         }
         while self.batches.front().is_some_and(|batch| batch.end <= until) {
             let batch = self.batches.pop_front().expect("it was just there");
+            self.bytes -= batch.bytes.len();
             if let Some(batch) = Arc::into_inner(batch)
                 && batch.bytes.capacity() <= MAX_SPARE_LEN
                 && self.spare.len() < MAX_SPARE
@@ -66,6 +70,11 @@ impl Journal {
             }
         }
         Ok(())
+    }
+
+    /// Returns the bytes of all batches.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns an empty buffer for what follows a batch of `len` bytes.

@@ -325,7 +325,7 @@ impl Endpoint {
         match self.side {
             Side::Client(_) => self.end.get().is_some() || outbox.has_credit(size),
             Side::Server { max_unread } => {
-                let (frames, bytes) = outbox.outstanding();
+                let (frames, bytes) = (outbox.outstanding().0, outbox.kept_bytes());
                 if bytes > max_unread {
                     let text = format!(
                         "the client leaves {bytes} bytes in {frames} frames unread, at most {max_unread}"

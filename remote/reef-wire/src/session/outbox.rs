@@ -175,6 +175,12 @@ impl Outbox {
         (pushed.frames - acknowledged.frames, pushed.bytes - acknowledged.bytes)
     }
 
+    /// Returns the bytes that are kept for the peer, whatever bytes it acknowledges: those of a batch
+    /// are until all of its frames are acknowledged.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        (self.journal.bytes() + self.pending.len()) as u64
+    }
+
     /// Appends a message whose body is the concatenation of `parts`, and returns its number.
     pub(super) fn push(&mut self, op: u16, flags: u16, lane: u32, parts: &[&[u8]]) -> u64 {
         let len: usize = parts.iter().map(|part| part.len()).sum();

@@ -226,6 +226,31 @@ fn slow_reader_loses_its_session_alone() {
     assert_eq!(other.call(ECHO, 0, &[b"x"]).unwrap(), b"x");
 }
 
+/// What was sent is kept until its frames are acknowledged.
+#[test]
+fn client_that_acknowledges_bytes_alone_loses_its_session() {
+    let mut options = ServerOptions::new(SCHEMA);
+    options.max_unread = 1 << 20;
+    let bench = Bench::with(options, |_| None);
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let server = bench.server();
+    let served = std::thread::spawn(move || server.serve(Link::unix(far).unwrap()));
+    support::shake_hands(&mut near);
+    let mut answers = near.try_clone().unwrap();
+    let reads = std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
+    let acknowledgement = raw_frame(5, 1, 0, &[0, u64::MAX].map(u64::to_le_bytes).concat());
+    for seq in 0..4096 {
+        let both = [raw_frame(ECHO, 2, seq, &[0; 4096]), acknowledgement.clone()].concat();
+        if near.write_all(&both).is_err() {
+            break; // its session has ended
+        }
+    }
+    let _ = near.shutdown(std::net::Shutdown::Both); // it may be closed
+    let said = served.join().unwrap().unwrap_err().to_string();
+    assert!(said.contains("unread, at most 1048576"), "{said}");
+    let _ = reads.join().unwrap(); // the connection may have been reset
+}
+
 #[test]
 fn client_of_another_schema_is_refused_with_both_hashes() {
     let bench = Bench::new(|_| None);
