@@ -120,7 +120,7 @@ impl Server {
         if !session.begin_hold() {
             return None;
         }
-        drop(session.disconnect_now());
+        drop(session.disconnect_while(|| true));
         Some(Held { server: self.clone(), session, name })
     }
 

@@ -14,7 +14,7 @@ use crate::moved::{Key, Moved};
 use crate::transport::link::Link;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -118,6 +118,8 @@ pub(super) struct Session {
     key: Option<Key>,
     /// Number of connections that it has had; changes under the lock of the inbox.
     connections: Mutex<u64>,
+    /// Number of connections that have come for it, with those that wait.
+    arrivals: AtomicU64,
     /// True once its client knows where it has moved to; changes under the lock of `connections`.
     is_told: AtomicBool,
     changed: Condvar,
@@ -338,8 +340,9 @@ impl Server {
             return Err(Error::Refused(NO_SESSION.into()));
         };
         let endpoint = &session.endpoint;
+        let arrival = session.arrive();
         let mut inbox = loop {
-            if let Some(moved) = session.await_release() {
+            if let Some(moved) = session.await_release(arrival)? {
                 // It says nothing before the answer: it may be gone, and come again.
                 let is_gone = link.receive.wait(Some(Duration::ZERO)).unwrap_or(true);
                 if redirect(&mut link, &moved) && !is_gone {
@@ -347,7 +350,11 @@ impl Server {
                 }
                 return Err(Error::Moved(moved));
             }
-            let inbox = session.disconnect_now(); // this end may believe in the connection before
+            // This end may believe in the connection before.
+            let is_newest = || session.check_newest(arrival).is_ok();
+            let Some(inbox) = session.disconnect_while(is_newest) else {
+                return session.check_newest(arrival);
+            };
             if *lock(&session.hold) == Hold::Free {
                 break inbox; // a hold that begins now waits for the inbox
             }
@@ -377,8 +384,25 @@ impl Session {
         connections: u64,
     ) -> Self {
         let (hold, connections) = (Mutex::new(Hold::Free), Mutex::new(connections));
-        let (is_told, changed) = (AtomicBool::new(false), Condvar::new());
-        Self { hold, endpoint, tenant, key, connections, is_told, changed }
+        let (arrivals, is_told) = (AtomicU64::new(0), AtomicBool::new(false));
+        let changed = Condvar::new();
+        Self { hold, endpoint, tenant, key, connections, arrivals, is_told, changed }
+    }
+
+    /// Notes that a connection has come, and returns its number. Those that still wait end: a
+    /// client has one at a time.
+    fn arrive(&self) -> u64 {
+        let number = self.arrivals.fetch_add(1, Ordering::Relaxed) + 1;
+        self.wake();
+        number
+    }
+
+    /// Refuses a connection after which another one has come.
+    fn check_newest(&self, arrival: u64) -> Result<()> {
+        if self.arrivals.load(Ordering::Relaxed) == arrival {
+            return Ok(());
+        }
+        Err(Error::Broken("another connection has come for the session".into()))
     }
 
     /// Returns false if it is held already.
@@ -429,12 +453,17 @@ impl Session {
     }
 
     /// Waits while it is held. Returns where it is if that is another server.
-    fn await_release(&self) -> Option<Moved> {
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check_newest`](Self::check_newest).
+    fn await_release(&self, arrival: u64) -> Result<Option<Moved>> {
         let mut connections = lock(&self.connections);
         loop {
+            self.check_newest(arrival)?;
             match &*lock(&self.hold) {
-                Hold::Free => return None,
-                Hold::Moved(moved) => return Some(moved.clone()),
+                Hold::Free => return Ok(None),
+                Hold::Moved(moved) => return Ok(Some(moved.clone())),
                 Hold::Held => {}
             }
             let waited = self.changed.wait(connections);
@@ -442,10 +471,17 @@ impl Session {
         }
     }
 
-    /// Takes the connection away, and the inbox from the thread that reads from it. A client that
-    /// comes meanwhile loses its connection, too.
-    pub(super) fn disconnect_now(&self) -> MutexGuard<'_, Inbox> {
+    /// Takes the connection away, and the inbox from the thread that reads from it, which may take
+    /// long. A client that comes meanwhile loses its connection, too. `None`: `goes_on` has become
+    /// false.
+    pub(super) fn disconnect_while(
+        &self,
+        goes_on: impl Fn() -> bool,
+    ) -> Option<MutexGuard<'_, Inbox>> {
         let mut inbox = loop {
+            if !goes_on() {
+                return None;
+            }
             self.endpoint.cut();
             match self.endpoint.inbox().try_lock() {
                 Ok(inbox) => break inbox,
@@ -454,7 +490,7 @@ impl Session {
             }
         };
         self.endpoint.disconnect(&mut inbox);
-        inbox
+        Some(inbox)
     }
 
     /// Drops the connection that broke, unless there is another one already.

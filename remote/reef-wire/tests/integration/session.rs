@@ -226,6 +226,38 @@ fn slow_reader_loses_its_session_alone() {
     assert_eq!(other.call(ECHO, 0, &[b"x"]).unwrap(), b"x");
 }
 
+/// Each has a thread until the session can have it.
+#[test]
+fn one_connection_at_a_time_waits_for_its_session() {
+    const NAME: [u8; 16] = [7; 16];
+    let server = Bench::new(|_| None).server();
+    let connect = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        let server = server.clone();
+        let served = std::thread::spawn(move || -> reef_wire::Result<()> {
+            let mut link = Link::unix(far).unwrap();
+            let hello = server.greet(&mut link)?;
+            server.serve_greeted(link, &hello, NAME)
+        });
+        (near, served)
+    };
+    let (mut first, _served) = connect();
+    support::shake_hands(&mut first);
+    let held = server.hold(NAME).unwrap();
+    let mut waiting: Vec<_> = (0..20).map(|_| connect()).collect();
+    waiting.iter_mut().for_each(|(near, _)| support::ask_for(near, NAME));
+    let begin = Instant::now();
+    while waiting.len() > 1 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{} connections wait", waiting.len());
+        waiting.retain(|(_, served)| !served.is_finished());
+        std::thread::yield_now();
+    }
+    drop(held);
+    let mut header = [0; 16];
+    waiting[0].0.read_exact(&mut header).unwrap();
+    assert_eq!(header[4], 3, "a welcome");
+}
+
 /// What was sent is kept until its frames are acknowledged.
 #[test]
 fn client_that_acknowledges_bytes_alone_loses_its_session() {

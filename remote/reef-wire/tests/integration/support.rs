@@ -166,19 +166,30 @@ pub(crate) fn sessions_end(server: &Server) {
 
 /// The client's part of a handshake, by hand.
 pub(crate) fn shake_hands(stream: &mut UnixStream) {
-    let mut greeting = [0; 16 + 56];
-    stream.read_exact(&mut greeting).unwrap();
-    let mut body = greeting[16..36].to_vec();
-    // A name; no request, no session, nothing received, no proof.
-    body.extend([1, b'x', 0, 0, 0, 0, 0]);
-    let mut hello = (body.len() as u32).to_le_bytes().to_vec();
-    hello.extend([2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    hello.extend(&body);
-    hello.resize(hello.len().next_multiple_of(8), 0);
-    stream.write_all(&hello).unwrap();
+    say_hello(stream, &[0]);
     let mut header = [0; 16];
     stream.read_exact(&mut header).unwrap();
     assert_eq!(header[4], 3, "a welcome");
     let len = u32::from_le_bytes(header[..4].try_into().unwrap()) as usize;
     stream.read_exact(&mut vec![0; len.next_multiple_of(8)]).unwrap();
+}
+
+/// Asks for a session that goes on, without waiting for the answer.
+pub(crate) fn ask_for(stream: &mut UnixStream, session: [u8; 16]) {
+    say_hello(stream, &[&[1][..], &session].concat());
+}
+
+/// Says hello for a session that goes on, or for none: in the form of the message.
+fn say_hello(stream: &mut UnixStream, session: &[u8]) {
+    let mut greeting = [0; 16 + 56];
+    stream.read_exact(&mut greeting).unwrap();
+    let mut body = greeting[16..36].to_vec();
+    body.extend([1, b'x', 0]); // a name, and no request
+    body.extend(session);
+    body.extend([0, 0, 0]); // nothing received, no proof
+    let mut hello = (body.len() as u32).to_le_bytes().to_vec();
+    hello.extend([2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    hello.extend(&body);
+    hello.resize(hello.len().next_multiple_of(8), 0);
+    stream.write_all(&hello).unwrap();
 }
