@@ -32,6 +32,8 @@ pub(crate) enum Change {
     No,
     /// These bytes are reserved for an allocation from a pool; zero: from none.
     Begins(u64, usize),
+    /// These bytes of a pool, which end in this stream, are for an allocation there.
+    Inherits(u64, usize, usize),
     /// A block is reserved for an allocation that shares one.
     Shares,
     /// The allocation at this address may end.
@@ -111,12 +113,15 @@ impl Change {
                     watch(shared.clone(), quota.clone());
                 }
             }
-            (Self::Begins(bytes, pool), 0) => {
+            (Self::Begins(bytes, pool) | Self::Inherits(bytes, pool, _), 0) => {
                 quota.put(at, Charge { bytes, context: owner, pool, block: None });
             }
             (Self::Shares, 0) => quota.put_shared(at, owner),
             (Self::Shares, _) => quota.release(BLOCK),
             (Self::Begins(bytes, _), _) => quota.release(bytes),
+            (Self::Inherits(bytes, pool, stream), _) => {
+                shared.frees.give_back(quota, stream, pool, bytes);
+            }
             (Self::Ends(_, charge), 0) => quota.end(charge),
             (Self::Ends(at, charge) | Self::EndsIn(_, at, charge), _) => quota.put(at, charge),
             (Self::No, _) => {}
@@ -138,7 +143,9 @@ fn reserve(
 ) -> Result<Change, u32> {
     shared.frees.settle(&shared.driver, quota);
     match quota.reserve(bytes) {
-        Err(_) if shared.frees.inherit(stream, pool, bytes) => Ok(Change::Begins(bytes, pool)),
+        Err(_) if shared.frees.inherit(stream, pool, bytes) => {
+            Ok(Change::Inherits(bytes, pool, stream))
+        }
         reserved => reserved.map(|()| Change::Begins(bytes, pool)),
     }
 }

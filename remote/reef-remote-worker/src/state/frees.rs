@@ -79,6 +79,18 @@ impl Frees {
         found.map(|pending| pending.charge.bytes -= bytes).is_some()
     }
 
+    /// Gives back what an allocation that has failed took by [`inherit`](Self::inherit): the memory
+    /// ends in the stream as before, or has ended.
+    pub(crate) fn give_back(&self, quota: &Quota, stream: usize, pool: usize, bytes: u64) {
+        let mut state = lock(&self.0);
+        let is_its =
+            |pending: &&mut Pending| pending.stream == stream && pending.charge.pool == pool;
+        match state.ends.iter_mut().rfind(is_its) {
+            Some(pending) => pending.charge.bytes += bytes,
+            None => quota.release(bytes),
+        }
+    }
+
     /// A stream is destroyed: no other memory comes from what ends in it.
     pub(crate) fn end_stream(&self, stream: usize) {
         for pending in lock(&self.0).ends.iter_mut().filter(|end| end.stream == stream) {

@@ -213,6 +213,23 @@ fn memory_freed_in_a_blocked_stream_stays_charged() {
     common::until("the stream has come to the ends", || alloc(&other, part).0 == 0);
 }
 
+/// The memory that ends in its stream was for it, and is there still.
+#[test]
+fn failed_allocation_leaves_what_ends_in_its_stream_charged() {
+    let _one = wait_for_turn();
+    let client = begin(&serve("failed"), ALICE);
+    let (word, part) = (block_a_stream(&client), 40 * MIB);
+    let (code, at) = table(&client, Call::cuMemAllocAsync, &[1, part, 64]);
+    assert_eq!((code, table(&client, Call::cuMemFreeAsync, &[at, 64]).0), (0, 0));
+    let nowhere = table(&client, Call::cuMemAllocAsync, &[0, part, 64]).0;
+    assert_ne!(nowhere, 0, "without a place for the address");
+    assert_eq!(table(&client, Call::cuMemAllocAsync, &[1, part, 80]).0, 2, "another stream");
+    let (code, again) = table(&client, Call::cuMemAllocAsync, &[1, part, 64]);
+    assert_eq!((code, table(&client, Call::cuMemFreeAsync, &[again, 64]).0), (0, 0));
+    assert_eq!(table(&client, Call::cuStreamWriteValue32_v2, &[80, word, 1, 0]).0, 0);
+    common::until("the stream has come to the end", || alloc(&client, part).0 == 0);
+}
+
 /// Makes a context with the number 160 for the client's second thread.
 fn begin_second(client: &Client) {
     assert_eq!(table(client, Call::cuCtxCreate_v2, &[160, 0, 0]).0, 0);
