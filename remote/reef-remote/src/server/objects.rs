@@ -11,12 +11,15 @@ use crate::messages::{
 use parking_lot::Mutex;
 use reef_core::{Args, Backend, Command, Copy, Dim3, Error, Fill, Launch, Task};
 use reef_op::{Operators, Storage};
-use reef_wire::{Id, Table};
+use reef_wire::{Id, Table, codec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Maximum number of objects of a sort in a session.
 const MAX_OBJECTS: usize = 1 << 20;
+
+/// Bytes of the server's machine that each object takes, about.
+pub(super) const OBJECT_LEN: u64 = 1024;
 
 /// Error of a message: the client broke the protocol, or the device refused.
 #[derive(Debug)]
@@ -164,8 +167,10 @@ impl<D: Operators> Objects<D> {
 
     /// Adds a buffer.
     pub(super) fn add_buffer(&mut self, id: u64, memory: Memory<D>) -> Outcome<()> {
+        let held = self.charge(Resource::Objects, OBJECT_LEN)?;
         let (address, order) = (memory.address, self.next_order());
-        let origin = Origin::new(order, id, Object::Buffer(memory), Needs::default());
+        let object = Object::Buffer(memory);
+        let origin = Origin::new(order, id, object, Needs::default(), Some(held));
         let id = Id::from_bits(id);
         self.buffers.insert(id, origin)?;
         self.addresses.insert(address, id);
@@ -174,7 +179,8 @@ impl<D: Operators> Objects<D> {
 
     /// Adds launches, a kernel, a graph or a preemptor.
     pub(super) fn add(&mut self, id: u64, object: Object<D>, needs: Needs<D>) -> Outcome<()> {
-        let origin = Origin::new(self.next_order(), id, object, needs);
+        let held = self.charge(Resource::Objects, held_len(&object, &needs)?)?;
+        let origin = Origin::new(self.next_order(), id, object, needs, Some(held));
         let table = match &origin.object {
             Object::Preemptor { .. } => &mut self.preemptors,
             Object::Graph { .. } => &mut self.graphs,
@@ -455,6 +461,24 @@ impl<D: Operators> Objects<D> {
         let memory = origin.memory()?;
         (address - begin < memory.bytes).then_some((origin, memory, address - begin))
     }
+}
+
+/// Returns the bytes of the server's machine that an object takes, about.
+fn held_len<D: Operators>(object: &Object<D>, needs: &Needs<D>) -> Outcome<u64> {
+    let own = match object {
+        Object::Launches { list, operation, shapes } => {
+            let operation = 4 * codec::write(operation)?.len(); // its fields are words here
+            size_of_val(list.as_slice()) + size_of_val(shapes.as_slice()) + operation
+        }
+        Object::Graph { commands, .. } => {
+            let each = size_of::<RemoteCommand>() + size_of::<Command<D>>() + 8 * Args::MAX;
+            commands.len() * each
+        }
+        Object::Kernel { name, .. } => name.len(),
+        Object::Buffer(_) | Object::Preemptor { .. } | Object::Lane { .. } => 0,
+    };
+    let needed = (needs.uses.len() + needs.writes.len()) * size_of::<Arc<Origin<D>>>();
+    Ok(OBJECT_LEN + (own + needed) as u64)
 }
 
 /// A kernel with the client's arguments. Words that are addresses of the client become those of the

@@ -100,13 +100,21 @@ pub(super) struct Origin<D: Operators> {
     /// Objects that are written when it runs.
     writes: Vec<Arc<Origin<D>>>,
     has_run: AtomicBool,
+    /// Bytes of the server's machine in the session's account. `None`: lanes count by threads.
+    _held: Option<Charge>,
 }
 
 impl<D: Operators> Origin<D> {
-    pub(super) fn new(order: u64, id: u64, object: Object<D>, needs: Needs<D>) -> Arc<Self> {
+    pub(super) fn new(
+        order: u64,
+        id: u64,
+        object: Object<D>,
+        needs: Needs<D>,
+        held: Option<Charge>,
+    ) -> Arc<Self> {
         let (freed, has_run) = (AtomicU64::new(0), AtomicBool::new(false));
         let Needs { uses, writes } = needs;
-        Arc::new(Self { order, freed, id, object, uses, writes, has_run })
+        Arc::new(Self { order, freed, id, object, uses, writes, has_run, _held: held })
     }
 
     pub(super) fn free(&self, order: u64) {
@@ -169,4 +177,7 @@ impl<D: Operators> Clone for Source<D> {
 pub(super) struct Record<D: Operators> {
     pub(super) checkpoint: <D as Backend>::Checkpoint,
     pub(super) source: Source<D>,
+    /// Bytes of the server's machine in the session's account. `None`: its command ran here, or at
+    /// another server.
+    pub(super) _held: Option<Charge>,
 }

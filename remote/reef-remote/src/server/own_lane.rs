@@ -339,6 +339,7 @@ impl<D: Operators> OwnLane<D> {
             let record = |of: &Record<D>| Record {
                 checkpoint: of.checkpoint.clone(),
                 source: of.source.clone(),
+                _held: None,
             };
             Takeback { resume_at: *resume_at, partial: partial.as_ref().map(record) }
         });
@@ -419,7 +420,7 @@ impl<D: Operators> State<D> {
         let record = |checkpoint| {
             let source =
                 source.ok_or(Error::state("reading the blocks of a command", "it is not there"))?;
-            Ok::<_, Error>(Record { checkpoint, source })
+            Ok::<_, Error>(Record { checkpoint, source, _held: None })
         };
         Ok(Takeback { resume_at, partial: partial.map(record).transpose()? })
     }

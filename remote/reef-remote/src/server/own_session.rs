@@ -1,10 +1,11 @@
 //! Messages of a session with a device of its own: preemption, and parts of launches.
 
 use super::lanes::no_lane;
-use super::objects::{Fault, Outcome, Outputs};
+use super::objects::{Fault, OBJECT_LEN, Outcome, Outputs};
 use super::origin::{Needs, Object, Record};
 use super::own_lane::{Issue, OwnLane};
 use super::session::{Lane, OpenedLane, Session, encode, unknown};
+use super::tenants::resource::Resource;
 use crate::conversions::level;
 use crate::error::NAME;
 use crate::messages::{
@@ -19,6 +20,11 @@ use reef_wire::{Cold, Hot, Id, Message};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Returns the bytes of the server's machine that a record of these blocks takes at most.
+fn record_len(blocks: u32) -> u64 {
+    OBJECT_LEN + 8 * u64::from(blocks)
+}
+
 impl<D: Operators> Session<D> {
     /// Handles a message of a session with a device of its own, and returns the reply's bytes.
     pub(super) fn answer_own(&mut self, message: &Message<'_>) -> Outcome<Vec<u8>> {
@@ -32,10 +38,11 @@ impl<D: Operators> Session<D> {
             }
             WriteCheckpoint::OP => {
                 let WriteCheckpoint { id, command, blocks } = WriteCheckpoint::from_bytes(body)?;
+                let held = self.objects.charge(Resource::Objects, record_len(blocks.total))?;
                 let source = self.objects.source(&command)?;
                 let command = self.own_command(&command)?;
                 let checkpoint = device.checkpoint_of(&command, &Blocks::try_from(blocks)?)?;
-                let record = Record { checkpoint, source };
+                let record = Record { checkpoint, source, _held: Some(held) };
                 self.objects.checkpoints.lock().insert(Id::from_bits(id), record)?;
                 encode(&())
             }
@@ -64,8 +71,11 @@ impl<D: Operators> Session<D> {
             RunPadded::OP => self.run_padded(message.lane, RunPadded::from_bytes(body)?),
             MakeCheckpoint::OP => {
                 let MakeCheckpoint { id, command } = MakeCheckpoint::from_bytes(body)?;
-                let checkpoint = device.checkpoint(&self.launch(&command)?)?;
-                let record = Record { checkpoint, source: self.objects.source(&command)? };
+                let launch = self.launch(&command)?;
+                let held = self.objects.charge(Resource::Objects, record_len(launch.blocks()))?;
+                let checkpoint = device.checkpoint(&launch)?;
+                let source = self.objects.source(&command)?;
+                let record = Record { checkpoint, source, _held: Some(held) };
                 Ok(self.objects.checkpoints.lock().insert(Id::from_bits(id), record)?)
             }
             Stop::OP => self.stop(Stop::split(body)?.0),

@@ -248,7 +248,8 @@ impl<D: Operators> Session<D> {
         };
         let &OpenLane { is_real_time, preemptor } = asked;
         let object = Object::Lane { is_real_time, preemptor };
-        let origin = Origin::new(self.objects.next_order(), u64::from(number), object, needs);
+        let order = self.objects.next_order();
+        let origin = Origin::new(order, u64::from(number), object, needs, None);
         self.lanes.insert(number, OpenedLane { lane, origin });
         Ok(())
     }

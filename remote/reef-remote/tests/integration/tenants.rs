@@ -153,3 +153,42 @@ fn threads_of_queues_are_bounded_for_a_tenant() {
         assert!(begin.elapsed() < Duration::from_secs(60), "the thread of an ended queue");
     }
 }
+
+/// Objects take memory of the server's machine, whatever they take of the device.
+#[test]
+fn objects_are_bounded_for_a_tenant() {
+    let tenants = Tenants::default();
+    let served = support::shared_for(&tenants);
+    let address: Address = served.address.parse().unwrap();
+    let dial = move || address.connect(Duration::from_secs(60), None);
+    let mut options = ClientOptions::new(schema(), dial);
+    let request = Request { device: "cpu:0".into(), is_migrated: false };
+    options.request = codec::write(&request).unwrap();
+    let client = Client::open(options, Box::new(Deaf)).unwrap();
+    let buffer = Mint::new(BUFFER).mint();
+    let body = codec::write(&(buffer.bits(), 1_u64 << 20, 64_u64, false)).unwrap();
+    client.call(ALLOC, 0, &[&body]).unwrap();
+    let other = tenants.open(None).unwrap();
+    other.reserve(Resource::Objects, (64 << 20) + (4 << 30)).unwrap();
+    // Each session has 64 MiB for itself.
+    let fill = RemoteCommand::Fill { buffer: buffer.bits(), offset: 0, bytes: 64, word: 7 };
+    let (mut graphs, mut made) = (Mint::new(GRAPH), Vec::new());
+    let mut make = || {
+        let graph = graphs.mint();
+        let body = codec::write(&(graph.bits(), vec![fill.clone(); 10_000])).unwrap();
+        client.call(MAKE_GRAPH, 0, &[&body]).map(|_| made.push(graph))
+    };
+    let refused = (0..1000).find_map(|_| make().err()).unwrap().to_string();
+    let expected = "sessions without a tenant: objects: must be at most 4294967296 bytes";
+    assert!(refused.contains(expected), "{refused}");
+    drop(other);
+    make().unwrap();
+    for graph in made {
+        client.post(FREE, 0, &[&graph.bits().to_le_bytes()]).unwrap();
+    }
+    let other = tenants.open(None).unwrap();
+    let begin = Instant::now();
+    while other.reserve(Resource::Objects, (64 << 20) + (4 << 30)).is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the bytes of released graphs");
+    }
+}

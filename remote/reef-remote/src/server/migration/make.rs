@@ -169,7 +169,7 @@ impl<D: Operators> Maker<'_, D> {
         let command = Objects::command_of(device, &source)?;
         let blocks = Blocks::try_from(blocks.clone())?;
         let checkpoint = device.checkpoint_of(&command, &blocks)?;
-        Ok(Record { checkpoint, source })
+        Ok(Record { checkpoint, source, _held: None })
     }
 
     fn lane(&self, number: u32, progress: &Progress) -> Outcome<()> {

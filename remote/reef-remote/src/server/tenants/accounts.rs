@@ -422,6 +422,7 @@ mod tests {
             (Resource::Threads, 16, 4096),
             (Resource::Functions, 1024, 1 << 18),
             (Resource::State, 0, 4 << 30),
+            (Resource::Objects, 64 << 20, 4 << 30),
         ] {
             let [first, second] = [(); 2].map(|()| tenants.open(Some("alice")).unwrap());
             first.reserve(what, own + max).unwrap();

@@ -15,16 +15,21 @@ pub enum Resource {
     /// Bytes of the state of a session that another server brings, before it runs, and of constants
     /// before they are packed.
     State,
+    /// Bytes of the server's machine for launches, graphs, records and names of sessions of Rust
+    /// programs.
+    Objects,
 }
 
 impl Resource {
-    pub(super) const ALL: [Self; 4] = [Self::Memory, Self::Threads, Self::Functions, Self::State];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Memory, Self::Threads, Self::Functions, Self::State, Self::Objects];
 
     /// Amount that each session has for itself.
     const fn own(self) -> u64 {
         match self {
             Self::Threads => 16,
             Self::Functions => 1024,
+            Self::Objects => 64 << 20,
             Self::Memory | Self::State => 0,
         }
     }
@@ -40,7 +45,7 @@ impl Resource {
             Self::Memory => u64::MAX,
             Self::Threads => 4096,
             Self::Functions => 1 << 18,
-            Self::State => 4 << 30,
+            Self::State | Self::Objects => 4 << 30,
         }
     }
 
@@ -51,6 +56,7 @@ impl Resource {
             Self::Threads => ("threads", ""),
             Self::Functions => ("host functions", ""),
             Self::State => ("states and constants that come", " bytes"),
+            Self::Objects => ("objects", " bytes"),
         }
     }
 }
