@@ -19,6 +19,11 @@ pub const WINDOW_SLOTS: [u64; 8] = [
     0x4800_0000_0000,
 ];
 
+/// Returns whether a window has all of a range. Numbers may be of any size.
+pub fn has_range(window: u64, at: u64, bytes: u64) -> bool {
+    at >= window && bytes <= WINDOW_LEN && at - window <= WINDOW_LEN - bytes
+}
+
 /// Request of a program at the beginning of its session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -50,6 +55,27 @@ impl Class {
         match self {
             Self::BestEffort => "be",
             Self::RealTime => "rt",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_has_what_begins_and_ends_in_it() {
+        let window = WINDOW_SLOTS[0];
+        for (at, bytes, has) in [
+            (window, WINDOW_LEN, true),
+            (window + WINDOW_LEN - 1, 1, true),
+            (window + WINDOW_LEN, 1, false),
+            (window + SLAB_LEN, WINDOW_LEN, false),
+            (window - 1, 1, false),
+            (window, u64::MAX, false),
+            (u64::MAX, u64::MAX, false),
+        ] {
+            assert_eq!(has_range(window, at, bytes), has, "{at:#x} {bytes:#x}");
         }
     }
 }

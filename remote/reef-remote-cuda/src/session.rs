@@ -149,6 +149,9 @@ fn open() -> Result<Session, String> {
     let opened = Client::open(options, Box::new(Receiver)).map_err(|e| e.to_string());
     let facts = opened.and_then(|client| {
         let facts: Facts = codec::read(client.facts()).map_err(|e| e.to_string())?;
+        if facts.window.is_some_and(|window| !windows.contains(&window)) {
+            return Err("the server's window is none of those that were kept".into());
+        }
         Ok((client, facts))
     });
     let window = facts.as_ref().ok().and_then(|(_, facts)| facts.window);

@@ -1,5 +1,6 @@
 //! Words of a message's body.
 
+use reef_remote_calls::split_padded;
 use reef_wire::{Error, Result};
 
 /// Rest of a body.
@@ -46,10 +47,8 @@ impl<'a> Reader<'a> {
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.word()?;
         let too_long = || Error::Protocol(format!("body: {len} bytes are too many"));
-        let len =
-            usize::try_from(len).ok().filter(|len| *len <= self.0.len()).ok_or_else(too_long)?;
-        let bytes = &self.0[..len];
-        self.0 = self.0.get(len.next_multiple_of(8)..).unwrap_or_default();
+        let (bytes, rest) = split_padded(self.0, len).ok_or_else(too_long)?;
+        self.0 = rest;
         Ok(bytes)
     }
 }

@@ -2,7 +2,7 @@
 //! allocations.
 
 use super::lock::lock;
-use reef_remote_calls::{SLAB_LEN, WINDOW_LEN};
+use reef_remote_calls::{SLAB_LEN, WINDOW_LEN, has_range};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -195,7 +195,7 @@ impl Leases {
 
 /// Addresses of the session's window; empty without one.
 pub(crate) fn is_in(window: Option<u64>, at: u64) -> bool {
-    window.is_some_and(|base| (base..base + WINDOW_LEN).contains(&at))
+    window.is_some_and(|base| has_range(base, at, 1))
 }
 
 /// Keeps addresses free in this process, so that no memory of the host has one of the device's.

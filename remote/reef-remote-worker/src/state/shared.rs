@@ -17,7 +17,7 @@ use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_cuda_abi::memory_types::{ATTRIBUTE, DEVICE};
 use reef_remote::server::Resource;
 use reef_remote_calls::{
-    CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, WINDOW_LEN, Way,
+    CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, Way, has_range,
 };
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
@@ -142,9 +142,7 @@ impl Shared {
     /// Returns whether all of a range is memory of the program's, or free addresses of the window.
     /// An empty range is nothing's. What is about to end with its owner is the program's no more.
     pub(crate) fn has(&self, at: u64, bytes: u64) -> bool {
-        let is_in_window =
-            |base: u64| at >= base && bytes <= WINDOW_LEN && at - base <= WINDOW_LEN - bytes;
-        if bytes == 0 || self.window_at.is_some_and(is_in_window) {
+        if bytes == 0 || self.window_at.is_some_and(|window| has_range(window, at, bytes)) {
             return true;
         }
         let owners = lock(&self.places).owners(at, bytes, |at| self.is_of_device(at));

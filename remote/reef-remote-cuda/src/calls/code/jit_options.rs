@@ -2,6 +2,7 @@
 
 use crate::refused::refuse;
 use reef_cuda_abi::codes::INVALID_VALUE;
+use reef_remote_calls::split_padded;
 
 /// Options of a compilation with addresses of the program's: names and addresses of symbols.
 const SYMBOLS: std::ops::RangeInclusive<u32> = 17..=19;
@@ -63,11 +64,11 @@ impl Options {
     /// logs, with as many bytes as the options of their sizes say.
     pub(super) unsafe fn take_logs(&self, mut bytes: &[u8]) {
         let pairs = &self.pairs;
-        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as usize;
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         while let Some((head, rest)) = bytes.split_at_checked(16) {
             let (option, len) = (number(&head[..8]) as u32, number(&head[8..]));
-            let Some((log, rest)) = rest.split_at_checked(len.min(rest.len())) else { return };
-            bytes = rest.get(len.next_multiple_of(8) - len..).unwrap_or_default();
+            let Some((log, rest)) = split_padded(rest, len) else { return };
+            bytes = rest;
             let place = pairs.iter().find(|(name, _)| *name == option).map_or(0, |pair| pair.1);
             let Some(size) = pairs.iter().position(|(name, _)| *name == option + 1) else {
                 continue;

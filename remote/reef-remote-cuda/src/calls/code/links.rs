@@ -6,7 +6,7 @@ use crate::refused::refuse;
 use crate::session::session;
 use crate::state::lock::{lock, mint};
 use reef_cuda_abi::codes::*;
-use reef_remote_calls::Link as Message;
+use reef_remote_calls::{Link as Message, split_padded};
 use reef_wire::little_endian::U32;
 use reef_wire::{Hot, hot_bytes};
 use std::collections::HashMap;
@@ -137,20 +137,19 @@ unsafe fn complete(link: u64, image: *mut *const u8, bytes: *mut usize) -> Resul
     let head = Message { options: U32::new(options_count), images: U32::new(count) };
     let (code, reply) = session.call(Message::OP, &[hot_bytes(&head), &body, &images])?;
     let (len, rest) = reply.split_at_checked(8).ok_or(DEVICE_UNAVAILABLE)?;
-    let len = u64::from_le_bytes(len.try_into().expect("8 bytes")) as usize;
-    let (linked, logs) =
-        rest.split_at_checked(len.next_multiple_of(8)).ok_or(DEVICE_UNAVAILABLE)?;
+    let len = u64::from_le_bytes(len.try_into().expect("8 bytes"));
+    let (linked, logs) = split_padded(rest, len).ok_or(DEVICE_UNAVAILABLE)?;
     // SAFETY: where options are outputs, cuLinkCreate demands that the list of values and the
     // buffers of logs live until the link's end.
     unsafe { options.take_logs(logs) };
     check(code)?;
     with(link, |link| {
-        link.linked = linked[..len].to_vec();
+        link.linked = linked.to_vec();
         // SAFETY: cuLinkComplete demands that `image` and `bytes` are null or may be written.
         // `give` refuses null for the image.
         unsafe {
             give(image, link.linked.as_ptr())?;
-            if bytes.is_null() { Ok(()) } else { give(bytes, len) }
+            if bytes.is_null() { Ok(()) } else { give(bytes, linked.len()) }
         }
     })
 }

@@ -6,7 +6,7 @@ use crate::session::{Session, session};
 use crate::state::leases::{Block, Demand, Leases, is_in};
 use crate::state::thread::{contexts, in_thread};
 use reef_cuda_abi::codes::*;
-use reef_remote_calls::{Call, FreeLeased, Lease};
+use reef_remote_calls::{Call, FreeLeased, Lease, has_range};
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};
 
@@ -71,11 +71,14 @@ fn lease(session: &Session, demand: Demand) -> Result<(u64, u64), u32> {
     let head = Lease { least: U64::new(least), wished: U64::new(wished) };
     let (code, reply) = session.call(Lease::OP, &[hot_bytes(&head)])?;
     check(code)?;
-    let word = |at| reply.get(at..at + 8).and_then(|word| word.try_into().ok());
-    match (word(0), word(8)) {
-        (Some(base), Some(len)) => Ok((u64::from_le_bytes(base), u64::from_le_bytes(len))),
-        _ => Err(DEVICE_UNAVAILABLE),
-    }
+    let word = |at: usize| {
+        let word = reply.get(at..at + 8)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    };
+    let leased = word(0).zip(word(8)).filter(|&(base, len)| {
+        len >= least && session.facts.window.is_some_and(|window| has_range(window, base, len))
+    });
+    leased.ok_or(DEVICE_UNAVAILABLE)
 }
 
 /// Returns whether there were leases without allocations.
@@ -156,7 +159,9 @@ unsafe fn info(left: *mut u64, total: *mut u64) -> Result<(), u32> {
     unsafe { table(Call::cuMemGetInfo_v2, false, &[left as usize, total as usize]) }?;
     if let (Some((_, device)), false) = (own(session)?, left.is_null()) {
         // SAFETY: the call has written there.
-        unsafe { left.write_unaligned(left.read_unaligned() + Leases::spare(device)) };
+        let driver = unsafe { left.read_unaligned() };
+        // SAFETY: as above.
+        unsafe { left.write_unaligned(driver.saturating_add(Leases::spare(device))) };
     }
     Ok(())
 }
