@@ -21,8 +21,6 @@ struct Slab {
     device: i32,
     /// One allocation has all of it.
     is_whole: bool,
-    /// It ends with the free that is under way: nothing is allocated in it.
-    ends: bool,
     live: usize,
     /// Lengths of free ranges, by their first addresses.
     free: BTreeMap<u64, u64>,
@@ -79,7 +77,7 @@ impl Leases {
         for (base, slab) in shared {
             leased += slab.bytes;
             let room = slab.free.iter().find(|(_, len)| **len >= taken);
-            if let (Some((at, len)), false) = (room, slab.ends) {
+            if let Some((at, len)) = room {
                 let (at, len) = (*at, *len);
                 slab.free.remove(&at);
                 if len > taken {
@@ -116,43 +114,42 @@ impl Leases {
         if taken < len {
             free.insert(base + taken, len - taken);
         }
-        let slab = Slab { bytes: len, context, device, is_whole, ends: false, live: 1, free };
+        let slab = Slab { bytes: len, context, device, is_whole, live: 1, free };
         self.slabs.insert(base, slab);
         self.note(Block { at: base, bytes, context, device, number: 0, taken, slab: base });
         base
     }
 
-    /// Begins the end of an allocation, and returns it with the slabs that end with it. `None`: no
-    /// allocation begins there.
-    pub(crate) fn begin_free(at: u64) -> Option<(Block, Vec<u64>)> {
+    /// Begins the end of an allocation, and returns it with the slab that ends with it: that one is
+    /// forgotten here, as the worker may lease its addresses again before it has answered. `None`:
+    /// no allocation begins there.
+    pub(crate) fn begin_free(at: u64) -> Option<(Block, Option<u64>)> {
         lock(&ALL).begin(at)
     }
 
-    fn begin(&mut self, at: u64) -> Option<(Block, Vec<u64>)> {
+    fn begin(&mut self, at: u64) -> Option<(Block, Option<u64>)> {
         let block = self.blocks.remove(&at)?;
         let is_spare = |(base, slab): (&u64, &Slab)| {
-            let is_like = slab.context == block.context && !slab.is_whole && !slab.ends;
+            let is_like = slab.context == block.context && !slab.is_whole;
             is_like && *base != block.slab && slab.live == 0
         };
         let has_spare = self.slabs.iter().any(is_spare);
         let slab = self.slabs.get_mut(&block.slab)?;
         slab.live -= 1;
-        slab.ends = slab.live == 0 && (slab.is_whole || has_spare);
-        let ends = if slab.ends { vec![block.slab] } else { Vec::new() };
-        Some((block, ends))
+        let ends = slab.live == 0 && (slab.is_whole || has_spare);
+        if ends {
+            self.slabs.remove(&block.slab);
+        }
+        Some((block, ends.then_some(block.slab)))
     }
 
-    /// Ends an allocation: the device has worked.
+    /// Ends an allocation whose slab goes on: the device has worked.
     pub(crate) fn end_free(block: &Block) {
         lock(&ALL).end(block);
     }
 
     fn end(&mut self, block: &Block) {
         let Some(slab) = self.slabs.get_mut(&block.slab) else { return };
-        if slab.ends {
-            self.slabs.remove(&block.slab);
-            return;
-        }
         let (mut from, mut len) = (block.at, block.taken);
         if let Some(behind) = slab.free.remove(&(from + len)) {
             len += behind;
@@ -167,8 +164,9 @@ impl Leases {
     /// Takes all slabs that have no allocation away, and returns their first addresses.
     pub(crate) fn take_spare() -> Vec<u64> {
         let mut all = lock(&ALL);
-        let is_spare = |slab: &Slab| slab.live == 0 && !slab.ends;
-        all.slabs.extract_if(.., |_, slab| is_spare(slab)).map(|(base, _)| base).collect()
+        // A slab whose last free is under way has an allocation until then.
+        let is_spare = |base: &u64, slab: &mut Slab| slab.free.get(base) == Some(&slab.bytes);
+        all.slabs.extract_if(.., is_spare).map(|(base, _)| base).collect()
     }
 
     /// Forgets what ends with a context.
@@ -188,7 +186,7 @@ impl Leases {
     /// Returns the bytes of a device that are leased and free.
     pub(crate) fn spare(device: i32) -> u64 {
         let all = lock(&ALL);
-        let shared = all.slabs.values().filter(|slab| slab.device == device && !slab.ends);
+        let shared = all.slabs.values().filter(|slab| slab.device == device);
         shared.flat_map(|slab| slab.free.values()).sum()
     }
 }

@@ -6,6 +6,8 @@ use crate::support::{Relay, client, serve, socket};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 fn open(name: &str, address: &str) -> Driver {
     let driver = client(name);
@@ -277,6 +279,41 @@ fn allocations_within_a_lease_wait_for_nobody() {
     assert_eq!(call!(driver, cuMemcpyDtoH_v2(host.as_mut_ptr(), end, 16)), 1, "beyond the end");
     assert_eq!(call!(driver, cuMemFree_v2(at)), 0);
     assert_eq!(call!(driver, cuMemFree_v2(at)), 1, "it has ended");
+}
+
+/// A lease that ends with a free may be another thread's before the first one has its answer.
+#[test]
+fn threads_that_end_leases_never_have_the_same_memory() {
+    let _one = wait_for_turn();
+    let driver = open("threads", &serve(&socket("threads")));
+    let context = begin(driver);
+    let live = Mutex::new(BTreeMap::<usize, usize>::new());
+    let thread = |number: usize| {
+        assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+        for round in 0..200 {
+            // Two of 1 MiB fill a slab, and one of 3 MiB has its own.
+            let bytes = [1 << 20, 1 << 20, 3 << 20][(number + round) % 3];
+            let mine = [(); 2].map(|()| {
+                let (code, at) = alloc(driver, bytes);
+                assert_eq!(code, 0);
+                let mut live = live.lock().unwrap();
+                let before = live.range(..at + bytes).next_back();
+                let is_free = before.is_none_or(|(its, len)| its + len <= at);
+                assert!(is_free, "{bytes} bytes at {at:#x}: {before:x?} is another's");
+                live.insert(at, bytes);
+                at
+            });
+            for at in mine {
+                live.lock().unwrap().remove(&at);
+                assert_eq!(call!(driver, cuMemFree_v2(at)), 0);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            scope.spawn(move || thread(number));
+        }
+    });
 }
 
 #[test]

@@ -133,8 +133,10 @@ fn free(at: u64) -> Result<(), u32> {
         return unsafe { table(Call::cuMemFree_v2, false, &[at as usize]) };
     }
     let (block, ends) = Leases::begin_free(at).ok_or(INVALID_VALUE)?;
-    end_leases(session, block.context, &ends)?;
-    Leases::end_free(&block);
+    end_leases(session, block.context, ends.as_slice())?;
+    if ends.is_none() {
+        Leases::end_free(&block);
+    }
     Ok(())
 }
 
