@@ -1,16 +1,55 @@
 //! Output of a process, as lines of the daemon's log.
 
-use std::io::{BufRead, BufReader, PipeReader, Read};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io::{self, BufRead, BufReader, PipeReader, Read};
 use std::sync::Arc;
 use std::thread;
 
 /// Maximum length of a line; a longer one is several.
 const MAX_LINE_BYTES: u64 = 4096;
 
-/// Logs the lines of a process until all of its outputs are closed, on a thread of its own.
-pub(super) fn log(title: Arc<str>, pid: u32, output: PipeReader) {
+/// Maximum number of bytes that are read after the end of a process: as many as a pipe may hold.
+const MAX_LEFT_BYTES: usize = 1 << 20;
+
+/// Output of a process until its end. Programs that it has left behind may still have the pipe.
+struct Output {
+    pipe: PipeReader,
+    /// Its other end is closed once the process has ended.
+    end: PipeReader,
+    /// Bytes that may be read after that.
+    left: usize,
+}
+
+impl Output {
+    fn new(pipe: PipeReader, end: PipeReader) -> Self {
+        Self { pipe, end, left: MAX_LEFT_BYTES }
+    }
+}
+
+impl Read for Output {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let flags = PollFlags::IN;
+        let mut both = [PollFd::new(&self.pipe, flags), PollFd::new(&self.end, flags)];
+        poll(&mut both, None)?;
+        let [has_some, has_ended] = both.map(|ready| !ready.revents().is_empty());
+        if !has_ended {
+            return self.pipe.read(bytes);
+        }
+        if !has_some {
+            return Ok(0);
+        }
+        let most = bytes.len().min(self.left);
+        let read = self.pipe.read(&mut bytes[..most])?;
+        self.left -= read;
+        Ok(read)
+    }
+}
+
+/// Logs the lines of a process on a thread of its own: until all of its outputs are closed, or until
+/// the other end of `end` is and no output is left.
+pub(super) fn log(title: Arc<str>, pid: u32, output: PipeReader, end: PipeReader) {
     let read = move || {
-        let mut output = BufReader::new(output);
+        let mut output = BufReader::new(Output::new(output, end));
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -37,6 +76,29 @@ fn printable(line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+
+    /// As when a program that the process has left behind holds its output.
+    #[test]
+    fn output_ends_with_its_process() {
+        let [(pipe, mut writer), (end, ended)] = [(); 2].map(|()| io::pipe().unwrap());
+        writer.write_all(b"last words\n").unwrap();
+        drop(ended);
+        let mut text = String::new();
+        Output::new(pipe, end).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "last words\n");
+    }
+
+    #[test]
+    fn output_that_goes_on_after_its_process_is_left() {
+        let [(pipe, mut writer), (end, ended)] = [(); 2].map(|()| io::pipe().unwrap());
+        drop(ended);
+        let flood = thread::spawn(move || while writer.write_all(&[b'x'; 4096]).is_ok() {});
+        let mut bytes = Vec::new();
+        Output::new(pipe, end).read_to_end(&mut bytes).unwrap();
+        assert!(bytes.len() <= MAX_LEFT_BYTES, "{}", bytes.len());
+        flood.join().unwrap();
+    }
 
     #[test]
     fn line_for_the_log_has_no_control_characters() {

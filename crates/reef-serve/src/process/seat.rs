@@ -341,11 +341,12 @@ impl Seat {
         let (ours, theirs) = UnixStream::pair().map_err(|e| Error::system("a socket", e))?;
         ours.set_nonblocking(true).map_err(|e| Error::system("a socket", e))?;
         let (read, write) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
+        let (end, ended) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
         let command = self.role.program.command(self.role.class);
         let name = command.get_program().to_string_lossy().into_owned();
         let child = spawn(command, theirs.into(), write.into());
         let child = child.map_err(|e| Error::Invalid(format!("process.command: {name}: {e}")))?;
-        output::log(self.title.clone(), child.id(), read);
+        output::log(self.title.clone(), child.id(), read, end);
         let generation = {
             let mut state = self.state.lock();
             state.pid = pid(&child);
@@ -359,6 +360,7 @@ impl Seat {
             self.state.lock().signal(Signal::KILL);
         }
         let status = self.wait(child);
+        drop(ended);
         Ok(failed.unwrap_or_else(|| Error::Unavailable(format!("the process ended: {status}"))))
     }
 
