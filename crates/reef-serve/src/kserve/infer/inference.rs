@@ -158,7 +158,7 @@ impl Server {
     /// Returns the device whose memory holds tensors or the sequence of the request, if any.
     fn device_of(&self, peer: &Peer, request: &InferRequest) -> Result<Option<Arc<Node>>> {
         let from = |input: &InputTensor| match &input.from {
-            TensorData::Bytes(_) | TensorData::State(_) => None,
+            TensorData::Bytes(_) | TensorData::State(_) | TensorData::Zeros => None,
             TensorData::Region(part) => self.regions.device(peer, &part.region),
         };
         let to = |output: &RequestedOutput| self.regions.device(peer, &output.to.as_ref()?.region);
@@ -226,6 +226,7 @@ impl Server {
                 info.check_bytes(slice.bytes)?;
                 Input::Device(slice)
             }
+            TensorData::Zeros => Input::Bytes(vec![0; info.bytes()].into()),
             TensorData::Region(part) => match self.slice(peer, &part, info.bytes())? {
                 RegionSlice::System(slice) => Input::Region(slice),
                 RegionSlice::Device(slice) => {
@@ -285,6 +286,7 @@ impl InputTensor {
         match &self.from {
             TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
             TensorData::State(slice) => info.check_bytes(slice.bytes),
+            TensorData::Zeros => Ok(()),
             TensorData::Region(part) => server.slice(peer, part, info.bytes()).map(drop),
         }
     }

@@ -202,7 +202,7 @@ impl Server {
                 info.check_data(bytes)?;
                 Ok(Input::Bytes(bytes.clone()))
             }
-            TensorData::State(_) => Err(in_device_memory()),
+            TensorData::State(_) | TensorData::Zeros => Err(in_device_memory()),
             TensorData::Region(part) => {
                 let texts = usize::try_from(part.bytes).unwrap_or(usize::MAX);
                 let want = if info.element.is_some() { info.bytes() } else { texts };

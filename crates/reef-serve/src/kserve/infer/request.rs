@@ -60,6 +60,8 @@ pub(crate) enum TensorData {
     Region(RegionPart),
     /// State of its sequence.
     State(DeviceSlice),
+    /// State that its sequence begins with: as many as the network takes, once there is one.
+    Zeros,
 }
 
 /// An output tensor that the request names.

@@ -13,7 +13,6 @@ use crate::net::identity::peer::Peer;
 use crate::requests::job::BoundOutput;
 use crate::server::Server;
 use crate::tenants::tenant::Tenant;
-use crate::tensor::TensorInfo;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -118,11 +117,7 @@ impl SequenceStep {
             }
             let (shape, from) = match held.next() {
                 Some((shape, slice)) => (shape, TensorData::State(slice)),
-                None => {
-                    let shape = tensor.first.clone();
-                    let zeros = TensorInfo { shape: shape.clone(), ..info.clone() }.bytes();
-                    (shape, TensorData::Bytes(vec![0; zeros].into()))
-                }
+                None => (tensor.first.clone(), TensorData::Zeros),
             };
             let (name, datatype) = (info.name.clone(), info.datatype().into());
             Ok(InputTensor { name, datatype, shape, from })

@@ -334,6 +334,14 @@ fn state_that_the_model_has_not_is_refused_at_the_load() {
     }
 }
 
+/// More than a machine has: nothing of it is allocated before there is a network for it.
+#[test]
+fn state_that_begins_too_large_is_refused() {
+    let large = HISTORY.replace("[1, 0, 2]", &format!("[1, {}, 2]", 1_u64 << 45));
+    let fixture = opened("large-state", &history(), &large);
+    fixture.second("a", "7", FIRST).unwrap_err();
+}
+
 #[test]
 fn metadata_has_no_state() {
     let fixture = opened("described", &history(), HISTORY);
