@@ -230,14 +230,14 @@ fn list(
 /// Returns the shape of `count` values: the last open size takes them, and others are 1.
 fn shape(info: &TensorInfo, count: usize) -> Result<Vec<i64>> {
     let mut shape = info.shape.clone();
-    let fixed: usize = shape.iter().filter(|&&size| size >= 0).map(|&size| size as usize).product();
     let open = shape.iter().rposition(|&size| size < 0);
     shape.iter_mut().filter(|size| **size < 0).for_each(|size| *size = 1);
-    if let Some(open) = open {
-        shape[open] = (count / fixed.max(1)) as i64;
+    // `None`: more than there can be.
+    let product = |shape: &[i64]| shape.iter().try_fold(1, |all: i64, &size| all.checked_mul(size));
+    if let (Some(open), Some(fixed)) = (open, product(&shape)) {
+        shape[open] = count as i64 / fixed.max(1);
     }
-    let want: i64 = shape.iter().product();
-    if want == count as i64 {
+    if product(&shape) == Some(count as i64) {
         return Ok(shape);
     }
     let (name, shape) = (short(&info.name), &info.shape);
@@ -302,4 +302,24 @@ fn event(data: &[u8]) -> Bytes {
 
 pub(super) fn events(body: Body) -> Response {
     ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_open_size_takes_the_values() {
+        let of = |sizes: &[i64], count| {
+            let (name, offset, bound) = ("x".into(), 0, None);
+            let info = TensorInfo { name, element: None, shape: sizes.into(), offset, bound };
+            shape(&info, count).ok()
+        };
+        assert_eq!(of(&[2, 3], 6), Some(vec![2, 3]));
+        assert_eq!(of(&[-1, -1, 3], 6), Some(vec![1, 2, 3]));
+        assert_eq!(of(&[-1, 3], 7), None);
+        assert_eq!(of(&[-1, 0], 0), Some(vec![0, 0]));
+        assert_eq!(of(&[1 << 32, 1 << 32], 0), None, "a program may declare more than can be");
+        assert_eq!(of(&[1 << 32, -1, 1 << 32], 0), None);
+    }
 }
