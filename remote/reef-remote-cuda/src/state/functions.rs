@@ -1,5 +1,7 @@
 //! Kernels, and where their parameters lie.
 
+use crate::codes::DEVICE_UNAVAILABLE;
+use reef_remote_calls::read_layout;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, RwLock};
 
@@ -14,19 +16,18 @@ pub(crate) struct Function {
 
 impl Function {
     /// Reads what the worker says: a code, then pairs.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        let mut numbers =
-            bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")));
-        if numbers.next() != Some(0) {
-            return Self { layout: None, len: 0 };
+    ///
+    /// # Errors
+    ///
+    /// `DEVICE_UNAVAILABLE` for parameters that no kernel has.
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self, u32> {
+        match bytes.strip_prefix(&[0_u8; 4]) {
+            None => Ok(Self { layout: None, len: 0 }),
+            Some(pairs) => {
+                let (layout, len) = read_layout(pairs).ok_or(DEVICE_UNAVAILABLE)?;
+                Ok(Self { layout: Some(layout), len })
+            }
         }
-        let mut layout = Vec::new();
-        while let (Some(offset), Some(size)) = (numbers.next(), numbers.next()) {
-            layout.push((offset, size));
-        }
-        let ends = layout.iter().map(|(offset, size)| offset.saturating_add(*size) as usize);
-        let len = ends.max().unwrap_or(0);
-        Self { layout: Some(layout), len }
     }
 }
 

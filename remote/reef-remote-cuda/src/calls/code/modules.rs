@@ -180,7 +180,7 @@ unsafe fn find(place: *mut u64, of: u64, name: *const c_char, is_kernel: bool) -
     check(code)?;
     let (id, layout) = bytes.split_at_checked(8).ok_or(DEVICE_UNAVAILABLE)?;
     let id = u64::from_le_bytes(id.try_into().expect("8 bytes"));
-    Functions::all().insert(id, Function::of(layout));
+    Functions::all().insert(id, Function::of(layout)?);
     // SAFETY: not null, and the driver demands that the place of the handle may be written.
     unsafe { give(place, id) }
 }
@@ -207,6 +207,6 @@ unsafe fn kernel_function(place: *mut u64, kernel: u64) -> Result<(), u32> {
     let head = Layout { function: U64::new(id) };
     let (code, layout) = session()?.call(Layout::OP, &[hot_bytes(&head)])?;
     check(code)?;
-    Functions::all().insert(id, Function::of(&layout));
+    Functions::all().insert(id, Function::of(&layout)?);
     Ok(())
 }
