@@ -18,15 +18,19 @@ pub fn largest_block<E>(
     let (mut best, mut threads) = ((0, 0), most);
     while threads > 0 {
         let blocks = active(threads)?;
-        if blocks * threads > best.0 * best.1 {
+        if resident_threads((threads, blocks)) > resident_threads(best) {
             best = (threads, blocks);
         }
-        if best.0 * best.1 == resident {
+        if resident_threads(best) == i64::from(resident) {
             break;
         }
         threads = (threads - 1) / warp * warp;
     }
     Ok(best)
+}
+
+fn resident_threads((threads, blocks): (i32, i32)) -> i64 {
+    i64::from(threads) * i64::from(blocks)
 }
 
 #[cfg(test)]
@@ -45,5 +49,7 @@ mod tests {
         assert_eq!(largest_block(1024, 32, 2048, active), Ok((736, 2)));
         assert_eq!(largest_block(1024, 32, 2048, |_| Err(7)), Err(7));
         assert_eq!(largest_block(0, 32, 2048, active), Ok((0, 0)));
+        let active = |_| Ok::<_, ()>(i32::MAX);
+        assert_eq!(largest_block(1024, 32, 2048, active), Ok((1024, i32::MAX)));
     }
 }

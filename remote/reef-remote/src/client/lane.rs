@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// Largest position or time in nanoseconds that a server tells: one more can be added.
+const MAX_TOLD: u64 = 1 << 62;
+
 /// Progress of one lane.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
@@ -113,9 +116,12 @@ impl Lane {
     }
 
     fn advance(&self, advance: &Advance, mut outputs: &[u8]) -> reef_wire::Result<()> {
-        let done = advance.done.get();
-        let [began, ended] =
-            [advance.began, advance.ended].map(|at| Duration::from_nanos(at.get()));
+        let [done, began, ended] = [advance.done, advance.began, advance.ended].map(|n| n.get());
+        if let Some(n) = [done, began, ended].into_iter().find(|n| *n > MAX_TOLD) {
+            let text = format!("position or time of a lane: must be at most {MAX_TOLD}, got {n}");
+            return Err(reef_wire::Error::Protocol(text));
+        }
+        let [began, ended] = [began, ended].map(Duration::from_nanos);
         let mut marks = self.marks.lock();
         while marks.front().is_some_and(|(seq, _)| *seq < done) {
             match marks.pop_front() {
@@ -230,6 +236,19 @@ impl Handler for Pushed {
 mod tests {
     use super::*;
     use reef_wire::little_endian::U64;
+
+    #[test]
+    fn positions_and_times_that_no_lane_reaches_are_refused() {
+        let lane = Lane::default();
+        let none = U64::new(0);
+        for told in [MAX_TOLD + 1, u64::MAX].map(U64::new) {
+            for [done, began, ended] in [[told, none, none], [none, told, none], [none, none, told]]
+            {
+                lane.advance(&Advance { done, began, ended, left: none }, &[]).unwrap_err();
+            }
+        }
+        assert_eq!(lane.completed(), Ok(0));
+    }
 
     #[test]
     fn padding_ends_when_the_server_says_so() {

@@ -77,7 +77,7 @@ unsafe fn potential_with_flags(
     // SAFETY: cuOccupancyMaxPotentialBlockSize demands that `blocks` and `threads` may be written;
     // `give` refuses null.
     unsafe {
-        give(blocks, count * units)?;
+        give(blocks, count.saturating_mul(units))?;
         give(threads, best)
     }
 }
