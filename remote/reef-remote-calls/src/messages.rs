@@ -49,8 +49,9 @@ messages! {
     hot 24 CallHost { stream: U64, token: U64 }
     /// The host function has returned.
     hot 25 HostReturned { call: U64 }
-    /// Of the worker: the stream has come to a host function.
-    hot 26 HostCalled { token: U64, call: U64 }
+    /// Of the worker: the stream has come to a host function. It comes there again unless
+    /// `is_once` is 1.
+    hot 26 HostCalled { token: U64, call: U64, is_once: U32, reserved: U32 }
     /// Of the worker: text that kernels have printed follows.
     hot 51 KernelPrinted { reserved: U64 }
     /// Of the worker: a call that has no reply has failed.

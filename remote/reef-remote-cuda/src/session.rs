@@ -226,7 +226,8 @@ impl Handler for Receiver {
             KernelPrinted::OP => print(KernelPrinted::split(message.body)?.1),
             HostCalled::OP => {
                 let called = HostCalled::split(message.body)?.0;
-                run_host_function(called.token.get(), called.call.get(), post_returned);
+                let is_once = called.is_once.get() == 1;
+                run_host_function(called.token.get(), is_once, called.call.get(), post_returned);
             }
             op => return Err(Error::Protocol(format!("operation {op}: cannot come here"))),
         }

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock};
 
-/// Function, and its argument. Graphs may call one at any time, so none is forgotten.
+/// Functions with their arguments, until they have been called for the last time: graphs may call
+/// one at any time.
 static FUNCTIONS: Mutex<Option<HashMap<u64, (usize, usize)>>> = Mutex::new(None);
 
 /// Notes a function, and returns the number by which the worker calls it.
@@ -17,13 +18,13 @@ pub(crate) fn note_host_function(function: usize, data: usize) -> u64 {
 }
 
 /// Has the function of this number run, and `returned` called with the call's number. Never waits.
-pub(crate) fn run_host_function(token: u64, call: u64, returned: fn(u64)) {
-    static QUEUE: OnceLock<Option<Sender<(u64, u64)>>> = OnceLock::new();
+pub(crate) fn run_host_function(token: u64, is_once: bool, call: u64, returned: fn(u64)) {
+    static QUEUE: OnceLock<Option<Sender<(u64, bool, u64)>>> = OnceLock::new();
     let start = || {
         let (sender, calls) = channel();
         let body = move || {
-            calls.into_iter().for_each(|(token, call)| {
-                run(token);
+            calls.into_iter().for_each(|(token, is_once, call)| {
+                run(token, is_once);
                 returned(call);
             })
         };
@@ -31,13 +32,18 @@ pub(crate) fn run_host_function(token: u64, call: u64, returned: fn(u64)) {
         thread.ok().map(|_| sender)
     };
     if let Some(queue) = QUEUE.get_or_init(start) {
-        let _ = queue.send((token, call)); // the thread never ends
+        let _ = queue.send((token, is_once, call)); // the thread never ends
     }
 }
 
-fn run(token: u64) {
-    let known = lock(&FUNCTIONS).as_ref().and_then(|all| all.get(&token).copied());
-    if let Some((function, data)) = known {
+fn known(token: u64, is_once: bool) -> Option<(usize, usize)> {
+    let mut all = lock(&FUNCTIONS);
+    let all = all.as_mut()?;
+    if is_once { all.remove(&token) } else { all.get(&token).copied() }
+}
+
+fn run(token: u64, is_once: bool) {
+    if let Some((function, data)) = known(token, is_once) {
         let _ = in_thread(|thread| thread.is_callback.set(true));
         // SAFETY: the program gave this function for this argument.
         unsafe {

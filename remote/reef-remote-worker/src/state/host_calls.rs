@@ -5,7 +5,7 @@ use super::quota::Quota;
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_remote::server::Resource;
 use reef_remote_calls::HostCalled;
-use reef_wire::little_endian::U64;
+use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Endpoint, Hot, hot_bytes};
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -109,7 +109,7 @@ impl HostCalls {
 extern "C" fn run(this: *mut HostCall) {
     // SAFETY: a box of `stand_in`, which the driver gives back by its one call, or keeps.
     let HostCall { calls, token, is_once } = unsafe { &*this };
-    calls.call(*token);
+    calls.call(*token, *is_once);
     if *is_once {
         // SAFETY: the box of `stand_in`. The driver runs a function that no graph repeats once, and
         // this was the call.
@@ -125,7 +125,7 @@ impl Drop for HostCall {
 
 impl HostCalls {
     /// Has the client call its function, and waits until it has returned.
-    fn call(&self, token: u64) {
+    fn call(&self, token: u64, is_once: bool) {
         let calls = self;
         let call = {
             let mut open = lock(&calls.open);
@@ -134,7 +134,12 @@ impl HostCalls {
             open.1.insert(call);
             call
         };
-        let body = HostCalled { token: U64::new(token), call: U64::new(call) };
+        let body = HostCalled {
+            token: U64::new(token),
+            call: U64::new(call),
+            is_once: U32::new(is_once.into()),
+            reserved: U32::new(0),
+        };
         let Some(endpoint) = calls.endpoint.get() else { return }; // no client is there
         if endpoint.post(HostCalled::OP, 0, &[hot_bytes(&body)]).is_err() {
             return; // the session is over

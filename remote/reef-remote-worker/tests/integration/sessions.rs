@@ -4,17 +4,18 @@ use crate::common::{self, Driver, call, library, until};
 use crate::support::{self, CLIENT, children, serve, socket};
 use crate::tenants::Deaf;
 use reef_remote_calls::{
-    ADD_NODE, Advance, Call, CallHost, CopyNode, Define, FindFunction, FreeLeased, HostReturned,
-    KernelNode, Launch, Layout, Lease, Link, Load, MigrateBytes, MigrateCommit, MigrateMap,
-    OWN_STREAM, SCHEMA, SetCurrent, TableCall, ToDevice, ToHost,
+    ADD_NODE, Advance, Call, CallHost, CopyNode, Define, FindFunction, FreeLeased, HostCalled,
+    HostReturned, KernelNode, Launch, Layout, Lease, Link, Load, MigrateBytes, MigrateCommit,
+    MigrateMap, OWN_STREAM, SCHEMA, SetCurrent, TableCall, ToDevice, ToHost,
 };
 use reef_wire::little_endian::{U16, U32, U64};
-use reef_wire::{Address, Client, ClientOptions, Hot, hot_bytes};
+use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Hot, Message, hot_bytes};
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Time within which a server is reached.
@@ -197,11 +198,15 @@ fn all_names_are_exported_and_what_is_not_there_is_refused() {
 }
 
 fn open(address: &str) -> Client {
+    open_with(address, Box::new(Deaf))
+}
+
+fn open_with(address: &str, handler: Box<dyn Handler>) -> Client {
     let address: Address = address.parse().unwrap();
     let dial = move || address.connect(SOON, None);
     let mut options = ClientOptions::new(SCHEMA, dial);
     options.reconnect_timeout = Duration::ZERO;
-    Client::open(options, Box::new(Deaf)).unwrap()
+    Client::open(options, handler).unwrap()
 }
 
 fn code(client: &Client, op: u16, parts: &[&[u8]]) -> u32 {
@@ -253,7 +258,11 @@ fn handles_that_are_not_there_are_refused() {
 
 /// As [`open`], with a context.
 fn begin(address: &str) -> Client {
-    let client = open(address);
+    begin_with(address, Box::new(Deaf))
+}
+
+fn begin_with(address: &str, handler: Box<dyn Handler>) -> Client {
+    let client = open_with(address, handler);
     assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
     let context = SetCurrent { context: U64::new(1 << 46 | 1 << 4) };
     assert_eq!(code(&client, SetCurrent::OP, &[hot_bytes(&context)]), 0);
@@ -609,6 +618,49 @@ fn memory_of_a_graph_ends_with_its_last_graph() {
     assert_eq!(fill(1), 0, "an executable graph has it");
     assert_eq!(table(&client, Call::cuGraphExecDestroy, &[96]), 0);
     assert_eq!(fill(1), 1);
+}
+
+/// Receiver of calls of host functions: token, number, and whether it was the last one.
+struct HostFunctions(Sender<(u64, u64, bool)>);
+
+impl Handler for HostFunctions {
+    fn handle(&mut self, message: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
+        if message.op == HostCalled::OP {
+            let called = HostCalled::split(message.body)?.0;
+            let is_once = called.is_once.get() == 1;
+            let _ = self.0.send((called.token.get(), called.call.get(), is_once));
+        }
+        Ok(())
+    }
+}
+
+/// So that the client forgets those that nothing calls again.
+#[test]
+fn worker_says_which_host_functions_it_calls_once() {
+    let (sender, calls) = channel();
+    let address = serve(&socket("host-functions"));
+    let client = begin_with(&address, Box::new(HostFunctions(sender)));
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]), 0);
+    let put = |token| {
+        let call = CallHost { stream: U64::new(64), token: U64::new(token) };
+        assert_eq!(code(&client, CallHost::OP, &[hot_bytes(&call)]), 0);
+    };
+    let next = || {
+        let (token, call, is_once) = calls.recv_timeout(Duration::from_secs(60)).unwrap();
+        let returned = HostReturned { call: U64::new(call) };
+        client.post(HostReturned::OP, 0, &[hot_bytes(&returned)]).unwrap();
+        (token, is_once)
+    };
+    put(7);
+    assert_eq!(next(), (7, true));
+    assert_eq!(table(&client, Call::cuStreamBeginCapture_v2, &[64, 2]), 0);
+    put(8);
+    let graph = result(&client, Call::cuStreamEndCapture, &[64, 80]);
+    assert_eq!(table(&client, Call::cuGraphInstantiateWithFlags, &[96, graph, 0]), 0);
+    for _ in 0..2 {
+        assert_eq!(table(&client, Call::cuGraphLaunch, &[96, 64]), 0);
+        assert_eq!(next(), (8, false), "a graph may call it again");
+    }
 }
 
 /// A pool is its device's, whichever context was current when its name was told.
