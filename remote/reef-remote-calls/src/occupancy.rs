@@ -18,10 +18,10 @@ pub fn largest_block<E>(
     let (mut best, mut threads) = ((0, 0), most);
     while threads > 0 {
         let blocks = active(threads)?;
-        if resident_threads((threads, blocks)) > resident_threads(best) {
+        if resident_threads(threads, blocks) > resident_threads(best.0, best.1) {
             best = (threads, blocks);
         }
-        if resident_threads(best) == i64::from(resident) {
+        if resident_threads(best.0, best.1) == i64::from(resident) {
             break;
         }
         threads = (threads - 1) / warp * warp;
@@ -29,7 +29,7 @@ pub fn largest_block<E>(
     Ok(best)
 }
 
-fn resident_threads((threads, blocks): (i32, i32)) -> i64 {
+fn resident_threads(threads: i32, blocks: i32) -> i64 {
     i64::from(threads) * i64::from(blocks)
 }
 

@@ -36,14 +36,14 @@ pub(crate) fn run_host_function(token: u64, is_once: bool, call: u64, returned: 
     }
 }
 
-fn known(token: u64, is_once: bool) -> Option<(usize, usize)> {
+fn find(token: u64, is_once: bool) -> Option<(usize, usize)> {
     let mut all = lock(&FUNCTIONS);
     let all = all.as_mut()?;
     if is_once { all.remove(&token) } else { all.get(&token).copied() }
 }
 
 fn run(token: u64, is_once: bool) {
-    if let Some((function, data)) = known(token, is_once) {
+    if let Some((function, data)) = find(token, is_once) {
         let _ = in_thread(|thread| thread.is_callback.set(true));
         // SAFETY: the program gave this function for this argument.
         unsafe {

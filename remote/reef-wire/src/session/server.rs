@@ -456,7 +456,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Those of [`check_newest`](Self::check_newest).
+    /// Errors of [`check_newest`](Self::check_newest).
     fn await_release(&self, arrival: u64) -> Result<Option<Moved>> {
         let mut connections = lock(&self.connections);
         loop {

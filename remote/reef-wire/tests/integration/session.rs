@@ -258,7 +258,7 @@ fn one_connection_at_a_time_waits_for_its_session() {
     assert_eq!(header[4], 3, "a welcome");
 }
 
-/// What was sent is kept until its frames are acknowledged.
+/// Messages are kept until their frames are acknowledged.
 #[test]
 fn client_that_acknowledges_bytes_alone_loses_its_session() {
     let mut options = ServerOptions::new(SCHEMA);
