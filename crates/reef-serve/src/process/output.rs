@@ -45,8 +45,8 @@ impl Read for Output {
     }
 }
 
-/// Logs the lines of a process on a thread of its own: until all of its outputs are closed, or until
-/// the other end of `end` is and no output is left.
+/// Logs the lines of a process on a thread of its own: until all of its outputs are closed, or the
+/// other end of `end` is and no output is left.
 pub(super) fn log(title: Arc<str>, pid: u32, output: PipeReader, end: PipeReader) {
     let read = move || {
         let mut output = BufReader::new(Output::new(output, end));

@@ -175,8 +175,8 @@ impl Outbox {
         (pushed.frames - acknowledged.frames, pushed.bytes - acknowledged.bytes)
     }
 
-    /// Returns the bytes that are kept for the peer, whatever bytes it acknowledges: those of a batch
-    /// are until all of its frames are acknowledged.
+    /// Returns the bytes that are kept for the peer, whatever bytes it acknowledges: a batch is
+    /// kept until all of its frames are acknowledged.
     pub(super) fn kept_bytes(&self) -> u64 {
         (self.journal.bytes() + self.pending.len()) as u64
     }
