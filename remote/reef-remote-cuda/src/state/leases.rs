@@ -21,6 +21,9 @@ struct Slab {
     device: i32,
     /// One allocation has all of it.
     is_whole: bool,
+    /// Number of its first allocation. Those of a slab that had its addresses before are lower.
+    first: u64,
+    /// Allocations in it, with those whose end is under way.
     live: usize,
     /// Lengths of free ranges, by their first addresses.
     free: BTreeMap<u64, u64>,
@@ -114,7 +117,8 @@ impl Leases {
         if taken < len {
             free.insert(base + taken, len - taken);
         }
-        let slab = Slab { bytes: len, context, device, is_whole, live: 1, free };
+        let first = self.last + 1;
+        let slab = Slab { bytes: len, context, device, is_whole, first, live: 1, free };
         self.slabs.insert(base, slab);
         self.note(Block { at: base, bytes, context, device, number: 0, taken, slab: base });
         base
@@ -134,9 +138,8 @@ impl Leases {
             is_like && *base != block.slab && slab.live == 0
         };
         let has_spare = self.slabs.iter().any(is_spare);
-        let slab = self.slabs.get_mut(&block.slab)?;
-        slab.live -= 1;
-        let ends = slab.live == 0 && (slab.is_whole || has_spare);
+        let slab = self.slabs.get(&block.slab)?;
+        let ends = slab.live == 1 && (slab.is_whole || has_spare);
         if ends {
             self.slabs.remove(&block.slab);
         }
@@ -149,7 +152,9 @@ impl Leases {
     }
 
     fn end(&mut self, block: &Block) {
-        let Some(slab) = self.slabs.get_mut(&block.slab) else { return };
+        let slab = self.slabs.get_mut(&block.slab);
+        let Some(slab) = slab.filter(|slab| slab.first <= block.number) else { return };
+        slab.live -= 1;
         let (mut from, mut len) = (block.at, block.taken);
         if let Some(behind) = slab.free.remove(&(from + len)) {
             len += behind;
@@ -164,8 +169,7 @@ impl Leases {
     /// Takes all slabs that have no allocation away, and returns their first addresses.
     pub(crate) fn take_spare() -> Vec<u64> {
         let mut all = lock(&ALL);
-        // A slab whose last free is under way has an allocation until then.
-        let is_spare = |base: &u64, slab: &mut Slab| slab.free.get(base) == Some(&slab.bytes);
+        let is_spare = |_: &u64, slab: &mut Slab| slab.live == 0;
         all.slabs.extract_if(.., is_spare).map(|(base, _)| base).collect()
     }
 
