@@ -80,11 +80,12 @@ impl Frees {
     }
 
     /// Gives back what an allocation that has failed took by [`inherit`](Self::inherit): the memory
-    /// ends in the stream as before, or has ended.
+    /// ends in the stream as before, which may have been destroyed, or has ended.
     pub(crate) fn give_back(&self, quota: &Quota, stream: usize, pool: usize, bytes: u64) {
         let mut state = lock(&self.0);
-        let is_its =
-            |pending: &&mut Pending| pending.stream == stream && pending.charge.pool == pool;
+        let is_its = |pending: &&mut Pending| {
+            [stream, 0].contains(&pending.stream) && pending.charge.pool == pool
+        };
         match state.ends.iter_mut().rfind(is_its) {
             Some(pending) => pending.charge.bytes += bytes,
             None => quota.release(bytes),

@@ -70,9 +70,8 @@ impl Options {
             let Some((log, rest)) = split_padded(rest, len) else { return };
             bytes = rest;
             let place = pairs.iter().find(|(name, _)| *name == option).map_or(0, |pair| pair.1);
-            let Some(size) = pairs.iter().position(|(name, _)| *name == option + 1) else {
-                continue;
-            };
+            let is_size = |(name, _): &(u32, usize)| name.checked_sub(1) == Some(option);
+            let Some(size) = pairs.iter().position(is_size) else { continue };
             let room = pairs[size].1 as u32 as usize;
             if place == 0 || room == 0 {
                 continue;
