@@ -230,7 +230,10 @@ fn slow_reader_loses_its_session_alone() {
 #[test]
 fn one_connection_at_a_time_waits_for_its_session() {
     const NAME: [u8; 16] = [7; 16];
-    let server = Bench::new(|_| None).server();
+    let mut options = ServerOptions::new(SCHEMA);
+    options.reconnect_timeout = Duration::from_secs(60);
+    options.closed_timeout = options.reconnect_timeout;
+    let server = Bench::with(options, |_| None).server();
     let connect = || {
         let (near, far) = UnixStream::pair().unwrap();
         let server = server.clone();
