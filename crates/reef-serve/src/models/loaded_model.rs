@@ -216,6 +216,12 @@ impl LoadedModel {
         self.queue(class).push(job).map_err(|error| self.node().explain(error))
     }
 
+    /// Returns the error for a request of a class whose time is over before it has an answer, if it
+    /// is another one than that.
+    pub(crate) fn late(&self, class: Class) -> Option<Error> {
+        self.base.loaded.late(class)
+    }
+
     /// Counts a request that has ended, once: `None` if its client disconnected before its answer.
     pub(crate) fn note_answer(
         &self,
