@@ -11,6 +11,7 @@ use crate::residency::residents::{Residents, no_room};
 use crate::tensor::TensorInfos;
 use parking_lot::Mutex;
 use reef::{ClientConfig, HostMemory};
+use reef_suspend::Uuid;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub(crate) struct ProcessModelSpec<'a> {
     pub(crate) max_batch: usize,
     /// Set if its processes are on the GPU on demand.
     pub(crate) residents: Option<&'a Arc<Residents>>,
+    /// Identity of the device, if that is a GPU.
+    pub(crate) gpu: Option<Uuid>,
 }
 
 /// A model whose processes run.
@@ -90,6 +93,7 @@ impl ProcessModelSpec<'_> {
             max_bytes: self.max_bytes,
             max_batch: self.max_batch,
             residents: self.residents.cloned(),
+            gpu: self.gpu,
         }
     }
 

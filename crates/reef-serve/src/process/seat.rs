@@ -10,13 +10,14 @@ use super::batch::BatchEnd;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended};
 use super::message::{PROTOCOL, ToProcess};
 use super::output;
-use super::settings::Program;
+use super::settings::{Demand, Program};
 use super::spawn::{pid, spawn};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
 use crate::residency::facts::{Facts, ProcessName};
 use crate::residency::residents::{Refusal, Resident, ResidentUse, Residents};
 use parking_lot::{Condvar, Mutex};
+use reef_suspend::Uuid;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -57,6 +58,8 @@ pub(super) struct Role {
     pub(super) max_batch: usize,
     /// Set if its process is on the GPU on demand.
     pub(super) residents: Option<Arc<Residents>>,
+    /// Identity of its device, if that is a GPU.
+    pub(super) gpu: Option<Uuid>,
 }
 
 /// One instance of a model.
@@ -107,8 +110,8 @@ impl Role {
         let class = crate::class::parse(self.class)?;
         let (model, version, instance) = (self.model.clone(), self.version, self.instance);
         let name = ProcessName { model, version, class, instance };
-        let facts = Facts { name, title: title.clone(), idle: demand.idle, limit: demand.limit };
-        residents.add(facts).map(Some)
+        let (title, Demand { idle, limit }, device) = (title.clone(), demand, self.gpu);
+        residents.add(Facts { name, title, idle, limit, device }).map(Some)
     }
 }
 
@@ -557,6 +560,7 @@ mod tests {
             max_bytes: 64,
             max_batch: 1,
             residents: None,
+            gpu: None,
         };
         let seat = Seat::start(role).unwrap();
         seat.ready(&|| false).unwrap();

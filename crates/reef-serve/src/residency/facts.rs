@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) idle: Duration,
     /// Bytes of device memory that it may take; 0 if it has no limit.
     pub(crate) limit: u64,
+    /// The device that it is told. `None`: not a GPU that others know.
+    pub(crate) device: Option<Uuid>,
 }
 
 /// State of a process.

@@ -6,6 +6,7 @@ use crate::suspend::gpu_memory::GpuMemory;
 use crate::suspend::suspensions::{Suspender, Suspensions};
 use reef_nvml::Nvml;
 use reef_suspend::Uuid;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -33,8 +34,9 @@ pub(crate) trait Mover: Debug + Send + Sync {
     /// Returns the free bytes of a device. `None`: not known.
     fn free(&self, device: Uuid) -> Option<u64>;
 
-    /// Returns the bytes of a process on its devices; none if they are not known.
-    fn bytes(&self, pid: u32) -> Held;
+    /// Returns the bytes of a process on its devices, of which `told` may be one; none if they are
+    /// not known.
+    fn bytes(&self, pid: u32, told: Option<Uuid>) -> Held;
 
     /// Returns the cause of a process's suspension. `None`: it is not suspended.
     fn suspender(&self, pid: u32) -> Option<Suspender>;
@@ -80,16 +82,17 @@ impl Mover for SuspendingMover {
         self.memory()?.free(&device)
     }
 
-    fn bytes(&self, pid: u32) -> Held {
+    fn bytes(&self, pid: u32, told: Option<Uuid>) -> Held {
         let Some(memory) = self.memory() else { return Held::new() };
         let guests = self.suspensions.guests();
-        let devices = guests.iter().filter(|guest| guest.who.pid == pid).map(|guest| guest.device);
+        let joined = guests.iter().filter(|guest| guest.who.pid == pid).map(|guest| guest.device);
+        let devices: BTreeSet<Uuid> = joined.chain(told).collect();
         let on = |device: Uuid| {
             let all = memory.processes(&device)?;
             let (_, bytes) = all.into_iter().find(|(of, _)| *of == pid)?;
             Some((device, bytes))
         };
-        devices.filter_map(on).collect()
+        devices.into_iter().filter_map(on).collect()
     }
 
     fn suspender(&self, pid: u32) -> Option<Suspender> {

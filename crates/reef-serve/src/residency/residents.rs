@@ -98,7 +98,8 @@ impl Residents {
     fn measure(&self) -> (FreeBytes, Vec<(Target, Held)>) {
         let (devices, unknown) = self.state.lock().table.questions();
         let free = devices.into_iter().map(|device| (device, self.mover.free(device)));
-        let bytes = unknown.into_iter().map(|target| (target, self.mover.bytes(target.pid)));
+        let unknown = unknown.into_iter();
+        let bytes = unknown.map(|(target, told)| (target, self.mover.bytes(target.pid, told)));
         (free.collect(), bytes.collect())
     }
 

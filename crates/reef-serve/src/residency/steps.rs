@@ -52,15 +52,16 @@ enum Shortage {
 impl Table {
     /// Returns devices whose free memory decides about the next step, and processes whose bytes are
     /// not known.
-    pub(super) fn questions(&self) -> (BTreeSet<Uuid>, Vec<Target>) {
+    pub(super) fn questions(&self) -> (BTreeSet<Uuid>, Vec<(Target, Option<Uuid>)>) {
         let waiting = self.entries.iter().filter(|(_, entry)| entry.turn.is_some());
         let needs = waiting.flat_map(|(id, _)| self.needs(*id));
         let devices = needs.map(|(device, _)| device).collect();
-        let unknown = |target: &Target| {
-            let entry = self.entries.get(&target.id);
-            entry.is_some_and(|entry| entry.place == Place::Resident && entry.held.is_none())
+        let unknown = |target: Target| {
+            let entry = self.entries.get(&target.id)?;
+            let is_unknown = entry.place == Place::Resident && entry.held.is_none();
+            is_unknown.then_some((target, entry.facts.device))
         };
-        (devices, self.targets().into_iter().filter(unknown).collect())
+        (devices, self.targets().into_iter().filter_map(unknown).collect())
     }
 
     /// Returns the bytes that a process needs on each device.
@@ -69,10 +70,11 @@ impl Table {
         match &entry.held {
             Some(held) => held.clone(),
             None if entry.facts.limit == 0 => Held::new(),
-            // Before its first start: on the device of the others.
+            // Before its first start: on the device that it is told, or that of the others.
             None => {
                 let mut known = self.entries.values().filter_map(|other| other.held.as_ref());
-                let device = known.find_map(|held| held.first()).map(|(device, _)| *device);
+                let others = known.find_map(|held| held.first()).map(|(device, _)| *device);
+                let device = entry.facts.device.or(others);
                 device.map(|device| (device, entry.facts.limit)).into_iter().collect()
             }
         }

@@ -145,6 +145,7 @@ impl VariantFactory {
             max_bytes: self.message_bytes,
             max_batch: spec.max_batch(),
             residents: self.residents_of(program).map_err(of)?,
+            gpu: self.node.engine.uuid(),
         };
         let is_closing = || self.closing.load(Ordering::SeqCst);
         let loaded = Arc::new(ProcessModel::start(&wanted, &is_closing).map_err(of)?);

@@ -32,7 +32,7 @@ impl Mover for TestMover {
             return Err(Error::Unavailable("too little host memory".into()));
         }
         assert!(self.0.away.lock().insert(pid), "it left twice");
-        Ok(self.bytes(pid))
+        Ok(self.bytes(pid, None))
     }
 
     fn come_back(&self, pid: u32) -> Result<()> {
@@ -45,7 +45,7 @@ impl Mover for TestMover {
         Some(ALL.saturating_sub(EACH * there) * MIB)
     }
 
-    fn bytes(&self, _: u32) -> Held {
+    fn bytes(&self, _: u32, _: Option<Uuid>) -> Held {
         vec![(GPU, EACH * MIB)]
     }
 
@@ -75,7 +75,7 @@ fn start(
     let one = |number: u32| {
         let (model, class) = (format!("m{number}"), Class::BestEffort);
         let name = ProcessName { model, version: 1, class, instance: 0 };
-        let facts = Facts { name, title: "m/1".into(), idle, limit: 0 };
+        let facts = Facts { name, title: "m/1".into(), idle, limit: 0, device: None };
         let resident = residents.add(facts).unwrap();
         resident.wait_for_room(MINUTE, &|| false).unwrap();
         resident.note_start(number);

@@ -25,7 +25,7 @@ impl Machine {
 
     fn facts(class: Class, limit: u64) -> Facts {
         let name = ProcessName { model: "m".into(), version: 1, class, instance: 0 };
-        Facts { name, title: "m/1".into(), idle: IDLE, limit }
+        Facts { name, title: "m/1".into(), idle: IDLE, limit, device: None }
     }
 
     /// Adds a process that is resident with this number of MiB.
