@@ -146,7 +146,7 @@ impl Table {
         }
     }
 
-    /// Notes who has suspended a process, if anyone has. One that an operator has brought back is
+    /// Notes the cause of a process's suspension. One that an operator has brought back is
     /// resident.
     pub(super) fn note_suspender(&mut self, id: Id, by: Option<Suspender>, now: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else { return };

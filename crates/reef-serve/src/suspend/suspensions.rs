@@ -17,7 +17,7 @@ pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 /// Cause of a suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suspender {
-    /// An operator, who brings it back.
+    /// An operator: `reef resume` brings it back.
     Operator,
     /// A real-time program that needed its memory.
     Memory,

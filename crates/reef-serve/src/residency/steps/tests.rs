@@ -29,7 +29,7 @@ impl Machine {
     }
 
     /// Adds a process that is resident with this number of MiB.
-    fn resident(&mut self, class: Class, mib: u64) -> Id {
+    fn add_resident(&mut self, class: Class, mib: u64) -> Id {
         let id = self.table.add(Self::facts(class, 0), self.now);
         self.table.note_start(id, id as u32, self.now);
         self.table.note_bytes(target(id), vec![(GPU, mib * MIB)]);
@@ -39,14 +39,14 @@ impl Machine {
     }
 
     /// Adds a process that is away.
-    fn away(&mut self, class: Class, mib: u64) -> Id {
-        let id = self.resident(class, mib);
+    fn add_away(&mut self, class: Class, mib: u64) -> Id {
+        let id = self.add_resident(class, mib);
         self.table.begin_leave(id).unwrap();
-        self.left(id);
+        self.note_left(id);
         id
     }
 
-    fn left(&mut self, id: Id) {
+    fn note_left(&mut self, id: Id) {
         self.resident.remove(&id);
         assert!(self.table.note_leave(
             target(id),
@@ -68,7 +68,7 @@ impl Machine {
     fn run(&mut self) {
         for _ in 0..100 {
             match self.next() {
-                Step::Leave(Target { id, .. }) => self.left(id),
+                Step::Leave(Target { id, .. }) => self.note_left(id),
                 Step::Return(Target { id, .. }) => {
                     self.resident.insert(id);
                     self.table.note_return(target(id), Some(IDLE), self.now);
@@ -98,14 +98,14 @@ fn target(id: Id) -> Target {
 #[test]
 fn idle_process_leaves_and_a_used_one_stays() {
     let mut machine = Machine::new();
-    let [one, other] = [300, 300].map(|mib| machine.resident(Class::BestEffort, mib));
+    let [one, other] = [300, 300].map(|mib| machine.add_resident(Class::BestEffort, mib));
     assert_eq!(machine.next(), Step::Sleep(Some(IDLE)));
     assert!(machine.table.try_use(other));
     machine.pass(29);
     assert_eq!(machine.next(), Step::Sleep(Some(Duration::from_secs(1))));
     machine.pass(1);
     assert_eq!(machine.next(), Step::Leave(target(one)));
-    machine.left(one);
+    machine.note_left(one);
     machine.pass(3600);
     assert_eq!(machine.next(), Step::Sleep(None), "a request runs");
     machine.table.end_use(other, machine.now);
@@ -115,7 +115,7 @@ fn idle_process_leaves_and_a_used_one_stays() {
 #[test]
 fn process_returns_for_a_request_if_there_is_room() {
     let mut machine = Machine::new();
-    let id = machine.away(Class::BestEffort, 300);
+    let id = machine.add_away(Class::BestEffort, 300);
     assert!(!machine.table.try_use(id));
     assert_eq!(machine.table.next(machine.now, &FreeBytes::new()), Step::Measure);
     assert_eq!(machine.next(), Step::Return(target(id)));
@@ -129,9 +129,9 @@ fn process_returns_for_a_request_if_there_is_room() {
 #[test]
 fn least_valuable_process_leaves_for_a_return() {
     let mut machine = Machine::new();
-    let wanted = machine.away(Class::BestEffort, 300);
-    let best_effort = machine.resident(Class::BestEffort, 200);
-    let real_time = machine.resident(Class::RealTime, 500);
+    let wanted = machine.add_away(Class::BestEffort, 300);
+    let best_effort = machine.add_resident(Class::BestEffort, 200);
+    let real_time = machine.add_resident(Class::RealTime, 500);
     machine.pass(5);
     assert!(!machine.table.try_use(wanted));
     machine.run();
@@ -144,8 +144,8 @@ fn least_valuable_process_leaves_for_a_return() {
 #[test]
 fn busy_process_leaves_after_its_request_alone() {
     let mut machine = Machine::new();
-    let busy = machine.resident(Class::BestEffort, 400);
-    let wanted = machine.away(Class::BestEffort, 400);
+    let busy = machine.add_resident(Class::BestEffort, 400);
+    let wanted = machine.add_away(Class::BestEffort, 400);
     assert!(machine.table.try_use(busy));
     assert!(!machine.table.try_use(wanted));
     machine.run();
@@ -164,7 +164,7 @@ fn busy_process_leaves_after_its_request_alone() {
 #[test]
 fn turns_are_taken_in_their_order() {
     let mut machine = Machine::new();
-    let ids = [0, 1, 2].map(|_| machine.away(Class::BestEffort, 400));
+    let ids = [0, 1, 2].map(|_| machine.add_away(Class::BestEffort, 400));
     let [first, second, third] = ids;
     for round in 0..5 {
         for id in [second, third, first] {
@@ -185,7 +185,7 @@ fn turns_are_taken_in_their_order() {
 #[test]
 fn return_without_a_request_gives_its_room_to_others() {
     let mut machine = Machine::new();
-    let [one, other] = [0, 1].map(|_| machine.away(Class::BestEffort, 400));
+    let [one, other] = [0, 1].map(|_| machine.add_away(Class::BestEffort, 400));
     assert!(!machine.table.try_use(one));
     assert_eq!(machine.next(), Step::Return(target(one)));
     machine.table.give_up(one); // its time was over
@@ -199,9 +199,9 @@ fn return_without_a_request_gives_its_room_to_others() {
 #[test]
 fn best_effort_process_waits_for_a_busy_real_time_one() {
     let mut machine = Machine::new();
-    let real_time = machine.resident(Class::RealTime, 400);
+    let real_time = machine.add_resident(Class::RealTime, 400);
     let [best_effort, urgent] =
-        [Class::BestEffort, Class::RealTime].map(|class| machine.away(class, 400));
+        [Class::BestEffort, Class::RealTime].map(|class| machine.add_away(class, 400));
     assert!(!machine.table.try_use(best_effort));
     machine.run();
     machine.answer(real_time); // it does not yield between two requests
@@ -221,7 +221,7 @@ fn best_effort_process_waits_for_a_busy_real_time_one() {
 #[test]
 fn process_that_can_never_fit_delays_no_other() {
     let mut machine = Machine::new();
-    let [huge, small] = [900, 100].map(|mib| machine.away(Class::BestEffort, mib));
+    let [huge, small] = [900, 100].map(|mib| machine.add_away(Class::BestEffort, mib));
     assert!(!machine.table.try_use(huge));
     assert!(!machine.table.try_use(small));
     machine.run();
@@ -231,7 +231,7 @@ fn process_that_can_never_fit_delays_no_other() {
 #[test]
 fn refused_departure_is_tried_again_and_logged_once() {
     let mut machine = Machine::new();
-    let id = machine.resident(Class::BestEffort, 300);
+    let id = machine.add_resident(Class::BestEffort, 300);
     let logged: Vec<bool> = (0..3)
         .map(|_| {
             machine.pass(30);
@@ -248,7 +248,7 @@ fn refused_departure_is_tried_again_and_logged_once() {
 #[test]
 fn failed_return_is_tried_again_until_the_process_is_lost() {
     let mut machine = Machine::new();
-    let id = machine.away(Class::BestEffort, 300);
+    let id = machine.add_away(Class::BestEffort, 300);
     assert!(!machine.table.try_use(id));
     for _ in 0..5 {
         assert!(!machine.table.is_lost(id));
@@ -263,8 +263,8 @@ fn failed_return_is_tried_again_until_the_process_is_lost() {
 #[test]
 fn process_that_ends_while_it_is_away_starts_again() {
     let mut machine = Machine::new();
-    let id = machine.away(Class::BestEffort, 400);
-    let other = machine.resident(Class::BestEffort, 400);
+    let id = machine.add_away(Class::BestEffort, 400);
+    let other = machine.add_resident(Class::BestEffort, 400);
     assert!(!machine.table.try_use(id));
     machine.table.note_end(id);
     assert!(machine.table.try_use(id), "its request waits for the next process");
@@ -282,7 +282,7 @@ fn process_that_ends_while_it_is_away_starts_again() {
 #[test]
 fn first_start_has_the_room_of_its_limit() {
     let mut machine = Machine::new();
-    let other = machine.resident(Class::BestEffort, 600);
+    let other = machine.add_resident(Class::BestEffort, 600);
     let free = machine.table.add(Machine::facts(Class::BestEffort, 0), machine.now);
     machine.table.begin_start(free);
     machine.run();
@@ -302,13 +302,13 @@ fn first_start_has_the_room_of_its_limit() {
 #[test]
 fn process_that_an_operator_suspended_is_left_alone() {
     let mut machine = Machine::new();
-    let id = machine.resident(Class::BestEffort, 300);
+    let id = machine.add_resident(Class::BestEffort, 300);
     machine.table.note_suspender(id, Some(Suspender::Operator), machine.now);
     machine.pass(3600);
     assert_eq!(machine.next(), Step::Sleep(None));
     machine.table.note_suspender(id, None, machine.now);
     assert_eq!(machine.next(), Step::Leave(target(id)));
-    machine.left(id);
+    machine.note_left(id);
     machine.table.note_suspender(id, Some(Suspender::Idle), machine.now);
     assert_eq!(machine.table.place(id), Place::Away);
     machine.table.note_suspender(id, None, machine.now);
