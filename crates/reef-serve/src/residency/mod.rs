@@ -10,12 +10,10 @@
 //! ```
 //!
 //! - **In**: uses of processes by requests; starts and ends of processes; free memory.
-//! - **Out**: suspensions and returns, one at a time, by the thread of [`Residents`].
+//! - **Out**: suspensions and returns, one at a time, by a thread of their own.
 //! - **Invariant**: a process that works on a request does not leave. One that has returned for a
 //!   request answers it before it leaves again. Room is given in the order in which processes began
 //!   to wait for it.
-//!
-//! [`Residents`]: residents::Residents
 
 mod choice;
 mod entry;

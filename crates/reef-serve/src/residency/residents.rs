@@ -221,7 +221,8 @@ impl Resident {
     ///
     /// # Errors
     ///
-    /// [`Refusal`]: not within `time`, or no client waits any more; an operator keeps it away.
+    /// A refusal: it is not there within `time`, no client waits any more, or an operator keeps it
+    /// away.
     pub(crate) fn enter(
         &self,
         time: Duration,
