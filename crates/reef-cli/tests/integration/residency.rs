@@ -210,10 +210,11 @@ impl Machine {
 
     /// Value of a metric of the process for best-effort requests.
     fn value(&self, name: &str, model: &str) -> f64 {
-        let of = format!("{name}{{model=\"{model}\",version=\"1\",class=\"be\",instance=\"0\"}} ");
+        let of = format!("{name}{{model=\"{model}\",version=\"1\",class=\"be\",");
         let said = metrics(&self.folder);
-        let mut lines = said.lines().filter_map(|line| line.strip_prefix(&of));
-        lines.next().and_then(|value| value.parse().ok()).unwrap_or(f64::NAN)
+        let line = said.lines().find(|line| line.starts_with(&of)).unwrap_or_default();
+        let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok());
+        value.unwrap_or(f64::NAN)
     }
 
     #[track_caller]

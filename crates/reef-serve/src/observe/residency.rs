@@ -1,12 +1,13 @@
 //! Metrics of processes that are on the GPU on demand, read when they are scraped.
 
-use crate::residency::facts::Residency;
+use crate::residency::facts::{ProcessName, Residency};
 use crate::residency::residents::Residents;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -37,13 +38,14 @@ const COUNTERS: [(&str, &str, fn(&Residency) -> f64); 2] = [
 
 impl Collector for ResidencyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let all = self.0.all();
+        let all = newest(self.0.all());
         let help = "1 for the state of a process that is on its GPUs on demand";
         let mut family =
             encoder.encode_descriptor("reef_model_residency", help, None, MetricType::Gauge)?;
         for one in &all {
-            let [model, version, class, instance] = labels(one);
-            let labels = [model, version, class, instance, ("state", one.place.name().into())];
+            let [model, version, class, instance, device] = labels(one);
+            let state = ("state", one.place.name().to_owned());
+            let labels = [model, version, class, instance, device, state];
             ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
         }
         for (name, help, value) in GAUGES {
@@ -62,12 +64,21 @@ impl Collector for ResidencyCollector {
     }
 }
 
-fn labels(one: &Residency) -> [(&'static str, String); 4] {
+/// Keeps the newest process of each name: a model that is being replaced has two for a moment.
+fn newest(mut all: Vec<Residency>) -> Vec<Residency> {
+    let mut names: HashSet<ProcessName> = HashSet::new();
+    all.reverse();
+    all.retain(|one| names.insert(one.name.clone()));
+    all
+}
+
+fn labels(one: &Residency) -> [(&'static str, String); 5] {
     let name = &one.name;
     [
         ("model", name.model.clone()),
         ("version", name.version.to_string()),
         ("class", name.class.name().to_owned()),
         ("instance", name.instance.to_string()),
+        ("device", name.device.clone()),
     ]
 }

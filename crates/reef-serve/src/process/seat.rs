@@ -108,8 +108,9 @@ impl Role {
         let wishes = self.program.demand().zip(self.residents.as_ref());
         let Some((demand, residents)) = wishes else { return Ok(None) };
         let class = crate::class::parse(self.class)?;
-        let (model, version, instance) = (self.model.clone(), self.version, self.instance);
-        let name = ProcessName { model, version, class, instance };
+        let (version, instance) = (self.version, self.instance);
+        let (model, device) = (self.model.clone(), self.device.clone());
+        let name = ProcessName { model, version, class, instance, device };
         let (title, Demand { idle, limit }, device) = (title.clone(), demand, self.gpu);
         residents.add(Facts { name, title, idle, limit, device }).map(Some)
     }

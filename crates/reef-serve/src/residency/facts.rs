@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Process of a model, by the names that people and metrics have for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessName {
     pub(crate) model: String,
     pub(crate) version: u32,
     pub(crate) class: Class,
     /// Number among those of its class.
     pub(crate) instance: usize,
+    /// Name of its device.
+    pub(crate) device: String,
 }
 
 /// Wishes of a process.

@@ -73,8 +73,8 @@ fn start(
     let device = Arc::new(Device { count, away, suspended, refuses });
     let residents = Residents::new(Box::new(TestMover(device.clone())));
     let one = |number: u32| {
-        let (model, class) = (format!("m{number}"), Class::BestEffort);
-        let name = ProcessName { model, version: 1, class, instance: 0 };
+        let (model, class, device) = (format!("m{number}"), Class::BestEffort, "cuda:0".into());
+        let name = ProcessName { model, version: 1, class, instance: 0, device };
         let facts = Facts { name, title: "m/1".into(), idle, limit: 0, device: None };
         let resident = residents.add(facts).unwrap();
         resident.wait_for_room(MINUTE, &|| false).unwrap();

@@ -24,7 +24,13 @@ impl Machine {
     }
 
     fn facts(class: Class, limit: u64) -> Facts {
-        let name = ProcessName { model: "m".into(), version: 1, class, instance: 0 };
+        let name = ProcessName {
+            model: "m".into(),
+            version: 1,
+            class,
+            instance: 0,
+            device: "cuda:0".into(),
+        };
         Facts { name, title: "m/1".into(), idle: IDLE, limit, device: None }
     }
 

@@ -286,8 +286,8 @@ mod tests {
 
     #[test]
     fn process_on_demand_has_its_state_and_returns() {
-        let name =
-            ProcessName { model: "m".into(), version: 1, class: Class::RealTime, instance: 0 };
+        let (model, class, device) = ("m".into(), Class::RealTime, "cuda:0".into());
+        let name = ProcessName { model, version: 1, class, instance: 0, device };
         let (bytes, return_time, returned) = (Some(2 << 20), Duration::ZERO, None);
         let place = Place::Resident;
         let mut one = Residency { name, place, bytes, returns: 0, return_time, returned };
