@@ -149,7 +149,7 @@ impl Machine {
         let set = self.variables();
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
         let trusted = ["--set", "models.processes=true"];
-        Daemon::start_in(&self.folder, &[&trusted, options].concat(), &set)
+        Daemon::start_in(&self.folder, &[&trusted[..], options].concat(), &set)
     }
 
     fn reef(&self, args: &[&str]) -> Output {
