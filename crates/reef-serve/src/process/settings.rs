@@ -339,10 +339,11 @@ fn check_owner(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::sources::why;
 
     fn check(text: &str) -> Result<(), String> {
         let text = format!("command = [\"p\"]\n{text}");
-        let settings: ProcessSettings = toml::from_str(&text).map_err(|e| e.to_string())?;
+        let settings: ProcessSettings = toml::from_str(&text).map_err(|e| why(&text, &e))?;
         settings.check()
     }
 
@@ -357,7 +358,7 @@ mod tests {
         let said = check("residency = \"on-demand\"\nidle = \"30\"");
         assert_eq!(said, Err(want.into()));
         let said = check("residency = \"on-demnd\"").unwrap_err();
-        assert!(said.contains("expected `always` or `on-demand`"), "{said}");
+        assert!(said.ends_with(": did you mean on-demand?"), "{said}");
     }
 
     #[test]
