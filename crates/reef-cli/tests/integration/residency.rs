@@ -169,11 +169,11 @@ impl Machine {
         assert!(said.starts_with("HTTP/1.1 200 "), "{model}: {said}");
     }
 
-    /// Starts a daemon with the models `one` and `two`: each of their processes takes 300 MiB of
-    /// 1,024, and 512 stay free.
+    /// Starts a daemon with the models `one` and `two`: each of their processes takes 120 MiB of
+    /// 720, and 512 stay free.
     fn two_that_do_not_fit(&self) -> Daemon {
         for name in ["one", "two"] {
-            self.put(name, 300, "idle = \"1h\"\nmemory = \"400MiB\"");
+            self.put(name, 120, "idle = \"1h\"\nmemory = \"180MiB\"");
         }
         let daemon = self.daemon(&["--guests", "--set", "models.load=[\"tiny\"]"]);
         self.loads("one");
@@ -238,8 +238,8 @@ fn numbers(answer: &str) -> (u64, u32) {
 
 #[test]
 fn idle_model_leaves_and_returns_with_its_memory() {
-    let machine = Machine::new("residency-idle", 2048);
-    machine.put("one", 200, "idle = \"100ms\"");
+    let machine = Machine::new("residency-idle", 1024);
+    machine.put("one", 64, "idle = \"100ms\"");
     let _daemon = machine.daemon(&["--guests"]);
     let (mut number, pid) = machine.answers("one");
     for round in 1..4 {
@@ -262,7 +262,7 @@ fn idle_model_leaves_and_returns_with_its_memory() {
 
 #[test]
 fn models_that_do_not_fit_together_answer_alternately() {
-    let machine = Machine::new("residency-two", 1024);
+    let machine = Machine::new("residency-two", 720);
     let _daemon = machine.two_that_do_not_fit();
     let mut last = ["one", "two"].map(|name| machine.answers(name));
     for _ in 0..3 {
@@ -288,7 +288,7 @@ fn models_that_do_not_fit_together_answer_alternately() {
 
 #[test]
 fn model_that_works_never_leaves_and_the_other_waits() {
-    let machine = Machine::new("residency-busy", 1024);
+    let machine = Machine::new("residency-busy", 720);
     let _daemon = machine.two_that_do_not_fit();
     let (number, pid) = machine.answers("one");
     machine.answers("two");
@@ -309,8 +309,8 @@ fn model_that_works_never_leaves_and_the_other_waits() {
 
 #[test]
 fn process_that_dies_while_it_is_away_starts_again() {
-    let machine = Machine::new("residency-dies", 2048);
-    machine.put("one", 200, "idle = \"100ms\"");
+    let machine = Machine::new("residency-dies", 1024);
+    machine.put("one", 64, "idle = \"100ms\"");
     let _daemon = machine.daemon(&["--guests"]);
     let (_, pid) = machine.answers("one");
     machine.wait("it leaves", || machine.state("one") == "away");
@@ -328,8 +328,8 @@ fn process_that_dies_while_it_is_away_starts_again() {
 
 #[test]
 fn model_that_an_operator_suspended_waits_for_the_operator() {
-    let machine = Machine::new("residency-operator", 2048);
-    machine.put("one", 200, "idle = \"1h\"");
+    let machine = Machine::new("residency-operator", 1024);
+    machine.put("one", 64, "idle = \"1h\"");
     let _daemon = machine.daemon(&["--guests"]);
     let (number, pid) = machine.answers("one");
     let label = format!("pid=\"{pid}\"");
@@ -348,7 +348,7 @@ fn model_that_an_operator_suspended_waits_for_the_operator() {
 
 #[test]
 fn program_without_a_gpu_stays_and_answers() {
-    let machine = Machine::new("residency-host", 2048);
+    let machine = Machine::new("residency-host", 1024);
     machine.put("one", 0, "idle = \"50ms\"");
     let _daemon = machine.daemon(&["--guests"]);
     let (number, pid) = machine.answers("one");
