@@ -44,7 +44,7 @@ impl Collector for ResidencyCollector {
             encoder.encode_descriptor("reef_model_residency", help, None, MetricType::Gauge)?;
         for one in &all {
             let [model, version, class, instance, device] = labels(one);
-            let state = ("state", one.place.name().to_owned());
+            let state = ("state", one.state.name().to_owned());
             let labels = [model, version, class, instance, device, state];
             ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
         }

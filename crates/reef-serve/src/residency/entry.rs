@@ -1,6 +1,6 @@
 //! State of one process.
 
-use super::facts::{Facts, Held, Place, Residency};
+use super::facts::{Facts, Held, Residency, ResidencyState};
 use reef_suspend::Uuid;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,7 +18,7 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) facts: Facts,
-    pub(super) place: Place,
+    pub(super) state: ResidencyState,
     pub(super) pid: Option<u32>,
     /// True while a request runs, or waits for a process that starts.
     pub(super) is_used: bool,
@@ -53,7 +53,7 @@ impl Entry {
     pub(super) fn new(facts: Facts, now: Instant) -> Self {
         Self {
             facts,
-            place: Place::Absent,
+            state: ResidencyState::Absent,
             pid: None,
             is_used: false,
             is_awaited: false,
@@ -91,7 +91,7 @@ impl Entry {
 
     pub(super) fn is_idle(&self) -> bool {
         let is_free = !self.is_used && !self.is_awaited && self.turn.is_none();
-        self.place == Place::Resident && is_free && !self.is_suspended
+        self.state == ResidencyState::Resident && is_free && !self.is_suspended
     }
 
     /// Returns the time at which it leaves without a further request.
@@ -101,14 +101,14 @@ impl Entry {
     }
 
     pub(super) fn view(&self) -> Residency {
-        let bytes = match self.place {
-            Place::Absent | Place::Starting => None,
-            Place::Away | Place::Returning => Some(0),
-            Place::Resident | Place::Leaving => self.bytes(),
+        let bytes = match self.state {
+            ResidencyState::Absent | ResidencyState::Starting => None,
+            ResidencyState::Away | ResidencyState::Returning => Some(0),
+            ResidencyState::Resident | ResidencyState::Leaving => self.bytes(),
         };
         Residency {
             name: self.facts.name.clone(),
-            place: self.place,
+            state: self.state,
             bytes,
             returns: self.returns,
             return_time: self.return_time,

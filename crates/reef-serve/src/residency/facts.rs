@@ -33,7 +33,7 @@ pub(crate) struct Facts {
 
 /// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ResidencyState {
     /// Not started, or ended.
     Absent,
     /// Started, or about to be.
@@ -44,7 +44,7 @@ pub(crate) enum Place {
     Returning,
 }
 
-impl Place {
+impl ResidencyState {
     /// Returns its name for people and in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ pub(crate) type Held = Vec<(Uuid, u64)>;
 #[derive(Debug, Clone)]
 pub(crate) struct Residency {
     pub(crate) name: ProcessName,
-    pub(crate) place: Place,
+    pub(crate) state: ResidencyState,
     /// Bytes on its devices: 0 while it is away. `None`: not known.
     pub(crate) bytes: Option<u64>,
     pub(crate) returns: u64,

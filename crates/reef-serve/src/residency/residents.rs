@@ -1,7 +1,7 @@
 //! All processes that are on the GPU on demand, with the thread that moves them.
 
 use super::entry::{Id, Target};
-use super::facts::{Facts, Held, Place, Residency};
+use super::facts::{Facts, Held, Residency, ResidencyState};
 use super::mover::Mover;
 use super::steps::{FreeBytes, Step};
 use super::table::Table;
@@ -208,12 +208,15 @@ impl Resident {
 
     /// True if it has left the GPU, or moves.
     pub(crate) fn is_off(&self) -> bool {
-        matches!(self.lock().table.place(self.id), Place::Leaving | Place::Away | Place::Returning)
+        matches!(
+            self.lock().table.state_of(self.id),
+            ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning
+        )
     }
 
     /// True if it has left the GPU.
     pub(crate) fn is_away(&self) -> bool {
-        self.lock().table.place(self.id) == Place::Away
+        self.lock().table.state_of(self.id) == ResidencyState::Away
     }
 
     /// Waits until the process is on the GPU, and keeps it there until the result is dropped. One

@@ -2,7 +2,7 @@
 
 use super::choice::{Candidate, least_valuable};
 use super::entry::{Entry, Id, Target};
-use super::facts::{Held, Place};
+use super::facts::{Held, ResidencyState};
 use super::table::Table;
 use crate::class::Class;
 use reef_suspend::{MARGIN, Uuid};
@@ -58,7 +58,7 @@ impl Table {
         let devices = needs.map(|(device, _)| device).collect();
         let unknown = |target: Target| {
             let entry = self.entries.get(&target.id)?;
-            let is_unknown = entry.place == Place::Resident && entry.held.is_none();
+            let is_unknown = entry.state == ResidencyState::Resident && entry.held.is_none();
             is_unknown.then_some((target, entry.facts.device))
         };
         (devices, self.targets().into_iter().filter_map(unknown).collect())
@@ -110,11 +110,13 @@ impl Table {
     fn could_have(&self, id: Id, device: Uuid, bytes: u64) -> bool {
         let mut sum = 0_u64;
         for (other, entry) in self.entries.iter().filter(|(other, _)| **other != id) {
-            let theirs = match entry.place {
-                Place::Absent | Place::Away => Some(0),
+            let theirs = match entry.state {
+                ResidencyState::Absent | ResidencyState::Away => Some(0),
                 _ if entry.is_suspended => Some(0),
-                Place::Starting => Some(self.needs_on(*other, device)),
-                Place::Resident | Place::Leaving | Place::Returning => entry.bytes_on(device),
+                ResidencyState::Starting => Some(self.needs_on(*other, device)),
+                ResidencyState::Resident | ResidencyState::Leaving | ResidencyState::Returning => {
+                    entry.bytes_on(device)
+                }
             };
             match theirs {
                 Some(theirs) => sum = sum.saturating_add(theirs),
@@ -133,7 +135,7 @@ impl Table {
             if entry.is_used { Duration::ZERO } else { since }
         };
         let may_leave = |id: Id, entry: &Entry| {
-            let is_there = entry.place == Place::Resident && !entry.is_suspended;
+            let is_there = entry.state == ResidencyState::Resident && !entry.is_suspended;
             let owes_answer = entry.is_awaited && !entry.has_answered;
             let own = entry.facts.name.class;
             let yields = own != Class::RealTime || class == Class::RealTime;
@@ -160,26 +162,26 @@ impl Table {
     fn begin_leave(&mut self, id: Id) -> Option<Step> {
         let entry = self.entries.get_mut(&id)?;
         let pid = entry.pid?;
-        entry.place = Place::Leaving;
+        entry.state = ResidencyState::Leaving;
         Some(Step::Leave(Target { id, pid }))
     }
 
     /// Begins the return of a process that has room, or admits its start.
     fn admit(&mut self, id: Id) -> Option<Step> {
         let entry = self.entries.get_mut(&id)?;
-        if entry.place == Place::Starting {
+        if entry.state == ResidencyState::Starting {
             (entry.is_admitted, entry.turn) = (true, None);
             return Some(Step::Admit);
         }
         let pid = entry.pid?;
-        entry.place = Place::Returning;
+        entry.state = ResidencyState::Returning;
         Some(Step::Return(Target { id, pid }))
     }
 
     /// Serves a process that waits for room.
     fn serve(&mut self, id: Id, now: Instant, free: &FreeBytes) -> Turn {
         let waits = |entry: &&Entry| {
-            let is_off = matches!(entry.place, Place::Away | Place::Starting);
+            let is_off = matches!(entry.state, ResidencyState::Away | ResidencyState::Starting);
             is_off && entry.is_due(now) && !entry.is_suspended
         };
         if self.entries.get(&id).filter(waits).is_none() {

@@ -1,7 +1,7 @@
 //! Table of all processes that are on the GPU on demand.
 
 use super::entry::{Entry, Id, Target};
-use super::facts::{Facts, Held, Place, Residency};
+use super::facts::{Facts, Held, Residency, ResidencyState};
 use crate::suspend::suspensions::Suspender;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -45,8 +45,8 @@ impl Table {
         self.entries.get(&id).map(|entry| entry.facts.title.to_string()).unwrap_or_default()
     }
 
-    pub(super) fn place(&self, id: Id) -> Place {
-        self.entries.get(&id).map_or(Place::Absent, |entry| entry.place)
+    pub(super) fn state_of(&self, id: Id) -> ResidencyState {
+        self.entries.get(&id).map_or(ResidencyState::Absent, |entry| entry.state)
     }
 
     pub(super) fn pid(&self, id: Id) -> Option<u32> {
@@ -82,7 +82,7 @@ impl Table {
     /// Begins the start of a process, which waits for room.
     pub(super) fn begin_start(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.place = Place::Starting;
+            entry.state = ResidencyState::Starting;
             (entry.is_admitted, entry.not_before, entry.turn) = (false, None, None);
         }
         self.take_turn(id);
@@ -96,7 +96,7 @@ impl Table {
     /// Notes that a process is ready.
     pub(super) fn note_start(&mut self, id: Id, pid: u32, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            (entry.place, entry.pid, entry.used) = (Place::Resident, Some(pid), now);
+            (entry.state, entry.pid, entry.used) = (ResidencyState::Resident, Some(pid), now);
             (entry.turn, entry.is_admitted) = (None, false);
             (entry.has_answered, entry.must_leave, entry.is_suspended) = (false, false, false);
             (entry.not_before, entry.failed_returns) = (None, 0);
@@ -106,7 +106,7 @@ impl Table {
     /// Notes that a process has ended, or was not started.
     pub(super) fn note_end(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            (entry.place, entry.pid, entry.turn) = (Place::Absent, None, None);
+            (entry.state, entry.pid, entry.turn) = (ResidencyState::Absent, None, None);
             (entry.is_admitted, entry.must_leave, entry.is_suspended) = (false, false, false);
             (entry.not_before, entry.failed_returns) = (None, 0);
         }
@@ -115,15 +115,15 @@ impl Table {
     /// Has a request use a process. Returns `false` if it must wait for the return.
     pub(super) fn try_use(&mut self, id: Id) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return true };
-        let is_there = match entry.place {
-            Place::Absent | Place::Starting => true, // the request waits for the start
-            Place::Resident => !entry.must_leave,
-            Place::Leaving | Place::Away | Place::Returning => false,
+        let is_there = match entry.state {
+            ResidencyState::Absent | ResidencyState::Starting => true, // the request waits for the start
+            ResidencyState::Resident => !entry.must_leave,
+            ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning => false,
         };
         (entry.is_used, entry.is_awaited) = (is_there, !is_there);
         if !is_there {
             self.take_turn(id);
-        } else if entry.place == Place::Resident {
+        } else if entry.state == ResidencyState::Resident {
             entry.turn = None;
         }
         is_there
@@ -133,7 +133,7 @@ impl Table {
     pub(super) fn give_up(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.is_awaited = false;
-            if entry.place != Place::Starting {
+            if entry.state != ResidencyState::Starting {
                 entry.turn = None;
             }
         }
@@ -151,8 +151,8 @@ impl Table {
     pub(super) fn note_suspender(&mut self, id: Id, by: Option<Suspender>, now: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.is_suspended = matches!(by, Some(Suspender::Operator | Suspender::Memory));
-        if entry.place == Place::Away && by.is_none() {
-            (entry.place, entry.used, entry.turn) = (Place::Resident, now, None);
+        if entry.state == ResidencyState::Away && by.is_none() {
+            (entry.state, entry.used, entry.turn) = (ResidencyState::Resident, now, None);
         }
     }
 
@@ -173,18 +173,19 @@ impl Table {
     /// `true` if that is to be logged.
     pub(super) fn note_leave(&mut self, target: Target, held: Option<Held>, now: Instant) -> bool {
         let Some(entry) = self.entry(target) else { return false };
-        if entry.place != Place::Leaving {
+        if entry.state != ResidencyState::Leaving {
             return false;
         }
         entry.must_leave = false;
         match held {
             Some(held) => {
-                (entry.place, entry.held, entry.not_before) = (Place::Away, Some(held), None);
+                (entry.state, entry.held, entry.not_before) =
+                    (ResidencyState::Away, Some(held), None);
                 entry.is_refusal_logged = false;
                 true
             }
             None => {
-                entry.place = Place::Resident;
+                entry.state = ResidencyState::Resident;
                 entry.not_before = Some(now + entry.facts.idle);
                 !std::mem::replace(&mut entry.is_refusal_logged, true)
             }
@@ -194,19 +195,19 @@ impl Table {
     /// Notes the end of a return, and its time. `None`: the process is still away.
     pub(super) fn note_return(&mut self, target: Target, time: Option<Duration>, now: Instant) {
         let Some(entry) = self.entry(target) else { return };
-        if entry.place != Place::Returning {
+        if entry.state != ResidencyState::Returning {
             return;
         }
         match time {
             Some(time) => {
-                (entry.place, entry.used, entry.turn) = (Place::Resident, now, None);
+                (entry.state, entry.used, entry.turn) = (ResidencyState::Resident, now, None);
                 (entry.has_answered, entry.failed_returns) = (false, 0);
                 (entry.not_before, entry.returned) = (None, Some(SystemTime::now()));
                 entry.returns += 1;
                 entry.return_time = entry.return_time.saturating_add(time);
             }
             None => {
-                entry.place = Place::Away;
+                entry.state = ResidencyState::Away;
                 entry.not_before = Some(now + RETURN_PAUSE);
                 entry.failed_returns += 1;
             }

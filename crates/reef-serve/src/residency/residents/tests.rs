@@ -120,12 +120,15 @@ fn clients_of_processes_that_do_not_fit_all_get_answers() {
 #[test]
 fn idle_process_leaves_and_comes_back_for_a_request() {
     let (device, residents, all) = start(1, Duration::from_millis(1), false);
-    wait("its departure", || residents.all()[0].place == Place::Away);
+    wait("its departure", || residents.all()[0].state == ResidencyState::Away);
     assert_eq!(residents.all()[0].bytes, Some(0));
     let used = all[0].enter(MINUTE, &|| false).unwrap();
     assert!(device.away.lock().is_empty());
     let now = &residents.all()[0];
-    assert_eq!((now.place, now.returns, now.bytes), (Place::Resident, 1, Some(EACH * MIB)));
+    assert_eq!(
+        (now.state, now.returns, now.bytes),
+        (ResidencyState::Resident, 1, Some(EACH * MIB))
+    );
     assert!(now.returned.is_some());
     drop(used);
     wait("its next departure", || all[0].is_away());

@@ -129,7 +129,10 @@ fn process_returns_for_a_request_if_there_is_room() {
     machine.table.note_return(target(id), Some(IDLE), machine.now);
     assert!(machine.table.try_use(id));
     let all = machine.table.all();
-    assert_eq!((all[0].place, all[0].returns, all[0].bytes), (Place::Resident, 1, Some(300 * MIB)));
+    assert_eq!(
+        (all[0].state, all[0].returns, all[0].bytes),
+        (ResidencyState::Resident, 1, Some(300 * MIB))
+    );
 }
 
 #[test]
@@ -143,8 +146,8 @@ fn least_valuable_process_leaves_for_a_return() {
     machine.run();
     // 300 MiB, and 512 to spare: both leave, the real-time one because it has rested.
     assert_eq!(machine.resident, BTreeSet::from([wanted]));
-    let places = [best_effort, real_time].map(|id| machine.table.place(id));
-    assert_eq!(places, [Place::Away; 2]);
+    let places = [best_effort, real_time].map(|id| machine.table.state_of(id));
+    assert_eq!(places, [ResidencyState::Away; 2]);
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn busy_process_leaves_after_its_request_alone() {
     assert!(machine.table.try_use(busy));
     assert!(!machine.table.try_use(wanted));
     machine.run();
-    assert_eq!(machine.table.place(busy), Place::Resident);
+    assert_eq!(machine.table.state_of(busy), ResidencyState::Resident);
     machine.table.end_use(busy, machine.now);
     assert!(!machine.table.try_use(busy), "the other one has waited for longer");
     machine.run();
@@ -278,11 +281,14 @@ fn process_that_ends_while_it_is_away_starts_again() {
     assert!(!machine.table.may_start(id));
     machine.run();
     assert!(machine.table.may_start(id), "it has the room of the one before");
-    assert_eq!(machine.table.place(other), Place::Away);
+    assert_eq!(machine.table.state_of(other), ResidencyState::Away);
     machine.table.note_start(id, 99, machine.now);
     // The end of a step for the process before.
     machine.table.note_return(target(id), None, machine.now);
-    assert_eq!((machine.table.place(id), machine.table.is_lost(id)), (Place::Resident, false));
+    assert_eq!(
+        (machine.table.state_of(id), machine.table.is_lost(id)),
+        (ResidencyState::Resident, false)
+    );
 }
 
 #[test]
@@ -298,11 +304,11 @@ fn first_start_has_the_room_of_its_limit() {
     machine.table.begin_start(limited);
     machine.run();
     assert!(machine.table.may_start(limited));
-    assert_eq!(machine.table.place(other), Place::Away);
+    assert_eq!(machine.table.state_of(other), ResidencyState::Away);
     // Its memory is reserved while it starts.
     assert!(!machine.table.try_use(other));
     machine.run();
-    assert_eq!(machine.table.place(other), Place::Away);
+    assert_eq!(machine.table.state_of(other), ResidencyState::Away);
 }
 
 #[test]
@@ -316,7 +322,11 @@ fn process_that_an_operator_suspended_is_left_alone() {
     assert_eq!(machine.next(), Step::Leave(target(id)));
     machine.note_left(id);
     machine.table.note_suspender(id, Some(Suspender::Idle), machine.now);
-    assert_eq!(machine.table.place(id), Place::Away);
+    assert_eq!(machine.table.state_of(id), ResidencyState::Away);
     machine.table.note_suspender(id, None, machine.now);
-    assert_eq!(machine.table.place(id), Place::Resident, "an operator has brought it back");
+    assert_eq!(
+        machine.table.state_of(id),
+        ResidencyState::Resident,
+        "an operator has brought it back"
+    );
 }

@@ -134,8 +134,8 @@ fn model(history: &History, one: &ModelUse, out: &mut Markup) {
 /// Returns the states of processes that are on the GPU on demand, and their returns.
 fn on_demand(all: &[Residency]) -> String {
     let state = |one: &Residency| match one.bytes {
-        Some(size @ 1..) => format!("{} {}", one.place.name(), bytes(size)),
-        _ => one.place.name().to_owned(),
+        Some(size @ 1..) => format!("{} {}", one.state.name(), bytes(size)),
+        _ => one.state.name().to_owned(),
     };
     let states: Vec<String> = all.iter().map(state).collect();
     let returns: u64 = all.iter().map(|one| one.returns).sum();
@@ -247,7 +247,7 @@ mod tests {
     use crate::observe::latency::Latencies;
     use crate::observe::stats::Numbers;
     use crate::observe::triton::ModelFigures;
-    use crate::residency::facts::{Place, ProcessName};
+    use crate::residency::facts::{ProcessName, ResidencyState};
 
     const HOSTILE: &str = "</td><img src=x onerror=alert(1)>'\"\r\n\ndata: x";
 
@@ -289,11 +289,11 @@ mod tests {
         let (model, class, device) = ("m".into(), Class::RealTime, "cuda:0".into());
         let name = ProcessName { model, version: 1, class, instance: 0, device };
         let (bytes, return_time, returned) = (Some(2 << 20), Duration::ZERO, None);
-        let place = Place::Resident;
-        let mut one = Residency { name, place, bytes, returns: 0, return_time, returned };
+        let state = ResidencyState::Resident;
+        let mut one = Residency { name, state, bytes, returns: 0, return_time, returned };
         assert_eq!(on_demand(&[]), "–");
         assert_eq!(on_demand(std::slice::from_ref(&one)), "resident 2 MiB");
-        (one.place, one.bytes, one.returns) = (Place::Away, Some(0), 3);
+        (one.state, one.bytes, one.returns) = (ResidencyState::Away, Some(0), 3);
         one.returned = Some(UNIX_EPOCH + Duration::from_secs(3_723));
         let want = "away, 3 returns, the last at 01:02:03";
         assert_eq!(on_demand(std::slice::from_ref(&one)), want);
