@@ -179,8 +179,8 @@ impl Table {
         entry.must_leave = false;
         match held {
             Some(held) => {
-                (entry.state, entry.held, entry.not_before) =
-                    (ResidencyState::Away, Some(held), None);
+                (entry.state, entry.not_before) = (ResidencyState::Away, None);
+                entry.held = Some(held).filter(|held| !held.is_empty());
                 entry.is_refusal_logged = false;
                 true
             }
