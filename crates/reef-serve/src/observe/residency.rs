@@ -18,6 +18,8 @@ pub(crate) struct ResidencyCollector(pub(crate) Arc<Residents>);
 
 type Value = fn(&Residency) -> Option<f64>;
 
+type Sum = fn(&Residency) -> f64;
+
 /// Name, help, and value of each gauge; `None` if it is not known.
 const GAUGES: [(&str, &str, Value); 2] = [
     ("reef_model_resident_bytes", "Bytes of a process on its GPUs", |one| {
@@ -29,7 +31,7 @@ const GAUGES: [(&str, &str, Value); 2] = [
 ];
 
 /// Name, help, and value of each counter.
-const COUNTERS: [(&str, &str, fn(&Residency) -> f64); 2] = [
+const COUNTERS: [(&str, &str, Sum); 2] = [
     ("reef_model_returns", "Returns of a process to its GPUs", |one| one.returns as f64),
     ("reef_model_return_seconds", "Time of the returns of a process", |one| {
         one.return_time.as_secs_f64()
