@@ -52,7 +52,8 @@ pub(super) fn index(daemon: &Daemon) -> Result<Vec<Model>> {
     let answer = daemon.post("/v2/repository/index", TIMEOUT)?;
     let mut models: Vec<Model> = serde_json::from_slice(&answer)
         .with_context(|| format!("{}: the answer is not an index of models", daemon.name()))?;
-    let metrics = daemon.get("/metrics", TIMEOUT)?;
+    // A server without metrics for this client has no states to list, and models all the same.
+    let metrics = daemon.get("/metrics", TIMEOUT).unwrap_or_default();
     let scrape = Scrape::parse(&String::from_utf8_lossy(&metrics));
     for model in &mut models {
         let (name, version) = (&model.name, &model.version);
@@ -77,8 +78,8 @@ pub(super) fn as_table(models: &[Model]) -> Table {
         let states = shown(Residency::text).unwrap_or_default();
         let returns = shown(|residency| residency.returns.to_string()).unwrap_or_default();
         let last = residency.as_ref().and_then(|residency| residency.returned);
-        let last = last.map(|seconds| date(UNIX_EPOCH + Duration::from_secs(seconds as u64)));
-        let last = last.unwrap_or_default();
+        let last = last.map(|seconds| Duration::from_secs(seconds as u64));
+        let last = last.and_then(|last| UNIX_EPOCH.checked_add(last)).map(date).unwrap_or_default();
         table.add_row([name, version, &state.to_lowercase(), &states, &returns, &last]);
     }
     table
