@@ -148,7 +148,7 @@ impl Machine {
     fn daemon(&self, options: &[&str]) -> Daemon {
         let set = self.variables();
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
-        let trusted = ["--set", "models.processes=true"];
+        let trusted = ["--device", "cpu:0", "--set", "models.processes=true"];
         Daemon::start_in(&self.folder, &[&trusted[..], options].concat(), &set)
     }
 
