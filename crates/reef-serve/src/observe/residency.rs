@@ -41,6 +41,9 @@ const COUNTERS: [(&str, &str, Sum); 2] = [
 impl Collector for ResidencyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let all = newest(self.0.all());
+        if all.is_empty() {
+            return Ok(());
+        }
         let help = "1 for the state of a process that is on its GPUs on demand";
         let mut family =
             encoder.encode_descriptor("reef_model_residency", help, None, MetricType::Gauge)?;
