@@ -8,7 +8,7 @@ use reef_nvml::Nvml;
 use reef_suspend::Uuid;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) trait Mover: Debug + Send + Sync {
     /// Forgets the process that had this number.
     fn forget(&self, pid: u32);
 
-    /// Returns the folder of the daemon's sockets.
+    /// Returns the folder of the daemon's sockets, for programs with other working folders.
     fn sockets(&self) -> PathBuf;
 }
 
@@ -104,6 +104,20 @@ impl Mover for SuspendingMover {
     }
 
     fn sockets(&self) -> PathBuf {
-        self.suspensions.folder().parent().map(Into::into).unwrap_or_default()
+        let folder = self.suspensions.folder().parent().unwrap_or(Path::new("."));
+        std::path::absolute(folder).unwrap_or_else(|_| folder.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Weak;
+
+    #[test]
+    fn folder_of_sockets_is_absolute() {
+        let suspensions = Suspensions::new(Weak::new(), "run/suspended".into(), "reef".into());
+        let mover = SuspendingMover::new(Arc::new(suspensions));
+        assert_eq!(mover.sockets(), std::env::current_dir().unwrap().join("run"));
     }
 }
