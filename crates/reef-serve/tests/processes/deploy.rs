@@ -238,13 +238,10 @@ fn the_image_is_made_of_files_that_there_are() {
     assert_eq!(steps[0][0], "FROM");
     let rust = format!("docker.io/library/rust:{}-slim", env!("CARGO_PKG_RUST_VERSION"));
     assert_eq!(steps[0][1], rust, "the least version that builds it");
-    let copied = steps.iter().filter(|step| step.first().is_some_and(|first| first == "COPY"));
-    for step in copied.filter(|step| !step[1].starts_with("--from=")) {
-        let path = deploy("..").join(&step[1]);
-        assert!(path.exists(), "{}", path.display());
-    }
-    let of_models = read("kubernetes/Containerfile");
-    let copied = of_models.lines().map(words).filter(|step| step.iter().any(|it| it == "COPY"));
+    let text = read("kubernetes/Containerfile");
+    let of_models: Vec<_> = text.lines().map(words).collect();
+    let steps_of_both = steps.iter().chain(&of_models);
+    let copied = steps_of_both.filter(|step| step.first().is_some_and(|first| first == "COPY"));
     for step in copied.filter(|step| !step[1].starts_with("--from=")) {
         let path = deploy("..").join(&step[1]);
         assert!(path.exists(), "{}", path.display());
