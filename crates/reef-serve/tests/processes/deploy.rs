@@ -137,6 +137,21 @@ fn the_serving_runtime_has_what_kserve_requires() {
     }
 }
 
+#[test]
+fn inference_service_asks_for_what_the_runtime_has() {
+    let document = |file: &str| YamlLoader::load_from_str(&read(file)).unwrap().remove(0);
+    let runtime = document("kserve/serving-runtime.yaml");
+    let service = document("kserve/inference-service.yaml");
+    assert_eq!(text(&service, &["apiVersion"]), "serving.kserve.io/v1beta1");
+    let model = at(&service, &["spec", "predictor", "model"]);
+    assert_eq!(text(model, &["runtime"]), text(&runtime, &["metadata", "name"]));
+    let formats = list(&runtime, &["spec", "supportedModelFormats"]);
+    let format = text(model, &["modelFormat", "name"]);
+    assert!(formats.iter().any(|it| text(it, &["name"]) == format), "{format}");
+    let version = at(model, &["protocolVersion"]);
+    assert!(list(&runtime, &["spec", "protocolVersions"]).contains(version), "{version:?}");
+}
+
 /// Manifest of a pod with programs as models.
 const EIGHT_MODELS: &str = "kubernetes/models.yaml";
 
