@@ -116,7 +116,7 @@ fn hashes_aligned(image: &[u8]) -> Option<Vec<(String, u64)>> {
     Some(all)
 }
 
-/// Bytes of variables in global memory, and of machine code.
+/// Bytes of variables in global and constant memory, and of machine code.
 ///
 /// # Errors
 ///
@@ -133,7 +133,8 @@ fn sizes_aligned(image: &[u8]) -> Result<(u64, u64), Error> {
     for section in sections.iter() {
         let name = sections.section_name(Little, section).map_err(damaged)?;
         let bytes = section.sh_size(Little);
-        if name.starts_with(b".nv.global") {
+        // The other constants are kernels' own: their parameters, and what their code needs.
+        if name.starts_with(b".nv.global") || name == b".nv.constant3" {
             data = data.saturating_add(bytes);
         } else if name.starts_with(b".text.") {
             code = code.saturating_add(bytes);

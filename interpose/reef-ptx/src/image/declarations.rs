@@ -6,11 +6,9 @@ use crate::text::cursor::{Cursor, Kind, Token};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
-    /// Its memory is global, and not constant.
-    pub(super) is_global: bool,
     /// Another text defines it.
     pub(super) is_extern: bool,
-    /// Bytes that it has at most.
+    /// Bytes that it has at most, up to its alignment.
     pub(super) bytes: u64,
 }
 
@@ -23,9 +21,8 @@ pub(super) fn declarations(text: &str) -> Vec<Declaration<'_>> {
         match token.text {
             // `.param .u64 .ptr .global p` is a parameter that points to global memory.
             ".global" | ".const" if before != ".ptr" => {
-                let is_global = token.is(".global");
                 read(&mut cursor, |name, bytes| {
-                    found.push(Declaration { name, is_global, is_extern, bytes });
+                    found.push(Declaration { name, is_extern, bytes });
                 });
                 is_extern = false;
             }
@@ -42,12 +39,13 @@ pub(super) fn declarations(text: &str) -> Vec<Declaration<'_>> {
 /// other.
 fn read<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&'a str, u64)) {
     let (mut element, mut lanes, mut variable) = (0_u64, 1_u64, Sides::default());
+    let mut alignment = 1_u64;
     while let Some(token) = cursor.next() {
         match token.text {
             ";" => break,
             "(" => skip_past(cursor, ")"), // of an attribute
             "," => {
-                each(variable.name, variable.bytes(element, lanes));
+                each(variable.name, aligned(variable.bytes(element, lanes), alignment));
                 variable = Sides::default();
             }
             "[" => variable.add_side(side(cursor)),
@@ -56,13 +54,19 @@ fn read<'a>(cursor: &mut Cursor<'a>, mut each: impl FnMut(&'a str, u64)) {
             ".v2" => lanes = 2,
             ".v4" => lanes = 4,
             ".v8" => lanes = 8,
+            ".align" => alignment = cursor.next().map_or(1, |token| number(token.text)),
             _ => {
                 element = element.max(bytes_of(token.text).unwrap_or(0));
                 variable.add_name(token);
             }
         }
     }
-    each(variable.name, variable.bytes(element, lanes));
+    each(variable.name, aligned(variable.bytes(element, lanes), alignment));
+}
+
+/// Returns the next multiple of an alignment, or the largest number.
+fn aligned(bytes: u64, alignment: u64) -> u64 {
+    bytes.checked_next_multiple_of(alignment.max(1)).unwrap_or(u64::MAX)
 }
 
 /// Name and sides of a variable.
@@ -157,10 +161,9 @@ fn number(word: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// Bytes of all variables in global memory.
+    /// Bytes of all variables.
     fn bytes(text: &str) -> u64 {
-        let global = declarations(text).into_iter().filter(|of| of.is_global);
-        global.fold(0, |sum, of| sum.saturating_add(of.bytes))
+        declarations(text).into_iter().fold(0, |sum, of| sum.saturating_add(of.bytes))
     }
 
     fn names(text: &str) -> Vec<&str> {
@@ -177,7 +180,15 @@ mod tests {
         let attributes = ".global .b8 a[010]; .weak .global .attribute(.managed) .b16 b[0b11];";
         assert_eq!((bytes(attributes), names(attributes)), (14, vec!["a", "b"]));
         let values = ".global .align 8 .b8 a[4] = {255, 0, 0, 0};\n.global .u64 b = a;";
-        assert_eq!((bytes(values), names(values)), (12, vec!["a", "b"]));
+        assert_eq!((bytes(values), names(values)), (16, vec!["a", "b"]));
+    }
+
+    #[test]
+    fn variables_take_memory_up_to_their_alignment() {
+        let text = ".global .align 65536 .b8 a[1], b[65537];\n.const .align 0x100 .u32 c;";
+        assert_eq!(bytes(text), 3 * 65536 + 256);
+        assert_eq!(names(text), ["a", "b", "c"]);
+        assert_eq!(bytes(".global .align N .b8 a;"), u64::MAX);
     }
 
     #[test]

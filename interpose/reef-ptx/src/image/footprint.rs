@@ -8,7 +8,7 @@ use crate::error::Error;
 /// Memory of an image on a device, in bytes, at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Variables in global memory.
+    /// Variables in global and constant memory.
     pub data: u64,
     /// Machine code, which is loaded at once or at its first use.
     pub code: u64,
@@ -36,6 +36,8 @@ impl Footprint {
             of_fatbin(image, capability, may_ignore_machine)
         } else if image.starts_with(&cubin::MAGIC) {
             of_cubin(image)
+        } else if image.starts_with(b"\x7f") {
+            Ok(Self::UNKNOWN) // of a later kind, and not a text
         } else {
             Ok(of_text(image))
         };
@@ -61,8 +63,8 @@ fn of_cubin(image: &[u8]) -> Result<Footprint, Error> {
 fn of_text(text: &[u8]) -> Footprint {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = String::from_utf8_lossy(text);
-    let global = declarations(&text).into_iter().filter(|of| of.is_global);
-    let data = global.fold(0, |sum: u64, of| sum.saturating_add(of.bytes));
+    let data = declarations(&text).into_iter();
+    let data = data.fold(0, |sum: u64, of| sum.saturating_add(of.bytes));
     Footprint { data, ..Footprint::default() }
 }
 
@@ -106,9 +108,14 @@ mod tests {
 
     const CUBIN: &[u8] = include_bytes!("../../tests/corpus/scale_in_place.cubin");
 
-    /// A CUBIN with a section of this name and length that has no bytes, as variables have.
+    /// A CUBIN with a section of this length that has no bytes, as variables have.
     fn with_variables(bytes: u64) -> Vec<u8> {
-        let names = b"\0.shstrtab\0.nv.global\0.text.k\0\0\0"; // a multiple of eight
+        with_names(b"\0.shstrtab\0.nv.global\0.text.k\0\0\0", bytes, 22)
+    }
+
+    /// A CUBIN with three sections of these names, a multiple of eight: the names, one at 11 of
+    /// this length that has no bytes, and code.
+    fn with_names(names: &[u8], bytes: u64, code: u32) -> Vec<u8> {
         let section = |name: u32, kind: u32, at: u64, bytes: u64| {
             let mut header = [0_u8; 64];
             header[..4].copy_from_slice(&name.to_le_bytes());
@@ -127,7 +134,7 @@ mod tests {
         image.extend(section(0, 0, 0, 0));
         image.extend(section(1, 3, 64, names.len() as u64));
         image.extend(section(11, 8, 0, bytes)); // no bits
-        image.extend(section(22, 1, 64, 8));
+        image.extend(section(code, 1, 64, 8));
         image
     }
 
@@ -143,6 +150,17 @@ mod tests {
         assert_eq!(Footprint::of(&of(2, &with_variables(256 << 20), 0, 0), 90), want);
         let file = Footprint::of(CUBIN, 90);
         assert!(file.code > 0 && !file.is_unknown);
+    }
+
+    #[test]
+    fn constants_are_counted() {
+        let machine =
+            with_names(b"\0.shstrtab\0.nv.constant3\0.text.k\0\0\0\0\0\0\0\0", 65_536, 25);
+        assert_eq!((data(&machine), Footprint::of(&machine, 90).code), ((65_536, false), 8));
+        let parameters =
+            with_names(b"\0.shstrtab\0.nv.constant0.k\0.text.k\0\0\0\0\0\0", 65_536, 27);
+        assert_eq!(data(&parameters), (0, false), "a kernel's own");
+        assert_eq!(data(b".const .b8 a[65536]; .global .b8 b[1];"), (65_537, false));
     }
 
     #[test]
@@ -192,6 +210,7 @@ mod tests {
         }
         assert_eq!(data(&of(2, b"packed somehow", 0, 0)), (0, true));
         assert_eq!(data(&of(8, b"intermediate code", 0, 0)), (0, true));
+        assert_eq!(data(b"\x7fTileIR\0\x0d\x01"), (0, true));
         let fatbin = of(1, b".global .b8 a[30];", 0, 0);
         assert_eq!(data(&fatbin[..fatbin.len() - 1]), (0, true));
     }

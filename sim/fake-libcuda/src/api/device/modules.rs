@@ -28,14 +28,18 @@ plain! {
     cuLibraryUnload(library: usize) = unload;
 }
 
-/// Names and bytes of the arrays `.global … .b8 name[bytes];` of a text.
+/// Names and bytes of the arrays `.global … .b8 name[bytes];` and `.const …` of a text.
 fn globals(text: &str) -> Vec<(String, u64)> {
     let array = |rest: &str| {
         let (name, rest) = rest.split_once('[')?;
         let bytes = rest.split_once(']')?.0.trim().parse::<u64>().ok()?;
         Some((name.split_whitespace().last()?.to_owned(), bytes))
     };
-    text.split(".global").skip(1).filter_map(array).collect()
+    [".global", ".const"]
+        .into_iter()
+        .flat_map(|space| text.split(space).skip(1))
+        .filter_map(array)
+        .collect()
 }
 
 fn make(module: *mut usize, text: &str) -> u32 {

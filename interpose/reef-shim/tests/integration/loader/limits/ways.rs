@@ -163,9 +163,13 @@ impl Holder {
 
     fn module(&self, how: &str) -> u32 {
         let driver = self.driver;
-        let bytes = if how == "odd" { (1 << 20) + 1 } else { PIECE };
+        let (space, bytes) = match how {
+            "odd" => ("global", (1 << 20) + 1),
+            "constants" => ("const", 1 << 20),
+            _ => ("global", PIECE),
+        };
         let text = format!(
-            ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .b8 g[{bytes}];\n"
+            ".version 7.0\n.target sm_70\n.address_size 64\n.visible .{space} .align 4 .b8 g[{bytes}];\n"
         );
         let (text, mut module) = (CString::new(text).unwrap(), 0_usize);
         let (to, image) = (&raw mut module, text.as_ptr());
@@ -174,6 +178,12 @@ impl Holder {
             "options" => call!(driver, cuModuleLoadDataEx(to, image, 0, 0, 0)),
             "odd" => {
                 for _ in 0..32 {
+                    must!(call!(driver, cuModuleLoadData(to, image)));
+                }
+                0
+            }
+            "constants" => {
+                for _ in 0..PIECE / bytes {
                     must!(call!(driver, cuModuleLoadData(to, image)));
                 }
                 0
@@ -367,6 +377,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("module data", 4),
         ("module options", 4),
         ("module odd", 4),
+        ("module constants", 4),
         ("module forced", 3), // the machine code counts as well
         ("module file", 4),
         ("module library", 4),
