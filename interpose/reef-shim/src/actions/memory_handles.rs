@@ -126,12 +126,14 @@ pub(crate) fn map(at: u64, bytes: usize, handle: u64, real: impl FnOnce() -> u32
     code
 }
 
-/// Ends mappings. It may wait for the device, so no lock is held: addresses stay the program's.
+/// Ends mappings. It may wait for the device, so no lock is held: another thread may map something
+/// there before this call has returned.
 pub(crate) fn unmap(at: u64, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
+    let mappings = memory_table().mapped(at, bytes as u64);
     let code = real();
     if code == 0 {
-        memory_table().unmap(at, bytes as u64);
+        memory_table().unmap(&mappings);
     }
     code
 }

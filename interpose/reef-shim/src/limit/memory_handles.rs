@@ -35,16 +35,25 @@ pub(crate) enum Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region(pub(crate) [u64; 4]);
 
+/// Mapping of an allocation to addresses.
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    bytes: u64,
+    allocation: u64,
+    /// Number that no other mapping has.
+    number: u64,
+}
+
 /// Physical memory that this process has created or imported, and that is limited. Imports from
 /// processes without limits are unknown.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTable {
+    /// Number of the last allocation or mapping.
     last: u64,
     memory: HashMap<u64, PhysicalMemory>,
     /// Allocations by handle, with the number of releases that each handle needs.
     handles: HashMap<u64, (u64, u64)>,
-    /// Mappings by address: length and allocation.
-    mappings: BTreeMap<u64, (u64, u64)>,
+    mappings: BTreeMap<u64, Mapping>,
     /// Allocations in regions of holders.
     held: Vec<(Holder, Region, u64)>,
 }
@@ -117,12 +126,15 @@ impl MemoryTable {
         });
     }
 
-    /// Maps a handle.
+    /// Maps a handle. A former mapping at the address has ended, even if the call that ended it has
+    /// not returned yet.
     pub(crate) fn map(&mut self, at: u64, bytes: u64, handle: u64) {
         let Some((allocation, _)) = self.handles.get(&handle).copied() else { return };
-        self.mappings.insert(at, (bytes, allocation));
+        self.last += 1;
+        let former = self.mappings.insert(at, Mapping { bytes, allocation, number: self.last });
         self.learn_size(allocation, bytes);
         self.change(allocation, |allocation| allocation.mappings += 1);
+        former.into_iter().for_each(|former| self.leave(&[former.allocation]));
     }
 
     /// Notes the size of an import, of which a mapping has all.
@@ -135,15 +147,18 @@ impl MemoryTable {
         memory.bytes = bytes;
     }
 
-    /// Removes the mappings in a range of addresses.
-    pub(crate) fn unmap(&mut self, at: u64, bytes: u64) {
+    /// Returns the mappings in a range of addresses, by address and number.
+    pub(crate) fn mapped(&self, at: u64, bytes: u64) -> Vec<(u64, u64)> {
         let its = self.mappings.range(at..at.saturating_add(bytes));
-        let gone: Vec<_> = its.map(|(at, (_, allocation))| (*at, *allocation)).collect();
-        for (at, allocation) in gone {
-            self.mappings.remove(&at);
-            self.change(allocation, |allocation| {
-                allocation.mappings = allocation.mappings.saturating_sub(1)
-            });
+        its.map(|(at, mapping)| (*at, mapping.number)).collect()
+    }
+
+    /// Removes mappings that have ended. Another one may be at the same address by now.
+    pub(crate) fn unmap(&mut self, ended: &[(u64, u64)]) {
+        for (at, number) in ended {
+            let is_it = self.mappings.get(at).is_some_and(|mapping| mapping.number == *number);
+            let gone = if is_it { self.mappings.remove(at) } else { None };
+            gone.into_iter().for_each(|gone| self.leave(&[gone.allocation]));
         }
     }
 
@@ -156,8 +171,8 @@ impl MemoryTable {
 
     /// Returns the allocation that is mapped at an address.
     pub(crate) fn at(&self, at: u64) -> Option<u64> {
-        let (from, (bytes, allocation)) = self.mappings.range(..=at).next_back()?;
-        (at - from < *bytes).then_some(*allocation)
+        let (from, mapping) = self.mappings.range(..=at).next_back()?;
+        (at - from < mapping.bytes).then_some(mapping.allocation)
     }
 
     pub(crate) fn of_handle(&self, handle: u64) -> Option<u64> {
@@ -216,7 +231,7 @@ impl MemoryTable {
         self.held.extract_if(.., is_it).map(|(.., allocation)| allocation).collect()
     }
 
-    /// Ends mappings of allocations in holders.
+    /// Ends a mapping of each allocation, in the address space or in a holder.
     pub(crate) fn leave(&mut self, gone: &[u64]) {
         for allocation in gone {
             self.change(*allocation, |allocation| {
@@ -236,5 +251,27 @@ impl MemoryTable {
             self.memory.remove(&at);
             self.take_all(Holder::Object(at));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 1 << 40;
+
+    #[test]
+    fn mapping_made_before_an_unmap_returns_is_kept() {
+        let mut table = MemoryTable::default();
+        (1..=2).for_each(|handle| table.create(handle, None, 0));
+        table.map(AT, 8, 1);
+        let ended = table.mapped(AT, 8);
+        table.map(AT, 8, 2); // at an address that the driver has freed
+        table.unmap(&ended);
+        (1..=2).for_each(|handle| table.release(handle));
+        assert_eq!((table.at(AT), table.memory.len()), (Some(2), 1));
+        let ended = table.mapped(AT, 8);
+        table.unmap(&ended);
+        assert_eq!((table.at(AT), table.memory.len()), (None, 0));
     }
 }
