@@ -9,7 +9,7 @@
 //! Nothing happens when the library is loaded. Without `$REEF_GUESTS` (a daemon's socket) every
 //! call is passed on as it is; any failure in here ends in the same. Limits of memory and time
 //! (`limit`) are independent of that: they need no daemon, and a failure there ends in refused
-//! allocations.
+//! allocations, and in refused launches if the time is limited.
 //!
 //! The program itself may begin and end real-time `phases`, by C symbols.
 //!

@@ -11,7 +11,10 @@ use crate::guest::iteration;
 use crate::guest::meter::Meter;
 use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
+use crate::limit::device::{self, LimitState};
+use crate::limit::refusal::{NOT_PERMITTED, say};
 use crate::order;
+use crate::settings::limits_time;
 use reef_guest::hold::Holders;
 use reef_guest::pace;
 use std::sync::atomic::{
@@ -57,12 +60,35 @@ struct Launch {
 }
 
 /// Launches `work` on `stream` by `real`, behind the gate of a best-effort guest, or with the hold
-/// of a real-time one: decides which of them, and whether the thread must wait.
+/// of a real-time one: decides which of them, and whether the thread must wait. A launch whose time
+/// is limited and can't be measured is refused.
 #[inline]
 pub(crate) fn launch_gated(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();
     let Some(_inside) = Inside::enter() else { return real() };
-    with_launch(|| prepare(stream, work), real)
+    let launch = catch_panics(|| prepare(stream, work));
+    if launch.is_none() && catch_panics(|| is_refused(stream)) {
+        return NOT_PERMITTED;
+    }
+    with_launch(|| launch, real)
+}
+
+/// Returns whether the time of a launch without a record is limited: the system has refused a
+/// thread, a page or memory for it.
+#[cold]
+fn is_refused(stream: Stream) -> bool {
+    if !limits_time() || capture::of(stream) != Capture::None {
+        return false;
+    }
+    let is_limited = match device::of_stream(stream) {
+        LimitState::Unlimited => false,
+        LimitState::Limited(limited) => limited.account().has_time_limit(),
+        LimitState::Broken => true,
+    };
+    if is_limited {
+        say("the system refuses what a limit of time needs: launches are refused");
+    }
+    is_limited
 }
 
 /// Waits until few launches of a stream are in flight, so that all slices of the next one fit into
@@ -107,9 +133,14 @@ pub(crate) fn launch_all(
     let real = || order::shared(real);
     let _touch = touch();
     let Some(_inside) = Inside::enter() else { return real() };
-    let launches: Vec<_> =
-        catch_panics(|| all.filter_map(|(stream, work)| prepare(stream, work)).collect());
-    let code = real();
+    let mut is_any_refused = false;
+    let prepare_each = |(stream, work)| {
+        let launch = prepare(stream, work);
+        is_any_refused |= launch.is_none() && is_refused(stream);
+        launch
+    };
+    let launches: Vec<_> = catch_panics(|| all.filter_map(prepare_each).collect());
+    let code = if is_any_refused { NOT_PERMITTED } else { real() };
     catch_panics(|| launches.into_iter().for_each(|launch| launch.finish(code)));
     code
 }

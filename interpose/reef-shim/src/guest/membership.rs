@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// Time for which the first launch on a device waits for the daemon. Without an answer launches are
 /// passed on.
 const JOIN_TIMEOUT: Duration = Duration::from_millis(200);
-/// Longer time for a guest whose time is limited, which has a page soon: a launch that is passed on
-/// isn't charged.
-const LIMITED_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer time for a guest whose time is limited, which has a page soon: a launch without one is
+/// refused, because it would not be charged.
+const LIMITED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Device that this process uses. It stays for the life of the process.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! *In*: the environment, read once; contexts of launches. *Out*: for each context the page to wait
 //! on, at the device's address. *Invariant*: a launch waits for the daemon once per device, for a
 //! bounded time; a daemon that is late, or that returns, is joined by a thread of ours; after any
-//! failure a context's calls are passed on.
+//! failure a context's calls are passed on, or refused if their time is limited.
 
 mod absence;
 pub(crate) mod attach;

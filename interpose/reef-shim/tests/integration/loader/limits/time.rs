@@ -134,6 +134,37 @@ fn debt_of_a_long_kernel_is_waited_for_in_all_threads() {
     assert!((11_000..40_000).contains(&waited), "{waited} ms of 12,000");
 }
 
+/// Launches where the system opens no more files, so that there is no page. Says the code.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn launches_without_files() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let Work { stream, memory, mix } = driver.work(8);
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a struct that lives during the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) }, 0);
+    println!("launched: {}", driver.launch("cuLaunchKernel", mix, stream, memory, 0));
+}
+
+/// A launch that can't be measured is not made.
+#[test]
+fn launch_is_refused_if_its_time_can_not_be_measured() {
+    let (job, program) = (Job::new("unmeasured"), "loader::limits::time::launches_without_files");
+    let launched = |part: &[(&str, &str)]| {
+        let mut command = job.command(program);
+        command.env_remove("REEF_MEMORY").envs(part.iter().copied());
+        let output = wait(piped(&mut command), program);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = text.lines().find_map(|line| line.split_once("launched: ")?.1.parse().ok());
+        let code: u32 = code.unwrap_or_else(|| panic!("{text} {said}"));
+        (code, ours(&said).len())
+    };
+    assert_eq!(launched(&[]), (0, 0), "without a limit");
+    assert_eq!(launched(&[("REEF_COMPUTE", "20%")]), (800, 1));
+}
+
 #[test]
 fn real_time_program_without_a_daemon_keeps_its_part() {
     let (job, nowhere) = (Job::new("alone"), "/nowhere/guests.sock");
