@@ -1,6 +1,6 @@
 //! Initialization of the driver, contexts, and ranges of a profile.
 
-use super::declare::hooks;
+use super::declare::{hooks, through};
 use crate::actions::context_memory;
 use crate::actions::memory;
 use crate::actions::modules;
@@ -37,8 +37,12 @@ hooks! {
     cuCtxDetach(of: usize) |real| memory::detach_context(of, || sync::detach_context(of, real));
     cuGreenCtxDestroy(green: usize) |real| sync::end_green(green, real);
     cuDevicePrimaryCtxRetain(
-        context: *mut usize, device: i32,
-    ) |real| context_memory::retain(context, device, || primary::retain(context, device, real));
+        context: usize, device: i32,
+    ) |real(context)| through(context as *mut usize, |context| {
+        context_memory::retain(context, device, || {
+            primary::retain(context, device, || real(context as usize))
+        })
+    });
     cuDevicePrimaryCtxRelease(device: i32) |real| primary::release(device, real);
     cuDevicePrimaryCtxRelease_v2(device: i32) |real| primary::release(device, real);
     cuDevicePrimaryCtxReset(device: i32) |real| primary::reset(device, real);

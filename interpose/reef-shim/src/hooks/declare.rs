@@ -1,4 +1,4 @@
-//! Macros that export hooks under the driver's names.
+//! Macros that export hooks under the driver's names, and arguments that no other thread changes.
 
 /// `name(arguments) |real| sink;`, where `real` makes the real call. `|real(argument, …)|`: with
 /// other arguments instead of those of these names.
@@ -47,3 +47,30 @@ macro_rules! hook {
 }
 
 pub(super) use {hook, hooks, ptsz_variants};
+
+/// Makes a call that writes to a place of ours, and writes that to the program's once it has
+/// succeeded. So what is read there is what the driver has written: another thread of the program
+/// may write to the program's place at any time.
+pub(super) fn through<T: Copy + Default>(to: *mut T, call: impl FnOnce(*mut T) -> u32) -> u32 {
+    if to.is_null() {
+        return call(to);
+    }
+    let mut own = T::default();
+    let code = call(&raw mut own);
+    if code == 0 {
+        // SAFETY: not null, and the driver demands of the program that it may be written.
+        unsafe { to.write_unaligned(own) };
+    }
+    code
+}
+
+/// Makes a call with a copy of what the program has at an address, so that the driver reads what is
+/// read here.
+pub(super) fn copied<T: Copy>(from: *const T, call: impl FnOnce(*const T) -> u32) -> u32 {
+    if from.is_null() {
+        return call(from);
+    }
+    // SAFETY: not null, and the driver demands of the program what is read here.
+    let own = unsafe { from.read_unaligned() };
+    call(&raw const own)
+}

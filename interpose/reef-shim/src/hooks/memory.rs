@@ -1,7 +1,7 @@
 //! Allocations of memory, and their ends. Without limits each is a call of the real driver and one
 //! read of a word.
 
-use super::declare::{hooks, ptsz_variants};
+use super::declare::{copied, hooks, ptsz_variants, through};
 use crate::actions::memory::{self, allocate_array, allocate_linear, free, uncounted};
 use crate::actions::memory_request::or_ask;
 use crate::actions::pageable::{self, Location, prefetch_all};
@@ -18,14 +18,12 @@ use std::ffi::c_void;
 
 /// Returns the bytes of an array; zero without a description, which the driver refuses.
 fn flat(description: *const Flat) -> u64 {
-    // SAFETY: null, or a `CUDA_ARRAY_DESCRIPTOR`, which the driver demands of the program for the
-    // length of the call.
+    // SAFETY: null, or a copy of the program's `CUDA_ARRAY_DESCRIPTOR`.
     unsafe { description.as_ref() }.map_or(0, Flat::bytes)
 }
 
 fn deep(description: *const Deep, levels: u32) -> u64 {
-    // SAFETY: null, or a `CUDA_ARRAY3D_DESCRIPTOR`, which the driver demands of the program for the
-    // length of the call.
+    // SAFETY: null, or a copy of the program's `CUDA_ARRAY3D_DESCRIPTOR`.
     unsafe { description.as_ref() }.map_or(0, |description| description.bytes(levels))
 }
 
@@ -46,6 +44,21 @@ fn rows(
     timed(Api::Alloc, asked, 0, 0, || allocated_rows(call(), to, pitch, height))
 }
 
+/// Makes an array by `real`, which takes the places of its handle and its description.
+fn array<T: Copy>(
+    kind: Kind,
+    [to, of]: [usize; 2],
+    bytes: impl FnOnce(*const T) -> u64,
+    real: impl Fn(usize, usize) -> u32,
+) -> u32 {
+    through(to as *mut usize, |to| {
+        copied(of as *const T, |of| {
+            let bytes = bytes(of);
+            allocate_array(kind, bytes, to, || or_ask(bytes, || real(to as usize, of as usize)))
+        })
+    })
+}
+
 /// Ends an allocation, and records that in a profile.
 fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
     let _touch = touch(); // before anything of this library is entered, where nothing waits
@@ -54,33 +67,36 @@ fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
 
 hooks! {
     cuMemAlloc_v2(
-        to: *mut usize, bytes: usize,
-    ) |real| alloc(to, bytes, || {
-        let swappable = || swap::allocate(to, bytes, real);
+        to: usize, bytes: usize,
+    ) |real(to)| through(to as *mut usize, |to| alloc(to, bytes, || {
+        let swappable = || swap::allocate(to, bytes, || real(to as usize));
         allocate_linear(bytes as u64, to, || or_ask(bytes as u64, swappable))
-    });
+    }));
     cuMemAllocManaged(
-        to: *mut usize, bytes: usize, flags: u32,
-    ) |real| alloc(to, bytes, || allocate_linear(bytes as u64, to, real));
+        to: usize, bytes: usize, flags: u32,
+    ) |real(to)| through(to as *mut usize, |to| alloc(to, bytes, || {
+        allocate_linear(bytes as u64, to, || real(to as usize))
+    }));
     cuMemAllocPitch_v2(
-        to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32,
-    ) |real| rows(to, pitch, [width, height], || {
-        let bytes = width.saturating_mul(height) as u64;
-        memory::pitched(to, pitch, width, height, || or_ask(bytes, real))
-    });
+        to: usize, pitch: usize, width: usize, height: usize, element: u32,
+    ) |real(to, pitch)| through(to as *mut usize, |to| through(pitch as *mut usize, |pitch| {
+        rows(to, pitch, [width, height], || {
+            let bytes = width.saturating_mul(height) as u64;
+            let real = || real(to as usize, pitch as usize);
+            memory::pitched(to, pitch, width, height, || or_ask(bytes, real))
+        })
+    }));
     cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, || swap::free(at, real)));
     cuArrayCreate_v2(
-        to: *mut usize, of: *const Flat,
-    ) |real| allocate_array(Kind::Array, flat(of), to, || or_ask(flat(of), real));
+        to: usize, of: usize,
+    ) |real(to, of)| array(Kind::Array, [to, of], flat, real);
     cuArray3DCreate_v2(
-        to: *mut usize, of: *const Deep,
-    ) |real| allocate_array(Kind::Array, deep(of, 1), to, || or_ask(deep(of, 1), real));
+        to: usize, of: usize,
+    ) |real(to, of)| array(Kind::Array, [to, of], |of: *const Deep| deep(of, 1), real);
     cuArrayDestroy(array: usize) |real| free(Kind::Array, array, real);
     cuMipmappedArrayCreate(
-        to: *mut usize, of: *const Deep, levels: u32,
-    ) |real| allocate_array(Kind::Mipmapped, deep(of, levels), to, || {
-        or_ask(deep(of, levels), real)
-    });
+        to: usize, of: usize, levels: u32,
+    ) |real(to, of)| array(Kind::Mipmapped, [to, of], |of: *const Deep| deep(of, levels), real);
     cuMipmappedArrayDestroy(array: usize) |real| free(Kind::Mipmapped, array, real);
     cuMemGetInfo_v2(left: *mut usize, total: *mut usize) |real| memory::info(left, total, real);
     cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |real| memory::total(bytes, device, real);

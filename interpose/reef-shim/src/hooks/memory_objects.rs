@@ -1,6 +1,6 @@
 //! Objects with memory of their own: memory handles, pools, modules, limits of contexts, graphs.
 
-use super::declare::{hooks, ptsz_variants};
+use super::declare::{copied, hooks, ptsz_variants, through};
 use crate::actions::context_memory::{create, set_limit};
 use crate::actions::copy::on_device;
 use crate::actions::ipc;
@@ -16,12 +16,19 @@ use crate::limit::charges::Kind;
 use crate::limit::exporters::IpcHandle;
 use reef_cuda_abi::layouts::ArrayMapInfo;
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 
 hooks! {
     cuMemCreate(
-        handle: *mut u64, bytes: usize, properties: *const AllocationProperties, flags: u64,
-    ) |real| memory_handles::create(handle, bytes, properties, || {
-        or_ask_on(|| memory_handles::device_of(properties), bytes as u64, real)
+        handle: usize, bytes: usize, properties: usize, flags: u64,
+    ) |real(handle, properties)| through(handle as *mut u64, |handle| {
+        copied(properties as *const Words, |properties| {
+            let real = || real(handle as usize, properties as usize);
+            let properties = properties.cast::<AllocationProperties>();
+            memory_handles::create(handle, bytes, properties, || {
+                or_ask_on(|| memory_handles::device_of(properties), bytes as u64, real)
+            })
+        })
     });
     cuMemRelease(handle: u64) |real| memory_handles::release(handle, real);
     cuMemMap(
@@ -110,82 +117,96 @@ hooks! {
         at: *mut usize, pool: usize, data: *mut c_void,
     ) |real| pools::import_pointer(at, pool, real);
     cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
-    cuCtxCreate(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
-    cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+    cuCtxCreate(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
+    cuCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
     cuCtxCreate_v3(
-        context: *mut usize, affinities: *const c_void, count: i32, flags: u32, device: i32,
-    ) |real| create(context, device, real);
+        context: usize, affinities: *const c_void, count: i32, flags: u32, device: i32,
+    ) |real(context)| context_of(context, device, real);
     cuCtxCreate_v4(
-        context: *mut usize, params: *const c_void, flags: u32, device: i32,
-    ) |real| create(context, device, real);
-    cuGLCtxCreate(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
-    cuGLCtxCreate_v2(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+        context: usize, params: *const c_void, flags: u32, device: i32,
+    ) |real(context)| context_of(context, device, real);
+    cuGLCtxCreate(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
+    cuGLCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
     cuVDPAUCtxCreate(
-        context: *mut usize, flags: u32, device: i32, display: u32, address: *const c_void,
-    ) |real| create(context, device, real);
+        context: usize, flags: u32, device: i32, display: u32, address: *const c_void,
+    ) |real(context)| context_of(context, device, real);
     cuVDPAUCtxCreate_v2(
-        context: *mut usize, flags: u32, device: i32, display: u32, address: *const c_void,
-    ) |real| create(context, device, real);
+        context: usize, flags: u32, device: i32, display: u32, address: *const c_void,
+    ) |real(context)| context_of(context, device, real);
     cuCtxSetLimit(limit: u32, value: usize) |real| set_limit(limit, value, real);
 }
 
 hooks! {
     cuModuleLoad(
-        module: *mut usize, path: *const c_char,
-    ) |real| file(Kind::Module, module, path, NONE, real);
+        module: usize, path: *const c_char,
+    ) |real(module)| file(Kind::Module, module, path, NONE, real);
     cuModuleLoadData(
-        module: *mut usize, image: *const u8,
-    ) |real| code(Kind::Module, module, image, NONE, real);
+        module: usize, image: *const u8,
+    ) |real(module)| code(Kind::Module, module, image, NONE, real);
     cuModuleLoadDataEx(
-        module: *mut usize, image: *const u8, count: u32, options: *const u32, values: usize,
-    ) |real| code(Kind::Module, module, image, (options, count), real);
+        module: usize, image: *const u8, count: u32, options: *const u32, values: usize,
+    ) |real(module)| code(Kind::Module, module, image, (options, count), real);
     cuModuleLoadFatBinary(
-        module: *mut usize, image: *const u8,
-    ) |real| code(Kind::Module, module, image, NONE, real);
+        module: usize, image: *const u8,
+    ) |real(module)| code(Kind::Module, module, image, NONE, real);
     cuModuleUnload(
         module: usize,
     ) |real| kernels::unload(Kind::Module, module, || free(Kind::Module, module, real));
     cuLibraryLoadData(
-        library: *mut usize, image: *const u8, options: *const u32, values: usize, count: u32, more: usize, others: usize,
+        library: usize, image: *const u8, options: *const u32, values: usize, count: u32, more: usize, others: usize,
         number: u32,
-    ) |real| code(Kind::Library, library, image, (options, count), real);
+    ) |real(library)| code(Kind::Library, library, image, (options, count), real);
     cuLibraryLoadFromFile(
-        library: *mut usize, path: *const c_char, options: *const u32, values: usize, count: u32, more: usize,
+        library: usize, path: *const c_char, options: *const u32, values: usize, count: u32, more: usize,
         others: usize, number: u32,
-    ) |real| file(Kind::Library, library, path, (options, count), real);
+    ) |real(library)| file(Kind::Library, library, path, (options, count), real);
     cuLibraryUnload(
         library: usize,
     ) |real| kernels::unload(Kind::Library, library, || unload_library(library, real));
 }
 
+/// Words of a `CUmemAllocationProp`, some of which a program may leave out.
+type Words = MaybeUninit<[usize; 4]>;
+
 /// Options of the driver's compiler, and their number.
 type Options = (*const u32, u32);
 const NONE: Options = (std::ptr::null(), 0);
 
-/// Loads code from memory.
-fn code(
-    kind: Kind,
-    to: *mut usize,
-    image: *const u8,
-    options: Options,
-    real: impl FnOnce() -> u32,
-) -> u32 {
-    // SAFETY: the driver demands an image and `options.1` options of the program. Values of options
-    // are passed on unread.
-    unsafe { images::load(kind, to, image, options, || load(kind, to, image, real)) }
+/// Makes a context of a device by `real`, which takes the place of its handle.
+fn context_of(to: usize, device: i32, real: impl Fn(usize) -> u32) -> u32 {
+    through(to as *mut usize, |to| create(to, device, || real(to as usize)))
 }
 
-/// Loads code from a file.
+/// Loads code from memory by `real`, which takes the place of its handle.
+fn code(
+    kind: Kind,
+    to: usize,
+    image: *const u8,
+    options: Options,
+    real: impl FnOnce(usize) -> u32,
+) -> u32 {
+    through(to as *mut usize, |to| {
+        let real = || real(to as usize);
+        // SAFETY: the driver demands an image and `options.1` options of the program. Values of
+        // options are passed on unread.
+        unsafe { images::load(kind, to, image, options, || load(kind, to, image, real)) }
+    })
+}
+
+/// Loads code from a file by `real`, which takes the place of its handle.
 fn file(
     kind: Kind,
-    to: *mut usize,
+    to: usize,
     path: *const c_char,
     options: Options,
-    real: impl FnOnce() -> u32,
+    real: impl FnOnce(usize) -> u32,
 ) -> u32 {
-    // SAFETY: the driver demands a path that ends with a zero and `options.1` options of the
-    // program. Values of options are passed on unread.
-    unsafe { images::load_file(kind, to, path, options, || load_file(kind, to, path, real)) }
+    through(to as *mut usize, |to| {
+        let real = || real(to as usize);
+        // SAFETY: the driver demands a path that ends with a zero and `options.1` options of the
+        // program. Values of options are passed on unread.
+        unsafe { images::load_file(kind, to, path, options, || load_file(kind, to, path, real)) }
+    })
 }
 
 ptsz_variants! {

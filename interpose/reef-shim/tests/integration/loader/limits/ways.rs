@@ -4,6 +4,7 @@ use super::Job;
 use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Way of allocation that a program uses.
 const WAY: &str = "REEF_TEST_WAY";
@@ -269,6 +270,28 @@ impl Holder {
         0
     }
 
+    /// A piece whose address another thread overwrites by that of memory that ends then.
+    fn overwritten(&self) -> u32 {
+        let (driver, mut other) = (self.driver, 0_usize);
+        must!(call!(driver, cuMemAlloc_v2(&raw mut other, 2 << 20)));
+        let (at, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let code = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    at.store(other, Relaxed);
+                }
+            });
+            while at.load(Relaxed) == 0 {
+                std::hint::spin_loop();
+            }
+            let code = call!(driver, cuMemAlloc_v2(at.as_ptr(), PIECE));
+            is_over.store(true, Relaxed);
+            code
+        });
+        must!(code);
+        call!(driver, cuMemFree_v2(other))
+    }
+
     fn go(&self, way: &str) -> u32 {
         let (driver, limit) = (self.driver, |which: usize, value: usize| {
             let driver = self.driver;
@@ -293,6 +316,7 @@ impl Holder {
             "layers" => self.layers([8192, 0, 128], 0x01),
             "faces" => self.layers([512, 512, 24], 0x01 | 0x04),
             "odd" => self.odd(),
+            "overwritten" => self.overwritten(),
             "contexts" => call!(driver, cuCtxCreate_v2(&raw mut at, 0, 0)),
             _ => match way.split_once(' ') {
                 Some(("graph", how)) => self.graph(how),
@@ -391,6 +415,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("layers", 3),
         ("faces", 7),
         ("odd", 4),
+        ("overwritten", 3),
         ("contexts", 5),
     ];
     let mut wrong = Vec::new();
