@@ -10,10 +10,8 @@ use crate::limit::contexts::{RaisedLimit, begin, cost, raised_limits};
 use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::libraries;
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Sets a limit of the current context. Its memory is reserved before.
 pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) -> u32 {
@@ -46,6 +44,9 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
     })
 }
 
+/// Locked by a thread that makes a context: of several at once, one makes the process's first.
+static MAKING: Mutex<()> = Mutex::new(());
+
 /// Makes a context. The memory of a process's first context on a device isn't charged here: the
 /// daemon charges it as overhead.
 pub(crate) fn create(to: *const usize, ordinal: i32, real: impl Fn() -> u32) -> u32 {
@@ -55,12 +56,12 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl Fn() -> u32) -> 
         LimitState::Unlimited => real(),
         LimitState::Broken => OUT_OF_MEMORY,
         LimitState::Limited(device) => {
-            let making = Making::new(ordinal);
-            let is_further = making.has_others || has_context(ordinal);
+            let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_further = has_context(ordinal);
             let bytes = if is_further { begin(device).max(known_cost(ordinal)) } else { 0 };
             let variables = libraries::missing(ordinal);
             // Free memory of another device, if its context is current, says nothing of this one.
-            let is_measured = is_further && !making.has_others && calls::device() == Some(ordinal);
+            let is_measured = is_further && calls::device() == Some(ordinal);
             let before = is_measured.then(free_memory).flatten();
             let mut made = 0;
             let code = with_reservation(device, bytes.saturating_add(variables), real, || {
@@ -121,33 +122,6 @@ fn learn(ordinal: i32, took: u64) {
     let _ = cost_of(ordinal).map(|cost| cost.fetch_update(Relaxed, Relaxed, less));
 }
 
-/// Number of threads that make a context, by ordinal.
-static MAKING: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
-
-/// Guard of a thread that makes a context: of several at once, one makes the process's first.
-#[derive(Debug)]
-struct Making {
-    count: Option<&'static AtomicU64>,
-    /// True if other threads were making contexts of the device before.
-    has_others: bool,
-}
-
-impl Making {
-    fn new(ordinal: i32) -> Self {
-        let count = usize::try_from(ordinal).ok().and_then(|ordinal| MAKING.get(ordinal));
-        let before = count.map_or(0, |count| count.fetch_add(1, SeqCst));
-        Self { count, has_others: before > 0 }
-    }
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        if let Some(count) = self.count {
-            count.fetch_sub(1, SeqCst);
-        }
-    }
-}
-
 /// Returns whether this process has a context on a device.
 fn has_context(ordinal: i32) -> bool {
     has_primary(ordinal) || charges::has(Kind::Context, ordinal)
@@ -200,18 +174,4 @@ pub(crate) fn retain(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32)
         None => device.give_back(variables),
     }
     code
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_of_contexts_that_are_made_at_once_is_the_first() {
-        let both = [Making::new(15), Making::new(15)];
-        assert_eq!([both[0].has_others, both[1].has_others], [false, true]);
-        drop(both);
-        assert!(!Making::new(15).has_others);
-        assert!(!Making::new(-1).has_others && !Making::new(16).has_others);
-    }
 }

@@ -4,6 +4,7 @@ use super::Job;
 use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use std::ffi::CString;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Way of allocation that a program uses.
@@ -355,6 +356,37 @@ fn goes_one_way() {
         peak >> 20,
         taken >> 20
     );
+}
+
+/// Makes contexts in several threads at once. Says how many it got.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn makes_contexts_at_once() {
+    // SAFETY: ends this process after some time, in any case.
+    unsafe { libc::alarm(60) };
+    let (driver, begin) = (Driver::open(&library(SHIM)), Barrier::new(8));
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    let make = || {
+        let mut context = 0_usize;
+        begin.wait();
+        call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0))
+    };
+    let codes = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    println!("contexts: {}", codes.iter().filter(|code| **code == 0).count());
+}
+
+/// The first context is not charged, and each further one with what its limits take: 17 MiB.
+#[test]
+fn contexts_made_at_once_are_charged_but_for_one() {
+    let (job, program) = (Job::new("at-once"), "loader::limits::ways::makes_contexts_at_once");
+    let output = job.command(program).env("REEF_MEMORY", "40MiB").output().unwrap();
+    let [text, said] = [output.stdout, output.stderr];
+    let [text, said] = [&text, &said].map(|text| String::from_utf8_lossy(text));
+    let made = text.lines().find_map(|line| line.split_once("contexts: ")?.1.parse::<u32>().ok());
+    assert_eq!(made, Some(3), "{text} {said}");
 }
 
 /// Steps that were given, the last code, and the most that was taken in MiB.
