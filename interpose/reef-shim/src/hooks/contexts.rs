@@ -1,6 +1,6 @@
 //! Initialization of the driver, contexts, and ranges of a profile.
 
-use super::declare::{hooks, through};
+use super::declare::{hooks, write_through};
 use crate::actions::context_memory;
 use crate::actions::memory;
 use crate::actions::modules;
@@ -38,7 +38,7 @@ hooks! {
     cuGreenCtxDestroy(green: usize) |real| sync::end_green(green, real);
     cuDevicePrimaryCtxRetain(
         context: usize, device: i32,
-    ) |real(context)| through(context as *mut usize, |context| {
+    ) |real(context)| write_through(context as *mut usize, |context| {
         context_memory::retain(context, device, || {
             primary::retain(context, device, || real(context as usize))
         })

@@ -51,7 +51,10 @@ pub(super) use {hook, hooks, ptsz_variants};
 /// Makes a call that writes to a place of ours, and writes that to the program's once it has
 /// succeeded. So what is read there is what the driver has written: another thread of the program
 /// may write to the program's place at any time.
-pub(super) fn through<T: Copy + Default>(to: *mut T, call: impl FnOnce(*mut T) -> u32) -> u32 {
+pub(super) fn write_through<T: Copy + Default>(
+    to: *mut T,
+    call: impl FnOnce(*mut T) -> u32,
+) -> u32 {
     if to.is_null() {
         return call(to);
     }
@@ -66,7 +69,7 @@ pub(super) fn through<T: Copy + Default>(to: *mut T, call: impl FnOnce(*mut T) -
 
 /// Makes a call with a copy of what the program has at an address, so that the driver reads what is
 /// read here.
-pub(super) fn copied<T: Copy>(from: *const T, call: impl FnOnce(*const T) -> u32) -> u32 {
+pub(super) fn with_copy<T: Copy>(from: *const T, call: impl FnOnce(*const T) -> u32) -> u32 {
     if from.is_null() {
         return call(from);
     }

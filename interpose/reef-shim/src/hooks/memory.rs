@@ -1,7 +1,7 @@
 //! Allocations of memory, and their ends. Without limits each is a call of the real driver and one
 //! read of a word.
 
-use super::declare::{copied, hooks, ptsz_variants, through};
+use super::declare::{hooks, ptsz_variants, with_copy, write_through};
 use crate::actions::memory::{self, allocate_array, allocate_linear, free, uncounted};
 use crate::actions::memory_request::or_ask;
 use crate::actions::pageable::{self, Location, prefetch_all};
@@ -51,8 +51,8 @@ fn array<T: Copy>(
     bytes: impl FnOnce(*const T) -> u64,
     real: impl Fn(usize, usize) -> u32,
 ) -> u32 {
-    through(to as *mut usize, |to| {
-        copied(of as *const T, |of| {
+    write_through(to as *mut usize, |to| {
+        with_copy(of as *const T, |of| {
             let bytes = bytes(of);
             allocate_array(kind, bytes, to, || or_ask(bytes, || real(to as usize, of as usize)))
         })
@@ -68,24 +68,24 @@ fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
 hooks! {
     cuMemAlloc_v2(
         to: usize, bytes: usize,
-    ) |real(to)| through(to as *mut usize, |to| alloc(to, bytes, || {
+    ) |real(to)| write_through(to as *mut usize, |to| alloc(to, bytes, || {
         let swappable = || swap::allocate(to, bytes, || real(to as usize));
         allocate_linear(bytes as u64, to, || or_ask(bytes as u64, swappable))
     }));
     cuMemAllocManaged(
         to: usize, bytes: usize, flags: u32,
-    ) |real(to)| through(to as *mut usize, |to| alloc(to, bytes, || {
+    ) |real(to)| write_through(to as *mut usize, |to| alloc(to, bytes, || {
         allocate_linear(bytes as u64, to, || real(to as usize))
     }));
     cuMemAllocPitch_v2(
         to: usize, pitch: usize, width: usize, height: usize, element: u32,
-    ) |real(to, pitch)| through(to as *mut usize, |to| through(pitch as *mut usize, |pitch| {
-        rows(to, pitch, [width, height], || {
+    ) |real(to, pitch)| write_through(to as *mut usize, |to| {
+        write_through(pitch as *mut usize, |pitch| rows(to, pitch, [width, height], || {
             let bytes = width.saturating_mul(height) as u64;
             let real = || real(to as usize, pitch as usize);
             memory::pitched(to, pitch, width, height, || or_ask(bytes, real))
-        })
-    }));
+        }))
+    });
     cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, || swap::free(at, real)));
     cuArrayCreate_v2(
         to: usize, of: usize,

@@ -1,6 +1,6 @@
 //! Objects with memory of their own: memory handles, pools, modules, limits of contexts, graphs.
 
-use super::declare::{copied, hooks, ptsz_variants, through};
+use super::declare::{hooks, ptsz_variants, with_copy, write_through};
 use crate::actions::context_memory::{create, set_limit};
 use crate::actions::copy::on_device;
 use crate::actions::ipc;
@@ -21,8 +21,8 @@ use std::mem::MaybeUninit;
 hooks! {
     cuMemCreate(
         handle: usize, bytes: usize, properties: usize, flags: u64,
-    ) |real(handle, properties)| through(handle as *mut u64, |handle| {
-        copied(properties as *const Words, |properties| {
+    ) |real(handle, properties)| write_through(handle as *mut u64, |handle| {
+        with_copy(properties as *const Words, |properties| {
             let real = || real(handle as usize, properties as usize);
             let properties = properties.cast::<AllocationProperties>();
             memory_handles::create(handle, bytes, properties, || {
@@ -117,22 +117,22 @@ hooks! {
         at: *mut usize, pool: usize, data: *mut c_void,
     ) |real| pools::import_pointer(at, pool, real);
     cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
-    cuCtxCreate(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
-    cuCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
+    cuCtxCreate(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
+    cuCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
     cuCtxCreate_v3(
         context: usize, affinities: *const c_void, count: i32, flags: u32, device: i32,
-    ) |real(context)| context_of(context, device, real);
+    ) |real(context)| make_context(context, device, real);
     cuCtxCreate_v4(
         context: usize, params: *const c_void, flags: u32, device: i32,
-    ) |real(context)| context_of(context, device, real);
-    cuGLCtxCreate(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
-    cuGLCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| context_of(context, device, real);
+    ) |real(context)| make_context(context, device, real);
+    cuGLCtxCreate(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
+    cuGLCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
     cuVDPAUCtxCreate(
         context: usize, flags: u32, device: i32, display: u32, address: *const c_void,
-    ) |real(context)| context_of(context, device, real);
+    ) |real(context)| make_context(context, device, real);
     cuVDPAUCtxCreate_v2(
         context: usize, flags: u32, device: i32, display: u32, address: *const c_void,
-    ) |real(context)| context_of(context, device, real);
+    ) |real(context)| make_context(context, device, real);
     cuCtxSetLimit(limit: u32, value: usize) |real| set_limit(limit, value, real);
 }
 
@@ -173,8 +173,8 @@ type Options = (*const u32, u32);
 const NONE: Options = (std::ptr::null(), 0);
 
 /// Makes a context of a device by `real`, which takes the place of its handle.
-fn context_of(to: usize, device: i32, real: impl Fn(usize) -> u32) -> u32 {
-    through(to as *mut usize, |to| create(to, device, || real(to as usize)))
+fn make_context(to: usize, device: i32, real: impl Fn(usize) -> u32) -> u32 {
+    write_through(to as *mut usize, |to| create(to, device, || real(to as usize)))
 }
 
 /// Loads code from memory by `real`, which takes the place of its handle.
@@ -185,7 +185,7 @@ fn code(
     options: Options,
     real: impl FnOnce(usize) -> u32,
 ) -> u32 {
-    through(to as *mut usize, |to| {
+    write_through(to as *mut usize, |to| {
         let real = || real(to as usize);
         // SAFETY: the driver demands an image and `options.1` options of the program. Values of
         // options are passed on unread.
@@ -201,7 +201,7 @@ fn file(
     options: Options,
     real: impl FnOnce(usize) -> u32,
 ) -> u32 {
-    through(to as *mut usize, |to| {
+    write_through(to as *mut usize, |to| {
         let real = || real(to as usize);
         // SAFETY: the driver demands a path that ends with a zero and `options.1` options of the
         // program. Values of options are passed on unread.
