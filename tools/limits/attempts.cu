@@ -196,6 +196,47 @@ static CUresult range_of_pool() { // a file keeps memory that its pool has given
     return CUDA_SUCCESS;
 }
 
+static CUresult conditional_body() { // allocations that a graph makes only if a condition is true
+#if CUDA_VERSION >= 12040
+    CUcontext context;
+    MUST(cuCtxGetCurrent(&context));
+    for (int i = 0; i < 8; i++, held += 400 * MIB) {
+        CUgraph graph;
+        CUgraphNode node;
+        CUgraphExec exec;
+        CUgraphConditionalHandle handle;
+        MUST(cuGraphCreate(&graph, 0));
+        MUST(cuGraphConditionalHandleCreate(&handle, graph, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+        CUgraphNodeParams params;
+        memset(&params, 0, sizeof params);
+        params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+        params.conditional.handle = handle;
+        params.conditional.type = CU_GRAPH_COND_TYPE_IF;
+        params.conditional.size = 1;
+        params.conditional.ctx = context;
+#if CUDA_VERSION >= 13000
+        MUST(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
+#else
+        MUST(cuGraphAddNode(&node, graph, nullptr, 0, &params));
+#endif
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        memset(&alloc, 0, sizeof alloc);
+        alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+        alloc.bytesize = 400 * MIB;
+        CUresult code = cuGraphAddMemAllocNode(&node, params.conditional.phGraph_out[0], nullptr, 0, &alloc);
+        if (code == CUDA_SUCCESS) code = cuGraphInstantiateWithFlags(&exec, graph, 0);
+        if (code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY) return refused_by_driver(code);
+        TRY(code);
+        TRY(cuGraphLaunch(exec, stream));
+        MUST(cuStreamSynchronize(stream));
+    }
+    return CUDA_SUCCESS;
+#else
+    return refused_by_driver(CUDA_ERROR_NOT_SUPPORTED);
+#endif
+}
+
 static CUresult registered() { // page tables: a GiB of the host at 64 addresses. Its number alone is of interest
     int file = memfd_create("registered", 0);
     if (file < 0 || ftruncate(file, 1024 * MIB) != 0) return CUDA_ERROR_UNKNOWN;
@@ -217,6 +258,7 @@ static CUresult run(const std::string& name) {
     if (name == "mapped-at-once") return mapped_at_once();
     if (name == "captured-at-once") return captured_at_once();
     if (name == "range-of-pool") return range_of_pool();
+    if (name == "conditional-body") return conditional_body();
     if (name == "registered") return registered();
     printf("no case %s; ", name.c_str());
     return CUDA_ERROR_INVALID_VALUE;

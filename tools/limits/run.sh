@@ -58,6 +58,7 @@ case_of overwritten 896 1024 2
 case_of mapped-at-once 832 1024 2
 case_of captured-at-once 0 1024 2
 case_of range-of-pool 0 1024 2
+case_of conditional-body 0 1024 2
 case_of registered 0 0 2
 # CASE, and the code that ends it. Without one, the program has a quarter of the time, as far as a few seconds can tell.
 share_of() {
