@@ -5,10 +5,12 @@ use crate::actions::launch::{Work, launch_all, launch_gated};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::backed;
 use crate::kernel_variants::launch::{KernelLaunch, launch_variant};
+use crate::limit::refusal::say;
 use crate::order;
 use crate::profile::timed::timed;
 use crate::rerun::check::launch_and_compare;
-use crate::settings::{keeps_code, runs_again};
+
+use crate::settings::{keeps_code, limits_time, runs_again};
 use reef_cuda_abi::layouts::{LaunchConfig, LaunchParams};
 use reef_guest::profile::Api;
 use std::ffi::c_void;
@@ -59,9 +61,17 @@ fn launch_kernel(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u
     }
 }
 
-/// Launches a kernel whose code is kept: decides between the diagnostic and slices.
+/// Launches a kernel whose code is kept: decides between the diagnostic and slices. The diagnostic
+/// is not for a program whose time is limited, because its launches are not measured.
 fn launch_with_code(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
-    if runs_again() { launch_and_compare(of, real) } else { launch_variant(of, work, real) }
+    if !runs_again() {
+        launch_variant(of, work, real)
+    } else if limits_time() {
+        say("REEF_RERUN has no effect on a program with a limit of time");
+        launch_gated(of.stream, work, real)
+    } else {
+        launch_and_compare(of, real)
+    }
 }
 
 ptsz_variants! {

@@ -44,13 +44,30 @@ fn start(job: &Job, set: &[(&str, &str)]) -> Child {
 fn a_program_waits_for_its_part_of_the_time_and_goes_on() {
     let job = Job::new("time");
     let set = [("REEF_COMPUTE", "20%"), (LASTS, "0"), ("REEF_EXPLAIN", "/dev/stderr")];
-    let output = wait(start(&job, &set), PROGRAM);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let said = waits(&job, &set);
     assert!(said.contains("daemon: none; its part of the time is limited without one"), "{said}");
+}
+
+/// Runs the program, whose launches have to wait. Returns what it says.
+fn waits(job: &Job, set: &[(&str, &str)]) -> String {
+    let output = wait(start(job, set), PROGRAM);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
     let waits = said.split_once("waits for its part of the time ");
     let waits = waits.and_then(|(_, rest)| rest.lines().next()?.parse::<u64>().ok());
     assert!(waits.is_some_and(|waits| waits > 0), "{said}");
+    said
+}
+
+/// A check that runs kernels again would not be charged, so it is not made.
+#[test]
+fn time_of_a_program_to_be_checked_is_limited() {
+    let job = Job::new("checked");
+    let file = job.folder.join("found");
+    let set = [("REEF_COMPUTE", "20%"), (LASTS, "0"), ("REEF_EXPLAIN", "/dev/stderr")];
+    let checked = [("REEF_RERUN", file.to_str().unwrap())];
+    let said = waits(&job, &[&set[..], &checked[..]].concat());
+    assert_eq!(ours(&said), ["reef: REEF_RERUN has no effect on a program with a limit of time"]);
 }
 
 /// Waits until something is so.
