@@ -49,8 +49,11 @@ pub(crate) fn device() -> Option<(&'static Device, i32)> {
 
 fn join(uuid: Uuid, ordinal: i32) -> Option<&'static Device> {
     let mut memberships = memberships();
-    if let Some(known) = memberships.iter().find(|known| known.request.device == uuid) {
-        return known.device(); // waited for once is enough
+    let known = memberships.iter().copied().find(|known| known.request.device == uuid);
+    if let Some(known) = known {
+        drop(memberships);
+        // Waited for once is enough, unless a launch would be refused meanwhile.
+        return if known.limited.is_some() { known.wait() } else { known.device() };
     }
     let member = start(uuid, ordinal)?;
     memberships.push(member);
