@@ -253,25 +253,3 @@ impl MemoryTable {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AT: u64 = 1 << 40;
-
-    #[test]
-    fn mapping_made_before_an_unmap_returns_is_kept() {
-        let mut table = MemoryTable::default();
-        (1..=2).for_each(|handle| table.create(handle, None, 0));
-        table.map(AT, 8, 1);
-        let ended = table.mapped(AT, 8);
-        table.map(AT, 8, 2); // at an address that the driver has freed
-        table.unmap(&ended);
-        (1..=2).for_each(|handle| table.release(handle));
-        assert_eq!((table.at(AT), table.memory.len()), (Some(2), 1));
-        let ended = table.mapped(AT, 8);
-        table.unmap(&ended);
-        assert_eq!((table.at(AT), table.memory.len()), (None, 0));
-    }
-}

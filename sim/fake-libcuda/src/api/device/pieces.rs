@@ -82,18 +82,25 @@ unsafe fn map(at: usize, bytes: usize, _offset: usize, handle: usize, _flags: u6
     if let Err(code) = addresses::map(at, bytes, handle) {
         return code;
     }
-    world().mapped.insert(at, (bytes, handle));
+    let mut world = world();
+    if world.mapped.contains_key(&at) {
+        return INVALID_VALUE;
+    }
+    world.mapped.insert(at, (bytes, handle));
+    drop(world);
     change(handle, |piece| piece.mappings += 1)
 }
 
+/// Another thread may map something there before this returns.
 unsafe fn unmap(at: usize, bytes: usize) -> u32 {
-    let gone: Vec<_> = world()
-        .mapped
-        .range(at..at.saturating_add(bytes))
-        .map(|(at, (_, piece))| (*at, *piece))
-        .collect();
+    let mut world = world();
+    let its = world.mapped.range(at..at.saturating_add(bytes));
+    let gone: Vec<_> = its.map(|(at, (_, piece))| (*at, *piece)).collect();
+    for (at, _) in &gone {
+        world.mapped.remove(at);
+    }
+    drop(world);
     for (at, piece) in &gone {
-        world().mapped.remove(at);
         addresses::unmap(*at, bytes);
         change(*piece, |piece| piece.mappings -= 1);
     }

@@ -271,6 +271,30 @@ impl Holder {
         0
     }
 
+    /// A piece that another thread maps to an address as soon as it is free, before the call that
+    /// ends the mapping there has returned.
+    fn mapped_at_once(&self) -> u32 {
+        let (driver, [mut former, mut handle]) = (self.driver, [0_usize; 2]);
+        let (at, bytes) = ((self.step + 1) << 40, 2 << 20);
+        must!(self.piece(&mut handle));
+        must!(call!(driver, cuMemCreate(&raw mut former, bytes, place(1).as_ptr(), 0)));
+        must!(call!(driver, cuMemMap(at, bytes, 0, former, 0)));
+        must!(call!(driver, cuMemRelease(former)));
+        let has_begun = AtomicBool::new(false);
+        let code = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                has_begun.store(true, Relaxed);
+                while call!(driver, cuMemMap(at, PIECE, 0, handle, 0)) != 0 {}
+            });
+            while !has_begun.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+            call!(driver, cuMemUnmap(at, bytes))
+        });
+        must!(code);
+        call!(driver, cuMemRelease(handle))
+    }
+
     /// A piece whose address another thread overwrites by that of memory that ends then.
     fn overwritten(&self) -> u32 {
         let (driver, mut other) = (self.driver, 0_usize);
@@ -317,6 +341,7 @@ impl Holder {
             "layers" => self.layers([8192, 0, 128], 0x01),
             "faces" => self.layers([512, 512, 24], 0x01 | 0x04),
             "odd" => self.odd(),
+            "mapped at once" => self.mapped_at_once(),
             "overwritten" => self.overwritten(),
             "contexts" => call!(driver, cuCtxCreate_v2(&raw mut at, 0, 0)),
             _ => match way.split_once(' ') {
@@ -447,6 +472,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("layers", 3),
         ("faces", 7),
         ("odd", 4),
+        ("mapped at once", 3),
         ("overwritten", 3),
         ("contexts", 5),
     ];
