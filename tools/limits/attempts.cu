@@ -77,6 +77,25 @@ static CUresult quoted() {
     return CUDA_SUCCESS;
 }
 
+// A module with a variable of some MiB, which a reader of the text may take for less.
+static CUresult module_of(size_t mib, const std::string& variable) {
+    const std::string text = HEAD + variable;
+    for (size_t i = 0; i < 4096 / mib; i++, held += mib * MIB) {
+        CUmodule module;
+        CUresult code = cuModuleLoadData(&module, text.c_str());
+        if (code == CUDA_ERROR_INVALID_PTX) return refused_by_driver(code);
+        TRY(code);
+    }
+    return CUDA_SUCCESS;
+}
+static CUresult rows() {
+    std::string variable = ".visible .global .align 4 .b8 g[][1048576] = {{}";
+    for (int i = 1; i < 64; i++) variable += ",{}";
+    return module_of(64, variable + "};\n");
+}
+static CUresult packed() { return module_of(256, ".visible .global .align 4 .f16x2 g[67108864];\n"); }
+static CUresult textures() { return module_of(208, ".visible .global .texref t[4194304];\n"); }
+
 static CUresult contexts_at_once() { // one of them is not charged
     std::atomic<int> ready{0}, made{0};
     std::vector<std::thread> threads;
@@ -253,6 +272,9 @@ static CUresult run(const std::string& name) {
     if (name == "constants") return constants();
     if (name == "aligned") return aligned();
     if (name == "quoted") return quoted();
+    if (name == "rows") return rows();
+    if (name == "packed") return packed();
+    if (name == "textures") return textures();
     if (name == "contexts-at-once") return contexts_at_once();
     if (name == "overwritten") return overwritten();
     if (name == "mapped-at-once") return mapped_at_once();

@@ -138,18 +138,11 @@ fn word_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// Length of a text in quotation marks, with them. One that does not end goes to the end.
+/// Length of a text in quotation marks, with them. One that does not end goes to the end. A
+/// backslash is a sign like others, as for ptxas 13.0.
 fn text_length(bytes: &[u8]) -> usize {
-    let mut escaped = true; // the first mark
-    for (at, byte) in bytes.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    bytes.len()
+    let end = bytes.iter().skip(1).position(|byte| *byte == b'"');
+    end.map_or(bytes.len(), |end| end + 2)
 }
 
 /// Words of a text, such as the registers of an operand.
@@ -163,7 +156,7 @@ mod tests {
 
     #[test]
     fn tokens_leave_comments_out() {
-        let text = "ld.shared::cta.b32 %r1, [%rd2+-4]; // x\n/* ; */ .file 1 \"a;\\\"b\"";
+        let text = "ld.shared::cta.b32 %r1, [%rd2+-4]; // x\n/* ; */ .file 1 \"a;\\\" b";
         let tokens: Vec<_> = Cursor::new(text, 0).map(|token| token.text).collect();
         let want = [
             "ld.shared::cta.b32",
@@ -178,7 +171,8 @@ mod tests {
             ";",
             ".file",
             "1",
-            "\"a;\\\"b\"",
+            "\"a;\\\"",
+            "b",
         ];
         assert_eq!(tokens, want);
     }
