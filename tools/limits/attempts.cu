@@ -93,6 +93,7 @@ static CUresult rows() {
     for (int i = 1; i < 64; i++) variable += ",{}";
     return module_of(64, variable + "};\n");
 }
+static CUresult commented() { return module_of(256, "/*/ \"*/ .visible .global .align 4 .b8 g[268435456]; /* \" */\n"); }
 static CUresult packed() { return module_of(256, ".visible .global .align 4 .f16x2 g[67108864];\n"); }
 static CUresult textures() { return module_of(208, ".visible .global .texref t[4194304];\n"); }
 
@@ -273,6 +274,7 @@ static CUresult run(const std::string& name) {
     if (name == "aligned") return aligned();
     if (name == "quoted") return quoted();
     if (name == "rows") return rows();
+    if (name == "commented") return commented();
     if (name == "packed") return packed();
     if (name == "textures") return textures();
     if (name == "contexts-at-once") return contexts_at_once();

@@ -54,6 +54,7 @@ case_of constants 256 1024 2
 case_of aligned 0 1024 2
 case_of quoted 0 1024 2
 case_of rows 0 1024 2
+case_of commented 0 1024 2
 case_of packed 0 1024 2
 case_of textures 0 1024 2
 case_of contexts-at-once 0 0 2 2600 # a context takes some 500 MiB; its limits, which are charged, 280

@@ -194,7 +194,7 @@ mod tests {
 
     /// As ptxas 13.0 lays them out.
     #[test]
-    fn rows_packed_types_and_textures_are_counted() {
+    fn rows_packed_types_textures_and_odd_texts_are_counted() {
         assert_eq!(
             bytes(".global .b8 g[][1024] = {{}, {}, {{}, {}}}; .global .b8 h[][4] = {};"),
             3076
@@ -206,6 +206,8 @@ mod tests {
         );
         let hidden = ".file 1 \"a\\\"\n.global .b8 g[4096];\n.file 2 \"b\"";
         assert_eq!((bytes(hidden), names(hidden)), (4096, vec!["g"]));
+        let between = "/*/ \"*/ .global .b8 g[4096]; /* \" */";
+        assert_eq!((bytes(between), names(between)), (4096, vec!["g"]));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
             if rest.starts_with(b"//") {
                 self.skip_line();
             } else if rest.starts_with(b"/*") {
-                let end = self.text[self.at..].find("*/").map(|end| end + 2);
+                let end = self.text[self.at + 2..].find("*/").map(|end| end + 4); // not in `/*/`
                 self.at += end.unwrap_or(rest.len());
             } else {
                 return;
