@@ -91,25 +91,36 @@ hooks! {
         pool: usize, attribute: u32, value: *mut c_void,
     ) |real| pools::attribute(real);
     cuMemPoolCreate(
-        pool: *mut usize, properties: *const AllocationProperties,
-    ) |real| pools::create_pool(pool, properties, real);
+        pool: usize, properties: usize,
+    ) |real(pool, properties)| write_through(pool as *mut usize, |pool| {
+        with_copy(properties as *const PoolWords, |properties| {
+            let real = || real(pool as usize, properties as usize);
+            pools::create_pool(pool, properties.cast::<AllocationProperties>(), real)
+        })
+    });
     cuDeviceGetMemPool(
-        pool: *mut usize, device: i32,
-    ) |real| pools::own_pool(pool, device, real);
+        pool: usize, device: i32,
+    ) |real(pool)| write_through(pool as *mut usize, |pool| {
+        pools::own_pool(pool, device, || real(pool as usize))
+    });
     cuDeviceGetDefaultMemPool(
-        pool: *mut usize, device: i32,
-    ) |real| pools::own_pool(pool, device, real);
+        pool: usize, device: i32,
+    ) |real(pool)| write_through(pool as *mut usize, |pool| {
+        pools::own_pool(pool, device, || real(pool as usize))
+    });
     cuMemGetMemPool(
-        pool: *mut usize, location: *const [u32; 2], kind: u32,
-    ) |real| pools::pool_of(pool, location, kind, real);
+        pool: usize, location: usize, kind: u32,
+    ) |real(pool, location)| pool_of([pool, location], kind, real);
     cuMemGetDefaultMemPool(
-        pool: *mut usize, location: *const [u32; 2], kind: u32,
-    ) |real| pools::pool_of(pool, location, kind, real);
+        pool: usize, location: usize, kind: u32,
+    ) |real(pool, location)| pool_of([pool, location], kind, real);
     cuMemPoolDestroy(pool: usize) |real| pools::destroy_pool(pool, real);
     cuMemPoolExportPointer(data: *mut c_void, at: usize) |real| pools::export_pointer(at, real);
     cuMemPoolImportFromShareableHandle(
-        pool: *mut usize, from: usize, kind: u32, flags: u64,
-    ) |real| pools::import_pool(pool, from, kind, real);
+        pool: usize, from: usize, kind: u32, flags: u64,
+    ) |real(pool)| write_through(pool as *mut usize, |pool| {
+        pools::import_pool(pool, from, kind, || real(pool as usize))
+    });
     cuMemPoolExportToShareableHandle(
         to: *mut c_void, pool: usize, kind: u32, flags: u64,
     ) |real| pools::export_pool(to, kind, real);
@@ -168,9 +179,21 @@ hooks! {
 /// Words of a `CUmemAllocationProp`, some of which a program may leave out.
 type Words = MaybeUninit<[usize; 4]>;
 
+/// Words of a `CUmemPoolProps`, some of which a program may leave out.
+type PoolWords = MaybeUninit<[usize; 11]>;
+
 /// Options of the driver's compiler, and their number.
 type Options = (*const u32, u32);
 const NONE: Options = (std::ptr::null(), 0);
+
+/// Gets the pool of a location by `real`, which takes the places of its handle and of the location.
+fn pool_of([to, at]: [usize; 2], kind: u32, real: impl Fn(usize, usize) -> u32) -> u32 {
+    write_through(to as *mut usize, |to| {
+        with_copy(at as *const [u32; 2], |at| {
+            pools::pool_of(to, at, kind, || real(to as usize, at as usize))
+        })
+    })
+}
 
 /// Makes a context of a device by `real`, which takes the place of its handle.
 fn make_context(to: usize, device: i32, real: impl Fn(usize) -> u32) -> u32 {

@@ -18,6 +18,13 @@ fn used() -> [u64; 2] {
     })
 }
 
+/// Words of a `CUmemPoolProps` of the first location of a kind.
+fn properties(location: u32) -> [u32; 24] {
+    let mut words = [0; 24];
+    words[..3].copy_from_slice(&[1, 0, location]);
+    words
+}
+
 /// Leaves unused memory in a pool of the current device.
 fn leave_spare(driver: Driver) {
     let [mut at, mut pool, mut device] = [0_usize; 3];
@@ -56,8 +63,8 @@ fn uses_two_devices() {
     assert_eq!(call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, 0)), 0);
     eprintln!("from the other: {:?}", used());
     // One that was made for the first device.
-    let place = [1_u32, 0, 1, 0, 0, 0, 0, 0];
-    assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, &raw const place)), 0);
+    let place = properties(1);
+    assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, place.as_ptr())), 0);
     assert_eq!(call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, 0)), 0);
     eprintln!("from one of its own: {:?}", used());
 }
@@ -119,8 +126,8 @@ fn uses_a_stream_of_another_device() {
     assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
     assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, PIECE, stream)), 0);
     eprintln!("in the stream: {:?}", used());
-    let host = [1_u32, 0, 2, 0, 0, 0, 0, 0];
-    assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, &raw const host)), 0);
+    let host = properties(2);
+    assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, host.as_ptr())), 0);
     for _ in 0..8 {
         assert_eq!(call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, stream)), 0);
     }

@@ -5,7 +5,7 @@ use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use std::ffi::CString;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Way of allocation that a program uses.
 const WAY: &str = "REEF_TEST_WAY";
@@ -317,6 +317,37 @@ impl Holder {
         call!(driver, cuMemFree_v2(other))
     }
 
+    /// A pool whose location another thread changes all the time: the device or the host. Those of
+    /// the host hold nothing of the device, so the next one is tried.
+    fn changed_pool(&self) -> u32 {
+        let (driver, fake) = (self.driver, Driver::open(&library(FAKE)));
+        let taken = || {
+            let [mut taken, mut peak] = [0_u64; 2];
+            assert_eq!(call!(fake, reef_fake_memory(&raw mut taken, &raw mut peak)), 0);
+            taken
+        };
+        let (words, is_over) = (place(1).map(AtomicU32::new), AtomicBool::new(false));
+        let before = taken();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    [2, 1].into_iter().for_each(|location| words[2].store(location, Relaxed));
+                }
+            });
+            let code = loop {
+                let [mut pool, mut at] = [0_usize; 2];
+                let made = call!(driver, cuMemPoolCreate(&raw mut pool, words.as_ptr()));
+                let to = &raw mut at;
+                let code = call!(driver, cuMemAllocFromPoolAsync(to, PIECE, pool, self.stream));
+                if made != 0 || code != 0 || taken() > before {
+                    break made.max(code);
+                }
+            };
+            is_over.store(true, Relaxed);
+            code
+        })
+    }
+
     fn go(&self, way: &str) -> u32 {
         let (driver, limit) = (self.driver, |which: usize, value: usize| {
             let driver = self.driver;
@@ -343,6 +374,7 @@ impl Holder {
             "odd" => self.odd(),
             "mapped at once" => self.mapped_at_once(),
             "overwritten" => self.overwritten(),
+            "changed pools" => self.changed_pool(),
             "contexts" => call!(driver, cuCtxCreate_v2(&raw mut at, 0, 0)),
             _ => match way.split_once(' ') {
                 Some(("graph", how)) => self.graph(how),
@@ -474,6 +506,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("odd", 4),
         ("mapped at once", 3),
         ("overwritten", 3),
+        ("changed pools", 4),
         ("contexts", 5),
     ];
     let mut wrong = Vec::new();
