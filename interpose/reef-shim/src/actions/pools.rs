@@ -32,15 +32,58 @@ pub(crate) fn allocate(
     refuse_on_panic(|| match calls::with_relaxed_capture(|| limit_state(pool, stream)) {
         LimitState::Unlimited => real(),
         LimitState::Broken => OUT_OF_MEMORY,
-        LimitState::Limited(_) if calls::is_capturing(stream) => real(),
-        LimitState::Limited(device) => match pool_of_request(pool, device) {
-            Some(found) => from_pool(device, to, bytes as u64, found, stream, || match pool {
-                Some(_) => real(),
-                None => allocate_from(to, bytes, found, stream).unwrap_or_else(real),
-            }),
-            None => real(), // the driver says why
-        },
+        LimitState::Limited(device) => {
+            if let Some(capture) = calls::capture_number(stream) {
+                return in_capture(device, to, pool, (stream, capture), real);
+            }
+            match pool_of_request(pool, device) {
+                Some(found) => from_pool(device, to, bytes as u64, found, stream, || match pool {
+                    Some(_) => real(),
+                    None => allocate_from(to, bytes, found, stream).unwrap_or_else(real),
+                }),
+                None => real(), // the driver says why
+            }
+        }
     })
+}
+
+/// Allocates in a capture, where the driver allocates nothing, unless another thread ends the
+/// capture before: then the pool may have grown. What exceeds the limit is freed again.
+fn in_capture(
+    device: &'static Limited,
+    to: *const usize,
+    pool: Option<usize>,
+    (stream, capture): (Stream, u64),
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let code = real();
+    if code != 0 || calls::capture_number(stream) == Some(capture) {
+        return code;
+    }
+    let Some(pool) = pool_of_request(pool, device) else { return code };
+    let device = stores().of(Store::Pool(pool), device);
+    let settle = || {
+        let mut stores = stores();
+        stores.forget(pool); // the allocation may be in what is known as free
+        calls::with_relaxed_capture(|| stores.settle(device, Store::Pool(pool), 0));
+    };
+    settle();
+    if !device.is_exceeded() {
+        return code;
+    }
+    let free = |at: &usize| {
+        // SAFETY: an allocation of a moment ago, which the program doesn't know yet. One of a graph
+        // the driver refuses to free here.
+        unsafe { calls::free(*at) }
+    };
+    calls::with_relaxed_capture(|| {
+        // SAFETY: null, or where the driver has just written.
+        let _ = unsafe { to.as_ref() }.map(free); // memory that isn't freed stays charged
+        let _ = calls::trim_pool(pool, 0);
+    });
+    settle();
+    device.count_refusal();
+    OUT_OF_MEMORY
 }
 
 /// Allocates from the pool in which there is room: another one may be current by now. Returns the

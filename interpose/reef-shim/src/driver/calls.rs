@@ -187,6 +187,14 @@ pub(crate) fn is_capturing(stream: Stream) -> bool {
     capture_info(stream.0, &mut status, &mut id) == Some(0) && status != 0
 }
 
+/// Returns the number of the capture that a stream is part of, as far as the driver says so. No
+/// other capture has it.
+pub(crate) fn capture_number(stream: Stream) -> Option<u64> {
+    let (mut status, mut id) = (0, 0);
+    let is_known = capture_info(stream.0, &mut status, &mut id) == Some(0);
+    (is_known && status != 0).then_some(id)
+}
+
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const MAJOR: u32 = 75;
 const MINOR: u32 = 76;

@@ -116,11 +116,15 @@ pub(crate) fn backed(
 fn with_room(exec: usize, stream: Stream, launch: impl FnOnce(&Room) -> u32) -> u32 {
     let mut room = Room::default();
     let Some(inside) = Inside::limited() else { return launch(&room) };
-    if calls::is_capturing(stream) {
-        drop(inside);
-        return launch(&room); // a node, which allocates nothing now
-    }
-    let code = refuse_on_panic(|| room.begin(exec, stream));
+    let code = refuse_on_panic(|| {
+        if calls::is_capturing(stream) {
+            // A node, which allocates nothing now, unless another thread ends the capture before
+            // the driver's call.
+            room.reserve(|| needs::all(exec))
+        } else {
+            room.begin(exec, stream)
+        }
+    });
     drop(inside);
     let code = if code == 0 { launch(&room) } else { code }; // enters by itself
     let _inside = Inside::limited();

@@ -7,11 +7,14 @@ use crate::engine::run::{end_at_once, is_instant};
 use crate::engine::settings::setting;
 use crate::engine::world::{CHANGED, Stream, World, world};
 use reef_cuda_abi::codes::*;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// Held by a call that waits for room in a queue. Then every other call that gives work waits as
 /// well, as in the driver.
 static DRIVER: Mutex<()> = Mutex::new(());
+
+/// True: captures end before calls that would add to them.
+static CAPTURES_END: LazyLock<bool> = LazyLock::new(|| setting("REEF_FAKE_CAPTURES_END", 0) != 0);
 
 fn driver() -> MutexGuard<'static, ()> {
     DRIVER.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -100,12 +103,17 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
 }
 
 /// Returns whether a stream is part of a capture.
+///
+/// `REEF_FAKE_CAPTURES_END=1`: its capture ends first, as by another thread.
 pub(crate) fn is_captured(is_ptsz: bool, handle: usize) -> bool {
     let mut world = world();
-    let stream = resolve(&mut world, is_ptsz, handle);
-    stream
-        .and_then(|stream| Ok(stream_record(&mut world, stream)?.capture.is_some()))
-        .unwrap_or(false)
+    let Ok(stream) = resolve(&mut world, is_ptsz, handle) else { return false };
+    let Ok(known) = stream_record(&mut world, stream) else { return false };
+    let Some((id, _)) = known.capture else { return false };
+    if *CAPTURES_END {
+        world.end_capture(id);
+    }
+    !*CAPTURES_END
 }
 
 /// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being

@@ -158,6 +158,11 @@ pub(crate) fn needed(launch: &Launch) -> Vec<Need> {
     execs().needed(launch.exec, launch.stream)
 }
 
+/// Returns the bytes that a graph needs, if it has no memory yet and shares none.
+pub(crate) fn all(exec: usize) -> Vec<Need> {
+    execs().all.get(&exec).map(|known| known.needs.each.clone()).unwrap_or_default()
+}
+
 /// Returns whether launches that may take memory have not returned: their bytes are reserved.
 pub(crate) fn are_any_open() -> bool {
     execs().open > 0

@@ -527,6 +527,40 @@ impl Program {
         }
     }
 
+    /// Begins a capture, which another thread ends before the next call of the stream.
+    fn begin_capture(&self) {
+        let driver = self.driver;
+        assert_eq!(call!(driver, cuStreamBeginCapture_v2(self.stream, 2)), 0);
+    }
+
+    /// Allocations that were going to be nodes of captures.
+    fn allocations_after_captures(&self) -> Held {
+        let (driver, pool) = (self.driver, self.pool());
+        for step in 0..32 {
+            let mut at = 0_usize;
+            let to = &raw mut at;
+            self.begin_capture();
+            match call!(driver, cuMemAllocFromPoolAsync(to, 64 * MIB, pool, self.stream)) {
+                0 => {}
+                code => return (step * 64 * MIB, code),
+            }
+        }
+        (2048 * MIB, 0)
+    }
+
+    /// Launches of graphs that were going to be nodes of captures.
+    fn launches_after_captures(&self) -> Held {
+        let all: Vec<_> = (0..4).map(|_| self.graph(400 * MIB, false).0.instantiate()).collect();
+        for (step, exec) in all.into_iter().enumerate() {
+            self.begin_capture();
+            match self.launch(exec, self.stream) {
+                0 => {}
+                code => return (step * 400 * MIB, code),
+            }
+        }
+        (1600 * MIB, 0)
+    }
+
     /// A library with a variable of these bytes.
     fn library(&self, bytes: usize) -> Result<usize, u32> {
         let (driver, mut library) = (self.driver, 0_usize);
@@ -815,6 +849,8 @@ impl Program {
             "graph next to allocations" => self.graph_next_to_allocations(),
             "graph without its memory" => self.graph_without_its_memory(),
             "graph that waits" => self.graph_that_waits(),
+            "allocations after captures" => self.allocations_after_captures(),
+            "launches after captures" => self.launches_after_captures(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
             "range past managed" => self.range_past_managed(),
             "library in contexts" => self.library_in_contexts(),
@@ -862,6 +898,9 @@ fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
     }
     if case == "room not used" {
         command.env("REEF_FAKE_REUSE", "0");
+    }
+    if case.ends_with(" after captures") {
+        command.env("REEF_FAKE_CAPTURES_END", "1");
     }
     if case.starts_with("handle ") {
         command.env("REEF_FAKE_IDS", "0"); // streams have no numbers
@@ -1027,6 +1066,21 @@ fn exported_pool_is_charged_once_and_as_long_as_imports_have_it() {
         ("pointers imported", 1024, OUT_OF_MEMORY),
         ("pool imported", 800, 0),
     ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The allocation that exceeds the limit is there for a moment.
+#[test]
+fn allocation_after_its_capture_has_ended_is_charged() {
+    let case = "allocations after captures";
+    let (held, code, peak) = ran(&Job::new("allocations-after-captures"), case);
+    assert_eq!((held, code), (1024, OUT_OF_MEMORY), "{case}");
+    assert!(peak <= LIMIT / MIB + 64, "{case}: {peak} MiB");
+}
+
+#[test]
+fn graph_launched_after_its_capture_has_ended_is_charged() {
+    let wrong = wrong(&[("launches after captures", 800, OUT_OF_MEMORY)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
