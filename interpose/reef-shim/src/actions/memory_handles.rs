@@ -10,6 +10,7 @@ use crate::limit::exporters;
 use crate::limit::imports;
 use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
+use crate::limit::pools::stores::stores;
 use crate::swap::allocations;
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_cuda_abi::layouts::ArrayMapInfo;
@@ -207,13 +208,16 @@ fn owner_of(handle: u64) -> Option<Owner> {
 }
 
 /// Exports the memory at an address, which a file may keep after its end: an allocation that is
-/// mapped there, or linear memory.
+/// mapped there, linear memory, or that of a pool.
 pub(crate) fn export_at(address: u64, real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();
     allocations::pin(address as usize);
     let Some(_inside) = Inside::limited() else { return real() };
+    let mut stores = stores(); // locked, so that no pool gets the memory back meanwhile
     let code = real();
     if code == 0 {
+        stores.export_at(address as usize);
+        drop(stores);
         let mut memory = memory_table();
         match memory.at(address) {
             Some(allocation) => memory.export(allocation),

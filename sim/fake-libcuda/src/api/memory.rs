@@ -150,9 +150,12 @@ pub(crate) unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u3
     SUCCESS
 }
 
-/// A file that keeps the memory of this range as long as it is open.
+/// A file that keeps the memory of this range as long as it is open, and that of a pool for ever.
 unsafe fn export(to: *mut i32, at: usize, bytes: usize, kind: u32, _flags: u64) -> u32 {
     let mut world = world();
+    if kind != 1 {
+        return INVALID_VALUE;
+    }
     let has = |from: &usize| {
         world
             .taken
@@ -160,9 +163,12 @@ unsafe fn export(to: *mut i32, at: usize, bytes: usize, kind: u32, _flags: u64) 
             .is_some_and(|taken| at.saturating_add(bytes) <= from + *taken as usize)
     };
     let owner = world.taken.keys().copied().filter(|from| *from <= at).find(has);
-    let Some(owner) = owner.filter(|_| kind == 1) else { return INVALID_VALUE };
     let Some((export, file)) = Export::new() else { return OUT_OF_MEMORY };
-    world.exported.push((export, owner, None));
+    match owner {
+        Some(owner) => world.exported.push((export, owner, None)),
+        None if world.hold_pooled(at, bytes) => {}
+        None => return INVALID_VALUE,
+    }
     // SAFETY: cuMemGetHandleForAddressRange demands that `to` may be written, an `int` for a file;
     // null is left out.
     unsafe { give(to, file.into_raw_fd()) };

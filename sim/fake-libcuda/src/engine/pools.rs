@@ -56,6 +56,18 @@ impl World {
         }
     }
 
+    /// Keeps the memory of an allocation from a pool, which a file has, after its end as well.
+    /// False: there is none at this address.
+    pub(crate) fn hold_pooled(&mut self, at: usize, bytes: usize) -> bool {
+        let end = |from: usize, granted: u64| from.saturating_add(granted as usize);
+        let has = |(from, (_, granted)): &(&usize, &(usize, u64))| {
+            **from <= at && at.saturating_add(bytes) <= end(**from, *granted)
+        };
+        let Some((&from, &(pool, granted))) = self.pooled.iter().find(has) else { return false };
+        self.pools.entry(pool).or_default().held.push(from..end(from, granted));
+        true
+    }
+
     /// Ends an allocation. False: there is none, but for one of graphs.
     pub(crate) fn free(&mut self, at: usize) -> bool {
         if self.free_of_graphs(at) {

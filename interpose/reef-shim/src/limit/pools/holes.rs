@@ -35,6 +35,11 @@ impl Freed {
     pub(crate) fn new(stream: StreamKey, number: u64, at: u64, bytes: u64) -> Self {
         Self { stream, number, from: at, to: at.saturating_add(bytes) }
     }
+
+    /// Returns whether an address is in it.
+    pub(crate) fn has(&self, at: u64) -> bool {
+        (self.from..self.to).contains(&at)
+    }
 }
 
 #[derive(Debug, Default)]

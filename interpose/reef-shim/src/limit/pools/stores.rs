@@ -411,13 +411,35 @@ impl Stores {
     /// Marks the pool of an allocation as exported: all pools, for one that is not known, as when
     /// another thread is about to free it.
     pub(crate) fn export(&mut self, at: usize) {
-        let before = self.live.range(..=at).next_back();
-        let found = before.filter(|(from, of)| ((at - **from) as u64) < of.bytes);
-        let store = found.map(|(_, of)| of.store);
+        let store = self.live_at(at);
         for (known, charged) in &mut self.charged {
             let is_pool = !matches!(known, Store::Graphs(_));
             charged.is_exported |= is_pool && store.is_none_or(|store| store == *known);
         }
+    }
+
+    /// Marks the pool of an address as exported, if one has an allocation there or is about to get
+    /// it back.
+    pub(crate) fn export_at(&mut self, at: usize) {
+        let store = self.live_at(at).or_else(|| self.freed_at(at as u64));
+        let Some(store) = store else { return };
+        if let Some(charged) = self.charged.get_mut(&store) {
+            charged.is_exported = true;
+        }
+    }
+
+    /// Returns the store of the allocation around an address.
+    fn live_at(&self, at: usize) -> Option<Store> {
+        let (from, of) = self.live.range(..=at).next_back()?;
+        (((at - from) as u64) < of.bytes).then_some(of.store)
+    }
+
+    /// Returns the store of the freed allocation around an address.
+    fn freed_at(&self, at: u64) -> Option<Store> {
+        let has = |(_, holes): &(&usize, &Holes)| holes.freed().iter().any(|freed| freed.has(at));
+        let pool = self.holes.iter().find(has).map(|(pool, _)| Store::Pool(*pool));
+        let ending = || self.ending.iter().find(|(freed, _)| freed.has(at)).map(|(_, of)| *of);
+        pool.or_else(ending)
     }
 
     fn give_back(&mut self, store: Store) {

@@ -708,6 +708,25 @@ impl Program {
         (64 * bytes, 0)
     }
 
+    /// Allocations from pools that are freed, whose memory files keep.
+    fn ranges_of_pools(&self) -> Held {
+        let (driver, bytes, pool) = (self.driver, 64 * MIB, self.pool());
+        for step in 0..64 {
+            let (mut at, mut file) = (0_usize, 0_i32);
+            let to = &raw mut at;
+            match call!(driver, cuMemAllocFromPoolAsync(to, bytes, pool, self.stream)) {
+                0 => {}
+                code => return (step * bytes, code),
+            }
+            let to = &raw mut file;
+            assert_eq!(call!(driver, cuMemGetHandleForAddressRange(to, at, bytes, 1, 0)), 0);
+            self.free(at, self.stream);
+            self.wait();
+            assert_eq!(call!(driver, cuMemPoolTrimTo(pool, 0)), 0);
+        }
+        (64 * bytes, 0)
+    }
+
     /// Import of a pool, whose memory counts once.
     fn pool_imported(&self) -> Held {
         let (driver, bytes) = (self.driver, 400 * MIB);
@@ -860,6 +879,7 @@ impl Program {
             "exports open" => self.exported_in_turn(false),
             "ranges closed" => self.ranges_in_turn(true),
             "ranges open" => self.ranges_in_turn(false),
+            "ranges of pools" => self.ranges_of_pools(),
             "pointers exported" => self.pointers_in_turn(false),
             "pointers imported" => self.pointers_in_turn(true),
             "pool imported" => self.pool_imported(),
@@ -1055,6 +1075,7 @@ fn exported_memory_is_charged_as_long_as_a_file_has_it() {
         ("exports open", 1024, OUT_OF_MEMORY),
         ("ranges closed", 4096, 0),
         ("ranges open", 1024, OUT_OF_MEMORY),
+        ("ranges of pools", 1024, OUT_OF_MEMORY),
     ]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
