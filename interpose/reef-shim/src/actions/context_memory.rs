@@ -89,7 +89,7 @@ fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
     if !make_room(device, more) {
         // SAFETY: a context of a moment ago, which the program doesn't know yet.
         let _ = unsafe { calls::destroy_context(context) };
-        libraries::end_context(context);
+        libraries::end_context(libraries::take_context(context), true);
         device.give_back(charge.bytes);
         return OUT_OF_MEMORY;
     }

@@ -270,10 +270,9 @@ fn lower_to<T: TryFrom<u64> + Ord + Copy>(value: *mut T, most: u64) {
 /// Ends a context by `real`, and gives back its allocations.
 pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();
+    let ending = Ending::begin(context);
     let code = real(); // enters by itself
-    if code == 0 {
-        ended(context);
-    }
+    ending.end(code == 0);
     code
 }
 
@@ -281,30 +280,64 @@ pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
 /// the last one: then the context isn't current any more.
 pub(crate) fn detach_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();
+    let ending = Ending::begin(context);
     let code = real();
-    if code == 0 && calls::context() != context {
-        ended(context);
-    }
+    ending.end(code == 0 && calls::context() != context);
     code
 }
 
 /// Ends a device's primary context by `real`, and gives back its allocations.
 pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();
+    let ending = primary::handle(ordinal).map(Ending::begin);
     let code = real();
-    if code == 0 && !primary::is_active(ordinal) {
-        primary::handle(ordinal).into_iter().for_each(ended);
-    }
+    let has_ended = code == 0 && !primary::is_active(ordinal);
+    ending.into_iter().for_each(|ending| ending.end(has_ended));
     code
 }
 
-/// Gives back all allocations of a context.
-fn ended(context: usize) {
-    allocations::end_context(context);
-    let Some(_inside) = Inside::limited() else { return };
-    charges::end_context(context);
-    libraries::end_context(context);
-    pending::end_context(context);
-    stores().end_context(context);
-    contexts::end(context);
+/// Context that may be about to end. Another one may get its handle before the driver's call has
+/// returned, so what it has is known from before.
+struct Ending {
+    context: usize,
+    limits: Option<EndingLimits>,
+}
+
+/// Allocations of such a context: numbers of the last ones, and what is removed until the end.
+struct EndingLimits {
+    charge: u64,
+    pending: u64,
+    free: u64,
+    variables: Vec<(usize, Charge)>,
+    raised: contexts::Taken,
+}
+
+impl Ending {
+    fn begin(context: usize) -> Self {
+        let limits = Inside::limited().map(|_inside| EndingLimits {
+            charge: charges::last(),
+            pending: pending::last(),
+            free: stores().last_free(),
+            variables: libraries::take_context(context),
+            raised: contexts::take(context),
+        });
+        Self { context, limits }
+    }
+
+    /// Gives back all allocations of the context, if it has ended.
+    fn end(self, has_ended: bool) {
+        let Self { context, limits } = self;
+        if has_ended {
+            allocations::end_context(context);
+        }
+        let Some(limits) = limits else { return };
+        let _inside = Inside::limited();
+        if has_ended {
+            charges::end_context(context, limits.charge);
+            pending::end_context(context, limits.pending);
+            stores().end_context(context, limits.free);
+        }
+        libraries::end_context(limits.variables, has_ended);
+        contexts::end(limits.raised, has_ended);
+    }
 }

@@ -5,6 +5,7 @@ use super::exported;
 use super::exporters::Exporter;
 use super::shared_blocks::{self, Part};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// Kind of a handle: handles of different kinds may be equal.
@@ -40,7 +41,12 @@ pub(crate) struct Charge {
     pub(crate) opened: u64,
     /// Its part of a block, which is charged in its place.
     pub(crate) part: Option<Part>,
+    /// Number that no other allocation has. Later ones have greater ones.
+    pub(crate) number: u64,
 }
+
+/// Number of the last charge.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 impl Charge {
     pub(crate) fn new(device: &'static Limited, bytes: u64, context: usize) -> Self {
@@ -53,6 +59,7 @@ impl Charge {
             exporter: None,
             opened: 1,
             part: None,
+            number: LAST.fetch_add(1, SeqCst) + 1,
         }
     }
 
@@ -183,11 +190,17 @@ pub(crate) fn contexts() -> Vec<(&'static Limited, usize)> {
     made.map(|((_, handle), charge)| (charge.device, *handle)).collect()
 }
 
-/// Gives back all allocations that ended with a context.
-pub(crate) fn end_context(context: usize) {
+/// Returns the number of the last charge.
+pub(crate) fn last() -> u64 {
+    LAST.load(SeqCst)
+}
+
+/// Gives back all allocations that ended with a context: those up to this number. Later ones are of
+/// another context that has its handle.
+pub(crate) fn end_context(context: usize, last: u64) {
     let mut gone = Vec::new();
     charges().retain(|_, charge| {
-        let stays = charge.context != context;
+        let stays = charge.context != context || charge.number > last;
         if !stays {
             gone.push(*charge);
         }

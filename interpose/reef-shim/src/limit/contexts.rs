@@ -86,13 +86,24 @@ impl RaisedLimit {
     }
 }
 
-/// Gives back the charges of a context that has ended.
-pub(crate) fn end(context: usize) {
-    raised_limits().retain(|(of, _), raised| {
-        let stays = *of != context;
-        if !stays {
-            raised.device.give_back(raised.bytes);
-        }
-        stays
-    });
+/// Limits of a context, which is about to end.
+pub(crate) type Taken = Vec<((usize, u32), RaisedLimit)>;
+
+/// Removes the limits of a context that is about to end: afterwards another one may get its handle.
+pub(crate) fn take(context: usize) -> Taken {
+    raised_limits().extract_if(|(of, _), _| *of == context).collect()
+}
+
+/// Gives back the charges of a context that has ended, or notes its limits again if it has not.
+pub(crate) fn end(taken: Taken, has_ended: bool) {
+    if has_ended {
+        taken.into_iter().for_each(|(_, raised)| raised.device.give_back(raised.bytes));
+        return;
+    }
+    let mut all = raised_limits();
+    for (which, raised) in taken {
+        // Another thread may have set it meanwhile.
+        let more = all.get(&which).map_or(0, |later| later.bytes);
+        all.insert(which, RaisedLimit { bytes: raised.bytes.saturating_add(more), ..raised });
+    }
 }

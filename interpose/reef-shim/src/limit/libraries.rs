@@ -75,11 +75,28 @@ pub(crate) fn enter(device: &'static Limited, context: usize, reserved: u64) {
     device.give_back(reserved.saturating_sub(needed));
 }
 
-/// Gives back what libraries have in a context that has ended.
-pub(crate) fn end_context(context: usize) {
-    let mut gone = Vec::new();
-    for library in libraries().values_mut() {
-        gone.extend(library.copies.extract_if(.., |copy| copy.context == context));
+/// Removes what libraries have in a context that is about to end: afterwards another one may get
+/// its handle. Returns it with the libraries' handles.
+pub(crate) fn take_context(context: usize) -> Vec<(usize, Charge)> {
+    let mut taken = Vec::new();
+    for (handle, library) in libraries().iter_mut() {
+        let its = library.copies.extract_if(.., |copy| copy.context == context);
+        taken.extend(its.map(|copy| (*handle, copy)));
     }
+    taken
+}
+
+/// Gives back what libraries had in a context that has ended, or notes it again if that has not. A
+/// library may have ended meanwhile.
+pub(crate) fn end_context(taken: Vec<(usize, Charge)>, has_ended: bool) {
+    let mut gone = Vec::new();
+    let mut libraries = libraries();
+    for (handle, copy) in taken {
+        match libraries.get_mut(&handle) {
+            Some(library) if !has_ended => library.copies.push(copy),
+            _ => gone.push(copy),
+        }
+    }
+    drop(libraries);
     gone.into_iter().for_each(Charge::end);
 }

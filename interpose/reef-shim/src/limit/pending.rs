@@ -2,6 +2,7 @@
 //! end.
 
 use crate::driver::calls::{self, Stream};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,8 +16,13 @@ pub(crate) type End = Box<dyn FnOnce() + Send>;
 struct Pending {
     event: usize,
     context: usize,
+    /// Greater than those of all earlier ones.
+    number: u64,
     end: End,
 }
+
+/// Number of the last pending end.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Interval at which events are queried during a wait.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_micros(200);
@@ -33,7 +39,8 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
 pub(crate) fn add(stream: Stream, end: impl FnOnce() + Send + 'static) {
     let context = calls::stream_context(stream);
     let event = calls::in_context(context, || record(stream)).unwrap_or(0);
-    pending().push(Pending { event, context, end: Box::new(end) });
+    let number = LAST.fetch_add(1, SeqCst) + 1;
+    pending().push(Pending { event, context, number, end: Box::new(end) });
 }
 
 /// Records an event at the current point of a stream of the current context.
@@ -109,7 +116,13 @@ pub(crate) fn are_any() -> bool {
     pending().iter().any(|pending| pending.event != 0)
 }
 
-/// Runs the ends of a context that has ended, with its events.
-pub(crate) fn end_context(context: usize) {
-    let _ = end_all(|pending| pending.context == context); // any or none
+/// Returns the number of the last pending end.
+pub(crate) fn last() -> u64 {
+    LAST.load(SeqCst)
+}
+
+/// Runs the ends of a context that has ended, with its events: those up to this number. Later ones
+/// are of another context that has its handle.
+pub(crate) fn end_context(context: usize, last: u64) {
+    let _ = end_all(|pending| pending.context == context && pending.number <= last); // any or none
 }

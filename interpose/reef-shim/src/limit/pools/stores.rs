@@ -387,10 +387,16 @@ impl Stores {
         Some((ended, self.frees))
     }
 
-    /// Notes that a context has ended, with its streams.
-    pub(crate) fn end_context(&mut self, context: usize) {
+    /// Returns the number of the last free.
+    pub(crate) fn last_free(&self) -> u64 {
+        self.frees
+    }
+
+    /// Notes that a context has ended, with its streams and its frees up to this number. Later ones
+    /// are of another context that has its handle.
+    pub(crate) fn end_context(&mut self, context: usize, last: u64) {
         self.streams.retain(|stream, _| stream.0 != context);
-        self.note_reached(|freed| freed.stream.0 == context);
+        self.note_reached(|freed| freed.stream.0 == context && freed.number <= last);
     }
 
     /// Notes that a pool was destroyed. The driver keeps its memory while it has allocations, among

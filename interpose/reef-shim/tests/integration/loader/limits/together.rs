@@ -587,6 +587,28 @@ impl Program {
         }
     }
 
+    /// Memory of a context that has the handle of one whose end waits for its work.
+    fn context_of_the_same_handle(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let (driver, first, mut at) = (self.driver, self.context().unwrap(), 0_usize);
+        self.hold(self.stream(), &WORD);
+        let destroyer = std::thread::spawn(move || call!(driver, cuCtxDestroy_v2(first)));
+        loop {
+            let context = self.context().unwrap();
+            if context == first {
+                break;
+            }
+            assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
+        }
+        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 600 * MIB)), 0);
+        WORD.store(1, SeqCst);
+        assert_eq!(destroyer.join().unwrap(), 0);
+        match call!(driver, cuMemAlloc_v2(&raw mut at, 600 * MIB)) {
+            0 => (1200 * MIB, 0),
+            code => (600 * MIB, code),
+        }
+    }
+
     /// A library that is used in one context after the other.
     fn library_in_contexts(&self) -> Held {
         let library = self.library(300 * MIB).unwrap();
@@ -872,6 +894,7 @@ impl Program {
             "launches after captures" => self.launches_after_captures(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
             "range past managed" => self.range_past_managed(),
+            "context of the same handle" => self.context_of_the_same_handle(),
             "library in contexts" => self.library_in_contexts(),
             "library after contexts" => self.library_after_contexts(),
             "libraries in turn" => self.libraries_in_turn(),
@@ -1114,6 +1137,12 @@ fn ordinary_memory_does_not_move_to_a_limited_device() {
 #[test]
 fn prefetch_past_the_end_of_managed_memory_is_refused() {
     let wrong = wrong(&[("range past managed", 400, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn context_with_the_handle_of_one_that_ends_stays_charged() {
+    let wrong = wrong(&[("context of the same handle", 600, OUT_OF_MEMORY)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
