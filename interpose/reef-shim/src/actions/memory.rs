@@ -179,6 +179,8 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
     let charge = charges::take(kind, handle);
     let is_shared = charge.is_some_and(|charge| charge.part.is_some());
     let _turn = (is_shared && kind != Kind::Memory).then(shared_blocks::array_turn);
+    let is_array = matches!(kind, Kind::Array | Kind::Mipmapped);
+    let held = is_array.then(|| memory_table().begin_take(Holder::Array(handle), |_| true));
     let code = match charge {
         None if kind == Kind::Memory => pools::free(handle, real),
         _ => real(),
@@ -188,9 +190,7 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
         (_, Some(charge)) => charges::note(kind, handle, charge),
         (_, None) => {}
     }
-    if let (0, Kind::Array | Kind::Mipmapped) = (code, kind) {
-        memory_table().take_all(Holder::Array(handle));
-    }
+    held.into_iter().for_each(|held| memory_table().end_take(held, code == 0));
     code
 }
 

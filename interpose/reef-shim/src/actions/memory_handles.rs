@@ -279,15 +279,14 @@ pub(crate) fn unbind(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
+    let (mut memory, end) = (memory_table(), at.saturating_add(bytes) as u64);
+    let holder = memory.object(object);
+    let is_meant =
+        |Region([from, _, of, _]): &Region| *of == device as u64 && (at as u64..end).contains(from);
+    let taken = holder.map(|holder| memory.begin_take(holder, is_meant)).unwrap_or_default();
+    drop(memory); // another thread may bind something there before the call has returned
     let code = real();
-    if code == 0 {
-        let (mut memory, end) = (memory_table(), at.saturating_add(bytes) as u64);
-        if let Some(holder) = memory.object(object) {
-            memory.take(holder, |Region([from, _, of, _])| {
-                *of == device as u64 && (at as u64..end).contains(from)
-            });
-        }
-    }
+    memory_table().end_take(taken, code == 0);
     code
 }
 

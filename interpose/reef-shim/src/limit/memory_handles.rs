@@ -202,26 +202,39 @@ impl MemoryTable {
 
     /// Puts an allocation into a region of a holder.
     pub(crate) fn put(&mut self, holder: Holder, region: Region, allocation: u64) {
+        self.put_again(holder, region, allocation);
+        self.change(allocation, |allocation| allocation.mappings += 1);
+    }
+
+    fn put_again(&mut self, holder: Holder, region: Region, allocation: u64) {
         let is_exported = |object: &u64| self.memory.get(object).is_some_and(|of| of.is_exported);
         if matches!(&holder, Holder::Object(object) if is_exported(object)) {
             self.export(allocation);
         }
         self.held.push((holder, region, allocation));
-        self.change(allocation, |allocation| allocation.mappings += 1);
     }
 
-    /// Removes the allocations in matching regions of a holder.
-    pub(crate) fn take(&mut self, holder: Holder, is_meant: impl Fn(&Region) -> bool) {
+    /// Removes what is in matching regions of a holder and is about to end: afterwards another
+    /// thread may put something there. [`end_take`](Self::end_take) has to follow.
+    pub(crate) fn begin_take(
+        &mut self,
+        holder: Holder,
+        is_meant: impl Fn(&Region) -> bool,
+    ) -> Vec<(Holder, Region, u64)> {
         let is_gone =
             |(of, region, _): &mut (Holder, Region, u64)| *of == holder && is_meant(region);
-        let gone: Vec<_> =
-            self.held.extract_if(.., is_gone).map(|(.., allocation)| allocation).collect();
-        self.leave(&gone);
+        self.held.extract_if(.., is_gone).collect()
     }
 
-    /// Removes all allocations of a holder that has ended.
-    pub(crate) fn take_all(&mut self, holder: Holder) {
-        self.take(holder, |_| true);
+    /// Ends the mappings of what was removed, or puts it back if it has not ended.
+    pub(crate) fn end_take(&mut self, taken: Vec<(Holder, Region, u64)>, has_ended: bool) {
+        for (holder, region, allocation) in taken {
+            if has_ended {
+                self.leave(&[allocation]);
+            } else {
+                self.put_again(holder, region, allocation);
+            }
+        }
     }
 
     /// Removes the allocations in a region without ending their mappings, which
@@ -249,7 +262,8 @@ impl MemoryTable {
             let charged = allocation.device.filter(|_| exporter.is_none());
             charged.into_iter().for_each(|device| end(device, bytes));
             self.memory.remove(&at);
-            self.take_all(Holder::Object(at));
+            let taken = self.begin_take(Holder::Object(at), |_| true);
+            self.end_take(taken, true);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::addresses;
 use crate::api::export::{give, plain, ptsz};
+use crate::api::streams::wait_for_all;
 use crate::engine::device_memory::{self, Piece};
 use crate::engine::exports::Export;
 use crate::engine::world::world;
@@ -180,7 +181,16 @@ unsafe fn bind(
     if !has(handle) {
         return INVALID_VALUE;
     }
-    world().inside.push((to, [at as u64, bytes as u64, 0, 0], handle));
+    let (from, end) = (at as u64, at.saturating_add(bytes) as u64);
+    let overlaps = |&(of, [begin, length, ..], _): &(usize, [u64; 4], usize)| {
+        of == to && begin < end && from < begin.saturating_add(length)
+    };
+    let mut world = world();
+    if world.inside.iter().any(overlaps) {
+        return INVALID_VALUE;
+    }
+    world.inside.push((to, [from, bytes as u64, 0, 0], handle));
+    drop(world);
     change(handle, |piece| piece.mappings += 1)
 }
 
@@ -192,14 +202,16 @@ unsafe fn bind_address(to: usize, at: usize, from: usize, bytes: usize, flags: u
     }
     // SAFETY: the handle of a moment ago.
     unsafe {
-        bind(to, at, handle, 0, bytes, flags);
-        release(handle)
+        let code = bind(to, at, handle, 0, bytes, flags);
+        release(handle);
+        code
     }
 }
 
+/// Waits for the device. Another thread may bind something there meanwhile.
 unsafe fn unbind(to: usize, _device: i32, at: usize, bytes: usize) -> u32 {
     leave(to, &|place| (at as u64..at.saturating_add(bytes) as u64).contains(&place[0]));
-    SUCCESS
+    wait_for_all(None)
 }
 
 /// Takes pieces out of an array or an object.

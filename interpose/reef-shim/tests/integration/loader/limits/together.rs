@@ -609,6 +609,31 @@ impl Program {
         }
     }
 
+    /// Memory that is bound to a multicast object where the call that ends a binding still waits.
+    fn bound_at_once(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let (driver, bytes, place) = (self.driver, 600 * MIB, [1_u32, 1, 1, 0, 0, 0, 0, 0]);
+        let ([mut object, mut former, mut handle, mut at], of) =
+            ([0_usize; 4], [1_usize, bytes, 0, 0]);
+        assert_eq!(call!(driver, cuMulticastCreate(&raw mut object, of.as_ptr())), 0);
+        assert_eq!(call!(driver, cuMemCreate(&raw mut former, 2 * MIB, place.as_ptr(), 0)), 0);
+        assert_eq!(call!(driver, cuMulticastBindMem(object, 0, former, 0, 2 * MIB, 0)), 0);
+        assert_eq!(call!(driver, cuMemCreate(&raw mut handle, bytes, place.as_ptr(), 0)), 0);
+        self.hold(self.stream, &WORD);
+        let unbinder =
+            std::thread::spawn(move || call!(driver, cuMulticastUnbind(object, 0, 0, 2 * MIB)));
+        while call!(driver, cuMulticastBindMem(object, 0, handle, 0, bytes, 0)) != 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(call!(driver, cuMemRelease(handle)), 0);
+        WORD.store(1, SeqCst);
+        assert_eq!(unbinder.join().unwrap(), 0);
+        match call!(driver, cuMemAlloc_v2(&raw mut at, bytes)) {
+            0 => (2 * bytes, 0),
+            code => (bytes, code),
+        }
+    }
+
     /// A library that is used in one context after the other.
     fn library_in_contexts(&self) -> Held {
         let library = self.library(300 * MIB).unwrap();
@@ -894,6 +919,7 @@ impl Program {
             "launches after captures" => self.launches_after_captures(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
             "range past managed" => self.range_past_managed(),
+            "bound at once" => self.bound_at_once(),
             "context of the same handle" => self.context_of_the_same_handle(),
             "library in contexts" => self.library_in_contexts(),
             "library after contexts" => self.library_after_contexts(),
@@ -1143,6 +1169,12 @@ fn prefetch_past_the_end_of_managed_memory_is_refused() {
 #[test]
 fn context_with_the_handle_of_one_that_ends_stays_charged() {
     let wrong = wrong(&[("context of the same handle", 600, OUT_OF_MEMORY)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn memory_bound_where_a_binding_ends_stays_charged() {
+    let wrong = wrong(&[("bound at once", 600, OUT_OF_MEMORY)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
