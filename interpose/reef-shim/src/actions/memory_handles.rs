@@ -8,7 +8,7 @@ use crate::limit::charges;
 use crate::limit::device::{self, LimitState};
 use crate::limit::exporters;
 use crate::limit::imports;
-use crate::limit::memory_handles::{Holder, Region, memory_table};
+use crate::limit::memory_handles::{Holder, MemoryTable, Region, memory_table};
 use crate::limit::pending;
 use crate::limit::pools::stores::stores;
 use crate::swap::allocations;
@@ -153,14 +153,25 @@ pub(crate) fn retain(handle: *mut u64, at: u64, real: impl FnOnce() -> u32) -> u
     code
 }
 
+/// Finds an allocation, and keeps it during a call, whatever other threads release meanwhile.
+fn keep(find: impl FnOnce(&MemoryTable) -> Option<u64>) -> Option<u64> {
+    let mut memory = memory_table();
+    let found = find(&memory)?;
+    memory.keep(found);
+    Some(found)
+}
+
 /// Exports an allocation to other processes, which may keep it: its end can't be seen.
 pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
+    let kept = keep(|memory| memory.of_handle(handle));
     let code = real();
-    if code == 0 {
+    if let Some(allocation) = kept {
         let mut memory = memory_table();
-        let allocation = memory.of_handle(handle);
-        allocation.into_iter().for_each(|allocation| memory.export(allocation));
+        if code == 0 {
+            memory.export(allocation);
+        }
+        memory.leave(&[allocation]);
     }
     code
 }
@@ -249,24 +260,24 @@ pub(crate) fn bind(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
+    let kept = keep(|memory| match from {
+        Ok(handle) => memory.of_handle(handle),
+        Err(address) => memory.at(address),
+    });
     let code = real();
-    if code == 0 {
-        let mut memory = memory_table();
-        let allocation = match from {
-            Ok(handle) => memory.of_handle(handle),
-            Err(address) => memory.at(address),
-        };
-        match (memory.object(object), allocation) {
-            (Some(holder), Some(allocation)) => {
-                let device = device.or_else(|| memory.device(allocation)).unwrap_or(-1);
-                let region = Region([at as u64, bytes as u64, device as u64, 0]);
-                memory.put(holder, region, allocation);
-            }
-            // The object is an import, whose end is unknown.
-            (None, Some(allocation)) => memory.export(allocation),
-            (_, None) => {}
+    let Some(allocation) = kept else { return code };
+    let mut memory = memory_table();
+    match memory.object(object) {
+        _ if code != 0 => {}
+        Some(holder) => {
+            let device = device.or_else(|| memory.device(allocation)).unwrap_or(-1);
+            let region = Region([at as u64, bytes as u64, device as u64, 0]);
+            memory.put(holder, region, allocation);
         }
+        // The object is an import, whose end is unknown.
+        None => memory.export(allocation),
     }
+    memory.leave(&[allocation]);
     code
 }
 

@@ -244,6 +244,11 @@ impl MemoryTable {
         self.held.extract_if(.., is_it).map(|(.., allocation)| allocation).collect()
     }
 
+    /// Keeps an allocation as a mapping does, until [`leave`](Self::leave) ends that.
+    pub(crate) fn keep(&mut self, allocation: u64) {
+        self.change(allocation, |allocation| allocation.mappings += 1);
+    }
+
     /// Ends a mapping of each allocation, in the address space or in a holder.
     pub(crate) fn leave(&mut self, gone: &[u64]) {
         for allocation in gone {
