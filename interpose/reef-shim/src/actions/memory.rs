@@ -309,7 +309,7 @@ struct EndingLimits {
     pending: u64,
     free: u64,
     variables: Vec<(usize, Charge)>,
-    raised: contexts::Taken,
+    raised: contexts::ContextLimits,
 }
 
 impl Ending {

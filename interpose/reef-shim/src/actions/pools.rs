@@ -34,7 +34,7 @@ pub(crate) fn allocate(
         LimitState::Broken => OUT_OF_MEMORY,
         LimitState::Limited(device) => {
             if let Some(capture) = calls::capture_number(stream) {
-                return in_capture(device, to, pool, (stream, capture), real);
+                return in_capture(device, to, pool, stream, capture, real);
             }
             match pool_of_request(pool, device) {
                 Some(found) => from_pool(device, to, bytes as u64, found, stream, || match pool {
@@ -53,7 +53,8 @@ fn in_capture(
     device: &'static Limited,
     to: *const usize,
     pool: Option<usize>,
-    (stream, capture): (Stream, u64),
+    stream: Stream,
+    capture: u64,
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let code = real();

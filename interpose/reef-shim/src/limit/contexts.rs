@@ -87,15 +87,15 @@ impl RaisedLimit {
 }
 
 /// Limits of a context, which is about to end.
-pub(crate) type Taken = Vec<((usize, u32), RaisedLimit)>;
+pub(crate) type ContextLimits = Vec<((usize, u32), RaisedLimit)>;
 
 /// Removes the limits of a context that is about to end: afterwards another one may get its handle.
-pub(crate) fn take(context: usize) -> Taken {
+pub(crate) fn take(context: usize) -> ContextLimits {
     raised_limits().extract_if(|(of, _), _| *of == context).collect()
 }
 
 /// Gives back the charges of a context that has ended, or notes its limits again if it has not.
-pub(crate) fn end(taken: Taken, has_ended: bool) {
+pub(crate) fn end(taken: ContextLimits, has_ended: bool) {
     if has_ended {
         taken.into_iter().for_each(|(_, raised)| raised.device.give_back(raised.bytes));
         return;
