@@ -9,7 +9,6 @@ use crate::limit::refusal::say;
 use crate::order;
 use crate::profile::timed::timed;
 use crate::rerun::check::launch_and_compare;
-
 use crate::settings::{keeps_code, limits_time, runs_again};
 use reef_cuda_abi::layouts::{LaunchConfig, LaunchParams};
 use reef_guest::profile::Api;
